@@ -1,0 +1,1 @@
+//! Keys and certificates: files, local CA, choice by name.

@@ -1,0 +1,2 @@
+//! Offramp: a TLS-terminating proxy.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The configuration language: keys, parsing, checking, differences.

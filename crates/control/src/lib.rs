@@ -1,0 +1,1 @@
+//! Changing the running house: build, apply, reload, signals.

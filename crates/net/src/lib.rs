@@ -1,0 +1,1 @@
+//! The kernel: sockets, addresses, limits, privileges.

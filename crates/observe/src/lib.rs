@@ -1,0 +1,1 @@
+//! Facts, counters, formats and sinks.

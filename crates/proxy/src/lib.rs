@@ -1,0 +1,1 @@
+//! One connection, from accept to close: workers, routes, relay, limits.

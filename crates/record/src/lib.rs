@@ -1,0 +1,1 @@
+//! TLS record protection, in place and without I/O.

@@ -1,0 +1,1 @@
+//! Development only: test servers, record-level TLS client, process harness.

@@ -1,0 +1,1 @@
+//! Choosing and reaching a server.

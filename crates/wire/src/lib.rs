@@ -1,0 +1,1 @@
+//! Bytes before trust: PROXY headers, ClientHello, protocol sniffing.
