@@ -1,1 +1,47 @@
 //! TLS record protection, in place and without I/O.
+//!
+//! What happens to a connection's bytes once rustls has finished the handshake and given up its
+//! traffic secrets: plaintext is *sealed* into records and records are *opened* into plaintext, in
+//! the buffer where they already lie, a batch per call, without allocating. TLS 1.3 (RFC 8446 §5)
+//! and the AEAD suites of TLS 1.2 (RFC 5246 §6.2, RFC 5288, RFC 7905).
+//!
+//! The calling order, per direction:
+//!
+//! 1. *Keys.* [`KeyMaterial`] is what a handshake yields for one direction; [`Sealer::new`] and
+//!    [`Opener::new`] take it with the sequence number that rustls had reached.
+//! 2. *Sending.* [`Sealer::layout`] says where plaintext slots lie in a block of memory; the caller
+//!    reads from the application straight into them ([`Layout::slots`]), then [`Sealer::seal`]
+//!    turns the filled part of the block into contiguous records, ready for one `send`.
+//! 3. *Receiving.* [`Opener::open`] walks all whole records at the front of a buffer, leaves their
+//!    plaintext where it is, notes the [`Span`]s, and stops at anything that may change keys or end
+//!    the connection: an [`Event`].
+//! 4. *Duties.* An event says what the caller must do next: fetch new keys and call
+//!    [`Opener::rekey`], answer with a KeyUpdate, send the alert of a [`Fault`] and close.
+//!    [`Sealer::pressure`] says when keys are used up.
+//!
+//! Nothing here knows sockets, clocks, randomness or logging; time is an argument of [`Pacing`].
+//! What it refuses to do: handshakes, renegotiation, compression, CBC suites, TLS 1.1 and older.
+
+pub mod aead;
+mod alert;
+mod block;
+mod event;
+mod keys;
+mod limits;
+mod measure;
+mod open;
+mod pacing;
+mod posthandshake;
+mod seal;
+mod suite;
+
+pub use alert::Alert;
+pub use block::{Layout, MAX_PLAINTEXT};
+pub use event::{Event, Fault, Opened, Span};
+pub use keys::KeyMaterial;
+pub use limits::Pressure;
+pub use measure::{Choice, Measured, measure};
+pub use open::{HEADER, MAX_RECORD, Opener, whole_record};
+pub use pacing::{Pacing, RecordSize};
+pub use seal::{ContentType, Sealer};
+pub use suite::{Suite, Version};

@@ -1,0 +1,93 @@
+//! Alert descriptions (RFC 8446 §6, RFC 5246 §7.2) that the record layer sends or names.
+
+use core::fmt;
+
+/// A TLS alert description, by its number on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Alert(pub u8);
+
+impl Alert {
+    /// The orderly end of one direction.
+    pub const CLOSE_NOTIFY: Self = Self(0);
+    /// A record or message that has no place here.
+    pub const UNEXPECTED_MESSAGE: Self = Self(10);
+    /// The record did not authenticate.
+    pub const BAD_RECORD_MAC: Self = Self(20);
+    /// The record is longer than its version allows.
+    pub const RECORD_OVERFLOW: Self = Self(22);
+    /// A field had a value that is not allowed.
+    pub const ILLEGAL_PARAMETER: Self = Self(47);
+    /// A message could not be parsed.
+    pub const DECODE_ERROR: Self = Self(50);
+    /// Something of our own went wrong.
+    pub const INTERNAL_ERROR: Self = Self(80);
+    /// The user gave up; only a warning, and ignored.
+    pub const USER_CANCELED: Self = Self(90);
+    /// A TLS 1.2 renegotiation is declined.
+    pub const NO_RENEGOTIATION: Self = Self(100);
+
+    /// The name of the IANA registry, or `unknown`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            0 => "close_notify",
+            10 => "unexpected_message",
+            20 => "bad_record_mac",
+            21 => "decryption_failed",
+            22 => "record_overflow",
+            30 => "decompression_failure",
+            40 => "handshake_failure",
+            41 => "no_certificate",
+            42 => "bad_certificate",
+            43 => "unsupported_certificate",
+            44 => "certificate_revoked",
+            45 => "certificate_expired",
+            46 => "certificate_unknown",
+            47 => "illegal_parameter",
+            48 => "unknown_ca",
+            49 => "access_denied",
+            50 => "decode_error",
+            51 => "decrypt_error",
+            60 => "export_restriction",
+            70 => "protocol_version",
+            71 => "insufficient_security",
+            80 => "internal_error",
+            86 => "inappropriate_fallback",
+            90 => "user_canceled",
+            100 => "no_renegotiation",
+            109 => "missing_extension",
+            110 => "unsupported_extension",
+            111 => "certificate_unobtainable",
+            112 => "unrecognized_name",
+            113 => "bad_certificate_status_response",
+            114 => "bad_certificate_hash_value",
+            115 => "unknown_psk_identity",
+            116 => "certificate_required",
+            120 => "no_application_protocol",
+            121 => "ech_required",
+            _ => "unknown",
+        }
+    }
+
+    /// The level that this description is sent with: `warning` (1) where it does not end the
+    /// connection, else `fatal` (2).
+    #[must_use]
+    pub const fn level(self) -> u8 {
+        match self {
+            Self::CLOSE_NOTIFY | Self::USER_CANCELED | Self::NO_RENEGOTIATION => 1,
+            _ => 2,
+        }
+    }
+}
+
+impl fmt::Debug for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({})", self.name(), self.0)
+    }
+}
+
+impl fmt::Display for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
