@@ -1,1 +1,20 @@
-//! The kernel: sockets, addresses, limits, privileges.
+//! The kernel: everything that calls the operating system.
+//!
+//! Sockets that the relay drives by hand ([`Socket`]), listening and accepting ([`listen`]),
+//! connecting ([`connect`]), the process's limits ([`process`]), its user, the cores it may use
+//! ([`cores`]), and the notifications that systemd expects ([`notify`]). TCP and Unix sockets are
+//! one type from here on. Through `rustix` and `nix` only the registration of descriptors with the
+//! runtime needs `unsafe`.
+
+pub mod clock;
+pub mod connect;
+pub mod cores;
+pub mod listen;
+pub mod notify;
+pub mod process;
+mod socket;
+
+mod address;
+
+pub use address::{Address, Peer};
+pub use socket::Socket;

@@ -1,0 +1,53 @@
+//! Connecting to a server.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use crate::{Address, Socket};
+
+/// How often a Unix socket whose backlog is full is tried again: the kernel says `EAGAIN` and has
+/// no readiness to wait for (unix(7)).
+const BACKLOG_RETRY: Duration = Duration::from_millis(5);
+
+/// Connects to `address`. There is no timeout in here: the caller bounds the wait.
+///
+/// # Errors
+/// What the kernel says: refused, unreachable, no such socket, out of descriptors or ports.
+pub async fn connect_to(address: &Address) -> io::Result<Socket> {
+    match address {
+        Address::Tcp(tcp) => {
+            let family = if tcp.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+            let socket = Socket::new(open(family)?)?;
+            socket.set_nodelay();
+            match connect(&socket, tcp) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
+                    socket.writable().await?;
+                    socket.take_error()?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            Ok(socket)
+        }
+        Address::Unix(path) => {
+            let name = SocketAddrUnix::new(path)?;
+            let fd = open(AddressFamily::UNIX)?;
+            loop {
+                match connect(&fd, &name) {
+                    // Registered only now: an unconnected Unix socket reports a hang-up, and that
+                    // edge would be remembered.
+                    Ok(()) => return Socket::new(fd),
+                    Err(rustix::io::Errno::AGAIN) => tokio::time::sleep(BACKLOG_RETRY).await,
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+    }
+}
+
+fn open(family: AddressFamily) -> io::Result<std::os::fd::OwnedFd> {
+    Ok(socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?)
+}

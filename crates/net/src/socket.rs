@@ -1,0 +1,196 @@
+//! A connected stream socket, TCP or Unix, driven by readiness.
+//!
+//! tokio's own streams need a second read to learn that a socket is empty; here a short read or
+//! write says so, which halves the system calls of a request. Vectored calls go straight to the
+//! kernel. What is refused: nothing is buffered, nothing is copied.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use rustix::net::{AddressFamily, Shutdown};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::address::canonical;
+
+/// A connected, non-blocking stream socket, registered with the current runtime.
+pub struct Socket {
+    fd: AsyncFd<OwnedFd>,
+}
+
+impl Socket {
+    /// Registers a non-blocking socket with the current tokio runtime.
+    ///
+    /// # Errors
+    /// Where the kernel cannot watch the descriptor (out of memory or watches).
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { fd: watch(fd, Interest::READABLE | Interest::WRITABLE)? })
+    }
+
+    /// Reads into several buffers with one system call; 0 bytes mean the end of the stream.
+    ///
+    /// # Errors
+    /// What the kernel says; `WouldBlock` and `Interrupted` never come out.
+    pub fn poll_readv(
+        &self,
+        cx: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        loop {
+            let mut ready = ready!(self.fd.poll_read_ready(cx))?;
+            match rustix::io::readv(self.fd.as_fd(), buffers) {
+                Ok(n) => {
+                    if n < wanted && n > 0 {
+                        ready.clear_ready();
+                    }
+                    return Poll::Ready(Ok(n));
+                }
+                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    /// Reads into one buffer.
+    ///
+    /// # Errors
+    /// As [`Socket::poll_readv`].
+    pub fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = ready!(self.fd.poll_read_ready(cx))?;
+            match rustix::io::read(self.fd.as_fd(), &mut *buffer) {
+                Ok(n) => {
+                    if n < buffer.len() && n > 0 {
+                        ready.clear_ready();
+                    }
+                    return Poll::Ready(Ok(n));
+                }
+                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    /// Writes from several buffers with one system call.
+    ///
+    /// # Errors
+    /// What the kernel says; `WouldBlock` and `Interrupted` never come out.
+    pub fn poll_writev(&self, cx: &mut Context<'_>, buffers: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        loop {
+            let mut ready = ready!(self.fd.poll_write_ready(cx))?;
+            match rustix::io::writev(self.fd.as_fd(), buffers) {
+                Ok(n) => {
+                    if n < wanted {
+                        ready.clear_ready();
+                    }
+                    return Poll::Ready(Ok(n));
+                }
+                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    /// Writes from one buffer.
+    ///
+    /// # Errors
+    /// As [`Socket::poll_writev`].
+    pub fn poll_write(&self, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_writev(cx, &[IoSlice::new(buffer)])
+    }
+
+    /// Reads what is there, waiting for at least one byte or the end of the stream.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.poll_read(cx, buffer)).await
+    }
+
+    /// Writes all of `buffer`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub async fn write_all(&self, mut buffer: &[u8]) -> io::Result<()> {
+        while !buffer.is_empty() {
+            let n = std::future::poll_fn(|cx| self.poll_write(cx, buffer)).await?;
+            buffer = &buffer[n..];
+        }
+        Ok(())
+    }
+
+    /// Tells the peer that nothing more will be sent.
+    ///
+    /// # Errors
+    /// What the kernel says; a peer that is already gone is no error.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        match rustix::net::shutdown(&self.fd, Shutdown::Write) {
+            Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Switches Nagle's algorithm off: TLS records and relayed requests leave at once. Does nothing
+    /// for Unix sockets.
+    pub fn set_nodelay(&self) {
+        let _ = sockopt::set_tcp_nodelay(&self.fd, true);
+    }
+
+    /// Notices peers that vanished without a word: the kernel probes an idle TCP connection after
+    /// `idle` and gives up after some minutes. Does nothing for Unix sockets.
+    pub fn set_keepalive(&self, idle: Duration) {
+        if sockopt::set_socket_keepalive(&self.fd, true).is_ok() {
+            let _ = sockopt::set_tcp_keepidle(&self.fd, idle);
+        }
+    }
+
+    /// Makes the coming close a reset, so that the peer learns that the stream did not end in order.
+    pub fn reset_on_close(&self) {
+        let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
+    }
+
+    /// The address of this end; `None` for Unix sockets.
+    #[must_use]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        let address = rustix::net::getsockname(&self.fd).ok()?;
+        SocketAddr::try_from(address).ok().map(canonical)
+    }
+
+    /// Whether this is a Unix socket.
+    #[must_use]
+    pub fn is_unix(&self) -> bool {
+        sockopt::socket_domain(&self.fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
+    }
+
+    /// The error that the kernel holds for this socket, such as a refused connect.
+    pub(crate) fn take_error(&self) -> io::Result<()> {
+        sockopt::socket_error(&self.fd)?.map_err(io::Error::from)
+    }
+
+    /// Waits until the socket can be written to, or has failed.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        self.fd.writable().await.map(|mut ready| ready.retain_ready())
+    }
+}
+
+/// Has the current tokio runtime watch a descriptor.
+pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` names the same open descriptor from here until it is dropped, and
+    // `AsyncFd` ends the watch before it drops what it owns.
+    unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
