@@ -1,1 +1,29 @@
-//! Keys and certificates: files, local CA, choice by name.
+//! Keys and certificates: files, the local CA, choice by name, and what client certificates say.
+//!
+//! | question | module |
+//! | --- | --- |
+//! | what is in these PEM files? | [`mod@file`] |
+//! | what does the PROXY protocol say about a certificate? | [`describe`] |
+//!
+//! Time is always an argument, nothing here logs, waits for the network or starts a thread. What an
+//! operator should know but what stops nothing comes back as [`Warning`] values beside the result.
+//!
+//! The crate refuses to guess: two different keys, a key without its certificate, an encrypted key or
+//! a damaged local CA are errors that name the file and the remedy.
+
+mod certificate;
+mod chain;
+mod clock;
+mod error;
+mod name;
+mod pem;
+mod warning;
+mod x509;
+
+pub mod describe;
+pub mod file;
+
+pub use certificate::{Certificate, KeyKind, Source};
+pub use error::{CaFault, ContentFault, Error, NameFault, PairFault, PatternFault};
+pub use name::DnsPattern;
+pub use warning::{Concern, Warning};

@@ -1,0 +1,209 @@
+//! Certificates from PEM files, in any order and combination.
+//!
+//! The blocks of the certificate's file and of the key's are pooled; the leaf is the certificate that
+//! the key belongs to, and the chain is put in order behind it. Two different keys are refused:
+//! which one is meant would be a guess.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::sign::{CertifiedKey, SigningKey};
+
+use crate::certificate::{Certificate, Source, abilities};
+use crate::chain::{Chain, Link};
+use crate::error::{ContentFault, Error, PairFault};
+use crate::name::DnsPattern;
+use crate::pem::{Item, PemFile};
+use crate::warning::{Concern, Warning};
+use crate::x509::Facts;
+
+/// The largest file that is read, in bytes: a hundred times the largest chain in use.
+pub const MAX_FILE_SIZE: u64 = 1 << 20;
+
+/// A certificate with less than this left is warned about.
+pub const SOON: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
+/// A certificate, and what to know about it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The certificate.
+    pub certificate: Certificate,
+    /// What does not keep it from being used.
+    pub warnings: Vec<Warning>,
+}
+
+/// Loads a chain and its key from `cert`, and from `key` if the key is not in the same file.
+///
+/// A certificate that has expired or is not yet valid at `now` loads all the same, with a warning.
+///
+/// # Errors
+/// [`Error::Io`] and [`Error::Content`] for a file that cannot be read or does not hold what it
+/// should, [`Error::Pair`] if there is no key, more than one, or none that fits a certificate.
+pub fn load(cert: &Path, key: Option<&Path>, now: SystemTime) -> Result<Loaded, Error> {
+    let mut files = vec![PemFile::read(cert)?];
+    if let Some(key) = key.filter(|key| *key != cert) {
+        files.push(PemFile::read(key)?);
+    }
+    let paths = Paths { cert: cert.to_owned(), key: key.unwrap_or(cert).to_owned() };
+    let (pool, keys) = sort_out(files)?;
+    let key = keys.only(&paths)?;
+    if pool.is_empty() {
+        return Err(paths.error(PairFault::NoCertificate));
+    }
+    let chain = Chain::order(pool, &key.public, now).map_err(|pool| {
+        paths.error(PairFault::Mismatch(pool.into_iter().map(|link| link.facts.subject_text).collect()))
+    })?;
+    let mut warnings = Vec::new();
+    if key.mode & 0o077 != 0 {
+        warnings.push(Warning::new(&key.path, Concern::KeyReadable { mode: key.mode }));
+    }
+    let names = names_of(&chain.leaf().facts, cert, &mut warnings);
+    warn(&chain, cert, now, &mut warnings);
+    let source = Source::Files { cert: paths.cert, key: (paths.key != cert).then_some(paths.key) };
+    Ok(Loaded { certificate: assemble(chain, key, names, source)?, warnings })
+}
+
+/// The files of one certificate, for messages.
+struct Paths {
+    cert: PathBuf,
+    key: PathBuf,
+}
+
+impl Paths {
+    fn error(&self, fault: PairFault) -> Error {
+        Error::Pair { cert: self.cert.clone(), key: self.key.clone(), fault }
+    }
+}
+
+/// A private key, and where it was found.
+struct Key {
+    path: PathBuf,
+    line: usize,
+    mode: u32,
+    signing: Arc<dyn SigningKey>,
+    /// Its SubjectPublicKeyInfo.
+    public: Vec<u8>,
+}
+
+/// The keys of all files: those that can be used, and where one is encrypted.
+#[derive(Default)]
+struct Keys {
+    plain: Vec<Key>,
+    encrypted: Option<(PathBuf, usize)>,
+}
+
+impl Keys {
+    /// The one key that there should be. The same key twice is still one.
+    fn only(mut self, paths: &Paths) -> Result<Key, Error> {
+        let Some(first) = self.plain.first() else {
+            return Err(match self.encrypted {
+                Some((path, line)) => Error::content(&path, Some(line), ContentFault::EncryptedKey),
+                None => paths.error(PairFault::NoKey),
+            });
+        };
+        if self.plain.iter().any(|key| key.public != first.public) {
+            let places = self.plain.into_iter().map(|key| (key.path, key.line)).collect();
+            return Err(paths.error(PairFault::SeveralKeys(places)));
+        }
+        // The permissions that matter are the loosest under which the key can be had.
+        let loosest = (0..self.plain.len()).max_by_key(|index| self.plain[*index].mode & 0o077);
+        Ok(self.plain.swap_remove(loosest.unwrap_or(0)))
+    }
+}
+
+/// Sorts the blocks of all files into certificates, each once, and keys.
+fn sort_out(files: Vec<PemFile>) -> Result<(Vec<Link>, Keys), Error> {
+    let (mut pool, mut keys) = (Vec::<Link>::new(), Keys::default());
+    for PemFile { path, mode, blocks } in files {
+        for block in blocks {
+            let fault = |fault| Error::content(&path, Some(block.line), fault);
+            match block.item {
+                Item::Certificate(der) if pool.iter().any(|link| link.der == der) => {}
+                Item::Certificate(der) => {
+                    let facts = Facts::read(&der).map_err(|why| fault(ContentFault::BadCertificate(why)))?;
+                    pool.push(Link { der, facts });
+                }
+                Item::Key(der) => {
+                    let signing =
+                        any_supported_type(&der).map_err(|_| fault(ContentFault::UnsupportedKey))?;
+                    let public = signing.public_key().map(|key| key.to_vec());
+                    let public = public.ok_or_else(|| fault(ContentFault::UnsupportedKey))?;
+                    keys.plain.push(Key { path: path.clone(), line: block.line, mode, signing, public });
+                }
+                Item::EncryptedKey => keys.encrypted = Some((path.clone(), block.line)),
+                Item::Other(_) => {}
+            }
+        }
+    }
+    Ok((pool, keys))
+}
+
+fn assemble(chain: Chain, key: Key, names: Vec<DnsPattern>, source: Source) -> Result<Certificate, Error> {
+    let unsupported = || Error::content(&key.path, Some(key.line), ContentFault::UnsupportedKey);
+    let (kind, schemes) = abilities(&*key.signing).ok_or_else(unsupported)?;
+    let leaf = chain.leaf().facts.clone();
+    let chain = chain.links.into_iter().map(|link| link.der).collect();
+    Ok(Certificate {
+        certified_key: Arc::new(CertifiedKey::new(chain, key.signing)),
+        names,
+        addresses: leaf.alternative.addresses,
+        kind,
+        not_before: leaf.not_before,
+        not_after: leaf.not_after,
+        description: leaf.description,
+        source,
+        schemes,
+    })
+}
+
+/// The leaf's names, each once; those of no use are warned about and left out.
+fn names_of(leaf: &Facts, path: &Path, warnings: &mut Vec<Warning>) -> Vec<DnsPattern> {
+    let mut names = Vec::new();
+    let from_cn = if leaf.alternative.present { None } else { leaf.description.common_name.as_ref() };
+    for text in leaf.alternative.dns.iter().chain(from_cn) {
+        match DnsPattern::parse(text) {
+            Ok(name) if names.contains(&name) => {}
+            Ok(name) => names.push(name),
+            // A CN is often a title such as `Example Corp`, which was never meant as a name.
+            Err(_) if from_cn.is_some() => {}
+            Err(_) => {
+                warnings.push(Warning::new(path, Concern::UnusableName { name: text.clone() }));
+            }
+        }
+    }
+    match (from_cn, names.first()) {
+        (Some(_), Some(name)) => {
+            warnings.push(Warning::new(path, Concern::CommonNameOnly { name: name.to_string() }));
+        }
+        (_, None) if leaf.alternative.addresses.is_empty() => {
+            warnings.push(Warning::new(path, Concern::NoNames));
+        }
+        _ => {}
+    }
+    names
+}
+
+/// Adds what is to be said about the leaf's life and its chain.
+fn warn(chain: &Chain, path: &Path, now: SystemTime, warnings: &mut Vec<Warning>) {
+    let leaf = &chain.leaf().facts;
+    let (not_before, not_after) = (leaf.not_before, leaf.not_after);
+    let mut add = |concern| warnings.push(Warning::new(path, concern));
+    if not_after <= now {
+        add(Concern::Expired { not_after });
+    } else if now < not_before {
+        add(Concern::NotYetValid { not_before });
+    } else if not_after <= now + SOON {
+        add(Concern::ExpiresSoon { not_after });
+    }
+    if leaf.self_issued() {
+        add(Concern::SelfSigned);
+    } else if chain.links.len() == 1 {
+        add(Concern::NoIssuer { issuer: leaf.issuer_text.clone() });
+    }
+    if !chain.unused.is_empty() {
+        let subjects = chain.unused.iter().map(|link| link.facts.subject_text.clone()).collect();
+        add(Concern::Unused { subjects });
+    }
+}

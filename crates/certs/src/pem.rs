@@ -1,0 +1,218 @@
+//! Reading the PEM blocks of a file (RFC 7468), tolerantly where it is safe.
+//!
+//! Tolerated: any order, text between blocks, CRLF, indentation, a byte order mark, `openssl`'s
+//! headers. Refused, with the reason: what is cut off or damaged, and what is not PEM at all. The
+//! base64 itself is decoded by `rustls-pki-types`, in constant time for keys, and every copy of a
+//! key that is made here is wiped.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustls_pki_types::pem::{PemObject, SectionKind};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use zeroize::Zeroizing;
+
+use crate::error::{ContentFault, Error};
+use crate::file::MAX_FILE_SIZE;
+use crate::x509;
+
+/// The blocks of one file.
+#[derive(Debug)]
+pub(crate) struct PemFile {
+    pub(crate) path: PathBuf,
+    /// The file's permission bits.
+    pub(crate) mode: u32,
+    pub(crate) blocks: Vec<Block>,
+}
+
+/// One block.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// The line of its `BEGIN`, counted from 1.
+    pub(crate) line: usize,
+    pub(crate) item: Item,
+}
+
+/// What a block holds.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Certificate(CertificateDer<'static>),
+    Key(Zeroizing<PrivateKeyDer<'static>>),
+    EncryptedKey,
+    /// Anything else, by its label.
+    Other(String),
+}
+
+impl PemFile {
+    /// Reads a file of at most [`MAX_FILE_SIZE`] bytes. Blocks of other kinds are kept by label.
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+        // Asked before opening, because opening a pipe would wait for its writer.
+        let metadata = std::fs::metadata(path).map_err(|error| Error::io("read", path, error))?;
+        if !metadata.is_file() {
+            return Err(Error::content(path, None, ContentFault::NotAFile));
+        }
+        let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
+        let metadata = file.metadata().map_err(|error| Error::io("read", path, error))?;
+        if metadata.len() > MAX_FILE_SIZE {
+            return Err(Error::content(path, None, ContentFault::TooLarge));
+        }
+        // Room for all of it at once: a growing vector would leave copies of keys behind.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
+        let read = file.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes);
+        read.map_err(|error| Error::io("read", path, error))?;
+        if bytes.len() as u64 > MAX_FILE_SIZE {
+            return Err(Error::content(path, None, ContentFault::TooLarge));
+        }
+        let blocks = blocks_of(path, &bytes)?;
+        Ok(PemFile { path: path.to_owned(), mode: metadata.permissions().mode() & 0o7777, blocks })
+    }
+
+    /// The labels of the blocks that are not certificates, each once, for a message.
+    pub(crate) fn other_labels(&self) -> Vec<String> {
+        let mut labels: Vec<String> = Vec::new();
+        for block in &self.blocks {
+            let label = match &block.item {
+                Item::Certificate(_) => continue,
+                Item::Key(_) | Item::EncryptedKey => "PRIVATE KEY",
+                Item::Other(label) => label,
+            };
+            if !labels.iter().any(|known| known == label) {
+                labels.push(label.to_owned());
+            }
+        }
+        labels
+    }
+}
+
+/// A block whose end has not been seen yet.
+struct Open {
+    line: usize,
+    label: String,
+    /// Where the line after its `BEGIN` starts.
+    start: usize,
+}
+
+fn blocks_of(path: &Path, bytes: &[u8]) -> Result<Vec<Block>, Error> {
+    let bad = |line, how| Error::content(path, Some(line), ContentFault::BadPem(how));
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    if text.trim_ascii().is_empty() {
+        return Err(Error::content(path, None, ContentFault::Empty));
+    }
+    let mut blocks = Vec::new();
+    let mut open: Option<Open> = None;
+    let mut next = 0;
+    for (index, raw) in text.split(|byte| *byte == b'\n').enumerate() {
+        let (number, start, line) = (index + 1, next, raw.trim_ascii());
+        next += raw.len() + 1;
+        if let Some(rest) = line.strip_prefix(b"-----BEGIN ") {
+            if let Some(open) = &open {
+                return Err(bad(open.line, "this PEM block has no END line"));
+            }
+            let label =
+                rest.strip_suffix(b"-----").ok_or_else(|| bad(number, "this BEGIN line is damaged"))?;
+            open =
+                Some(Open { line: number, label: String::from_utf8_lossy(label).into_owned(), start: next });
+        } else if let Some(rest) = line.strip_prefix(b"-----END ") {
+            let Some(block) = open.take() else {
+                return Err(bad(number, "this END line has no BEGIN line before it"));
+            };
+            if rest.strip_suffix(b"-----") != Some(block.label.as_bytes()) {
+                return Err(bad(number, "this END line does not fit the BEGIN line before it"));
+            }
+            let body = &text[block.start..start];
+            blocks.push(block.close(path, body)?);
+        }
+    }
+    if let Some(open) = open {
+        return Err(bad(open.line, "this PEM block is cut off: it has no END line"));
+    }
+    if blocks.is_empty() { Err(Error::content(path, None, no_pem(bytes))) } else { Ok(blocks) }
+}
+
+/// Whether a line is a header of the kind that RFC 1421 has and `openssl` still writes.
+fn is_header(line: &[u8]) -> bool {
+    line.contains(&b':')
+}
+
+impl Open {
+    fn close(self, path: &Path, body: &[u8]) -> Result<Block, Error> {
+        let item = match self.label.as_str() {
+            "ENCRYPTED PRIVATE KEY" => Item::EncryptedKey,
+            label if label.ends_with("PRIVATE KEY") && is_encrypted(body) => Item::EncryptedKey,
+            "CERTIFICATE" | "X509 CERTIFICATE" => {
+                Item::Certificate(self.decode(path, "CERTIFICATE", body)?.into())
+            }
+            "PRIVATE KEY" => {
+                Item::Key(PrivateKeyDer::Pkcs8(self.decode(path, &self.label, body)?.into()).into())
+            }
+            "RSA PRIVATE KEY" => {
+                Item::Key(PrivateKeyDer::Pkcs1(self.decode(path, &self.label, body)?.into()).into())
+            }
+            "EC PRIVATE KEY" => {
+                Item::Key(PrivateKeyDer::Sec1(self.decode(path, &self.label, body)?.into()).into())
+            }
+            label => Item::Other(label.to_owned()),
+        };
+        Ok(Block { line: self.line, item })
+    }
+
+    /// Decodes the base64 of the block under `label`, one that `rustls-pki-types` knows.
+    fn decode(&self, path: &Path, label: &str, body: &[u8]) -> Result<Vec<u8>, Error> {
+        let bad = || {
+            let how = "what is between the BEGIN and END lines is not base64";
+            Error::content(path, Some(self.line), ContentFault::BadPem(how))
+        };
+        let mut text = Zeroizing::new(Vec::with_capacity(body.len() + 2 * label.len() + 40));
+        text.extend_from_slice(format!("-----BEGIN {label}-----\n").as_bytes());
+        for line in body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
+            if !is_header(line) {
+                text.extend_from_slice(line);
+                text.push(b'\n');
+            }
+        }
+        text.extend_from_slice(format!("-----END {label}-----\n").as_bytes());
+        let (_, der) = <(SectionKind, Vec<u8>)>::from_pem_slice(&text).map_err(|_| bad())?;
+        if der.is_empty() { Err(bad()) } else { Ok(der) }
+    }
+}
+
+/// Whether a block says so of itself (RFC 1421 §4.6.1.1), as keys before PKCS#8 do.
+fn is_encrypted(body: &[u8]) -> bool {
+    body.split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .any(|line| line.starts_with(b"Proc-Type:") && line.ends_with(b"ENCRYPTED"))
+}
+
+/// What a file without PEM blocks holds instead.
+fn no_pem(bytes: &[u8]) -> ContentFault {
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return ContentFault::Utf16;
+    }
+    if x509::parse(bytes).is_ok() {
+        return ContentFault::DerCertificate;
+    }
+    // PKCS#12, PKCS#8, PKCS#1 and SEC1 are each a SEQUENCE that begins with a version, of which
+    // PKCS#12 alone has 3 (RFC 7292 §4). An encrypted PKCS#8 begins with an AlgorithmIdentifier.
+    match inside_sequence(bytes) {
+        Some([0x02, 0x01, 0x03, ..]) => ContentFault::Pkcs12,
+        Some([0x02, 0x01, 0x00 | 0x01, ..]) => ContentFault::DerKey,
+        Some(inner) => match inside_sequence(inner) {
+            Some([0x06, ..]) => ContentFault::DerKey,
+            _ => ContentFault::NotPem,
+        },
+        None => ContentFault::NotPem,
+    }
+}
+
+/// What follows the header of a DER SEQUENCE (X.690 §8.1); the length itself is not checked.
+fn inside_sequence(der: &[u8]) -> Option<&[u8]> {
+    match der {
+        [0x30, 0x81, _, rest @ ..] | [0x30, 0x82, _, _, rest @ ..] | [0x30, 0x83, _, _, _, rest @ ..] => {
+            Some(rest)
+        }
+        [0x30, length, rest @ ..] if *length < 0x80 => Some(rest),
+        _ => None,
+    }
+}

@@ -1,0 +1,142 @@
+//! What this crate needs to know of a certificate, read once from its DER into owned values.
+//!
+//! Nothing is verified here: who trusts whom is rustls' business. What cannot be parsed is refused.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::SystemTime;
+
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::oid_registry::Oid;
+use x509_parser::prelude::FromDer;
+
+use crate::clock;
+use crate::describe::Description;
+
+/// The facts of one certificate.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// The subject and the issuer, as DER.
+    pub(crate) subject: Vec<u8>,
+    pub(crate) issuer: Vec<u8>,
+    /// The same for messages.
+    pub(crate) subject_text: String,
+    pub(crate) issuer_text: String,
+    /// SubjectPublicKeyInfo, as DER.
+    pub(crate) public_key: Vec<u8>,
+    /// The identifiers of the certificate's key and of its issuer's, where it tells.
+    pub(crate) key_id: Option<Vec<u8>>,
+    pub(crate) issuer_key_id: Option<Vec<u8>>,
+    pub(crate) not_before: SystemTime,
+    pub(crate) not_after: SystemTime,
+    pub(crate) is_ca: bool,
+    pub(crate) alternative: AlternativeNames,
+    pub(crate) description: Description,
+}
+
+/// The subjectAltName extension (RFC 5280 §4.2.1.6), as far as servers and clients are named by it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AlternativeNames {
+    pub(crate) present: bool,
+    pub(crate) dns: Vec<String>,
+    pub(crate) uris: Vec<String>,
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+impl Facts {
+    /// Reads one certificate; the error is the parser's reason.
+    pub(crate) fn read(der: &[u8]) -> Result<Self, String> {
+        let certificate = parse(der)?;
+        let (mut key_id, mut issuer_key_id) = (None, None);
+        for extension in certificate.extensions() {
+            match extension.parsed_extension() {
+                ParsedExtension::SubjectKeyIdentifier(id) => key_id = Some(id.0.to_vec()),
+                ParsedExtension::AuthorityKeyIdentifier(id) => {
+                    issuer_key_id = id.key_identifier.as_ref().map(|id| id.0.to_vec());
+                }
+                _ => {}
+            }
+        }
+        Ok(Facts {
+            subject: certificate.subject().as_raw().to_vec(),
+            issuer: certificate.issuer().as_raw().to_vec(),
+            subject_text: text_of(&certificate.subject().to_string()),
+            issuer_text: text_of(&certificate.issuer().to_string()),
+            public_key: certificate.public_key().raw.to_vec(),
+            key_id,
+            issuer_key_id,
+            not_before: clock::from_asn1(certificate.validity().not_before),
+            not_after: clock::from_asn1(certificate.validity().not_after),
+            is_ca: certificate.is_ca(),
+            alternative: AlternativeNames::read(&certificate)?,
+            description: Description::read(&certificate),
+        })
+    }
+
+    /// Whether subject and issuer are the same.
+    pub(crate) fn self_issued(&self) -> bool {
+        self.subject == self.issuer
+    }
+
+    /// Whether `issuer` may have signed this: the names fit, and so do the key identifiers where both
+    /// are told. No signature is computed.
+    pub(crate) fn names_as_issuer(&self, issuer: &Facts) -> bool {
+        self.issuer == issuer.subject
+            && match (&self.issuer_key_id, &issuer.key_id) {
+                (Some(wanted), Some(there)) => wanted == there,
+                _ => true,
+            }
+    }
+}
+
+impl AlternativeNames {
+    pub(crate) fn read(certificate: &X509Certificate<'_>) -> Result<Self, String> {
+        let extension = certificate
+            .subject_alternative_name()
+            .map_err(|error| format!("its subjectAltName is broken: {error}"))?;
+        let Some(extension) = extension else { return Ok(Self::default()) };
+        let mut names = AlternativeNames { present: true, ..Self::default() };
+        for name in &extension.value.general_names {
+            match name {
+                GeneralName::DNSName(name) => names.dns.push((*name).to_owned()),
+                GeneralName::URI(uri) => names.uris.push((*uri).to_owned()),
+                GeneralName::IPAddress(octets) => names.addresses.extend(address(octets)),
+                _ => {}
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// Parses a whole certificate: bytes after it are an error.
+pub(crate) fn parse(der: &[u8]) -> Result<X509Certificate<'_>, String> {
+    match X509Certificate::from_der(der) {
+        Ok(([], certificate)) => Ok(certificate),
+        Ok(_) => Err("bytes follow the certificate".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Whether the key of the certificate `issuer` signed the certificate `leaf` (both DER).
+pub(crate) fn signed_by(leaf: &[u8], issuer: &[u8]) -> bool {
+    match (parse(leaf), parse(issuer)) {
+        (Ok(leaf), Ok(issuer)) => leaf.verify_signature(Some(issuer.public_key())).is_ok(),
+        _ => false,
+    }
+}
+
+/// The dotted form of an object identifier that has no name here.
+pub(crate) fn dotted(oid: &Oid<'_>) -> String {
+    oid.to_id_string()
+}
+
+fn text_of(name: &str) -> String {
+    if name.is_empty() { "no subject".to_owned() } else { name.to_owned() }
+}
+
+fn address(octets: &[u8]) -> Option<IpAddr> {
+    if let Ok(octets) = <[u8; 4]>::try_from(octets) {
+        return Some(Ipv4Addr::from(octets).into());
+    }
+    <[u8; 16]>::try_from(octets).ok().map(|octets| Ipv6Addr::from(octets).into())
+}
