@@ -3,6 +3,7 @@
 //! | question | module |
 //! | --- | --- |
 //! | what is in these PEM files? | [`mod@file`] |
+//! | which certificate does this client get? | [`store`] |
 //! | what does the PROXY protocol say about a certificate? | [`describe`] |
 //!
 //! Time is always an argument, nothing here logs, waits for the network or starts a thread. What an
@@ -22,6 +23,7 @@ mod x509;
 
 pub mod describe;
 pub mod file;
+pub mod store;
 
 pub use certificate::{Certificate, KeyKind, Source};
 pub use error::{CaFault, ContentFault, Error, NameFault, PairFault, PatternFault};

@@ -2,3 +2,4 @@
 
 mod file;
 mod fixtures;
+mod store;
