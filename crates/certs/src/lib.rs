@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | what is in these PEM files? | [`mod@file`] |
 //! | which certificate does this client get? | [`store`] |
+//! | where does a certificate for `localhost` come from? | [`local_ca`] |
 //! | what does the PROXY protocol say about a certificate? | [`describe`] |
 //!
 //! Time is always an argument, nothing here logs, waits for the network or starts a thread. What an
@@ -23,6 +24,7 @@ mod x509;
 
 pub mod describe;
 pub mod file;
+pub mod local_ca;
 pub mod store;
 
 pub use certificate::{Certificate, KeyKind, Source};

@@ -2,4 +2,5 @@
 
 mod file;
 mod fixtures;
+mod local_ca;
 mod store;

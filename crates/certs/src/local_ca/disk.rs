@@ -1,0 +1,92 @@
+//! The local CA's files: private directories, whole-or-not-at-all writes, one writer at a time.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::error::{CaFault, Error};
+
+/// How often and how long apart a lock is tried: ten seconds in all, where minting takes milliseconds.
+const TRIES: u32 = 1000;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Whether there is something at `path`; that this cannot be told is an error, not a no.
+pub(super) fn exists(path: &Path) -> Result<bool, Error> {
+    match path.try_exists() {
+        // A state directory that is not even a directory is found out when it is created.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+        other => other.map_err(|error| Error::io("look for", path, error)),
+    }
+}
+
+/// Creates `dir`, open to its owner alone, and what is above it with the usual permissions. One that
+/// is there stays as it is.
+pub(super) fn create_private_dir(dir: &Path) -> Result<(), Error> {
+    let create = || {
+        if let Some(parent) = dir.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        match DirBuilder::new().mode(0o700).create(dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+            other => other,
+        }
+    };
+    create().map_err(|error| Error::io("create the directory", dir, error))
+}
+
+/// The right to mint in a directory; given back when dropped, also by a process that dies.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock of `dir`, waiting up to ten seconds.
+    pub(super) fn take(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join(".lock");
+        let refused = |error| Error::io("lock", &path, error);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = file.map_err(refused)?;
+        for _ in 0..TRIES {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Lock { _file: file }),
+                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => std::thread::sleep(PAUSE),
+                Err(error) => return Err(refused(error.into())),
+            }
+        }
+        Err(Error::LocalCa { dir: dir.to_owned(), fault: CaFault::Locked })
+    }
+}
+
+/// Puts `bytes` at `path` with permission bits `mode`: after a crash there is the old file or the new
+/// one, whole. The lock of the directory must be held, since the name of the new file is fixed.
+pub(super) fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = Path::new(&new);
+    let result = write_new(new, bytes, mode).and_then(|()| {
+        std::fs::rename(new, path)?;
+        match path.parent() {
+            Some(dir) => File::open(dir)?.sync_all(),
+            None => Ok(()),
+        }
+    });
+    result.map_err(|error| Error::io("write", path, error))
+}
+
+fn write_new(new: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    // Left by a crash: with the lock held nobody else is writing it.
+    match std::fs::remove_file(new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
+    file.write_all(bytes)?;
+    // Set apart from creation, where the process' umask would take bits away.
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.sync_all()
+}

@@ -1,0 +1,58 @@
+//! How to make clients trust the local CA, for people: the text of `offramp ca`.
+
+use std::path::Path;
+
+/// Instructions for trusting the CA certificate at `path`: once with curl, for a Debian system, for
+/// Firefox and Chromium, and for macOS. Ends with a line break.
+pub fn trust_instructions(path: &Path) -> String {
+    let path = quoted(&path.display().to_string());
+    format!(
+        "\
+The local CA's certificate is {path}
+Give clients this file only. Its key, beside it, stays on this machine: who has the key can
+pretend to be any site towards every client that trusts this CA.
+
+Once, with curl:
+    curl --cacert {path} https://localhost:8443/
+
+Debian, Ubuntu (curl, wget, Python, git and most other programs):
+    sudo cp {path} /usr/local/share/ca-certificates/offramp-local-ca.crt
+    sudo update-ca-certificates
+
+Chromium, Chrome (package libnss3-tools; restart the browser afterwards):
+    mkdir -p ~/.pki/nssdb
+    certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n \"Offramp Local CA\" -i {path}
+
+Firefox: Settings, Privacy & Security, View Certificates, Authorities, Import; or for every profile:
+    for profile in ~/.mozilla/firefox/*.default*; do
+        certutil -d sql:\"$profile\" -A -t C,, -n \"Offramp Local CA\" -i {path}
+    done
+
+macOS (copy the file there first):
+    sudo security add-trusted-cert -d -r trustRoot -k /Library/Keychains/System.keychain {path}
+"
+    )
+}
+
+/// `text` as one word of a shell.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_can_be_pasted() {
+        let text = trust_instructions(Path::new("/home/o'brien/my state/ca.pem"));
+        assert!(text.contains(r"--cacert '/home/o'\''brien/my state/ca.pem' https"));
+        let text = trust_instructions(Path::new("/var/lib/offramp/ca/ca.pem"));
+        assert!(text.contains("sudo cp /var/lib/offramp/ca/ca.pem /usr/local"));
+        assert!(text.ends_with("ca.pem\n"));
+    }
+}
