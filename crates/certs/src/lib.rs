@@ -5,6 +5,7 @@
 //! | what is in these PEM files? | [`mod@file`] |
 //! | which certificate does this client get? | [`store`] |
 //! | where does a certificate for `localhost` come from? | [`local_ca`] |
+//! | may this client in? | [`client_auth`] |
 //! | what does the PROXY protocol say about a certificate? | [`describe`] |
 //!
 //! Time is always an argument, nothing here logs, waits for the network or starts a thread. What an
@@ -22,6 +23,7 @@ mod pem;
 mod warning;
 mod x509;
 
+pub mod client_auth;
 pub mod describe;
 pub mod file;
 pub mod local_ca;
