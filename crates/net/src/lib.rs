@@ -12,9 +12,11 @@ pub mod cores;
 pub mod listen;
 pub mod notify;
 pub mod process;
-mod socket;
 
 mod address;
+mod buffer;
+mod socket;
 
 pub use address::{Address, Peer};
+pub use buffer::Buffer;
 pub use socket::Socket;

@@ -40,21 +40,8 @@ impl Socket {
         cx: &mut Context<'_>,
         buffers: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>> {
-        let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
-        loop {
-            let mut ready = ready!(self.fd.poll_read_ready(cx))?;
-            match rustix::io::readv(self.fd.as_fd(), buffers) {
-                Ok(n) => {
-                    if n < wanted && n > 0 {
-                        ready.clear_ready();
-                    }
-                    return Poll::Ready(Ok(n));
-                }
-                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Poll::Ready(Err(error.into())),
-            }
-        }
+        let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
+        self.poll_with_read(cx, wanted, |fd| rustix::io::readv(fd, buffers))
     }
 
     /// Reads into one buffer.
@@ -62,11 +49,22 @@ impl Socket {
     /// # Errors
     /// As [`Socket::poll_readv`].
     pub fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.poll_with_read(cx, buffer.len(), |fd| rustix::io::read(fd, &mut *buffer))
+    }
+
+    /// Calls `read` when the socket may have something; less than `wanted` means that it is empty
+    /// now. An end of the stream stays readable.
+    pub(crate) fn poll_with_read(
+        &self,
+        cx: &mut Context<'_>,
+        wanted: usize,
+        mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         loop {
             let mut ready = ready!(self.fd.poll_read_ready(cx))?;
-            match rustix::io::read(self.fd.as_fd(), &mut *buffer) {
+            match read(self.fd.as_fd()) {
                 Ok(n) => {
-                    if n < buffer.len() && n > 0 {
+                    if n < wanted && n > 0 {
                         ready.clear_ready();
                     }
                     return Poll::Ready(Ok(n));

@@ -58,18 +58,25 @@ impl Layout {
         block.chunks_exact_mut(self.stride()).take(self.count).map(move |chunk| &mut chunk[head..head + slot])
     }
 
-    /// Copies plaintext into the slots, as far as it fits; returns how much did.
-    pub fn fill(&self, block: &mut [u8], plaintext: &[u8]) -> usize {
-        let mut rest = plaintext;
-        for slot in self.slots(block) {
-            let take = rest.len().min(slot.len());
-            slot[..take].copy_from_slice(&rest[..take]);
-            rest = &rest[take..];
-            if rest.is_empty() {
-                break;
+    /// Copies plaintext, given in parts, into the slots as far as it fits; returns how much did.
+    pub fn fill<'p>(&self, block: &mut [u8], parts: impl IntoIterator<Item = &'p [u8]>) -> usize {
+        let mut parts = parts.into_iter();
+        let mut part: &[u8] = &[];
+        let mut filled = 0;
+        for mut slot in self.slots(block) {
+            while !slot.is_empty() {
+                if part.is_empty() {
+                    let Some(next) = parts.next() else { return filled };
+                    part = next;
+                }
+                let take = part.len().min(slot.len());
+                let (front, rest) = slot.split_at_mut(take);
+                front.copy_from_slice(&part[..take]);
+                (slot, part) = (rest, &part[take..]);
+                filled += take;
             }
         }
-        plaintext.len() - rest.len()
+        filled
     }
 }
 
@@ -85,10 +92,10 @@ mod tests {
         let base = block.as_ptr() as usize;
         let starts: Vec<_> = layout.slots(&mut block).map(|slot| slot.as_ptr() as usize - base).collect();
         assert_eq!(starts, (0..8).map(|i| 5 + i * 122).collect::<Vec<_>>());
-        assert_eq!(layout.fill(&mut block, &[1; 150]), 150);
+        assert_eq!(layout.fill(&mut block, [&[1; 70][..], &[], &[1; 80]]), 150);
         assert_eq!(block[5 + 122 + 49], 1);
         assert_eq!(block[5 + 122 + 50], 0);
-        assert_eq!(layout.fill(&mut block, &[1; 900]), 800);
+        assert_eq!(layout.fill(&mut block, [&[1; 900][..]]), 800);
     }
 
     #[test]

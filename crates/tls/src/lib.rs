@@ -1,1 +1,22 @@
-//! The handshake driver around rustls, and the TLS stream over the record layer.
+//! The handshake driver around rustls, and what takes over when it is done.
+//!
+//! 1. [`Configs::build`] turns a policy, a certificate store and a client-certificate rule into
+//!    rustls configurations, with the server's deliberate order of cipher suites ([`setup`]).
+//! 2. [`handshake`] drives rustls over a socket, one record at a time, so that nothing beyond the
+//!    last handshake record is touched, then takes the traffic secrets.
+//! 3. A [`Session`] holds the record layer of the connection from then on, with key updates and the
+//!    closing alerts; the relay uses it directly, [`Stream`] wraps it in `AsyncRead`/`AsyncWrite`.
+//!
+//! rustls decides everything about the handshake; after it, rustls is asked only for new keys.
+
+mod driver;
+mod session;
+pub mod setup;
+mod stream;
+pub mod tickets;
+
+pub use driver::{Established, HandshakeError, HandshakeFault, Negotiated, handshake};
+pub use session::{Session, SessionError};
+pub use setup::{ClientAuth, Configs, Policy, SetupError};
+pub use stream::Stream;
+pub use tickets::TicketKeys;

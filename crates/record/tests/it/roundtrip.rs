@@ -45,7 +45,7 @@ fn send(version: Version, suite: Suite, choice: &Choice, acts: &[Act]) -> (Vec<u
                 let mut rest = &bytes[..];
                 while !rest.is_empty() {
                     let layout = sealer.layout(*slot, block.len(), 16);
-                    let filled = layout.fill(&mut block, rest);
+                    let filled = layout.fill(&mut block, [rest]);
                     let sealed = sealer.seal(&layout, &mut block, filled);
                     wire.extend_from_slice(&block[..sealed]);
                     rest = &rest[filled..];

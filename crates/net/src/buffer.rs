@@ -1,0 +1,97 @@
+//! A growing buffer that is read into at the back and consumed from the front.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use rustix::buffer::spare_capacity;
+
+use crate::Socket;
+
+/// Bytes that have arrived and are not used up yet.
+#[derive(Default)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Buffer {
+    /// An empty buffer with room for `capacity` bytes.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { bytes: Vec::with_capacity(capacity), start: 0 }
+    }
+
+    /// The bytes that are there.
+    #[must_use]
+    pub fn filled(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// The bytes that are there, to be worked on in place.
+    pub fn filled_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..]
+    }
+
+    /// How many bytes are there.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    /// Whether nothing is there.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Gives up the first `n` bytes; memory is kept for the next read.
+    ///
+    /// # Panics
+    /// Where there are fewer.
+    pub fn consume(&mut self, n: usize) {
+        assert!(n <= self.len(), "consumed more than there is");
+        self.start += n;
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        }
+    }
+
+    /// Gives the memory back.
+    pub fn free(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Puts bytes behind those that are there.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Reads once from `socket` behind what is there, with room for at least `room` bytes. 0 bytes
+    /// mean the end of the stream.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub async fn read_from(&mut self, socket: &Socket, room: usize) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.poll_read_from(cx, socket, room)).await
+    }
+
+    /// [`Buffer::read_from`] for hand-written futures.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn poll_read_from(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &Socket,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.reserve(room);
+        let wanted = self.bytes.capacity() - self.bytes.len();
+        socket.poll_with_read(cx, wanted, |fd| rustix::io::read(fd, spare_capacity(&mut self.bytes)))
+    }
+}

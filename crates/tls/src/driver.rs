@@ -1,0 +1,276 @@
+//! Driving the handshake.
+//!
+//! rustls is shown one record at a time. So it never sees anything behind the client's Finished,
+//! and what the client sent early stays in the buffer, still sealed, for the record layer.
+
+use std::io;
+use std::sync::Arc;
+
+use offramp_net::{Buffer, Socket};
+use offramp_record::{Choice, HEADER, Version, whole_record};
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData};
+use rustls::{AlertDescription, CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, ServerConfig};
+
+use crate::session::{Session, SessionError};
+
+/// The most bytes that wait to be understood: a handshake message of 64 KiB, the largest that rustls
+/// takes, in records, with one more record behind it.
+const MOST_WAITING: usize = 96 * 1024;
+/// Room for one read: a full record.
+const READ_ROOM: usize = 4096;
+/// Most server flights fit: ServerHello, a chain of two or three certificates, Finished.
+const FLIGHT: usize = 4096;
+/// The type of protected records, and of garbage in the place of 0-RTT data.
+const APPLICATION_DATA: u8 = 23;
+
+/// A finished handshake.
+pub struct Established {
+    /// The record layer.
+    pub session: Session,
+    /// What was agreed.
+    pub negotiated: Negotiated,
+}
+
+/// What a handshake agreed on.
+#[derive(Clone, Debug)]
+pub struct Negotiated {
+    /// The protocol version.
+    pub version: Version,
+    /// The cipher suite.
+    pub suite: CipherSuite,
+    /// The key-exchange group; absent where a TLS 1.2 session was resumed.
+    pub group: Option<NamedGroup>,
+    /// Whether a ticket replaced certificates and signatures.
+    pub resumed: bool,
+    /// The application protocol.
+    pub alpn: Option<Box<[u8]>>,
+    /// The client's leaf certificate, verified, in DER.
+    pub client_certificate: Option<Box<[u8]>>,
+}
+
+/// A handshake that failed.
+#[derive(Debug)]
+pub struct HandshakeError {
+    /// Why.
+    pub fault: HandshakeFault,
+    /// The description of the alert that was sent, if one was.
+    pub alert: Option<u8>,
+}
+
+/// Why a handshake failed.
+#[derive(Debug)]
+pub enum HandshakeFault {
+    /// The client closed before it was done.
+    Closed,
+    /// The connection broke.
+    Io(io::Error),
+    /// rustls refused; the error says whose fault it was.
+    Tls(rustls::Error),
+    /// More than 96 KiB without a whole message.
+    TooLarge,
+    /// Our own fault.
+    Internal(SessionError),
+}
+
+impl From<io::Error> for HandshakeError {
+    fn from(error: io::Error) -> Self {
+        Self { fault: HandshakeFault::Io(error), alert: None }
+    }
+}
+
+/// What one turn of rustls came to.
+enum Turn {
+    Again,
+    Flush,
+    Blocked,
+    Done,
+}
+
+/// Does the handshake on `socket`, whose first bytes may already be in `buffer`.
+///
+/// Afterwards `buffer` holds what the client sent behind its handshake, untouched. There is no
+/// timeout in here: the caller bounds the whole. `early` says that the ClientHello announced 0-RTT
+/// data, which is never accepted: it is skipped, up to the limit of rustls.
+///
+/// # Errors
+/// After the alert that tells the client, where one is due, was sent.
+pub async fn handshake(
+    socket: &Socket,
+    buffer: &mut Buffer,
+    config: Arc<ServerConfig>,
+    early: bool,
+    choice: &Choice,
+) -> Result<Established, HandshakeError> {
+    let mut connection = UnbufferedServerConnection::new(config)
+        .map_err(|error| HandshakeError { fault: HandshakeFault::Tls(error), alert: None })?;
+    let mut out = Vec::with_capacity(FLIGHT);
+    let mut shown = 0;
+    loop {
+        let (discard, turn) = turn(&mut connection, &mut buffer.filled_mut()[..shown], &mut out);
+        buffer.consume(discard);
+        shown -= discard;
+        match turn {
+            Ok(Turn::Again) => {}
+            Ok(Turn::Flush) => {
+                socket.write_all(&out).await?;
+                out.clear();
+            }
+            Ok(Turn::Blocked) => {
+                if early && discard == 0 {
+                    shown -= skip_rejected(buffer, shown);
+                }
+                shown = next_record(socket, buffer, shown).await?;
+            }
+            Ok(Turn::Done) => return finish(connection, choice),
+            Err(error) => return Err(refuse(socket, connection, out, error).await),
+        }
+    }
+}
+
+/// Lets rustls take one step.
+fn turn(
+    connection: &mut UnbufferedServerConnection,
+    shown: &mut [u8],
+    out: &mut Vec<u8>,
+) -> (usize, Result<Turn, rustls::Error>) {
+    let status = connection.process_tls_records(shown);
+    let turn = status.state.map(|state| match state {
+        ConnectionState::EncodeTlsData(mut data) => {
+            encode(&mut data, out);
+            Turn::Again
+        }
+        ConnectionState::TransmitTlsData(transmit) => {
+            transmit.done();
+            Turn::Flush
+        }
+        ConnectionState::WriteTraffic(_) => Turn::Done,
+        _ => Turn::Blocked,
+    });
+    let discard = status.discard;
+    match turn {
+        // Half-RTT sending is off, so this cannot be before the client's Finished.
+        Ok(Turn::Done) if connection.is_handshaking() => (discard, Ok(Turn::Blocked)),
+        turn => (discard, turn),
+    }
+}
+
+/// Appends what rustls wants to send.
+fn encode(data: &mut EncodeTlsData<'_, rustls::server::ServerConnectionData>, out: &mut Vec<u8>) {
+    let start = out.len();
+    // The first call only asks how much room is needed.
+    if let Err(EncodeError::InsufficientSize(size)) = data.encode(&mut []) {
+        out.resize(start + size.required_size, 0);
+        let written = data.encode(&mut out[start..]).unwrap_or(0);
+        out.truncate(start + written);
+    }
+}
+
+/// Waits until one more record than the `shown` bytes is whole; returns how much to show then.
+async fn next_record(socket: &Socket, buffer: &mut Buffer, shown: usize) -> Result<usize, HandshakeError> {
+    loop {
+        let rest = &buffer.filled()[shown..];
+        if let Some(length) = whole_record(rest) {
+            return Ok(shown + length);
+        }
+        // A header that is no TLS is shown at once, for rustls to refuse: its length means nothing.
+        if rest.len() >= HEADER && !plausible(rest) {
+            return Ok(buffer.len());
+        }
+        if buffer.len() >= MOST_WAITING {
+            return Err(HandshakeError { fault: HandshakeFault::TooLarge, alert: None });
+        }
+        if buffer.read_from(socket, READ_ROOM).await? == 0 {
+            return Err(HandshakeError { fault: HandshakeFault::Closed, alert: None });
+        }
+    }
+}
+
+/// Whether a record header is one that rustls would wait for the rest of.
+fn plausible(header: &[u8]) -> bool {
+    let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
+    matches!(header[0], 20..=24) && header[1] == 3 && length <= (1 << 14) + 2048
+}
+
+/// Drops the record at the end of the `shown` bytes where rustls has dropped it as rejected 0-RTT
+/// data: it would otherwise be tried, and counted against the limit, again with each record after.
+///
+/// That it was dropped shows in what the failed decryption leaves behind: zeros.
+fn skip_rejected(buffer: &mut Buffer, shown: usize) -> usize {
+    let record = &buffer.filled()[..shown];
+    let dropped = record.len() > HEADER
+        && record[0] == APPLICATION_DATA
+        && whole_record(record) == Some(shown)
+        && record[HEADER..].iter().all(|&byte| byte == 0);
+    if dropped {
+        buffer.consume(shown);
+        shown
+    } else {
+        0
+    }
+}
+
+/// Takes the traffic secrets.
+fn finish(connection: UnbufferedServerConnection, choice: &Choice) -> Result<Established, HandshakeError> {
+    let internal = |what: &str| HandshakeError {
+        fault: HandshakeFault::Tls(rustls::Error::General(what.into())),
+        alert: None,
+    };
+    let version = match connection.protocol_version() {
+        Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
+        Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
+        _ => return Err(internal("no protocol version was agreed")),
+    };
+    let suite = connection.negotiated_cipher_suite().ok_or_else(|| internal("no cipher suite was agreed"))?;
+    let negotiated = Negotiated {
+        version,
+        suite: suite.suite(),
+        group: connection.negotiated_key_exchange_group().map(rustls::crypto::SupportedKxGroup::name),
+        resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        alpn: connection.alpn_protocol().map(Into::into),
+        client_certificate: connection
+            .peer_certificates()
+            .and_then(|chain| Some(chain.first()?.as_ref().into())),
+    };
+    let (secrets, kernel) = connection
+        .dangerous_into_kernel_connection()
+        .map_err(|error| HandshakeError { fault: HandshakeFault::Tls(error), alert: None })?;
+    let session = Session::new(&secrets, kernel, version, choice)
+        .map_err(|error| HandshakeError { fault: HandshakeFault::Internal(error), alert: None })?;
+    Ok(Established { session, negotiated })
+}
+
+/// Sends the alert that rustls has ready, if any.
+async fn refuse(
+    socket: &Socket,
+    mut connection: UnbufferedServerConnection,
+    mut out: Vec<u8>,
+    error: rustls::Error,
+) -> HandshakeError {
+    while let (_, Ok(Turn::Again)) = turn(&mut connection, &mut [], &mut out) {}
+    if !out.is_empty() {
+        // That the client may be gone already changes nothing about why it failed.
+        let _ = socket.write_all(&out).await;
+    }
+    let alert = if out.is_empty() { None } else { sent_alert(&out, &error) };
+    HandshakeError { fault: HandshakeFault::Tls(error), alert }
+}
+
+/// Which alert the records in `out` carry: read from a plaintext record (RFC 8446 §6), inferred from
+/// the error where it is sealed, unknown for the rest.
+fn sent_alert(out: &[u8], error: &rustls::Error) -> Option<u8> {
+    if let [21, 3, _, 0, 2, _, description] = out {
+        return Some(*description);
+    }
+    let description = match error {
+        rustls::Error::InvalidCertificate(error) => AlertDescription::from(error.clone()),
+        rustls::Error::InvalidMessage(error) => AlertDescription::from(*error),
+        rustls::Error::NoCertificatesPresented => AlertDescription::CertificateRequired,
+        rustls::Error::InappropriateMessage { .. } | rustls::Error::InappropriateHandshakeMessage { .. } => {
+            AlertDescription::UnexpectedMessage
+        }
+        rustls::Error::PeerSentOversizedRecord => AlertDescription::RecordOverflow,
+        _ => return None,
+    };
+    Some(description.into())
+}

@@ -1,0 +1,272 @@
+//! From a policy and certificates to rustls configurations.
+//!
+//! Cipher order is the server's: where the CPU has AES instructions AES-128-GCM comes first (SHA-384
+//! in the key schedule of the AES-256 suite makes a handshake dearer, and AES-128 is faster per
+//! byte); a client that lists ChaCha20 first has no AES instructions and gets ChaCha20. rustls knows
+//! one order per configuration, so there are two configurations, and the ClientHello decides.
+
+use std::fmt;
+use std::sync::Arc;
+
+use offramp_certs::store::{Pick, Store};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
+use rustls::{CipherSuite, NamedGroup, RootCertStore, ServerConfig, SupportedCipherSuite};
+
+use crate::tickets::TicketKeys;
+
+/// What every configuration of the process has in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Whether TLS 1.2 is spoken too.
+    pub tls12: bool,
+    /// Whether X25519MLKEM768 is offered.
+    pub post_quantum: bool,
+    /// TLS 1.3 tickets per full handshake; 0 switches resumption off.
+    pub tickets: usize,
+}
+
+/// Whether clients show a certificate.
+#[derive(Clone, Debug, Default)]
+pub enum ClientAuth {
+    /// They are not asked.
+    #[default]
+    None,
+    /// They may; what they show must be signed by one of the roots.
+    Optional(Arc<RootCertStore>),
+    /// They must.
+    Required(Arc<RootCertStore>),
+}
+
+/// Why no configuration could be built.
+#[derive(Debug)]
+pub struct SetupError(String);
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+/// The rustls configurations of one route.
+#[derive(Clone)]
+pub struct Configs {
+    aes_first: Arc<ServerConfig>,
+    chacha_first: Arc<ServerConfig>,
+}
+
+impl Configs {
+    /// Builds the configurations for clients that get their certificate from `store` and may agree
+    /// on one of `alpn`, the preferred one first.
+    ///
+    /// # Errors
+    /// Where the roots of `auth` are empty or rustls refuses the combination.
+    pub fn build(
+        policy: &Policy,
+        store: &Arc<Store>,
+        alpn: &[Vec<u8>],
+        auth: &ClientAuth,
+        tickets: &Arc<TicketKeys>,
+    ) -> Result<Self, SetupError> {
+        let build = |chacha_first| {
+            let provider = Arc::new(provider(policy, chacha_first));
+            config(provider, policy, store, alpn, auth, tickets).map(Arc::new)
+        };
+        Ok(Self { aes_first: build(!cpu_has_aes())?, chacha_first: build(true)? })
+    }
+
+    /// The configuration for a client that offers `suites`, in its order.
+    #[must_use]
+    pub fn for_client(&self, suites: &[u16]) -> &Arc<ServerConfig> {
+        let first = suites.iter().copied().find(|suite| suite & 0x0f0f != 0x0a0a);
+        if first.is_some_and(is_chacha) { &self.chacha_first } else { &self.aes_first }
+    }
+
+    /// What clients are offered, as names: versions, suites, groups. For the event of a handshake
+    /// that found nothing in common.
+    #[must_use]
+    pub fn offers(&self) -> Offers {
+        let provider = self.aes_first.crypto_provider();
+        let tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
+        Offers {
+            versions: if tls12 { vec!["TLSv1.3", "TLSv1.2"] } else { vec!["TLSv1.3"] },
+            suites: provider.cipher_suites.iter().map(|suite| u16::from(suite.suite())).collect(),
+            groups: provider.kx_groups.iter().map(|group| u16::from(group.name())).collect(),
+            alpn: self.aes_first.alpn_protocols.clone(),
+        }
+    }
+}
+
+/// What a configuration offers, by code point.
+#[derive(Clone, Debug)]
+pub struct Offers {
+    /// Protocol versions by name.
+    pub versions: Vec<&'static str>,
+    /// Cipher suites in order.
+    pub suites: Vec<u16>,
+    /// Key-exchange groups in order.
+    pub groups: Vec<u16>,
+    /// Application protocols in order.
+    pub alpn: Vec<Vec<u8>>,
+}
+
+fn is_chacha(suite: u16) -> bool {
+    matches!(
+        CipherSuite::from(suite),
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256
+            | CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+            | CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256
+    )
+}
+
+#[cfg(target_arch = "x86_64")]
+fn cpu_has_aes() -> bool {
+    std::arch::is_x86_feature_detected!("aes")
+}
+
+#[cfg(target_arch = "aarch64")]
+fn cpu_has_aes() -> bool {
+    std::arch::is_aarch64_feature_detected!("aes")
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn cpu_has_aes() -> bool {
+    false
+}
+
+/// The position of a suite in the server's order; TLS 1.3 stays before TLS 1.2.
+fn rank(suite: &SupportedCipherSuite, chacha_first: bool) -> (bool, u8) {
+    let name = suite.suite();
+    let algorithm = match name {
+        _ if is_chacha(name.into()) => {
+            if chacha_first {
+                0
+            } else {
+                2
+            }
+        }
+        CipherSuite::TLS13_AES_128_GCM_SHA256
+        | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+        | CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => 1,
+        _ => 3,
+    };
+    (suite.tls13().is_none(), algorithm)
+}
+
+fn provider(policy: &Policy, chacha_first: bool) -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    if !policy.tls12 {
+        provider.cipher_suites.retain(|suite| suite.tls13().is_some());
+    }
+    provider.cipher_suites.sort_by_key(|suite| rank(suite, chacha_first));
+    if !policy.post_quantum {
+        provider.kx_groups.retain(|group| group.name() != NamedGroup::X25519MLKEM768);
+    }
+    provider
+}
+
+fn config(
+    provider: Arc<CryptoProvider>,
+    policy: &Policy,
+    store: &Arc<Store>,
+    alpn: &[Vec<u8>],
+    auth: &ClientAuth,
+    tickets: &Arc<TicketKeys>,
+) -> Result<ServerConfig, SetupError> {
+    let versions: &[_] = if policy.tls12 {
+        &[&rustls::version::TLS13, &rustls::version::TLS12]
+    } else {
+        &[&rustls::version::TLS13]
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)
+        .map_err(|error| SetupError(format!("TLS: {error}")))?;
+    let (roots, required) = match auth {
+        ClientAuth::None => (None, false),
+        ClientAuth::Optional(roots) => (Some(roots), false),
+        ClientAuth::Required(roots) => (Some(roots), true),
+    };
+    let builder = match roots {
+        None => builder.with_no_client_auth(),
+        Some(roots) => {
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), provider);
+            let verifier = if required { verifier } else { verifier.allow_unauthenticated() };
+            let verifier =
+                verifier.build().map_err(|error| SetupError(format!("client certificates: {error}")))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(ByName(Arc::clone(store))));
+    config.alpn_protocols = alpn.to_vec();
+    config.ignore_client_order = true;
+    config.enable_secret_extraction = true;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = policy.tickets;
+    if policy.tickets > 0 {
+        config.ticketer = ticketer(auth, tickets);
+    }
+    Ok(config)
+}
+
+/// Tickets are good only under the same rule for client certificates, roots included.
+fn ticketer(auth: &ClientAuth, tickets: &Arc<TicketKeys>) -> Arc<dyn ProducesTickets> {
+    let mut context = Vec::new();
+    if let ClientAuth::Optional(roots) | ClientAuth::Required(roots) = auth {
+        context.push(u8::from(matches!(auth, ClientAuth::Required(_))));
+        for root in &roots.roots {
+            context.extend_from_slice(root.subject.as_ref());
+            context.extend_from_slice(root.subject_public_key_info.as_ref());
+        }
+    }
+    tickets.ticketer(&context)
+}
+
+/// Certificates by server name and what the client can verify.
+struct ByName(Arc<Store>);
+
+impl fmt::Debug for ByName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ByName")
+    }
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        match self.0.pick(hello.server_name(), hello.signature_schemes()) {
+            Pick::Found { certificate, .. } => Some(Arc::clone(&certificate.certified_key)),
+            Pick::NoneForName => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_the_servers() {
+        let policy = Policy { tls12: true, post_quantum: true, tickets: 2 };
+        let names = |chacha_first| -> Vec<_> {
+            provider(&policy, chacha_first).cipher_suites.iter().map(SupportedCipherSuite::suite).collect()
+        };
+        assert_eq!(
+            names(false)[..3],
+            [
+                CipherSuite::TLS13_AES_128_GCM_SHA256,
+                CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+                CipherSuite::TLS13_AES_256_GCM_SHA384,
+            ]
+        );
+        assert_eq!(names(true)[0], CipherSuite::TLS13_CHACHA20_POLY1305_SHA256);
+        assert!(is_chacha(names(true)[3].into()));
+        let modern = provider(&Policy { tls12: false, post_quantum: false, tickets: 0 }, false);
+        assert!(modern.cipher_suites.iter().all(|suite| suite.tls13().is_some()));
+        assert_eq!(modern.kx_groups[0].name(), NamedGroup::X25519);
+        assert_eq!(provider(&policy, false).kx_groups[0].name(), NamedGroup::X25519MLKEM768);
+    }
+}

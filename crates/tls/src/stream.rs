@@ -1,0 +1,266 @@
+//! An established connection as `AsyncRead` and `AsyncWrite`, over the same record layer.
+//!
+//! The relay does not use this: it moves whole batches and copies nothing. Here plaintext is copied
+//! once each way, because these traits lend a buffer of the caller's. Memory is held only while a
+//! record is half read or half sent. The stream never ends in silence: an end of the socket without
+//! close_notify is `UnexpectedEof`.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use offramp_net::{Buffer, Socket};
+use offramp_record::{Event, Fault, Pacing, Pressure, RecordSize, Span};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::session::{Session, SessionError};
+
+/// Room for one read from the socket: a full record and the start of the next.
+const READ_ROOM: usize = 17 * 1024;
+/// The most that one write seals.
+const BLOCK: usize = 68 * 1024;
+/// The most records that one write seals.
+const MOST_RECORDS: usize = 64;
+
+/// A TLS stream after its handshake.
+pub struct Stream {
+    socket: Socket,
+    session: Session,
+    /// Ciphertext that has arrived; its front may be opened already.
+    incoming: Buffer,
+    /// Plaintext at the front of `incoming` that the reader has not had yet, and the bytes of the
+    /// record that it lies in.
+    opened: Option<(Span, usize)>,
+    /// Records that the socket has not taken yet.
+    outgoing: Vec<u8>,
+    /// Whether `outgoing` holds the answer to a key update.
+    answering: bool,
+    pacing: Pacing,
+    /// What the reader is told from now on, when it ended.
+    ended: Option<End>,
+    closing: bool,
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    CloseNotify,
+    Fault(Fault),
+    PeerAlert(u8),
+}
+
+impl Stream {
+    /// Takes over a socket after its handshake, with what arrived behind it.
+    #[must_use]
+    pub fn new(socket: Socket, session: Session, incoming: Buffer, size: RecordSize) -> Self {
+        Self {
+            socket,
+            session,
+            incoming,
+            opened: None,
+            outgoing: Vec::new(),
+            answering: false,
+            pacing: Pacing::new(size, offramp_net::clock::coarse_ms()),
+            ended: None,
+            closing: false,
+        }
+    }
+
+    /// The socket below.
+    #[must_use]
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Hands out plaintext that is already opened; `false` where there is none.
+    fn deliver(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
+        let Some((span, record)) = &mut self.opened else { return false };
+        let take = span.len.min(buffer.remaining());
+        let part = Span { start: span.start, len: take };
+        buffer.put_slice(part.of(self.incoming.filled()));
+        span.start += take;
+        span.len -= take;
+        if span.len == 0 {
+            let record = *record;
+            self.consume(record);
+            self.opened = None;
+        }
+        true
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.incoming.consume(n);
+        if self.incoming.is_empty() {
+            self.incoming.free();
+        }
+    }
+
+    /// Opens the next record; `true` where more bytes are needed first.
+    fn open(&mut self) -> Result<bool, SessionError> {
+        let mut span = [Span::default()];
+        let opened = self.session.opener.open(self.incoming.filled_mut(), &mut span);
+        if opened.spans == 1 {
+            self.opened = Some((span[0], opened.consumed));
+        } else {
+            self.consume(opened.consumed);
+        }
+        match opened.event {
+            Event::Full => {}
+            Event::NeedMore(_) => return Ok(opened.spans == 0),
+            Event::KeyUpdate { answer } => {
+                self.session.update_receiving()?;
+                // One unsent answer is enough for any number of requests (RFC 8446 §4.6.3).
+                if answer && !self.answering {
+                    self.session.update_sending(&mut self.outgoing)?;
+                    self.answering = true;
+                }
+            }
+            Event::RefuseRenegotiation => {
+                self.session.alert(offramp_record::Alert::NO_RENEGOTIATION, &mut self.outgoing);
+            }
+            Event::CloseNotify => self.ended = Some(End::CloseNotify),
+            Event::PeerAlert(alert) => self.ended = Some(End::PeerAlert(alert.0)),
+            Event::Fault(fault) => {
+                self.session.alert(fault.alert(), &mut self.outgoing);
+                self.closing = true;
+                self.ended = Some(End::Fault(fault));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Sends what is sealed.
+    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut sent = 0;
+        let outcome = loop {
+            if sent == self.outgoing.len() {
+                break Poll::Ready(Ok(()));
+            }
+            match self.socket.poll_write(cx, &self.outgoing[sent..]) {
+                Poll::Ready(Ok(n)) => sent += n,
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => break Poll::Pending,
+            }
+        };
+        self.outgoing.drain(..sent);
+        if self.outgoing.is_empty() {
+            self.outgoing = Vec::new();
+            self.answering = false;
+        }
+        outcome
+    }
+
+    /// Seals as much of `parts` as one batch takes, and sends what the socket takes of it.
+    fn poll_seal<'p>(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: impl Iterator<Item = &'p [u8]> + Clone,
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_drain(cx))?;
+        if self.closing {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        match self.session.pressure() {
+            Pressure::None => {}
+            Pressure::UpdateKey => {
+                self.session.update_sending(&mut self.outgoing).map_err(io::Error::other)?;
+            }
+            Pressure::Close => {
+                return Poll::Ready(Err(io::Error::other("the key of this TLS 1.2 connection is used up")));
+            }
+        }
+        let total: usize = parts.clone().map(<[u8]>::len).sum();
+        let now = offramp_net::clock::coarse_ms();
+        let slot = self.pacing.slot(now).min(total.max(1));
+        let start = self.outgoing.len();
+        // A record never adds more than 32 bytes.
+        let block = (total + 32 * total.div_ceil(slot)).min(BLOCK);
+        self.outgoing.resize(start + block, 0);
+        let layout = self.session.sealer.layout(slot, block, MOST_RECORDS);
+        let filled = layout.fill(&mut self.outgoing[start..], parts);
+        let wire = self.session.sealer.seal(&layout, &mut self.outgoing[start..], filled);
+        self.outgoing.truncate(start + wire);
+        self.pacing.sent(filled, now);
+        // The plaintext is taken even where the socket takes nothing now: a flush or the next write
+        // goes on.
+        if let Poll::Ready(Err(error)) = self.poll_drain(cx) {
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(Ok(filled))
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            if buffer.remaining() == 0 || this.deliver(buffer) {
+                return Poll::Ready(Ok(()));
+            }
+            match this.ended {
+                None => {}
+                Some(End::CloseNotify) => return Poll::Ready(Ok(())),
+                Some(End::PeerAlert(alert)) => {
+                    let message = format!("the client sent the alert {}", offramp_record::Alert(alert));
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, message)));
+                }
+                Some(End::Fault(fault)) => {
+                    let _ = this.poll_drain(cx)?;
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, fault.to_string())));
+                }
+            }
+            if this.open().map_err(io::Error::other)? {
+                let n = match this.incoming.poll_read_from(cx, &this.socket, READ_ROOM) {
+                    Poll::Ready(n) => n?,
+                    Poll::Pending => {
+                        if this.incoming.is_empty() {
+                            this.incoming.free();
+                        }
+                        return Poll::Pending;
+                    }
+                };
+                if n == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+            } else if !this.outgoing.is_empty() {
+                // Answers to key updates leave even where the application writes nothing.
+                let _ = this.poll_drain(cx)?;
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_seal(cx, std::iter::once(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_seal(cx, parts.iter().map(|part| &**part))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_drain(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if !this.closing {
+            this.session.alert(offramp_record::Alert::CLOSE_NOTIFY, &mut this.outgoing);
+            this.closing = true;
+        }
+        ready!(this.poll_drain(cx))?;
+        Poll::Ready(this.socket.shutdown_write())
+    }
+}
