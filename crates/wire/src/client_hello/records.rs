@@ -1,0 +1,138 @@
+//! From TLS records to the bytes of one handshake message.
+//!
+//! The record header rules are those of rustls: any version 3.x, a length below 2^14 + 2048, no empty
+//! handshake records (RFC 8446 §5.1). A message within one record is borrowed; one that is spread over several
+//! is joined, and only once all of it is there.
+
+use std::borrow::Cow;
+
+use super::{MAX_HELLO, MAX_RECORDS};
+use crate::{HelloFault, Step};
+
+/// Type, version and length of a record, in bytes.
+const RECORD_HEAD: usize = 5;
+/// Type and length of a handshake message, in bytes.
+const MESSAGE_HEAD: usize = 4;
+/// Lengths from here on are refused (RFC 5246 §6.2.3: 2^14 + 2048).
+const RECORD_LIMIT: u16 = (1 << 14) + 2048;
+
+const HANDSHAKE: u8 = 22;
+/// change_cipher_spec to heartbeat: what else a TLS record can be.
+const OTHER_RECORDS: std::ops::RangeInclusive<u8> = 20..=24;
+const VERSION_MAJOR: u8 = 3;
+const CLIENT_HELLO: u8 = 1;
+
+/// The ClientHello at the front of `buf`, without its message header.
+pub(super) fn message(buf: &[u8]) -> Step<Cow<'_, [u8]>, HelloFault> {
+    let mut rest = buf;
+    let mut progress = Progress::default();
+    for index in 0..MAX_RECORDS {
+        let length = match read_head(rest, index == 0) {
+            Ok(Some(length)) => length,
+            Ok(None) => return Step::Need(RECORD_HEAD - rest.len() + progress.missing()),
+            Err(fault) => return Step::Reject(fault),
+        };
+        let body = &rest[RECORD_HEAD..];
+        let here = &body[..body.len().min(length)];
+        if let Err(fault) = progress.take(here) {
+            return Step::Reject(fault);
+        }
+        let missing = progress.missing();
+        if missing == 0 {
+            let value = if index == 0 {
+                Cow::Borrowed(&here[MESSAGE_HEAD..progress.whole])
+            } else {
+                Cow::Owned(join(buf, progress.whole))
+            };
+            return Step::Done { value, consumed: 0 };
+        }
+        let to_come = length - here.len();
+        if to_come > 0 {
+            let next_head = if missing > to_come { RECORD_HEAD } else { 0 };
+            return Step::Need(missing + next_head);
+        }
+        rest = &body[length..];
+    }
+    Step::Reject(HelloFault::TooManyRecords)
+}
+
+/// How much of the message, header included, was seen.
+struct Progress {
+    head: [u8; MESSAGE_HEAD],
+    seen: usize,
+    /// What the message is known to be at least; exact once the header was seen.
+    whole: usize,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { head: [0; MESSAGE_HEAD], seen: 0, whole: MESSAGE_HEAD }
+    }
+}
+
+impl Progress {
+    /// How many bytes the message lacks at least.
+    fn missing(&self) -> usize {
+        self.whole.saturating_sub(self.seen)
+    }
+
+    /// Takes notice of the content of a record.
+    fn take(&mut self, bytes: &[u8]) -> Result<(), HelloFault> {
+        let had_head = self.seen >= MESSAGE_HEAD;
+        for (slot, &byte) in self.head.iter_mut().skip(self.seen).zip(bytes) {
+            *slot = byte;
+        }
+        self.seen += bytes.len();
+        if self.seen > 0 && self.head[0] != CLIENT_HELLO {
+            return Err(HelloFault::NotClientHello(self.head[0]));
+        }
+        if !had_head && self.seen >= MESSAGE_HEAD {
+            let [_, high, middle, low] = self.head;
+            let length = u32::from_be_bytes([0, high, middle, low]);
+            // 24 bits fit a `usize` on Linux.
+            self.whole = MESSAGE_HEAD + length as usize;
+            if self.whole > MESSAGE_HEAD + MAX_HELLO {
+                return Err(HelloFault::TooLarge(length));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The length of the record at the front of `bytes`; `None` where its header is not whole.
+fn read_head(bytes: &[u8], first: bool) -> Result<Option<usize>, HelloFault> {
+    let Some(&kind) = bytes.first() else { return Ok(None) };
+    if first && !OTHER_RECORDS.contains(&kind) {
+        return Err(HelloFault::NotTls);
+    }
+    let Some(&major) = bytes.get(1) else { return Ok(None) };
+    if major != VERSION_MAJOR {
+        return Err(HelloFault::NotTls);
+    }
+    if kind != HANDSHAKE {
+        return Err(HelloFault::UnexpectedRecord(kind));
+    }
+    let Some(&[high, low]) = bytes.get(3..RECORD_HEAD).and_then(<[u8]>::first_chunk) else {
+        return Ok(None);
+    };
+    match u16::from_be_bytes([high, low]) {
+        0 => Err(HelloFault::EmptyRecord),
+        length if length >= RECORD_LIMIT => Err(HelloFault::RecordTooLarge(length)),
+        length => Ok(Some(usize::from(length))),
+    }
+}
+
+/// Joins a message of `whole` bytes, header included, from records that were seen to hold all of it.
+fn join(buf: &[u8], whole: usize) -> Vec<u8> {
+    let mut message = Vec::with_capacity(whole);
+    let mut rest = buf;
+    while message.len() < whole {
+        let Ok(Some(length)) = read_head(rest, false) else { break };
+        let body = &rest[RECORD_HEAD..];
+        let wanted = length.min(whole - message.len()).min(body.len());
+        message.extend_from_slice(&body[..wanted]);
+        rest = &body[length.min(body.len())..];
+    }
+    message.drain(..MESSAGE_HEAD.min(message.len()));
+    message
+}
