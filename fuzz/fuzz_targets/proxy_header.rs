@@ -1,0 +1,89 @@
+//! Arbitrary bytes as a PROXY header: nothing panics, a prefix never contradicts the whole, and what was read
+//! and is written again reads the same.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use offramp_wire::proxy::{
+    Addresses, Command, Endpoint, Header, MAX_HEADER, MAX_V1, Outbound, Version, parse,
+};
+use offramp_wire::{ProxyFault, Step};
+
+fuzz_target!(|data: &[u8]| {
+    let whole = parse(data);
+    match &whole {
+        Step::Need(more) => assert!(*more > 0 && data.len() + more <= MAX_HEADER),
+        Step::Done { value, consumed } => {
+            assert!(*consumed <= data.len());
+            assert!(*consumed <= if value.version == Version::V1 { MAX_V1 } else { MAX_HEADER });
+            // What follows the header has no part in it.
+            assert_eq!(parse(&data[..*consumed]), whole);
+            write_again(value);
+        }
+        Step::Reject(fault) => assert!(!fault.to_string().is_empty()),
+    }
+    for end in [data.len() / 2, data.len().saturating_sub(1)] {
+        match parse(&data[..end]) {
+            Step::Need(_) => {}
+            verdict => assert_eq!(verdict, whole, "the first {end} bytes say otherwise"),
+        }
+    }
+});
+
+fn write_again(header: &Header<'_>) {
+    let (source, destination) = match header.addresses {
+        Addresses::Unspec => return,
+        Addresses::Tcp { source, destination } => (Endpoint::Inet(source), Endpoint::Inet(destination)),
+        Addresses::Unix { source, destination } => (Endpoint::Unix(source), Endpoint::Unix(destination)),
+    };
+    for crc32c in [false, true] {
+        let outbound = Outbound {
+            source,
+            destination,
+            alpn: header.tlvs.alpn(),
+            authority: header.tlvs.authority(),
+            unique_id: header.tlvs.unique_id(),
+            tls: header.tlvs.tls(),
+            crc32c,
+        };
+        let mut out = Vec::new();
+        // A checksum that was not there may be what is too much.
+        if outbound.encode_v2(&mut out).is_err() {
+            assert!(out.is_empty());
+            continue;
+        }
+        let again = read(&out);
+        assert_eq!((again.version, again.command), (Version::V2, Command::Proxy));
+        assert!(same(again.addresses, header.addresses));
+        assert_eq!(again.tlvs.alpn(), header.tlvs.alpn());
+        assert_eq!(again.tlvs.authority(), header.tlvs.authority());
+        assert_eq!(again.tlvs.unique_id(), header.tlvs.unique_id());
+        assert_eq!(again.tlvs.tls(), header.tlvs.tls());
+        let last = out.len() - 1;
+        out[last] ^= 1;
+        assert!(!crc32c || parse(&out) == Step::Reject(ProxyFault::ChecksumMismatch));
+    }
+    let mut out = Vec::new();
+    Outbound::new(source, destination).encode_v1(&mut out);
+    let again = read(&out).addresses;
+    assert!(again == Addresses::Unspec || same(again, header.addresses));
+}
+
+fn read(bytes: &[u8]) -> Header<'_> {
+    match parse(bytes) {
+        Step::Done { value, consumed } if consumed == bytes.len() => value,
+        other => panic!("{other:?} from what was written here"),
+    }
+}
+
+/// Whether the addresses are the same, mapped IPv4 being IPv4.
+fn same(left: Addresses<'_>, right: Addresses<'_>) -> bool {
+    match (left, right) {
+        (Addresses::Tcp { source: a, destination: b }, Addresses::Tcp { source: c, destination: d }) => {
+            [(a, c), (b, d)].iter().all(|(one, other)| {
+                one.ip().to_canonical() == other.ip().to_canonical() && one.port() == other.port()
+            })
+        }
+        _ => left == right,
+    }
+}
