@@ -1,1 +1,3 @@
 //! Choosing and reaching a server.
+
+pub mod pick;
