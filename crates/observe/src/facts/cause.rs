@@ -1,0 +1,180 @@
+//! Why a connection ended, and whose fault it was: one table.
+//!
+//! The names are a contract with users' queries and alerts: a row may be added, a name never changes. The
+//! events' `cause` field, the counter's label and the table in `docs/events.md` all derive from here.
+
+/// Whose fault the end of a connection was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// The client misbehaved, gave up, or vanished.
+    Client,
+    /// The server behind Offramp refused, failed, or hung.
+    Server,
+    /// Offramp, or the machine under it.
+    Us,
+    /// Nobody failed: a configured rule or limit said no.
+    Policy,
+    /// Nobody: an ordinary end.
+    Nobody,
+}
+
+impl Fault {
+    /// Every fault, in the order of the discriminants.
+    pub const ALL: [Self; 5] = [Self::Client, Self::Server, Self::Us, Self::Policy, Self::Nobody];
+
+    /// The stable name, in `snake_case`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+            Self::Us => "us",
+            Self::Policy => "policy",
+            Self::Nobody => "nobody",
+        }
+    }
+}
+
+macro_rules! causes {
+    ($($variant:ident, $name:literal, $fault:ident, $meaning:literal;)+) => {
+        /// Why a connection ended. Each cause has a stable name, a meaning in one line, and the fault that
+        /// it usually is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Cause {
+            $(#[doc = $meaning] $variant,)+
+        }
+
+        impl Cause {
+            /// Every cause, in the order of the discriminants.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
+            /// The stable name, in `snake_case`.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// Whose fault this usually is.
+            #[must_use]
+            pub const fn fault(self) -> Fault {
+                match self { $(Self::$variant => Fault::$fault,)+ }
+            }
+
+            /// What it means, in one line of English.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning,)+ }
+            }
+        }
+    };
+}
+
+causes! {
+    // Ordinary ends.
+    ClientClosed, "client_closed", Nobody, "The client closed with close_notify (passthrough: with a FIN), and everything was delivered.";
+    ServerClosed, "server_closed", Nobody, "The server closed, and everything was delivered.";
+    IdleTimeout, "idle_timeout", Nobody, "No byte moved in either direction for `idle_timeout`.";
+    Drain, "drain", Policy, "Offramp was stopping or reloading, and `drain_timeout` ran out.";
+    ClientSilent, "client_silent", Nobody, "The client closed before it sent a byte, as health checks and port scans do.";
+
+    // The client goes away.
+    ClientReset, "client_reset", Client, "The client reset the TCP connection.";
+    ClientVanished, "client_vanished", Client, "The client closed TCP between two records, without close_notify.";
+    ClientTruncated, "client_truncated", Client, "The client closed TCP in the middle of a record.";
+    ClientHung, "client_hung", Client, "The client took none of the bytes that waited for it for `idle_timeout`.";
+
+    // Before the handshake.
+    PlainHttp, "plain_http", Client, "The client spoke plain HTTP on a TLS port; it was answered with a 400 that says so.";
+    NotTls, "not_tls", Client, "The first bytes are neither TLS nor HTTP.";
+    ClientHelloTooLarge, "client_hello_too_large", Client, "The ClientHello is larger than Offramp reads.";
+    ClientHelloMalformed, "client_hello_malformed", Client, "The ClientHello cannot be parsed.";
+    NoRoute, "no_route", Policy, "No route matches the listener, name and ALPN that the client asked for.";
+    UnknownName, "unknown_name", Policy, "No certificate covers the name and there is no default; alert unrecognized_name was sent.";
+    NoCertificate, "no_certificate", Us, "A route matches, but no certificate can be used with this client.";
+
+    // The handshake.
+    HandshakeTimeout, "handshake_timeout", Client, "The handshake was not complete after `handshake_timeout`.";
+    HandshakeAbandoned, "handshake_abandoned", Client, "The client closed TCP in the middle of the handshake.";
+    HandshakeFailed, "handshake_failed", Client, "The handshake failed by a fault that has no cause of its own; `alert_sent` names it.";
+    HandshakeAlert, "handshake_alert", Client, "The client refused the handshake; `alert_received` says why.";
+    NoCommonVersion, "no_common_version", Policy, "The client offers no TLS version that is configured.";
+    NoCommonSuite, "no_common_suite", Policy, "The client offers no cipher suite that is configured.";
+    NoCommonGroup, "no_common_group", Policy, "The client offers no key-exchange group that is configured.";
+    NoCommonScheme, "no_common_scheme", Policy, "The client offers no signature scheme that a certificate here can use.";
+    NoCommonAlpn, "no_common_alpn", Policy, "The client offers no application protocol that is configured.";
+    ClientCertificateMissing, "client_certificate_missing", Client, "The route requires a client certificate, and none came.";
+    ClientCertificateRejected, "client_certificate_rejected", Client, "The client's certificate does not verify: unknown issuer, expired, or malformed.";
+    ClientCertificateNotAllowed, "client_certificate_not_allowed", Policy, "The client's certificate verifies, but `allow` does not list its names.";
+
+    // Records.
+    BadRecordMac, "bad_record_mac", Client, "A record did not authenticate.";
+    RecordOverflow, "record_overflow", Client, "A record is longer than TLS allows.";
+    UnexpectedMessage, "unexpected_message", Client, "A record or message came that has no place at that point.";
+    DecodeError, "decode_error", Client, "A message could not be decoded.";
+    IllegalParameter, "illegal_parameter", Client, "A message carried a value that TLS forbids.";
+    ProtocolVersion, "protocol_version", Client, "A record after the handshake carried a wrong version number.";
+    EmptyRecords, "empty_records", Client, "Too many empty records came in a row.";
+    KeyUpdates, "key_updates", Client, "The client updated its keys too often.";
+    Renegotiation, "renegotiation", Client, "The client tried to renegotiate, which Offramp refuses.";
+    AlertReceived, "alert_received", Client, "The client sent a fatal alert after the handshake; `alert_received` names it.";
+    SequenceLimit, "sequence_limit", Nobody, "The keys reached the number of records that they may protect, and could not be updated.";
+
+    // The server.
+    ConnectTimeout, "connect_timeout", Server, "The server did not accept within `connect_timeout`.";
+    ServerRefused, "server_refused", Server, "The server refused the connection.";
+    ServerUnreachable, "server_unreachable", Server, "The server's address cannot be reached or does not exist.";
+    AllServersFailed, "all_servers_failed", Server, "Every server of the backend was tried, and none could be reached.";
+    ServerReset, "server_reset", Server, "The server reset the connection.";
+    ServerHung, "server_hung", Server, "The server took none of the bytes that waited for it for `idle_timeout`.";
+
+    // The PROXY protocol, inbound.
+    ProxyStranger, "proxy_stranger", Client, "A PROXY header came from a source that `accept_proxy` does not list.";
+    ProxyMissing, "proxy_missing", Client, "A source in `accept_proxy` sent no PROXY header.";
+    ProxyMalformed, "proxy_malformed", Client, "The PROXY header cannot be parsed, or its checksum is wrong.";
+    ProxyTimeout, "proxy_timeout", Client, "The PROXY header was not complete in time.";
+
+    // Limits, and ourselves.
+    LimitConnections, "limit_connections", Policy, "`connections` were open already.";
+    LimitConnectionsPerClient, "limit_connections_per_client", Policy, "The client had `connections_per_client` open already.";
+    LimitHandshakesPerClient, "limit_handshakes_per_client", Policy, "The client started handshakes faster than `handshakes_per_client`.";
+    DescriptorsExhausted, "descriptors_exhausted", Us, "The process or the system has no file descriptor left.";
+    OutOfMemory, "out_of_memory", Us, "The system has no memory left for the connection.";
+    Internal, "internal", Us, "A fault of Offramp's own; `detail` says which. Please report it.";
+}
+
+impl Cause {
+    /// How many causes there are.
+    pub const COUNT: usize = Self::ALL.len();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cause, Fault};
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_snake_case() {
+        let names: HashSet<_> = Cause::ALL.iter().map(|cause| cause.name()).collect();
+        assert_eq!(names.len(), Cause::COUNT);
+        for name in names {
+            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+        }
+    }
+
+    #[test]
+    fn discriminants_are_indexes() {
+        for (index, cause) in Cause::ALL.iter().enumerate() {
+            assert_eq!(*cause as usize, index);
+        }
+        for (index, fault) in Fault::ALL.iter().enumerate() {
+            assert_eq!(*fault as usize, index);
+        }
+    }
+
+    #[test]
+    fn meanings_are_one_sentence_line() {
+        for cause in Cause::ALL {
+            assert!(cause.meaning().ends_with('.') && !cause.meaning().contains('\n'), "{}", cause.name());
+        }
+    }
+}
