@@ -16,9 +16,15 @@
 //! [`Flusher`]'s thread formats and writes. Nothing here is global, nothing here asks for a lock on a
 //! worker's path, and nothing here decides what happens to a connection.
 
+mod error;
 pub mod facts;
 pub mod format;
+pub mod log;
+pub mod sink;
 pub mod timestamp;
 
+pub use error::Error;
 pub use facts::{Cause, Close, ConnectionFacts, ConnectionId, Fault, IdSource};
 pub use format::EventFormat;
+pub use log::{Level, Log, LogFormat};
+pub use sink::{Output, Sink};
