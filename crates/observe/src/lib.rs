@@ -18,13 +18,17 @@
 
 mod error;
 pub mod facts;
+pub mod flusher;
 pub mod format;
 pub mod log;
+pub mod ring;
 pub mod sink;
 pub mod timestamp;
 
 pub use error::Error;
 pub use facts::{Cause, Close, ConnectionFacts, ConnectionId, Fault, IdSource};
+pub use flusher::{Flusher, FlusherSettings};
 pub use format::EventFormat;
 pub use log::{Level, Log, LogFormat};
+pub use ring::{EventMonitor, EventSender, Sent};
 pub use sink::{Output, Sink};

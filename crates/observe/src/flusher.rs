@@ -1,0 +1,317 @@
+//! The thread that turns facts into lines: it drains all rings, formats, and writes to the sink.
+//!
+//! It sleeps without any timer while nothing happens. Once woken it waits [`COLLECT`] for company, so that
+//! under load it wakes at most 200 times per second, writes large batches, and no worker pays for a
+//! system call to wake it. A sink that blocks keeps only this thread; the rings then fill and their workers
+//! count what they drop. What was lost is told to the program's log: when writing fails for the first time,
+//! when it works again, and at the end. Nothing here is fatal.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::Error;
+use crate::format::EventFormat;
+use crate::log::Log;
+use crate::ring::{Bell, Drained, EventMonitor, EventSender, EventTally, Rings};
+use crate::sink::{Output, Sink, WriteFailure};
+
+/// How a flusher is started.
+#[derive(Clone, Debug)]
+pub struct FlusherSettings {
+    /// How many workers send events.
+    pub workers: usize,
+    /// How many events each worker's ring holds; at least 1, usually [`DEFAULT_CAPACITY`].
+    pub capacity: usize,
+    /// Where events go.
+    pub output: Output,
+    /// How they are written.
+    pub format: EventFormat,
+    /// Where losses are told.
+    pub log: Log,
+    /// The thread's name, of at most 15 bytes.
+    pub thread_name: &'static str,
+}
+
+impl FlusherSettings {
+    /// The usual settings for `workers` workers.
+    #[must_use]
+    pub const fn new(workers: usize, output: Output, format: EventFormat, log: Log) -> Self {
+        Self { workers, capacity: DEFAULT_CAPACITY, output, format, log, thread_name: "offramp-events" }
+    }
+}
+
+/// The handle of a running flusher. Dropping it lets the thread write what is queued and end, without waiting
+/// for it; [`stop`](Self::stop) waits.
+#[derive(Debug)]
+pub struct Flusher {
+    thread: Option<JoinHandle<()>>,
+    control: Arc<Control>,
+    monitor: EventMonitor,
+    /// Closed when the thread ends, in whatever way.
+    ended: Receiver<()>,
+    log: Log,
+}
+
+impl Flusher {
+    /// Opens the output and starts the thread; the senders are for the workers, in their order.
+    ///
+    /// # Errors
+    /// The output cannot be opened, or the thread cannot be started.
+    pub fn start(settings: FlusherSettings) -> Result<(Self, Vec<EventSender>), Error> {
+        let FlusherSettings { workers, capacity, output, format, log, thread_name } = settings;
+        let sink = Sink::open(output)?;
+        let (rings, senders, monitor) = Rings::new(workers, capacity.max(1));
+        let control = Arc::new(Control::default());
+        let (ends, ended) = channel();
+        monitor.shared().wanted.store(*sink.output() != Output::None, Ordering::Relaxed);
+        let writer = Writer {
+            rings,
+            monitor: monitor.clone(),
+            control: control.clone(),
+            sink,
+            format,
+            batch: Vec::new(),
+            losses: Losses::default(),
+            log: log.clone(),
+        };
+        let thread = Builder::new().name(thread_name.into()).spawn(move || writer.run(ends));
+        let thread = Some(thread.map_err(Error::StartThread)?);
+        Ok((Self { thread, control, monitor, ended, log }, senders))
+    }
+
+    /// Reads what became of the events.
+    #[must_use]
+    pub fn monitor(&self) -> EventMonitor {
+        self.monitor.clone()
+    }
+
+    /// Opens the output's file anew, soon, after somebody moved it away. A failure is told to the log, and
+    /// the old file stays in use.
+    pub fn reopen(&self) {
+        self.command(Command::Reopen);
+    }
+
+    /// Writes to another output from now on. What was sent before goes to either.
+    ///
+    /// # Errors
+    /// The output cannot be opened; then everything stays as it was.
+    pub fn redirect(&self, output: Output, format: EventFormat) -> Result<(), Error> {
+        let sink = Sink::open(output)?;
+        self.monitor.shared().wanted.store(*sink.output() != Output::None, Ordering::Relaxed);
+        self.command(Command::Redirect(sink, format));
+        Ok(())
+    }
+
+    /// Writes everything that was sent so far, and ends; senders find their events unwanted from here on.
+    /// A sink that blocks is given up after `limit`: the tally then has pending events, which are lost.
+    #[must_use = "it tells whether events were lost"]
+    pub fn stop(mut self, limit: Duration) -> EventTally {
+        self.end();
+        if self.ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            let pending = self.monitor.tally().pending();
+            self.log
+                .error("events are lost: the output blocked until the end", &[("events", pending.into())]);
+        } else if let Some(thread) = self.thread.take() {
+            // It has ended; a panic of the thread was told by the panic hook already.
+            let _ = thread.join();
+        }
+        self.monitor.tally()
+    }
+
+    fn command(&self, command: Command) {
+        self.control.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+        self.monitor.shared().bell.wake();
+    }
+
+    fn end(&self) {
+        self.monitor.shared().wanted.store(false, Ordering::Relaxed);
+        self.control.stopping.store(true, Ordering::Release);
+        self.monitor.shared().bell.wake();
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What the handle tells the thread.
+#[derive(Debug, Default)]
+struct Control {
+    commands: Mutex<Vec<Command>>,
+    stopping: AtomicBool,
+}
+
+impl Control {
+    fn has_work(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+            || !self.commands.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+#[derive(Debug)]
+enum Command {
+    Reopen,
+    Redirect(Sink, EventFormat),
+}
+
+/// The thread's own state.
+struct Writer {
+    rings: Rings,
+    monitor: EventMonitor,
+    control: Arc<Control>,
+    sink: Sink,
+    format: EventFormat,
+    batch: Vec<u8>,
+    losses: Losses,
+    log: Log,
+}
+
+impl Writer {
+    /// `_ends` is dropped when the thread ends, which is what [`Flusher::stop`] waits for.
+    fn run(mut self, _ends: Sender<()>) {
+        self.monitor.shared().bell.adopt_current_thread();
+        loop {
+            // Read before draining: what was sent before the stop is written before the end.
+            let stopping = self.control.stopping.load(Ordering::Acquire);
+            self.obey();
+            let drained = self.write_batch();
+            let now = Instant::now();
+            if stopping && drained == Drained::Whole {
+                self.losses.tell_all(&self.log, &self.monitor.tally());
+                return;
+            }
+            self.losses.tell(&self.log, &self.monitor.tally(), now);
+            if drained == Drained::Whole {
+                self.rest(now);
+            }
+        }
+    }
+
+    /// Sleeps until there is work, then lets it gather.
+    fn rest(&self, now: Instant) {
+        let limit = self.losses.due(&self.monitor.tally(), now);
+        let is_work = || !self.rings.are_empty() || self.control.has_work();
+        self.monitor.shared().bell.sleep(limit, is_work);
+        if !self.control.has_work() && !self.rings.are_pressing() {
+            Bell::pause(COLLECT);
+        }
+    }
+
+    fn obey(&mut self) {
+        let commands =
+            std::mem::take(&mut *self.control.commands.lock().unwrap_or_else(PoisonError::into_inner));
+        for command in commands {
+            match command {
+                Command::Reopen => {
+                    if let Err(error) = self.sink.reopen() {
+                        self.log.error("the old event log stays in use", &[("error", (&error).into())]);
+                    }
+                }
+                Command::Redirect(sink, format) => (self.sink, self.format) = (sink, format),
+            }
+        }
+    }
+
+    /// Writes one batch.
+    fn write_batch(&mut self) -> Drained {
+        let Self { rings, batch, format, .. } = self;
+        batch.clear();
+        let mut events = 0;
+        let drained = rings.drain(|facts| {
+            format.write(facts, batch);
+            events += 1;
+            if batch.len() < BATCH_BYTES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        if events > 0 {
+            self.account(events);
+        }
+        drained
+    }
+
+    /// Writes the batch, and counts what became of its events.
+    fn account(&mut self, events: u64) {
+        let shared = self.monitor.shared();
+        match self.sink.write(&self.batch) {
+            Ok(()) => {
+                shared.written.add(events);
+                self.losses.failing = false;
+            }
+            Err(WriteFailure { written, error }) => {
+                // An event is exactly one line; the one that was torn is lost.
+                let lines = self.batch[..written].iter().filter(|&&byte| byte == b'\n').count() as u64;
+                shared.written.add(lines);
+                shared.output_failed.add(events - lines);
+                if !std::mem::replace(&mut self.losses.failing, true) && self.losses.may_tell(Instant::now())
+                {
+                    let output = self.sink.output();
+                    let fields = [("output", output.into()), ("error", (&error).into())];
+                    self.log.error("events cannot be written; they are counted and dropped", &fields);
+                }
+            }
+        }
+    }
+}
+
+/// What the log was told of losses. It is told at most once per [`TELL_EVERY`], so that an output that comes
+/// and goes, or an overload that lasts, does not fill the log.
+#[derive(Default)]
+struct Losses {
+    failing: bool,
+    told: EventTally,
+    last: Option<Instant>,
+}
+
+impl Losses {
+    /// Tells what was lost since the last time, once the output works and it is time.
+    fn tell(&mut self, log: &Log, tally: &EventTally, now: Instant) {
+        if !self.failing && tally.lost() > self.told.lost() && self.may_tell(now) {
+            self.tell_all(log, tally);
+        }
+    }
+
+    /// Tells what was lost since the last time, if anything was.
+    fn tell_all(&mut self, log: &Log, tally: &EventTally) {
+        if tally.lost() == self.told.lost() {
+            return;
+        }
+        let queue_full = tally.queue_full - self.told.queue_full;
+        let output_failed = tally.output_failed - self.told.output_failed;
+        let fields = [("queue_full", queue_full.into()), ("output_failed", output_failed.into())];
+        log.warn("events were lost", &fields);
+        self.told = *tally;
+    }
+
+    /// How long until something waits to be told; `None` if nothing does.
+    fn due(&self, tally: &EventTally, now: Instant) -> Option<Duration> {
+        let waits = !self.failing && tally.lost() > self.told.lost();
+        let last = self.last.filter(|_| waits)?;
+        Some(TELL_EVERY.saturating_sub(now.duration_since(last)))
+    }
+
+    fn may_tell(&mut self, now: Instant) -> bool {
+        let may = self.last.is_none_or(|last| now.duration_since(last) >= TELL_EVERY);
+        if may {
+            self.last = Some(now);
+        }
+        may
+    }
+}
+
+/// The events that a worker's ring holds: at a burst of 20,000 connections per second, the tenth of a second
+/// for which a disk may stall. Full of failed handshakes with their offers, that is some 10 MB per worker.
+pub const DEFAULT_CAPACITY: usize = 2048;
+
+/// How long events gather before they are written: unnoticeable to a reader, 200 wake-ups per second at most,
+/// and short enough that a flood of 200,000 refused connections per second fits into half a ring meanwhile.
+pub const COLLECT: Duration = Duration::from_millis(5);
+
+/// A batch is written once it is this large: a few hundred events, and the default size of a pipe.
+const BATCH_BYTES: usize = 64 * 1024;
+
+const TELL_EVERY: Duration = Duration::from_secs(10);
