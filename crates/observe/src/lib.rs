@@ -16,19 +16,25 @@
 //! [`Flusher`]'s thread formats and writes. Nothing here is global, nothing here asks for a lock on a
 //! worker's path, and nothing here decides what happens to a connection.
 
+pub mod counters;
 mod error;
 pub mod facts;
 pub mod flusher;
 pub mod format;
 pub mod log;
+pub mod names;
+pub mod process;
+pub mod prometheus;
 pub mod ring;
 pub mod sink;
 pub mod timestamp;
 
+pub use counters::{Counters, WorkerCounters};
 pub use error::Error;
 pub use facts::{Cause, Close, ConnectionFacts, ConnectionId, Fault, IdSource};
 pub use flusher::{Flusher, FlusherSettings};
 pub use format::EventFormat;
 pub use log::{Level, Log, LogFormat};
+pub use prometheus::{Exposition, ExpositionFormat};
 pub use ring::{EventMonitor, EventSender, Sent};
 pub use sink::{Output, Sink};

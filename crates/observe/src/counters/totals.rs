@@ -1,0 +1,148 @@
+//! The sums over all workers, as their readers see them.
+
+use std::fmt;
+
+use super::{
+    ACCEPT_PAUSES, ACCEPTED, BYTES, CELLS, CLOSED, CLOSED_CELLS, CONNECT_ATTEMPTS, CONNECT_FAILURES,
+    CONNECTION_BOUNDS, CONNECTION_TIME, Direction, HANDSHAKE_BOUNDS, HANDSHAKE_TIME, HANDSHAKES_FAILED,
+    HISTOGRAM_CELLS, KEY_UPDATES, PauseReason, RECORDS, closed_cell, handshake_cell,
+};
+use crate::facts::{Cause, Fault, Handshake, TlsVersion};
+
+/// The sum over all workers at one moment.
+#[derive(Clone)]
+pub struct Totals([u64; CELLS]);
+
+impl Totals {
+    pub(super) const fn new(cells: [u64; CELLS]) -> Self {
+        Self(cells)
+    }
+
+    #[cfg(test)]
+    pub(super) const fn cells(&self) -> &[u64; CELLS] {
+        &self.0
+    }
+
+    /// Connections accepted.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.0[ACCEPTED]
+    }
+
+    /// Connections open now.
+    #[must_use]
+    pub fn active(&self) -> u64 {
+        let closed = self.0[CLOSED..CLOSED + CLOSED_CELLS].iter().sum();
+        self.accepted().saturating_sub(closed)
+    }
+
+    /// Connections that ended by this cause and fault.
+    #[must_use]
+    pub fn closed(&self, cause: Cause, fault: Fault) -> u64 {
+        self.0[closed_cell(cause, fault)]
+    }
+
+    /// Handshakes completed.
+    #[must_use]
+    pub fn handshakes(&self, version: TlsVersion, kind: Handshake) -> u64 {
+        self.0[handshake_cell(version, kind)]
+    }
+
+    /// Handshakes begun and not completed.
+    #[must_use]
+    pub fn handshakes_failed(&self) -> u64 {
+        self.0[HANDSHAKES_FAILED]
+    }
+
+    /// Bytes of plaintext relayed.
+    #[must_use]
+    pub fn bytes_relayed(&self, direction: Direction) -> u64 {
+        self.0[BYTES + direction as usize]
+    }
+
+    /// Records opened (client to server) or sealed (server to client).
+    #[must_use]
+    pub fn records(&self, direction: Direction) -> u64 {
+        self.0[RECORDS + direction as usize]
+    }
+
+    /// Key updates received (client to server) or sent (server to client).
+    #[must_use]
+    pub fn key_updates(&self, direction: Direction) -> u64 {
+        self.0[KEY_UPDATES + direction as usize]
+    }
+
+    /// Pauses of accepting.
+    #[must_use]
+    pub fn accept_pauses(&self, reason: PauseReason) -> u64 {
+        self.0[ACCEPT_PAUSES + reason as usize]
+    }
+
+    /// Attempts to connect to a server.
+    #[must_use]
+    pub fn connect_attempts(&self) -> u64 {
+        self.0[CONNECT_ATTEMPTS]
+    }
+
+    /// Attempts to connect to a server that failed.
+    #[must_use]
+    pub fn connect_failures(&self) -> u64 {
+        self.0[CONNECT_FAILURES]
+    }
+
+    /// How long handshakes took.
+    #[must_use]
+    pub fn handshake_time(&self) -> Histogram<'_> {
+        Histogram::new(&self.0[HANDSHAKE_TIME..HANDSHAKE_TIME + HISTOGRAM_CELLS], &HANDSHAKE_BOUNDS)
+    }
+
+    /// How long connections lasted.
+    #[must_use]
+    pub fn connection_time(&self) -> Histogram<'_> {
+        Histogram::new(&self.0[CONNECTION_TIME..CONNECTION_TIME + HISTOGRAM_CELLS], &CONNECTION_BOUNDS)
+    }
+}
+
+impl fmt::Debug for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Totals").field("accepted", &self.accepted()).finish_non_exhaustive()
+    }
+}
+
+/// A histogram of durations.
+#[derive(Clone, Copy, Debug)]
+pub struct Histogram<'a> {
+    bounds: &'a [u64],
+    counts: &'a [u64],
+    sum: u64,
+}
+
+impl<'a> Histogram<'a> {
+    fn new(cells: &'a [u64], bounds: &'a [u64]) -> Self {
+        // Both slices come from constants: a histogram has one cell per bound, one above all, and the sum.
+        let (counts, sum) = cells.split_at(bounds.len() + 1);
+        Self { bounds, counts, sum: sum[0] }
+    }
+
+    /// The buckets: upper bound in microseconds (inclusive; `None` is no bound) and how many durations are
+    /// within it, smaller buckets included.
+    pub fn cumulative(&self) -> impl Iterator<Item = (Option<u64>, u64)> + 'a {
+        let bounds = self.bounds.iter().copied().map(Some).chain([None]);
+        bounds.zip(self.counts).scan(0_u64, |below, (bound, &count)| {
+            *below += count;
+            Some((bound, *below))
+        })
+    }
+
+    /// How many durations were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Their sum, in microseconds.
+    #[must_use]
+    pub const fn sum_micros(&self) -> u64 {
+        self.sum
+    }
+}
