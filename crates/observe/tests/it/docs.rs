@@ -1,0 +1,83 @@
+//! `docs/events.md` against the tables in the code. `OFFRAMP_BLESS=1` writes the page's generated parts.
+
+use crate::samples;
+use offramp_observe::facts::Cause;
+use offramp_observe::format::{FIELDS, FieldKind};
+use offramp_observe::names::{self, Metric};
+use offramp_observe::{ConnectionFacts, EventFormat};
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn the_page_on_events_matches_the_code() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/events.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let mut expected = page.clone();
+    for (name, text) in
+        [("examples", examples()), ("fields", fields()), ("causes", causes()), ("metrics", metrics())]
+    {
+        expected = replace_part(&expected, name, &text);
+    }
+    if std::env::var_os("OFFRAMP_BLESS").is_some_and(|bless| bless == "1") {
+        fs::write(&path, expected).unwrap();
+    } else {
+        assert!(page == expected, "docs/events.md is out of date: run the tests with OFFRAMP_BLESS=1");
+    }
+}
+
+fn replace_part(page: &str, name: &str, text: &str) -> String {
+    let begin = format!("<!-- generated: {name} -->\n");
+    let start = page.find(&begin).unwrap_or_else(|| panic!("no part {name}")) + begin.len();
+    let end = start + page[start..].find("<!-- end -->").unwrap_or_else(|| panic!("part {name} has no end"));
+    format!("{}{text}{}", &page[..start], &page[end..])
+}
+
+fn examples() -> String {
+    let mut text = String::new();
+    let line = |format: EventFormat, facts: &ConnectionFacts| {
+        let mut out = Vec::new();
+        format.write(facts, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    for (title, format, facts) in [
+        ("An ordinary connection as `json`", EventFormat::Json, samples::ordinary()),
+        ("The same as `logfmt`", EventFormat::Logfmt, samples::ordinary()),
+        ("The same as `text`", EventFormat::Text, samples::ordinary()),
+        ("A client that is too old", EventFormat::Json, samples::mismatched()),
+    ] {
+        let fence = if format == EventFormat::Json { "json" } else { "text" };
+        writeln!(text, "{title}:\n\n```{fence}\n{}```\n", line(format, &facts)).unwrap();
+    }
+    text.pop();
+    text
+}
+
+fn fields() -> String {
+    let mut text = String::from("| field | type | meaning |\n| --- | --- | --- |\n");
+    for field in FIELDS {
+        let kind = match field.kind {
+            FieldKind::List => "list of texts",
+            kind => kind.name(),
+        };
+        writeln!(text, "| `{}` | {kind} | {} |", field.key, field.meaning).unwrap();
+    }
+    text
+}
+
+fn causes() -> String {
+    let mut text = String::from("| cause | fault | meaning |\n| --- | --- | --- |\n");
+    for cause in Cause::ALL {
+        writeln!(text, "| `{}` | {} | {} |", cause.name(), cause.fault().name(), cause.meaning()).unwrap();
+    }
+    text
+}
+
+fn metrics() -> String {
+    let mut text = String::from("| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
+    for Metric { name, kind, labels, help } in names::ALL {
+        let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+        writeln!(text, "| `{name}` | {} | {} | {help} |", kind.name(), labels.join(", ")).unwrap();
+    }
+    text
+}

@@ -1,0 +1,7 @@
+//! The crate from outside: what it writes is read back by readers of our own.
+
+mod docs;
+mod exposition;
+mod flusher;
+mod formats;
+mod samples;

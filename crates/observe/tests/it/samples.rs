@@ -1,0 +1,83 @@
+//! Facts to write.
+
+use offramp_observe::facts::{
+    Address, Alert, Cause, Close, ConnectionFacts, Handshake, IdSource, Mismatch, Offer, PathFacts, Times,
+    TlsFacts, TlsVersion, Traffic,
+};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub(crate) fn accepted() -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(1_795_294_260_001_234)
+}
+
+/// Facts that say nothing but that there was a connection.
+pub(crate) fn bare(ids: &mut IdSource) -> Box<ConnectionFacts> {
+    let id = ids.next(accepted());
+    Box::new(ConnectionFacts::new(id, 0, "web".into(), accepted(), Address::Unix(None)))
+}
+
+fn from_address(address: &str) -> ConnectionFacts {
+    let id = IdSource::new(0, 0x1a2b_3c4d).next(accepted());
+    let address: std::net::SocketAddr = address.parse().unwrap();
+    ConnectionFacts::new(id, 0, "web".into(), accepted(), address.into())
+}
+
+/// An ordinary connection.
+pub(crate) fn ordinary() -> ConnectionFacts {
+    let mut facts = from_address("[::ffff:192.0.2.1]:51234");
+    facts.tls = TlsFacts {
+        sni: Some("git.example.org".into()),
+        alpn: Some((*b"h2").into()),
+        version: Some(TlsVersion::Tls13),
+        suite: Some("TLS_AES_128_GCM_SHA256"),
+        group: Some("X25519MLKEM768"),
+        scheme: Some("ecdsa_secp256r1_sha256"),
+        handshake: Some(Handshake::Full),
+        client_cn: None,
+    };
+    facts.path = PathFacts {
+        route: Some("git.example.org".into()),
+        backend: Some("gitea".into()),
+        server: Some("unix:/run/gitea.sock".into()),
+        tries: 1,
+    };
+    facts.traffic = Traffic { from_client: 517, to_client: 1_258_291 };
+    facts.times = Times {
+        handshake: Some(Duration::from_micros(2_311)),
+        connect: Some(Duration::from_micros(48)),
+        total: Duration::from_micros(1_204_518),
+    };
+    facts.close = Close::from(Cause::ClientClosed);
+    facts
+}
+
+/// A client that is too old.
+pub(crate) fn mismatched() -> ConnectionFacts {
+    let mut facts = from_address("[2001:db8::7]:40112");
+    facts.tls.sni = Some("git.example.org".into());
+    facts.times.total = Duration::from_micros(812);
+    facts.times.handshake = Some(Duration::from_micros(640));
+    facts.close = Close::from(Cause::NoCommonVersion).with_alert(Alert::Sent("protocol_version"));
+    facts.mismatch = Some(Box::new(Mismatch {
+        offered: Offer { versions: ["TLSv1.1", "TLSv1.0"].into_iter().collect(), ..Offer::default() },
+        configured: Arc::new(Offer {
+            versions: ["TLSv1.3", "TLSv1.2"].into_iter().collect(),
+            ..Offer::default()
+        }),
+    }));
+    facts
+}
+
+/// Every field at once, which no real connection has.
+pub(crate) fn everything() -> ConnectionFacts {
+    let mut facts = ordinary();
+    facts.client.peer = Some("10.0.0.1:9999".parse::<std::net::SocketAddr>().unwrap().into());
+    facts.tls.client_cn = Some((*b"backup").into());
+    let names = || ["one", "two"].into_iter().collect();
+    let offer =
+        Offer { versions: names(), suites: names(), groups: names(), schemes: names(), alpn: names() };
+    facts.mismatch = Some(Box::new(Mismatch { offered: offer.clone(), configured: Arc::new(offer) }));
+    facts.close = Close::from(Cause::Internal).with_alert(Alert::Sent("internal_error")).with_detail("why");
+    facts
+}
