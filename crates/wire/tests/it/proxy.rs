@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use offramp_wire::Step;
 use offramp_wire::proxy::{
-    Addresses, Command, Endpoint, Header, MAX_HEADER, MAX_V1, Outbound, TlsInfo, Version, parse,
+    Addresses, CLIENT_SSL, Command, Endpoint, Header, MAX_HEADER, MAX_V1, Outbound, TlsInfo, Version, parse,
 };
+use offramp_wire::{ProxyFault, Step};
 use proptest::option;
 use proptest::prelude::*;
 
@@ -62,6 +62,34 @@ fn address() -> impl Strategy<Value = SocketAddr> {
         any::<[u8; 4]>().prop_map(|four| IpAddr::V6(std::net::Ipv4Addr::from(four).to_ipv6_mapped())),
     ];
     (ip, any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))
+}
+
+/// Sent by HAProxy 2.6 with `send-proxy-v2-ssl-cn` and the options ssl, cert-cn, ssl-cipher, cert-sig,
+/// cert-key, crc32c, authority and unique-id, for a client without a certificate.
+const HAPROXY: &[u8] = include_bytes!("../data/haproxy-2.6-v2.bin");
+
+#[test]
+fn a_header_of_haproxy_is_read() {
+    let header = read(HAPROXY);
+    let source = SocketAddr::from(([127, 0, 0, 1], 41_196));
+    let destination = SocketAddr::from(([127, 0, 0, 1], 41_335));
+    assert_eq!(header.addresses, Addresses::Tcp { source, destination });
+    assert_eq!(header.tlvs.iter().map(|tlv| tlv.kind).collect::<Vec<_>>(), [3, 1, 2, 5, 0x20]);
+    assert_eq!(header.tlvs.alpn(), Some(&b"h2"[..]));
+    assert_eq!(header.tlvs.authority(), Some("app.example.org"));
+    assert_eq!(header.tlvs.unique_id(), Some(&b"127.0.0.1-41196"[..]));
+    let tls = TlsInfo {
+        client: CLIENT_SSL,
+        version: Some("TLSv1.3"),
+        key_algorithm: Some("EC256"),
+        signature_algorithm: Some("ecdsa-with-SHA256"),
+        cipher: Some("TLS_AES_256_GCM_SHA384"),
+        ..TlsInfo::default()
+    };
+    assert_eq!(header.tlvs.tls(), Some(tls));
+    let mut flipped = HAPROXY.to_vec();
+    flipped[20] ^= 1;
+    assert_eq!(parse(&flipped), Step::Reject(ProxyFault::ChecksumMismatch));
 }
 
 proptest! {
