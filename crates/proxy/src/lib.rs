@@ -1,1 +1,25 @@
-//! One connection, from accept to close: workers, routes, relay, limits.
+//! One connection, from accept to close.
+//!
+//! A [`Worker`] is one thread with one event loop; it owns the connections that it accepted. What it
+//! does with them follows a [`Snapshot`]: one validated, immutable configuration that somebody else
+//! builds and swaps in whole. A worker reads the current one when it accepts; connections that are
+//! already relayed keep what they were begun with.
+//!
+//! The way of a connection is `conn`: limits, PROXY header, ClientHello, route, handshake, server,
+//! relay, end. Facts are built once, at the end, and leave by a bounded ring.
+
+mod closing;
+mod conn;
+mod failure;
+mod greeting;
+mod l4;
+pub mod limit;
+mod proxy_header;
+pub mod route;
+pub mod snapshot;
+mod worker;
+
+pub use limit::{Admission, ClientTable};
+pub use route::{Match, Rule, Table};
+pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target};
+pub use worker::{AcceptorId, Command, Shared, Worker, WorkerHandle};

@@ -1,0 +1,232 @@
+//! Who is let in: connections in all, connections and handshakes per client.
+//!
+//! These limits hold for the process, not for a worker: a limit of 10 lets 10 in. So this is the one
+//! thing that workers share on a connection's way. It is touched when a connection begins and ends,
+//! never while it is relayed: counts in all are per-worker cells that others only read; clients are
+//! spread over many small tables, each behind a lock that is held for a few dozen nanoseconds.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A number of events per time; as many may come at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// How many.
+    pub count: u32,
+    /// In which time.
+    pub per: Duration,
+}
+
+/// Connections in all.
+pub struct Admission {
+    open: Arc<[Cell]>,
+}
+
+/// One worker's count, alone on its cache lines.
+#[repr(align(128))]
+struct Cell(AtomicU32);
+
+impl Admission {
+    /// For `workers` workers.
+    #[must_use]
+    pub fn new(workers: usize) -> Arc<Self> {
+        Arc::new(Self { open: (0..workers).map(|_| Cell(AtomicU32::new(0))).collect() })
+    }
+
+    /// Lets one connection of `worker` in, unless `limit` are open. Two workers that ask in the same
+    /// instant may both get the last place.
+    pub(crate) fn enter(self: &Arc<Self>, worker: usize, limit: u32) -> Option<Admitted> {
+        let open: u32 = self.open.iter().map(|cell| cell.0.load(Ordering::Relaxed)).sum();
+        if open >= limit {
+            return None;
+        }
+        self.open[worker].0.fetch_add(1, Ordering::Relaxed);
+        Some(Admitted { admission: Arc::clone(self), worker })
+    }
+}
+
+/// A place among the connections; given back when dropped.
+pub(crate) struct Admitted {
+    admission: Arc<Admission>,
+    worker: usize,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.admission.open[self.worker].0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many tables there are: many more than workers, so that they rarely meet at one.
+const SHARDS: usize = 256;
+
+/// Clients a table remembers before it forgets those that owe nothing.
+const SWEEP_AT: usize = 64;
+
+/// What is known of each client that is connected or was a moment ago.
+pub struct ClientTable {
+    shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+    begun: Instant,
+}
+
+#[derive(Default)]
+struct Shard {
+    clients: HashMap<IpAddr, Client>,
+    sweep_at: usize,
+}
+
+#[derive(Default)]
+struct Client {
+    open: u32,
+    /// When the handshakes so far would have ended at the permitted rate, in nanoseconds since the
+    /// table was made: the theoretical arrival time of the generic cell rate algorithm.
+    arrival: u64,
+}
+
+/// Why a client is turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Too many connections at a time.
+    Connections,
+    /// Too many handshakes in too short a time.
+    Handshakes,
+}
+
+impl ClientTable {
+    /// An empty table; `now` is where its time begins.
+    #[must_use]
+    pub fn new(now: Instant) -> Arc<Self> {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Arc::new(Self { shards, hasher: RandomState::new(), begun: now })
+    }
+
+    /// Lets one connection of `address` in, unless it has `connections` open or begins handshakes
+    /// faster than `rate`. IPv6 clients are known by their /64, which one host may use as it likes.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        address: IpAddr,
+        connections: u32,
+        rate: Rate,
+        now: Instant,
+    ) -> Result<ClientEntry, Refusal> {
+        let key = client_key(address);
+        let now = self.nanos(now);
+        let mut shard = self.shard(key);
+        if shard.clients.len() >= shard.sweep_at.max(SWEEP_AT) {
+            shard.clients.retain(|_, client| client.open > 0 || client.arrival > now);
+            shard.sweep_at = shard.clients.len() * 2;
+        }
+        let client = shard.clients.entry(key).or_default();
+        let period = u64::try_from(rate.per.as_nanos()).unwrap_or(u64::MAX);
+        let interval = period / u64::from(rate.count.max(1));
+        let arrival = client.arrival.max(now);
+        if client.open >= connections {
+            return Err(Refusal::Connections);
+        }
+        if arrival.saturating_add(interval) > now.saturating_add(period) {
+            return Err(Refusal::Handshakes);
+        }
+        client.arrival = arrival + interval;
+        client.open += 1;
+        Ok(ClientEntry { table: Arc::clone(self), key })
+    }
+
+    fn shard(&self, key: IpAddr) -> std::sync::MutexGuard<'_, Shard> {
+        let place = self.hasher.hash_one(key) as usize % SHARDS;
+        // Nothing in here panics with the lock held; if it did, the counts would still be usable.
+        self.shards[place].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn nanos(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A client's open connection; given back when dropped.
+pub(crate) struct ClientEntry {
+    table: Arc<ClientTable>,
+    key: IpAddr,
+}
+
+impl Drop for ClientEntry {
+    fn drop(&mut self) {
+        let mut shard = self.table.shard(self.key);
+        if let Some(client) = shard.clients.get_mut(&self.key) {
+            client.open = client.open.saturating_sub(1);
+        }
+    }
+}
+
+fn client_key(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !(u128::MAX >> 64)).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAST: Rate = Rate { count: 1_000_000, per: Duration::from_secs(1) };
+
+    #[test]
+    fn as_many_connections_as_the_limit() {
+        let admission = Admission::new(2);
+        let held: Vec<_> = (0..5).map(|i| admission.enter(i % 2, 5)).collect();
+        assert!(held.iter().all(Option::is_some) && admission.enter(0, 5).is_none());
+        drop(held);
+        assert!(admission.enter(1, 1).is_some());
+    }
+
+    #[test]
+    fn as_many_connections_per_client_as_the_limit() {
+        let now = Instant::now();
+        let table = ClientTable::new(now);
+        let enter = |address: &str| table.enter(address.parse().unwrap(), 2, FAST, now);
+        let (first, second) = (enter("192.0.2.1").unwrap(), enter("::ffff:192.0.2.1").unwrap());
+        assert_eq!(enter("192.0.2.1").err(), Some(Refusal::Connections));
+        assert!(enter("192.0.2.2").is_ok());
+        drop(first);
+        assert!(enter("192.0.2.1").is_ok());
+        drop(second);
+        let _held = (enter("2001:db8::1").unwrap(), enter("2001:db8::2").unwrap());
+        assert_eq!(enter("2001:db8::3").err(), Some(Refusal::Connections));
+        assert!(enter("2001:db8:0:1::3").is_ok());
+    }
+
+    #[test]
+    fn handshakes_come_back_at_the_rate() {
+        let start = Instant::now();
+        let table = ClientTable::new(start);
+        let rate = Rate { count: 10, per: Duration::from_secs(1) };
+        let enter = |millis| {
+            let now = start + Duration::from_millis(millis);
+            table.enter("192.0.2.1".parse().unwrap(), 1000, rate, now).map(drop)
+        };
+        assert!((0..10).all(|_| enter(0).is_ok()));
+        assert_eq!(enter(0), Err(Refusal::Handshakes));
+        assert_eq!(enter(99), Err(Refusal::Handshakes));
+        assert_eq!(enter(100), Ok(()));
+        assert_eq!(enter(101), Err(Refusal::Handshakes));
+        assert!((0..10).all(|_| enter(5000).is_ok()));
+        assert_eq!(enter(5000), Err(Refusal::Handshakes));
+    }
+
+    #[test]
+    fn clients_that_owe_nothing_are_forgotten() {
+        let start = Instant::now();
+        let table = ClientTable::new(start);
+        for i in 0..200_000_u32 {
+            let now = start + Duration::from_millis(u64::from(i));
+            drop(table.enter(IpAddr::V4(i.into()), 10, FAST, now));
+        }
+        let known: usize = table.shards.iter().map(|shard| shard.lock().unwrap().clients.len()).sum();
+        assert!(known <= SHARDS * SWEEP_AT * 2, "{known} clients are remembered");
+    }
+}

@@ -1,0 +1,141 @@
+//! Which route a connection takes: pure.
+//!
+//! Rules come in the order of their preference, whatever made it so; the table finds the first that
+//! matches without walking those that name other hosts.
+
+use std::collections::HashMap;
+
+/// What a connection must match.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Match {
+    /// Server names in lower case: exact, or `*.` and a suffix for one more label. Empty: any name,
+    /// and none.
+    pub hosts: Vec<String>,
+    /// Protocols of which the client must offer one. Empty: any, and none.
+    pub alpn: Vec<Vec<u8>>,
+}
+
+/// A destination and what leads there.
+#[derive(Clone, Debug)]
+pub struct Rule<T> {
+    /// What must match.
+    pub matches: Match,
+    /// Where it leads.
+    pub to: T,
+}
+
+/// Rules arranged for lookup.
+pub struct Table<T> {
+    rules: Vec<Rule<T>>,
+    exact: HashMap<String, Vec<usize>>,
+    /// By what follows the `*`, the dot included.
+    wildcard: HashMap<String, Vec<usize>>,
+    any: Vec<usize>,
+}
+
+impl<T> Table<T> {
+    /// Arranges rules, the preferred ones first.
+    pub fn new(rules: Vec<Rule<T>>) -> Self {
+        let mut table = Self { rules, exact: HashMap::new(), wildcard: HashMap::new(), any: Vec::new() };
+        for (at, rule) in table.rules.iter().enumerate() {
+            if rule.matches.hosts.is_empty() {
+                table.any.push(at);
+            }
+            for host in &rule.matches.hosts {
+                match host.strip_prefix('*') {
+                    Some(suffix) => table.wildcard.entry(suffix.to_owned()).or_default().push(at),
+                    None => table.exact.entry(host.clone()).or_default().push(at),
+                }
+            }
+        }
+        table
+    }
+
+    /// The first rule that matches a client that asks for `host` (in lower case) and for which
+    /// `offers` says whether it offers a protocol.
+    pub fn find(&self, host: Option<&str>, offers: impl Fn(&[u8]) -> bool) -> Option<&T> {
+        let exact = host.and_then(|host| self.exact.get(host));
+        let wildcard = host
+            .and_then(|host| host.find('.').filter(|&dot| dot > 0).map(|dot| &host[dot..]))
+            .and_then(|suffix| self.wildcard.get(suffix));
+        [exact, wildcard, Some(&self.any)]
+            .into_iter()
+            .flatten()
+            .filter_map(|places| places.iter().copied().find(|&at| self.takes(at, &offers)))
+            .min()
+            .map(|at| &self.rules[at].to)
+    }
+
+    /// Every destination, in the order of the rules.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.rules.iter().map(|rule| &rule.to)
+    }
+
+    fn takes(&self, at: usize, offers: &impl Fn(&[u8]) -> bool) -> bool {
+        let alpn = &self.rules[at].matches.alpn;
+        alpn.is_empty() || alpn.iter().any(|protocol| offers(protocol))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rule(hosts: &[&str], alpn: &[&str], to: usize) -> Rule<usize> {
+        let matches = Match {
+            hosts: hosts.iter().map(ToString::to_string).collect(),
+            alpn: alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect(),
+        };
+        Rule { matches, to }
+    }
+
+    #[test]
+    fn exact_wildcard_default_and_alpn() {
+        let table = Table::new(vec![
+            rule(&["a.test"], &["h2"], 0),
+            rule(&["a.test", "b.test"], &[], 1),
+            rule(&["*.test"], &[], 2),
+            rule(&[], &[], 3),
+        ]);
+        let find = |host, alpn: &str| table.find(host, |protocol| protocol == alpn.as_bytes()).copied();
+        assert_eq!(find(Some("a.test"), "h2"), Some(0));
+        assert_eq!(find(Some("a.test"), "http/1.1"), Some(1));
+        assert_eq!(find(Some("c.test"), ""), Some(2));
+        assert_eq!(find(Some("c.d.test"), ""), Some(3));
+        assert_eq!(find(Some("test"), ""), Some(3));
+        assert_eq!(find(Some(".test"), ""), Some(3));
+        assert_eq!(find(None, ""), Some(3));
+        assert_eq!(Table::new(vec![rule(&["a.test"], &[], 0)]).find(None, |_| true), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_finds_what_walking_the_rules_finds(
+            rules in proptest::collection::vec((
+                proptest::collection::vec(proptest::sample::select(vec!["a.t", "b.t", "*.t", "*.a.t", "x.a.t"]), 0..3),
+                proptest::collection::vec(proptest::sample::select(vec!["h2", "x"]), 0..2),
+            ), 0..8),
+            host in proptest::option::of(proptest::sample::select(vec!["a.t", "b.t", "c.t", "x.a.t", "t"])),
+            offered in proptest::sample::select(vec!["", "h2", "x"]),
+        ) {
+            let rules: Vec<_> =
+                rules.iter().enumerate().map(|(to, (hosts, alpn))| rule(hosts, alpn, to)).collect();
+            let matches = |rule: &Rule<usize>| {
+                let by_host = rule.matches.hosts.is_empty() || rule.matches.hosts.iter().any(|pattern| {
+                    host.is_some_and(|host| match pattern.strip_prefix("*.") {
+                        Some(suffix) => host.split_once('.').is_some_and(|(_, rest)| rest == suffix),
+                        None => host == pattern,
+                    })
+                });
+                let by_alpn = rule.matches.alpn.is_empty()
+                    || rule.matches.alpn.iter().any(|protocol| protocol == offered.as_bytes());
+                by_host && by_alpn
+            };
+            let walked = rules.iter().find(|rule| matches(rule)).map(|rule| rule.to);
+            let table = Table::new(rules);
+            prop_assert_eq!(table.find(host, |protocol| protocol == offered.as_bytes()).copied(), walked);
+        }
+    }
+}

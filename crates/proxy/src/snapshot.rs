@@ -1,0 +1,175 @@
+//! The read model: what a worker knows of the configuration. It belongs to its reader; `control`
+//! fills it.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use offramp_certs::client_auth::Allow;
+use offramp_certs::store::Store;
+use offramp_observe::facts::Offer;
+use offramp_record::{Choice, RecordSize};
+use offramp_tls::Configs;
+use offramp_upstream::Backend;
+
+use crate::limit::Rate;
+use crate::route::Table;
+
+/// The snapshot in force, swapped whole.
+pub type Current = Arc<ArcSwap<Snapshot>>;
+
+/// One validated configuration.
+pub struct Snapshot {
+    /// Rises with every snapshot of the process.
+    pub generation: u64,
+    /// Listeners by name.
+    pub listeners: HashMap<Arc<str>, Arc<Listener>>,
+    /// Backends; routes name them by their place here.
+    pub backends: Vec<Arc<Backend>>,
+    /// What bounds the use of the machine.
+    pub limits: Limits,
+    /// The size of the records that clients get.
+    pub record_size: RecordSize,
+    /// The AEAD library for each suite.
+    pub choice: Choice,
+}
+
+/// Bounds on what clients may use. Every wait has one.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time over all workers.
+    pub connections: u32,
+    /// Connections at a time from one client.
+    pub connections_per_client: u32,
+    /// Handshakes from one client.
+    pub handshakes_per_client: Rate,
+    /// From accept to the end of the handshake, PROXY header included.
+    pub handshake_timeout: Duration,
+    /// For one attempt to connect to a server.
+    pub connect_timeout: Duration,
+    /// How long a connection may move no byte in either direction.
+    pub idle_timeout: Duration,
+}
+
+/// What happens to the connections of one listener.
+pub struct Listener {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whose PROXY header is required and believed.
+    pub accept_proxy: Vec<Network>,
+    /// TLS, or plain text where this is absent.
+    pub tls: Option<ListenerTls>,
+    /// Where connections go.
+    pub routes: Table<Route>,
+}
+
+/// The TLS of a listener.
+pub struct ListenerTls {
+    /// Where certificates are picked from.
+    pub store: Arc<Store>,
+    /// The configurations for what no ClientHello can be read from: rustls refuses it.
+    pub fallback: Configs,
+}
+
+/// A destination.
+pub struct Route {
+    /// What events call it.
+    pub name: Arc<str>,
+    /// What is done.
+    pub target: Target,
+}
+
+/// What is done with the connections of a route.
+pub enum Target {
+    /// TLS ends here, the plain bytes go to a backend.
+    Relay(Relay),
+    /// The client's TLS goes to a backend as it came.
+    Passthrough {
+        /// The place of the backend in [`Snapshot::backends`].
+        backend: usize,
+    },
+}
+
+/// A relay of plain bytes.
+pub struct Relay {
+    /// The place of the backend in [`Snapshot::backends`].
+    pub backend: usize,
+    /// TLS towards the client; absent on listeners without.
+    pub tls: Option<Configs>,
+    /// Who of those with a verified certificate is let in; `None` where no certificate is asked for.
+    pub allow: Option<Allow>,
+    /// The PROXY header that servers get first.
+    pub send_proxy: Option<SendProxy>,
+    /// What is offered to clients, for the event of a handshake that found nothing in common.
+    pub configured: Arc<Offer>,
+}
+
+/// The version of an outgoing PROXY header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendProxy {
+    /// The line of text.
+    V1,
+    /// The binary block, with the facts of TLS.
+    V2 {
+        /// With a checksum.
+        crc32c: bool,
+        /// With the client's certificate.
+        client_certificate: bool,
+    },
+}
+
+/// A range of IP addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// The addresses that share their first `prefix` bits with `address`; a prefix that is too long
+    /// for the family is cut to it.
+    #[must_use]
+    pub fn new(address: IpAddr, prefix: u8) -> Self {
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        Self { address, prefix: prefix.min(most) }
+    }
+
+    /// Whether `address` is in the range. Families are never mixed.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(range), IpAddr::V4(address)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
+                (range.to_bits() ^ address.to_bits()) & mask == 0
+            }
+            (IpAddr::V6(range), IpAddr::V6(address)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
+                (range.to_bits() ^ address.to_bits()) & mask == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks() {
+        let contains = |network: &str, prefix, address: &str| {
+            Network::new(network.parse().unwrap(), prefix).contains(address.parse().unwrap())
+        };
+        assert!(contains("10.0.0.0", 8, "10.255.0.1"));
+        assert!(!contains("10.0.0.0", 8, "11.0.0.1"));
+        assert!(contains("0.0.0.0", 0, "1.2.3.4"));
+        assert!(!contains("0.0.0.0", 0, "::1"));
+        assert!(contains("192.0.2.7", 32, "192.0.2.7"));
+        assert!(!contains("192.0.2.7", 40, "192.0.2.6"));
+        assert!(contains("2001:db8::", 32, "2001:db8:1::1"));
+        assert!(contains("::", 0, "2001:db8:1::1"));
+        assert!(!contains("::1", 128, "::2"));
+    }
+}
