@@ -123,7 +123,7 @@ pub async fn handshake(
                 shown = next_record(socket, buffer, shown).await?;
             }
             Ok(Turn::Done) => return finish(connection, choice),
-            Err(error) => return Err(refuse(socket, connection, out, error).await),
+            Err(error) => return Err(refuse(socket, buffer, shown, connection, out, error).await),
         }
     }
 }
@@ -241,13 +241,22 @@ fn finish(connection: UnbufferedServerConnection, choice: &Choice) -> Result<Est
 }
 
 /// Sends the alert that rustls has ready, if any.
+///
+/// rustls must be shown the same bytes as before: it may hold the places of messages in them.
 async fn refuse(
     socket: &Socket,
+    buffer: &mut Buffer,
+    mut shown: usize,
     mut connection: UnbufferedServerConnection,
     mut out: Vec<u8>,
     error: rustls::Error,
 ) -> HandshakeError {
-    while let (_, Ok(Turn::Again)) = turn(&mut connection, &mut [], &mut out) {}
+    while let (discard, Ok(Turn::Again)) =
+        turn(&mut connection, &mut buffer.filled_mut()[..shown], &mut out)
+    {
+        buffer.consume(discard);
+        shown -= discard;
+    }
     if !out.is_empty() {
         // That the client may be gone already changes nothing about why it failed.
         let _ = socket.write_all(&out).await;
@@ -256,10 +265,14 @@ async fn refuse(
     HandshakeError { fault: HandshakeFault::Tls(error), alert }
 }
 
-/// Which alert the records in `out` carry: read from a plaintext record (RFC 8446 §6), inferred from
-/// the error where it is sealed, unknown for the rest.
+/// Which alert the last of the records in `out` carries: read where it is plaintext (RFC 8446 §6),
+/// inferred from the error where it is sealed, unknown for the rest.
 fn sent_alert(out: &[u8], error: &rustls::Error) -> Option<u8> {
-    if let [21, 3, _, 0, 2, _, description] = out {
+    let mut last = out;
+    while let Some(length) = whole_record(last).filter(|&length| length < last.len()) {
+        last = &last[length..];
+    }
+    if let [21, 3, _, 0, 2, _, description] = last {
         return Some(*description);
     }
     let description = match error {
@@ -269,6 +282,7 @@ fn sent_alert(out: &[u8], error: &rustls::Error) -> Option<u8> {
         rustls::Error::InappropriateMessage { .. } | rustls::Error::InappropriateHandshakeMessage { .. } => {
             AlertDescription::UnexpectedMessage
         }
+        rustls::Error::NoApplicationProtocol => AlertDescription::NoApplicationProtocol,
         rustls::Error::PeerSentOversizedRecord => AlertDescription::RecordOverflow,
         _ => return None,
     };
