@@ -1,1 +1,98 @@
-//! The configuration language: keys, parsing, checking, differences.
+//! The configuration language of Offramp: keys, parsing, checking, differences.
+//!
+//! [`parse`] takes the text of a file and gives a [`Config`], or all of its mistakes at once, each with
+//! line, caret and remedy. The way is: TOML with places, then what was typed (against the one table of
+//! [`keys`]), then what is meant (the [`model`]). [`print()`] is the way back, and [`ConfigDiff`] says what
+//! changed between two.
+//!
+//! ```
+//! use offramp_config::{Environment, parse};
+//!
+//! let text = "[[route]]\nhost = \"example.org\"\nserver = \"unix:/run/app.sock\"\n";
+//! let (config, warnings) = parse(text, "offramp.toml", &Environment::default())?;
+//! assert_eq!(config.listeners[0].addresses[0].to_string(), "[::]:443");
+//! assert!(warnings.is_empty());
+//! # Ok::<(), offramp_config::Errors>(())
+//! ```
+//!
+//! The crate is pure: no sockets, no clock, no environment, and no files except in [`load`]. Whether files
+//! that are named exist and fit is for those who read them.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use error::{Report, Source};
+
+pub use diff::{Change, ConfigDiff, Keyed, ListDiff, Setting};
+pub use error::{At, Errors, Place, Problem, Severity};
+pub use model::{Config, Environment};
+pub use print::print;
+pub use units::{Per, Rate};
+
+pub mod keys;
+pub mod model;
+
+mod check;
+mod diff;
+mod error;
+mod print;
+mod raw;
+mod settings;
+mod suggest;
+mod units;
+
+/// The greatest file that [`load`] reads, in bytes: a thousand times the size of a large configuration.
+const FILE_MAX: u64 = 16 << 20;
+
+/// Reads a configuration from its text. `file_name` is for messages, and its folder is where relative paths
+/// in the text start. Gives the configuration and its warnings.
+///
+/// # Errors
+/// Every mistake of the text, in its order, and the warnings among them.
+pub fn parse(
+    text: &str,
+    file_name: &str,
+    environment: &Environment,
+) -> Result<(Config, Vec<Problem>), Errors> {
+    let folder = Path::new(file_name).parent().unwrap_or(Path::new(""));
+    parse_in(text, file_name, folder, environment)
+}
+
+/// Reads a configuration from a file. Relative paths in it start at its folder and become absolute.
+///
+/// # Errors
+/// The file cannot be read, is not UTF-8 or has more than 16 MiB; or every mistake of its text.
+pub fn load(path: &Path, environment: &Environment) -> Result<(Config, Vec<Problem>), Errors> {
+    let name = path.display().to_string();
+    let failed = |message: String, help: &str| Errors::new(&*name, vec![Problem::new(message).help(help)]);
+    let unreadable = |error: std::io::Error| {
+        failed(format!("cannot read {name}: {error}"), "check that the file exists and may be read")
+    };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_MAX {
+        return Err(failed(format!("{name} is larger than 16 MiB"), "is it the right file?"));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        failed(format!("{name}, line {line}: not UTF-8"), "write the file in UTF-8")
+    })?;
+    let absolute = std::path::absolute(path).map_err(unreadable)?;
+    let folder = absolute.parent().unwrap_or(Path::new("/"));
+    parse_in(&text, &name, folder, environment)
+}
+
+fn parse_in(
+    text: &str,
+    file_name: &str,
+    folder: &Path,
+    environment: &Environment,
+) -> Result<(Config, Vec<Problem>), Errors> {
+    let source = Source::new(file_name, text);
+    let mut report = Report::new(&source);
+    let typed = raw::read(&mut report);
+    let config = check::check(&typed, folder, environment, &mut report);
+    report.finish(config)
+}

@@ -1,0 +1,143 @@
+//! From what was typed to what is meant.
+//!
+//! Every item is read on its own and all of its mistakes are reported; then the items are held against each
+//! other. Nothing stops at the first error. An item with a mistake is left out of the model, but its name
+//! stays known, so that one mistake is not reported twice.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use crate::error::{At, Problem, Report, Span};
+use crate::model::{Config, Environment, Name};
+use crate::raw::{Section, Spanned};
+use crate::settings::{BINDINGS, Origin};
+
+mod certificates;
+mod conflicts;
+mod listeners;
+mod routes;
+
+/// Reads the model from what was typed. Where there are errors the result is only good for being dropped.
+pub(crate) fn check(
+    root: &Section,
+    folder: &Path,
+    environment: &Environment,
+    report: &mut Report<'_>,
+) -> Config {
+    let mut config = Config::for_environment(environment);
+    let mut reader = Reader { folder, report };
+    reader.settings(root, &mut config);
+    let listeners = listeners::listeners(root, &mut reader);
+    let backends = listeners::backends(root, &mut reader);
+    let known = Known {
+        listeners: listeners::names_of_listeners(root),
+        backends: root.named("backend").iter().map(|(name, _)| name.value.clone()).collect(),
+    };
+    let routes = routes::routes(root, &known, &mut reader);
+    config.routes = routes.iter().map(|(route, _)| route.clone()).collect();
+    config.certificates = certificates::certificates(root, &config.route_hosts(), &mut reader);
+    config.listeners = listeners.iter().map(|(listener, _)| listener.clone()).collect();
+    config.backends = backends;
+    config.backends.sort_by(|a, b| a.name.cmp(&b.name));
+    config.fill_implied();
+    conflicts::between(root, &listeners, &routes, &config, reader.report);
+    config
+}
+
+/// The names that routes may refer to, of items with mistakes too.
+struct Known {
+    listeners: Vec<String>,
+    backends: Vec<String>,
+}
+
+/// Reads values and reports what is wrong with them.
+struct Reader<'a, 'r> {
+    folder: &'a Path,
+    report: &'a mut Report<'r>,
+}
+
+impl<'a> Reader<'a, '_> {
+    fn settings(&mut self, root: &Section, config: &mut Config) {
+        for binding in BINDINGS {
+            let (section, name) = match binding.path.split_once('.') {
+                Some((section, name)) => (root.section(section), name),
+                None => (Some(root), binding.path),
+            };
+            let Some(scalar) = section.and_then(|section| section.scalar(name)) else {
+                continue;
+            };
+            let origin = self.origin(&scalar.span);
+            if let Err(problem) = (binding.set)(config, Some(scalar.value), &origin) {
+                self.report.local(&scalar.span, problem);
+            }
+        }
+    }
+
+    fn at(&self, span: &Span) -> At {
+        self.report.source.place(span.start).into()
+    }
+
+    fn origin(&self, span: &Span) -> Origin<'a> {
+        Origin { folder: self.folder, at: self.at(span) }
+    }
+
+    /// The value, or a report.
+    fn tell<T>(&mut self, span: &Span, result: Result<T, Problem>) -> Option<T> {
+        result.map_err(|problem| self.report.local(span, problem)).ok()
+    }
+
+    /// A string that is parsed.
+    fn parsed<T: FromStr<Err = Problem>>(&mut self, text: &Spanned<&str>) -> Option<T> {
+        self.tell(&text.span, text.value.parse())
+    }
+
+    /// Every string of a list parsed, without those that are wrong; each may stand there once. An absent
+    /// list is empty.
+    fn list<T>(
+        &mut self,
+        section: &Section,
+        name: &str,
+        parse: impl Fn(&Spanned<String>, &mut Self) -> Result<T, Problem>,
+    ) -> Vec<T>
+    where
+        T: PartialEq,
+    {
+        let mut values = Vec::new();
+        for text in section.list(name).unwrap_or_default() {
+            let value = parse(text, self);
+            let Some(value) = self.tell(&text.span, value) else {
+                continue;
+            };
+            if values.contains(&value) {
+                let problem = Problem::new(format!("`{name}` has this twice"));
+                self.report.local(&text.span, problem.help("keep one of the two"));
+            } else {
+                values.push(value);
+            }
+        }
+        values
+    }
+
+    /// Reports a list that is there but empty.
+    fn not_empty(&mut self, section: &Section, name: &str, help: &str) {
+        if section.list(name).is_some_and(<[_]>::is_empty) {
+            let problem = Problem::new(format!("`{name}` is empty"));
+            self.report.local(section.key_span(name), problem.help(help));
+        }
+    }
+}
+
+/// A name that must be one of those that are known.
+fn reference(text: &str, kind: &str, known: &[String]) -> Result<Name, Problem> {
+    let name: Name = text.parse()?;
+    if known.iter().any(|other| other == text) {
+        return Ok(name);
+    }
+    let problem = Problem::new(format!("there is no {kind} named `{name}`"));
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let near = crate::suggest::nearest(text, known.iter().copied());
+    Err(match (near, known.is_empty()) {
+        (None, true) => problem.help(format!("add a {kind} of this name")),
+        _ => problem.suggest(kind, near, &known),
+    })
+}

@@ -1,0 +1,100 @@
+//! `[[certificate]]`: files or the local CA, and at most one default.
+
+use super::Reader;
+use crate::error::{Problem, Span};
+use crate::model::{Certificate, CertificateName, CertificateSource, DefaultRole};
+use crate::raw::{Section, Spanned};
+
+/// The certificates without mistakes; `hosts` are those of a local one that names none.
+pub(super) fn certificates(
+    root: &Section,
+    hosts: &[CertificateName],
+    reader: &mut Reader<'_, '_>,
+) -> Vec<Certificate> {
+    let mut certificates = Vec::new();
+    let mut first_default: Option<&Span> = None;
+    for section in root.sections("certificate") {
+        let role = match section.bool("default") {
+            None => DefaultRole::Unsaid,
+            Some(true) => DefaultRole::Always,
+            Some(false) => DefaultRole::Never,
+        };
+        if role == DefaultRole::Always {
+            let here = section.key_span("default");
+            if let Some(first) = first_default {
+                let line = reader.report.source.place(first.start).line;
+                let problem = Problem::new("two certificates are the default");
+                reader.report.whole(here, problem.help(format!("the other one is in line {line}: keep one")));
+            } else {
+                first_default = Some(here);
+            }
+        }
+        if let Some(source) = source(section, hosts, reader) {
+            certificates.push(Certificate { source, default: role, at: reader.at(&section.span) });
+        }
+    }
+    certificates
+}
+
+fn source(
+    section: &Section,
+    hosts: &[CertificateName],
+    reader: &mut Reader<'_, '_>,
+) -> Option<CertificateSource> {
+    let local = section.bool("local") == Some(true);
+    let planned = section.mentions("directory") || section.mentions("acme");
+    if local && section.mentions("cert") {
+        let problem = Problem::new("a certificate is either from a file or from the local CA");
+        reader.report.local(section.key_span("local"), problem.help("keep one of `cert` and `local`"));
+        return None;
+    }
+    if local && section.mentions("key") {
+        let problem = Problem::new("a certificate of the local CA has a key of its own");
+        reader.report.local(section.key_span("key"), problem.help("leave `key` out"));
+        return None;
+    }
+    if planned {
+        return None;
+    }
+    if local { from_local_ca(section, hosts, reader) } else { from_files(section, reader) }
+}
+
+fn from_local_ca(
+    section: &Section,
+    hosts: &[CertificateName],
+    reader: &mut Reader<'_, '_>,
+) -> Option<CertificateSource> {
+    let before = reader.report.len();
+    reader.not_empty(section, "names", "leave it out for the hosts of the routes");
+    let mut names = reader.list(section, "names", |text: &Spanned<String>, _| text.value.parse());
+    if names.is_empty() {
+        names = hosts.to_vec();
+    }
+    (reader.report.len() == before).then_some(CertificateSource::Local { names })
+}
+
+fn from_files(section: &Section, reader: &mut Reader<'_, '_>) -> Option<CertificateSource> {
+    if section.mentions("names") {
+        let problem = Problem::new("the names of a certificate from a file are in the file");
+        reader.report.local(
+            section.key_span("names"),
+            problem.help("leave `names` out, or write local = true instead of `cert`"),
+        );
+    }
+    if !section.mentions("cert") {
+        let (problem, span) = if section.mentions("key") {
+            (Problem::new("a `key` without its `cert`"), section.key_span("key"))
+        } else {
+            (Problem::new("[[certificate]] has no certificate"), &section.span)
+        };
+        reader.report.whole(span, problem.help("add cert = \"FILE\", or local = true"));
+        return None;
+    }
+    let mut file = |name: &str| {
+        let text = section.text(name)?;
+        let file = reader.origin(&text.span).file(text.value);
+        reader.tell(&text.span, file)
+    };
+    let (cert, key) = (file("cert"), file("key"));
+    Some(CertificateSource::Files { cert: cert?, key })
+}

@@ -1,0 +1,153 @@
+//! What items say against each other: doubled names and addresses, routes that hide routes, routes on
+//! listeners that cannot serve them, and what is never used.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::{Problem, Report, Span, shown};
+use crate::model::{Config, ListenAddress, Listener, Listeners, Route};
+use crate::raw::Section;
+
+/// Reports every conflict between items that are right by themselves.
+pub(super) fn between(
+    root: &Section,
+    listeners: &[(Listener, &Section)],
+    routes: &[(Route, &Section)],
+    config: &Config,
+    report: &mut Report<'_>,
+) {
+    names(root, report);
+    addresses(root, listeners, config, report);
+    duplicate_routes(routes, report);
+    plain_listeners(routes, config, report);
+    unused(root, listeners, config, report);
+}
+
+/// A first occurrence, to be named where the second is found.
+fn remember<K: Ord>(seen: &mut BTreeMap<K, Span>, key: K, span: &Span) -> Option<Span> {
+    match seen.entry(key) {
+        std::collections::btree_map::Entry::Occupied(first) => Some(first.get().clone()),
+        std::collections::btree_map::Entry::Vacant(place) => {
+            place.insert(span.clone());
+            None
+        }
+    }
+}
+
+fn line(report: &Report<'_>, span: &Span) -> usize {
+    report.source.place(span.start).line
+}
+
+fn names(root: &Section, report: &mut Report<'_>) {
+    let mut seen = BTreeMap::new();
+    for section in root.sections("listener") {
+        let name = section.text("name").map_or_else(|| "default".to_owned(), |text| text.value.to_owned());
+        let span = section.key_span("name");
+        if let Some(first) = remember(&mut seen, name.clone(), span) {
+            let problem = Problem::new(format!("two listeners are named `{}`", shown(&name)));
+            let help =
+                format!("the other one is in line {}: give each a name of its own", line(report, &first));
+            report.whole(span, problem.help(help));
+        }
+    }
+}
+
+fn addresses(root: &Section, listeners: &[(Listener, &Section)], config: &Config, report: &mut Report<'_>) {
+    // Port 0 is a different port each time.
+    let fixed = |address: &ListenAddress| !matches!(address, ListenAddress::Ip(ip) if ip.port() == 0);
+    let mut seen = BTreeMap::new();
+    for (listener, section) in listeners {
+        for address in listener.addresses.iter().filter(|address| fixed(address)) {
+            let span = section.key_span("address");
+            if let Some(first) = remember(&mut seen, address.clone(), span) {
+                let problem = Problem::new(format!("two listeners have the address `{address}`"));
+                let help = format!("the other one is in line {}", line(report, &first));
+                report.whole(span, problem.help(help));
+            }
+        }
+    }
+    let metrics = config.metrics.as_ref().map(|metrics| &metrics.address).filter(|address| fixed(address));
+    if let (Some(address), Some(section)) = (metrics, root.section("metrics"))
+        && config.listeners.iter().any(|listener| listener.addresses.contains(address))
+    {
+        let problem = Problem::new(format!("a listener has the address `{address}` too"));
+        report.whole(section.key_span("address"), problem.help("give the metrics a port of their own"));
+    }
+}
+
+fn duplicate_routes(routes: &[(Route, &Section)], report: &mut Report<'_>) {
+    let mut seen = BTreeMap::new();
+    for (route, section) in routes {
+        let listeners = match &route.listeners {
+            Listeners::All => vec![None],
+            Listeners::Named(names) => names.iter().map(Some).collect(),
+        };
+        let hosts: Vec<_> =
+            if route.hosts.is_empty() { vec![None] } else { route.hosts.iter().map(Some).collect() };
+        let protocols: Vec<_> =
+            if route.alpn.is_empty() { vec![None] } else { route.alpn.iter().map(Some).collect() };
+        // One report for a pair of routes, however much they share.
+        let mut first = None;
+        for listener in listeners {
+            for host in &hosts {
+                for protocol in &protocols {
+                    let key = (listener, *host, *protocol);
+                    first = remember(&mut seen, key, &section.span).or(first);
+                }
+            }
+        }
+        if let Some(first) = first.filter(|first| *first != section.span) {
+            let key = if route.hosts.is_empty() { &section.span } else { section.key_span("host") };
+            let problem = Problem::new("an earlier route already takes these connections");
+            let help =
+                format!("it is in line {}: make listener, host or alpn different", line(report, &first));
+            report.whole(key, problem.help(help));
+        }
+    }
+}
+
+fn plain_listeners(routes: &[(Route, &Section)], config: &Config, report: &mut Report<'_>) {
+    for (route, section) in routes {
+        let Listeners::Named(names) = &route.listeners else {
+            continue;
+        };
+        let plain = names.iter().filter_map(|name| config.listener(name)).find(|listener| !listener.tls);
+        let reason =
+            ["client_auth", "passthrough", "host", "alpn"].into_iter().find(|key| section.mentions(key));
+        if let (Some(listener), Some(key)) = (plain, reason) {
+            let problem =
+                Problem::new(format!("`{key}` needs TLS, but the listener `{}` has none", listener.name));
+            let help = "leave it out, or name a listener with tls = true";
+            report.whole(section.key_span(key), problem.help(help));
+        }
+    }
+}
+
+fn unused(root: &Section, listeners: &[(Listener, &Section)], config: &Config, report: &mut Report<'_>) {
+    let routes = root.sections("route");
+    let used: BTreeSet<&str> =
+        routes.iter().filter_map(|route| route.text("backend")).map(|text| text.value).collect();
+    for (name, _) in root.named("backend").iter().filter(|(name, _)| !used.contains(&*name.value)) {
+        let problem = Problem::new(format!("no route leads to the backend `{}`", shown(&name.value)));
+        report.warn(&name.span, problem.help("add a route, or take the backend out"));
+    }
+    if routes.is_empty() {
+        let problem = Problem::new("there is no [[route]]: every connection will be refused");
+        report.warn(
+            &(0..0),
+            problem.help("add a section [[route]] with server = \"127.0.0.1:3000\" or the like"),
+        );
+        return;
+    }
+    let complete = config.routes.len() == routes.len();
+    for (listener, section) in listeners.iter().filter(|_| complete) {
+        if config.routes_of(listener).next().is_none() {
+            let problem = Problem::new(format!("no route applies to the listener `{}`", listener.name));
+            report.warn(&section.span, problem.help("every connection to it will be refused"));
+        }
+        let unix = listener.addresses.iter().all(|address| matches!(address, ListenAddress::Unix(_)));
+        if unix && !listener.accept_proxy.is_empty() {
+            let problem = Problem::new("clients of a Unix socket have no address to be trusted by");
+            report.warn(section.key_span("accept_proxy"), problem.help("it has no effect here"));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `[[route]]`: what each one says by itself, and whether the names that it refers to exist.
+
+use super::{Known, Reader, reference};
+use crate::error::Problem;
+use crate::model::{
+    AuthMode, ClientAuth, Listeners, ProxyV2, Relay, RelayTarget, Route, SendProxy, ServerAddress, Target,
+};
+use crate::raw::{Section, Spanned};
+
+/// The keys of which a route has exactly one.
+const TARGETS: [&str; 4] = ["backend", "server", "passthrough", "redirect"];
+
+/// What a route that is not terminated cannot have, and why.
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 3] = [
+    ("send_proxy", "a passthrough server gets the bytes of the client and nothing else"),
+    ("client_auth", "the server that terminates TLS asks for the client's certificate"),
+    ("alpn", "the server that terminates TLS agrees on a protocol"),
+];
+
+/// The routes without mistakes, each with what was typed.
+pub(super) fn routes<'s>(
+    root: &'s Section,
+    known: &Known,
+    reader: &mut Reader<'_, '_>,
+) -> Vec<(Route, &'s Section)> {
+    let mut routes = Vec::new();
+    for section in root.sections("route") {
+        let before = reader.report.len();
+        let listeners = listeners(section, known, reader);
+        reader.not_empty(section, "host", "leave it out for any host");
+        let hosts = reader.list(section, "host", |text: &Spanned<String>, _| text.value.parse());
+        reader.not_empty(section, "alpn", "leave it out for any protocol");
+        let alpn = reader.list(section, "alpn", |text: &Spanned<String>, _| text.value.parse());
+        let target = target(section, known, reader);
+        let at = reader.at(&section.span);
+        if let (Some(target), true) = (target, reader.report.len() == before) {
+            routes.push((Route { listeners, hosts, alpn, target, at }, section));
+        }
+    }
+    routes
+}
+
+fn listeners(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Listeners {
+    reader.not_empty(section, "listener", "leave it out for all listeners");
+    let mut names = Vec::new();
+    for text in section.list("listener").unwrap_or_default() {
+        match reference(&text.value, "listener", &known.listeners) {
+            Ok(name) if names.contains(&name) => {
+                let problem = Problem::new("`listener` has this twice");
+                reader.report.local(&text.span, problem.help("keep one of the two"));
+            }
+            Ok(name) => names.push(name),
+            Err(problem) => reader.report.whole(&text.span, problem),
+        }
+    }
+    if section.mentions("listener") { Listeners::Named(names) } else { Listeners::All }
+}
+
+fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Option<Target> {
+    let written: Vec<&str> = TARGETS.into_iter().filter(|name| section.mentions(name)).collect();
+    match written[..] {
+        [] => {
+            let problem = Problem::new("this route leads nowhere");
+            reader
+                .report
+                .whole(&section.span, problem.help("add one of `server`, `backend` and `passthrough`"));
+            return None;
+        }
+        [_] => {}
+        [first, second, ..] => {
+            let problem = Problem::new(format!("a route cannot have both `{first}` and `{second}`"));
+            reader.report.local(section.key_span(second), problem.help("keep one of the two"));
+        }
+    }
+    let passthrough = section.mentions("passthrough");
+    if passthrough {
+        for (name, why) in NOT_WITH_PASSTHROUGH.into_iter().filter(|(name, _)| section.mentions(name)) {
+            let problem = Problem::new(format!("`{name}` cannot go with `passthrough`"));
+            reader.report.local(section.key_span(name), problem.help(format!("leave it out: {why}")));
+        }
+        let address = server(section, "passthrough", reader)?;
+        return Some(Target::Passthrough(address));
+    }
+    let client_auth = client_auth(section, reader);
+    let send_proxy = send_proxy(section, reader);
+    let to = if section.mentions("server") {
+        RelayTarget::Server(server(section, "server", reader)?)
+    } else {
+        let text = section.text("backend")?;
+        match reference(text.value, "backend", &known.backends) {
+            Ok(name) => RelayTarget::Backend(name),
+            Err(problem) => {
+                reader.report.whole(&text.span, problem);
+                return None;
+            }
+        }
+    };
+    Some(Target::Relay(Relay { to, send_proxy, client_auth }))
+}
+
+fn server(section: &Section, name: &str, reader: &mut Reader<'_, '_>) -> Option<ServerAddress> {
+    let text = section.text(name)?;
+    if text.value.contains(' ') && !text.value.starts_with("unix:") {
+        let problem = Problem::new(format!("`{name}` takes an address and nothing after it"));
+        let help = "for weights and backups, write a [backend.NAME] and name it with `backend`";
+        reader.report.local(&text.span, problem.help(help));
+        return None;
+    }
+    let address = text.value.parse::<ServerAddress>().and_then(|address| address.in_folder(reader.folder));
+    reader.tell(&text.span, address)
+}
+
+fn send_proxy(section: &Section, reader: &mut Reader<'_, '_>) -> Option<SendProxy> {
+    let Some(details) = section.section("send_proxy") else {
+        return match section.text("send_proxy")?.value {
+            "v1" => Some(SendProxy::V1),
+            _ => Some(SendProxy::V2(ProxyV2::default())),
+        };
+    };
+    let v2 = ProxyV2 {
+        crc32c: details.bool("crc32c").unwrap_or_default(),
+        client_certificate: details.bool("client_certificate").unwrap_or_default(),
+    };
+    let v1 = details.text("version").is_some_and(|text| text.value == "v1");
+    for (name, on) in [("crc32c", v2.crc32c), ("client_certificate", v2.client_certificate)] {
+        if v1 && on {
+            let problem = Problem::new(format!("version 1 of the PROXY protocol has no `{name}`"));
+            reader
+                .report
+                .local(details.key_span(name), problem.help("leave it out, or write version = \"v2\""));
+        }
+    }
+    if v2.client_certificate && !section.mentions("client_auth") {
+        let problem = Problem::new("there is no client's certificate to send");
+        reader.report.local(
+            details.key_span("client_certificate"),
+            problem.help("add `client_auth` to the route: without it clients are not asked for one"),
+        );
+    }
+    if v1 { Some(SendProxy::V1) } else { Some(SendProxy::V2(v2)) }
+}
+
+fn client_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<ClientAuth> {
+    let details = section.section("client_auth")?;
+    let mode = details.text("mode").and_then(|text| AuthMode::from_word(text.value));
+    reader.not_empty(details, "allow", "leave it out for every certificate that the authorities vouch for");
+    let allow = reader.list(details, "allow", |text: &Spanned<String>, _| text.value.parse());
+    let text = details.text("ca")?;
+    let ca = reader.origin(&text.span).file(text.value);
+    let ca = reader.tell(&text.span, ca)?;
+    Some(ClientAuth { mode: mode.unwrap_or(AuthMode::Required), ca, allow })
+}

@@ -1,0 +1,377 @@
+//! What is different between two configurations.
+//!
+//! One generic difference of keyed lists, used for everything. The law: applying the difference to the old
+//! gives the new. Listeners and backends are told apart by their names, plain values by their keys,
+//! certificates by what they are made of, and routes by what they match.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use crate::error::At;
+use crate::keys::{self, Key, Reload};
+use crate::model::{Backend, Certificate, CertificateSource, Config, Listener, Listeners, Name, Route};
+use crate::settings::{BINDINGS, Origin, Scalar};
+
+/// An item that is recognised by a key when its content changes.
+pub trait Keyed: Clone + PartialEq {
+    /// What it is recognised by. Several items of a list may share a key: the first is then compared to
+    /// the first, the second to the second.
+    type Key: Clone + Ord;
+
+    /// The key of this item.
+    fn key(&self) -> Self::Key;
+}
+
+/// What happens to one item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<T> {
+    /// It is new.
+    Added(T),
+    /// It is gone; this is what it was.
+    Removed(T),
+    /// Its content is another.
+    Replaced {
+        /// What it was.
+        old: T,
+        /// What it is.
+        new: T,
+    },
+}
+
+/// The difference of two lists of keyed items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListDiff<T: Keyed> {
+    changes: BTreeMap<(T::Key, usize), Change<T>>,
+    /// The order of the new list, where it is not that of the old list with what is new at its end.
+    order: Option<Vec<(T::Key, usize)>>,
+}
+
+impl<T: Keyed> ListDiff<T> {
+    /// What makes `new` of `old`.
+    pub fn between(old: &[T], new: &[T]) -> Self {
+        let before = index(old);
+        let after = index(new);
+        let mut changes = BTreeMap::new();
+        for (key, was) in &before {
+            let change = match after.get(key) {
+                None => Change::Removed(old[*was].clone()),
+                Some(is) if old[*was] != new[*is] => {
+                    Change::Replaced { old: old[*was].clone(), new: new[*is].clone() }
+                }
+                Some(_) => continue,
+            };
+            changes.insert(key.clone(), change);
+        }
+        for (key, is) in &after {
+            if !before.contains_key(key) {
+                changes.insert(key.clone(), Change::Added(new[*is].clone()));
+            }
+        }
+        let mut diff = ListDiff { changes, order: None };
+        if diff.apply(old) != new {
+            diff.order = Some(ordered_keys(new));
+        }
+        diff
+    }
+
+    /// The new list, from the old one that the difference was made of.
+    pub fn apply(&self, old: &[T]) -> Vec<T> {
+        let mut kept: Vec<((T::Key, usize), T)> = Vec::new();
+        for (key, item) in ordered_keys(old).into_iter().zip(old) {
+            match self.changes.get(&key) {
+                Some(Change::Removed(_)) => {}
+                Some(Change::Replaced { new, .. } | Change::Added(new)) => kept.push((key, new.clone())),
+                None => kept.push((key, item.clone())),
+            }
+        }
+        for (key, change) in &self.changes {
+            if let Change::Added(item) = change {
+                kept.push((key.clone(), item.clone()));
+            }
+        }
+        let Some(order) = &self.order else {
+            return kept.into_iter().map(|(_, item)| item).collect();
+        };
+        let mut items: BTreeMap<_, _> = kept.into_iter().collect();
+        order.iter().filter_map(|key| items.remove(key)).collect()
+    }
+
+    /// The changes of items; a change of order alone has none.
+    pub fn changes(&self) -> impl Iterator<Item = &Change<T>> {
+        self.changes.values()
+    }
+
+    /// Whether the order changed otherwise than by additions at the end.
+    pub fn reordered(&self) -> bool {
+        self.order.is_some()
+    }
+
+    /// Whether the lists are equal.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.order.is_none()
+    }
+}
+
+/// The keys of the items in their order, each with the count of equal ones before it.
+fn ordered_keys<T: Keyed>(items: &[T]) -> Vec<(T::Key, usize)> {
+    let mut seen = BTreeMap::new();
+    let number = |item: &T| {
+        let count = seen.entry(item.key()).and_modify(|count| *count += 1).or_insert(0);
+        (item.key(), *count)
+    };
+    items.iter().map(number).collect()
+}
+
+fn index<T: Keyed>(items: &[T]) -> BTreeMap<(T::Key, usize), usize> {
+    ordered_keys(items).into_iter().enumerate().map(|(at, key)| (key, at)).collect()
+}
+
+/// The value of one plain key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    path: &'static str,
+    value: Option<Scalar>,
+}
+
+impl Setting {
+    /// The row of the key; `None` never occurs for settings made by [`ConfigDiff::between`].
+    pub fn row(&self) -> Option<&'static Key> {
+        keys::find(self.path)
+    }
+
+    /// The path of the key, such as `limits.connections`.
+    pub fn path(&self) -> &'static str {
+        self.path
+    }
+}
+
+impl fmt::Display for Setting {
+    /// The value as it is written in TOML, or `(absent)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) => value.fmt(f),
+            None => f.write_str("(absent)"),
+        }
+    }
+}
+
+impl Keyed for Setting {
+    type Key = &'static str;
+
+    fn key(&self) -> &'static str {
+        self.path
+    }
+}
+
+impl Keyed for Listener {
+    type Key = Name;
+
+    fn key(&self) -> Name {
+        self.name.clone()
+    }
+}
+
+impl Keyed for Backend {
+    type Key = Name;
+
+    fn key(&self) -> Name {
+        self.name.clone()
+    }
+}
+
+impl Keyed for Certificate {
+    type Key = String;
+
+    fn key(&self) -> String {
+        match &self.source {
+            CertificateSource::Files { cert, .. } => format!("certificate {}", cert.path.display()),
+            CertificateSource::Local { names } => {
+                let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+                format!("local certificate {}", names.join(" "))
+            }
+        }
+    }
+}
+
+impl Keyed for Route {
+    type Key = String;
+
+    fn key(&self) -> String {
+        let mut key = String::from("route");
+        if let Listeners::Named(names) = &self.listeners {
+            key.extend(names.iter().map(|name| format!(" listener={name}")));
+        }
+        key.extend(self.hosts.iter().map(|host| format!(" host={host}")));
+        key.extend(self.alpn.iter().map(|id| format!(" alpn={id}")));
+        key
+    }
+}
+
+/// The difference of two configurations. Printed, it is one line for each change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigDiff {
+    /// Plain values.
+    pub settings: ListDiff<Setting>,
+    /// Certificates.
+    pub certificates: ListDiff<Certificate>,
+    /// Listeners.
+    pub listeners: ListDiff<Listener>,
+    /// Routes.
+    pub routes: ListDiff<Route>,
+    /// Backends.
+    pub backends: ListDiff<Backend>,
+}
+
+impl ConfigDiff {
+    /// What makes `new` of `old`.
+    pub fn between(old: &Config, new: &Config) -> Self {
+        ConfigDiff {
+            settings: ListDiff::between(&settings(old), &settings(new)),
+            certificates: ListDiff::between(&old.certificates, &new.certificates),
+            listeners: ListDiff::between(&old.listeners, &new.listeners),
+            routes: ListDiff::between(&old.routes, &new.routes),
+            backends: ListDiff::between(&old.backends, &new.backends),
+        }
+    }
+
+    /// The new configuration, from the old one that the difference was made of.
+    pub fn apply(&self, old: &Config) -> Config {
+        let mut new = Config {
+            certificates: self.certificates.apply(&old.certificates),
+            listeners: self.listeners.apply(&old.listeners),
+            routes: self.routes.apply(&old.routes),
+            backends: self.backends.apply(&old.backends),
+            ..old.clone()
+        };
+        let origin = Origin { folder: Path::new(""), at: At::NOWHERE };
+        for setting in self.settings.apply(&settings(old)) {
+            for binding in BINDINGS.iter().filter(|binding| binding.path == setting.path) {
+                // A value that a field gave is one that it takes.
+                let _ = (binding.set)(&mut new, setting.value.as_ref(), &origin);
+            }
+        }
+        new
+    }
+
+    /// Whether the configurations mean the same.
+    pub fn is_empty(&self) -> bool {
+        self.settings.is_empty()
+            && self.certificates.is_empty()
+            && self.listeners.is_empty()
+            && self.routes.is_empty()
+            && self.backends.is_empty()
+    }
+
+    /// The keys with changes that take effect only when the program is started again, each once, in the
+    /// order of the table.
+    pub fn needs_restart(&self) -> Vec<&'static Key> {
+        let mut paths: Vec<&str> = self
+            .settings
+            .changes()
+            .map(|change| match change {
+                Change::Added(setting) | Change::Removed(setting) => setting.path,
+                Change::Replaced { new, .. } => new.path,
+            })
+            .collect();
+        let moved = self.listeners.changes().any(|change| match change {
+            Change::Added(_) | Change::Removed(_) => true,
+            Change::Replaced { old, new } => old.addresses != new.addresses,
+        });
+        if moved {
+            paths.push("listener.address");
+        }
+        keys::TABLE.iter().filter(|key| key.reload == Reload::Restart && paths.contains(&key.path)).collect()
+    }
+}
+
+fn settings(config: &Config) -> Vec<Setting> {
+    BINDINGS.iter().map(|binding| Setting { path: binding.path, value: (binding.get)(config) }).collect()
+}
+
+impl fmt::Display for ConfigDiff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for change in self.settings.changes() {
+            if let Change::Replaced { old, new } = change {
+                writeln!(f, "{}: {old} -> {new}", new.path)?;
+            }
+        }
+        lines(f, &self.certificates, "certificates", Keyed::key)?;
+        lines(f, &self.listeners, "listeners", |listener| format!("listener {}", listener.name))?;
+        lines(f, &self.routes, "routes", Keyed::key)?;
+        lines(f, &self.backends, "backends", |backend| format!("backend {}", backend.name))
+    }
+}
+
+fn lines<T: Keyed>(
+    f: &mut fmt::Formatter<'_>,
+    diff: &ListDiff<T>,
+    kind: &str,
+    label: fn(&T) -> String,
+) -> fmt::Result {
+    for change in diff.changes() {
+        match change {
+            Change::Added(item) => writeln!(f, "{}: added", label(item))?,
+            Change::Removed(item) => writeln!(f, "{}: removed", label(item))?,
+            Change::Replaced { new, .. } => writeln!(f, "{}: changed", label(new))?,
+        }
+    }
+    if diff.reordered() && diff.changes.is_empty() {
+        writeln!(f, "{kind}: in another order")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Environment, parse};
+
+    fn between(old: &str, new: &str) -> ConfigDiff {
+        let read = |text: &str| parse(text, "f.toml", &Environment::default()).unwrap().0;
+        let (old, new) = (read(old), read(new));
+        let diff = ConfigDiff::between(&old, &new);
+        assert_eq!(diff.apply(&old), new);
+        diff
+    }
+
+    #[test]
+    fn what_changed_is_told_line_by_line() {
+        let old = "[limits]\nidle_timeout = \"5m\"\n[[route]]\nhost = \"a\"\nbackend = \"x\"\n\
+                   [backend.x]\nservers = \"h:1\"\n";
+        let new = "[metrics]\naddress = \"127.0.0.1:1\"\n[limits]\nidle_timeout = \"90s\"\n\
+                   [[route]]\nhost = \"a\"\nbackend = \"x\"\n[[route]]\nserver = \"h:2\"\n\
+                   [backend.x]\nservers = [\"h:1\", \"h:2\"]\n";
+        let told = between(old, new).to_string();
+        let expected = "limits.idle_timeout: \"5m\" -> \"90s\"\n\
+                        metrics.address: (absent) -> \"127.0.0.1:1\"\nroute: added\nbackend x: changed\n";
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn places_and_comments_are_no_change() {
+        let text = "[[route]]\nserver = \"h:1\"\n";
+        assert!(between(text, &format!("# new\n\n{text}")).is_empty());
+    }
+
+    #[test]
+    fn another_order_is_a_change() {
+        let a = "[[route]]\nalpn = \"a\"\nserver = \"h:1\"\n";
+        let b = "[[route]]\nalpn = \"b\"\nserver = \"h:1\"\n";
+        let diff = between(&format!("{a}{b}"), &format!("{b}{a}"));
+        assert_eq!(diff.to_string(), "routes: in another order\n");
+    }
+
+    #[test]
+    fn what_needs_a_restart_is_named() {
+        let route = "[[route]]\nserver = \"h:1\"\n";
+        let diff = between(
+            route,
+            &format!("workers = 2\n{route}[[listener]]\naddress = \"[::]:1\"\n[tls]\ntickets = 1"),
+        );
+        let paths: Vec<_> = diff.needs_restart().iter().map(|key| key.path).collect();
+        assert_eq!(paths, ["workers", "listener.address"]);
+        let listener = |tls: bool| format!("{route}[[listener]]\ntls = {tls}\n");
+        assert!(between(&listener(true), &listener(false)).needs_restart().is_empty());
+    }
+}

@@ -1,0 +1,112 @@
+//! One line of a file with carets under the part that is meant.
+//!
+//! Control characters are replaced, so that a hostile file cannot speak to the terminal, and only a window
+//! of a long line is kept.
+
+use std::fmt;
+
+use super::{Place, Source, Span};
+
+/// The widest window of a line that is shown, in characters.
+const WINDOW: usize = 110;
+
+/// How much of the line is kept before the caret when the line is longer than the window, in characters.
+const LEAD: usize = 40;
+
+/// A line and the part of it that is meant, in characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Excerpt {
+    pub(super) place: Place,
+    line: String,
+    caret: usize,
+    width: usize,
+}
+
+impl Excerpt {
+    pub(super) fn new(source: &Source<'_>, span: &Span) -> Self {
+        let place = source.place(span.start);
+        let text = source.line_text(place.line - 1);
+        let start = place.column - 1;
+        let marked = source.text[source.floor(span.start)..source.floor(span.end.max(span.start))]
+            .lines()
+            .next()
+            .map_or(0, |line| line.chars().count());
+        let skipped = if start > LEAD && text.chars().nth(WINDOW).is_some() { start - LEAD } else { 0 };
+        let mut line: String = text.chars().skip(skipped).take(WINDOW).map(visible).collect();
+        if skipped > 0 {
+            line.replace_range(..line.chars().next().map_or(0, char::len_utf8), "…");
+        }
+        if text.chars().nth(skipped + WINDOW).is_some() {
+            line.push('…');
+        }
+        let caret = start - skipped;
+        Excerpt { place, line, caret, width: marked.clamp(1, WINDOW.saturating_sub(caret).max(1)) }
+    }
+
+    pub(super) fn render(&self, f: &mut fmt::Formatter<'_>, help: Option<&str>) -> fmt::Result {
+        let number = self.place.line.to_string();
+        let gutter = " ".repeat(number.len());
+        writeln!(f, "{gutter}--> {}", self.place)?;
+        writeln!(f, "{gutter} |")?;
+        writeln!(f, "{number} | {}", self.line)?;
+        write!(f, "{gutter} | {}{}", " ".repeat(self.caret), "^".repeat(self.width))?;
+        if let Some(help) = help {
+            write!(f, "\n{gutter} = help: {help}")?;
+        }
+        Ok(())
+    }
+}
+
+fn visible(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        // Invisible marks of direction can make a line look like another one.
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Problem, Report};
+    use super::*;
+
+    fn render(text: &str, span: Span) -> String {
+        let source = Source::new("f.toml", text);
+        let mut report = Report::new(&source);
+        report.local(&span, Problem::new("wrong").help("mend it"));
+        report.finish(()).unwrap_err().problems()[0].to_string()
+    }
+
+    #[test]
+    fn a_caret_stands_under_what_is_meant() {
+        let expected = "error: wrong\n --> f.toml:2:5\n  |\n2 | b = xyz\n  |     ^^^\n  = help: mend it";
+        assert_eq!(render("a = 1\r\nb = xyz\r\n", 11..14), expected);
+    }
+
+    #[test]
+    fn columns_count_characters() {
+        assert!(render("ü = ö", 5..7).contains(":1:5\n"));
+    }
+
+    #[test]
+    fn any_span_of_any_text_renders() {
+        for text in ["", "\n", "é", "a\u{1b}[31m\tb", &"ü".repeat(500)] {
+            for start in 0..=text.len() + 1 {
+                for end in [start, start + 1, text.len(), text.len() + 9] {
+                    let shown = render(text, start..end);
+                    assert!(!shown.contains('\u{1b}'));
+                    assert!(shown.lines().all(|line| line.chars().count() < 130), "{shown}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn long_lines_are_shown_around_the_caret() {
+        let text = format!("{}here{}", "a".repeat(300), "b".repeat(300));
+        let shown = render(&text, 300..304);
+        assert!(shown.contains("aahere") && shown.contains("^^^^\n") && shown.contains('…'), "{shown}");
+    }
+}

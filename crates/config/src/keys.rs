@@ -1,0 +1,286 @@
+//! The one table of keys, and what derives from it.
+//!
+//! A key is a row of [`TABLE`]: path, kind, default, reload class, support and a line of documentation.
+//! Unknown-key errors, type and range errors, `docs/config.md` and the comments of the printed
+//! configuration all come from the row, so that they cannot contradict each other. What values *mean* is
+//! not here: that is the model's.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::units;
+
+pub use table::TABLE;
+
+pub mod markdown;
+mod table;
+
+/// One key of the language.
+#[derive(Debug)]
+pub struct Key {
+    /// Sections and name joined by dots; `*` stands for a name that the user chooses: `backend.*.servers`.
+    pub path: &'static str,
+    /// What is written after the `=`, or that it is a section.
+    pub kind: Kind,
+    /// What holds when the key is absent.
+    pub default: Default,
+    /// When a change of the key takes effect.
+    pub reload: Reload,
+    /// Whether this version knows how to do it.
+    pub support: Support,
+    /// What it does: one sentence in Markdown, without the final period.
+    pub doc: &'static str,
+}
+
+impl Key {
+    /// The name within its section: the last part of the path.
+    pub fn name(&self) -> &'static str {
+        self.path.rsplit('.').next().unwrap_or(self.path)
+    }
+
+    /// The path of the section that the key is in; empty for the top.
+    pub fn section(&self) -> &'static str {
+        self.path.rsplit_once('.').map_or("", |(section, _)| section)
+    }
+
+    /// How the section that the key is in is written: `[limits]`, `[[route]]`, `[backend.NAME]`, or
+    /// `the top level`.
+    pub fn header(&self) -> String {
+        header(self.section())
+    }
+}
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number within bounds, both included.
+    Integer {
+        /// The least.
+        min: u64,
+        /// The greatest.
+        max: u64,
+    },
+    /// A string; the text says of what.
+    Text(&'static str),
+    /// A string or a list of strings; the text says of what.
+    List(&'static str),
+    /// One of some words.
+    Choice(&'static [Choice]),
+    /// One of some words, or the path of a file: it contains a `/`.
+    Output(&'static [Choice]),
+    /// One of some words, or a table of details.
+    ChoiceOrTable(&'static [Choice]),
+    /// A duration within bounds, both included.
+    Duration {
+        /// The least.
+        min: Duration,
+        /// The greatest.
+        max: Duration,
+    },
+    /// A word, or a size within bounds, both included.
+    WordOrSize {
+        /// The word.
+        word: &'static str,
+        /// The least, in bytes.
+        min: u64,
+        /// The greatest, in bytes.
+        max: u64,
+    },
+    /// How many per second, minute or hour.
+    Rate,
+    /// A section that is written once: `[log]`.
+    Section,
+    /// A section that is written any number of times: `[[route]]`.
+    Sections,
+    /// A section for each name that the user chooses: `[backend.NAME]`.
+    Named,
+}
+
+impl Kind {
+    /// Whether it is a section of its own with a header.
+    pub fn is_section(self) -> bool {
+        matches!(self, Kind::Section | Kind::Sections | Kind::Named)
+    }
+
+    /// The words to choose from, if it takes words.
+    pub fn choices(self) -> &'static [Choice] {
+        match self {
+            Kind::Choice(choices) | Kind::Output(choices) | Kind::ChoiceOrTable(choices) => choices,
+            _ => &[],
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Bool => f.write_str("`true` or `false`"),
+            Kind::Integer { min, max } => write!(f, "whole number, {min} to {max}"),
+            Kind::Text(what) => write!(f, "string: {what}"),
+            Kind::List(what) => write!(f, "string or list: {what}"),
+            Kind::Choice(choices) => words(f, choices),
+            Kind::Output(choices) => words(f, choices).and_then(|()| f.write_str(", or a file's path")),
+            Kind::ChoiceOrTable(choices) => words(f, choices).and_then(|()| f.write_str(", or a table")),
+            Kind::Duration { min, max } => {
+                write!(f, "duration, {} to {}", units::print_duration(*min), units::print_duration(*max))
+            }
+            Kind::WordOrSize { word, min, max } => {
+                write!(
+                    f,
+                    "`\"{word}\"`, or a size, {} to {}",
+                    units::print_size(*min),
+                    units::print_size(*max)
+                )
+            }
+            Kind::Rate => f.write_str("rate, such as `\"100/s\"`"),
+            Kind::Section | Kind::Sections | Kind::Named => f.write_str("section"),
+        }
+    }
+}
+
+fn words(f: &mut fmt::Formatter<'_>, choices: &[Choice]) -> fmt::Result {
+    let supported = choices.iter().filter(|choice| choice.support.is_now());
+    for (at, choice) in supported.enumerate() {
+        write!(f, "{}`\"{}\"`", if at > 0 { ", " } else { "" }, choice.word)?;
+    }
+    Ok(())
+}
+
+/// A word that a key takes.
+#[derive(Debug)]
+pub struct Choice {
+    /// The word; `NAME` at its end stands for any text that is not empty.
+    pub word: &'static str,
+    /// Whether this version knows how to do it.
+    pub support: Support,
+}
+
+impl Choice {
+    /// Whether `text` is this word.
+    pub fn matches(&self, text: &str) -> bool {
+        match self.word.strip_suffix("NAME") {
+            Some(prefix) => text.strip_prefix(prefix).is_some_and(|name| !name.is_empty()),
+            None => self.word == text,
+        }
+    }
+}
+
+/// What holds when a key is absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Default {
+    /// This value, in TOML.
+    Toml(&'static str),
+    /// Nothing that could be written; the text says what happens instead.
+    Absent(&'static str),
+    /// The key must be written wherever its section is.
+    Required,
+}
+
+/// When a change of a key takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// On reload, for new connections.
+    Live,
+    /// When the program is started again.
+    Restart,
+}
+
+/// Whether this version knows how to do what a key or a word asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// Yes, since this version.
+    Since(&'static str),
+    /// Not yet: to write it is an error of its own.
+    Planned,
+}
+
+impl Support {
+    /// Whether this version supports it.
+    pub fn is_now(self) -> bool {
+        matches!(self, Support::Since(_))
+    }
+}
+
+/// The row of a path such as `limits.connections` or `backend.*.servers`.
+pub fn find(path: &str) -> Option<&'static Key> {
+    TABLE.iter().find(|key| key.path == path)
+}
+
+/// The row of a key by its section and its name.
+pub fn find_in(section: &str, name: &str) -> Option<&'static Key> {
+    in_section(section).find(|key| key.name() == name)
+}
+
+/// The rows of a section, in the order of the table.
+pub fn in_section(section: &str) -> impl Iterator<Item = &'static Key> {
+    TABLE.iter().filter(move |key| key.section() == section)
+}
+
+/// How a section is written: `[limits]`, `[[route]]`, `[backend.NAME]`; a table within a section as
+/// `` `client_auth` of [[route]] ``.
+pub fn header(section: &str) -> String {
+    if section.is_empty() {
+        return "the top level".to_owned();
+    }
+    if let Some(named) = section.strip_suffix(".*") {
+        return format!("[{named}.NAME]");
+    }
+    match section.rsplit_once('.') {
+        Some((outer, name)) => format!("`{name}` of {}", header(outer)),
+        None if find(section).is_some_and(|key| matches!(key.kind, Kind::Sections)) => {
+            format!("[[{section}]]")
+        }
+        None => format!("[{section}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_unique_and_their_sections_exist() {
+        for (at, key) in TABLE.iter().enumerate() {
+            assert!(TABLE[..at].iter().all(|other| other.path != key.path), "{} twice", key.path);
+            let section = key.section().trim_end_matches(".*");
+            assert!(section.is_empty() || find(section).is_some(), "{} has no section", key.path);
+        }
+    }
+
+    #[test]
+    fn documentation_is_one_sentence_without_its_period() {
+        for key in TABLE {
+            assert!(!key.doc.is_empty() && !key.doc.ends_with('.') && !key.doc.contains('|'), "{}", key.path);
+        }
+    }
+
+    #[test]
+    fn keys_of_planned_sections_are_planned() {
+        for key in TABLE {
+            let mut section = key.section();
+            while !section.is_empty() {
+                let planned = find(section).is_some_and(|key| key.support == Support::Planned);
+                assert!(!planned || key.support == Support::Planned, "{}", key.path);
+                section = section.rsplit_once('.').map_or("", |(outer, _)| outer);
+            }
+        }
+    }
+
+    #[test]
+    fn choices_with_a_name_match_any_name() {
+        let choice = Choice { word: "hash:cookie:NAME", support: Support::Planned };
+        assert!(choice.matches("hash:cookie:session"));
+        assert!(!choice.matches("hash:cookie:"));
+        assert!(!choice.matches("hash:cooky:x"));
+    }
+
+    #[test]
+    fn headers() {
+        assert_eq!(header("limits"), "[limits]");
+        assert_eq!(header("route"), "[[route]]");
+        assert_eq!(header("backend.*"), "[backend.NAME]");
+        assert_eq!(header("route.client_auth"), "`client_auth` of [[route]]");
+    }
+}

@@ -1,0 +1,420 @@
+//! The configuration as meant.
+//!
+//! Alternatives are enums and bounded values are newtypes, so that most of what is invalid cannot be
+//! written down. All fields are public: a configuration may be made in code as well as parsed. What cannot
+//! be said in types (a route names a listener that exists) is held by [`parse`](crate::parse). Nothing
+//! here opens a file or a socket: whether a certificate exists is found out by whoever reads it, and
+//! [`FilePath::at`] lets that error name the line.
+
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use address::{Cidr, ListenAddress, ServerAddress};
+pub use bounded::{Bounded, RecordSizeLimit, Tickets, Weight};
+pub use names::{AlpnId, CertificateName, HostName, HostPattern, Name};
+pub use route::{
+    Allow, AllowKind, AuthMode, Backend, Balance, ClientAuth, Listeners, ProxyV2, Relay, RelayTarget, Route,
+    SendProxy, Server, Target,
+};
+
+use crate::error::At;
+use crate::units::{Per, Rate};
+use words::words;
+
+mod address;
+mod bounded;
+mod implied;
+mod names;
+mod route;
+mod words;
+
+/// One whole configuration.
+///
+/// `Config::default()` has every default of the language for an unprivileged process without listeners,
+/// routes or certificates; [`Config::fill_implied`] adds those that are implied by their absence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Worker threads.
+    pub workers: Workers,
+    /// The user to become after start, if any.
+    pub user: Option<User>,
+    /// Where the local CA and other state are kept; absolute.
+    pub state_dir: PathBuf,
+    /// What the program says about itself.
+    pub log: Log,
+    /// One event per connection.
+    pub access_log: AccessLog,
+    /// The metrics endpoint, if any.
+    pub metrics: Option<Metrics>,
+    /// TLS towards the clients.
+    pub tls: Tls,
+    /// What bounds the use of the machine.
+    pub limits: Limits,
+    /// Certificates in the order of the file.
+    pub certificates: Vec<Certificate>,
+    /// Listeners in the order of the file, their names unique.
+    pub listeners: Vec<Listener>,
+    /// Routes in the order of the file.
+    pub routes: Vec<Route>,
+    /// Named backends sorted by name, their names unique.
+    pub backends: Vec<Backend>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config::for_environment(&Environment::default())
+    }
+}
+
+impl Config {
+    /// Every default of the language as it is in `environment`, without listeners, routes or
+    /// certificates.
+    pub fn for_environment(environment: &Environment) -> Self {
+        Config {
+            workers: Workers::Auto,
+            user: environment.is_root.then(User::default),
+            state_dir: environment.state_dir(),
+            log: Log::default(),
+            access_log: AccessLog::default(),
+            metrics: None,
+            tls: Tls::default(),
+            limits: Limits::default(),
+            certificates: Vec::new(),
+            listeners: Vec::new(),
+            routes: Vec::new(),
+            backends: Vec::new(),
+        }
+    }
+
+    /// The listener of that name.
+    pub fn listener(&self, name: &Name) -> Option<&Listener> {
+        self.listeners.iter().find(|listener| listener.name == *name)
+    }
+
+    /// The backend of that name.
+    pub fn backend(&self, name: &Name) -> Option<&Backend> {
+        self.backends.iter().find(|backend| backend.name == *name)
+    }
+}
+
+/// What the meaning of absent keys depends on. It is passed in: this crate reads no environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// Whether the process was started as root.
+    pub is_root: bool,
+    /// `$XDG_STATE_HOME`, if set.
+    pub xdg_state_home: Option<PathBuf>,
+    /// `$HOME`, if set.
+    pub home: Option<PathBuf>,
+}
+
+impl Environment {
+    /// The default of `state_dir`: the system's for root, else the user's by the XDG base directory
+    /// specification (a relative `XDG_STATE_HOME` is to be ignored), else the system's.
+    pub fn state_dir(&self) -> PathBuf {
+        let absolute = |path: &&PathBuf| path.is_absolute();
+        let users = if self.is_root {
+            None
+        } else if let Some(state) = self.xdg_state_home.as_ref().filter(absolute) {
+            Some(state.join("offramp"))
+        } else {
+            self.home.as_ref().filter(absolute).map(|home| home.join(".local/state/offramp"))
+        };
+        users.unwrap_or_else(|| PathBuf::from("/var/lib/offramp"))
+    }
+}
+
+/// A path to a file and where it was written. Relative paths have been joined to the folder of the file
+/// that names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilePath {
+    /// The path.
+    pub path: PathBuf,
+    /// Where the configuration names it.
+    pub at: At,
+}
+
+impl FilePath {
+    /// A path that comes from no file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        FilePath { path: path.into(), at: At::NOWHERE }
+    }
+}
+
+impl AsRef<Path> for FilePath {
+    fn as_ref(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// How many worker threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workers {
+    /// One per core that the process may use.
+    Auto,
+    /// This many, at most 1024.
+    Count(NonZeroU16),
+}
+
+/// The user that the process becomes after start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The name in the system's list of users.
+    pub name: String,
+    /// Where it is written; nowhere for the default, which need not exist on a machine.
+    pub at: At,
+}
+
+impl Default for User {
+    fn default() -> Self {
+        User { name: "offramp".to_owned(), at: At::NOWHERE }
+    }
+}
+
+/// What the program says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The least important messages that are written.
+    pub level: Level,
+    /// How they are written.
+    pub format: LogFormat,
+    /// Where they go.
+    pub output: LogOutput,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Log { level: Level::Info, format: LogFormat::Text, output: LogOutput::Stderr }
+    }
+}
+
+words! {
+    /// How important a message is.
+    pub enum Level {
+        /// Something does not work.
+        Error = "error",
+        /// Something will not work, or not as meant.
+        Warn = "warn",
+        /// What an operator wants to know.
+        Info = "info",
+        /// What a developer wants to know.
+        Debug = "debug",
+    }
+}
+
+words! {
+    /// How a message of the program is written.
+    pub enum LogFormat {
+        /// For people.
+        Text = "text",
+        /// One JSON object per line.
+        Json = "json",
+        /// `key=value` pairs.
+        Logfmt = "logfmt",
+    }
+}
+
+/// Where the messages of the program go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogOutput {
+    /// Standard error.
+    Stderr,
+    /// Standard output.
+    Stdout,
+    /// Appended to a file.
+    File(FilePath),
+}
+
+/// One event per connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// How an event is written.
+    pub format: AccessFormat,
+    /// Where events go.
+    pub output: AccessOutput,
+}
+
+impl Default for AccessLog {
+    fn default() -> Self {
+        AccessLog { format: AccessFormat::Json, output: AccessOutput::Stdout }
+    }
+}
+
+words! {
+    /// How an event is written.
+    pub enum AccessFormat {
+        /// One JSON object per line.
+        Json = "json",
+        /// `key=value` pairs.
+        Logfmt = "logfmt",
+        /// For people.
+        Text = "text",
+    }
+}
+
+/// Where events go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessOutput {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// Nowhere.
+    None,
+    /// Appended to a file.
+    File(FilePath),
+}
+
+/// The metrics endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// Where `/metrics` is served over plain HTTP.
+    pub address: ListenAddress,
+    /// Where the address is written.
+    pub at: At,
+}
+
+/// TLS towards the clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// Which versions and suites are offered.
+    pub policy: Policy,
+    /// TLS 1.3 tickets per full handshake; 0: no resumption.
+    pub tickets: Tickets,
+    /// How long a ticket key is used before a new one takes its place: 1 s to 72 h.
+    pub ticket_rotation: Duration,
+    /// The size of the records that are sent.
+    pub record_size: RecordSize,
+    /// Whether X25519MLKEM768 is offered.
+    pub post_quantum: bool,
+}
+
+impl Default for Tls {
+    fn default() -> Self {
+        Tls {
+            policy: Policy::Intermediate,
+            tickets: Tickets::literal::<2>(),
+            ticket_rotation: Duration::from_secs(6 * 3600),
+            record_size: RecordSize::Adaptive,
+            post_quantum: true,
+        }
+    }
+}
+
+words! {
+    /// Which TLS versions and suites are offered.
+    pub enum Policy {
+        /// TLS 1.3 only.
+        Modern = "modern",
+        /// TLS 1.2 and 1.3 with AEAD suites only.
+        Intermediate = "intermediate",
+    }
+}
+
+/// The size of the records that are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordSize {
+    /// Small records first on a fresh or idle connection, then 16 KiB.
+    Adaptive,
+    /// At most this many bytes of plaintext in a record.
+    Fixed(RecordSizeLimit),
+}
+
+/// What bounds the use of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at a time over all workers: 1 to 10,000,000.
+    pub connections: u32,
+    /// Connections at a time from one client address: 1 to 10,000,000.
+    pub connections_per_client: u32,
+    /// New handshakes from one client address.
+    pub handshakes_per_client: Rate,
+    /// From the accepted connection to the end of the handshake: 1 ms to 1 h.
+    pub handshake_timeout: Duration,
+    /// For one attempt to connect to a server: 1 ms to 1 h.
+    pub connect_timeout: Duration,
+    /// Without a byte in either direction a connection is closed: 1 ms to 30 d.
+    pub idle_timeout: Duration,
+    /// How long open connections may finish after the order to stop: up to 24 h, 0 for not at all.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 100_000,
+            connections_per_client: 1000,
+            handshakes_per_client: Rate::literal::<100>(Per::Second),
+            handshake_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(300),
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A certificate and its key, or several for the names of one local certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// Where it comes from.
+    pub source: CertificateSource,
+    /// Its part in the choice of the certificate for unknown names.
+    pub default: DefaultRole,
+    /// Where it is written.
+    pub at: At,
+}
+
+/// Where a certificate comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateSource {
+    /// PEM files.
+    Files {
+        /// The file with the chain.
+        cert: FilePath,
+        /// The file with the key; `None`: it is in the file of the chain.
+        key: Option<FilePath>,
+    },
+    /// Minted by the local CA for these names; at least one.
+    Local {
+        /// The names and addresses that it is valid for.
+        names: Vec<CertificateName>,
+    },
+}
+
+/// What `default` of a certificate says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DefaultRole {
+    /// Nothing: it is the default if it is the first such certificate and no other says `true`.
+    #[default]
+    Unsaid,
+    /// `true`: it is the default.
+    Always,
+    /// `false`: it is never the default.
+    Never,
+}
+
+/// An address, or several, that accept connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// What routes, events and metrics call it.
+    pub name: Name,
+    /// Where it listens; at least one.
+    pub addresses: Vec<ListenAddress>,
+    /// What is done with connections.
+    pub mode: Mode,
+    /// Whether clients speak TLS.
+    pub tls: bool,
+    /// Sources whose PROXY header is required and believed.
+    pub accept_proxy: Vec<Cidr>,
+    /// Where it is written.
+    pub at: At,
+}
+
+words! {
+    /// What is done with the connections of a listener.
+    pub enum Mode {
+        /// A blind relay of bytes.
+        Tcp = "tcp",
+    }
+}

@@ -1,0 +1,312 @@
+//! Addresses: where a listener listens, where a server is, which networks are trusted.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::HostName;
+use crate::error::{Problem, shown};
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ServerAddress {
+    /// A Unix stream socket: `unix:/run/app.sock`.
+    Unix(PathBuf),
+    /// An IP address and a port that is not 0: `10.0.0.7:3000`, `[::1]:3000`.
+    Ip(SocketAddr),
+    /// A name to be looked up, and a port: `app.internal:80`.
+    Name {
+        /// The host.
+        host: HostName,
+        /// The port, not 0.
+        port: u16,
+    },
+}
+
+impl FromStr for ServerAddress {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let wrong =
+            |help: &str| Err(Problem::new(format!("`{}` is not a server's address", shown(text))).help(help));
+        if let Some(path) = text.strip_prefix("unix:") {
+            return unix_path(path).map(ServerAddress::Unix);
+        }
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return if address.port() == 0 {
+                wrong("a server's port is 1 to 65535")
+            } else {
+                Ok(ServerAddress::Ip(address))
+            };
+        }
+        if text.contains("://") {
+            return wrong("write host:port alone: bytes are forwarded as they come, whatever their protocol");
+        }
+        if text.starts_with('/') {
+            return wrong("write unix: before the path of a Unix socket");
+        }
+        if text.parse::<IpAddr>().is_ok() || !text.contains(':') {
+            return wrong("add the port: \"10.0.0.7:3000\", \"[::1]:3000\", \"app.internal:80\"");
+        }
+        let Some((host, port)) = text.rsplit_once(':') else {
+            return wrong("add the port");
+        };
+        if host.is_empty() {
+            return wrong("write the host before the port, such as \"127.0.0.1:3000\"");
+        }
+        match (port.bytes().all(|b| b.is_ascii_digit()), port.parse()) {
+            (true, Ok(port)) if port != 0 => Ok(ServerAddress::Name { host: host.parse()?, port }),
+            _ => wrong("a port is a number from 1 to 65535"),
+        }
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            ServerAddress::Ip(address) => address.fmt(f),
+            ServerAddress::Name { host, port } => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+impl ServerAddress {
+    /// The address with a relative socket path joined to `folder`.
+    ///
+    /// # Errors
+    /// The path is then too long for a socket.
+    pub(crate) fn in_folder(self, folder: &Path) -> Result<Self, Problem> {
+        match self {
+            ServerAddress::Unix(path) => socket_path(folder.join(path)).map(ServerAddress::Unix),
+            other => Ok(other),
+        }
+    }
+}
+
+/// Where a listener listens.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ListenAddress {
+    /// An address and a port; `[::]` means every address of both families, port 0 any free port.
+    Ip(SocketAddr),
+    /// A Unix stream socket.
+    Unix(PathBuf),
+}
+
+impl FromStr for ListenAddress {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return unix_path(path).map(ListenAddress::Unix);
+        }
+        if let Ok(address) = text.parse() {
+            return Ok(ListenAddress::Ip(address));
+        }
+        let problem = Problem::new(format!("`{}` is not an address to listen on", shown(text)));
+        let port = text.strip_prefix(['*', ':']).map_or(text, |rest| rest.trim_start_matches(':'));
+        let help = if text.starts_with('/') {
+            "write unix: before the path of a Unix socket".to_owned()
+        } else if text.parse::<IpAddr>().is_ok() {
+            "add the port: \"127.0.0.1:443\", \"[::1]:443\"".to_owned()
+        } else if port.parse::<u16>().is_ok() {
+            format!("write \"[::]:{port}\" for every address, or \"0.0.0.0:{port}\" for IPv4 alone")
+        } else {
+            "write an IP address and a port such as \"[::]:443\", or \"unix:\" and a path".to_owned()
+        };
+        Err(problem.help(help))
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAddress::Ip(address) => address.fmt(f),
+            ListenAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl ListenAddress {
+    /// The address with a relative socket path joined to `folder`.
+    ///
+    /// # Errors
+    /// The path is then too long for a socket.
+    pub(crate) fn in_folder(self, folder: &Path) -> Result<Self, Problem> {
+        match self {
+            ListenAddress::Unix(path) => socket_path(folder.join(path)).map(ListenAddress::Unix),
+            other => Ok(other),
+        }
+    }
+}
+
+/// The longest path of a Unix socket in bytes: `sun_path` of unix(7) without its final zero.
+const SOCKET_PATH_MAX: usize = 107;
+
+fn unix_path(path: &str) -> Result<PathBuf, Problem> {
+    if path.is_empty() || path.ends_with('/') || path.contains('\0') {
+        let problem = Problem::new(format!("`unix:{}` is not a Unix socket", shown(path)));
+        return Err(problem.help("write the path of the socket: \"unix:/run/app.sock\""));
+    }
+    socket_path(PathBuf::from(path))
+}
+
+fn socket_path(path: PathBuf) -> Result<PathBuf, Problem> {
+    let length = path.as_os_str().len();
+    if length > SOCKET_PATH_MAX {
+        let problem = Problem::new(format!("the path of the socket is {length} bytes long"));
+        return Err(problem.help(format!("Linux allows {SOCKET_PATH_MAX} bytes: choose a shorter path")));
+    }
+    Ok(path)
+}
+
+/// A network: an address whose first `prefix` bits count. The other bits are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cidr {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Cidr {
+    /// The network of the first `prefix` bits of `address`; `None` where the address has fewer bits, or
+    /// has others set. A network of IPv4 addresses mapped into IPv6 becomes one of IPv4.
+    pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
+        let (address, prefix) = match (address, address.to_canonical(), prefix.checked_sub(96)) {
+            (IpAddr::V6(_), mapped @ IpAddr::V4(_), Some(prefix)) => (mapped, prefix),
+            _ => (address, prefix),
+        };
+        let fits = prefix <= width(address);
+        (fits && masked(address, prefix) == address).then_some(Cidr { address, prefix })
+    }
+
+    /// The first address of the network.
+    pub fn address(self) -> IpAddr {
+        self.address
+    }
+
+    /// How many bits of the address count: up to 32 for IPv4, up to 128 for IPv6.
+    pub fn prefix(self) -> u8 {
+        self.prefix
+    }
+
+    /// Whether the network has this address. An IPv4 address mapped into IPv6, as a socket of both
+    /// families shows it, counts as the IPv4 address that it is.
+    pub fn contains(self, address: IpAddr) -> bool {
+        masked(address.to_canonical(), self.prefix) == self.address
+    }
+}
+
+fn width(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+fn masked(address: IpAddr, prefix: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
+            IpAddr::V4((v4.to_bits() & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
+            IpAddr::V6((v6.to_bits() & mask).into())
+        }
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let wrong = || {
+            let problem = Problem::new(format!("`{}` is not a network", shown(text)));
+            problem.help("write an address, or a network such as \"10.0.0.0/8\" or \"fd00::/8\"")
+        };
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) if prefix.bytes().all(|b| b.is_ascii_digit()) => {
+                (address, Some(prefix.parse::<u8>().map_err(|_| wrong())?))
+            }
+            Some(_) => return Err(wrong()),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let prefix = prefix.unwrap_or_else(|| width(address));
+        if prefix > width(address) {
+            return Err(wrong());
+        }
+        Cidr::new(address, prefix).ok_or_else(|| {
+            let problem = Problem::new(format!("`{text}` has bits set beyond the first {prefix}"));
+            problem.help(format!("write \"{}/{prefix}\", or the address alone", masked(address, prefix)))
+        })
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_of_every_form() {
+        for text in ["unix:/run/app.sock", "10.0.0.7:3000", "[::1]:3000", "app.internal:80", "localhost:1"] {
+            assert_eq!(text.parse::<ServerAddress>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_server_gets_a_remedy() {
+        let help = |text: &str| text.parse::<ServerAddress>().unwrap_err().to_string();
+        assert!(help("10.0.0.7").contains("add the port"));
+        assert!(help("::1").contains("add the port"));
+        assert!(help("localhost").contains("add the port"));
+        assert!(help("http://localhost:80").contains("host:port alone"));
+        assert!(help("/run/app.sock").contains("unix:"));
+        assert!(help(":3000").contains("before the port"));
+        assert!(help("127.0.0.1:0").contains("1 to 65535"));
+        assert!(help("localhost:+80").contains("number"));
+        assert!(help("localhost:99999").contains("number"));
+        assert!(help("unix:").contains("path"));
+        assert!(help(&format!("unix:/{}", "a".repeat(107))).contains("107"));
+        assert!(help("256.0.0.1:80").contains("IP address"));
+    }
+
+    #[test]
+    fn listen_addresses() {
+        for text in ["[::]:443", "0.0.0.0:443", "127.0.0.1:0", "unix:/run/tls.sock"] {
+            assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
+        }
+        let help = |text: &str| text.parse::<ListenAddress>().unwrap_err().to_string();
+        for text in [":443", "443", "*:443"] {
+            assert!(help(text).contains("[::]:443"), "{text}");
+        }
+        assert!(help("::1").contains("add the port"));
+        assert!(help("/run/tls.sock").contains("unix:"));
+        assert!(help("localhost:443").contains("IP address and a port"));
+    }
+
+    #[test]
+    fn networks_contain_their_addresses() {
+        let ten: Cidr = "10.0.0.0/8".parse().unwrap();
+        assert!(ten.contains("10.255.1.2".parse().unwrap()));
+        assert!(ten.contains("::ffff:10.1.1.1".parse().unwrap()));
+        assert!(!ten.contains("11.0.0.0".parse().unwrap()));
+        assert!(!ten.contains("a00::".parse().unwrap()));
+        assert!("0.0.0.0/0".parse::<Cidr>().unwrap().contains("1.2.3.4".parse().unwrap()));
+        assert!("::/0".parse::<Cidr>().unwrap().contains("fd00::1".parse().unwrap()));
+        assert!("fd00::1".parse::<Cidr>().unwrap().contains("fd00::1".parse().unwrap()));
+        assert_eq!("::ffff:10.0.0.0/104".parse::<Cidr>().unwrap(), ten);
+    }
+
+    #[test]
+    fn what_is_no_network_gets_a_remedy() {
+        assert!("10.1.0.0/8".parse::<Cidr>().unwrap_err().to_string().contains("\"10.0.0.0/8\""));
+        for text in ["", "10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/+8", "10.0/8", "x/8"] {
+            assert!(text.parse::<Cidr>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What follows from a configuration: what is implied by absence, which routes a listener has, which
+//! certificate is the default.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Certificate, CertificateName, CertificateSource, Config, DefaultRole, HostName, HostPattern,
+    ListenAddress, Listener, Listeners, Mode, Name, Route, Target,
+};
+use crate::error::At;
+
+impl Config {
+    /// Adds what the absence of listeners and certificates implies: a listener named `default` on
+    /// `[::]:443`, and a certificate from the local CA for [`Config::route_hosts`]. [`parse`](crate::parse)
+    /// has done it; a configuration made in code needs it once, after its routes are set.
+    pub fn fill_implied(&mut self) {
+        if self.listeners.is_empty() {
+            self.listeners.push(Listener::default());
+        }
+        if self.certificates.is_empty() && self.listeners.iter().any(|listener| listener.tls) {
+            self.certificates.push(Certificate {
+                source: CertificateSource::Local { names: self.route_hosts() },
+                default: DefaultRole::Unsaid,
+                at: At::NOWHERE,
+            });
+        }
+    }
+
+    /// The hosts of all routes that are terminated here, each once, in the order of the file; `localhost`
+    /// where there are none.
+    pub fn route_hosts(&self) -> Vec<CertificateName> {
+        let mut seen = BTreeSet::new();
+        let relayed = self.routes.iter().filter(|route| matches!(route.target, Target::Relay(_)));
+        let hosts = relayed.flat_map(|route| &route.hosts).filter(|host| seen.insert(*host));
+        let mut names: Vec<_> = hosts.map(|host| CertificateName::Host(host.clone())).collect();
+        if names.is_empty() {
+            names.push(CertificateName::Host(HostPattern::Exact(HostName::localhost())));
+        }
+        names
+    }
+
+    /// The routes that apply to a listener, in the order of the file.
+    ///
+    /// A route that names no listeners and needs TLS to match or to be served (`host`, `alpn`,
+    /// `client_auth`, `passthrough`) does not apply to listeners without it.
+    pub fn routes_of<'a>(&'a self, listener: &'a Listener) -> impl Iterator<Item = &'a Route> {
+        self.routes.iter().filter(|route| match &route.listeners {
+            Listeners::All => listener.tls || !route.needs_tls(),
+            Listeners::Named(names) => names.contains(&listener.name),
+        })
+    }
+
+    /// The routes of a listener, the preferred ones first: the first whose host (`None`: any, and none) and
+    /// protocols match is taken. A route with several hosts stands there once for each, because an exact
+    /// host goes before another route's wildcard.
+    pub fn ranked_routes<'a>(&'a self, listener: &'a Listener) -> Vec<(Option<&'a HostPattern>, &'a Route)> {
+        let mut ranked = Vec::new();
+        for route in self.routes_of(listener) {
+            if route.hosts.is_empty() {
+                ranked.push((None, route));
+            }
+            ranked.extend(route.hosts.iter().map(|host| (Some(host), route)));
+        }
+        // The sort is stable: of equals the first in the file stays first.
+        ranked.sort_by_key(|(host, route)| {
+            let host = match host {
+                Some(HostPattern::Exact(_)) => 0,
+                Some(HostPattern::Wildcard(_)) => 1,
+                None => 2,
+            };
+            (route.listeners == Listeners::All, host, route.alpn.is_empty())
+        });
+        ranked
+    }
+
+    /// The certificate for clients that name no known server: the one that says `default = true`, else the
+    /// first that does not say `false`. Clients get `unrecognized_name` where there is none.
+    pub fn default_certificate(&self) -> Option<&Certificate> {
+        let says = |role| self.certificates.iter().find(|certificate| certificate.default == role);
+        says(DefaultRole::Always).or_else(|| says(DefaultRole::Unsaid))
+    }
+}
+
+impl Route {
+    /// Whether it can match, or be served, only where clients speak TLS.
+    pub fn needs_tls(&self) -> bool {
+        let target = match &self.target {
+            Target::Relay(relay) => relay.client_auth.is_some(),
+            Target::Passthrough(_) => true,
+        };
+        target || !self.hosts.is_empty() || !self.alpn.is_empty()
+    }
+}
+
+impl Default for Listener {
+    /// The listener that is implied where none is written: `default`, with TLS, on every address.
+    fn default() -> Self {
+        let everywhere = std::net::SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 443));
+        Listener {
+            name: Name::default(),
+            addresses: vec![ListenAddress::Ip(everywhere)],
+            mode: Mode::Tcp,
+            tls: true,
+            accept_proxy: Vec::new(),
+            at: At::NOWHERE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Relay, RelayTarget};
+
+    fn certificate(default: DefaultRole, name: &str) -> Certificate {
+        let names = vec![name.parse().unwrap()];
+        Certificate { source: CertificateSource::Local { names }, default, at: At::NOWHERE }
+    }
+
+    fn default_of(roles: &[DefaultRole]) -> Option<usize> {
+        let certificates: Vec<_> =
+            roles.iter().enumerate().map(|(at, role)| certificate(*role, &format!("n{at}"))).collect();
+        let config = Config { certificates, ..Config::default() };
+        let default = config.default_certificate()?;
+        config.certificates.iter().position(|certificate| certificate == default)
+    }
+
+    #[test]
+    fn the_default_certificate() {
+        use DefaultRole::{Always, Never, Unsaid};
+        assert_eq!(default_of(&[]), None);
+        assert_eq!(default_of(&[Never]), None);
+        assert_eq!(default_of(&[Never, Unsaid, Unsaid]), Some(1));
+        assert_eq!(default_of(&[Unsaid, Never, Always]), Some(2));
+    }
+
+    #[test]
+    fn implied_parts_are_added_once() {
+        let mut config = Config::default();
+        config.fill_implied();
+        let once = config.clone();
+        config.fill_implied();
+        assert_eq!(config, once);
+        assert_eq!(config.listeners, [Listener::default()]);
+        assert_eq!(config.certificates, [certificate(DefaultRole::Unsaid, "localhost")]);
+    }
+
+    #[test]
+    fn without_tls_no_certificate_is_implied() {
+        let listeners = vec![Listener { tls: false, ..Listener::default() }];
+        let mut config = Config { listeners, ..Config::default() };
+        config.fill_implied();
+        assert_eq!(config.certificates, []);
+    }
+
+    #[test]
+    fn routes_are_ranked_by_listener_then_host_then_protocol() {
+        let text = "[[route]]\nserver = \"h:1\"\n\
+                    [[route]]\nhost = [\"*.a.org\", \"b.org\"]\nserver = \"h:2\"\n\
+                    [[route]]\nhost = \"x.a.org\"\nserver = \"h:3\"\n\
+                    [[route]]\nhost = \"x.a.org\"\nalpn = \"h2\"\nserver = \"h:4\"\n\
+                    [[route]]\nlistener = \"default\"\nserver = \"h:5\"\n";
+        let (config, _) = crate::parse(text, "f.toml", &crate::Environment::default()).unwrap();
+        let ranked = config.ranked_routes(&config.listeners[0]);
+        let told: Vec<String> = ranked
+            .iter()
+            .map(|(host, route)| {
+                let at = config.routes.iter().position(|other| std::ptr::eq(other, *route)).unwrap() + 1;
+                host.map_or_else(|| at.to_string(), |host| format!("{at} {host}"))
+            })
+            .collect();
+        assert_eq!(told, ["5", "4 x.a.org", "2 b.org", "3 x.a.org", "2 *.a.org", "1"]);
+    }
+
+    #[test]
+    fn routes_that_need_tls_keep_away_from_plain_listeners() {
+        let server = "127.0.0.1:1".parse().unwrap();
+        let relay = Target::Relay(Relay::new(RelayTarget::Server(server)));
+        let any =
+            Route { listeners: Listeners::All, hosts: vec![], alpn: vec![], target: relay, at: At::NOWHERE };
+        let hosted = Route { hosts: vec!["a.org".parse().unwrap()], ..any.clone() };
+        let config = Config { routes: vec![hosted, any.clone()], ..Config::default() };
+        let secure = Listener::default();
+        let plain = Listener { tls: false, ..Listener::default() };
+        assert_eq!(config.routes_of(&secure).count(), 2);
+        assert_eq!(config.routes_of(&plain).collect::<Vec<_>>(), [&any]);
+    }
+}

@@ -1,0 +1,193 @@
+//! The configuration as typed: every value of the right kind and within its bounds, with its place.
+//!
+//! This stage knows the table of keys and nothing of meanings. It reports broken TOML, unknown keys, keys
+//! that are planned, wrong types, words that are no choice and numbers out of bounds; what it returns
+//! holds only what the table allows, so that the next stage can ask for values without looking at types.
+
+use std::collections::BTreeMap;
+
+use toml::de::DeTable;
+
+use crate::error::{Problem, Report, Span, shown};
+use crate::keys::{self, Default, Key};
+use crate::settings::Scalar;
+use crate::suggest::nearest;
+
+mod value;
+
+/// A value and where it is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Spanned<T> {
+    pub(crate) value: T,
+    pub(crate) span: Span,
+}
+
+/// One value as the table of keys allows it.
+#[derive(Debug)]
+enum Value {
+    Scalar(Scalar),
+    List(Vec<Spanned<String>>),
+    Section(Section),
+    Sections(Vec<Section>),
+    Named(Vec<(Spanned<String>, Section)>),
+}
+
+/// What is written in one section.
+#[derive(Debug)]
+pub(crate) struct Section {
+    /// The header, or the inline table.
+    pub(crate) span: Span,
+    entries: BTreeMap<&'static str, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: Span,
+    /// Nothing where the value was reported as wrong.
+    value: Option<Spanned<Value>>,
+}
+
+/// Reads the whole source.
+pub(crate) fn read(report: &mut Report<'_>) -> Section {
+    let (root, errors) = DeTable::parse_recoverable(report.source.text);
+    for error in &errors {
+        let end = report.source.text.len();
+        let span = error.span().unwrap_or(end..end);
+        let problem = syntax(error.message(), report.source.text.get(span.clone()).unwrap_or_default());
+        report.syntax(&span, problem);
+    }
+    Section::read(root.get_ref(), "", root.span(), report)
+}
+
+fn syntax(message: &str, at: &str) -> Problem {
+    if message == "duplicate key" {
+        return Problem::new(format!("`{at}` is written twice")).help("keep one of the two");
+    }
+    let problem = Problem::new(message);
+    if message.contains("string values must be quoted") || message.contains("missing value") {
+        return problem.help("strings stand in double quotes: key = \"value\"");
+    }
+    problem
+}
+
+impl Section {
+    fn read(table: &DeTable<'_>, path: &str, span: Span, report: &mut Report<'_>) -> Section {
+        let mut entries = BTreeMap::new();
+        for (name, value) in table {
+            let key_span = name.span();
+            let Some(key) = keys::find_in(path, name.get_ref()) else {
+                let is_section = value.get_ref().is_table() || path.is_empty() && value.get_ref().is_array();
+                report.local(&key_span, unknown(path, name.get_ref(), is_section));
+                continue;
+            };
+            let value = if key.support.is_now() {
+                value::read(key, value, report)
+            } else {
+                report.local(&key_span, unsupported(&format!("`{}`", key.name())).help("leave it out"));
+                None
+            };
+            entries.insert(key.name(), Entry { key: key_span, value });
+        }
+        for key in keys::in_section(path).filter(|key| key.support.is_now()) {
+            if key.default == Default::Required && !entries.contains_key(key.name()) {
+                let problem = Problem::new(format!("{} lacks `{}`", key.header(), key.name()));
+                report.whole(&span, problem.help(format!("add `{}`: {}", key.name(), lower(key.doc))));
+            }
+        }
+        Section { span, entries }
+    }
+
+    /// Whether the key is written, be its value right or wrong.
+    pub(crate) fn mentions(&self, name: &str) -> bool {
+        self.entries.contains_key(name)
+    }
+
+    /// Where the key is written, or else the section's header.
+    pub(crate) fn key_span(&self, name: &str) -> &Span {
+        self.entries.get(name).map_or(&self.span, |entry| &entry.key)
+    }
+
+    fn value(&self, name: &str) -> Option<&Spanned<Value>> {
+        self.entries.get(name)?.value.as_ref()
+    }
+
+    pub(crate) fn scalar(&self, name: &str) -> Option<Spanned<&Scalar>> {
+        match self.value(name)? {
+            Spanned { value: Value::Scalar(value), span } => Some(Spanned { value, span: span.clone() }),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<Spanned<&str>> {
+        let Spanned { value, span } = self.scalar(name)?;
+        match value {
+            Scalar::Text(text) => Some(Spanned { value: text, span }),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn bool(&self, name: &str) -> Option<bool> {
+        match self.scalar(name)?.value {
+            Scalar::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn list(&self, name: &str) -> Option<&[Spanned<String>]> {
+        match &self.value(name)?.value {
+            Value::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn section(&self, name: &str) -> Option<&Section> {
+        match &self.value(name)?.value {
+            Value::Section(section) => Some(section),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn sections(&self, name: &str) -> &[Section] {
+        match self.value(name) {
+            Some(Spanned { value: Value::Sections(sections), .. }) => sections,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn named(&self, name: &str) -> &[(Spanned<String>, Section)] {
+        match self.value(name) {
+            Some(Spanned { value: Value::Named(named), .. }) => named,
+            _ => &[],
+        }
+    }
+}
+
+/// The error of everything that is in the language but not in this version.
+fn unsupported(what: &str) -> Problem {
+    Problem::new(format!("{what} is not supported by this version yet"))
+}
+
+/// A sentence as it goes on after a colon.
+fn lower(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
+fn unknown(path: &str, name: &str, is_section: bool) -> Problem {
+    let kind = if is_section { "section" } else { "key" };
+    let place = if path.is_empty() { String::new() } else { format!(" in {}", keys::header(path)) };
+    let problem = Problem::new(format!("unknown {kind} `{}`{place}", shown(name)));
+    let here: Vec<&str> = keys::in_section(path).map(Key::name).collect();
+    if let Some(near) = nearest(name, here.iter().copied()) {
+        return problem.help(format!("the nearest one is `{near}`"));
+    }
+    let elsewhere = keys::TABLE.iter().find(|key| key.name() == name && key.support.is_now());
+    match elsewhere {
+        Some(key) if key.section().is_empty() && !key.kind.is_section() => {
+            problem.help(format!("`{name}` stands at the top, above the first [section]"))
+        }
+        Some(key) if key.kind.is_section() => problem.help("write it as a section of its own"),
+        Some(key) => problem.help(format!("`{name}` is a key of {}", key.header())),
+        None => problem.suggest("key", None, &here),
+    }
+}

@@ -1,0 +1,179 @@
+//! One value against the kind of its key.
+
+use toml::Spanned as Toml;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use super::{Section, Spanned, Value, unsupported};
+use crate::error::{Problem, Report, shown};
+use crate::keys::{Key, Kind};
+use crate::settings::Scalar;
+use crate::suggest::nearest;
+use crate::units;
+
+/// The value if it is what the key takes; otherwise a report.
+pub(super) fn read(key: &Key, value: &Toml<DeValue<'_>>, report: &mut Report<'_>) -> Option<Spanned<Value>> {
+    let span = value.span();
+    let found = match (key.kind, value.get_ref()) {
+        (Kind::Section | Kind::ChoiceOrTable(_), DeValue::Table(table)) => {
+            Some(Value::Section(Section::read(table, key.path, span.clone(), report)))
+        }
+        (Kind::Sections, DeValue::Array(array)) => sections(key, array, report).map(Value::Sections),
+        (Kind::Named, DeValue::Table(table)) => Some(Value::Named(named(key, table, report))),
+        (Kind::List(_), DeValue::String(text)) => {
+            Some(Value::List(vec![Spanned { value: text.to_string(), span: span.clone() }]))
+        }
+        (Kind::List(_), DeValue::Array(array)) => list(key, array, report).map(Value::List),
+        (kind, value) => match scalar(key, kind, value) {
+            Ok(scalar) => Some(Value::Scalar(scalar)),
+            Err(problem) => {
+                report.local(&span, problem);
+                None
+            }
+        },
+    };
+    found.map(|value| Spanned { value, span })
+}
+
+fn sections(key: &Key, array: &DeArray<'_>, report: &mut Report<'_>) -> Option<Vec<Section>> {
+    let mut sections = Vec::new();
+    for element in array.iter() {
+        let DeValue::Table(table) = element.get_ref() else {
+            report.local(&element.span(), wrong_type(key, element.get_ref()));
+            return None;
+        };
+        sections.push(Section::read(table, key.path, element.span(), report));
+    }
+    Some(sections)
+}
+
+fn named(key: &Key, table: &DeTable<'_>, report: &mut Report<'_>) -> Vec<(Spanned<String>, Section)> {
+    let path = format!("{}.*", key.path);
+    let mut sections = Vec::new();
+    for (name, value) in table {
+        let text = name.get_ref().to_string();
+        if let DeValue::Table(inner) = value.get_ref() {
+            let section = Section::read(inner, &path, value.span(), report);
+            sections.push((Spanned { value: text, span: name.span() }, section));
+        } else {
+            let problem = Problem::new(format!("`{}` is not a section of [{}]", shown(&text), key.path));
+            let help = format!("give the section a name: [{}.NAME]", key.path);
+            report.local(&name.span(), problem.help(help));
+        }
+    }
+    sections
+}
+
+fn list(key: &Key, array: &DeArray<'_>, report: &mut Report<'_>) -> Option<Vec<Spanned<String>>> {
+    let before = report.len();
+    let mut texts = Vec::new();
+    for element in array.iter() {
+        match element.get_ref() {
+            DeValue::String(text) => texts.push(Spanned { value: text.to_string(), span: element.span() }),
+            other => {
+                let problem =
+                    Problem::new(format!("`{}` is a list of strings, this is {}", key.name(), a(other)));
+                report.local(&element.span(), problem.help("put it in double quotes"));
+            }
+        }
+    }
+    (report.len() == before).then_some(texts)
+}
+
+fn scalar(key: &Key, kind: Kind, value: &DeValue<'_>) -> Result<Scalar, Problem> {
+    match (kind, value) {
+        (Kind::Bool, DeValue::Boolean(value)) => Ok(Scalar::Bool(*value)),
+        (Kind::Integer { min, max }, DeValue::Integer(number)) => {
+            let digits = number.as_str().replace('_', "");
+            let number = u64::from_str_radix(&digits, number.radix()).ok();
+            let number = number.filter(|number| (min..=max).contains(number));
+            number.map(Scalar::Integer).ok_or_else(|| out_of_bounds(key))
+        }
+        (Kind::Text(_), DeValue::String(text)) => Ok(Scalar::Text(text.to_string())),
+        (Kind::Choice(_) | Kind::ChoiceOrTable(_), DeValue::String(text)) => choice(key, text),
+        (Kind::Output(_), DeValue::String(text)) if text.contains('/') => Ok(Scalar::Text(text.to_string())),
+        (Kind::Output(_), DeValue::String(text)) => choice(key, text),
+        (Kind::Duration { min, max }, DeValue::String(text)) => {
+            let duration = units::parse_duration(text)?;
+            let bounded = (min..=max).contains(&duration);
+            if bounded { Ok(Scalar::Duration(duration)) } else { Err(out_of_bounds(key)) }
+        }
+        (Kind::WordOrSize { word, .. }, DeValue::String(text)) if text == word => {
+            Ok(Scalar::Text(word.to_owned()))
+        }
+        (Kind::WordOrSize { min, max, .. }, DeValue::String(text)) => {
+            let size = units::parse_size(text)?;
+            if (min..=max).contains(&size) { Ok(Scalar::Size(size)) } else { Err(out_of_bounds(key)) }
+        }
+        (Kind::Rate, DeValue::String(text)) => units::parse_rate(text).map(Scalar::Rate),
+        (_, value) => Err(wrong_type(key, value)),
+    }
+}
+
+fn choice(key: &Key, text: &str) -> Result<Scalar, Problem> {
+    let choices = key.kind.choices();
+    match choices.iter().find(|choice| choice.matches(text)) {
+        Some(choice) if choice.support.is_now() => Ok(Scalar::Text(text.to_owned())),
+        Some(_) => {
+            let problem = unsupported(&format!("`{} = \"{}\"`", key.name(), shown(text)));
+            Err(problem.suggest("value", None, &supported(key)))
+        }
+        None => {
+            let problem = Problem::new(format!("`{}` is no value of `{}`", shown(text), key.name()));
+            let problem = problem.suggest(
+                "value",
+                nearest(text, choices.iter().map(|choice| choice.word)),
+                &supported(key),
+            );
+            Err(problem)
+        }
+    }
+}
+
+fn supported(key: &Key) -> Vec<&'static str> {
+    let choices = key.kind.choices().iter();
+    choices.filter(|choice| choice.support.is_now()).map(|choice| choice.word).collect()
+}
+
+fn out_of_bounds(key: &Key) -> Problem {
+    Problem::new(format!("`{}` is out of bounds", key.name())).help(format!("it takes {}", article(key.kind)))
+}
+
+fn wrong_type(key: &Key, value: &DeValue<'_>) -> Problem {
+    let problem = Problem::new(format!("`{}` cannot be {}", key.name(), a(value)));
+    let help = match (key.kind, value) {
+        (Kind::Sections, DeValue::Table(_)) => format!("write it with two brackets: [[{}]]", key.name()),
+        (Kind::Section, DeValue::Array(_)) => {
+            format!("write it once and with one bracket: [{}]", key.name())
+        }
+        (Kind::Section, _) => format!("it is a section: [{}]", key.name()),
+        (Kind::Sections, _) => format!("it is a section: [[{}]]", key.name()),
+        (Kind::Named, _) => format!("it is a section with a name: [{}.NAME]", key.name()),
+        (Kind::Bool | Kind::Integer { .. }, DeValue::String(_)) => {
+            format!("it takes {}, without quotes", article(key.kind))
+        }
+        (Kind::Duration { .. }, DeValue::Integer(number)) => {
+            format!("durations have a unit: \"{}s\"", shown(number.as_str()))
+        }
+        (Kind::Rate, DeValue::Integer(number)) => {
+            format!("rates have a unit: \"{}/s\"", shown(number.as_str()))
+        }
+        (kind, _) => format!("it takes {}", article(kind)),
+    };
+    problem.help(help)
+}
+
+fn article(kind: Kind) -> String {
+    match kind {
+        Kind::Integer { .. } | Kind::Text(_) | Kind::List(_) | Kind::Duration { .. } | Kind::Rate => {
+            format!("a {kind}")
+        }
+        _ => kind.to_string(),
+    }
+}
+
+fn a(value: &DeValue<'_>) -> String {
+    match value.type_str() {
+        kind @ ("integer" | "array") => format!("an {kind}"),
+        kind => format!("a {kind}"),
+    }
+}
