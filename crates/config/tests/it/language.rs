@@ -1,0 +1,237 @@
+//! The language by example.
+
+use std::path::{Path, PathBuf};
+
+use offramp_config::model::{
+    AccessOutput, Bounded, CertificateSource, DefaultRole, ListenAddress, Listeners, LogFormat, LogOutput,
+    Policy, ProxyV2, RecordSize, RelayTarget, SendProxy, ServerAddress, Target, Workers,
+};
+use offramp_config::{Config, Environment, Per, load, parse, print};
+
+use crate::blessed::read;
+
+fn config(text: &str) -> Config {
+    match parse(text, "/etc/offramp/offramp.toml", &Environment::default()) {
+        Ok((config, _)) => config,
+        Err(errors) => panic!("{errors}"),
+    }
+}
+
+/// Everything that this version supports.
+const FULL: &str = r#"
+workers = 4
+user = "www-data"
+state_dir = "/srv/offramp"
+
+[log]
+level = "debug"
+format = "json"
+output = "./offramp.log"
+
+[access_log]
+format = "text"
+output = "none"
+
+[metrics]
+address = "127.0.0.1:9902"
+
+[tls]
+policy = "modern"
+tickets = 0
+ticket_rotation = "1h"
+record_size = "4KiB"
+post_quantum = false
+
+[limits]
+connections = 10
+connections_per_client = 5
+handshakes_per_client = "30/m"
+handshake_timeout = "250ms"
+connect_timeout = "1s"
+idle_timeout = "1d"
+drain_timeout = "0s"
+
+[[certificate]]
+cert = "example.org.pem"
+key = "/etc/keys/example.org.key"
+
+[[certificate]]
+local = true
+names = ["localhost", "*.Home.arpa", "127.0.0.1", "::1"]
+default = true
+
+[[listener]]
+name = "web"
+address = ["[::]:443", "unix:tls.sock"]
+accept_proxy = ["10.0.0.0/8", "192.168.1.1"]
+
+[[listener]]
+name = "plain"
+address = "0.0.0.0:80"
+tls = false
+
+[[route]]
+listener = ["web"]
+host = ["Example.ORG", "*.example.org"]
+alpn = ["h2", "http/1.1"]
+backend = "app"
+send_proxy = { version = "v2", crc32c = true, client_certificate = true }
+client_auth = { mode = "optional", ca = "clients.pem", allow = ["dns:*.svc.example.org", "cn:backup"] }
+
+[[route]]
+server = "unix:/run/app.sock"
+send_proxy = "v1"
+
+[[route]]
+host = "legacy.example.org"
+passthrough = "legacy.internal:443"
+
+[backend.app]
+servers = ["unix:app.sock", "10.0.0.7:3000 weight=2", "[::1]:3000 backup"]
+balance = "round_robin"
+"#;
+
+#[test]
+fn plain_values_are_what_they_say() {
+    let config = config(FULL);
+    assert_eq!(config.workers, Workers::Count(4.try_into().unwrap()));
+    assert_eq!(config.user.unwrap().name, "www-data");
+    assert_eq!(config.state_dir, Path::new("/srv/offramp"));
+    assert_eq!(config.log.format, LogFormat::Json);
+    let LogOutput::File(file) = config.log.output else { panic!() };
+    assert_eq!(file.path, Path::new("/etc/offramp/./offramp.log"));
+    assert_eq!(file.at.to_string(), "/etc/offramp/offramp.toml:9:10");
+    assert_eq!(config.access_log.output, AccessOutput::None);
+    assert_eq!(config.metrics.unwrap().address.to_string(), "127.0.0.1:9902");
+    assert_eq!(config.tls.policy, Policy::Modern);
+    assert_eq!(config.tls.record_size, RecordSize::Fixed(Bounded::literal::<4096>()));
+    assert!(!config.tls.post_quantum);
+    assert_eq!(config.limits.handshakes_per_client.per, Per::Minute);
+    assert_eq!(config.limits.handshake_timeout.as_millis(), 250);
+}
+
+#[test]
+fn sections_are_what_they_say() {
+    let config = config(FULL);
+    let web = config.listener(&"web".parse().unwrap()).unwrap();
+    assert_eq!(web.addresses[1], ListenAddress::Unix(PathBuf::from("/etc/offramp/tls.sock")));
+    assert!(web.accept_proxy[0].contains("10.9.9.9".parse().unwrap()));
+    assert_eq!(web.at.place().unwrap().line, 43);
+    let route = &config.routes[0];
+    assert_eq!(route.listeners, Listeners::Named(vec!["web".parse().unwrap()]));
+    assert_eq!(route.hosts[0].to_string(), "example.org");
+    let Target::Relay(relay) = &route.target else { panic!() };
+    assert_eq!(relay.to, RelayTarget::Backend("app".parse().unwrap()));
+    assert_eq!(relay.send_proxy, Some(SendProxy::V2(ProxyV2 { crc32c: true, client_certificate: true })));
+    let auth = relay.client_auth.as_ref().unwrap();
+    assert_eq!(auth.ca.path, Path::new("/etc/offramp/clients.pem"));
+    assert_eq!(auth.allow.len(), 2);
+    assert!(matches!(&config.routes[2].target, Target::Passthrough(ServerAddress::Name { port: 443, .. })));
+    let app = config.backend(&"app".parse().unwrap()).unwrap();
+    assert_eq!(app.servers[0].address, ServerAddress::Unix(PathBuf::from("/etc/offramp/app.sock")));
+    assert_eq!(app.servers[1].weight.get(), 2);
+    assert!(app.servers[2].backup);
+    assert_eq!(config.default_certificate().unwrap().default, DefaultRole::Always);
+    let CertificateSource::Files { cert, key } = &config.certificates[0].source else { panic!() };
+    assert_eq!(cert.path, Path::new("/etc/offramp/example.org.pem"));
+    assert_eq!(key.as_ref().unwrap().at.place().unwrap().line, 36);
+}
+
+#[test]
+fn the_printed_configuration_reads_back_the_same() {
+    let config = config(FULL);
+    let printed = print(&config);
+    let (again, warnings) = parse(&printed, "elsewhere/x.toml", &Environment::default()).unwrap();
+    assert_eq!(again, config, "{printed}");
+    assert_eq!(warnings, []);
+    assert_eq!(print(&again), printed);
+}
+
+#[test]
+fn the_smallest_useful_file_has_three_lines() {
+    let text = "[[route]]\nhost = \"example.org\"\nserver = \"unix:/run/app.sock\"\n";
+    let config = config(text);
+    assert_eq!(config.listeners.len(), 1);
+    assert_eq!(config.listeners[0].addresses[0].to_string(), "[::]:443");
+    let CertificateSource::Local { names } = &config.certificates[0].source else { panic!() };
+    assert_eq!(names.iter().map(ToString::to_string).collect::<Vec<_>>(), ["example.org"]);
+}
+
+#[test]
+fn a_local_certificate_without_names_takes_those_of_the_routes() {
+    let config = config(
+        "[[certificate]]\nlocal = true\n[[route]]\nhost = [\"b\", \"a\"]\nserver = \"x:1\"\n\
+         [[route]]\nhost = \"c\"\npassthrough = \"x:1\"",
+    );
+    let CertificateSource::Local { names } = &config.certificates[0].source else { panic!() };
+    assert_eq!(names.iter().map(ToString::to_string).collect::<Vec<_>>(), ["b", "a"]);
+}
+
+#[test]
+fn the_environment_decides_what_absence_means() {
+    let state = |environment: &Environment| {
+        let (config, _) = parse("", "offramp.toml", environment).unwrap();
+        (config.state_dir.display().to_string(), config.user.map(|user| user.name))
+    };
+    let home = Some(PathBuf::from("/home/a"));
+    let mut environment = Environment { is_root: true, xdg_state_home: None, home };
+    assert_eq!(state(&environment), ("/var/lib/offramp".to_owned(), Some("offramp".to_owned())));
+    environment.is_root = false;
+    assert_eq!(state(&environment), ("/home/a/.local/state/offramp".to_owned(), None));
+    environment.xdg_state_home = Some(PathBuf::from("relative"));
+    assert_eq!(state(&environment).0, "/home/a/.local/state/offramp");
+    environment.xdg_state_home = Some(PathBuf::from("/state"));
+    assert_eq!(state(&environment).0, "/state/offramp");
+    assert_eq!(state(&Environment::default()).0, "/var/lib/offramp");
+}
+
+#[test]
+fn the_whole_language_has_only_errors_of_what_is_planned() {
+    let text = read("tests/data/reference.toml");
+    let errors = parse(&text, "reference.toml", &Environment::default()).unwrap_err();
+    for problem in errors.problems() {
+        assert!(problem.message().ends_with("is not supported by this version yet"), "{problem}");
+        let line = text.lines().nth(problem.place().unwrap().line - 1).unwrap();
+        let named = problem.message().split('`').nth(1).unwrap();
+        let key = named.split(' ').next().unwrap();
+        assert!(line.contains(key), "{problem}");
+    }
+    let named: Vec<_> = errors.problems().iter().map(|p| p.message().split('`').nth(1).unwrap()).collect();
+    assert_eq!(
+        named,
+        [
+            "admin",
+            "log_store",
+            "graphite",
+            "top_clients",
+            "request_header_timeout",
+            "directory",
+            "acme",
+            "acme",
+            "mode = \"http\"",
+            "mode = \"http\"",
+            "path",
+            "redirect",
+            "balance = \"least_conn\"",
+            "health",
+            "tls",
+        ]
+    );
+}
+
+#[test]
+fn files_are_read_with_their_folder() {
+    let folder = std::env::temp_dir().join(format!("offramp-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("offramp.toml");
+    std::fs::write(&path, "[[route]]\nserver = \"unix:app.sock\"\n").unwrap();
+    let (config, _) = load(&path, &Environment::default()).unwrap();
+    let Target::Relay(relay) = &config.routes[0].target else { panic!() };
+    assert_eq!(relay.to, RelayTarget::Server(ServerAddress::Unix(folder.join("app.sock"))));
+
+    std::fs::write(&path, b"workers = 1\n# \xff\n").unwrap();
+    assert!(load(&path, &Environment::default()).unwrap_err().to_string().contains("line 2: not UTF-8"));
+    let absent = load(&folder.join("absent.toml"), &Environment::default()).unwrap_err();
+    assert!(absent.to_string().starts_with("error: cannot read"), "{absent}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,7 @@
+//! The language as its users meet it: files, messages, printed configurations, documentation.
+
+mod blessed;
+mod documentation;
+mod language;
+mod mistakes;
+mod properties;

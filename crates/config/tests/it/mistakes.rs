@@ -1,0 +1,159 @@
+//! What files with mistakes are told.
+
+use offramp_config::{Environment, Errors, Severity, parse};
+
+use crate::blessed::{compare, read};
+
+fn errors(text: &str) -> Errors {
+    parse(text, "offramp.toml", &Environment::default()).expect_err("the text has mistakes")
+}
+
+fn messages(text: &str) -> String {
+    errors(text).to_string()
+}
+
+#[test]
+fn five_mistakes_are_five_errors() {
+    let errors = errors(&read("tests/data/five_mistakes.toml"));
+    assert_eq!(errors.count(), 5);
+    compare("tests/data/five_mistakes.txt", &format!("{errors}\n"));
+}
+
+#[test]
+fn every_other_kind_of_mistake() {
+    let errors = errors(&read("tests/data/other_mistakes.toml"));
+    compare("tests/data/other_mistakes.txt", &format!("{errors}\n"));
+}
+
+#[test]
+fn every_problem_has_a_place() {
+    let errors = errors(&read("tests/data/other_mistakes.toml"));
+    for problem in errors.problems() {
+        assert!(problem.place().is_some() && problem.remedy().is_some(), "{problem}");
+    }
+    let lines: Vec<_> = errors.problems().iter().map(|p| p.place().unwrap().line).collect();
+    assert!(lines.is_sorted(), "{lines:?}");
+}
+
+#[test]
+fn broken_toml_does_not_hide_other_mistakes() {
+    let text =
+        "[limits]\nconnections = \nidle_timout = \"5m\"\n[log]\nlevel = debug\n[[route]]\nserver = \"x\"\n";
+    let errors = errors(text);
+    let lines: Vec<_> = errors.problems().iter().map(|p| p.place().unwrap().line).collect();
+    assert_eq!(lines, [2, 3, 5, 7], "{errors}");
+}
+
+#[test]
+fn broken_toml_does_not_invent_mistakes() {
+    // The backend is lost with its header, which must not make the route wrong too.
+    let errors = errors("[[route]]\nbackend = \"app\"\n[backend.app\nservers = [\"127.0.0.1:1\"]\n");
+    assert!(errors.problems().iter().all(|p| p.place().unwrap().line >= 3), "{errors}");
+}
+
+#[test]
+fn keys_in_the_wrong_place_are_sent_to_the_right_one() {
+    assert!(messages("idle_timeout = \"5m\"").contains("`idle_timeout` is a key of [limits]"));
+    assert!(messages("[log]\nworkers = 2").contains("above the first [section]"));
+    assert!(messages("[route]\nserver = \"127.0.0.1:1\"").contains("two brackets: [[route]]"));
+    assert!(messages("[[log]]\nlevel = \"info\"").contains("one bracket: [log]"));
+    assert!(messages("[backends.x]\nservers = []").contains("nearest one is `backend`"));
+    assert!(messages("[limits.log]\nlevel = \"info\"").contains("section of its own"));
+    assert!(messages("workers = 1\nworkers = 2").contains("`workers` is written twice"));
+}
+
+#[test]
+fn conflicts_between_items() {
+    let route = "[[route]]\nserver = \"127.0.0.1:1\"\n";
+    let cases = [
+        (format!("{route}{route}"), "earlier route already takes"),
+        (
+            format!("{route}host = [\"a\", \"b\"]\n{route}host = [\"c\", \"B\"]\n"),
+            "earlier route already takes",
+        ),
+        (format!("{route}alpn = [\"h2\"]\n{route}alpn = [\"http/1.1\", \"h2\"]\n"), "earlier route"),
+        (
+            format!("{route}[[listener]]\n[[listener]]\naddress = \"[::]:1\""),
+            "two listeners are named `default`",
+        ),
+        (
+            format!("{route}[[listener]]\n[[listener]]\nname = \"b\""),
+            "two listeners have the address `[::]:443`",
+        ),
+        (format!("{route}[metrics]\naddress = \"[::]:443\""), "a listener has the address"),
+        (
+            format!("{route}listener = \"p\"\nhost = \"a\"\n[[listener]]\nname = \"p\"\ntls = false"),
+            "`host` needs TLS, but the listener `p` has none",
+        ),
+        (
+            format!(
+                "{route}listener = \"p\"\nclient_auth = {{ ca = \"x\" }}\n[[listener]]\nname = \"p\"\ntls = false"
+            ),
+            "`client_auth` needs TLS",
+        ),
+        (
+            "[[route]]\npassthrough = \"a:1\"\nsend_proxy = \"v1\"".to_owned(),
+            "`send_proxy` cannot go with `passthrough`",
+        ),
+        ("[[route]]\npassthrough = \"a:1\"\nalpn = \"h2\"".to_owned(), "`alpn` cannot go"),
+        (
+            "[[route]]\npassthrough = \"a:1\"\nclient_auth = { ca = \"x\" }".to_owned(),
+            "`client_auth` cannot go",
+        ),
+        ("[[route]]\npassthrough = \"a:1\"\nserver = \"b:1\"".to_owned(), "both `server` and `passthrough`"),
+        ("[[route]]\nhost = \"a\"".to_owned(), "this route leads nowhere"),
+        ("[[route]]\nbackend = \"a\"".to_owned(), "no backend named `a`"),
+        ("[[route]]\nserver = \"10.0.0.1:1 backup\"".to_owned(), "takes an address and nothing after it"),
+        (
+            format!("{route}send_proxy = {{ version = \"v2\", client_certificate = true }}"),
+            "no client's certificate to send",
+        ),
+        (
+            "[[certificate]]\nlocal = true\ndefault = true\n[[certificate]]\ncert = \"a\"\ndefault = true"
+                .to_owned(),
+            "two certificates are the default",
+        ),
+        ("[[certificate]]\nkey = \"a\"".to_owned(), "a `key` without its `cert`"),
+        ("[[certificate]]".to_owned(), "has no certificate"),
+    ];
+    for (text, expected) in cases {
+        let errors = errors(&text);
+        assert!(errors.to_string().contains(expected), "{text}\n{errors}");
+        assert_eq!(errors.count(), 1, "{text}\n{errors}");
+    }
+}
+
+#[test]
+fn routes_of_different_specificity_do_not_conflict() {
+    let text = "[[listener]]\n[[route]]\nserver = \"a:1\"\n[[route]]\nlistener = \"default\"\nserver = \"a:2\"\n\
+                [[route]]\nhost = \"x\"\nserver = \"a:3\"\n[[route]]\nhost = \"*.x\"\nserver = \"a:4\"\n\
+                [[route]]\nalpn = \"h2\"\nserver = \"a:5\"\n";
+    let (config, warnings) = parse(text, "offramp.toml", &Environment::default()).unwrap();
+    assert_eq!((config.routes.len(), warnings.len()), (5, 0));
+}
+
+#[test]
+fn what_is_odd_but_usable_is_a_warning() {
+    let warnings = |text: &str| {
+        let (_, warnings) = parse(text, "offramp.toml", &Environment::default()).unwrap();
+        assert!(warnings.iter().all(|warning| warning.severity() == Severity::Warning));
+        warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    assert!(warnings("").contains("warning: there is no [[route]]"));
+    let route = "[[route]]\nserver = \"127.0.0.1:1\"\n";
+    assert!(warnings(&format!("{route}[backend.idle]\nservers = \"a:1\"")).contains("the backend `idle`"));
+    let two = "[[listener]]\n[[listener]]\nname = \"b\"\naddress = \"[::]:1\"\n";
+    assert!(warnings(&format!("{route}listener = \"b\"\n{two}")).contains("the listener `default`"));
+    let unix = "[[listener]]\naddress = \"unix:/run/x\"\naccept_proxy = \"10.0.0.0/8\"";
+    assert!(warnings(&format!("{route}{unix}")).contains("Unix socket"));
+    assert_eq!(warnings(route), "");
+}
+
+#[test]
+fn a_file_of_garbage_is_bounded() {
+    let text = "= \u{1b}[31m\n".repeat(10_000);
+    let shown = messages(&text);
+    assert!(shown.len() < 100_000, "{}", shown.len());
+    assert!(!shown.contains('\u{1b}'));
+    assert!(shown.contains("more"));
+}
