@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::net::Shutdown;
 use rustix::net::sockopt;
-use rustix::net::{AddressFamily, Shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -143,14 +143,6 @@ impl Socket {
         let _ = sockopt::set_tcp_nodelay(&self.fd, true);
     }
 
-    /// Notices peers that vanished without a word: the kernel probes an idle TCP connection after
-    /// `idle` and gives up after some minutes. Does nothing for Unix sockets.
-    pub fn set_keepalive(&self, idle: Duration) {
-        if sockopt::set_socket_keepalive(&self.fd, true).is_ok() {
-            let _ = sockopt::set_tcp_keepidle(&self.fd, idle);
-        }
-    }
-
     /// Makes the coming close a reset, so that the peer learns that the stream did not end in order.
     pub fn reset_on_close(&self) {
         let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
@@ -161,12 +153,6 @@ impl Socket {
     pub fn local_address(&self) -> Option<SocketAddr> {
         let address = rustix::net::getsockname(&self.fd).ok()?;
         SocketAddr::try_from(address).ok().map(canonical)
-    }
-
-    /// Whether this is a Unix socket.
-    #[must_use]
-    pub fn is_unix(&self) -> bool {
-        sockopt::socket_domain(&self.fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
     }
 
     /// The error that the kernel holds for this socket, such as a refused connect.

@@ -1,0 +1,151 @@
+//! From errors to named causes: what the event of a connection says about its end.
+
+use std::io;
+
+use offramp_observe::facts::Alert as ToldAlert;
+use offramp_observe::{Cause, Close};
+use offramp_record::{Alert, Fault};
+use offramp_tls::{HandshakeError, HandshakeFault};
+use offramp_upstream::{Reason, Unreachable};
+use offramp_wire::HelloFault;
+use rustls::{Error as TlsError, PeerIncompatible};
+
+/// A fault of the client's records; its alert was sent.
+pub(crate) fn record(fault: Fault) -> Close {
+    let cause = match fault {
+        Fault::BadRecordMac => Cause::BadRecordMac,
+        Fault::RecordOverflow => Cause::RecordOverflow,
+        Fault::BadHeader | Fault::BadAlert | Fault::BadHandshake => Cause::DecodeError,
+        Fault::BadAlertLevel | Fault::BadKeyUpdate => Cause::IllegalParameter,
+        Fault::UnexpectedType
+        | Fault::NoContentType
+        | Fault::UnexpectedHandshake
+        | Fault::StraddlesKeyChange
+        | Fault::Interleaved
+        | Fault::TooManyWarnings => Cause::UnexpectedMessage,
+        Fault::TooManyEmpty => Cause::EmptyRecords,
+        Fault::TooManyKeyUpdates => Cause::KeyUpdates,
+        Fault::TooManyRenegotiations => Cause::Renegotiation,
+        Fault::SequenceExhausted => Cause::SequenceLimit,
+    };
+    sent(Close::from(cause), fault.alert().0).with_detail(&fault.to_string())
+}
+
+/// The same end, with the alert that was sent.
+pub(crate) fn sent(close: Close, alert: u8) -> Close {
+    close.with_alert(ToldAlert::Sent(Alert(alert).name()))
+}
+
+/// The client sent a fatal alert.
+pub(crate) fn received(cause: Cause, alert: u8) -> Close {
+    Close::from(cause).with_alert(ToldAlert::Received(Alert(alert).name()))
+}
+
+/// Reading from or writing to the client failed.
+pub(crate) fn client(error: &io::Error) -> Close {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Close::from(Cause::ClientReset),
+        _ => resources(error, Cause::ClientReset),
+    }
+}
+
+/// Reading from or writing to the server failed.
+pub(crate) fn server(error: &io::Error) -> Close {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Close::from(Cause::ServerReset),
+        _ => resources(error, Cause::ServerReset),
+    }
+}
+
+/// Where the kernel has run out of something, that is the cause; else `otherwise`.
+pub(crate) fn resources(error: &io::Error, otherwise: Cause) -> Close {
+    // EMFILE and ENFILE; ENOMEM and ENOBUFS.
+    let cause = match error.raw_os_error() {
+        Some(23 | 24) => Cause::DescriptorsExhausted,
+        Some(12 | 105) => Cause::OutOfMemory,
+        _ => otherwise,
+    };
+    Close::from(cause).with_detail(&error.to_string())
+}
+
+/// No server of a backend with `servers` servers could be reached.
+pub(crate) fn unreachable(error: &Unreachable, servers: usize) -> Close {
+    let (cause, detail) = match &error.reason {
+        Reason::Timeout => (Cause::ConnectTimeout, "the connect timeout ran out".to_owned()),
+        Reason::NoAddress => (Cause::ServerUnreachable, "the server's name does not resolve".to_owned()),
+        Reason::Io(io) => {
+            let cause = match io.kind() {
+                io::ErrorKind::ConnectionRefused => Cause::ServerRefused,
+                _ => Cause::ServerUnreachable,
+            };
+            (resources(io, cause).cause, io.to_string())
+        }
+    };
+    let ours = matches!(cause, Cause::DescriptorsExhausted | Cause::OutOfMemory);
+    let cause = if servers > 1 && !ours { Cause::AllServersFailed } else { cause };
+    Close::from(cause).with_detail(&detail)
+}
+
+/// A handshake failed; `hello` says what was odd about the ClientHello, if anything was.
+pub(crate) fn handshake(error: &HandshakeError, hello: Option<HelloFault>) -> Close {
+    let close = match &error.fault {
+        HandshakeFault::Closed => Close::from(Cause::HandshakeAbandoned),
+        HandshakeFault::Io(io) => client(io),
+        HandshakeFault::TooLarge => Close::from(Cause::ClientHelloTooLarge),
+        HandshakeFault::Internal(error) => Close::from(Cause::Internal).with_detail(&error.to_string()),
+        HandshakeFault::Tls(TlsError::AlertReceived(alert)) => {
+            return received(Cause::HandshakeAlert, u8::from(*alert));
+        }
+        HandshakeFault::Tls(error) => {
+            let cause = hello.map_or_else(|| tls(error), hello_cause);
+            Close::from(cause).with_detail(&error.to_string())
+        }
+    };
+    match error.alert {
+        Some(alert) => sent(close, alert),
+        None => close,
+    }
+}
+
+fn hello_cause(fault: HelloFault) -> Cause {
+    match fault {
+        HelloFault::NotTls => Cause::NotTls,
+        HelloFault::TooLarge(_) | HelloFault::TooManyRecords | HelloFault::RecordTooLarge(_) => {
+            Cause::ClientHelloTooLarge
+        }
+        HelloFault::UnexpectedRecord(_) | HelloFault::NotClientHello(_) => Cause::UnexpectedMessage,
+        HelloFault::EmptyRecord | HelloFault::Malformed(_) | HelloFault::DuplicateExtension(_) => {
+            Cause::ClientHelloMalformed
+        }
+    }
+}
+
+fn tls(error: &TlsError) -> Cause {
+    use PeerIncompatible as P;
+    match error {
+        TlsError::PeerIncompatible(why) => match why {
+            P::NoCipherSuitesInCommon => Cause::NoCommonSuite,
+            P::NoKxGroupsInCommon | P::NamedGroupsExtensionRequired | P::KeyShareExtensionRequired => {
+                Cause::NoCommonGroup
+            }
+            P::NoSignatureSchemesInCommon | P::SignatureAlgorithmsExtensionRequired => Cause::NoCommonScheme,
+            P::SupportedVersionsExtensionRequired
+            | P::Tls12NotOffered
+            | P::Tls12NotOfferedOrEnabled
+            | P::Tls13RequiredForQuic => Cause::NoCommonVersion,
+            _ => Cause::HandshakeFailed,
+        },
+        TlsError::NoApplicationProtocol => Cause::NoCommonAlpn,
+        TlsError::NoCertificatesPresented => Cause::ClientCertificateMissing,
+        TlsError::InvalidCertificate(_) | TlsError::UnsupportedNameType => Cause::ClientCertificateRejected,
+        TlsError::InvalidMessage(_) => Cause::DecodeError,
+        TlsError::DecryptError => Cause::BadRecordMac,
+        TlsError::PeerSentOversizedRecord => Cause::RecordOverflow,
+        TlsError::InappropriateMessage { .. } | TlsError::InappropriateHandshakeMessage { .. } => {
+            Cause::UnexpectedMessage
+        }
+        TlsError::PeerMisbehaved(_) => Cause::HandshakeFailed,
+        TlsError::General(why) if why.contains("certificate") => Cause::NoCertificate,
+        _ => Cause::Internal,
+    }
+}

@@ -1,0 +1,122 @@
+//! The first bytes of a connection: a PROXY header from those who must send one, then a ClientHello
+//! that is looked at, not taken.
+
+use offramp_net::{Buffer, Socket};
+use offramp_observe::facts::{Address, NameList, Offer};
+use offramp_observe::{Cause, Close};
+use offramp_wire::client_hello::{self, ClientHello};
+use offramp_wire::proxy::{Addresses, Command};
+use offramp_wire::{HelloFault, Protocol, Step, sniff};
+
+use crate::closing::farewell;
+use crate::failure;
+
+/// Room for one read: a ClientHello with post-quantum key shares fits.
+const READ_ROOM: usize = 4096;
+
+/// What a browser that speaks HTTP to a TLS port is told, as nginx does.
+const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 70\r\n\
+    Connection: close\r\n\r\nThis port speaks TLS, and the request was plain HTTP. Use https:// .\r\n";
+
+/// Who a PROXY header says the client is; `None` where the header leaves it at the real peer.
+pub(crate) type Claimed = Option<Address>;
+
+/// Reads a PROXY header, which must be there, from the front of `buffer`.
+pub(crate) async fn proxy_header(socket: &Socket, buffer: &mut Buffer) -> Result<Claimed, Close> {
+    loop {
+        let (claimed, consumed) = match offramp_wire::proxy::parse(buffer.filled()) {
+            Step::Need(_) => {
+                if more(socket, buffer).await? == 0 {
+                    return Err(Close::from(Cause::ProxyMissing).with_detail("the connection ended first"));
+                }
+                continue;
+            }
+            Step::Reject(fault) => {
+                let cause = match sniff(buffer.filled()) {
+                    Step::Done { value: Protocol::ProxyV1 | Protocol::ProxyV2, .. } => Cause::ProxyMalformed,
+                    _ => Cause::ProxyMissing,
+                };
+                return Err(Close::from(cause).with_detail(&fault.to_string()));
+            }
+            Step::Done { value, consumed } => {
+                let claimed = match (value.command, value.addresses) {
+                    (Command::Proxy, Addresses::Tcp { source, .. }) => Some(Address::Ip(source)),
+                    (Command::Proxy, Addresses::Unix { source, .. }) => {
+                        let path = String::from_utf8_lossy(source);
+                        Some(Address::Unix((!path.is_empty()).then(|| path.as_ref().into())))
+                    }
+                    _ => None,
+                };
+                (claimed, consumed)
+            }
+        };
+        buffer.consume(consumed);
+        return Ok(claimed);
+    }
+}
+
+/// Waits until the front of `buffer` is a whole ClientHello, or something that rustls should refuse.
+///
+/// Nothing is consumed. Plain HTTP and PROXY headers from strangers are refused here.
+pub(crate) async fn client_hello(
+    socket: &Socket,
+    buffer: &mut Buffer,
+) -> Result<Result<(), HelloFault>, Close> {
+    loop {
+        let seen = buffer.filled();
+        let verdict = match sniff(seen) {
+            Step::Done { value: Protocol::Tls, .. } => client_hello::peek(seen).map(|_| ()),
+            Step::Done { value: Protocol::Http, .. } => {
+                farewell(socket, PLAIN_HTTP).await;
+                return Err(Close::from(Cause::PlainHttp));
+            }
+            Step::Done { value: Protocol::ProxyV1 | Protocol::ProxyV2, .. } => {
+                return Err(Close::from(Cause::ProxyStranger));
+            }
+            Step::Done { value: Protocol::Sslv2 | Protocol::Unknown, .. } => Step::Reject(HelloFault::NotTls),
+            Step::Need(more) => Step::Need(more),
+            Step::Reject(never) => match never {},
+        };
+        match verdict {
+            Step::Done { .. } => return Ok(Ok(())),
+            Step::Reject(fault) => return Ok(Err(fault)),
+            Step::Need(_) => {
+                if more(socket, buffer).await? == 0 {
+                    let silent = buffer.is_empty();
+                    let cause = if silent { Cause::ClientSilent } else { Cause::HandshakeAbandoned };
+                    return Err(cause.into());
+                }
+            }
+        }
+    }
+}
+
+async fn more(socket: &Socket, buffer: &mut Buffer) -> Result<usize, Close> {
+    buffer.read_from(socket, READ_ROOM).await.map_err(|error| failure::client(&error))
+}
+
+/// What a client offers, by name.
+pub(crate) fn offer(hello: &ClientHello<'_>) -> Offer {
+    let names = |numbers: &mut dyn Iterator<Item = u16>, name: fn(u16) -> client_hello::Name| -> NameList {
+        numbers.map(|number| name(number).to_string()).collect()
+    };
+    Offer {
+        versions: names(&mut hello.versions(), client_hello::version_name),
+        suites: names(&mut hello.suites(), client_hello::suite_name),
+        groups: names(&mut hello.groups(), client_hello::group_name),
+        schemes: names(&mut hello.schemes(), client_hello::scheme_name),
+        alpn: hello.alpn().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PLAIN_HTTP;
+
+    #[test]
+    fn the_answer_to_plain_http_has_the_length_that_it_says() {
+        let text = std::str::from_utf8(PLAIN_HTTP).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{}", body.len());
+    }
+}

@@ -1,0 +1,133 @@
+//! From the server to the client: plaintext is read straight into the slots of a batch of records,
+//! sealed there, and leaves with one write.
+
+use std::io::IoSliceMut;
+use std::task::{Context, Poll};
+
+use offramp_observe::counters::Direction;
+use offramp_observe::{Cause, Close};
+use offramp_record::{Alert, Layout, Pressure};
+
+use super::{Progress, Relay, flush};
+use crate::failure;
+use crate::worker::{BLOCK, SPANS, Scratch};
+
+/// By how much the room for the next read grows when a read has filled it.
+const GROWTH: usize = 4;
+
+impl Relay {
+    /// One step: send what waits, else read, seal and send.
+    pub(super) fn poll_down(
+        &mut self,
+        cx: &mut Context<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Progress, Close> {
+        if !self.down.pending.is_empty() {
+            let before = self.down.pending.len();
+            let gone =
+                flush(&self.client, &mut self.down.pending, cx).map_err(|error| failure::client(&error))?;
+            if self.down.pending.len() != before {
+                self.moved_ms = offramp_net::clock::coarse_ms();
+            }
+            if !gone {
+                return Ok(Progress::Blocked);
+            }
+            self.down.answering = false;
+        }
+        if self.down.ended {
+            return Ok(self.end_down());
+        }
+        if self.session.pressure() != Pressure::None {
+            return self.relieve();
+        }
+        let now = offramp_net::clock::coarse_ms();
+        let slot = self.down.pacing.slot(now);
+        let most = self.down.expected.div_ceil(slot).clamp(1, SPANS);
+        let layout = self.session.sealer.layout(slot, BLOCK, most);
+        match read(&self.server, cx, &layout, super::bytes(scratch)) {
+            Poll::Pending => Ok(Progress::Blocked),
+            Poll::Ready(Ok(0)) => {
+                self.ended(Cause::ServerClosed);
+                self.down.ended = true;
+                Ok(Progress::Moved)
+            }
+            Poll::Ready(Ok(n)) => {
+                self.moved_ms = now;
+                self.down.pacing.sent(n, now);
+                self.down.expected = if n == layout.capacity() { (n * GROWTH).min(BLOCK) } else { n };
+                self.send(cx, &layout, super::bytes(scratch), n)
+            }
+            Poll::Ready(Err(error)) => Err(failure::server(&error)),
+        }
+    }
+
+    /// Seals `filled` bytes of the slots and sends them; what the client does not take is kept.
+    fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        layout: &Layout,
+        block: &mut [u8],
+        filled: usize,
+    ) -> Result<Progress, Close> {
+        let wire = self.session.sealer.seal(layout, block, filled);
+        self.traffic.to_client += filled as u64;
+        self.worker.counters.bytes_relayed(Direction::ServerToClient, filled as u64);
+        let records = filled.div_ceil(layout.capacity() / layout.count());
+        self.worker.counters.records(Direction::ServerToClient, records as u64);
+        let written = match self.client.poll_write(cx, &block[..wire]) {
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(error)) => return Err(failure::client(&error)),
+            Poll::Pending => 0,
+        };
+        if written < wire {
+            self.down.pending.extend_from_slice(&block[written..wire]);
+            // A client that is slower than its server keeps less waiting next time.
+            self.down.expected = 0;
+        }
+        Ok(Progress::Moved)
+    }
+
+    /// The sending key is nearly used up.
+    fn relieve(&mut self) -> Result<Progress, Close> {
+        if self.session.pressure() == Pressure::Close {
+            self.session.alert(Alert::CLOSE_NOTIFY, &mut self.down.pending);
+            return Err(Cause::SequenceLimit.into());
+        }
+        self.session
+            .update_sending(&mut self.down.pending)
+            .map_err(|error| Close::from(Cause::Internal).with_detail(&error.to_string()))?;
+        self.worker.counters.key_update(Direction::ServerToClient);
+        Ok(Progress::Moved)
+    }
+
+    fn end_down(&mut self) -> Progress {
+        if !self.down.notified {
+            self.down.notified = true;
+            self.session.alert(Alert::CLOSE_NOTIFY, &mut self.down.pending);
+            return Progress::Moved;
+        }
+        if !self.down.shut {
+            self.down.shut = true;
+            // One that is gone already needs not be told.
+            let _ = self.client.shutdown_write();
+        }
+        Progress::Done
+    }
+}
+
+/// One system call for all slots.
+fn read(
+    server: &offramp_net::Socket,
+    cx: &mut Context<'_>,
+    layout: &Layout,
+    block: &mut [u8],
+) -> Poll<std::io::Result<usize>> {
+    let mut slots = layout.slots(block);
+    if layout.count() == 1
+        && let Some(slot) = slots.next()
+    {
+        return server.poll_read(cx, slot);
+    }
+    let mut slices: [_; SPANS] = std::array::from_fn(|_| IoSliceMut::new(slots.next().unwrap_or_default()));
+    server.poll_readv(cx, &mut slices[..layout.count()])
+}

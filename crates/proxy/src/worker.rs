@@ -1,0 +1,371 @@
+//! One thread with one event loop, which owns the connections that it accepted, for their life.
+//!
+//! Nothing on the data path is shared between workers. What a worker lends to its connections, for
+//! the length of one poll, is its scratch: the memory that records are opened and sealed in.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use offramp_net::listen::{AcceptError, Acceptor};
+use offramp_observe::counters::PauseReason;
+use offramp_observe::{ConnectionFacts, EventSender, IdSource, Log, WorkerCounters};
+use offramp_record::Span;
+use offramp_upstream::RoundRobin;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use crate::conn;
+use crate::limit::{Admission, ClientTable};
+use crate::snapshot::{Current, Snapshot};
+
+/// How long accepting pauses when descriptors or memory have run out.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How often a pause is told to the log at the most.
+const PAUSE_LOG: Duration = Duration::from_secs(60);
+/// How long connections that are closed at the end of a drain have to say so to their clients.
+const CUT: Duration = Duration::from_secs(1);
+/// Memory for one batch: sixteen full records. Larger batches no longer fit the second-level cache.
+pub(crate) const BLOCK: usize = 16 * (16 * 1024 + 22);
+/// Records of one batch.
+pub(crate) const SPANS: usize = 64;
+
+/// What all workers have in common.
+#[derive(Clone)]
+pub struct Shared {
+    /// The configuration in force.
+    pub current: Current,
+    /// The limit of connections.
+    pub admission: Arc<Admission>,
+    /// The limits per client.
+    pub clients: Arc<ClientTable>,
+    /// Where a worker in trouble says so.
+    pub log: Log,
+}
+
+/// Names a listening socket towards its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AcceptorId(pub u64);
+
+/// What a worker is told.
+#[derive(Debug)]
+pub enum Command {
+    /// Accept connections on this socket for this listener.
+    Listen {
+        /// The socket's name from now on.
+        id: AcceptorId,
+        /// The listener's name in the snapshot.
+        listener: Arc<str>,
+        /// A listening, non-blocking socket.
+        fd: OwnedFd,
+    },
+    /// Serve who waits already, then close the socket.
+    Unlisten {
+        /// Which.
+        id: AcceptorId,
+    },
+    /// Accept nothing more, wait for the open connections up to `limit`, close the rest, and end.
+    Drain {
+        /// How long to wait.
+        limit: Duration,
+    },
+}
+
+/// The outside of a running worker.
+pub struct WorkerHandle {
+    thread: JoinHandle<()>,
+    commands: UnboundedSender<Command>,
+}
+
+impl WorkerHandle {
+    /// Tells the worker something. One that has ended hears nothing.
+    pub fn send(&self, command: Command) {
+        let _ = self.commands.send(command);
+    }
+
+    /// Whether the thread has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for the thread to end; `false` if it panicked.
+    #[must_use]
+    pub fn join(self) -> bool {
+        self.thread.join().is_ok()
+    }
+}
+
+/// The inside of a worker.
+pub struct Worker {
+    pub(crate) index: usize,
+    pub(crate) counters: WorkerCounters,
+    pub(crate) shared: Shared,
+    pub(crate) scratch: RefCell<Scratch>,
+    pub(crate) cut: Cut,
+    events: RefCell<EventSender>,
+    ids: RefCell<IdSource>,
+    turns: RefCell<Turns>,
+    acceptors: RefCell<HashMap<AcceptorId, Rc<Notify>>>,
+    open: Cell<usize>,
+    ended: Notify,
+    paused: Cell<Option<Instant>>,
+}
+
+/// The memory that records are opened and sealed in, lent to a connection while it is polled.
+pub(crate) struct Scratch {
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) spans: [Span; SPANS],
+}
+
+/// Round robin over each backend of the newest snapshot.
+struct Turns {
+    generation: u64,
+    backends: Vec<Rc<RefCell<RoundRobin>>>,
+}
+
+/// The way to end every relay at once: a flag, and whom to wake for it.
+#[derive(Default)]
+pub(crate) struct Cut {
+    now: Cell<bool>,
+    wakers: RefCell<Vec<Option<Waker>>>,
+    free: RefCell<Vec<usize>>,
+}
+
+impl Cut {
+    /// Whether relays must end.
+    pub(crate) fn is_now(&self) -> bool {
+        self.now.get()
+    }
+
+    /// Has `waker` woken when relays must end; the number gives it back to [`Cut::forget`].
+    pub(crate) fn remember(&self, waker: &Waker) -> usize {
+        let mut wakers = self.wakers.borrow_mut();
+        if let Some(place) = self.free.borrow_mut().pop() {
+            wakers[place] = Some(waker.clone());
+            return place;
+        }
+        wakers.push(Some(waker.clone()));
+        wakers.len() - 1
+    }
+
+    pub(crate) fn forget(&self, place: usize) {
+        self.wakers.borrow_mut()[place] = None;
+        self.free.borrow_mut().push(place);
+    }
+
+    fn all(&self) {
+        self.now.set(true);
+        for waker in self.wakers.borrow().iter().flatten() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Worker {
+    /// Starts worker `index` on a thread of its own, tied to `core` if one is given. `seed` is drawn
+    /// at random once per process and makes connection ids unique.
+    ///
+    /// # Errors
+    /// Where the thread or its event loop cannot be made.
+    pub fn start(
+        index: usize,
+        core: Option<usize>,
+        counters: WorkerCounters,
+        events: EventSender,
+        shared: Shared,
+        seed: u64,
+    ) -> io::Result<WorkerHandle> {
+        let (commands, receiver) = unbounded_channel();
+        // Made here, so that a failure is told to the caller; the loop itself is bound to its thread.
+        let mut builder = Builder::new_current_thread();
+        builder.enable_io().enable_time();
+        let (told, outcome) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new().name(format!("offramp-{index}")).spawn(move || {
+            if let Some(core) = core {
+                // A core that went away is no reason not to work on another.
+                let _ = offramp_net::cores::pin(core);
+            }
+            let runtime = match builder.build_local(LocalOptions::default()) {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(told.send(Err(error))),
+            };
+            let _ = told.send(Ok(()));
+            let worker = Rc::new(Self {
+                index,
+                counters,
+                ids: RefCell::new(IdSource::new(u16::try_from(index).unwrap_or(u16::MAX), seed)),
+                events: RefCell::new(events),
+                shared,
+                scratch: RefCell::new(Scratch {
+                    bytes: vec![0; BLOCK].into(),
+                    spans: [Span::default(); SPANS],
+                }),
+                cut: Cut::default(),
+                turns: RefCell::new(Turns { generation: u64::MAX, backends: Vec::new() }),
+                acceptors: RefCell::default(),
+                open: Cell::new(0),
+                ended: Notify::new(),
+                paused: Cell::new(None),
+            });
+            runtime.block_on(worker.run(receiver));
+        })?;
+        match outcome.recv() {
+            Ok(Ok(())) => Ok(WorkerHandle { thread, commands }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(io::Error::other("the worker's thread ended at once")),
+        }
+    }
+
+    async fn run(self: Rc<Self>, mut commands: UnboundedReceiver<Command>) {
+        // That nobody can command any more is an order to end, too.
+        let limit = loop {
+            match commands.recv().await {
+                Some(Command::Listen { id, listener, fd }) => self.listen(id, listener, fd),
+                Some(Command::Unlisten { id }) => self.unlisten(id),
+                Some(Command::Drain { limit }) => break limit,
+                None => break Duration::ZERO,
+            }
+        };
+        let all: Vec<_> = self.acceptors.borrow().keys().copied().collect();
+        all.into_iter().for_each(|id| self.unlisten(id));
+        // Acceptors take whoever waits already before connections are counted.
+        tokio::task::yield_now().await;
+        if timeout(limit, self.all_ended()).await.is_err() {
+            self.cut.all();
+            let _ = timeout(CUT, self.all_ended()).await;
+        }
+    }
+
+    async fn all_ended(&self) {
+        while self.open.get() > 0 || !self.acceptors.borrow().is_empty() {
+            self.ended.notified().await;
+        }
+    }
+
+    fn listen(self: &Rc<Self>, id: AcceptorId, listener: Arc<str>, fd: OwnedFd) {
+        let acceptor = match Acceptor::new(fd) {
+            Ok(acceptor) => acceptor,
+            Err(error) => {
+                let fields = [("listener", (&listener).into()), ("reason", (&error).into())];
+                return self.shared.log.error("a worker cannot watch a listening socket", &fields);
+            }
+        };
+        let stop = Rc::new(Notify::new());
+        self.acceptors.borrow_mut().insert(id, Rc::clone(&stop));
+        let worker = Rc::clone(self);
+        spawn_local(async move {
+            worker.accept(&acceptor, &listener, &stop).await;
+            drop(acceptor);
+            worker.acceptors.borrow_mut().remove(&id);
+            worker.ended.notify_one();
+        });
+    }
+
+    fn unlisten(&self, id: AcceptorId) {
+        if let Some(stop) = self.acceptors.borrow().get(&id) {
+            stop.notify_one();
+        }
+    }
+
+    /// Accepts until told to stop, and then whoever is in the queue already: closing the socket
+    /// would reset them.
+    async fn accept(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>, stop: &Notify) {
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = stop.notified() => break,
+                accepted = acceptor.accept() => accepted,
+            };
+            let reason = match accepted {
+                Ok((fd, peer)) => {
+                    spawn_local(conn::serve(Rc::clone(self), Arc::clone(listener), fd, peer));
+                    continue;
+                }
+                Err(AcceptError::Gone) => continue,
+                Err(AcceptError::Descriptors) => PauseReason::Descriptors,
+                Err(AcceptError::Memory) => PauseReason::Memory,
+                Err(AcceptError::Broken(error)) => {
+                    let fields = [("listener", listener.into()), ("reason", (&error).into())];
+                    return self.shared.log.error("a listening socket broke", &fields);
+                }
+            };
+            self.pause(reason, listener);
+            tokio::select! {
+                () = stop.notified() => break,
+                () = tokio::time::sleep(PAUSE) => {}
+            }
+        }
+        while let Ok(Some((fd, peer))) = acceptor.try_accept() {
+            spawn_local(conn::serve(Rc::clone(self), Arc::clone(listener), fd, peer));
+        }
+    }
+
+    fn pause(&self, reason: PauseReason, listener: &Arc<str>) {
+        self.counters.accept_paused(reason);
+        let now = Instant::now();
+        if self.paused.get().is_none_or(|last| now.duration_since(last) >= PAUSE_LOG) {
+            self.paused.set(Some(now));
+            let advice = match reason {
+                PauseReason::Memory => "the kernel has no memory for another socket",
+                _ => "raise the limit of open files (systemd: LimitNOFILE=), or lower `limits.connections`",
+            };
+            let fields = [
+                ("listener", listener.into()),
+                ("reason", reason.name().into()),
+                ("open", self.open.get().into()),
+                ("advice", advice.into()),
+            ];
+            self.shared.log.warn("accepting pauses", &fields);
+        }
+    }
+
+    /// The turns of a backend of `snapshot`, in which failures of its servers are remembered.
+    pub(crate) fn turns(&self, snapshot: &Snapshot, backend: usize) -> Rc<RefCell<RoundRobin>> {
+        let mut turns = self.turns.borrow_mut();
+        let fresh = || {
+            let now = Instant::now();
+            let new = |backend: &Arc<offramp_upstream::Backend>| {
+                Rc::new(RefCell::new(RoundRobin::new(Arc::clone(&backend.picker), self.index, now)))
+            };
+            snapshot.backends.iter().map(new).collect()
+        };
+        if turns.generation != snapshot.generation {
+            *turns = Turns { generation: snapshot.generation, backends: fresh() };
+        }
+        Rc::clone(&turns.backends[backend])
+    }
+
+    /// Facts begin.
+    pub(crate) fn facts(
+        &self,
+        listener: &Arc<str>,
+        client: offramp_observe::facts::Address,
+    ) -> Box<ConnectionFacts> {
+        let now = SystemTime::now();
+        let id = self.ids.borrow_mut().next(now);
+        self.counters.connection_accepted();
+        self.open.set(self.open.get() + 1);
+        let index = u16::try_from(self.index).unwrap_or(u16::MAX);
+        Box::new(ConnectionFacts::new(id, index, Arc::clone(listener), now, client))
+    }
+
+    /// Facts are finished: counted, and sent on their way.
+    pub(crate) fn ended(&self, facts: Box<ConnectionFacts>) {
+        self.counters.connection_closed(&facts.close, facts.times.total);
+        self.events.borrow_mut().send(facts);
+        self.open.set(self.open.get() - 1);
+        if self.open.get() == 0 {
+            self.ended.notify_one();
+        }
+    }
+}
