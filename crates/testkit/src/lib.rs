@@ -1,1 +1,17 @@
-//! Development only: test servers, record-level TLS client, process harness.
+//! Development only: what the tests of every crate share.
+//!
+//! | module | for |
+//! | --- | --- |
+//! | [`process`] | child processes with captured output, readiness and a bounded life |
+//! | [`ca`] | certificates of every key type and shape, as files |
+//! | [`tls_client`] | a record-level TLS client that can say anything |
+//!
+//! Everything is blocking, on threads, with bounded waits, on loopback addresses and ports that the
+//! system picks. Nothing here is fit for use outside tests: it panics, it leaks secrets, it trusts.
+
+pub mod ca;
+mod error;
+pub mod process;
+pub mod tls_client;
+
+pub use error::Error;

@@ -1,0 +1,5 @@
+//! The tests of the kit itself: its client against OpenSSL, its table against rustls, its servers and
+//! its process harness; and the tiers of the workspace.
+
+mod openssl;
+mod process;
