@@ -3,6 +3,7 @@
 //! | module | for |
 //! | --- | --- |
 //! | [`process`] | child processes with captured output, readiness and a bounded life |
+//! | [`server`] | small applications on threads, correct and broken ones, over TCP and Unix sockets |
 //! | [`ca`] | certificates of every key type and shape, as files |
 //! | [`tls_client`] | a record-level TLS client that can say anything |
 //!
@@ -12,6 +13,7 @@
 pub mod ca;
 mod error;
 pub mod process;
+pub mod server;
 pub mod tls_client;
 
 pub use error::Error;

@@ -3,3 +3,4 @@
 
 mod openssl;
 mod process;
+mod servers;
