@@ -6,12 +6,16 @@
 //! | [`server`] | small applications on threads, correct and broken ones, over TCP and Unix sockets |
 //! | [`ca`] | certificates of every key type and shape, as files |
 //! | [`tls_client`] | a record-level TLS client that can say anything |
+//! | [`cases`] | the table of malformed input, and the comparison of two servers over it |
+//! | [`oracle`] | a plain rustls echo server, whose verdicts are the least that Offramp gives |
 //!
 //! Everything is blocking, on threads, with bounded waits, on loopback addresses and ports that the
 //! system picks. Nothing here is fit for use outside tests: it panics, it leaks secrets, it trusts.
 
 pub mod ca;
+pub mod cases;
 mod error;
+pub mod oracle;
 pub mod process;
 pub mod server;
 pub mod tls_client;

@@ -2,5 +2,6 @@
 //! its process harness; and the tiers of the workspace.
 
 mod openssl;
+mod oracle;
 mod process;
 mod servers;
