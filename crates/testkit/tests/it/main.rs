@@ -5,3 +5,4 @@ mod openssl;
 mod oracle;
 mod process;
 mod servers;
+mod tiers;
