@@ -1,0 +1,102 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::gate::Strictness;
+
+/// Measures Offramp beside nginx, HAProxy, hitch and stunnel on this machine.
+///
+/// Every program is pinned: the proxy to the first core, load and backend to the others. Contestants take
+/// turns, round by round. Reported are CPU time per unit of work of the proxy's whole process tree,
+/// throughput, latency, memory and system calls, as medians with their spread, and the ratio to Offramp
+/// within the same rounds.
+#[derive(Debug, Parser)]
+#[command(name = "offramp-bench", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run scenarios and report.
+    Run(RunArgs),
+    /// Show two runs side by side.
+    Compare {
+        /// The directory of the first run.
+        a: PathBuf,
+        /// The directory of the second run.
+        b: PathBuf,
+    },
+    /// Hold a run against bounds; exit 1 naming each miss.
+    Gate {
+        /// The directory of the run [default: the latest below target/bench].
+        #[arg(long, value_name = "DIR")]
+        run: Option<PathBuf>,
+        /// The bounds.
+        #[arg(long, value_name = "FILE", default_value = "bench/gates.toml")]
+        gates: PathBuf,
+        /// Which of the bounds.
+        #[arg(long, value_enum, default_value_t = Strictness::Strict)]
+        bounds: Strictness,
+    },
+    /// List scenarios and contestants, and what is installed.
+    List,
+    /// The helper that plays the application; started by `run`.
+    #[command(hide = true)]
+    Backend,
+    /// The helper that plays the clients; started by `run`.
+    #[command(hide = true)]
+    Load,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Scenarios, comma separated; default: a selection of about ten minutes.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) scenarios: Vec<String>,
+    /// Contestants, comma separated; default: all that are installed.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) contestants: Vec<String>,
+    /// Every scenario in every variant.
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Rounds per case.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) rounds: u16,
+    /// Seconds per window.
+    #[arg(long, default_value_t = 1.5, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// How the proxies reach the application.
+    #[arg(long, value_enum, default_value_t = Transport::Tcp)]
+    pub(crate) transport: Transport,
+    /// The Offramp to measure [default: target/release/offramp, else the one in PATH].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) offramp: Option<PathBuf>,
+    /// Hold the result against these bounds; exit 1 naming each miss.
+    #[arg(long, value_enum, value_name = "BOUNDS")]
+    pub(crate) gate: Option<Strictness>,
+    /// The file of bounds.
+    #[arg(long, value_name = "FILE", default_value = "bench/gates.toml")]
+    pub(crate) gates: PathBuf,
+    /// Priority of everything that is started, as for nice(1); below 0 keeps other work of the machine out
+    /// of the figures.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(i32).range(-20..=19), allow_negative_numbers = true)]
+    pub(crate) nice: i32,
+    /// Where results go [default: target/bench/DATE].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    Tcp,
+    Unix,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    if (0.05..=600.0).contains(&value) { Ok(value) } else { Err("between 0.05 and 600 seconds".into()) }
+}

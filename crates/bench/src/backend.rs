@@ -1,0 +1,122 @@
+//! The application behind the proxies: a TCP or Unix socket server that echoes, or answers each request
+//! of a known size with a response of a known size.
+//!
+//! One thread, no TLS, no protocol: it must cost less than any proxy in front of it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::error::{Error, Result};
+use crate::protocol::{BackendSpec, Event, Found, Place, Service, order, say, words};
+
+/// Runs the helper process until its standard input ends.
+///
+/// # Errors
+/// When it cannot listen.
+pub(crate) async fn main() -> Result<()> {
+    let spec: BackendSpec = order()?;
+    let mut words = words();
+    let service = spec.service;
+    let blob: Arc<[u8]> = match service {
+        Service::Echo => Arc::new([]),
+        Service::Exchange { response, .. } => vec![b'x'; response].into(),
+    };
+    match spec.place {
+        Place::Tcp => {
+            let listener = bind()?;
+            let address = listener.local_addr().map_err(|e| Error::io("asking for the own address", e))?;
+            say(&Event::Listening(Found::Tcp(address)))?;
+            tokio::spawn(async move {
+                loop {
+                    let Ok((stream, _)) = listener.accept().await else {
+                        pause().await;
+                        continue;
+                    };
+                    let _ = stream.set_nodelay(true);
+                    tokio::spawn(serve(stream, service, Arc::clone(&blob)));
+                }
+            });
+        }
+        Place::Unix(path) => {
+            let _ = std::fs::remove_file(&path);
+            let listener = UnixListener::bind(&path)
+                .and_then(|l| {
+                    // Peers that drop their privileges must reach it too.
+                    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).map(|()| l)
+                })
+                .map_err(|e| Error::io(format!("listening on {}", path.display()), e))?;
+            say(&Event::Listening(Found::Unix(path)))?;
+            tokio::spawn(async move {
+                loop {
+                    let Ok((stream, _)) = listener.accept().await else {
+                        pause().await;
+                        continue;
+                    };
+                    tokio::spawn(serve(stream, service, Arc::clone(&blob)));
+                }
+            });
+        }
+    }
+    while words.recv().await.is_some() {}
+    Ok(())
+}
+
+/// Listens on a free port with a backlog that a thousand simultaneous connections do not overflow.
+fn bind() -> Result<TcpListener> {
+    let io = |e| Error::io("listening on 127.0.0.1", e);
+    let socket = tokio::net::TcpSocket::new_v4().map_err(io)?;
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).map_err(io)?;
+    socket.listen(4096).map_err(io)
+}
+
+/// Out of descriptors: accepting again at once would spin.
+async fn pause() {
+    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+}
+
+/// One connection, to its end. An error of a peer ends it silently: the load counts what it misses.
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, service: Service, blob: Arc<[u8]>) {
+    let _ = match service {
+        Service::Echo => echo(&mut stream).await,
+        Service::Exchange { request, .. } => exchange(&mut stream, request, &blob).await,
+    };
+    let _ = stream.shutdown().await;
+}
+
+async fn echo(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> std::io::Result<()> {
+    // Small: an idle connection should not cost the machine memory that the proxies then compete for.
+    let mut buffer = vec![0; 4096];
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        stream.write_all(&buffer[..count]).await?;
+    }
+}
+
+async fn exchange(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    request: usize,
+    blob: &[u8],
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; request.clamp(512, 256 * 1024)];
+    let mut missing = request;
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        let mut left = count;
+        while left >= missing {
+            left -= missing;
+            missing = request;
+            stream.write_all(blob).await?;
+        }
+        missing -= left;
+    }
+}

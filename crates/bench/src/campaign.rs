@@ -1,0 +1,196 @@
+//! A run: the cases one after the other, the contestants of a case interleaved round by round, so that
+//! whatever else the machine does hits them all alike.
+//!
+//! A contestant that fails leaves a note and the rest goes on.
+
+pub(crate) mod measure;
+
+use std::path::{Path, PathBuf};
+
+use crate::campaign::measure::{Bench, Figures};
+use crate::contestant::{Contestant, Running, Site};
+use crate::error::{Error, Result, make_dir};
+use crate::helper::Helper;
+use crate::machine::Cores;
+use crate::pki;
+use crate::process::usable_cores;
+use crate::progress::Progress;
+use crate::protocol::{BackendSpec, Found, Place};
+use crate::report::raw::{Raw, Sample};
+use crate::report::{CaseInfo, Note};
+use crate::scenario::{Case, Method};
+
+/// What a run is to do.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) cases: Vec<Case>,
+    pub(crate) contestants: Vec<Contestant>,
+    pub(crate) rounds: usize,
+    /// Whether the proxies reach the backend over a Unix socket.
+    pub(crate) unix: bool,
+    /// Where results go; exists.
+    pub(crate) dir: PathBuf,
+}
+
+/// A run under way, and what it has found so far.
+#[derive(Debug)]
+pub(crate) struct Campaign {
+    plan: Plan,
+    raw: Raw,
+    work: PathBuf,
+    capacity: Option<f64>,
+    /// Cases that were begun, in order.
+    pub(crate) cases: Vec<CaseInfo>,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) notes: Vec<Note>,
+}
+
+impl Campaign {
+    /// Prepares the directory and the raw file.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub(crate) fn new(plan: Plan) -> Result<Self> {
+        let raw = Raw::create(&plan.dir.join("raw.csv"))?;
+        let work = make_dir(&plan.dir.join("work"))?;
+        let empty = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { plan, raw, work, capacity: None, cases: empty.0, samples: empty.1, notes: empty.2 })
+    }
+
+    /// Runs every case. May be dropped at any point: what was measured stays in `samples` and on disk, and
+    /// everything started is stopped.
+    ///
+    /// # Errors
+    /// Only what makes going on useless: results that cannot be written.
+    pub(crate) async fn run(&mut self) -> Result<()> {
+        let steps = self.plan.cases.len() * self.plan.rounds * self.plan.contestants.len();
+        let mut progress = Progress::new(steps);
+        for case in self.plan.cases.clone() {
+            self.cases.push(CaseInfo::of(&case));
+            match self.case(&case, &mut progress).await {
+                Ok(()) => {}
+                Err(error @ Error::Io { .. }) => return Err(error),
+                Err(error) => self.note(&mut progress, &case, "", &error.to_string()),
+            }
+        }
+        progress.end();
+        Ok(())
+    }
+
+    async fn case(&mut self, case: &Case, progress: &mut Progress) -> Result<()> {
+        let usable = usable_cores();
+        let cores = Cores::divide(&usable, case.setup.workers);
+        let identity = pki::identity(&self.work, case.setup.key)?;
+        let place = if self.plan.unix { Place::Unix(self.work.join("app.sock")) } else { Place::Tcp };
+        let order = BackendSpec { place, service: case.service };
+        let (backend, found) = Helper::backend(&order, &self.work, &cores.backend).await?;
+        let dir = self.work.clone();
+        let site =
+            Site { dir: &dir, backend: &found, identity: &identity, setup: case.setup, cores: &cores.proxy };
+        let mut bench = Bench { case, site: &site, cores: &cores, backend: &backend, dir: &dir, rate: None };
+        let mut entrants = self.enter(case, &bench, progress).await;
+        if let Method::Paced { share, .. } = case.method {
+            bench.rate = self.rate(&mut entrants, &bench, share).await?;
+        }
+        for round in 0..self.plan.rounds {
+            for entrant in &mut entrants {
+                let name = entrant.contestant.peer.name;
+                progress.step(&case.name, &format!("{name}, round {}", round + 1));
+                if entrant.out {
+                    continue;
+                }
+                match bench.measure(&entrant.contestant, &mut entrant.running).await {
+                    Ok(figures) => self.keep(case, name, round, figures)?,
+                    Err(error) => {
+                        entrant.out = true;
+                        self.note(progress, case, name, &error.to_string());
+                    }
+                }
+            }
+        }
+        for entrant in entrants {
+            if let Some(running) = entrant.running {
+                running.process.stop().await;
+            }
+        }
+        drop(backend);
+        remove_socket(&found);
+        Ok(())
+    }
+
+    /// Starts the contestants that can do this case.
+    async fn enter(&mut self, case: &Case, bench: &Bench<'_>, progress: &mut Progress) -> Vec<Entrant> {
+        let mut entrants = Vec::new();
+        for contestant in self.plan.contestants.clone() {
+            let name = contestant.peer.name;
+            if let Some(why) = contestant.lacks(case.setup) {
+                progress.skip(self.plan.rounds);
+                self.note(progress, case, name, why);
+                continue;
+            }
+            // These are started anew for each round: memory of a program that has worked is another thing.
+            let fresh = matches!(case.method, Method::Idle { .. } | Method::Start);
+            let running = if fresh { None } else { Some(contestant.start(bench.site).await) };
+            match running.transpose() {
+                Ok(running) => entrants.push(Entrant { contestant, running, out: false }),
+                Err(error) => {
+                    progress.skip(self.plan.rounds);
+                    self.note(progress, case, name, &error.to_string());
+                }
+            }
+        }
+        entrants
+    }
+
+    /// The rate for a share of the capacity of the slowest contestant, which is found once per run.
+    async fn rate(&mut self, entrants: &mut [Entrant], bench: &Bench<'_>, share: f64) -> Result<Option<f64>> {
+        if self.capacity.is_none() {
+            let mut slowest = f64::INFINITY;
+            for running in entrants.iter_mut().filter_map(|e| e.running.as_ref()) {
+                slowest = slowest.min(bench.capacity(running).await?);
+            }
+            self.capacity = Some(slowest).filter(|s| s.is_finite());
+        }
+        Ok(self.capacity.map(|capacity| capacity * share))
+    }
+
+    fn keep(&mut self, case: &Case, contestant: &str, round: usize, figures: Figures) -> Result<()> {
+        for (metric, value) in figures {
+            let sample = Sample {
+                scenario: case.scenario.to_owned(),
+                case: case.name.clone(),
+                contestant: contestant.to_owned(),
+                round,
+                metric,
+                value,
+            };
+            self.raw.write(&sample)?;
+            self.samples.push(sample);
+        }
+        self.raw.flush()
+    }
+
+    fn note(&mut self, progress: &mut Progress, case: &Case, contestant: &str, text: &str) {
+        let note = Note { case: case.name.clone(), contestant: contestant.to_owned(), text: text.to_owned() };
+        if !self.notes.contains(&note) {
+            progress.note(&note.to_string());
+            self.notes.push(note);
+        }
+    }
+}
+
+/// A contestant in a case.
+#[derive(Debug)]
+struct Entrant {
+    contestant: Contestant,
+    running: Option<Running>,
+    /// Failed in an earlier round; its figures so far count.
+    out: bool,
+}
+
+fn remove_socket(found: &Found) {
+    if let Found::Unix(path) = found {
+        let path: &Path = path;
+        let _ = std::fs::remove_file(path);
+    }
+}

@@ -1,0 +1,155 @@
+//! The proxies that are compared: how each is found, configured, started, and what it cannot do.
+//!
+//! Their configurations are whole files under `peers/`, so that whoever doubts a figure can read and
+//! improve them; only the places marked `{{so}}` are filled in here.
+
+pub(crate) mod peers;
+pub(crate) mod template;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result, make_dir, write_file};
+use crate::pki::{Identity, KeyKind};
+use crate::process::{Launch, Process, find_program, free_port, output_of};
+use crate::protocol::{Found, Group, Version};
+
+/// What a contestant is to be set up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    pub(crate) version: Version,
+    pub(crate) key: KeyKind,
+    pub(crate) group: Group,
+    /// Worker threads or processes.
+    pub(crate) workers: usize,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { version: Version::Tls13, key: KeyKind::P256, group: Group::X25519, workers: 1 }
+    }
+}
+
+/// A proxy as a table row: everything that the harness must know of it.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// The name in reports and on the command line.
+    pub(crate) name: &'static str,
+    /// What it is, for the report.
+    pub(crate) what: &'static str,
+    /// The program looked for in `PATH`.
+    pub(crate) program: &'static str,
+    /// The Debian package that brings it.
+    pub(crate) package: &'static str,
+    /// The arguments that make it print its version.
+    pub(crate) version_args: &'static [&'static str],
+    /// The words after which its TLS library is named in that print, if it is named at all.
+    pub(crate) library: &'static [&'static str],
+    /// Its configuration, and the name of the file that it goes to.
+    pub(crate) config: (&'static str, &'static str),
+    /// Its arguments; `{{config}}` and `{{dir}}` are filled in.
+    pub(crate) args: &'static [&'static str],
+    /// Whether it can do X25519MLKEM768.
+    pub(crate) post_quantum: bool,
+    /// Whether it has a number of workers that can be set.
+    pub(crate) scales: bool,
+}
+
+/// A contestant that is installed.
+#[derive(Clone, Debug)]
+pub(crate) struct Contestant {
+    pub(crate) peer: &'static Peer,
+    pub(crate) program: PathBuf,
+    /// As the program itself says it, shortened to one line.
+    pub(crate) version: String,
+}
+
+impl Contestant {
+    /// Finds the program: `given`, or the one in `PATH`.
+    ///
+    /// # Errors
+    /// `Missing` with the package that brings it.
+    pub(crate) fn find(peer: &'static Peer, given: Option<&Path>) -> Result<Self> {
+        let program = match given {
+            Some(path) if path.is_file() => path.to_owned(),
+            Some(path) => {
+                return Err(Error::Missing(format!("{}: there is no file {}", peer.name, path.display())));
+            }
+            None => find_program(peer.program).ok_or_else(|| {
+                Error::Missing(format!("{} is not installed (package {})", peer.name, peer.package))
+            })?,
+        };
+        let said = output_of(&program, peer.version_args).unwrap_or_default();
+        Ok(Self { peer, version: peers::version_line(&said, peer.library), program })
+    }
+
+    /// Why this contestant cannot be measured with a setup; none when it can.
+    pub(crate) fn lacks(&self, setup: Setup) -> Option<&'static str> {
+        if setup.group == Group::X25519MlKem768 && !self.peer.post_quantum {
+            return Some("its TLS library does not know X25519MLKEM768");
+        }
+        if setup.workers > 1 && !self.peer.scales {
+            return Some("it has no number of workers to set");
+        }
+        None
+    }
+
+    /// Starts it in front of a backend and waits until it listens.
+    ///
+    /// # Errors
+    /// What it said itself when it did not start.
+    pub(crate) async fn start(&self, site: &Site<'_>) -> Result<Running> {
+        let name = self.peer.name;
+        let dir = make_dir(&site.dir.join(name))?;
+        // The port may be taken between the look and the start; two more tries settle that.
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let listen = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+            let values = template::values(&dir, listen, site);
+            let config = dir.join(self.peer.config.1);
+            write_file(&config, template::fill(self.peer.config.0, &values)?)?;
+            let mut args = Vec::new();
+            for arg in self.peer.args {
+                let arg = arg.replace("{{config}}", &config.display().to_string());
+                args.push(arg.replace("{{dir}}", &dir.display().to_string()).into());
+            }
+            let launch = Launch {
+                name: name.to_owned(),
+                program: self.program.clone(),
+                args,
+                env: Vec::new(),
+                cores: site.cores.to_vec(),
+                log: dir.join("output.log"),
+                piped: false,
+            };
+            let mut process = Process::start(&launch)?;
+            match process.listening(listen, Duration::from_secs(10)).await {
+                Ok(()) => return Ok(Running { process, listen }),
+                Err(error) if tries == 3 => return Err(error),
+                Err(_) => process.stop().await,
+            }
+        }
+    }
+}
+
+/// Where and in front of what a contestant is started.
+#[derive(Debug)]
+pub(crate) struct Site<'a> {
+    /// Its files go to a directory of its name below this one.
+    pub(crate) dir: &'a Path,
+    pub(crate) backend: &'a Found,
+    pub(crate) identity: &'a Identity,
+    pub(crate) setup: Setup,
+    pub(crate) cores: &'a [usize],
+}
+
+/// A contestant that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) process: Process,
+    pub(crate) listen: SocketAddr,
+}

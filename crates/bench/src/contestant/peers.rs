@@ -1,0 +1,115 @@
+//! The table of proxies, and how their versions are read.
+
+use crate::contestant::Peer;
+
+/// Every proxy, Offramp first, in the order in which each round measures them.
+pub(crate) const PEERS: &[Peer] = &[
+    Peer {
+        name: "offramp",
+        what: "this project, mode tcp",
+        program: "offramp",
+        package: "this repository: cargo build --release -p offramp-cli",
+        version_args: &["version"],
+        library: &["rustls"],
+        config: (include_str!("../../peers/offramp.toml"), "offramp.toml"),
+        args: &["run", "-c", "{{config}}"],
+        post_quantum: true,
+        scales: true,
+    },
+    Peer {
+        name: "nginx",
+        what: "nginx, stream module",
+        program: "nginx",
+        package: "nginx, libnginx-mod-stream",
+        version_args: &["-V"],
+        library: &["running with ", "built with "],
+        config: (include_str!("../../peers/nginx-stream.conf"), "nginx.conf"),
+        args: &["-p", "{{dir}}", "-e", "{{dir}}/error.log", "-c", "{{config}}"],
+        post_quantum: false,
+        scales: true,
+    },
+    Peer {
+        name: "haproxy",
+        what: "HAProxy, mode tcp",
+        program: "haproxy",
+        package: "haproxy",
+        version_args: &["-vv"],
+        library: &["Running on OpenSSL version : ", "Running on SSL library version : "],
+        config: (include_str!("../../peers/haproxy-tcp.cfg"), "haproxy.cfg"),
+        args: &["-db", "-f", "{{config}}"],
+        post_quantum: false,
+        scales: true,
+    },
+    Peer {
+        name: "hitch",
+        what: "hitch",
+        program: "hitch",
+        package: "hitch",
+        version_args: &["--version"],
+        library: &[],
+        config: (include_str!("../../peers/hitch.conf"), "hitch.conf"),
+        args: &["--config={{config}}"],
+        post_quantum: false,
+        scales: true,
+    },
+    Peer {
+        name: "stunnel",
+        what: "stunnel, a thread per connection",
+        program: "stunnel",
+        package: "stunnel4",
+        version_args: &["-version"],
+        library: &["Running  with ", "Compiled/running with "],
+        config: (include_str!("../../peers/stunnel.conf"), "stunnel.conf"),
+        args: &["{{config}}"],
+        post_quantum: false,
+        scales: false,
+    },
+];
+
+/// The peer of a name.
+pub(crate) fn peer(name: &str) -> Option<&'static Peer> {
+    PEERS.iter().find(|p| p.name == name)
+}
+
+/// One line from what a program prints about itself: the first line that has a version number, and the
+/// TLS library where it is named.
+pub(crate) fn version_line(said: &str, library: &[&str]) -> String {
+    let first = said
+        .lines()
+        .find(|line| line.chars().any(|c| c.is_ascii_digit()) && line.contains('.'))
+        .unwrap_or("version unknown")
+        .trim();
+    // HAProxy and others go on with dates and addresses, which no table needs.
+    let first = first.split(" - http").next().unwrap_or(first);
+    let named = library.iter().find_map(|mark| {
+        let rest = said.split_once(mark)?.1.lines().next()?;
+        Some(rest.split([')', '(']).next().unwrap_or(rest).trim())
+    });
+    match named {
+        Some(name) if !first.contains(name) => format!("{first}, {name}"),
+        _ => first.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_what_programs_say() {
+        let nginx = "nginx version: nginx/1.22.1\nbuilt with OpenSSL 3.0.22 25 Aug 2026 (running with OpenSSL 3.0.19 27 Jan 2026)\n";
+        assert_eq!(
+            version_line(nginx, peer("nginx").unwrap().library),
+            "nginx version: nginx/1.22.1, OpenSSL 3.0.19 27 Jan 2026"
+        );
+        assert_eq!(version_line("hitch 1.7.2\n", &[]), "hitch 1.7.2");
+        assert_eq!(version_line("", &[]), "version unknown");
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for (index, one) in PEERS.iter().enumerate() {
+            assert!(PEERS[..index].iter().all(|other| other.name != one.name));
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What a run found, summed up: the form of `summary.json`, and the pages made from it.
+
+pub(crate) mod markdown;
+pub(crate) mod raw;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::contestant::Contestant;
+use crate::error::{Error, Result, read_text, write_file};
+use crate::machine::Machine;
+use crate::metrics;
+use crate::report::raw::Sample;
+use crate::scenario::Case;
+use crate::stats::{Spread, median};
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Summary {
+    /// When it began, UTC.
+    pub(crate) date: String,
+    /// Whether it was interrupted before its end.
+    pub(crate) partial: bool,
+    /// How the proxies reached the backend: `tcp` or `unix`.
+    pub(crate) transport: String,
+    pub(crate) machine: Machine,
+    /// The contestant that ratios refer to.
+    pub(crate) reference: String,
+    /// Names and versions.
+    pub(crate) contestants: BTreeMap<String, String>,
+    pub(crate) cases: Vec<CaseSummary>,
+    pub(crate) notes: Vec<Note>,
+}
+
+/// What a case is, without its results.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CaseInfo {
+    pub(crate) scenario: String,
+    pub(crate) name: String,
+    pub(crate) what: String,
+    pub(crate) unit: String,
+}
+
+impl CaseInfo {
+    pub(crate) fn of(case: &Case) -> Self {
+        Self {
+            scenario: case.scenario.to_owned(),
+            name: case.name.clone(),
+            what: case.what.clone(),
+            unit: case.unit.to_owned(),
+        }
+    }
+}
+
+/// A case with its results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CaseSummary {
+    #[serde(flatten)]
+    pub(crate) info: CaseInfo,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One contestant in one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) contestant: String,
+    pub(crate) metrics: BTreeMap<String, Spread>,
+    /// The reference's value over this contestant's, taken round by round, then the median.
+    pub(crate) ratios: BTreeMap<String, f64>,
+    /// What makes some of these figures less than they seem.
+    pub(crate) flags: Vec<String>,
+}
+
+/// Something that went wrong or could not be, with its reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Note {
+    /// Empty: the whole run.
+    pub(crate) case: String,
+    /// Empty: all contestants.
+    pub(crate) contestant: String,
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in [&self.case, &self.contestant] {
+            if !part.is_empty() {
+                write!(f, "{part}: ")?;
+            }
+        }
+        f.write_str(&self.text)
+    }
+}
+
+/// What a run was, before its results.
+#[derive(Debug)]
+pub(crate) struct Heading<'a> {
+    pub(crate) date: String,
+    pub(crate) transport: &'a str,
+    pub(crate) machine: Machine,
+    pub(crate) contestants: &'a [Contestant],
+}
+
+impl Summary {
+    /// Sums up samples.
+    pub(crate) fn build(
+        heading: Heading<'_>,
+        cases: &[CaseInfo],
+        samples: &[Sample],
+        notes: Vec<Note>,
+        partial: bool,
+    ) -> Self {
+        let names: Vec<&str> = heading.contestants.iter().map(|c| c.peer.name).collect();
+        let reference = *names.first().unwrap_or(&"offramp");
+        let cases = cases
+            .iter()
+            .map(|info| {
+                let of_case: Vec<&Sample> = samples.iter().filter(|s| s.case == info.name).collect();
+                CaseSummary { info: info.clone(), rows: rows(&of_case, reference) }
+            })
+            .filter(|case| !case.rows.is_empty())
+            .collect();
+        Self {
+            date: heading.date,
+            partial,
+            transport: heading.transport.to_owned(),
+            machine: heading.machine,
+            reference: reference.to_owned(),
+            contestants: heading
+                .contestants
+                .iter()
+                .map(|c| (c.peer.name.to_owned(), c.version.clone()))
+                .collect(),
+            cases,
+            notes,
+        }
+    }
+
+    /// Writes `summary.json` and `report.md` to a directory.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub(crate) fn write(&self, dir: &Path) -> Result<()> {
+        let json = serde_json::to_string_pretty(self)
+            .map_err(|e| Error::io("encoding the summary", std::io::Error::other(e)))?;
+        write_file(&dir.join("summary.json"), json + "\n")?;
+        write_file(&dir.join("report.md"), markdown::page(self))
+    }
+
+    /// Reads a run from its directory or its `summary.json`.
+    ///
+    /// # Errors
+    /// When there is none, or it is of another form.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let file: PathBuf = if path.is_dir() { path.join("summary.json") } else { path.to_owned() };
+        serde_json::from_str(&read_text(&file)?)
+            .map_err(|e| Error::Usage(format!("{} is not a summary of a run: {e}", file.display())))
+    }
+
+    /// The results of one contestant in one case.
+    pub(crate) fn row(&self, case: &str, contestant: &str) -> Option<&Row> {
+        self.cases.iter().find(|c| c.info.name == case)?.rows.iter().find(|r| r.contestant == contestant)
+    }
+}
+
+/// One row for each contestant, in the order of the first samples.
+fn rows(samples: &[&Sample], reference: &str) -> Vec<Row> {
+    let mut names: Vec<&str> = Vec::new();
+    for sample in samples {
+        if !names.contains(&sample.contestant.as_str()) {
+            names.push(&sample.contestant);
+        }
+    }
+    names.iter().map(|name| row(samples, name, reference)).collect()
+}
+
+fn row(samples: &[&Sample], name: &str, reference: &str) -> Row {
+    let mut values: BTreeMap<&str, BTreeMap<usize, f64>> = BTreeMap::new();
+    for sample in samples.iter().filter(|s| s.contestant == name) {
+        values.entry(&sample.metric).or_default().insert(sample.round, sample.value);
+    }
+    let mut row = Row {
+        contestant: name.to_owned(),
+        metrics: BTreeMap::new(),
+        ratios: BTreeMap::new(),
+        flags: Vec::new(),
+    };
+    for (metric, by_round) in &values {
+        let all: Vec<f64> = by_round.values().copied().collect();
+        row.metrics.extend(Spread::of(&all).map(|spread| ((*metric).to_owned(), spread)));
+        let pairs: Vec<f64> = by_round
+            .iter()
+            .filter_map(|(round, value)| {
+                let other = samples
+                    .iter()
+                    .find(|s| s.contestant == reference && s.metric == *metric && s.round == *round)?;
+                Some(other.value / value).filter(|ratio| ratio.is_finite())
+            })
+            .collect();
+        if name != reference {
+            row.ratios.extend(median(&pairs).map(|ratio| ((*metric).to_owned(), ratio)));
+        }
+    }
+    row.flags = flags(&row.metrics);
+    row
+}
+
+/// What the reader must be told about a row.
+fn flags(metrics: &BTreeMap<String, Spread>) -> Vec<String> {
+    let value = |name: &str| metrics.get(name).map(|s| s.median);
+    let mut flags = Vec::new();
+    if let (Some(proxy), Some(load)) = (value(metrics::PROXY_BUSY), value(metrics::LOAD_BUSY))
+        && load > 0.9
+        && proxy < 0.9
+        && !metrics.contains_key(metrics::RATE)
+    {
+        flags.push("load-bound: the load or the backend was the limit, not the proxy; CPU per unit holds, throughput and latency do not".to_owned());
+    }
+    if metrics.get(metrics::ERRORS).is_some_and(|errors| errors.max > 0.0) {
+        flags.push("errors: some units failed".to_owned());
+    }
+    flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(contestant: &str, round: usize, value: f64) -> Sample {
+        Sample {
+            scenario: "s".into(),
+            case: "s".into(),
+            contestant: contestant.into(),
+            round,
+            metric: metrics::CPU.into(),
+            value,
+        }
+    }
+
+    #[test]
+    fn ratios_are_taken_within_each_round() {
+        // Twice as slow a machine in the second round must not change the ratio.
+        let all = [
+            sample("offramp", 0, 10.0),
+            sample("nginx", 0, 20.0),
+            sample("offramp", 1, 20.0),
+            sample("nginx", 1, 40.0),
+            sample("offramp", 2, 10.0),
+            sample("nginx", 2, 40.0),
+        ];
+        let all: Vec<&Sample> = all.iter().collect();
+        let rows = rows(&all, "offramp");
+        assert_eq!(rows[1].ratios[metrics::CPU], 0.5);
+        assert!(rows[0].ratios.is_empty());
+        assert_eq!(rows[0].metrics[metrics::CPU].median, 10.0);
+    }
+
+    #[test]
+    fn a_busy_load_beside_an_idle_proxy_is_flagged() {
+        let one = |value| Spread::of(&[value]).unwrap();
+        let mut metrics: BTreeMap<String, Spread> = BTreeMap::new();
+        metrics.insert(metrics::PROXY_BUSY.into(), one(0.5));
+        metrics.insert(metrics::LOAD_BUSY.into(), one(0.97));
+        assert!(flags(&metrics)[0].starts_with("load-bound"));
+        metrics.insert(metrics::PROXY_BUSY.into(), one(0.97));
+        assert!(flags(&metrics).is_empty());
+    }
+}

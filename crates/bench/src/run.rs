@@ -1,0 +1,187 @@
+//! The command `run`: from arguments to a report, interrupted or not.
+
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{RunArgs, Transport};
+use crate::campaign::{Campaign, Plan};
+use crate::contestant::Contestant;
+use crate::contestant::peers::{PEERS, peer};
+use crate::error::{Error, Result, make_dir, read_text};
+use crate::gate::{self, Gates};
+use crate::machine::{Cores, Machine};
+use crate::process::usable_cores;
+use crate::report::{Heading, Note, Summary, markdown};
+use crate::scenario::{Pace, select};
+
+/// Runs and reports.
+///
+/// # Errors
+/// Wrong arguments, nothing to measure, results that cannot be written, an interrupt.
+pub(crate) async fn run(args: &RunArgs) -> Result<()> {
+    let gates = args.gate.map(|_| read_text(&args.gates).and_then(|text| Gates::parse(&text))).transpose()?;
+    let (contestants, mut notes) = contestants(args)?;
+    raise_descriptors();
+    let pace = Pace { seconds: args.seconds, full: args.full, cores: usable_cores().len() };
+    let cases: Vec<_> = select(&args.scenarios, args.full)?.iter().flat_map(|s| s.cases(pace)).collect();
+    let date = date();
+    let dir = make_dir(&args.out.clone().unwrap_or_else(|| PathBuf::from("target/bench").join(&date)))?;
+    prioritize(args.nice)?;
+    let machine = Machine::here();
+    warn(&machine);
+    let plan = Plan {
+        cases,
+        contestants: contestants.clone(),
+        rounds: args.rounds.into(),
+        unix: args.transport == Transport::Unix,
+        dir: dir.clone(),
+    };
+    let mut campaign = Campaign::new(plan)?;
+    let outcome = tokio::select! {
+        outcome = campaign.run() => outcome,
+        () = interrupt() => Err(Error::Interrupted),
+    };
+    notes.append(&mut campaign.notes);
+    let transport = if args.transport == Transport::Unix { "unix" } else { "tcp" };
+    let heading = Heading { date, transport, machine, contestants: &contestants };
+    let summary = Summary::build(heading, &campaign.cases, &campaign.samples, notes, outcome.is_err());
+    summary.write(&dir)?;
+    for case in &summary.cases {
+        println!("{}", markdown::section(case, &summary.reference));
+    }
+    eprintln!("report: {}", dir.join("report.md").display());
+    outcome?;
+    match gates.zip(args.gate) {
+        Some((gates, strictness)) => gate::conclude(&gates.judge(&summary, strictness)),
+        None => Ok(()),
+    }
+}
+
+/// The latest run below `target/bench`.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn latest() -> Result<PathBuf> {
+    let runs = std::fs::read_dir("target/bench").into_iter().flatten().flatten().map(|entry| entry.path());
+    runs.filter(|dir| dir.join("summary.json").is_file())
+        .max()
+        .ok_or_else(|| Error::Usage("there is no run below target/bench; name one with --run".into()))
+}
+
+/// The contestants that were asked for and are installed; a note for each that is not.
+fn contestants(args: &RunArgs) -> Result<(Vec<Contestant>, Vec<Note>)> {
+    let wanted: Vec<_> = if args.contestants.is_empty() {
+        PEERS.iter().collect()
+    } else {
+        let mut wanted = Vec::new();
+        for name in &args.contestants {
+            wanted.push(peer(name).ok_or_else(|| {
+                let known: Vec<&str> = PEERS.iter().map(|p| p.name).collect();
+                Error::Usage(format!("no contestant is called {name:?}; there are: {}", known.join(", ")))
+            })?);
+        }
+        wanted
+    };
+    let (mut found, mut notes) = (Vec::new(), Vec::new());
+    for peer in wanted {
+        let given = if peer.name == "offramp" { offramp(args.offramp.as_deref()) } else { None };
+        match Contestant::find(peer, given.as_deref()) {
+            Ok(contestant) => found.push(contestant),
+            Err(error) => {
+                eprintln!("  skipped: {error}");
+                notes.push(Note {
+                    case: String::new(),
+                    contestant: peer.name.into(),
+                    text: error.to_string(),
+                });
+            }
+        }
+    }
+    if found.is_empty() {
+        return Err(Error::Usage("no contestant is installed; `make bench-peers` installs them".into()));
+    }
+    Ok((found, notes))
+}
+
+/// The Offramp to measure: the given one, or the release build of this checkout.
+pub(crate) fn offramp(given: Option<&Path>) -> Option<PathBuf> {
+    let built = Path::new("target/release/offramp");
+    given.map(Path::to_owned).or_else(|| built.is_file().then(|| built.to_owned()))
+}
+
+fn warn(machine: &Machine) {
+    let usable = usable_cores();
+    if let Some(caveat) = Cores::divide(&usable, 1).caveat {
+        eprintln!("note: {} usable cores: {caveat}; compare CPU time per unit", usable.len());
+    }
+    if machine.load_at_start > 0.5 {
+        eprintln!("note: the load average is {:.1}: figures will be noisy", machine.load_at_start);
+    }
+}
+
+/// Children inherit the priority.
+fn prioritize(nice: i32) -> Result<()> {
+    if nice == 0 {
+        return Ok(());
+    }
+    setpriority_process(None, nice)
+        .map_err(|e| Error::io(format!("setting the priority to {nice}"), e.into()))
+}
+
+/// Ten thousand connections need descriptors on both sides; where the limit stays lower, the case that
+/// needs more says so itself.
+fn raise_descriptors() {
+    const WANTED: u64 = 50_000;
+    let before = getrlimit(Resource::Nofile);
+    let hard = before.maximum.unwrap_or(u64::MAX);
+    let raised = Rlimit { current: Some(WANTED.max(hard)), maximum: Some(WANTED.max(hard)) };
+    if setrlimit(Resource::Nofile, raised).is_err() {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(hard), maximum: Some(hard) });
+    }
+}
+
+/// Completes at Ctrl-C or SIGTERM.
+async fn interrupt() {
+    let (Ok(mut int), Ok(mut term)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = int.recv() => {}
+        _ = term.recv() => {}
+    }
+}
+
+/// `2026-11-21T21-30-00`, UTC: sorts, and is a file name.
+fn date() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02}T{:02}-{:02}-{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// The civil date of a day since 1970-01-01, proleptic Gregorian, by counting from 1 March of year 0.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_civil() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(20_778), (2026, 11, 21));
+    }
+}

@@ -1,0 +1,86 @@
+//! A run from end to end, against a contestant that the test itself brings: a shell script in the place
+//! of Offramp that fails, and whichever peer is installed.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{bench, text};
+
+/// A peer that is installed here; a machine without any runs the test of the failing contestant alone.
+fn installed_peer() -> Option<&'static str> {
+    let found =
+        |name: &str| ["/usr/sbin", "/usr/bin"].iter().any(|d| std::path::Path::new(d).join(name).exists());
+    ["haproxy", "stunnel", "hitch"].into_iter().find(|name| found(name))
+}
+
+#[test]
+fn a_contestant_that_fails_is_reported_with_its_own_words_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = dir.path().join("offramp");
+    std::fs::write(&fake, "#!/bin/sh\necho 'no such listener mode' >&2\nexit 3\n").unwrap();
+    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut contestants = "offramp".to_owned();
+    contestants.extend(installed_peer().map(|peer| format!(",{peer}")));
+    let args = format!(
+        "run --offramp ./offramp --contestants {contestants} --scenarios relay-small,start --rounds 2 \
+         --seconds 0.1 --out results"
+    );
+    let output = bench(dir.path(), &args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(text(&output).contains("no such listener mode"), "{}", text(&output));
+    let summary = std::fs::read_to_string(dir.path().join("results/summary.json")).unwrap();
+    let raw = std::fs::read_to_string(dir.path().join("results/raw.csv")).unwrap();
+    assert!(summary.contains("no such listener mode"), "{summary}");
+    if let Some(peer) = installed_peer() {
+        for round in 1..=2 {
+            assert!(raw.contains(&format!("relay-small,relay-small,{peer},{round},cpu_us,")), "{raw}");
+        }
+        // The same run beside itself: nothing has changed.
+        let compared = bench(dir.path(), "compare results results");
+        assert!(
+            text(&compared).contains("1.00") && !text(&compared).contains("worse"),
+            "{}",
+            text(&compared)
+        );
+    }
+    // Offramp has no figure, so that its gate is missed.
+    let gate = "[[gate]]\ncase = 'relay-small'\nmetric = 'cpu_us'\nstrict = 1\n";
+    std::fs::write(dir.path().join("gates.toml"), gate).unwrap();
+    let judged = bench(dir.path(), "gate --run results --gates gates.toml");
+    let expected = if installed_peer().is_some() { Some(1) } else { Some(0) };
+    assert_eq!(judged.status.code(), expected, "{}", text(&judged));
+}
+
+#[test]
+fn an_interrupt_stops_everything_and_keeps_what_was_measured() {
+    let Some(peer) = installed_peer() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_offramp-bench"))
+        .args(["run", "--contestants", peer, "--scenarios", "start,relay-small", "--rounds", "1"])
+        .args(["--seconds", "60", "--out", "results"])
+        .current_dir(dir.path())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let errors = BufReader::new(child.stderr.take().unwrap());
+    let mut lines = errors.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("relay-small")), "the second case was never announced");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+    let summary = std::fs::read_to_string(dir.path().join("results/summary.json")).unwrap();
+    assert!(summary.contains("\"partial\": true") && summary.contains("start_resident"), "{summary}");
+    // Every program of the run has its files in this directory on its command line, and is gone.
+    let mark = dir.path().display().to_string();
+    let left: Vec<String> = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok())
+        .filter(|line| line.contains(&mark))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
