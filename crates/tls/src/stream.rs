@@ -7,10 +7,11 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker, ready};
 
 use offramp_net::{Buffer, Socket};
-use offramp_record::{Event, Fault, Pacing, Pressure, RecordSize, Span};
+use offramp_record::{Alert, Event, Fault, Pacing, Pressure, RecordSize, Span};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::session::{Session, SessionError};
@@ -35,17 +36,30 @@ pub struct Stream {
     outgoing: Vec<u8>,
     /// Whether `outgoing` holds the answer to a key update.
     answering: bool,
+    /// Whose write waits for `outgoing` to drain.
+    writer: Option<Waker>,
     pacing: Pacing,
     /// What the reader is told from now on, when it ended.
     ended: Option<End>,
+    /// Nothing may be sent behind what `outgoing` holds (RFC 8446 §6.1).
     closing: bool,
+}
+
+/// Wakes both halves of a split stream.
+struct Both(Waker, Waker);
+
+impl Wake for Both {
+    fn wake(self: Arc<Self>) {
+        self.0.wake_by_ref();
+        self.1.wake_by_ref();
+    }
 }
 
 #[derive(Clone, Copy)]
 enum End {
     CloseNotify,
     Fault(Fault),
-    PeerAlert(u8),
+    PeerAlert(Alert),
 }
 
 impl Stream {
@@ -59,6 +73,7 @@ impl Stream {
             opened: None,
             outgoing: Vec::new(),
             answering: false,
+            writer: None,
             pacing: Pacing::new(size, offramp_net::clock::coarse_ms()),
             ended: None,
             closing: false,
@@ -109,23 +124,65 @@ impl Stream {
             Event::KeyUpdate { answer } => {
                 self.session.update_receiving()?;
                 // One unsent answer is enough for any number of requests (RFC 8446 §4.6.3).
-                if answer && !self.answering {
+                if answer && !self.answering && !self.closing {
                     self.session.update_sending(&mut self.outgoing)?;
                     self.answering = true;
                 }
             }
-            Event::RefuseRenegotiation => {
-                self.session.alert(offramp_record::Alert::NO_RENEGOTIATION, &mut self.outgoing);
-            }
+            Event::RefuseRenegotiation => self.alert(Alert::NO_RENEGOTIATION),
             Event::CloseNotify => self.ended = Some(End::CloseNotify),
-            Event::PeerAlert(alert) => self.ended = Some(End::PeerAlert(alert.0)),
+            Event::PeerAlert(alert) => {
+                self.closing = true;
+                self.ended = Some(End::PeerAlert(alert));
+            }
             Event::Fault(fault) => {
-                self.session.alert(fault.alert(), &mut self.outgoing);
+                self.alert(fault.alert());
                 self.closing = true;
                 self.ended = Some(End::Fault(fault));
             }
         }
         Ok(false)
+    }
+
+    /// Seals an alert, unless nothing may be sent any more.
+    fn alert(&mut self, alert: Alert) {
+        if !self.closing {
+            self.session.alert(alert, &mut self.outgoing);
+        }
+    }
+
+    /// Sends what the reader has to send, answers to key updates and alerts, even where the
+    /// application writes nothing. That it fails is for the writer to hear: what has arrived before
+    /// can still be read.
+    fn answer(&mut self, cx: &Context<'_>) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        // The socket remembers one waker for writing, and the other half may be waiting with its own.
+        let waker = match &self.writer {
+            Some(writer) if !writer.will_wake(cx.waker()) => {
+                Waker::from(Arc::new(Both(writer.clone(), cx.waker().clone())))
+            }
+            _ => cx.waker().clone(),
+        };
+        match self.poll_drain(&mut Context::from_waker(&waker)) {
+            Poll::Pending => return,
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(_)) => {
+                self.outgoing = Vec::new();
+                self.closing = true;
+            }
+        }
+        if let Some(writer) = self.writer.take() {
+            writer.wake();
+        }
+    }
+
+    /// [`Stream::poll_drain`] for the writer.
+    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = self.poll_drain(cx);
+        self.writer = outcome.is_pending().then(|| cx.waker().clone());
+        outcome
     }
 
     /// Sends what is sealed.
@@ -155,7 +212,7 @@ impl Stream {
         cx: &mut Context<'_>,
         parts: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_drain(cx))?;
+        ready!(self.poll_written(cx))?;
         if self.closing {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
@@ -204,15 +261,16 @@ impl AsyncRead for Stream {
                 None => {}
                 Some(End::CloseNotify) => return Poll::Ready(Ok(())),
                 Some(End::PeerAlert(alert)) => {
-                    let message = format!("the client sent the alert {}", offramp_record::Alert(alert));
+                    let message = format!("the client sent the alert {alert}");
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, message)));
                 }
                 Some(End::Fault(fault)) => {
-                    let _ = this.poll_drain(cx)?;
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, fault.to_string())));
                 }
             }
-            if this.open().map_err(io::Error::other)? {
+            let starved = this.open().map_err(io::Error::other)?;
+            this.answer(cx);
+            if starved {
                 let n = match this.incoming.poll_read_from(cx, &this.socket, READ_ROOM) {
                     Poll::Ready(n) => n?,
                     Poll::Pending => {
@@ -225,9 +283,6 @@ impl AsyncRead for Stream {
                 if n == 0 {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                 }
-            } else if !this.outgoing.is_empty() {
-                // Answers to key updates leave even where the application writes nothing.
-                let _ = this.poll_drain(cx)?;
             }
         }
     }
@@ -251,16 +306,14 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_drain(cx)
+        self.get_mut().poll_written(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if !this.closing {
-            this.session.alert(offramp_record::Alert::CLOSE_NOTIFY, &mut this.outgoing);
-            this.closing = true;
-        }
-        ready!(this.poll_drain(cx))?;
+        this.alert(Alert::CLOSE_NOTIFY);
+        this.closing = true;
+        ready!(this.poll_written(cx))?;
         Poll::Ready(this.socket.shutdown_write())
     }
 }
