@@ -4,6 +4,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 use rustix::buffer::spare_capacity;
+use rustix::net::{RecvFlags, recv};
 
 use crate::Socket;
 
@@ -92,6 +93,8 @@ impl Buffer {
         }
         self.bytes.reserve(room);
         let wanted = self.bytes.capacity() - self.bytes.len();
-        socket.poll_with_read(cx, wanted, |fd| rustix::io::read(fd, spare_capacity(&mut self.bytes)))
+        socket.poll_with_read(cx, wanted, |fd| {
+            recv(fd, spare_capacity(&mut self.bytes), RecvFlags::empty()).map(|(n, _)| n)
+        })
     }
 }

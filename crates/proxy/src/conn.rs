@@ -12,7 +12,7 @@ use offramp_net::{Buffer, Peer, Socket};
 use offramp_observe::facts::{Address, Handshake, Mismatch, Offer, TlsVersion};
 use offramp_observe::{Cause, Close, ConnectionFacts};
 use offramp_record::{Alert, Version};
-use offramp_tls::{Configs, Established, Negotiated, handshake};
+use offramp_tls::{Configs, Established, HandshakeFault, Negotiated, handshake};
 use offramp_wire::alert::{AlertDescription, AlertLevel, encode};
 use offramp_wire::client_hello::{self, ClientHello};
 use offramp_wire::{HelloFault, Step};
@@ -328,7 +328,8 @@ impl Secure<'_> {
                 {
                     life.facts().mismatch = Some(Box::new(self.mismatch(&value, configured)));
                 }
-                if error.alert.is_some() {
+                if matches!(error.fault, HandshakeFault::Tls(_)) {
+                    // An alert was sent, and a reset must not overtake it.
                     farewell(socket, &[]).await;
                 }
                 Err(failure::handshake(&error, self.odd))
