@@ -1,0 +1,132 @@
+//! From a configuration and what lies on disk to a snapshot.
+//!
+//! Everything is read anew each time, so that renewed certificates are found. Nothing of the running
+//! house is touched: whoever asked decides what to do with the result. All faults come at once.
+
+mod backends;
+mod certificates;
+mod routes;
+mod tls;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use offramp_certs::store::Store;
+use offramp_config::{At, Config, model};
+use offramp_proxy::limit::Rate;
+use offramp_proxy::snapshot::ListenerTls;
+use offramp_proxy::{Limits, Listener, Network, Snapshot, Table};
+use offramp_record::{Choice, RecordSize};
+use offramp_tls::TicketKeys;
+
+use crate::error::{Error, Finding, none_or_refused};
+use crate::resolve::Names;
+use backends::Backends;
+use tls::Termination;
+
+/// What a snapshot is made of beside the configuration.
+pub(crate) struct Inputs<'a> {
+    /// The time by which certificates are judged.
+    pub(crate) now: SystemTime,
+    /// Rises with every snapshot.
+    pub(crate) generation: u64,
+    /// The AEAD library for each suite.
+    pub(crate) choice: Choice,
+    /// The keys of session tickets, which outlive snapshots.
+    pub(crate) tickets: &'a Arc<TicketKeys>,
+    /// The host names that are known already.
+    pub(crate) names: &'a Names,
+}
+
+/// A snapshot and what goes with it.
+pub(crate) struct Built {
+    /// What workers are to follow.
+    pub(crate) snapshot: Snapshot,
+    /// The certificates in it.
+    pub(crate) store: Arc<Store>,
+    /// The host names in it; new ones have no addresses yet.
+    pub(crate) names: Names,
+    /// What an operator should know, and what stops nothing.
+    pub(crate) warnings: Vec<Finding>,
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Report {
+    errors: Vec<Finding>,
+    warnings: Vec<Finding>,
+}
+
+impl Report {
+    fn error(&mut self, at: &At, text: impl Into<String>) {
+        self.errors.push(Finding::new(at, text));
+    }
+
+    fn warn(&mut self, at: &At, text: impl Into<String>) {
+        self.warnings.push(Finding::new(at, text));
+    }
+}
+
+/// Builds the snapshot of `config`.
+///
+/// # Errors
+/// Everything that cannot be used: certificates, keys, authorities, the local CA.
+pub(crate) fn build(config: &Config, inputs: &Inputs<'_>) -> Result<Built, Error> {
+    let mut report = Report::default();
+    let store = Arc::new(certificates::load(config, inputs.now, &mut report));
+    let mut backends = Backends::of(config, inputs.names);
+    let mut termination = Termination::new(&config.tls, &store, inputs.tickets, inputs.now);
+    let tables = routes::tables(config, &mut backends, &mut termination, &mut report);
+    let mut listeners = HashMap::new();
+    for (listener, routes) in config.listeners.iter().zip(tables) {
+        let tls = if listener.tls { listener_tls(&mut termination, &store, &mut report) } else { None };
+        let name: Arc<str> = listener.name.as_str().into();
+        let network = |range: &model::Cidr| Network::new(range.address(), range.prefix());
+        let accept_proxy = listener.accept_proxy.iter().map(network).collect();
+        let built = Listener { name: Arc::clone(&name), accept_proxy, tls, routes: Table::new(routes) };
+        listeners.insert(name, Arc::new(built));
+    }
+    none_or_refused(report.errors)?;
+    let (backends, names) = backends.finish();
+    let snapshot = Snapshot {
+        generation: inputs.generation,
+        listeners,
+        backends,
+        limits: limits(&config.limits),
+        record_size: record_size(config.tls.record_size),
+        choice: inputs.choice,
+    };
+    Ok(Built { snapshot, store, names, warnings: report.warnings })
+}
+
+fn listener_tls(
+    termination: &mut Termination<'_>,
+    store: &Arc<Store>,
+    report: &mut Report,
+) -> Option<ListenerTls> {
+    let terms = termination.terms(&[], None, &At::NOWHERE, report)?;
+    Some(ListenerTls { store: Arc::clone(store), fallback: terms.configs })
+}
+
+fn limits(limits: &model::Limits) -> Limits {
+    let rate = limits.handshakes_per_client;
+    Limits {
+        connections: limits.connections,
+        connections_per_client: limits.connections_per_client,
+        handshakes_per_client: Rate { count: rate.count.get(), per: rate.per.duration() },
+        handshake_timeout: limits.handshake_timeout,
+        connect_timeout: limits.connect_timeout,
+        idle_timeout: limits.idle_timeout,
+    }
+}
+
+fn record_size(size: model::RecordSize) -> RecordSize {
+    match size {
+        model::RecordSize::Adaptive => RecordSize::Adaptive,
+        model::RecordSize::Fixed(bytes) => RecordSize::Fixed(bytes.get()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

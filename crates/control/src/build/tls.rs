@@ -1,0 +1,166 @@
+//! TLS towards the clients: one rustls configuration for all routes that ask for the same.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use offramp_certs::client_auth::{Allow, Pattern, load_roots};
+use offramp_certs::store::Store;
+use offramp_config::At;
+use offramp_config::model::{self, AlpnId, AuthMode};
+use offramp_observe::facts::Offer;
+use offramp_tls::{ClientAuth, Configs, Policy, TicketKeys};
+use offramp_wire::client_hello::{group_name, scheme_name, suite_name};
+use rustls::{RootCertStore, SignatureScheme};
+
+use super::Report;
+
+/// How the TLS of a route is spoken.
+#[derive(Clone)]
+pub(super) struct Terms {
+    pub(super) configs: Configs,
+    /// What is offered, by its IANA names.
+    pub(super) offer: Arc<Offer>,
+}
+
+/// What makes two routes' TLS the same: protocols, and the rule for client certificates.
+type Key = (Vec<AlpnId>, Option<(bool, PathBuf)>);
+
+/// Makes the terms of routes.
+pub(super) struct Termination<'a> {
+    policy: Policy,
+    store: &'a Arc<Store>,
+    tickets: &'a Arc<TicketKeys>,
+    now: SystemTime,
+    schemes: Vec<SignatureScheme>,
+    /// `None`: they cannot be made, as was reported.
+    made: HashMap<Key, Option<Terms>>,
+    roots: HashMap<PathBuf, Option<Arc<RootCertStore>>>,
+}
+
+impl<'a> Termination<'a> {
+    pub(super) fn new(
+        tls: &model::Tls,
+        store: &'a Arc<Store>,
+        tickets: &'a Arc<TicketKeys>,
+        now: SystemTime,
+    ) -> Self {
+        let policy = Policy {
+            tls12: tls.policy == model::Policy::Intermediate,
+            post_quantum: tls.post_quantum,
+            tickets: tls.tickets.get().into(),
+        };
+        let schemes = schemes(store);
+        Self { policy, store, tickets, now, schemes, made: HashMap::new(), roots: HashMap::new() }
+    }
+
+    /// The terms for these protocols and client certificates; `None` where that is impossible, which
+    /// is reported once.
+    pub(super) fn terms(
+        &mut self,
+        alpn: &[AlpnId],
+        auth: Option<&model::ClientAuth>,
+        at: &At,
+        report: &mut Report,
+    ) -> Option<Terms> {
+        let required = auth.map(|auth| (auth.mode == AuthMode::Required, auth.ca.path.clone()));
+        let key = (alpn.to_vec(), required);
+        if let Some(made) = self.made.get(&key) {
+            return made.clone();
+        }
+        let made = self.make(alpn, auth, at, report);
+        self.made.insert(key, made.clone());
+        made
+    }
+
+    fn make(
+        &mut self,
+        alpn: &[AlpnId],
+        auth: Option<&model::ClientAuth>,
+        at: &At,
+        report: &mut Report,
+    ) -> Option<Terms> {
+        let auth = match auth {
+            None => ClientAuth::None,
+            Some(auth) => {
+                let roots = self.roots(&auth.ca, report)?;
+                match auth.mode {
+                    AuthMode::Required => ClientAuth::Required(roots),
+                    AuthMode::Optional => ClientAuth::Optional(roots),
+                }
+            }
+        };
+        let protocols: Vec<Vec<u8>> = alpn.iter().map(|id| id.as_bytes().to_vec()).collect();
+        match Configs::build(&self.policy, self.store, &protocols, &auth, self.tickets) {
+            Ok(configs) => Some(Terms { offer: Arc::new(self.offer(&configs)), configs }),
+            Err(error) => {
+                report.error(at, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn roots(&mut self, ca: &model::FilePath, report: &mut Report) -> Option<Arc<RootCertStore>> {
+        if let Some(roots) = self.roots.get(&ca.path) {
+            return roots.clone();
+        }
+        let roots = match load_roots(&ca.path, self.now) {
+            Ok(loaded) => {
+                for warning in &loaded.warnings {
+                    report.warn(&ca.at, warning.to_string());
+                }
+                Some(Arc::new(loaded.roots))
+            }
+            Err(error) => {
+                report.error(&ca.at, error.to_string());
+                None
+            }
+        };
+        self.roots.insert(ca.path.clone(), roots.clone());
+        roots
+    }
+
+    fn offer(&self, configs: &Configs) -> Offer {
+        let offers = configs.offers();
+        Offer {
+            versions: offers.versions.iter().collect(),
+            suites: offers.suites.iter().map(|suite| suite_name(*suite).to_string()).collect(),
+            groups: offers.groups.iter().map(|group| group_name(*group).to_string()).collect(),
+            schemes: self.schemes.iter().map(|scheme| scheme_name((*scheme).into()).to_string()).collect(),
+            alpn: offers.alpn.iter().collect(),
+        }
+    }
+}
+
+/// Whom of those with a verified certificate to let in.
+pub(super) fn allow(auth: &model::ClientAuth, at: &At, report: &mut Report) -> Allow {
+    let mut patterns = Vec::new();
+    for allow in &auth.allow {
+        match allow.to_string().parse::<Pattern>() {
+            Ok(pattern) => patterns.push(pattern),
+            Err(error) => report.error(at, error.to_string()),
+        }
+    }
+    Allow::new(patterns)
+}
+
+/// What the certificates can sign with.
+fn schemes(store: &Store) -> Vec<SignatureScheme> {
+    let can = |scheme: &SignatureScheme| store.certificates().any(|one| one.suits(&[*scheme]));
+    SCHEMES.iter().copied().filter(can).collect()
+}
+
+/// Every scheme that a supported key can sign with.
+const SCHEMES: [SignatureScheme; 10] = [
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA512,
+    SignatureScheme::RSA_PKCS1_SHA256,
+    SignatureScheme::RSA_PKCS1_SHA384,
+    SignatureScheme::RSA_PKCS1_SHA512,
+];

@@ -1,0 +1,205 @@
+//! The listening sockets: opening them, telling workers, and saying why one cannot be opened.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use offramp_config::model::ListenAddress;
+use offramp_config::{At, Config};
+use offramp_net::{Address, listen};
+use offramp_proxy::{AcceptorId, Command, WorkerHandle};
+
+use crate::error::Finding;
+use crate::plan::{Held, Plan, Wanted, plan};
+
+/// The sockets that are open.
+#[derive(Debug, Default)]
+pub(crate) struct Listening {
+    open: Vec<Open>,
+    ids: u64,
+}
+
+/// One open address. Its sockets, one per worker, are with the workers alone, so that a worker that
+/// ended takes its socket with it and the kernel spreads connections over the others.
+#[derive(Debug)]
+struct Open {
+    id: AcceptorId,
+    held: Held,
+    /// What the listener is called now.
+    listener: Arc<str>,
+    bound: Address,
+}
+
+/// A socket for each worker, not yet with them.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    wanted: Wanted,
+    bound: Address,
+    fds: Vec<OwnedFd>,
+}
+
+/// What a configuration asks for, and where it is written.
+pub(crate) fn wanted(config: &Config) -> (Vec<Wanted>, Vec<At>) {
+    let sockets = config.listeners.iter().flat_map(|listener| {
+        let name: Arc<str> = listener.name.as_str().into();
+        listener.addresses.iter().map(move |address| {
+            (Wanted { listener: Arc::clone(&name), address: net_address(address) }, listener.at.clone())
+        })
+    });
+    sockets.unzip()
+}
+
+/// The address in the words of `net`.
+pub(crate) fn net_address(address: &ListenAddress) -> Address {
+    match address {
+        ListenAddress::Ip(address) => Address::Tcp(*address),
+        ListenAddress::Unix(path) => Address::Unix(path.clone()),
+    }
+}
+
+/// Opens one socket for each of `workers`.
+///
+/// # Errors
+/// Which address, why not, and what to do.
+pub(crate) fn open(wanted: &Wanted, at: &At, workers: usize) -> Result<Fresh, Finding> {
+    let fds = listen::open(&wanted.address, workers)
+        .map_err(|error| Finding::new(at, explain(&wanted.address, &error)))?;
+    let bound = fds.first().and_then(listen::bound_address);
+    let bound = bound.map_or_else(|| wanted.address.clone(), Address::Tcp);
+    Ok(Fresh { wanted: wanted.clone(), bound, fds })
+}
+
+/// Why an address cannot be listened on, and what to do.
+pub(crate) fn explain(address: &Address, error: &io::Error) -> String {
+    let port = match address {
+        Address::Tcp(tcp) => Some(tcp.port()),
+        Address::Unix(_) => None,
+    };
+    let advice = match (error.kind(), port) {
+        (io::ErrorKind::AddrInUse, Some(port)) => {
+            format!("see who has it with `ss -ltnp 'sport = :{port}'`, end that or choose another port")
+        }
+        (io::ErrorKind::AddrInUse, None) => {
+            "another process listens there; see which with `ss -lxp`, end that or choose another path".into()
+        }
+        (io::ErrorKind::PermissionDenied, Some(port)) if port < 1024 => {
+            "ports below 1024 need the capability CAP_NET_BIND_SERVICE: give it with AmbientCapabilities= \
+             in the systemd unit or with `setcap`, start as root, or choose a higher port"
+                .into()
+        }
+        (io::ErrorKind::PermissionDenied, None) => {
+            "the user that Offramp runs as must be able to write to the directory".into()
+        }
+        (io::ErrorKind::AddrNotAvailable, _) => {
+            "no interface of this machine has the address; see `ip address`, or listen on [::]".into()
+        }
+        (io::ErrorKind::NotFound, None) => "make the directory first".into(),
+        (io::ErrorKind::AlreadyExists, None) => "move it away or choose another path".into(),
+        _ => String::new(),
+    };
+    let separator = if advice.is_empty() { "" } else { "; " };
+    format!("cannot listen on {address}: {error}{separator}{advice}")
+}
+
+impl Fresh {
+    /// Takes away what opening it has left in the file system.
+    pub(crate) fn abandon(&self) {
+        unlink(&self.bound);
+    }
+}
+
+impl Listening {
+    /// Plans the way to what is wanted.
+    ///
+    /// # Errors
+    /// As [`plan()`].
+    pub(crate) fn plan(&self, wanted: &[Wanted]) -> Result<Plan, Vec<Finding>> {
+        let held: Vec<Held> = self.open.iter().map(|open| open.held.clone()).collect();
+        plan(&held, wanted)
+    }
+
+    /// The addresses that are open, with their listeners' names.
+    pub(crate) fn addresses(&self) -> Vec<(String, Address)> {
+        self.open.iter().map(|open| (open.listener.to_string(), open.bound.clone())).collect()
+    }
+
+    /// The addresses that a plan gives up.
+    pub(crate) fn closing<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = &'a Address> {
+        plan.close.iter().map(|at| &self.open[*at].bound)
+    }
+
+    /// Has workers serve those who wait and close what the plan gives up. Must come before
+    /// [`Self::serve`] of the same plan.
+    pub(crate) fn close(&self, plan: &Plan, workers: &[WorkerHandle]) {
+        for at in &plan.close {
+            let open = &self.open[*at];
+            unlink(&open.bound);
+            workers.iter().for_each(|worker| worker.send(Command::Unlisten { id: open.id }));
+        }
+    }
+
+    /// Has workers accept on `fresh`, and takes note of what the plan keeps and gives up. The snapshot
+    /// must already have the listeners, and what is kept under `plan.aliases`.
+    pub(crate) fn serve(
+        &mut self,
+        plan: &Plan,
+        wanted: &[Wanted],
+        fresh: Vec<Fresh>,
+        workers: &[WorkerHandle],
+    ) {
+        let mut kept: HashMap<usize, usize> = plan.keep.iter().copied().collect();
+        let before = std::mem::take(&mut self.open);
+        for (at, mut open) in before.into_iter().enumerate() {
+            if let Some(want) = kept.remove(&at) {
+                open.listener = Arc::clone(&wanted[want].listener);
+                self.open.push(open);
+            }
+        }
+        for Fresh { wanted, bound, fds } in fresh {
+            self.ids += 1;
+            let id = AcceptorId(self.ids);
+            for (worker, fd) in workers.iter().zip(fds) {
+                worker.send(Command::Listen { id, listener: Arc::clone(&wanted.listener), fd });
+            }
+            let listener = Arc::clone(&wanted.listener);
+            let held = Held { label: Arc::clone(&listener), address: wanted.address };
+            self.open.push(Open { id, held, listener, bound });
+        }
+    }
+
+    /// Makes room for a successor: the files of Unix sockets go, their queues stay until workers
+    /// close them.
+    pub(crate) fn unlink_all(&self) {
+        self.open.iter().for_each(|open| unlink(&open.bound));
+    }
+}
+
+/// Takes away the file of a Unix socket; what is left is replaced at the next start.
+pub(crate) fn unlink(address: &Address) {
+    if let Address::Unix(path) = address {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_way_is_explained() {
+        let one = |address: Address| Wanted { listener: "web".into(), address };
+        let first = open(&one(Address::Tcp("127.0.0.1:0".parse().unwrap())), &At::NOWHERE, 2).unwrap();
+        assert_eq!(first.fds.len(), 2);
+        let taken = open(&one(first.bound.clone()), &At::NOWHERE, 1).unwrap_err().to_string();
+        assert!(taken.contains(&first.bound.to_string()) && taken.contains("ss -ltnp"), "{taken}");
+        let missing = open(&one(Address::Unix("/nonexistent/s".into())), &At::NOWHERE, 1).unwrap_err();
+        assert!(missing.to_string().contains("make the directory"), "{missing}");
+        // TEST-NET-1 of RFC 5737 is no machine's.
+        let foreign = open(&one(Address::Tcp("192.0.2.1:0".parse().unwrap())), &At::NOWHERE, 1).unwrap_err();
+        assert!(foreign.to_string().contains("ip address"), "{foreign}");
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let text = explain(&Address::Tcp("0.0.0.0:443".parse().unwrap()), &denied);
+        assert!(text.contains("CAP_NET_BIND_SERVICE"), "{text}");
+    }
+}

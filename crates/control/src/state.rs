@@ -1,0 +1,138 @@
+//! The state directory: where the local CA keeps its keys.
+//!
+//! It is made only where something is kept in it, and closed to everybody else. What is there already
+//! is never changed, only complained about.
+
+use std::fs::{self, DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use crate::error::{Error, Finding};
+
+/// Makes `dir`, with mode 0700, unless it is there. Gives what there is to complain about.
+///
+/// # Errors
+/// It cannot be made, or is no directory.
+pub(crate) fn prepare(dir: &Path) -> Result<Vec<Finding>, Error> {
+    let refused = |error: &io::Error| Error::one(explain(dir, error));
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent).map_err(|error| refused(&error))?;
+    }
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(refused(&error)),
+        Ok(()) => return Ok(Vec::new()),
+    }
+    let found = fs::metadata(dir).map_err(|error| refused(&error))?;
+    if !found.is_dir() {
+        return Err(Error::one(format!(
+            "the state directory {} is no directory; move it away, or set `state_dir`",
+            dir.display()
+        )));
+    }
+    let open = found.permissions().mode() & 0o022 != 0;
+    let warning = format!("others may write to the state directory {0}; chmod 700 {0}", dir.display());
+    Ok(open.then(|| Finding::nowhere(warning)).into_iter().collect())
+}
+
+/// Calls `own` for `dir` and everything in it that belongs to root, symbolic links and files with
+/// several names excepted: only what Offramp made itself is given away.
+///
+/// # Errors
+/// What `own` or the file system says.
+pub(crate) fn give(dir: &Path, own: &impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    let found = match fs::symlink_metadata(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    if !found.is_dir() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let found = fs::symlink_metadata(&path)?;
+        if found.is_dir() {
+            give(&path, own)?;
+        } else if is_ours(&found) {
+            own(&path)?;
+        }
+    }
+    if found.uid() == 0 { own(dir) } else { Ok(()) }
+}
+
+/// Calls `own` for a file under the same rule; that it is not there is no error.
+///
+/// # Errors
+/// What `own` or the file system says.
+pub(crate) fn give_file(path: &Path, own: &impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(found) if is_ours(&found) => own(path),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn is_ours(found: &Metadata) -> bool {
+    found.is_file() && found.uid() == 0 && found.nlink() == 1
+}
+
+fn explain(dir: &Path, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; create it and give it to the user that Offramp runs as, or set `state_dir`"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "; set `state_dir` to a place that can be written to",
+        _ => "",
+    };
+    format!("cannot make the state directory {}: {error}{advice}", dir.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_one_is_private_and_an_old_one_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("a/b");
+        assert_eq!(prepare(&dir).unwrap(), []);
+        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
+        let warnings = prepare(&dir).unwrap();
+        assert!(warnings[0].text.contains("chmod 700"), "{warnings:?}");
+        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o777);
+    }
+
+    #[test]
+    fn a_file_in_its_place_is_an_error() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("file");
+        fs::write(&dir, "").unwrap();
+        assert!(prepare(&dir).unwrap_err().to_string().contains("is no directory"));
+        assert!(prepare(&dir.join("below")).unwrap_err().to_string().contains("cannot make"));
+    }
+
+    #[test]
+    fn links_are_not_given_away() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("state");
+        fs::create_dir_all(dir.join("ca")).unwrap();
+        fs::write(dir.join("ca/ca.key"), "").unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", dir.join("ca/link")).unwrap();
+        let given = std::cell::RefCell::new(Vec::new());
+        give(&dir, &|path: &Path| {
+            given.borrow_mut().push(path.to_owned());
+            Ok(())
+        })
+        .unwrap();
+        let given = given.into_inner();
+        assert!(!given.contains(&dir.join("ca/link")));
+        // Whether anything is given depends on who runs the test.
+        if fs::metadata(&dir).unwrap().uid() == 0 {
+            assert_eq!(given, [dir.join("ca/ca.key"), dir.join("ca"), dir.clone()]);
+        }
+        give(&dir.join("absent"), &|_: &Path| Ok(())).unwrap();
+    }
+}
