@@ -1,0 +1,78 @@
+//! The running house: what start makes, reload changes, time wears and drain ends.
+
+use std::sync::Arc;
+
+use offramp_certs::store::Store;
+use offramp_config::{Config, Environment};
+use offramp_net::notify::Notifier;
+use offramp_observe::{Exposition, Flusher, Log};
+use offramp_proxy::{Shared, WorkerHandle};
+use offramp_record::Choice;
+use offramp_tls::TicketKeys;
+
+use crate::error::Finding;
+use crate::listeners::Listening;
+use crate::metrics::Endpoint;
+use crate::resolve::{Names, Resolver};
+use crate::server::Origin;
+use crate::upkeep::Calendar;
+
+/// Everything that runs.
+pub(crate) struct House {
+    /// The configuration in force.
+    pub(crate) config: Config,
+    /// Where the next one comes from.
+    pub(crate) source: Source,
+    /// What the program says about itself.
+    pub(crate) log: Log,
+    /// The service manager's ear.
+    pub(crate) notifier: Notifier,
+    /// Who does the work.
+    pub(crate) crew: Crew,
+    /// Where connections come in.
+    pub(crate) listening: Listening,
+    /// The page for Prometheus.
+    pub(crate) metrics: Option<Endpoint>,
+    /// What snapshots are made of.
+    pub(crate) ground: Ground,
+    /// Keeps host names fresh.
+    pub(crate) resolver: Resolver,
+    /// What falls due when.
+    pub(crate) calendar: Calendar,
+}
+
+/// Where configurations come from, and what their absent keys mean.
+pub(crate) struct Source {
+    pub(crate) origin: Origin,
+    pub(crate) environment: Environment,
+    /// Whether journald reads the standard streams.
+    pub(crate) journal: bool,
+}
+
+/// The threads, and what they share with this one.
+pub(crate) struct Crew {
+    pub(crate) workers: Vec<WorkerHandle>,
+    pub(crate) shared: Shared,
+    pub(crate) flusher: Flusher,
+    pub(crate) page: Exposition,
+}
+
+/// What outlives a snapshot and goes into the next.
+pub(crate) struct Ground {
+    pub(crate) choice: Choice,
+    pub(crate) tickets: Arc<TicketKeys>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) names: Names,
+    pub(crate) generation: u64,
+}
+
+/// Writes what an operator should know, each with its place.
+pub(crate) fn tell(log: &Log, message: &str, warnings: &[Finding]) {
+    for warning in warnings {
+        let reason = ("reason", warning.text.as_str().into());
+        match warning.at.place() {
+            Some(place) => log.warn(message, &[("at", place.into()), reason]),
+            None => log.warn(message, &[reason]),
+        }
+    }
+}

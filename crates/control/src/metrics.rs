@@ -1,0 +1,186 @@
+//! The page that Prometheus reads: `GET /metrics` over plain HTTP/1.1, and nothing else.
+//!
+//! It runs on the control thread and reads counters; no worker notices. Each connection serves one
+//! request and is bounded in time, and there are few at once: whoever floods this endpoint keeps out
+//! other readers of it, and nothing more.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use offramp_config::model;
+use offramp_net::listen::{AcceptError, Acceptor};
+use offramp_net::{Address, Peer, listen};
+use offramp_observe::{Exposition, ExpositionFormat, Log};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::error::Finding;
+use crate::listeners::{explain, net_address, unlink};
+
+/// Requests at once: a few Prometheus servers and a person.
+const CONNECTIONS: usize = 16;
+/// How long the head of a request may take.
+const HEAD: Duration = Duration::from_secs(10);
+/// How long a connection may take from accept to close.
+const WHOLE: Duration = Duration::from_secs(30);
+/// How long accepting pauses when descriptors or memory have run out.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The endpoint as it runs; it ends when dropped, connections included once they are done.
+pub(crate) struct Endpoint {
+    bound: Address,
+    task: AbortHandle,
+}
+
+/// Opens the endpoint's socket.
+///
+/// # Errors
+/// Which address, why not, and what to do.
+pub(crate) fn open(metrics: &model::Metrics) -> Result<(OwnedFd, Address), Finding> {
+    let address = net_address(&metrics.address);
+    let refused =
+        |error: &io::Error| Finding::new(&metrics.at, format!("metrics: {}", explain(&address, error)));
+    let mut fds = listen::open(&address, 1).map_err(|error| refused(&error))?;
+    let Some(fd) = fds.pop() else { return Err(refused(&io::ErrorKind::NotFound.into())) };
+    let bound = listen::bound_address(&fd).map_or(address.clone(), Address::Tcp);
+    Ok((fd, bound))
+}
+
+impl Endpoint {
+    /// Serves the page; must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// The socket cannot be watched.
+    pub(crate) fn serve(fd: OwnedFd, bound: Address, page: Exposition, log: Log) -> io::Result<Self> {
+        let acceptor = Acceptor::new(fd)?;
+        let task = tokio::spawn(accept(acceptor, Arc::new(page), log)).abort_handle();
+        Ok(Self { bound, task })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &Address {
+        &self.bound
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        unlink(&self.bound);
+        self.task.abort();
+    }
+}
+
+async fn accept(acceptor: Acceptor, page: Arc<Exposition>, log: Log) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // The semaphore is never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let (fd, peer) = match acceptor.accept().await {
+            Ok(accepted) => accepted,
+            Err(AcceptError::Gone) => continue,
+            Err(AcceptError::Descriptors | AcceptError::Memory) => {
+                sleep(PAUSE).await;
+                continue;
+            }
+            Err(AcceptError::Broken(error)) => {
+                return log.error("the metrics endpoint broke", &[("reason", (&error).into())]);
+            }
+        };
+        let page = Arc::clone(&page);
+        tokio::spawn(async move {
+            // A client that goes away or talks nonsense is no event of this house.
+            let _ = timeout(WHOLE, connection(fd, peer, page)).await;
+            drop(place);
+        });
+    }
+}
+
+async fn connection(fd: OwnedFd, peer: Peer, page: Arc<Exposition>) -> io::Result<()> {
+    match peer {
+        Peer::Tcp(_) => {
+            talk(tokio::net::TcpStream::from_std(std::net::TcpStream::from(fd))?, page).await;
+        }
+        Peer::Unix => {
+            talk(tokio::net::UnixStream::from_std(std::os::unix::net::UnixStream::from(fd))?, page).await;
+        }
+    }
+    Ok(())
+}
+
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, page: Arc<Exposition>) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let response = answer(&page, &request);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD).keep_alive(false);
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}
+
+fn answer<B>(page: &Exposition, request: &Request<B>) -> Response<Full<Bytes>> {
+    if request.uri().path() != "/metrics" {
+        return plain(StatusCode::NOT_FOUND, "Only /metrics is here.\n");
+    }
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are allowed.\n");
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    // Several Accept headers mean the same as one with a list (RFC 9110 §5.3).
+    let accept: Vec<&str> =
+        request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let format = ExpositionFormat::from_accept(Some(&accept.join(",")));
+    let mut body = Vec::new();
+    page.render(format, &mut body);
+    let mut response = Response::new(Full::new(body.into()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    response
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use offramp_observe::Counters;
+    use offramp_observe::prometheus::Build;
+
+    fn ask(method: &str, path: &str, accept: &str) -> Response<Full<Bytes>> {
+        let build = Build { version: "0.0.0", commit: "" };
+        let page = Exposition { counters: Counters::new(1).0, events: None, build };
+        let request = Request::builder().method(method).uri(path).header(ACCEPT, accept).body(()).unwrap();
+        answer(&page, &request)
+    }
+
+    #[test]
+    fn the_page_and_what_is_not_it() {
+        let page = ask("GET", "/metrics", "*/*");
+        assert_eq!(page.status(), StatusCode::OK);
+        assert!(page.headers()[CONTENT_TYPE].to_str().unwrap().starts_with("text/plain; version=0.0.4"));
+        let open = ask("GET", "/metrics?x=y", "application/openmetrics-text;version=1.0.0");
+        assert!(open.headers()[CONTENT_TYPE].to_str().unwrap().starts_with("application/openmetrics-text"));
+        assert_eq!(ask("GET", "/", "*/*").status(), StatusCode::NOT_FOUND);
+        let post = ask("POST", "/metrics", "*/*");
+        assert_eq!(
+            (post.status(), &post.headers()[ALLOW]),
+            (StatusCode::METHOD_NOT_ALLOWED, &HeaderValue::from_static("GET, HEAD"))
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! Becoming somebody with fewer rights, once sockets are bound and keys are read.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use offramp_config::Config;
+use offramp_config::model::{AccessOutput, CertificateSource, LogOutput, Target, User};
+use offramp_net::process::{Identity, is_root};
+use offramp_observe::Log;
+
+use crate::error::{Error, Finding};
+use crate::state;
+
+/// Whom to become, if anybody. The user of the default need not exist; one that was asked for must.
+///
+/// # Errors
+/// There is no such user.
+pub(crate) fn find(user: Option<&User>, log: &Log) -> Result<Option<Identity>, Error> {
+    let Some(user) = user else { return Ok(None) };
+    let asked_for = user.at.place().is_some() || user.name != User::default().name;
+    match Identity::find(&user.name) {
+        Ok(identity) if identity.is_current() => Ok(None),
+        Ok(identity) if is_root() => Ok(Some(identity)),
+        Ok(_) | Err(_) if !is_root() => {
+            if asked_for {
+                let advice = "only root can; take `user` out, or start as root";
+                let fields = [("user", (&user.name).into()), ("advice", advice.into())];
+                log.warn("the user is not switched", &fields);
+            }
+            Ok(None)
+        }
+        Ok(identity) => Ok(Some(identity)),
+        Err(reason) if asked_for => Err(vec![Finding::new(&user.at, reason)].into()),
+        Err(_) => {
+            let advice = "create it with `useradd --system --no-create-home offramp`, or set `user`";
+            log.debug("staying root: there is no user offramp", &[("advice", advice.into())]);
+            Ok(None)
+        }
+    }
+}
+
+/// Gives `identity` what it will have to write, and becomes it for good.
+///
+/// # Errors
+/// What the kernel says; the process must then end.
+pub(crate) fn assume(identity: &Identity, config: &Config) -> Result<(), Error> {
+    let own = |path: &Path| identity.own(path);
+    let failed = |doing: &str, error: &io::Error| Error::one(format!("cannot {doing}: {error}"));
+    let local =
+        |item: &offramp_config::model::Certificate| matches!(item.source, CertificateSource::Local { .. });
+    if config.certificates.iter().any(local) {
+        state::give(&config.state_dir, &own)
+            .map_err(|error| failed("give the state directory away", &error))?;
+    }
+    if let LogOutput::File(file) = &config.log.output {
+        state::give_file(&file.path, &own).map_err(|error| failed("give the log file away", &error))?;
+    }
+    if let AccessOutput::File(file) = &config.access_log.output {
+        // Made here, as its directory is often root's. That it cannot be is told when it is opened.
+        let _ = OpenOptions::new().write(true).create_new(true).mode(0o640).open(&file.path);
+        state::give_file(&file.path, &own).map_err(|error| failed("give the access log away", &error))?;
+    }
+    identity.assume().map_err(|error| failed("switch the user", &error))
+}
+
+/// What this user will not be able to read again, and so what a reload will be refused for.
+pub(crate) fn unreadable(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut look = |file: &offramp_config::model::FilePath| {
+        if let Err(error) = File::open(&file.path) {
+            let path = file.path.display();
+            findings.push(Finding::new(
+                &file.at,
+                format!("a reload will be refused: this user cannot read {path} again: {error}"),
+            ));
+        }
+    };
+    for certificate in &config.certificates {
+        if let CertificateSource::Files { cert, key } = &certificate.source {
+            look(cert);
+            key.iter().for_each(&mut look);
+        }
+    }
+    for route in &config.routes {
+        if let Target::Relay(relay) = &route.target {
+            relay.client_auth.iter().for_each(|auth| look(&auth.ca));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_looked_for_where_nobody_is_named() {
+        assert!(find(None, &Log::silent()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_named_user_must_exist_where_a_switch_is_possible() {
+        let user = User { name: "no-such-user-of-offramp".into(), ..User::default() };
+        let found = find(Some(&user), &Log::silent());
+        if is_root() {
+            assert!(found.unwrap_err().to_string().contains("useradd"));
+        } else {
+            assert!(found.unwrap().is_none());
+        }
+    }
+}

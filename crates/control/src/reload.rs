@@ -1,0 +1,334 @@
+//! The one way in which a running house changes.
+//!
+//! Everything that can fail is done beside what runs: reading, building, opening. Then the change is
+//! made in one go, in an order that leaves no gap: listeners that go stop first, the snapshot is
+//! swapped, new listeners begin. After a refusal nothing is different from before.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use offramp_certs::store::Store;
+use offramp_config::{At, Config, ConfigDiff, Severity};
+use offramp_net::Address;
+use offramp_observe::{Log, Output, Sink};
+use offramp_tls::TicketKeys;
+
+use crate::build::{Built, Inputs, build};
+use crate::error::{Error, Finding};
+use crate::house::{House, tell};
+use crate::listeners::{self, Fresh, wanted};
+use crate::metrics::{self, Endpoint};
+use crate::outputs;
+use crate::plan::{Plan, Wanted};
+use crate::resolve::Resolver;
+use crate::server::Origin;
+
+/// The keys whose change takes effect only at the next start. `config` may say so of more keys: those
+/// that are not here are applied.
+const FROZEN: [&str; 3] = ["workers", "user", "state_dir"];
+
+/// How long workers have to take in who waits at a listener that is given up, before the snapshot no
+/// longer knows it. It costs nothing but the time of a reload that takes a listener away.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// What a reload changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// One line for each change of the configuration.
+    pub lines: Vec<String>,
+    /// How many certificates are in use that were not before.
+    pub new_certificates: usize,
+    /// Changed keys that keep their old value until the next start.
+    pub needs_restart: Vec<&'static str>,
+}
+
+impl fmt::Display for Changes {
+    /// On one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lines.is_empty() { f.write_str("none") } else { f.write_str(&self.lines.join("; ")) }
+    }
+}
+
+impl House {
+    /// Reads the configuration and everything that it names anew, puts it in force or keeps the old
+    /// one, and says which in the log and to the service manager.
+    pub(crate) async fn reload(&mut self) -> Result<Changes, Error> {
+        self.notifier.reloading();
+        let outcome = match self.read() {
+            Ok(config) => self.adopt(config).await,
+            Err(error) => Err(error),
+        };
+        match &outcome {
+            Ok(changes) => self.log_changes(changes),
+            Err(error) => {
+                let reasons: Vec<String> = error.findings().iter().map(ToString::to_string).collect();
+                let joined = reasons.join(" | ");
+                let fields = [("faults", reasons.len().into()), ("reasons", (&joined).into())];
+                self.log.error("reload refused; everything stays as it was", &fields);
+            }
+        }
+        let status = if outcome.is_ok() { "reloaded" } else { "reload refused: the log says why" };
+        self.notifier.send(&format!("READY=1\nSTATUS={status}"));
+        outcome
+    }
+
+    fn read(&self) -> Result<Config, Error> {
+        let Origin::File(path) = &self.source.origin else { return Ok(self.config.clone()) };
+        let (config, warnings) = offramp_config::load(path, &self.source.environment).map_err(|errors| {
+            let is_error = |problem: &&offramp_config::Problem| problem.severity() == Severity::Error;
+            Error::from(errors.problems().iter().filter(is_error).map(finding).collect::<Vec<_>>())
+        })?;
+        tell(&self.log, "configuration", &warnings.iter().map(finding).collect::<Vec<_>>());
+        Ok(config)
+    }
+
+    /// Changes to `config`, but for what needs a restart.
+    async fn adopt(&mut self, mut config: Config) -> Result<Changes, Error> {
+        let frozen = freeze(&mut config, &self.config);
+        let mut changes = self.change_to(config).await?;
+        changes.needs_restart = frozen;
+        Ok(changes)
+    }
+
+    fn log_changes(&self, changes: &Changes) {
+        let restart = changes.needs_restart.join(", ");
+        let mut fields =
+            vec![("changes", changes.into()), ("new_certificates", changes.new_certificates.into())];
+        if !restart.is_empty() {
+            fields.push(("needs_a_restart", (&restart).into()));
+        }
+        self.log.info("reloaded", &fields);
+    }
+
+    /// Changes to `config`, in which nothing frozen differs. Certificates are read anew in any case.
+    pub(crate) async fn change_to(&mut self, config: Config) -> Result<Changes, Error> {
+        let next = self.prepare(&config)?;
+        next.built.names.look_up_new(&self.log).await;
+        let diff = ConfigDiff::between(&self.config, &config).to_string();
+        let changes = Changes {
+            lines: diff.lines().map(str::to_owned).collect(),
+            new_certificates: new_certificates(&self.ground.store, &next.built.store),
+            needs_restart: Vec::new(),
+        };
+        tell(&self.log, "certificate", &next.built.warnings);
+        self.commit(config, next).await;
+        Ok(changes)
+    }
+
+    /// Everything that can fail, with all that fails.
+    fn prepare(&self, config: &Config) -> Result<Next, Error> {
+        let mut findings = Vec::new();
+        let tickets = if config.tls.ticket_rotation == self.config.tls.ticket_rotation {
+            Ok(Arc::clone(&self.ground.tickets))
+        } else {
+            TicketKeys::new(config.tls.ticket_rotation).map(Arc::new)
+        };
+        let tickets = tickets.map_err(|error| Error::one(error.to_string()))?;
+        let inputs = Inputs {
+            now: SystemTime::now(),
+            generation: self.ground.generation + 1,
+            choice: self.ground.choice,
+            tickets: &tickets,
+            names: &self.ground.names,
+        };
+        let built = note(&mut findings, build(config, &inputs).map_err(|error| error.findings().to_vec()));
+        let (wanted, places) = wanted(config);
+        let plan = note(&mut findings, self.listening.plan(&wanted));
+        let fresh = plan.as_ref().map(|plan| self.open(plan, &wanted, &places, &mut findings));
+        let metrics = self.open_metrics(config, &mut findings);
+        self.try_outputs(config, &mut findings);
+        match (built, plan, fresh) {
+            (Some(built), Some(plan), Some(fresh)) if findings.is_empty() => {
+                Ok(Next { built, tickets, plan, wanted, fresh, metrics })
+            }
+            (_, _, fresh) => {
+                fresh.iter().flatten().for_each(Fresh::abandon);
+                if let Move::To(_, bound) = &metrics {
+                    listeners::unlink(bound);
+                }
+                Err(findings.into())
+            }
+        }
+    }
+
+    fn open(&self, plan: &Plan, wanted: &[Wanted], places: &[At], findings: &mut Vec<Finding>) -> Vec<Fresh> {
+        let mut fresh = Vec::new();
+        for at in &plan.open {
+            match listeners::open(&wanted[*at], &places[*at], self.crew.workers.len()) {
+                Ok(opened) => fresh.push(opened),
+                Err(mut finding) => {
+                    if let Some(own) =
+                        self.listening.closing(plan).find(|own| overlap(own, &wanted[*at].address))
+                    {
+                        finding.text = format!(
+                            "cannot listen on {} while {own} is open, which this reload would close; restart",
+                            wanted[*at].address
+                        );
+                    }
+                    findings.push(finding);
+                }
+            }
+        }
+        fresh
+    }
+
+    fn open_metrics(&self, config: &Config, findings: &mut Vec<Finding>) -> Move {
+        match (&config.metrics, self.config.metrics == config.metrics) {
+            (_, true) => Move::Stay,
+            (None, false) => Move::Close,
+            (Some(metrics), false) => match metrics::open(metrics) {
+                Ok((fd, bound)) => Move::To(fd, bound),
+                Err(finding) => {
+                    findings.push(finding);
+                    Move::Stay
+                }
+            },
+        }
+    }
+
+    fn try_outputs(&self, config: &Config, findings: &mut Vec<Finding>) {
+        let mut attempt = |changed: bool, output: Output| {
+            if changed && let Err(error) = Sink::open(output) {
+                findings.push(Finding::nowhere(error.to_string()));
+            }
+        };
+        attempt(config.log != self.config.log, outputs::log(&config.log, self.source.journal).0);
+        attempt(config.access_log != self.config.access_log, outputs::access_log(&config.access_log).0);
+    }
+
+    /// Makes the change. Nothing in here is refused any more.
+    async fn commit(&mut self, config: Config, next: Next) {
+        let Next { built: Built { mut snapshot, store, names, .. }, tickets, plan, wanted, fresh, metrics } =
+            next;
+        self.redirect(&config);
+        if !plan.close.is_empty() {
+            self.listening.close(&plan, &self.crew.workers);
+            tokio::time::sleep(SETTLE).await;
+        }
+        self.ground.generation = snapshot.generation;
+        for (label, listener) in &plan.aliases {
+            if let Some(listener) = snapshot.listeners.get(listener).cloned() {
+                snapshot.listeners.insert(Arc::clone(label), listener);
+            }
+        }
+        self.crew.shared.current.store(Arc::new(snapshot));
+        self.listening.serve(&plan, &wanted, fresh, &self.crew.workers);
+        self.move_metrics(metrics);
+        self.resolver = Resolver::start(&names, self.log.clone());
+        if !Arc::ptr_eq(&tickets, &self.ground.tickets) || config.tls.tickets != self.config.tls.tickets {
+            self.calendar.set_rotation(rotation(&config));
+        }
+        self.calendar.set_certificates(&store);
+        (self.ground.tickets, self.ground.store, self.ground.names) = (tickets, store, names);
+        self.config = config;
+    }
+
+    fn redirect(&self, config: &Config) {
+        let mut outcome = Ok(());
+        if config.log != self.config.log {
+            let (output, format, level) = outputs::log(&config.log, self.source.journal);
+            outcome = self.log.redirect(output, format);
+            self.log.set_level(level);
+        }
+        if config.access_log != self.config.access_log {
+            let (output, format) = outputs::access_log(&config.access_log);
+            outcome = outcome.and(self.crew.flusher.redirect(output, format));
+        }
+        // They could be opened a moment ago.
+        tell_output(&self.log, outcome);
+    }
+
+    fn move_metrics(&mut self, metrics: Move) {
+        match metrics {
+            Move::Stay => {}
+            Move::Close => self.metrics = None,
+            Move::To(fd, bound) => {
+                match Endpoint::serve(fd, bound, self.crew.page.clone(), self.log.clone()) {
+                    Ok(endpoint) => self.metrics = Some(endpoint),
+                    Err(error) => {
+                        self.log.error("the metrics endpoint stays", &[("reason", (&error).into())]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens log files anew, after somebody moved them away.
+    pub(crate) fn reopen(&self) {
+        tell_output(&self.log, self.log.reopen());
+        self.crew.flusher.reopen();
+        self.log.info("log files were opened anew", &[]);
+    }
+}
+
+/// What is ready to be put in force.
+struct Next {
+    built: Built,
+    tickets: Arc<TicketKeys>,
+    plan: Plan,
+    wanted: Vec<Wanted>,
+    fresh: Vec<Fresh>,
+    metrics: Move,
+}
+
+/// What becomes of the metrics endpoint.
+enum Move {
+    Stay,
+    Close,
+    To(OwnedFd, Address),
+}
+
+/// How often ticket keys change, where there are tickets.
+pub(crate) fn rotation(config: &Config) -> Option<Duration> {
+    (config.tls.tickets.get() > 0).then_some(config.tls.ticket_rotation)
+}
+
+/// Puts the old values of frozen keys into `new`, and names those that differed.
+fn freeze(new: &mut Config, old: &Config) -> Vec<&'static str> {
+    let changed = ConfigDiff::between(old, new).needs_restart();
+    new.workers = old.workers;
+    new.user.clone_from(&old.user);
+    new.state_dir.clone_from(&old.state_dir);
+    changed.into_iter().map(|key| key.path).filter(|path| FROZEN.contains(path)).collect()
+}
+
+/// How many certificates of `new` are not in `old`.
+fn new_certificates(old: &Store, new: &Store) -> usize {
+    let known: HashSet<&[u8]> =
+        old.certificates().filter_map(|one| one.certified_key.cert.first().map(AsRef::as_ref)).collect();
+    let is_new = |der: &&[u8]| !known.contains(der);
+    new.certificates()
+        .filter_map(|one| one.certified_key.cert.first().map(AsRef::as_ref))
+        .filter(is_new)
+        .count()
+}
+
+/// Whether two addresses cannot be listened on at once.
+fn overlap(one: &Address, other: &Address) -> bool {
+    match (one, other) {
+        (Address::Tcp(one), Address::Tcp(other)) => one.port() == other.port(),
+        _ => one == other,
+    }
+}
+
+fn note<T>(findings: &mut Vec<Finding>, outcome: Result<T, Vec<Finding>>) -> Option<T> {
+    outcome.map_err(|found| findings.extend(found)).ok()
+}
+
+fn finding(problem: &offramp_config::Problem) -> Finding {
+    let at = problem.place().map_or(At::NOWHERE, |place| place.clone().into());
+    let text = match problem.remedy() {
+        Some(remedy) => format!("{}; {remedy}", problem.message()),
+        None => problem.message().to_owned(),
+    };
+    Finding { at, text }
+}
+
+fn tell_output(log: &Log, outcome: Result<(), offramp_observe::Error>) {
+    if let Err(error) = outcome {
+        log.error("the old log stays in use", &[("reason", (&error).into())]);
+    }
+}

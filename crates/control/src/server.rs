@@ -1,0 +1,198 @@
+//! From a configuration to a running house, and the loop that keeps it.
+
+mod begin;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use offramp_config::{Config, Environment};
+use offramp_net::Address;
+use offramp_observe::Log;
+use offramp_observe::prometheus::Build;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::time::sleep_until;
+
+use crate::drain::Exit;
+use crate::error::Error;
+use crate::house::House;
+use crate::reload::Changes;
+use crate::signals::{Ask, Signals};
+
+/// What a server is started with.
+pub struct Start {
+    /// The configuration, with what its absent keys imply filled in.
+    pub config: Config,
+    /// Where a reload finds the next one.
+    pub origin: Origin,
+    /// What absent keys mean in the next one; the same as for `config`.
+    pub environment: Environment,
+    /// What the program says about itself, open as `config` has it; see [`crate::outputs::log`].
+    pub log: Log,
+    /// Whether journald reads the standard streams (`JOURNAL_STREAM` is set).
+    pub journal: bool,
+    /// What runs, for the metrics.
+    pub build: Build,
+    /// The value of `NOTIFY_SOCKET`, if systemd started the process.
+    pub notify_socket: Option<OsString>,
+    /// Whether to obey SIGTERM, SIGINT, SIGHUP and SIGUSR1. Without, only a [`Handle`] commands.
+    pub signals: bool,
+}
+
+/// Where configurations come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// From this file; a reload reads it again.
+    File(PathBuf),
+    /// From a command line: a reload reads certificates again, and nothing else.
+    CommandLine,
+}
+
+/// A running proxy.
+pub struct Server {
+    runtime: Runtime,
+    house: House,
+    desk: Desk,
+    requests: UnboundedSender<Request>,
+}
+
+impl Server {
+    /// Starts everything. When it returns, connections are accepted.
+    ///
+    /// The order is: descriptor limit, AEADs, sockets, keys, user, logs, workers. It blocks until
+    /// host names are looked up, at most five seconds.
+    ///
+    /// # Errors
+    /// Everything that stands in the way of sockets and keys at once; else the first that does.
+    pub fn start(start: Start) -> Result<Self, Error> {
+        begin::begin(start)
+    }
+
+    /// The addresses that are listened on, ports that the kernel picked included, with the names of
+    /// their listeners.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<(String, Address)> {
+        self.house.listening.addresses()
+    }
+
+    /// Where the metrics are, if anywhere.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<&Address> {
+        self.house.metrics.as_ref().map(crate::metrics::Endpoint::address)
+    }
+
+    /// What commands this server from elsewhere.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle { requests: self.requests.clone() }
+    }
+
+    /// Runs until it is told to stop, drains, and says how that went. Takes the calling thread.
+    #[must_use]
+    pub fn run(self) -> Exit {
+        // Without the sender here the desk notices that nobody is left to ask.
+        let Self { runtime, house, mut desk, requests } = self;
+        drop(requests);
+        let exit = runtime.block_on(async {
+            let house = keep(house, &mut desk).await;
+            house.drain(&mut desk).await
+        });
+        // A look-up that hangs must not hold up the end.
+        runtime.shutdown_background();
+        exit
+    }
+}
+
+/// Obeys and keeps up until somebody orders to stop.
+async fn keep(mut house: House, desk: &mut Desk) -> House {
+    loop {
+        let request = tokio::select! {
+            request = desk.next() => request,
+            () = sleep_until(house.calendar.next()) => {
+                house.keep_up().await;
+                continue;
+            }
+        };
+        match request.ask {
+            Ask::Stop => return house,
+            Ask::Reopen => house.reopen(),
+            Ask::Reload => {
+                let outcome = house.reload().await;
+                if let Some(told) = request.told {
+                    // Whoever asked may have gone.
+                    let _ = told.send(outcome);
+                }
+            }
+        }
+    }
+}
+
+/// Commands a [`Server`] from any thread. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    requests: UnboundedSender<Request>,
+}
+
+impl Handle {
+    /// Has the configuration and the certificates read anew, as SIGHUP does. The receiver gets what
+    /// changed, or why nothing did; it gets nothing from a server that ends.
+    pub fn reload(&self) -> oneshot::Receiver<Result<Changes, Error>> {
+        let (told, outcome) = oneshot::channel();
+        self.ask(Request { ask: Ask::Reload, told: Some(told) });
+        outcome
+    }
+
+    /// Has log files opened anew, as SIGUSR1 does.
+    pub fn reopen(&self) {
+        self.ask(Ask::Reopen.into());
+    }
+
+    /// Has the server drain and end, as SIGTERM does; during the drain, end at once.
+    pub fn stop(&self) {
+        self.ask(Ask::Stop.into());
+    }
+
+    fn ask(&self, request: Request) {
+        // A server that has ended hears nothing, and whoever waits for an answer sees its end go.
+        let _ = self.requests.send(request);
+    }
+}
+
+/// Something that is asked for, and who waits for the outcome.
+pub(crate) struct Request {
+    pub(crate) ask: Ask,
+    told: Option<oneshot::Sender<Result<Changes, Error>>>,
+}
+
+impl From<Ask> for Request {
+    fn from(ask: Ask) -> Self {
+        Self { ask, told: None }
+    }
+}
+
+/// Where requests come in, from signals and handles.
+pub(crate) struct Desk {
+    signals: Option<Signals>,
+    requests: UnboundedReceiver<Request>,
+}
+
+impl Desk {
+    fn new(signals: Option<Signals>) -> (Self, UnboundedSender<Request>) {
+        let (sender, requests) = unbounded_channel();
+        (Self { signals, requests }, sender)
+    }
+
+    /// The next request. May be dropped and called again without losing any. Without signals and
+    /// handles left, that is an order to stop.
+    pub(crate) async fn next(&mut self) -> Request {
+        match &mut self.signals {
+            None => self.requests.recv().await.unwrap_or(Ask::Stop.into()),
+            Some(signals) => tokio::select! {
+                biased;
+                ask = signals.next() => ask.into(),
+                Some(request) = self.requests.recv() => request,
+            },
+        }
+    }
+}

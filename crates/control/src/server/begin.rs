@@ -1,0 +1,218 @@
+//! The start, stage by stage. What can fail for reasons of the configuration fails together, before
+//! anything is given away; the user is switched once, between the keys and the threads.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use offramp_config::Config;
+use offramp_config::model::Workers;
+use offramp_net::notify::Notifier;
+use offramp_net::{Address, cores, process};
+use offramp_observe::prometheus::Build;
+use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
+use offramp_proxy::{Admission, ClientTable, Shared, Snapshot, Worker};
+use offramp_record::{Choice, measure};
+use offramp_tls::TicketKeys;
+use tokio::runtime::Runtime;
+
+use super::{Desk, Server, Start};
+use crate::build::{Built, Inputs, build};
+use crate::error::{Error, Finding, none_or_refused};
+use crate::house::{Crew, Ground, House, Source, tell};
+use crate::listeners::{self, Fresh, Listening, wanted};
+use crate::metrics::{self, Endpoint};
+use crate::outputs;
+use crate::plan::{Plan, Wanted};
+use crate::privileges;
+use crate::reload::rotation;
+use crate::resolve::{Names, Resolver};
+use crate::signals::Signals;
+use crate::upkeep::Calendar;
+
+/// Threads that may wait for DNS at once.
+const LOOK_UPS: usize = 4;
+
+pub(super) fn begin(start: Start) -> Result<Server, Error> {
+    let Start { config, origin, environment, log, journal, build, notify_socket, signals } = start;
+    let identity = privileges::find(config.user.as_ref(), &log)?;
+    raise_limit(&log);
+    let choice = choose_aeads(&log);
+    let runtime = runtime()?;
+    let entered = runtime.enter();
+    let signals = signals.then(Signals::listen).transpose();
+    let signals = signals.map_err(|error| Error::one(format!("cannot listen to signals: {error}")))?;
+    let cores = Cores::of(&config);
+    let ready = Ready::make(&config, choice, cores.workers)?;
+    tell(&log, "certificate", &ready.built.warnings);
+    runtime.block_on(ready.built.names.look_up_new(&log));
+    if let Some(identity) = &identity {
+        privileges::assume(identity, &config)?;
+        tell(&log, "privileges", &privileges::unreadable(&config));
+    }
+    let Ready { built: Built { snapshot, store, names, .. }, tickets, plan, wanted, fresh, metrics } = ready;
+    let generation = snapshot.generation;
+    let crew = crew(&config, &cores, snapshot, &log, build)?;
+    let mut listening = Listening::default();
+    listening.serve(&plan, &wanted, fresh, &crew.workers);
+    let serve = |(fd, bound)| Endpoint::serve(fd, bound, crew.page.clone(), log.clone());
+    let metrics = metrics.map(serve).transpose();
+    let metrics = metrics.map_err(|error| Error::one(format!("cannot serve metrics: {error}")))?;
+    let calendar = Calendar::new(rotation(&config), &store);
+    let house = House {
+        config,
+        source: Source { origin, environment, journal },
+        notifier: Notifier::new(notify_socket.as_deref()),
+        crew,
+        listening,
+        metrics,
+        resolver: Resolver::start(&names, log.clone()),
+        ground: Ground { choice, tickets, store, names, generation },
+        calendar,
+        log,
+    };
+    house.announce();
+    drop(entered);
+    let (desk, requests) = Desk::new(signals);
+    Ok(Server { runtime, house, desk, requests })
+}
+
+impl House {
+    fn announce(&self) {
+        for (listener, address) in self.listening.addresses() {
+            self.log.info("listening", &[("listener", (&listener).into()), ("address", (&address).into())]);
+        }
+        if let Some(metrics) = &self.metrics {
+            self.log.info("metrics", &[("address", metrics.address().into())]);
+        }
+        let fields = [
+            ("version", self.crew.page.build.version.into()),
+            ("workers", self.crew.workers.len().into()),
+            ("certificates", self.ground.store.certificates().count().into()),
+        ];
+        self.log.info("started", &fields);
+        self.notifier.send("READY=1\nSTATUS=serving");
+    }
+}
+
+fn runtime() -> Result<Runtime, Error> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().max_blocking_threads(LOOK_UPS).thread_name("offramp-dns");
+    builder.build().map_err(|error| Error::one(format!("cannot make the control loop: {error}")))
+}
+
+fn raise_limit(log: &Log) {
+    match process::raise_descriptor_limit() {
+        Ok(limit) => log.debug("descriptors", &[("limit", limit.into())]),
+        Err(error) => log.warn("the limit of open files stays", &[("reason", (&error).into())]),
+    }
+}
+
+/// The faster AEAD library for each suite, with what was measured in GB/s.
+fn choose_aeads(log: &Log) -> Choice {
+    let begun = Instant::now();
+    let (choice, measured) = measure(|| begun.elapsed());
+    for pair in measured.chunks_exact(2) {
+        let speed = |at: usize| format!("{:.2}", pair[at].bytes_per_second / 1e9);
+        let (first, second) = (speed(0), speed(1));
+        let chosen = choice.library(pair[0].suite).name();
+        let fields = [
+            ("suite", pair[0].suite.name().into()),
+            ("chosen", chosen.into()),
+            ("ring_gb_per_s", (&first).into()),
+            ("aws_lc_rs_gb_per_s", (&second).into()),
+        ];
+        log.info("AEAD", &fields);
+    }
+    choice
+}
+
+/// How many workers there are, and on which cores.
+struct Cores {
+    workers: usize,
+    /// One for each worker, or empty: workers are tied to cores only where each gets its own.
+    pins: Vec<usize>,
+}
+
+impl Cores {
+    fn of(config: &Config) -> Self {
+        let usable = cores::usable();
+        let workers = match config.workers {
+            Workers::Auto => usable.len(),
+            Workers::Count(count) => count.get().into(),
+        };
+        Self { workers, pins: if workers == usable.len() { usable } else { Vec::new() } }
+    }
+}
+
+/// What the sockets and the keys are in.
+struct Ready {
+    built: Built,
+    tickets: Arc<TicketKeys>,
+    plan: Plan,
+    wanted: Vec<Wanted>,
+    fresh: Vec<Fresh>,
+    metrics: Option<(OwnedFd, Address)>,
+}
+
+impl Ready {
+    /// Binds and builds, and reports everything that fails.
+    fn make(config: &Config, choice: Choice, workers: usize) -> Result<Self, Error> {
+        let tickets = TicketKeys::new(config.tls.ticket_rotation);
+        let tickets = Arc::new(tickets.map_err(|error| Error::one(error.to_string()))?);
+        let mut findings: Vec<Finding> = Vec::new();
+        let (wanted, places) = wanted(config);
+        let mut fresh = Vec::new();
+        for (want, at) in wanted.iter().zip(&places) {
+            match listeners::open(want, at, workers) {
+                Ok(opened) => fresh.push(opened),
+                Err(finding) => findings.push(finding),
+            }
+        }
+        let metrics = config.metrics.as_ref().map(metrics::open).transpose();
+        let metrics = metrics.unwrap_or_else(|finding| {
+            findings.push(finding);
+            None
+        });
+        let now = SystemTime::now();
+        let inputs = Inputs { now, generation: 1, choice, tickets: &tickets, names: &Names::default() };
+        let built = build(config, &inputs);
+        if let Err(error) = &built {
+            findings.extend_from_slice(error.findings());
+        }
+        if !findings.is_empty() {
+            fresh.iter().for_each(Fresh::abandon);
+        }
+        none_or_refused(findings)?;
+        let plan = Plan { open: (0..wanted.len()).collect(), ..Plan::default() };
+        Ok(Self { built: built?, tickets, plan, wanted, fresh, metrics })
+    }
+}
+
+/// Opens the access log and starts the threads.
+fn crew(config: &Config, cores: &Cores, snapshot: Snapshot, log: &Log, build: Build) -> Result<Crew, Error> {
+    let (output, format) = outputs::access_log(&config.access_log);
+    let settings = FlusherSettings::new(cores.workers, output, format, log.clone());
+    let (flusher, senders) = Flusher::start(settings).map_err(|error| {
+        Error::one(format!("access log: {error}; the user that Offramp runs as must be able to write it"))
+    })?;
+    let (counters, own) = Counters::new(cores.workers);
+    let shared = Shared {
+        current: Arc::new(ArcSwap::from_pointee(snapshot)),
+        admission: Admission::new(cores.workers),
+        clients: ClientTable::new(Instant::now()),
+        log: log.clone(),
+    };
+    let seed = RandomState::new().build_hasher().finish();
+    let mut workers = Vec::with_capacity(cores.workers);
+    for (index, (counters, events)) in own.into_iter().zip(senders).enumerate() {
+        let core = cores.pins.get(index).copied();
+        let worker = Worker::start(index, core, counters, events, shared.clone(), seed);
+        workers.push(worker.map_err(|error| Error::one(format!("cannot start worker {index}: {error}")))?);
+    }
+    let page = Exposition { counters, events: Some(flusher.monitor()), build };
+    Ok(Crew { workers, shared, flusher, page })
+}

@@ -1,0 +1,47 @@
+//! Signals of the operating system as events: a thin layer, so that everything behind it can be driven
+//! without a signal.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// SIGHUP: read the configuration and the certificates anew.
+    Reload,
+    /// SIGUSR1: open log files anew.
+    Reopen,
+    /// SIGTERM, SIGINT: drain and end; during the drain, end at once.
+    Stop,
+}
+
+/// The signals that are listened to.
+pub(crate) struct Signals {
+    hangup: Signal,
+    user: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Listens from now on; must be called within a tokio runtime.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            user: signal(SignalKind::user_defined1())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The next one. May be dropped and called again without losing any.
+    pub(crate) async fn next(&mut self) -> Ask {
+        tokio::select! {
+            _ = self.terminate.recv() => Ask::Stop,
+            _ = self.interrupt.recv() => Ask::Stop,
+            _ = self.hangup.recv() => Ask::Reload,
+            _ = self.user.recv() => Ask::Reopen,
+        }
+    }
+}

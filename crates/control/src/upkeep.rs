@@ -1,0 +1,178 @@
+//! What falls due by itself: new ticket keys, certificates of the local CA, reminders of those that
+//! run out. Between two due times nothing wakes.
+
+use std::time::{Duration, SystemTime};
+
+use offramp_certs::store::Store;
+use offramp_certs::{Certificate, Concern, Source, Warning, file};
+use tokio::time::Instant;
+
+use crate::error::Finding;
+use crate::house::{House, tell};
+
+/// The longest time without a look at the certificates: timers do not notice that the clock was set
+/// or that the machine slept.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// How long after a renewal that failed, or that did not help, the next is tried.
+const RETRY: Duration = Duration::from_secs(3600);
+
+/// When what falls due.
+#[derive(Debug)]
+pub(crate) struct Calendar {
+    /// The next ticket key; `None` where there are no tickets.
+    rotate_at: Option<Instant>,
+    look_at: Instant,
+    /// When expiring certificates were last warned about.
+    told_at: Instant,
+}
+
+impl Calendar {
+    /// Begins now. `rotation` is how often ticket keys change, if there are any.
+    pub(crate) fn new(rotation: Option<Duration>, store: &Store) -> Self {
+        let now = Instant::now();
+        // Loading them has warned about those that run out.
+        let look_at = now + until_next_look(store, SystemTime::now());
+        Self { rotate_at: rotation.map(|rotation| now + rotation), look_at, told_at: now }
+    }
+
+    /// Other tickets from now on.
+    pub(crate) fn set_rotation(&mut self, rotation: Option<Duration>) {
+        self.rotate_at = rotation.map(|rotation| Instant::now() + rotation);
+    }
+
+    /// Other certificates from now on.
+    pub(crate) fn set_certificates(&mut self, store: &Store) {
+        self.look_at = Instant::now() + until_next_look(store, SystemTime::now());
+    }
+
+    /// When to call [`House::keep_up`].
+    pub(crate) fn next(&self) -> Instant {
+        self.rotate_at.map_or(self.look_at, |rotate_at| rotate_at.min(self.look_at))
+    }
+}
+
+impl House {
+    /// Does what is due.
+    pub(crate) async fn keep_up(&mut self) {
+        let now = Instant::now();
+        if self.calendar.rotate_at.is_some_and(|at| at <= now) {
+            match self.ground.tickets.rotate() {
+                Ok(()) => self.log.debug("session tickets get a new key", &[]),
+                Err(error) => self.log.error("the old ticket key stays", &[("reason", (&error).into())]),
+            }
+            self.calendar.set_rotation(Some(self.config.tls.ticket_rotation));
+        }
+        if self.calendar.look_at <= now {
+            self.look_at_certificates(now).await;
+        }
+    }
+
+    async fn look_at_certificates(&mut self, now: Instant) {
+        let time = SystemTime::now();
+        if self.ground.store.certificates().any(|certificate| is_due(certificate, time)) {
+            match self.change_to(self.config.clone()).await {
+                Ok(changes) => {
+                    let renewed = ("new_certificates", changes.new_certificates.into());
+                    self.log.info("certificates of the local CA were renewed", &[renewed]);
+                }
+                Err(error) => {
+                    self.log.error("a certificate could not be renewed", &[("reason", (&error).into())]);
+                }
+            }
+        }
+        if now.duration_since(self.calendar.told_at) >= DAY - RETRY {
+            self.calendar.told_at = now;
+            tell(&self.log, "certificate", &reminders(&self.ground.store, time));
+        }
+        self.calendar.look_at = now + until_next_look(&self.ground.store, time).max(RETRY);
+    }
+}
+
+fn is_due(certificate: &Certificate, now: SystemTime) -> bool {
+    matches!(certificate.source, Source::LocalCa { .. }) && certificate.renew_at() <= now
+}
+
+/// How long no certificate needs anything: no renewal, and no reminder.
+fn until_next_look(store: &Store, now: SystemTime) -> Duration {
+    let needs = |certificate: &Certificate| match certificate.source {
+        Source::LocalCa { .. } => certificate.renew_at(),
+        _ => certificate.not_after - file::SOON,
+    };
+    let earliest = store.certificates().map(|certificate| needs(certificate)).min();
+    // What runs out already is looked at daily.
+    let later = earliest.and_then(|at| at.duration_since(now).ok()).filter(|wait| !wait.is_zero());
+    later.map_or(DAY, |wait| wait.min(DAY))
+}
+
+/// A line for each certificate from files that has run out or soon will.
+fn reminders(store: &Store, now: SystemTime) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for certificate in store.certificates() {
+        let (Source::Files { cert: path, .. }, not_after) = (&certificate.source, certificate.not_after)
+        else {
+            continue;
+        };
+        let concern = if not_after <= now {
+            Concern::Expired { not_after }
+        } else if not_after <= now + file::SOON {
+            Concern::ExpiresSoon { not_after }
+        } else {
+            continue;
+        };
+        let warning = Warning { path: path.clone(), concern };
+        findings.push(Finding::nowhere(format!("{warning}; a renewed file is read on reload (SIGHUP)")));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use offramp_certs::local_ca::LocalCa;
+    use offramp_certs::store::Entry;
+    use offramp_testkit::ca::{Ca, Key, Leaf, Validity};
+
+    use super::*;
+
+    fn store(certificate: Certificate) -> Store {
+        let entry = Entry { certificate: Arc::new(certificate), default: true };
+        Store::new([entry], SystemTime::now())
+    }
+
+    #[test]
+    fn without_certificates_a_day_passes() {
+        assert_eq!(until_next_look(&Store::default(), SystemTime::now()), DAY);
+    }
+
+    #[test]
+    fn local_certificates_are_due_when_they_should_be_renewed() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let authority = LocalCa::open_or_create(folder.path(), now).unwrap();
+        let store = store(authority.issue(&["localhost"], now).unwrap());
+        let certificate = store.certificates().next().unwrap();
+        let due = certificate.renew_at();
+        assert!(!is_due(certificate, now) && is_due(certificate, due));
+        assert_eq!(until_next_look(&store, now), DAY);
+        assert_eq!(until_next_look(&store, due - Duration::from_secs(60)), Duration::from_secs(60));
+        // Past its time it is tried again in a while, not at once and not without end.
+        assert_eq!(until_next_look(&store, due), DAY);
+        assert!(reminders(&store, due + DAY * 365).is_empty());
+    }
+
+    #[test]
+    fn files_that_run_out_are_reminded_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let ca = Ca::new(folder.path()).unwrap();
+        let now = SystemTime::now();
+        for (validity, expected) in [(Validity::Expired, 1), (Validity::Valid, 0)] {
+            let leaf = Leaf { validity, ..Leaf::server(Key::P256, &["a.test"]) };
+            let files = ca.issue("leaf", &leaf).unwrap();
+            let loaded = file::load(&files.chain, Some(&files.key), now).unwrap();
+            let reminders = reminders(&store(loaded.certificate), now);
+            assert_eq!(reminders.len(), expected, "{reminders:?}");
+        }
+    }
+}

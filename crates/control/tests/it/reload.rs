@@ -1,0 +1,124 @@
+//! What a reload changes, what it keeps, and what it refuses.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use offramp_testkit::ca::{Ca, Key, Leaf};
+use offramp_testkit::server::{Listen, Server, apps};
+
+use crate::house::{Folder, connect, echo};
+
+/// A port that was free a moment ago, for a listener whose address must be known before.
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn listener(name: &str, address: &str) -> String {
+    format!("[[listener]]\nname = \"{name}\"\naddress = \"{address}\"\n")
+}
+
+fn tail(backend: &Server) -> String {
+    format!(
+        "[[certificate]]\nlocal = true\nnames = [\"localhost\"]\n[[route]]\nserver = \"{}\"\n",
+        backend.address()
+    )
+}
+
+#[test]
+fn listeners_come_and_go_while_connections_stay() {
+    let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let folder = Folder::new();
+    let (gone, new) = (free(), free());
+    let rest = tail(&backend);
+    folder.write(&(listener("web", "127.0.0.1:0") + &listener("old", &gone.to_string()) + &rest));
+    let house = folder.start().unwrap();
+    let (client, web) = (folder.client(), house.address("web"));
+    let mut kept = connect(&client, web, "localhost").unwrap();
+    let mut closing = connect(&client, gone, "localhost").unwrap();
+    echo(&mut kept, "one");
+
+    // `web` is renamed and keeps its port, `old` goes, `new` comes.
+    folder.write(&(listener("site", "127.0.0.1:0") + &listener("new", &new.to_string()) + &rest));
+    let changes = house.reload().unwrap();
+    assert!(changes.lines.contains(&"listener new: added".to_owned()), "{changes}");
+    assert_eq!(changes.new_certificates, 0);
+    echo(&mut kept, "two");
+    echo(&mut closing, "three");
+    echo(&mut connect(&client, web, "localhost").unwrap(), "four");
+    echo(&mut connect(&client, new, "localhost").unwrap(), "five");
+    while TcpStream::connect(gone).is_ok() {
+        std::thread::yield_now();
+    }
+    drop((kept, closing));
+    assert!(folder.log().contains("reloaded"));
+}
+
+#[test]
+fn a_refused_reload_names_every_fault_and_changes_nothing() {
+    let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let folder = Folder::new();
+    let rest = tail(&backend);
+    let good = listener("web", "127.0.0.1:0") + &rest;
+    folder.write(&good);
+    let house = folder.start().unwrap();
+    let (client, web) = (folder.client(), house.address("web"));
+
+    folder.write("[[route]]\nserver = \"nonsense\"\nhots = \"a.test\"\n");
+    let error = house.reload().unwrap_err();
+    assert!(error.findings().len() >= 2 && error.to_string().contains("offramp.toml:"), "{error}");
+    echo(&mut connect(&client, web, "localhost").unwrap(), "one");
+
+    // The port is ours, the certificate is nobody's, and the log has no directory.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let bad = listener("web", "127.0.0.1:0")
+        + &listener("taken", &taken.local_addr().unwrap().to_string())
+        + "[log]\noutput = \"./absent/log\"\n[[certificate]]\ncert = \"absent.pem\"\n"
+        + &rest;
+    folder.write(&bad);
+    let error = house.reload().unwrap_err();
+    assert_eq!(error.findings().len(), 3, "{error}");
+    for expected in ["ss -ltnp", "absent.pem", "absent/log"] {
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    echo(&mut connect(&client, web, "localhost").unwrap(), "two");
+    assert!(folder.log().contains("reload refused"));
+
+    folder.write(&good);
+    assert_eq!(house.reload().unwrap().lines, Vec::<String>::new());
+}
+
+#[test]
+fn renewed_files_are_read_although_the_configuration_did_not_change() {
+    let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let folder = Folder::new();
+    let ca = Ca::new(folder.path()).unwrap();
+    ca.issue("leaf", &Leaf::server(Key::P256, &["localhost"])).unwrap();
+    folder.write(&format!(
+        "{}[[certificate]]\ncert = \"leaf.pem\"\nkey = \"leaf.key\"\n[[route]]\nserver = \"{}\"\n",
+        listener("web", "127.0.0.1:0"),
+        backend.address()
+    ));
+    let house = folder.start().unwrap();
+    assert_eq!(house.reload().unwrap().new_certificates, 0);
+    ca.issue("leaf", &Leaf::server(Key::P256, &["localhost"])).unwrap();
+    let changes = house.reload().unwrap();
+    assert_eq!((changes.new_certificates, changes.lines.len()), (1, 0));
+    std::fs::write(folder.path().join("leaf.key"), "half a key").unwrap();
+    assert!(house.reload().unwrap_err().to_string().contains("leaf"));
+}
+
+#[test]
+fn what_needs_a_restart_is_told_and_the_rest_applies() {
+    let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let folder = Folder::new();
+    let text = listener("web", "127.0.0.1:0") + &tail(&backend);
+    folder.write(&text);
+    let house = folder.start().unwrap();
+    folder.write(&(text + "[limits]\nconnections = 77\n[log]\nlevel = \"error\"\noutput = \"./other\"\n"));
+    let changed = std::fs::read_to_string(folder.file()).unwrap().replace("workers = 2", "workers = 5");
+    std::fs::write(folder.file(), changed).unwrap();
+    let changes = house.reload().unwrap();
+    assert_eq!(changes.needs_restart, ["workers"]);
+    assert!(changes.lines.iter().any(|line| line.starts_with("limits.connections")), "{changes}");
+    assert!(!changes.lines.iter().any(|line| line.starts_with("workers")), "{changes}");
+    assert!(folder.path().join("other").exists());
+}
