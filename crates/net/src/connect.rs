@@ -24,8 +24,7 @@ pub async fn connect_to(address: &Address) -> io::Result<Socket> {
             match connect(&socket, tcp) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
-                    socket.writable().await?;
-                    socket.take_error()?;
+                    socket.connected().await?;
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -167,14 +167,16 @@ impl Socket {
         SocketAddr::try_from(address).ok().map(canonical)
     }
 
-    /// The error that the kernel holds for this socket, such as a refused connect.
-    pub(crate) fn take_error(&self) -> io::Result<()> {
-        sockopt::socket_error(&self.fd)?.map_err(io::Error::from)
-    }
-
-    /// Waits until the socket can be written to, or has failed.
-    pub(crate) async fn writable(&self) -> io::Result<()> {
-        self.fd.writable().await.map(|mut ready| ready.retain_ready())
+    /// Waits until a connection in progress is made, or has failed.
+    pub(crate) async fn connected(&self) -> io::Result<()> {
+        let mut ready = self.fd.writable().await?;
+        ready.retain_ready();
+        // A failed connect reports the end of writing beside the readiness (poll(2), `POLLHUP`), so
+        // that a good one needs not be asked for its error.
+        if ready.ready().is_write_closed() || ready.ready().is_error() {
+            sockopt::socket_error(&self.fd)?.map_err(io::Error::from)?;
+        }
+        Ok(())
     }
 }
 

@@ -108,8 +108,11 @@ impl Relay {
         }
         if !self.down.shut {
             self.down.shut = true;
-            // One that is gone already needs not be told.
-            let _ = self.client.shutdown_write();
+            // Where the client's direction is over too, the close that follows says the same.
+            if !self.up.shut {
+                // One that is gone already needs not be told.
+                let _ = self.client.shutdown_write();
+            }
         }
         Progress::Done
     }

@@ -61,8 +61,11 @@ impl Relay {
     fn end_up(&mut self) -> Progress {
         if !self.up.shut {
             self.up.shut = true;
-            // One that is gone already needs not be told.
-            let _ = self.server.shutdown_write();
+            // Where the server's direction is over too, the close that follows says the same.
+            if !self.down.shut {
+                // One that is gone already needs not be told.
+                let _ = self.server.shutdown_write();
+            }
         }
         Progress::Done
     }
