@@ -6,11 +6,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use offramp_config::Config;
-use offramp_config::model::{AccessOutput, CertificateSource, LogOutput, Target, User};
+use offramp_config::model::{AccessOutput, CertificateSource, FilePath, LogOutput, Target, User};
 use offramp_net::process::{Identity, is_root};
 use offramp_observe::Log;
 
 use crate::error::{Error, Finding};
+use crate::server::Origin;
 use crate::state;
 
 /// Whom to become, if anybody. The user of the default need not exist; one that was asked for must.
@@ -66,9 +67,9 @@ pub(crate) fn assume(identity: &Identity, config: &Config) -> Result<(), Error> 
 }
 
 /// What this user will not be able to read again, and so what a reload will be refused for.
-pub(crate) fn unreadable(config: &Config) -> Vec<Finding> {
+pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut look = |file: &offramp_config::model::FilePath| {
+    let mut look = |file: &FilePath| {
         if let Err(error) = File::open(&file.path) {
             let path = file.path.display();
             findings.push(Finding::new(
@@ -77,6 +78,9 @@ pub(crate) fn unreadable(config: &Config) -> Vec<Finding> {
             ));
         }
     };
+    if let Origin::File(path) = origin {
+        look(&FilePath::new(path));
+    }
     for certificate in &config.certificates {
         if let CertificateSource::Files { cert, key } = &certificate.source {
             look(cert);

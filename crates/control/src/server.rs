@@ -175,19 +175,25 @@ impl From<Ask> for Request {
 pub(crate) struct Desk {
     signals: Option<Signals>,
     requests: UnboundedReceiver<Request>,
+    /// Whether nobody is left to ask for anything, which was told.
+    deserted: bool,
 }
 
 impl Desk {
     fn new(signals: Option<Signals>) -> (Self, UnboundedSender<Request>) {
         let (sender, requests) = unbounded_channel();
-        (Self { signals, requests }, sender)
+        (Self { signals, requests, deserted: false }, sender)
     }
 
-    /// The next request. May be dropped and called again without losing any. Without signals and
-    /// handles left, that is an order to stop.
+    /// The next request. May be dropped and called again without losing any. That nobody is left who
+    /// could ask, neither signals nor handles, is an order to stop, once.
     pub(crate) async fn next(&mut self) -> Request {
         match &mut self.signals {
-            None => self.requests.recv().await.unwrap_or(Ask::Stop.into()),
+            None if self.deserted => std::future::pending().await,
+            None => self.requests.recv().await.unwrap_or_else(|| {
+                self.deserted = true;
+                Ask::Stop.into()
+            }),
             Some(signals) => tokio::select! {
                 biased;
                 ask = signals.next() => ask.into(),

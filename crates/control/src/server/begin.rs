@@ -51,7 +51,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     runtime.block_on(ready.built.names.look_up_new(&log));
     if let Some(identity) = &identity {
         privileges::assume(identity, &config)?;
-        tell(&log, "privileges", &privileges::unreadable(&config));
+        tell(&log, "privileges", &privileges::unreadable(&config, &origin));
     }
     let Ready { built: Built { snapshot, store, names, .. }, tickets, plan, wanted, fresh, metrics } = ready;
     let generation = snapshot.generation;
