@@ -93,7 +93,10 @@ impl Campaign {
             bench.rate = self.rate(&mut entrants, &bench, share).await?;
         }
         for round in 0..self.plan.rounds {
-            for entrant in &mut entrants {
+            // Each round begins with another one, so that none always runs after the same neighbour.
+            let (first, count) = (round % entrants.len().max(1), entrants.len());
+            for entrant in (0..count).map(|turn| (first + turn) % count) {
+                let entrant = &mut entrants[entrant];
                 let name = entrant.contestant.peer.name;
                 progress.step(&case.name, &format!("{name}, round {}", round + 1));
                 if entrant.out {

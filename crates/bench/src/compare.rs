@@ -29,7 +29,7 @@ pub(crate) fn table(a: &Summary, b: &Summary) -> String {
     for case in &a.cases {
         for row in &case.rows {
             let Some(other) = b.row(&case.info.name, &row.contestant) else { continue };
-            lines.extend(pairs(row, other).map(|mut line| {
+            lines.extend(pairs(&case.info.figure, row, other).map(|mut line| {
                 line.insert(0, case.info.name.clone());
                 line
             }));
@@ -41,25 +41,22 @@ pub(crate) fn table(a: &Summary, b: &Summary) -> String {
     out + &align(&lines)
 }
 
-/// One line for each figure that is worth a comparison: the case's first, and throughput.
-fn pairs(a: &Row, b: &Row) -> impl Iterator<Item = Vec<String>> {
-    let first = METRICS.iter().find(|m| a.metrics.contains_key(m.name)).map(|m| m.name);
-    METRICS.iter().filter(move |m| Some(m.name) == first || m.name == metrics::PER_SECOND).filter_map(
-        move |m| {
-            let (x, y) = (a.metrics.get(m.name)?, b.metrics.get(m.name)?);
-            let ratio = |row: &Row| row.ratios.get(m.name).map_or_else(String::new, |r| format!("{r:.2}"));
-            Some(vec![
-                a.contestant.clone(),
-                m.label.to_owned(),
-                number(m.name, x.median),
-                number(m.name, y.median),
-                format!("{:.2}", y.median / x.median),
-                ratio(a),
-                ratio(b),
-                change(m.better, x, y).to_owned(),
-            ])
-        },
-    )
+/// One line for each figure that is worth a comparison: the one that the case is about, and throughput.
+fn pairs(figure: &str, a: &Row, b: &Row) -> impl Iterator<Item = Vec<String>> {
+    METRICS.iter().filter(move |m| m.name == figure || m.name == metrics::PER_SECOND).filter_map(move |m| {
+        let (x, y) = (a.metrics.get(m.name)?, b.metrics.get(m.name)?);
+        let ratio = |row: &Row| row.ratios.get(m.name).map_or_else(String::new, |r| format!("{r:.2}"));
+        Some(vec![
+            a.contestant.clone(),
+            m.label.to_owned(),
+            number(m.name, x.median),
+            number(m.name, y.median),
+            format!("{:.2}", y.median / x.median),
+            ratio(a),
+            ratio(b),
+            change(m.better, x, y).to_owned(),
+        ])
+    })
 }
 
 /// What the second figure is to the first.

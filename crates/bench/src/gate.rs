@@ -213,7 +213,14 @@ mod tests {
         for &(case, contestant, metric, value) in figures {
             if cases.iter().all(|c| c.name != case) {
                 let text = String::new;
-                cases.push(CaseInfo { scenario: text(), name: case.into(), what: text(), unit: text() });
+                let info = CaseInfo {
+                    scenario: text(),
+                    what: text(),
+                    unit: text(),
+                    figure: metric.into(),
+                    name: case.into(),
+                };
+                cases.push(info);
             }
             samples.push(Sample {
                 scenario: String::new(),

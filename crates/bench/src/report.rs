@@ -1,7 +1,10 @@
 //! What a run found, summed up: the form of `summary.json`, and the pages made from it.
 
+pub(crate) mod html;
 pub(crate) mod markdown;
+pub(crate) mod plots;
 pub(crate) mod raw;
+pub(crate) mod svg;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::contestant::Contestant;
 use crate::error::{Error, Result, read_text, write_file};
 use crate::machine::Machine;
-use crate::metrics;
+use crate::metrics::{self, Metric};
 use crate::report::raw::Sample;
 use crate::scenario::Case;
 use crate::stats::{Spread, median};
@@ -42,6 +45,8 @@ pub(crate) struct CaseInfo {
     pub(crate) name: String,
     pub(crate) what: String,
     pub(crate) unit: String,
+    /// The name of the figure that it is all about.
+    pub(crate) figure: String,
 }
 
 impl CaseInfo {
@@ -51,7 +56,13 @@ impl CaseInfo {
             name: case.name.clone(),
             what: case.what.clone(),
             unit: case.unit.to_owned(),
+            figure: case.method.figure().to_owned(),
         }
+    }
+
+    /// The figure that the case is all about.
+    pub(crate) fn metric(&self) -> Option<&'static Metric> {
+        metrics::find(&self.figure)
     }
 }
 
@@ -139,15 +150,20 @@ impl Summary {
         }
     }
 
-    /// Writes `summary.json` and `report.md` to a directory.
+    /// Writes `summary.json`, `report.md`, `report.html` and the plots to a directory.
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub(crate) fn write(&self, dir: &Path) -> Result<()> {
+    pub(crate) fn write(&self, samples: &[Sample], dir: &Path) -> Result<()> {
         let json = serde_json::to_string_pretty(self)
             .map_err(|e| Error::io("encoding the summary", std::io::Error::other(e)))?;
         write_file(&dir.join("summary.json"), json + "\n")?;
-        write_file(&dir.join("report.md"), markdown::page(self))
+        write_file(&dir.join("report.md"), markdown::page(self))?;
+        let plots: Vec<_> = self.cases.iter().map(|case| plots::of_case(case, self, samples)).collect();
+        for plot in plots.iter().flatten() {
+            write_file(&dir.join(&plot.file), &plot.svg)?;
+        }
+        write_file(&dir.join("report.html"), html::page(self, &plots))
     }
 
     /// Reads a run from its directory or its `summary.json`.
@@ -166,7 +182,7 @@ impl Summary {
     }
 }
 
-/// One row for each contestant, in the order of the first samples.
+/// One row for each contestant, the reference first, then in the order of the first round.
 fn rows(samples: &[&Sample], reference: &str) -> Vec<Row> {
     let mut names: Vec<&str> = Vec::new();
     for sample in samples {

@@ -47,11 +47,11 @@ pub(crate) async fn run(args: &RunArgs) -> Result<()> {
     let transport = if args.transport == Transport::Unix { "unix" } else { "tcp" };
     let heading = Heading { date, transport, machine, contestants: &contestants };
     let summary = Summary::build(heading, &campaign.cases, &campaign.samples, notes, outcome.is_err());
-    summary.write(&dir)?;
+    summary.write(&campaign.samples, &dir)?;
     for case in &summary.cases {
         println!("{}", markdown::section(case, &summary.reference));
     }
-    eprintln!("report: {}", dir.join("report.md").display());
+    eprintln!("report: {}", dir.join("report.html").display());
     outcome?;
     match gates.zip(args.gate) {
         Some((gates, strictness)) => gate::conclude(&gates.judge(&summary, strictness)),

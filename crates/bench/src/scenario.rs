@@ -4,6 +4,7 @@
 use crate::contestant::Setup;
 use crate::contestant::template::connections;
 use crate::error::{Error, Result};
+use crate::metrics;
 use crate::pki::KeyKind;
 use crate::protocol::{Group, Service, Version, Work};
 
@@ -37,6 +38,19 @@ pub(crate) enum Method {
     Start,
     /// System calls per unit.
     Syscalls(Work),
+}
+
+impl Method {
+    /// The figure that this is all about.
+    pub(crate) fn figure(&self) -> &'static str {
+        match self {
+            Self::Window(_) => metrics::CPU,
+            Self::Paced { .. } | Self::BesideDrip { .. } => "p99",
+            Self::Idle { .. } => metrics::CONNECTION_BYTES,
+            Self::Start => metrics::START_RESIDENT,
+            Self::Syscalls(_) => metrics::SYSCALLS,
+        }
+    }
 }
 
 /// How long and how often.

@@ -41,22 +41,31 @@ fn heading(summary: &Summary) -> String {
         machine.load_at_start,
         if summary.transport == "unix" { "a Unix socket" } else { "TCP" },
     );
-    if machine.cores < 3 {
-        out.push_str(
-            "Fewer than three cores: load and backend share one, so that throughput and latency are often \
-             theirs and not the proxy's. CPU time per unit of work is what to compare.\n\n",
-        );
-    }
     for (name, version) in &summary.contestants {
         let _ = writeln!(out, "- {name}: {version}");
     }
-    let _ = writeln!(
-        out,
-        "\nMedians over the rounds, with the least and the greatest in brackets. A ratio is {}'s value over the \
-         contestant's in the same round, then the median.\n",
-        summary.reference
-    );
+    out.push('\n');
+    for paragraph in intro(summary) {
+        let _ = writeln!(out, "{paragraph}\n");
+    }
     out
+}
+
+/// How to read the figures, in plain paragraphs.
+pub(crate) fn intro(summary: &Summary) -> Vec<String> {
+    let mut paragraphs = vec![format!(
+        "Medians over the rounds, with the least and the greatest in brackets. A ratio is {}'s value over the \
+         contestant's in the same round, then the median: below 1, {} needs less.",
+        summary.reference, summary.reference
+    )];
+    if summary.machine.cores < 3 {
+        paragraphs.push(
+            "Fewer than three cores: load and backend share one, so that throughput and latency are often theirs \
+             and not the proxy's. CPU time per unit of work is what to compare."
+                .to_owned(),
+        );
+    }
+    paragraphs
 }
 
 /// One case: its sentence, its table, its flags.
@@ -72,12 +81,15 @@ pub(crate) fn section(case: &CaseSummary, reference: &str) -> String {
     out
 }
 
-/// The figures of a case that belong into a table: all that were taken, the explaining ones left out.
+/// The figures of a case that belong into a table: the one that it is about, then all others that were
+/// taken, the explaining ones left out.
 fn columns(case: &CaseSummary) -> Vec<&'static Metric> {
     const HIDDEN: &[&str] = &["mean", "stdev", "max", metrics::CPU_USER, metrics::CPU_SYSTEM];
-    METRICS
-        .iter()
-        .filter(|m| !HIDDEN.contains(&m.name))
+    let others = METRICS.iter().filter(|m| m.name != case.info.figure && !HIDDEN.contains(&m.name));
+    case.info
+        .metric()
+        .into_iter()
+        .chain(others)
         .filter(|m| case.rows.iter().any(|r| r.metrics.contains_key(m.name)))
         .filter(|m| m.name != metrics::ERRORS || case.rows.iter().any(has_errors))
         .collect()
@@ -87,12 +99,21 @@ fn has_errors(row: &Row) -> bool {
     row.metrics.get(metrics::ERRORS).is_some_and(|e| e.max > 0.0)
 }
 
+/// Lines of cells, the heading first.
+pub(crate) type Table = Vec<Vec<String>>;
+
 fn table(case: &CaseSummary, reference: &str) -> String {
+    align(&cells(case, reference))
+}
+
+/// The table of a case.
+pub(crate) fn cells(case: &CaseSummary, reference: &str) -> Table {
     let columns = columns(case);
-    let Some(first) = columns.first() else { return String::new() };
-    let mut lines = vec![vec!["contestant".to_owned()]];
-    lines[0].extend(columns.iter().map(|m| m.label.to_owned()));
-    lines[0].push(format!("ratio ({})", first.label));
+    let Some(first) = columns.first() else { return Vec::new() };
+    let mut heading = vec!["contestant".to_owned()];
+    heading.extend(columns.iter().map(|m| m.label.to_owned()));
+    heading.push(format!("ratio ({})", first.label));
+    let mut lines = vec![heading];
     for row in &case.rows {
         let mark = if row.flags.is_empty() { "" } else { " ¹" };
         let mut line = vec![format!("{}{mark}", row.contestant)];
@@ -105,7 +126,7 @@ fn table(case: &CaseSummary, reference: &str) -> String {
         line.push(ratio.unwrap_or_else(|| own.to_owned()));
         lines.push(line);
     }
-    align(&lines)
+    lines
 }
 
 fn cell(metric: &Metric, spread: &Spread, with_range: bool) -> String {
