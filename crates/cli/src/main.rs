@@ -1,2 +1,27 @@
-//! Offramp: a TLS-terminating proxy.
-fn main() {}
+//! `offramp`: takes TLS off in front of any application.
+
+mod banner;
+mod check;
+mod demo;
+mod failure;
+mod flags;
+mod help;
+mod man;
+mod run;
+mod single;
+mod surroundings;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    match run::run(flags::Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.code()
+        }
+    }
+}

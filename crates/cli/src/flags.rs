@@ -1,0 +1,204 @@
+//! The command line: one declaration, from which parsing, `--help`, man page and completions follow.
+//!
+//! Values are parsed into what they mean as they are read, so that a wrong one is refused with its remedy
+//! before anything happens. Nothing here touches the system.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
+use offramp_config::model::{CertificateName, ListenAddress, ServerAddress};
+
+use crate::{help, target};
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "offramp",
+    version,
+    about = "Takes TLS off in front of any application",
+    long_about = "Takes TLS off in front of any application.\n\n\
+        Clients speak TLS to Offramp. It decrypts, and forwards the bytes to an application that knows \
+        nothing of TLS, over a Unix socket or TCP; what the application answers goes back encrypted. It \
+        uses every core.",
+    after_long_help = help::text(),
+    after_help = "offramp --help says more: examples, exit codes, signals, environment, files.",
+    disable_help_subcommand = true
+)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Put TLS in front of one application, without a configuration file
+    ///
+    /// The certificate is minted by the local CA (see `offramp ca`) unless --cert names one. Bytes are relayed
+    /// as they come, whatever their protocol. One event per connection goes to standard output: text on a
+    /// terminal, else JSON.
+    To(To),
+    /// Run what a configuration file describes
+    ///
+    /// SIGTERM and SIGINT end it; SIGHUP makes it read the file and all certificates again.
+    Run(Run),
+    /// Find every mistake of a configuration
+    ///
+    /// The files that it names are read as a start would, but nothing listens. Exit code 0 if there is no
+    /// mistake, 2 if there are some.
+    Check(Check),
+    /// Serve a built-in application over https://localhost:8443
+    ///
+    /// It has a page that shows what an application behind Offramp sees, /hello, POST /echo, and
+    /// /large?bytes=N. Ctrl-C ends it.
+    Demo(Demo),
+    /// Show the certificate of the local CA and how to trust it
+    ///
+    /// The CA is minted where there is none.
+    Ca(Ca),
+    /// Print the version
+    Version,
+    /// Print completions for a shell
+    ///
+    /// For bash: offramp completions bash > ~/.local/share/bash-completion/completions/offramp
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the man page
+    ///
+    /// To read it: offramp man | man -l -
+    Man,
+}
+
+/// Options of `to`.
+#[derive(Debug, Args)]
+pub(crate) struct To {
+    /// The application: 127.0.0.1:3000, localhost:3000, unix:/run/app.sock, or a port of 127.0.0.1
+    #[arg(value_parser = target::parse)]
+    pub(crate) target: ServerAddress,
+    /// Where to listen: an address and a port (0: any free one), or unix: and a path
+    ///
+    /// [::] means every address, IPv4 too, and IPv4 alone where there is no IPv6.
+    #[arg(long, short, value_name = "ADDR", default_value = DEFAULT_LISTEN)]
+    pub(crate) listen: ListenAddress,
+    /// A host name or address for the certificate; may be repeated [default: localhost, 127.0.0.1, ::1]
+    #[arg(long, short, value_name = "NAME", conflicts_with = "cert")]
+    pub(crate) name: Vec<CertificateName>,
+    /// A certificate chain in PEM, instead of one from the local CA; its key may be in the same file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) cert: Option<PathBuf>,
+    /// The key of --cert in PEM
+    #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
+    pub(crate) key: Option<PathBuf>,
+    /// Tell the application about each client by a PROXY protocol header, which it must expect
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) send_proxy: Option<ProxyVersion>,
+    /// Worker threads, 1 to 1024 [default: one per core that the process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) workers: Option<u16>,
+    /// Where the local CA is kept [default: the default state_dir, see offramp --help]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// A version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProxyVersion {
+    /// One line of text with the addresses
+    V1,
+    /// Binary; also ALPN, server name and what TLS agreed on
+    V2,
+}
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+}
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    /// Print the effective configuration, every default written out
+    #[arg(long)]
+    pub(crate) print: bool,
+}
+
+/// Where the configuration is.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigFile {
+    /// The configuration [default: ./offramp.toml, else /etc/offramp/offramp.toml]
+    #[arg(long = "config", short = 'c', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// Options of `demo`.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Where to listen: an address and a port (0: any free one), or unix: and a path
+    #[arg(long, short, value_name = "ADDR", default_value = DEFAULT_LISTEN)]
+    pub(crate) listen: ListenAddress,
+    /// Where the local CA is kept [default: the default state_dir, see offramp --help]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// Options of `ca`.
+#[derive(Debug, Args)]
+pub(crate) struct Ca {
+    /// A configuration whose state_dir has the CA
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "state_dir")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where the local CA is kept [default: the default state_dir, see offramp --help]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// Every address, and a port that needs no privileges.
+const DEFAULT_LISTEN: &str = "[::]:8443";
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::{Cli, Command};
+
+    #[test]
+    fn the_declaration_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn to_has_its_defaults() {
+        let Command::To(to) = Cli::parse_from(["offramp", "to", ":3000"]).command else { unreachable!() };
+        assert_eq!(to.target.to_string(), "127.0.0.1:3000");
+        assert_eq!(to.listen.to_string(), "[::]:8443");
+        assert!(to.name.is_empty() && to.cert.is_none() && to.send_proxy.is_none() && to.workers.is_none());
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        for line in [
+            "offramp",
+            "offramp to",
+            "offramp to 3000 --key k.pem",
+            "offramp to 3000 --cert c.pem --name a.example",
+            "offramp to 3000 --workers 0",
+            "offramp to 3000 --workers 1025",
+            "offramp to 3000 --send-proxy v3",
+            "offramp to 3000 --listen :8443",
+            "offramp to 3000 4000",
+            "offramp completions basic",
+        ] {
+            assert_eq!(Cli::try_parse_from(line.split(' ')).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+}

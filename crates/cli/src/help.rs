@@ -1,0 +1,136 @@
+//! What `--help` and the man page teach beyond the options: one table, read by both.
+//!
+//! What a single option does is said where it is declared, in [`flags`](crate::flags).
+
+use std::fmt::Write as _;
+
+/// A titled list of terms, each with its explanation.
+pub(crate) struct Section {
+    /// The title, as `--help` has it; the man page has it in capitals.
+    pub(crate) title: &'static str,
+    /// Term and explanation.
+    pub(crate) entries: &'static [(&'static str, &'static str)],
+    /// Whether the terms are commands to be typed, which stand on lines of their own.
+    pub(crate) commands: bool,
+}
+
+/// Everything, in the order of its use.
+pub(crate) const SECTIONS: &[Section] = &[
+    Section {
+        title: "Examples",
+        commands: true,
+        entries: &[
+            ("offramp to 3000", "TLS on port 8443 for the application on 127.0.0.1:3000"),
+            (
+                "offramp to unix:/run/app.sock --listen '[::]:443' --name app.home.arpa",
+                "Another port and name",
+            ),
+            ("offramp to 3000 --cert site.pem --key site.key", "A certificate of your own"),
+            ("offramp to 3000 --send-proxy v2", "The application learns who its clients are"),
+            ("offramp demo", "An application to look at, on https://localhost:8443"),
+            ("offramp ca", "How to make clients trust the certificates of the local CA"),
+            ("offramp check -c offramp.toml", "Every mistake of a configuration, before it matters"),
+            ("offramp run -c offramp.toml", "Several applications, as a service"),
+        ],
+    },
+    Section {
+        title: "Exit codes",
+        commands: false,
+        entries: &[
+            ("0", "Done: stopped by a signal, or nothing was wrong"),
+            ("1", "Something failed at run time: an address is in use, a certificate cannot be read"),
+            ("2", "The command line or the configuration is wrong; nothing was started"),
+        ],
+    },
+    Section {
+        title: "Signals",
+        commands: false,
+        entries: &[
+            ("TERM, INT", "Stop accepting, let connections finish (drain_timeout), exit; twice: at once"),
+            ("HUP", "Read configuration and certificates again; keep the old ones if they are wrong"),
+            ("USR1", "Open log files anew, after they were moved away"),
+        ],
+    },
+    Section {
+        title: "Environment",
+        commands: false,
+        entries: &[
+            ("XDG_STATE_HOME", "Where state_dir is by default, if not root: $XDG_STATE_HOME/offramp"),
+            ("HOME", "Where it is if that is not set: $HOME/.local/state/offramp"),
+            ("NOTIFY_SOCKET", "Where systemd is told that the service is ready"),
+            ("JOURNAL_STREAM", "If set, messages leave time and level to the journal"),
+        ],
+    },
+    Section {
+        title: "Files",
+        commands: false,
+        entries: &[
+            ("./offramp.toml", "The configuration of `run` and `check`, if there is one here"),
+            ("/etc/offramp/offramp.toml", "The configuration, if there is none here"),
+            ("/var/lib/offramp", "The default state_dir of root"),
+            ("STATE_DIR/ca/ca.pem", "The local CA's certificate, for clients to trust"),
+        ],
+    },
+];
+
+/// The sections as they stand below the options of `offramp --help`.
+pub(crate) fn text() -> String {
+    let mut out = String::new();
+    for section in SECTIONS {
+        // Writing to a String cannot fail, here and below.
+        let _ = writeln!(out, "{}:", section.title);
+        let width = section.entries.iter().map(|(term, _)| term.len()).max().unwrap_or(0);
+        for (term, explanation) in section.entries {
+            let _ = if section.commands {
+                writeln!(out, "  {term}\n      {explanation}")
+            } else {
+                writeln!(out, "  {term:width$}  {explanation}")
+            };
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::SECTIONS;
+    use crate::flags::Cli;
+
+    /// The words of a command line whose quotes hold no blanks.
+    fn parses(line: &str) {
+        let words = line.split_whitespace().map(|word| word.trim_matches('\''));
+        let parsed = Cli::try_parse_from(words);
+        assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+    }
+
+    #[test]
+    fn every_example_is_a_command_line_that_parses() {
+        for (command, _) in SECTIONS.iter().filter(|section| section.commands).flat_map(|s| s.entries) {
+            parses(command);
+        }
+    }
+
+    #[test]
+    fn every_command_of_the_documentation_parses() {
+        let pages =
+            [include_str!("../../../README.md"), include_str!("../../../docs/quickstart.md")].concat();
+        let commands: Vec<&str> = pages
+            .lines()
+            .filter(|line| line.starts_with("offramp "))
+            .filter_map(|line| line.split(['#', '|', '>', '&']).next())
+            .collect();
+        assert!(commands.len() > 10, "{commands:?}");
+        commands.into_iter().for_each(parses);
+    }
+
+    #[test]
+    fn it_fits_a_terminal() {
+        for line in super::text().lines() {
+            assert!(line.len() <= 100, "{line}");
+        }
+    }
+}

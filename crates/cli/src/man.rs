@@ -1,0 +1,111 @@
+//! The man page, made from the command line's declaration and the table of [`help`](crate::help).
+//!
+//! One page for all commands: what a person looks for is found by searching it.
+
+use std::io::{self, Write};
+
+use clap::builder::Str;
+use clap::{Arg, Command};
+use clap_mangen::Man;
+use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
+
+use crate::help::SECTIONS;
+
+/// Writes the page as roff.
+///
+/// # Errors
+/// What `out` says.
+pub(crate) fn write(command: Command, out: &mut dyn Write) -> io::Result<()> {
+    let mut command = command;
+    command.build();
+    let page = Man::new(command.clone()).section("8").manual("Offramp");
+    page.render_title(out)?;
+    page.render_name_section(out)?;
+    page.render_synopsis_section(out)?;
+    page.render_description_section(out)?;
+    let mut roff = Roff::new();
+    roff.control("SH", ["COMMANDS"]);
+    for command in command.get_subcommands() {
+        subcommand(&mut roff, command);
+    }
+    for section in SECTIONS {
+        roff.control("SH", [section.title.to_uppercase().as_str()]);
+        for (term, explanation) in section.entries {
+            roff.control("TP", []);
+            roff.text([bold(*term)]);
+            roff.text([roman(*explanation)]);
+        }
+    }
+    roff.control("SH", ["SEE ALSO"]);
+    roff.text([bold("curl"), roman("(1), "), bold("systemd.service"), roman("(5)")]);
+    roff.to_writer(out)
+}
+
+fn subcommand(roff: &mut Roff, command: &Command) {
+    let mut synopsis = vec![bold(format!("offramp {}", command.get_name()))];
+    let options = || command.get_arguments().filter(|option| !option.is_positional() && !is_help(option));
+    for option in options() {
+        synopsis.push(roman(" ["));
+        synopsis.extend(usage(option));
+        synopsis.push(roman("]"));
+    }
+    for positional in command.get_positionals() {
+        synopsis.push(roman(" "));
+        synopsis.push(italic(value_name(positional)));
+    }
+    roff.control("SS", [command.get_name()]);
+    roff.text(synopsis);
+    roff.control("PP", []);
+    let about = command.get_long_about().or_else(|| command.get_about());
+    roff.text([roman(about.map(ToString::to_string).unwrap_or_default())]);
+    for argument in command.get_positionals().chain(options()) {
+        roff.control("TP", []);
+        roff.text(usage(argument));
+        let help = argument.get_long_help().or_else(|| argument.get_help());
+        let help = help.map(ToString::to_string).unwrap_or_default();
+        roff.text([roman(format!("{help}{}", details(argument)))]);
+    }
+}
+
+fn is_help(argument: &Arg) -> bool {
+    matches!(argument.get_id().as_str(), "help" | "version")
+}
+
+/// An option or positional as it is typed.
+fn usage(argument: &Arg) -> Vec<Inline> {
+    let mut words = Vec::new();
+    if let Some(short) = argument.get_short() {
+        words.extend([bold(format!("-{short}")), roman(", ")]);
+    }
+    if let Some(long) = argument.get_long() {
+        words.push(bold(format!("--{long}")));
+    }
+    if argument.get_action().takes_values() {
+        if !argument.is_positional() {
+            words.push(roman(" "));
+        }
+        words.push(italic(value_name(argument)));
+    }
+    words
+}
+
+fn value_name(argument: &Arg) -> String {
+    let names: Vec<&str> = argument.get_value_names().unwrap_or_default().iter().map(Str::as_str).collect();
+    if names.is_empty() { argument.get_id().as_str().to_uppercase() } else { names.join(" ") }
+}
+
+/// Possible values and default, as `--help` adds them.
+fn details(argument: &Arg) -> String {
+    let mut details = String::new();
+    let values: Vec<String> =
+        argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+    if argument.get_action().takes_values() && !values.is_empty() {
+        details.push_str(&format!(" [possible values: {}]", values.join(", ")));
+    }
+    let defaults: Vec<_> =
+        argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    if argument.get_action().takes_values() && !defaults.is_empty() {
+        details.push_str(&format!(" [default: {}]", defaults.join(", ")));
+    }
+    details
+}

@@ -1,0 +1,140 @@
+//! The configuration of one application without a configuration file, as `to` and `demo` have it.
+//!
+//! It is an ordinary [`Config`], made in code: what a file could not say, neither can the command line.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use offramp_config::model::{
+    AccessFormat, Certificate, CertificateName, CertificateSource, DefaultRole, FilePath, HostName,
+    HostPattern, ListenAddress, Listener, Listeners, ProxyV2, Relay, RelayTarget, Route, SendProxy,
+    ServerAddress, Target, Workers,
+};
+use offramp_config::{At, Config, Environment};
+
+use crate::flags::{ProxyVersion, To};
+
+/// What the command line says about one application.
+pub(crate) struct Single {
+    /// The application.
+    pub(crate) server: ServerAddress,
+    /// Where clients come.
+    pub(crate) listen: ListenAddress,
+    /// Where the certificate comes from.
+    pub(crate) certificate: CertificateSource,
+    /// The PROXY header for the application.
+    pub(crate) send_proxy: Option<SendProxy>,
+    /// Worker threads.
+    pub(crate) workers: Workers,
+    /// How events are written to standard output.
+    pub(crate) events: AccessFormat,
+}
+
+impl Single {
+    /// What `to` was told. `file` makes a path absolute.
+    pub(crate) fn to(arguments: To, events: AccessFormat) -> std::io::Result<Self> {
+        let file = |path| std::path::absolute(path).map(FilePath::new);
+        let certificate = match arguments.cert {
+            Some(cert) => {
+                CertificateSource::Files { cert: file(cert)?, key: arguments.key.map(file).transpose()? }
+            }
+            None if arguments.name.is_empty() => local(&arguments.listen),
+            None => CertificateSource::Local { names: arguments.name },
+        };
+        Ok(Single {
+            server: arguments.target,
+            listen: arguments.listen,
+            certificate,
+            send_proxy: arguments.send_proxy.map(|version| match version {
+                ProxyVersion::V1 => SendProxy::V1,
+                ProxyVersion::V2 => SendProxy::V2(ProxyV2::default()),
+            }),
+            workers: match arguments.workers.and_then(std::num::NonZeroU16::new) {
+                Some(count) => Workers::Count(count),
+                None => Workers::Auto,
+            },
+            events,
+        })
+    }
+
+    /// The configuration.
+    pub(crate) fn config(self, environment: &Environment) -> Config {
+        let relay = Relay { send_proxy: self.send_proxy, ..Relay::new(RelayTarget::Server(self.server)) };
+        let mut config = Config::for_environment(environment);
+        config.workers = self.workers;
+        config.access_log.format = self.events;
+        config.certificates =
+            vec![Certificate { source: self.certificate, default: DefaultRole::Always, at: At::NOWHERE }];
+        config.listeners = vec![Listener { addresses: vec![self.listen], ..Listener::default() }];
+        config.routes = vec![Route {
+            listeners: Listeners::All,
+            hosts: Vec::new(),
+            alpn: Vec::new(),
+            target: Target::Relay(relay),
+            at: At::NOWHERE,
+        }];
+        config
+    }
+}
+
+/// A certificate from the local CA for this machine's names for itself, and the address that is listened
+/// on where it is a particular one.
+pub(crate) fn local(listen: &ListenAddress) -> CertificateSource {
+    let localhost = HostPattern::Exact(HostName::localhost());
+    let mut names = vec![
+        CertificateName::Host(localhost),
+        CertificateName::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        CertificateName::Ip(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+    ];
+    if let ListenAddress::Ip(address) = listen {
+        let own = CertificateName::Ip(address.ip());
+        if !address.ip().is_unspecified() && !names.contains(&own) {
+            names.push(own);
+        }
+    }
+    CertificateSource::Local { names }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use offramp_config::{Environment, parse, print};
+
+    use super::Single;
+    use crate::flags::{Cli, Command};
+
+    fn printed(line: &str) -> String {
+        let Command::To(to) = Cli::parse_from(line.split(' ')).command else { unreachable!() };
+        let single = Single::to(to, offramp_config::model::AccessFormat::Json).unwrap();
+        let config = single.config(&Environment::default());
+        let text = print(&config);
+        let (again, warnings) = parse(&text, "/to.toml", &Environment::default()).unwrap();
+        assert_eq!((again, warnings), (config, Vec::new()), "{text}");
+        text
+    }
+
+    #[test]
+    fn it_is_a_configuration_that_a_file_could_have() {
+        let text = printed("offramp to 3000");
+        assert!(text.contains("address = [\"[::]:8443\"]"), "{text}");
+        assert!(text.contains("names = [\"localhost\", \"127.0.0.1\", \"::1\"]"), "{text}");
+        assert!(text.contains("server = \"127.0.0.1:3000\""), "{text}");
+        assert!(!text.contains("send_proxy"), "{text}");
+    }
+
+    #[test]
+    fn every_option_arrives() {
+        let text = printed(
+            "offramp to unix:/a.sock --listen 127.0.0.2:443 --cert /c.pem --key /k.pem --send-proxy v2 --workers 3",
+        );
+        for part in
+            ["cert = \"/c.pem\"", "key = \"/k.pem\"", "version = \"v2\"", "workers = 3", "127.0.0.2:443"]
+        {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        let text = printed("offramp to 1 --name *.home.arpa --name 10.0.0.1 --send-proxy v1");
+        assert!(text.contains("names = [\"*.home.arpa\", \"10.0.0.1\"]"), "{text}");
+        assert!(text.contains("send_proxy = \"v1\""), "{text}");
+        let text = printed("offramp to 1 --listen 10.0.0.7:443");
+        assert!(text.contains("\"::1\", \"10.0.0.7\"]"), "{text}");
+    }
+}

@@ -1,0 +1,54 @@
+//! What the process finds around itself: environment variables, user, terminal. Read here and nowhere else.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use offramp_config::Environment;
+use offramp_config::model::AccessFormat;
+
+use crate::failure::Failure;
+
+/// What the meaning of absent keys depends on.
+pub(crate) fn environment() -> Environment {
+    let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    Environment {
+        is_root: offramp_net::process::is_root(),
+        xdg_state_home: path("XDG_STATE_HOME"),
+        home: path("HOME"),
+    }
+}
+
+/// Where systemd listens for notifications (`sd_notify(3)`).
+pub(crate) fn notify_socket() -> Option<OsString> {
+    std::env::var_os("NOTIFY_SOCKET")
+}
+
+/// Whether journald reads what this process prints (systemd.exec(5)).
+pub(crate) fn journal() -> bool {
+    std::env::var_os("JOURNAL_STREAM").is_some_and(|value| !value.is_empty())
+}
+
+/// How events are written to standard output where nothing says it: for whoever reads there.
+pub(crate) fn events() -> AccessFormat {
+    if io::stdout().is_terminal() { AccessFormat::Text } else { AccessFormat::Json }
+}
+
+/// Prints to standard output. A reader that has gone away has seen enough.
+///
+/// # Errors
+/// Anything else that keeps it from being written.
+pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::runtime(format_args!("error: cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints to standard error. Where that is closed, there is nobody to tell.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}

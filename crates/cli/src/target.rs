@@ -1,0 +1,131 @@
+//! TARGET of `offramp to`: what a server's address may be on the command line, and what to write instead of
+//! what people try first.
+//!
+//! The configuration language knows `host:port` and `unix:PATH`; a port alone means this machine here.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use offramp_config::model::ServerAddress;
+
+/// Reads a TARGET.
+///
+/// # Errors
+/// What is wrong and what to write instead, in one line.
+pub(crate) fn parse(text: &str) -> Result<ServerAddress, String> {
+    if let Some(port) = bare_port(text) {
+        return match port.parse() {
+            Ok(port) if port > 0 => {
+                Ok(ServerAddress::Ip(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)))
+            }
+            _ => Err("a port is a number from 1 to 65535".to_owned()),
+        };
+    }
+    if let Some((scheme, rest)) = text.split_once("://") {
+        return Err(url(scheme, rest));
+    }
+    if text.starts_with(['/', '.', '~']) {
+        return Err(format!("for a Unix socket write unix:{text}"));
+    }
+    if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+        // The socket stays the same, and messages name it, wherever the process is.
+        let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+        return read(&format!("unix:{}", path.display()));
+    }
+    if text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
+        return Err(format!("add the port: [{text}]:3000"));
+    }
+    if !text.contains([':', '/']) && !text.is_empty() {
+        return Err(format!("add the port: {text}:3000"));
+    }
+    read(text)
+}
+
+fn read(text: &str) -> Result<ServerAddress, String> {
+    text.parse().map_err(|problem: offramp_config::Problem| problem.to_string())
+}
+
+/// The digits of `3000` and `:3000`.
+fn bare_port(text: &str) -> Option<&str> {
+    let digits = text.strip_prefix(':').unwrap_or(text);
+    (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some(digits)
+}
+
+/// What to write instead of a URL.
+fn url(scheme: &str, rest: &str) -> String {
+    if scheme == "unix" {
+        return format!("for a Unix socket write unix:{rest}");
+    }
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let default_port = if scheme == "https" { 443 } else { 80 };
+    let ends_in_port =
+        host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && bare_port(port).is_some());
+    let address = match host {
+        "" => "127.0.0.1:3000".to_owned(),
+        host if ends_in_port => host.to_owned(),
+        host => format!("{}:{default_port}", host.trim_end_matches(':')),
+    };
+    let why = if scheme == "https" {
+        "the application is to speak plain text, TLS ends here"
+    } else {
+        "bytes are forwarded as they come, whatever their protocol and path"
+    };
+    format!("write {address} instead of a URL: {why}")
+}
+
+/// The path of a Unix socket that does not exist, which is worth a word at start. Not an error: the
+/// application may come later.
+pub(crate) fn missing_socket(target: &ServerAddress) -> Option<&Path> {
+    match target {
+        ServerAddress::Unix(path) if !path.exists() => Some(path),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    fn ok(text: &str) -> String {
+        parse(text).unwrap().to_string()
+    }
+
+    fn err(text: &str) -> String {
+        parse(text).unwrap_err()
+    }
+
+    #[test]
+    fn every_form() {
+        assert_eq!(ok("127.0.0.1:3000"), "127.0.0.1:3000");
+        assert_eq!(ok("localhost:3000"), "localhost:3000");
+        assert_eq!(ok("[::1]:3000"), "[::1]:3000");
+        assert_eq!(ok("3000"), "127.0.0.1:3000");
+        assert_eq!(ok(":3000"), "127.0.0.1:3000");
+        assert_eq!(ok("unix:/run/app.sock"), "unix:/run/app.sock");
+        assert!(ok("unix:app.sock").starts_with("unix:/"));
+    }
+
+    #[test]
+    fn what_to_write_instead() {
+        assert!(err("http://localhost:3000/app?x").contains("write localhost:3000 instead"));
+        assert!(err("http://[::1]/").contains("write [::1]:80 instead"));
+        assert!(err("http://user:pw@app.internal").contains("write app.internal:80 instead"));
+        assert!(err("https://app.internal/").contains("write app.internal:443 instead"));
+        assert!(err("https://app.internal/").contains("TLS ends here"));
+        assert!(err("http://").contains("write 127.0.0.1:3000"));
+        assert!(err("unix:///run/app.sock").contains("write unix:/run/app.sock"));
+        assert!(err("/run/app.sock").contains("write unix:/run/app.sock"));
+        assert!(err("./app.sock").contains("write unix:./app.sock"));
+        assert!(err("localhost").contains("localhost:3000"));
+        assert!(err("::1").contains("[::1]:3000"));
+    }
+
+    #[test]
+    fn nonsense() {
+        for text in ["", ":", "0", ":0", "65536", "99999999999", "unix:", "unix:/run/", "a b:80", "x:y"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        assert!(err(&format!("unix:/{}", "a".repeat(200))).contains("107"));
+    }
+}
