@@ -1,0 +1,46 @@
+# The commands of this repository. `make` alone lists them.
+# CARGO, FUZZ_SECONDS, ARGS (more arguments for `run` and the benchmarks) may be set.
+
+CARGO ?= cargo
+FUZZ_SECONDS ?= 60
+ARGS ?=
+
+.PHONY: help run test fmt lint fuzz bench bench-full bench-peers bench-gate
+
+help: ## List the commands
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+run: ## Build Offramp and serve a built-in application over https://localhost:8443
+	$(CARGO) run --locked --release -p offramp -- demo $(ARGS)
+
+test: ## Everything that must hold: format, lints, tests, documentation
+	CARGO="$(CARGO)" scripts/test
+
+fmt: ## Format the code
+	$(CARGO) fmt --all
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
+
+lint: ## Check format and lints
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+fuzz: ## Fuzz every target for FUZZ_SECONDS
+	scripts/fuzz "$(FUZZ_SECONDS)"
+
+bench: ## Compare with the installed peers, about ten minutes
+	$(CARGO) build --locked --release -p offramp -p offramp-bench
+	target/release/offramp-bench run $(ARGS)
+
+bench-full: ## Every scenario in every variant
+	$(CARGO) build --locked --release -p offramp -p offramp-bench
+	target/release/offramp-bench run --full $(ARGS)
+
+bench-peers: ## Install what Offramp is compared with, and list what there is
+	scripts/install nginx:nginx-light haproxy:haproxy hitch:hitch stunnel:stunnel4 strace:strace \
+	  taskset:util-linux openssl:openssl
+	$(CARGO) build --locked --release -p offramp -p offramp-bench
+	target/release/offramp-bench list
+
+bench-gate: ## Compare, and fail where a figure of bench/gates.toml is missed
+	$(CARGO) build --locked --release -p offramp -p offramp-bench
+	target/release/offramp-bench run --gate strict $(ARGS)
