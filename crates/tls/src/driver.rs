@@ -23,6 +23,10 @@ const READ_ROOM: usize = 4096;
 const FLIGHT: usize = 4096;
 /// The type of protected records, and of garbage in the place of 0-RTT data.
 const APPLICATION_DATA: u8 = 23;
+/// The length of the tag of every AEAD of TLS 1.3.
+const TAG: usize = 16;
+/// The type of alerts that are plaintext, or sealed by TLS 1.2.
+const ALERT: u8 = 21;
 
 /// A finished handshake.
 pub struct Established {
@@ -113,7 +117,11 @@ pub async fn handshake(
         match turn {
             Ok(Turn::Again) => {}
             Ok(Turn::Flush) => {
-                socket.write_all(&out).await?;
+                let sent = socket.write_all(&out).await;
+                // Behind the handshake only tickets are lost: what a client sent before it left counts.
+                if connection.is_handshaking() {
+                    sent?;
+                }
                 out.clear();
             }
             Ok(Turn::Blocked) => {
@@ -195,13 +203,14 @@ fn plausible(header: &[u8]) -> bool {
 /// Drops the record at the end of the `shown` bytes where rustls has dropped it as rejected 0-RTT
 /// data: it would otherwise be tried, and counted against the limit, again with each record after.
 ///
-/// That it was dropped shows in what the failed decryption leaves behind: zeros.
+/// That it was dropped shows in what the failed decryption leaves behind: zeros, and the tag. What is
+/// kept instead, a part of a handshake message, is never all zeros, for its type is not.
 fn skip_rejected(buffer: &mut Buffer, shown: usize) -> usize {
     let record = &buffer.filled()[..shown];
     let dropped = record.len() > HEADER
         && record[0] == APPLICATION_DATA
         && whole_record(record) == Some(shown)
-        && record[HEADER..].iter().all(|&byte| byte == 0);
+        && record[HEADER..record.len().saturating_sub(TAG).max(HEADER)].iter().all(|&byte| byte == 0);
     if dropped {
         buffer.consume(shown);
         shown
@@ -242,7 +251,8 @@ fn finish(connection: UnbufferedServerConnection, choice: &Choice) -> Result<Est
 
 /// Sends the alert that rustls has ready, if any.
 ///
-/// rustls must be shown the same bytes as before: it may hold the places of messages in them.
+/// rustls must be shown the same bytes as before, as it may hold the places of messages in them, but
+/// not once the alert is out: it would refuse them a second time.
 async fn refuse(
     socket: &Socket,
     buffer: &mut Buffer,
@@ -251,28 +261,50 @@ async fn refuse(
     mut out: Vec<u8>,
     error: rustls::Error,
 ) -> HandshakeError {
-    while let (discard, Ok(Turn::Again)) =
-        turn(&mut connection, &mut buffer.filled_mut()[..shown], &mut out)
-    {
+    while !is_alert(last_record(&out)) {
+        let (discard, turn) = turn(&mut connection, &mut buffer.filled_mut()[..shown], &mut out);
         buffer.consume(discard);
         shown -= discard;
+        if !matches!(turn, Ok(Turn::Again)) {
+            break;
+        }
     }
     if !out.is_empty() {
         // That the client may be gone already changes nothing about why it failed.
         let _ = socket.write_all(&out).await;
     }
-    let alert = if out.is_empty() { None } else { sent_alert(&out, &error) };
+    let alert = sent_alert(&out, &error);
     HandshakeError { fault: HandshakeFault::Tls(error), alert }
+}
+
+/// The last of the records in `out`.
+fn last_record(out: &[u8]) -> &[u8] {
+    let mut last = out;
+    while let Some(length) = whole_record(last).filter(|&length| length < last.len()) {
+        last = &last[length..];
+    }
+    last
+}
+
+/// Whether a record of rustls is an alert, also a sealed one of TLS 1.3: no handshake message is so
+/// short.
+fn is_alert(record: &[u8]) -> bool {
+    const SEALED_ALERT: usize = HEADER + 2 + 1 + TAG;
+    match record.first() {
+        Some(&ALERT) => true,
+        Some(&APPLICATION_DATA) => record.len() == SEALED_ALERT,
+        _ => false,
+    }
 }
 
 /// Which alert the last of the records in `out` carries: read where it is plaintext (RFC 8446 §6),
 /// inferred from the error where it is sealed, unknown for the rest.
 fn sent_alert(out: &[u8], error: &rustls::Error) -> Option<u8> {
-    let mut last = out;
-    while let Some(length) = whole_record(last).filter(|&length| length < last.len()) {
-        last = &last[length..];
+    let last = last_record(out);
+    if !is_alert(last) {
+        return None;
     }
-    if let [21, 3, _, 0, 2, _, description] = last {
+    if let [ALERT, 3, _, 0, 2, _, description] = last {
         return Some(*description);
     }
     let description = match error {
