@@ -1,0 +1,14 @@
+//! The handshake and what follows it, against a real rustls client at the other end of a socket pair.
+
+mod choice;
+mod client_auth;
+mod differential;
+mod failures;
+mod finished_with_data;
+mod fixtures;
+mod forged;
+mod raw;
+mod rejected_early_data;
+mod resumption;
+mod rig;
+mod stream;
