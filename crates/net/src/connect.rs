@@ -1,9 +1,13 @@
 //! Connecting to a server.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
+use tokio::io::Interest;
+
+use crate::socket::watch;
 
 use crate::{Address, Socket};
 
@@ -19,16 +23,13 @@ pub async fn connect_to(address: &Address) -> io::Result<Socket> {
     match address {
         Address::Tcp(tcp) => {
             let family = if tcp.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-            let socket = Socket::new(open(family)?)?;
-            socket.set_nodelay();
-            match connect(&socket, tcp) {
-                Ok(()) => {}
-                Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
-                    socket.connected().await?;
-                }
-                Err(error) => return Err(error.into()),
+            let fd = open(family)?;
+            sockopt::set_tcp_nodelay(&fd, true)?;
+            match connect(&fd, tcp) {
+                Ok(()) => Socket::new(fd),
+                Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => connected(fd).await,
+                Err(error) => Err(error.into()),
             }
-            Ok(socket)
         }
         Address::Unix(path) => {
             let name = SocketAddrUnix::new(path)?;
@@ -47,6 +48,18 @@ pub async fn connect_to(address: &Address) -> io::Result<Socket> {
     }
 }
 
-fn open(family: AddressFamily) -> io::Result<std::os::fd::OwnedFd> {
+/// Waits until a connection in progress is made, or has failed.
+async fn connected(fd: OwnedFd) -> io::Result<Socket> {
+    let waiting = watch(fd, Interest::READABLE | Interest::WRITABLE)?;
+    let ready = waiting.writable().await?.ready();
+    // A failed connect reports a hang-up beside the readiness (poll(2)), so that a good one needs not
+    // be asked for its error.
+    if ready.is_write_closed() || ready.is_error() {
+        sockopt::socket_error(&waiting)?.map_err(io::Error::from)?;
+    }
+    Ok(Socket::watched(waiting))
+}
+
+fn open(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?)
 }

@@ -4,6 +4,7 @@
 //! write says so, which halves the system calls of a request. Vectored calls go straight to the
 //! kernel. What is refused: nothing is buffered, nothing is copied.
 
+use std::cell::OnceCell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,8 +19,13 @@ use tokio::io::unix::AsyncFd;
 use crate::address::canonical;
 
 /// A connected, non-blocking stream socket, registered with the current runtime.
+///
+/// Only readability is watched at first. A Unix socket reports that it is writable each time its peer
+/// has read something, and each such report would wake a worker for nothing; so writability is
+/// watched, on a duplicate of the descriptor, from the first time on that a write had to wait.
 pub struct Socket {
     fd: AsyncFd<OwnedFd>,
+    writable: OnceCell<AsyncFd<OwnedFd>>,
 }
 
 impl Socket {
@@ -28,7 +34,12 @@ impl Socket {
     /// # Errors
     /// Where the kernel cannot watch the descriptor (out of memory or watches).
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
-        Ok(Self { fd: watch(fd, Interest::READABLE | Interest::WRITABLE)? })
+        Ok(Self { fd: watch(fd, Interest::READABLE)?, writable: OnceCell::new() })
+    }
+
+    /// Takes over a TCP socket that was watched, for both directions, while it connected.
+    pub(crate) fn watched(fd: AsyncFd<OwnedFd>) -> Self {
+        Self { fd, writable: OnceCell::new() }
     }
 
     /// Reads into several buffers with one system call; 0 bytes mean the end of the stream.
@@ -102,8 +113,32 @@ impl Socket {
         wanted: usize,
         mut write: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
+        if let Some(watched) = self.writable.get() {
+            return self.poll_watched_write(cx, watched, wanted, &mut write);
+        }
         loop {
-            let mut ready = ready!(self.fd.poll_write_ready(cx))?;
+            match write(self.fd.as_fd()) {
+                // What is left over comes back at once and finds the socket full.
+                Ok(n) => return Poll::Ready(Ok(n)),
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+        let duplicate = self.fd.get_ref().try_clone()?;
+        let watched = watch(duplicate, Interest::WRITABLE)?;
+        self.poll_watched_write(cx, self.writable.get_or_init(|| watched), wanted, &mut write)
+    }
+
+    fn poll_watched_write(
+        &self,
+        cx: &mut Context<'_>,
+        watched: &AsyncFd<OwnedFd>,
+        wanted: usize,
+        write: &mut impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = ready!(watched.poll_write_ready(cx))?;
             match write(self.fd.as_fd()) {
                 Ok(n) => {
                     if n < wanted {
@@ -165,18 +200,6 @@ impl Socket {
     pub fn local_address(&self) -> Option<SocketAddr> {
         let address = rustix::net::getsockname(&self.fd).ok()?;
         SocketAddr::try_from(address).ok().map(canonical)
-    }
-
-    /// Waits until a connection in progress is made, or has failed.
-    pub(crate) async fn connected(&self) -> io::Result<()> {
-        let mut ready = self.fd.writable().await?;
-        ready.retain_ready();
-        // A failed connect reports the end of writing beside the readiness (poll(2), `POLLHUP`), so
-        // that a good one needs not be asked for its error.
-        if ready.ready().is_write_closed() || ready.ready().is_error() {
-            sockopt::socket_error(&self.fd)?.map_err(io::Error::from)?;
-        }
-        Ok(())
     }
 }
 

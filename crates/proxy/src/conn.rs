@@ -104,7 +104,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, listener: Arc<str>, fd: OwnedFd, p
             let outcome = l4::relay(worker, ends, terms).await;
             let facts = life.facts();
             (facts.close, facts.traffic) = (outcome.close, outcome.traffic);
-            if !outcome.pending.is_empty() {
+            if outcome.waits {
                 farewell(&outcome.client, &outcome.pending).await;
             }
         }

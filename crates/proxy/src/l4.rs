@@ -54,6 +54,8 @@ pub(crate) struct Outcome {
     pub(crate) client: Socket,
     /// Records that the client has not got yet: alerts among them.
     pub(crate) pending: Vec<u8>,
+    /// Whether the client may still have to read, so that a reset must be avoided.
+    pub(crate) waits: bool,
 }
 
 /// What a relay is made of.
@@ -142,11 +144,15 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
         worker,
     };
     let close = relay.run(terms.idle_timeout).await;
+    if close.cause == Cause::IdleTimeout {
+        relay.session.alert(Alert::CLOSE_NOTIFY, &mut relay.down.pending);
+    }
     if matches!(close.cause, Cause::ClientReset | Cause::ClientTruncated) || close.alert.is_some() {
         // The server must not take this for the orderly end of what the client had to say.
         relay.server.reset_on_close();
     }
-    Outcome { close, traffic: relay.traffic, client: relay.client, pending: relay.down.pending }
+    let waits = !relay.down.pending.is_empty() || (relay.down.shut && !relay.up.ended);
+    Outcome { close, traffic: relay.traffic, client: relay.client, pending: relay.down.pending, waits }
 }
 
 impl Relay {
