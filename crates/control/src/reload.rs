@@ -258,9 +258,12 @@ impl House {
 
     /// Opens log files anew, after somebody moved them away.
     pub(crate) fn reopen(&self) {
-        tell_output(&self.log, self.log.reopen());
+        let outcome = self.log.reopen();
+        if outcome.is_ok() {
+            self.log.info("log files are opened anew", &[]);
+        }
+        tell_output(&self.log, outcome);
         self.crew.flusher.reopen();
-        self.log.info("log files were opened anew", &[]);
     }
 }
 

@@ -1,6 +1,9 @@
 //! What a reload changes, what it keeps, and what it refuses.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use offramp_testkit::ca::{Ca, Key, Leaf};
 use offramp_testkit::server::{Listen, Server, apps};
@@ -50,6 +53,62 @@ fn listeners_come_and_go_while_connections_stay() {
     }
     drop((kept, closing));
     assert!(folder.log().contains("reloaded"));
+}
+
+#[test]
+fn a_unix_socket_goes_with_its_listener() {
+    let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let folder = Folder::new();
+    let rest = tail(&backend);
+    let plain = "[[listener]]\nname = \"plain\"\naddress = \"unix:plain.sock\"\ntls = false\n";
+    let web = listener("web", "127.0.0.1:0");
+    folder.write(&format!("{web}{plain}{rest}"));
+    let house = folder.start().unwrap();
+    let path = folder.path().join("plain.sock");
+    let mut client = UnixStream::connect(&path).unwrap();
+    let mut exchange = |text: &str| {
+        client.write_all(text.as_bytes()).unwrap();
+        let mut back = vec![0; text.len()];
+        client.read_exact(&mut back).unwrap();
+        assert_eq!(back, text.as_bytes());
+    };
+    exchange("one");
+    folder.write(&format!("{web}{rest}"));
+    assert_eq!(house.reload().unwrap().lines, ["listener plain: removed"]);
+    assert!(!path.exists());
+    exchange("two");
+    folder.write(&format!("{web}{plain}{rest}"));
+    house.reload().unwrap();
+    UnixStream::connect(&path).unwrap();
+}
+
+#[test]
+fn nobody_who_connects_notices_a_reload() {
+    let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let folder = Folder::new();
+    let rest = tail(&backend) + "[limits]\nhandshakes_per_client = \"100000/s\"\n";
+    let name = |turn: usize| listener(["a", "b", "c"][turn % 3], "127.0.0.1:0");
+    folder.write(&(name(0) + &rest));
+    let house = folder.start().unwrap();
+    let (client, address) = (folder.client(), house.address("a"));
+    let done = AtomicBool::new(false);
+    let served = std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            let mut served = 0;
+            while !done.load(Ordering::Relaxed) {
+                echo(&mut connect(&client, address, "localhost").unwrap(), "hello");
+                served += 1;
+            }
+            served
+        });
+        for turn in 1..=20 {
+            folder.write(&(name(turn) + &rest));
+            house.reload().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        traffic.join().unwrap()
+    });
+    assert!(served > 0);
 }
 
 #[test]

@@ -57,6 +57,19 @@ fn a_client_is_served_and_the_drain_waits_for_it() {
 }
 
 #[test]
+fn a_server_is_found_by_its_host_name() {
+    let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let folder = Folder::new();
+    let server = format!("localhost:{}", backend.address().socket().port());
+    folder.write(&HOUSE.replace("LIMIT", "0s").replace("BACKEND", &server));
+    let running = folder.start().unwrap();
+    echo(&mut connect(&folder.client(), running.address("web"), "localhost").unwrap(), "hello");
+    // A reload keeps what is known of the name.
+    running.reload().unwrap();
+    echo(&mut connect(&folder.client(), running.address("web"), "localhost").unwrap(), "again");
+}
+
+#[test]
 fn the_drain_cuts_who_does_not_end() {
     let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let folder = Folder::new();
