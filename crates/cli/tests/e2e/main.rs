@@ -1,5 +1,7 @@
 //! End to end: the real binary, real clients, real applications. One module per matter.
 
 mod cli;
+#[allow(dead_code)]
+mod house;
 mod offramp;
 mod serving;
