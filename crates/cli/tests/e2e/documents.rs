@@ -1,0 +1,78 @@
+//! The documents of the repository, where a machine can tell that they are out of date.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+#[test]
+fn every_outside_crate_that_is_used_has_its_line() {
+    let manifest = read("Cargo.toml");
+    let section = manifest.split("[workspace.dependencies]").nth(1).unwrap();
+    let section = section.split("\n[").next().unwrap();
+    let names = section.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name);
+    let manifests: Vec<String> = fs::read_dir(root().join("crates"))
+        .unwrap()
+        .map(|entry| fs::read_to_string(entry.unwrap().path().join("Cargo.toml")).unwrap())
+        .collect();
+    let used = |name: &&str| {
+        let forms = [format!("\n{name}."), format!("\n{name} ")];
+        manifests.iter().any(|manifest| forms.iter().any(|form| manifest.contains(form)))
+    };
+    let documented = read("docs/dependencies.md");
+    for name in names.filter(used).filter(|name| !name.starts_with("offramp-")) {
+        assert!(
+            documented.contains(&format!("`{name}`")),
+            "docs/dependencies.md does not say why {name} is there"
+        );
+    }
+}
+
+#[test]
+fn every_crate_is_on_the_map() {
+    let map = read("docs/architecture.md");
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(map.contains(&format!("\n| `{name}` |")), "docs/architecture.md has no room for {name}");
+    }
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let root = root();
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages =
+        ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root.join(name)).into_iter().chain(docs);
+    for page in pages.filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+        let text = fs::read_to_string(&page).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let outside = target.is_empty() || target.contains("://");
+            let there = page.parent().unwrap().join(target).exists();
+            assert!(outside || there, "{} links to {target}", page.display());
+        }
+    }
+}
+
+#[test]
+fn every_make_command_that_is_named_is_there() {
+    let makefile = read("Makefile");
+    let mut named = 0;
+    for page in ["README.md", "CONTRIBUTING.md", "docs/architecture.md"] {
+        let text = read(page);
+        for rest in text.split("`make ").skip(1).chain(text.split("\nmake ").skip(1)) {
+            let command = rest.split(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap();
+            if command.is_empty() {
+                continue;
+            }
+            assert!(makefile.contains(&format!("\n{command}:")), "{page} names make {command}");
+            named += 1;
+        }
+    }
+    assert!(named >= 5, "{named}");
+}
