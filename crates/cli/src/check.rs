@@ -1,6 +1,6 @@
 //! `check`, and the reading of a configuration that `run` and `check` share.
 
-mod disk;
+pub(crate) mod disk;
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;

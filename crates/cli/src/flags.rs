@@ -81,7 +81,7 @@ pub(crate) struct To {
     pub(crate) target: ServerAddress,
     /// Where to listen: an address and a port (0: any free one), or unix: and a path
     ///
-    /// [::] means every address, IPv4 too, and IPv4 alone where there is no IPv6.
+    /// `[::]` means every address, IPv4 too, and IPv4 alone where there is no IPv6.
     #[arg(long, short, value_name = "ADDR", default_value = DEFAULT_LISTEN)]
     pub(crate) listen: ListenAddress,
     /// A host name or address for the certificate; may be repeated [default: localhost, 127.0.0.1, ::1]

@@ -38,8 +38,8 @@ pub(crate) const SECTIONS: &[Section] = &[
         commands: false,
         entries: &[
             ("0", "Done: stopped by a signal, or nothing was wrong"),
-            ("1", "Something failed at run time: an address is in use, a certificate cannot be read"),
-            ("2", "The command line or the configuration is wrong; nothing was started"),
+            ("1", "Something failed at run time: an address is in use, a file cannot be written"),
+            ("2", "The command line, the configuration or a file that it names is wrong; nothing runs"),
         ],
     },
     Section {

@@ -150,10 +150,7 @@ fn serve(
         notify_socket: surroundings::notify_socket(),
         signals: true,
     };
-    let server = Server::start(start).map_err(|error| {
-        let lines: Vec<String> = error.findings().iter().map(|finding| format!("error: {finding}")).collect();
-        Failure::Runtime(lines.join("\n"))
-    })?;
+    let server = Server::start(start).map_err(|error| not_started(&error, &config))?;
     announce(&server, &config)?;
     // What the demo and the banner needed of it is not needed for days of running.
     drop(config);
@@ -164,6 +161,15 @@ fn serve(
             "error: {workers} workers panicked, see above; please report it"
         ))),
     }
+}
+
+/// Why the server did not start, told apart by whose the fault is: the configuration's, where it names what
+/// is not there or does not fit, or the machine's.
+fn not_started(error: &offramp_control::Error, config: &Config) -> Failure {
+    let lines: Vec<String> = error.findings().iter().map(|finding| format!("error: {finding}")).collect();
+    let why = lines.join("\n");
+    let fits = check::disk::look(config, SystemTime::now()).errors.is_empty();
+    if fits { Failure::Runtime(why) } else { Failure::Usage(why) }
 }
 
 /// What there is to say about the one application that is served.

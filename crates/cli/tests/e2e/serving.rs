@@ -120,7 +120,7 @@ fn a_certificate_that_is_not_there_is_named() {
     let output = offramp(home.path(), &["to", "3000", "--listen", "127.0.0.1:0", "--cert", "no.pem"])
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("no.pem"), "{}", stderr(&output));
 }
 
