@@ -367,10 +367,12 @@ mod tests {
         let route = "[[route]]\nserver = \"h:1\"\n";
         let diff = between(
             route,
-            &format!("workers = 2\n{route}[[listener]]\naddress = \"[::]:1\"\n[tls]\ntickets = 1"),
+            &format!(
+                "workers = 2\nstate_dir = \"/s\"\n{route}[[listener]]\naddress = \"[::]:1\"\n[tls]\ntickets = 1"
+            ),
         );
         let paths: Vec<_> = diff.needs_restart().iter().map(|key| key.path).collect();
-        assert_eq!(paths, ["workers", "listener.address"]);
+        assert_eq!(paths, ["workers", "state_dir"]);
         let listener = |tls: bool| format!("{route}[[listener]]\ntls = {tls}\n");
         assert!(between(&listener(true), &listener(false)).needs_restart().is_empty());
     }

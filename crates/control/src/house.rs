@@ -1,6 +1,8 @@
 //! The running house: what start makes, reload changes, time wears and drain ends.
 
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 
 use offramp_certs::store::Store;
 use offramp_config::{Config, Environment};
@@ -55,6 +57,18 @@ pub(crate) struct Crew {
     pub(crate) shared: Shared,
     pub(crate) flusher: Flusher,
     pub(crate) page: Exposition,
+}
+
+impl Crew {
+    /// Waits until a worker's thread has ended though nobody told it to.
+    pub(crate) async fn lost(&mut self) {
+        let mut waiting: Vec<_> = self.workers.iter_mut().map(|worker| Box::pin(worker.ended())).collect();
+        poll_fn(|cx| {
+            let ended = waiting.iter_mut().any(|worker| worker.as_mut().poll(cx).is_ready());
+            if ended { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
 }
 
 /// What outlives a snapshot and goes into the next.

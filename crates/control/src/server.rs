@@ -113,6 +113,12 @@ async fn keep(mut house: House, desk: &mut Desk) -> House {
                 house.keep_up().await;
                 continue;
             }
+            () = house.crew.lost() => {
+                // Its sockets are closed and the others carry on, but with less than was asked for:
+                // who watches over the process should see it and start anew.
+                house.log.error("a worker ended by a fault of Offramp's own; stopping", &[]);
+                return house;
+            }
         };
         match request.ask {
             Ask::Stop => return house,

@@ -2,8 +2,9 @@
 
 use std::io;
 
+use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::{Gid, Group, Uid, User, chown, setgid, setgroups, setuid};
+use nix::unistd::{Gid, Group, Uid, User, fchownat, setgid, setgroups, setuid};
 
 /// Raises the limit of open descriptors to the hard limit; returns what it is then.
 ///
@@ -58,12 +59,12 @@ impl Identity {
         Uid::effective() == self.uid
     }
 
-    /// Gives a file or directory to this user.
+    /// Gives a file or directory to this user; a symbolic link is given itself, not what it names.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn own(&self, path: &std::path::Path) -> io::Result<()> {
-        Ok(chown(path, Some(self.uid), Some(self.gid))?)
+        Ok(fchownat(AT_FDCWD, path, Some(self.uid), Some(self.gid), AtFlags::AT_SYMLINK_NOFOLLOW)?)
     }
 
     /// Switches the whole process to this user, for good: supplementary groups, group, user.

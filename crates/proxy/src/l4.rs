@@ -30,7 +30,7 @@ use crate::worker::{Scratch, Worker};
 
 pub(crate) use plain::relay as relay_plain;
 
-/// How many batches one connection may move before others have their turn.
+/// How many batches one connection may move each way before others have their turn.
 const TURN: usize = 8;
 
 /// What a direction came to in one step.
@@ -145,7 +145,7 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
     };
     let close = relay.run(terms.idle_timeout).await;
     if close.cause == Cause::IdleTimeout {
-        relay.session.alert(Alert::CLOSE_NOTIFY, &mut relay.down.pending);
+        relay.tell(Alert::CLOSE_NOTIFY);
     }
     if matches!(close.cause, Cause::ClientReset | Cause::ClientTruncated) || close.alert.is_some() {
         // The server must not take this for the orderly end of what the client had to say.
@@ -174,31 +174,27 @@ impl Relay {
 
     fn poll(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
         if self.worker.cut.is_now() {
-            self.session.alert(Alert::CLOSE_NOTIFY, &mut self.down.pending);
+            self.tell(Alert::CLOSE_NOTIFY);
             return Poll::Ready(Close::from(Cause::Drain));
         }
         let worker = Rc::clone(&self.worker);
         let mut scratch = worker.scratch.borrow_mut();
-        for _ in 0..TURN {
-            let up = match self.poll_up(cx, &mut scratch) {
-                Ok(progress) => progress,
-                Err(close) => return Poll::Ready(self.verdict(close)),
-            };
-            let down = match self.poll_down(cx, &mut scratch) {
-                Ok(progress) => progress,
-                Err(close) => return Poll::Ready(self.verdict(close)),
-            };
-            match (up, down) {
-                (Progress::Done, Progress::Done) => {
-                    return Poll::Ready(Close::from(self.first_end.unwrap_or(Cause::Internal)));
-                }
-                (Progress::Moved, _) | (_, Progress::Moved) => {}
-                _ => return self.poll_alarm(cx, alarm, idle),
+        // Down after up, because up may leave an answer to a key update; down leaves nothing for up.
+        // So each is asked only until it has nothing to do, not again when the other moved.
+        let both = steps(|| self.poll_up(cx, &mut scratch))
+            .and_then(|up| Ok((up, steps(|| self.poll_down(cx, &mut scratch))?)));
+        match both {
+            Err(close) => Poll::Ready(self.verdict(close)),
+            Ok((Progress::Done, Progress::Done)) => {
+                Poll::Ready(Close::from(self.first_end.unwrap_or(Cause::Internal)))
             }
+            Ok((Progress::Moved, _) | (_, Progress::Moved)) => {
+                // Others first; the sockets may still be ready, so nothing else would wake this task.
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Ok(_) => self.poll_alarm(cx, alarm, idle),
         }
-        // Others first; the sockets may still be ready, so nothing else would wake this task.
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
     /// Looks at the clock only when the alarm rings: moving bytes costs no timer.
@@ -230,9 +226,27 @@ impl Relay {
         }
     }
 
+    /// Seals an alert, unless close_notify went out: nothing may follow it (RFC 8446 §6.1).
+    fn tell(&mut self, alert: Alert) {
+        if !self.down.notified {
+            self.session.alert(alert, &mut self.down.pending);
+        }
+    }
+
     fn ended(&mut self, cause: Cause) {
         self.first_end.get_or_insert(cause);
     }
+}
+
+/// Takes steps in one direction while they move something, up to [`TURN`] of them.
+fn steps(mut step: impl FnMut() -> Result<Progress, Close>) -> Result<Progress, Close> {
+    for _ in 0..TURN {
+        let progress = step()?;
+        if progress != Progress::Moved {
+            return Ok(progress);
+        }
+    }
+    Ok(Progress::Moved)
 }
 
 /// Writes what is kept; `true` when all of it is gone.

@@ -24,7 +24,7 @@ pub type Current = Arc<ArcSwap<Snapshot>>;
 pub struct Snapshot {
     /// Rises with every snapshot of the process.
     pub generation: u64,
-    /// Listeners by name.
+    /// Listeners by name, and by the former names of renamed ones whose sockets live on.
     pub listeners: HashMap<Arc<str>, Arc<Listener>>,
     /// Backends; routes name them by their place here.
     pub backends: Vec<Arc<Backend>>,

@@ -21,6 +21,7 @@ use offramp_upstream::RoundRobin;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
@@ -83,6 +84,8 @@ pub enum Command {
 /// The outside of a running worker.
 pub struct WorkerHandle {
     thread: JoinHandle<()>,
+    /// Its other end is dropped with the thread, however that ends.
+    alive: oneshot::Receiver<()>,
     commands: UnboundedSender<Command>,
 }
 
@@ -90,6 +93,11 @@ impl WorkerHandle {
     /// Tells the worker something. One that has ended hears nothing.
     pub fn send(&self, command: Command) {
         let _ = self.commands.send(command);
+    }
+
+    /// Waits until the thread has ended: after a drain, or because of a fault of ours.
+    pub async fn ended(&mut self) {
+        let _ = (&mut self.alive).await;
     }
 
     /// Whether the thread has ended.
@@ -190,7 +198,9 @@ impl Worker {
         let mut builder = Builder::new_current_thread();
         builder.enable_io().enable_time();
         let (told, outcome) = std::sync::mpsc::channel();
+        let (living, alive) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name(format!("offramp-{index}")).spawn(move || {
+            let _living = living;
             if let Some(core) = core {
                 // A core that went away is no reason not to work on another.
                 let _ = offramp_net::cores::pin(core);
@@ -220,7 +230,7 @@ impl Worker {
             runtime.block_on(worker.run(receiver));
         })?;
         match outcome.recv() {
-            Ok(Ok(())) => Ok(WorkerHandle { thread, commands }),
+            Ok(Ok(())) => Ok(WorkerHandle { thread, alive, commands }),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(io::Error::other("the worker's thread ended at once")),
         }

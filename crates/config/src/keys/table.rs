@@ -93,19 +93,19 @@ pub const TABLE: &[Key] = rows! {
 
     "log": Kind::Section, SECTION_DEFAULTS, Live, NOW, "What the program says about itself";
     "log.level": Kind::Choice(LEVELS), toml("\"info\""), Live, NOW, "The least important messages that are written";
-    "log.format": Kind::Choice(LOG_FORMATS), toml("\"text\""), Restart, NOW, "How a message is written";
-    "log.output": Kind::Output(LOG_OUTPUTS), toml("\"stderr\""), Restart, NOW, "Where messages go";
+    "log.format": Kind::Choice(LOG_FORMATS), toml("\"text\""), Live, NOW, "How a message is written";
+    "log.output": Kind::Output(LOG_OUTPUTS), toml("\"stderr\""), Live, NOW, "Where messages go";
 
     "access_log": Kind::Section, SECTION_DEFAULTS, Live, NOW, "One event per connection";
-    "access_log.format": Kind::Choice(ACCESS_FORMATS), toml("\"json\""), Restart, NOW, "How an event is written";
-    "access_log.output": Kind::Output(ACCESS_OUTPUTS), toml("\"stdout\""), Restart, NOW, "Where events go";
+    "access_log.format": Kind::Choice(ACCESS_FORMATS), toml("\"json\""), Live, NOW, "How an event is written";
+    "access_log.output": Kind::Output(ACCESS_OUTPUTS), toml("\"stdout\""), Live, NOW, "Where events go";
 
     "log_store": Kind::Section, absent("no log store"), Restart, PLANNED, "The queryable access log";
     "log_store.url": Kind::Text("a database's URL"), REQUIRED, Restart, PLANNED, "The database: `sqlite:` and a path, or `postgres://`";
     "log_store.retention": Kind::Duration { min: hours(1), max: hours(24 * 3650) }, toml("\"90d\""), Live, PLANNED, "How long events are kept";
 
-    "metrics": Kind::Section, absent("no metrics endpoint"), Restart, NOW, "Figures for Prometheus";
-    "metrics.address": Kind::Text("an address to listen on"), absent("no metrics endpoint"), Restart, NOW, "Where `/metrics` is served over plain HTTP, such as `127.0.0.1:9902`";
+    "metrics": Kind::Section, absent("no metrics endpoint"), Live, NOW, "Figures for Prometheus";
+    "metrics.address": Kind::Text("an address to listen on"), absent("no metrics endpoint"), Live, NOW, "Where `/metrics` is served over plain HTTP, such as `127.0.0.1:9902`";
     "metrics.graphite": Kind::Text("host:port"), LIST_ABSENT, Restart, PLANNED, "Where the same figures are pushed in Graphite's format";
     "metrics.top_clients": count(0, 100_000), toml("100"), Live, PLANNED, "How many clients are kept by name";
 
@@ -143,7 +143,7 @@ pub const TABLE: &[Key] = rows! {
 
     "listener": Kind::Sections, absent("one named `default` with the defaults of its keys"), Live, NOW, "An address that accepts connections";
     "listener.name": Kind::Text("a name"), toml("\"default\""), Live, NOW, "What routes, events and metrics call it";
-    "listener.address": Kind::List("`[::]:443`, `0.0.0.0:443`, `unix:/path`"), toml("\"[::]:443\""), Restart, NOW, "Where it listens; `[::]` takes IPv4 as well";
+    "listener.address": Kind::List("`[::]:443`, `0.0.0.0:443`, `unix:/path`"), toml("\"[::]:443\""), Live, NOW, "Where it listens; `[::]` takes IPv4 as well";
     "listener.mode": Kind::Choice(MODES), toml("\"tcp\""), Live, NOW, "`tcp`: a blind relay of bytes";
     "listener.tls": Kind::Bool, toml("true"), Live, NOW, "`false`: clients speak plain text";
     "listener.accept_proxy": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "Sources whose PROXY header is required and believed; from all others it is refused";

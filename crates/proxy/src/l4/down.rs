@@ -90,7 +90,7 @@ impl Relay {
     /// The sending key is nearly used up.
     fn relieve(&mut self) -> Result<Progress, Close> {
         if self.session.pressure() == Pressure::Close {
-            self.session.alert(Alert::CLOSE_NOTIFY, &mut self.down.pending);
+            self.tell(Alert::CLOSE_NOTIFY);
             return Err(Cause::SequenceLimit.into());
         }
         self.session

@@ -92,7 +92,7 @@ impl Relay {
                 Event::Full => {}
                 Event::KeyUpdate { answer } => self.key_update(answer)?,
                 Event::RefuseRenegotiation => {
-                    self.session.alert(Alert::NO_RENEGOTIATION, &mut self.down.pending);
+                    self.tell(Alert::NO_RENEGOTIATION);
                 }
                 Event::CloseNotify => {
                     self.ended(Cause::ClientClosed);
@@ -102,7 +102,7 @@ impl Relay {
                 }
                 Event::PeerAlert(alert) => return Err(failure::received(Cause::AlertReceived, alert.0)),
                 Event::Fault(fault) => {
-                    self.session.alert(fault.alert(), &mut self.down.pending);
+                    self.tell(fault.alert());
                     return Err(failure::record(fault));
                 }
             }
@@ -131,7 +131,7 @@ impl Relay {
         self.session.update_receiving().map_err(internal)?;
         self.worker.counters.key_update(Direction::ClientToServer);
         // One unsent answer is enough for any number of requests (RFC 8446 §4.6.3).
-        if answer && !self.down.answering {
+        if answer && !self.down.answering && !self.down.notified {
             self.session.update_sending(&mut self.down.pending).map_err(internal)?;
             self.down.answering = true;
             self.worker.counters.key_update(Direction::ServerToClient);
