@@ -3,10 +3,12 @@
 //!
 //! A contestant that fails leaves a note and the rest goes on.
 
+pub(crate) mod apps;
 pub(crate) mod measure;
 
 use std::path::{Path, PathBuf};
 
+use crate::campaign::apps::Stage;
 use crate::campaign::measure::{Bench, Figures};
 use crate::contestant::{Contestant, Running, Site};
 use crate::error::{Error, Result, make_dir};
@@ -18,6 +20,7 @@ use crate::progress::Progress;
 use crate::protocol::{BackendSpec, Found, Place};
 use crate::report::raw::{Raw, Sample};
 use crate::report::{CaseInfo, Note};
+use crate::scenario::apps::Served;
 use crate::scenario::{Case, Method};
 
 /// What a run is to do.
@@ -63,11 +66,17 @@ impl Campaign {
     /// # Errors
     /// Only what makes going on useless: results that cannot be written.
     pub(crate) async fn run(&mut self) -> Result<()> {
-        let steps = self.plan.cases.len() * self.plan.rounds * self.plan.contestants.len();
+        let contestants = self.plan.contestants.len();
+        let entries: usize = self.plan.cases.iter().map(|case| case.method.entrants(contestants)).sum();
+        let steps = entries * self.plan.rounds;
         let mut progress = Progress::new(steps);
         for case in self.plan.cases.clone() {
             self.cases.push(CaseInfo::of(&case));
-            match self.case(&case, &mut progress).await {
+            let outcome = match case.method {
+                Method::Served(served) => self.served(&case, served, &mut progress).await,
+                _ => self.case(&case, &mut progress).await,
+            };
+            match outcome {
                 Ok(()) => {}
                 Err(error @ Error::Io { .. }) => return Err(error),
                 Err(error) => self.note(&mut progress, &case, "", &error.to_string()),
@@ -118,6 +127,41 @@ impl Campaign {
         }
         drop(backend);
         remove_socket(&found);
+        Ok(())
+    }
+
+    /// A case whose contestants are arrangements of one application.
+    async fn served(&mut self, case: &Case, served: Served, progress: &mut Progress) -> Result<()> {
+        let cores = Cores::divide(&usable_cores(), case.setup.workers);
+        let identity = pki::identity(&self.work, case.setup.key)?;
+        let (dir, contestants) = (self.work.clone(), self.plan.contestants.clone());
+        let offramp = contestants.iter().find(|c| c.peer.name == OFFRAMP);
+        let stage = Stage { case, served, dir: &dir, identity: &identity, cores: &cores, offramp };
+        let mut stacks = Vec::new();
+        for &arrangement in served.arrangements {
+            match stage.start(arrangement).await {
+                Ok(stack) => stacks.push(stack),
+                Err(error) => {
+                    progress.skip(self.plan.rounds);
+                    self.note(progress, case, arrangement.name(), &error.to_string());
+                }
+            }
+        }
+        for round in 0..self.plan.rounds {
+            let (first, count) = (round % stacks.len().max(1), stacks.len());
+            for turn in 0..count {
+                let stack = &stacks[(first + turn) % count];
+                let name = stack.arrangement.name();
+                progress.step(&case.name, &format!("{name}, round {}", round + 1));
+                match stage.measure(stack).await {
+                    Ok(figures) => self.keep(case, name, round, figures)?,
+                    Err(error) => self.note(progress, case, name, &error.to_string()),
+                }
+            }
+        }
+        for stack in stacks {
+            stack.stop().await;
+        }
         Ok(())
     }
 
@@ -181,6 +225,9 @@ impl Campaign {
         }
     }
 }
+
+/// The contestant that goes in front of applications.
+const OFFRAMP: &str = "offramp";
 
 /// A contestant in a case.
 #[derive(Debug)]

@@ -127,7 +127,7 @@ impl Contestant {
                 piped: false,
             };
             let mut process = Process::start(&launch)?;
-            match process.listening(listen, Duration::from_secs(10)).await {
+            match process.listening(&Found::Tcp(listen), Duration::from_secs(10)).await {
                 Ok(()) => return Ok(Running { process, listen }),
                 Err(error) if tries == 3 => return Err(error),
                 Err(_) => process.stop().await,

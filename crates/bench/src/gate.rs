@@ -218,6 +218,7 @@ mod tests {
                     what: text(),
                     unit: text(),
                     figure: metric.into(),
+                    reference: None,
                     name: case.into(),
                 };
                 cases.push(info);

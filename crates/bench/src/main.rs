@@ -3,6 +3,7 @@
 //! What it is not: a test of correctness (those are with each crate), nor a claim about networks: all
 //! traffic is on the loopback.
 
+mod application;
 mod args;
 mod backend;
 mod campaign;
@@ -23,6 +24,7 @@ mod report;
 mod run;
 mod scenario;
 mod stats;
+mod wrk;
 
 use std::process::ExitCode;
 

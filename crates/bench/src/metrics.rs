@@ -37,6 +37,7 @@ pub(crate) const START_RESIDENT: &str = "start_resident";
 pub(crate) const START_PROPORTIONAL: &str = "start_proportional";
 pub(crate) const SYSCALLS: &str = "syscalls";
 pub(crate) const RATE: &str = "rate";
+pub(crate) const REQUESTS: &str = "requests";
 
 /// Every figure, in the order of the columns.
 pub(crate) const METRICS: &[Metric] = &[
@@ -51,6 +52,7 @@ pub(crate) const METRICS: &[Metric] = &[
     metric(START_PROPORTIONAL, "proportional bytes at start", Better::Lower),
     metric(SYSCALLS, "system calls per unit", Better::Lower),
     metric(RATE, "arrivals per second", Better::Neutral),
+    metric(REQUESTS, "requests", Better::Neutral),
     metric("mean", "mean µs", Better::Lower),
     metric("stdev", "standard deviation µs", Better::Lower),
     metric("p50", "p50 µs", Better::Lower),

@@ -5,17 +5,18 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::process::{Child, Command};
 
 use crate::error::{Error, Result};
 use crate::measure::tree;
+use crate::protocol::Found;
 
 /// What to start, and where it may run.
 #[derive(Clone, Debug)]
@@ -80,21 +81,25 @@ impl Process {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Waits until the program accepts connections at `address`, at most `patience`.
+    /// Waits until the program accepts connections at `place`, at most `patience`.
     ///
     /// # Errors
     /// When it ends first, or stays deaf: with the end of its own output.
-    pub(crate) async fn listening(&mut self, address: SocketAddr, patience: Duration) -> Result<()> {
+    pub(crate) async fn listening(&mut self, place: &Found, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(self.failed(&format!("ended at start ({status})")));
             }
-            if tokio::net::TcpStream::connect(address).await.is_ok() {
+            let heard = match place {
+                Found::Tcp(address) => TcpStream::connect(address).await.is_ok(),
+                Found::Unix(path) => UnixStream::connect(path).await.is_ok(),
+            };
+            if heard {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(self.failed(&format!("does not listen on {address} after {patience:?}")));
+                return Err(self.failed(&format!("does not listen on {place} after {patience:?}")));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

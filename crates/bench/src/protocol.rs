@@ -109,6 +109,15 @@ pub(crate) enum Found {
     Unix(PathBuf),
 }
 
+impl std::fmt::Display for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
 /// What a load did between `go` and `done`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LoadResult {

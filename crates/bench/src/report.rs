@@ -1,5 +1,6 @@
 //! What a run found, summed up: the form of `summary.json`, and the pages made from it.
 
+pub(crate) mod echo;
 pub(crate) mod html;
 pub(crate) mod markdown;
 pub(crate) mod plots;
@@ -47,6 +48,8 @@ pub(crate) struct CaseInfo {
     pub(crate) unit: String,
     /// The name of the figure that it is all about.
     pub(crate) figure: String,
+    /// The row that the others are compared with; absent: the run's.
+    pub(crate) reference: Option<String>,
 }
 
 impl CaseInfo {
@@ -57,7 +60,13 @@ impl CaseInfo {
             what: case.what.clone(),
             unit: case.unit.to_owned(),
             figure: case.method.figure().to_owned(),
+            reference: case.method.reference().map(str::to_owned),
         }
+    }
+
+    /// The row that the others are compared with, `of_run` unless the case has its own.
+    pub(crate) fn reference<'a>(&'a self, of_run: &'a str) -> &'a str {
+        self.reference.as_deref().unwrap_or(of_run)
     }
 
     /// The figure that the case is all about.
@@ -130,7 +139,7 @@ impl Summary {
             .iter()
             .map(|info| {
                 let of_case: Vec<&Sample> = samples.iter().filter(|s| s.case == info.name).collect();
-                CaseSummary { info: info.clone(), rows: rows(&of_case, reference) }
+                CaseSummary { info: info.clone(), rows: rows(&of_case, info.reference(reference)) }
             })
             .filter(|case| !case.rows.is_empty())
             .collect();
@@ -162,6 +171,10 @@ impl Summary {
         let plots: Vec<_> = self.cases.iter().map(|case| plots::of_case(case, self, samples)).collect();
         for plot in plots.iter().flatten() {
             write_file(&dir.join(&plot.file), &plot.svg)?;
+        }
+        let matrix = echo::csv(samples);
+        if !matrix.is_empty() {
+            write_file(&dir.join("echo.csv"), matrix)?;
         }
         write_file(&dir.join("report.html"), html::page(self, &plots))
     }

@@ -1,12 +1,15 @@
 //! The list of what is measured. A scenario is a name on the command line; a case is one measurement of
 //! it, with one setup of the contestants, one backend and one kind of load.
 
+pub(crate) mod apps;
+
 use crate::contestant::Setup;
 use crate::contestant::template::connections;
 use crate::error::{Error, Result};
 use crate::metrics;
 use crate::pki::KeyKind;
 use crate::protocol::{Group, Service, Version, Work};
+use crate::scenario::apps::{Arrangement, Served};
 
 /// One measurement, repeated in rounds over all contestants.
 #[derive(Clone, Debug)]
@@ -38,6 +41,8 @@ pub(crate) enum Method {
     Start,
     /// System calls per unit.
     Syscalls(Work),
+    /// An application under HTTP load, in several arrangements.
+    Served(Served),
 }
 
 impl Method {
@@ -49,7 +54,22 @@ impl Method {
             Self::Idle { .. } => metrics::CONNECTION_BYTES,
             Self::Start => metrics::START_RESIDENT,
             Self::Syscalls(_) => metrics::SYSCALLS,
+            Self::Served(served) if served.traced => metrics::SYSCALLS,
+            Self::Served(_) => metrics::CPU,
         }
+    }
+
+    /// How many take part: the proxies, or the arrangements of an application.
+    pub(crate) fn entrants(&self, contestants: usize) -> usize {
+        match self {
+            Self::Served(served) => served.arrangements.len(),
+            _ => contestants,
+        }
+    }
+
+    /// The one that the others are compared with, where it is not Offramp alone.
+    pub(crate) fn reference(&self) -> Option<&'static str> {
+        matches!(self, Self::Served(_)).then(|| Arrangement::TlsOff.name())
     }
 }
 
@@ -122,6 +142,24 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         what: "one worker to as many as there are cores",
         short: false,
         cases: scaling,
+    },
+    Scenario {
+        name: "echo",
+        what: "Node.js alone, with its own TLS, and behind Offramp, by body size",
+        short: false,
+        cases: apps::echo,
+    },
+    Scenario {
+        name: "runtime-tls",
+        what: "TLS of Node.js, Java and Python against Offramp in front",
+        short: false,
+        cases: apps::runtimes,
+    },
+    Scenario {
+        name: "streams",
+        what: "three ways to echo in Node.js, alone and behind Offramp",
+        short: false,
+        cases: apps::streams,
     },
 ];
 

@@ -86,7 +86,7 @@ impl Bench<'_> {
                 }
                 Ok(figures)
             }
-            Method::Idle { .. } | Method::Start => {
+            Method::Idle { .. } | Method::Start | Method::Served(_) => {
                 Err(Error::Measure("not a case of running proxies".into()))
             }
         }

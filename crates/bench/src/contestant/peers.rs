@@ -8,7 +8,7 @@ pub(crate) const PEERS: &[Peer] = &[
         name: "offramp",
         what: "this project, mode tcp",
         program: "offramp",
-        package: "this repository: cargo build --release -p offramp-cli",
+        package: "this repository: cargo build --release -p offramp",
         version_args: &["version"],
         library: &["rustls"],
         config: (include_str!("../../peers/offramp.toml"), "offramp.toml"),

@@ -26,6 +26,11 @@ impl CpuTime {
         with_descendants(root).into_iter().fold(Self::default(), |sum, pid| sum.plus(Self::of(pid)))
     }
 
+    /// The seconds used by children of this process that have ended and been waited for.
+    pub(crate) fn of_ended_children() -> f64 {
+        Stat::read(std::process::id()).map_or(0.0, |s| ticks(s.children_user + s.children_system))
+    }
+
     /// The time used since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
@@ -41,7 +46,8 @@ impl CpuTime {
         if split > 0.0 { self.user / split } else { 0.0 }
     }
 
-    fn plus(self, other: Self) -> Self {
+    /// The sum of two.
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             total: self.total + other.total,
             user: self.user + other.user,
@@ -51,14 +57,12 @@ impl CpuTime {
 
     fn of(pid: u32) -> Self {
         let Some(stat) = Stat::read(pid) else { return Self::default() };
-        #[allow(clippy::cast_precision_loss, reason = "ticks of any real run fit")]
-        let seconds = |ticks: u64| ticks as f64 / ticks_per_second();
-        let children = seconds(stat.children_user + stat.children_system);
-        let own = clock(pid).unwrap_or_else(|| seconds(stat.user + stat.system));
+        let children = ticks(stat.children_user + stat.children_system);
+        let own = clock(pid).unwrap_or_else(|| ticks(stat.user + stat.system));
         Self {
             total: own + children,
-            user: seconds(stat.user + stat.children_user),
-            system: seconds(stat.system + stat.children_system),
+            user: ticks(stat.user + stat.children_user),
+            system: ticks(stat.system + stat.children_system),
         }
     }
 }
@@ -72,9 +76,10 @@ fn clock(pid: u32) -> Option<f64> {
     Some(seconds)
 }
 
-#[allow(clippy::cast_precision_loss, reason = "ticks per second are about a hundred")]
-fn ticks_per_second() -> f64 {
-    rustix::param::clock_ticks_per_second() as f64
+/// Clock ticks in seconds.
+#[allow(clippy::cast_precision_loss, reason = "ticks of any real run fit")]
+fn ticks(count: u64) -> f64 {
+    count as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
 #[cfg(test)]

@@ -84,7 +84,8 @@ pub(crate) fn section(case: &CaseSummary, reference: &str) -> String {
 /// The figures of a case that belong into a table: the one that it is about, then all others that were
 /// taken, the explaining ones left out.
 fn columns(case: &CaseSummary) -> Vec<&'static Metric> {
-    const HIDDEN: &[&str] = &["mean", "stdev", "max", metrics::CPU_USER, metrics::CPU_SYSTEM];
+    const HIDDEN: &[&str] =
+        &["mean", "stdev", "max", metrics::CPU_USER, metrics::CPU_SYSTEM, metrics::REQUESTS];
     let others = METRICS.iter().filter(|m| m.name != case.info.figure && !HIDDEN.contains(&m.name));
     case.info
         .metric()
@@ -109,6 +110,7 @@ fn table(case: &CaseSummary, reference: &str) -> String {
 /// The table of a case.
 pub(crate) fn cells(case: &CaseSummary, reference: &str) -> Table {
     let columns = columns(case);
+    let reference = case.info.reference(reference);
     let Some(first) = columns.first() else { return Vec::new() };
     let mut heading = vec!["contestant".to_owned()];
     heading.extend(columns.iter().map(|m| m.label.to_owned()));

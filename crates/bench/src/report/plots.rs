@@ -1,6 +1,7 @@
 //! Which plots a case gets, and the sentence that explains each.
 
 use crate::metrics::{self, Better, Metric};
+use crate::report::echo;
 use crate::report::raw::Sample;
 use crate::report::svg::{Ladder, Series, dots, ladders};
 use crate::report::{CaseSummary, Summary};
@@ -17,7 +18,10 @@ pub(crate) struct Plot {
 pub(crate) fn of_case(case: &CaseSummary, summary: &Summary, samples: &[Sample]) -> Vec<Plot> {
     let paced = case.rows.iter().any(|r| r.metrics.contains_key(metrics::RATE));
     let tails = paced || ["slow-clients", "churn"].contains(&case.info.scenario.as_str());
+    let first = summary.cases.iter().find(|c| c.info.scenario == case.info.scenario);
+    let opens_echo = case.info.scenario == echo::SCENARIO && first == Some(case);
     let mut plots = Vec::new();
+    plots.extend(opens_echo.then(|| echo::plot(samples)).flatten());
     plots.extend(case.info.metric().map(|metric| rounds(case, summary, samples, metric)));
     plots.extend(tails.then(|| percentiles(case, summary)));
     plots
@@ -37,7 +41,7 @@ fn rounds(case: &CaseSummary, summary: &Summary, samples: &[Sample], metric: &Me
                 .collect();
             Some(Series {
                 label: row.contestant.clone(),
-                accent: row.contestant == summary.reference,
+                accent: row.contestant == case.info.reference(&summary.reference),
                 points,
                 median: row.metrics.get(metric.name)?.median,
             })
@@ -65,7 +69,7 @@ fn percentiles(case: &CaseSummary, summary: &Summary) -> Plot {
         .iter()
         .map(|row| Ladder {
             label: row.contestant.clone(),
-            accent: row.contestant == summary.reference,
+            accent: row.contestant == case.info.reference(&summary.reference),
             steps: STEPS
                 .iter()
                 .filter_map(|(name, short)| Some((*short, row.metrics.get(*name)?.median)))
@@ -102,7 +106,10 @@ fn verdict(case: &CaseSummary, summary: &Summary, metric: &Metric) -> String {
         _ => ratios.max_by(|a, b| a.1.total_cmp(&b.1)),
     };
     best.map_or_else(String::new, |(name, ratio)| {
-        format!(" {} is at {ratio:.2} of the best other one, {name}.", summary.reference)
+        format!(
+            " {} is at {ratio:.2} of the best other one, {name}.",
+            case.info.reference(&summary.reference)
+        )
     })
 }
 

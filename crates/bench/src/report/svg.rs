@@ -129,13 +129,13 @@ impl Scale {
 }
 
 /// The next of 1, 2, 2.5, 5 times a power of ten.
-fn nice(step: f64) -> f64 {
+pub(crate) fn nice(step: f64) -> f64 {
     let power = 10_f64.powf(step.log10().floor());
     [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= step).unwrap_or(10.0 * power)
 }
 
 /// Spreads points over the height of a row: the golden ratio never bunches them, and needs no randomness.
-fn jitter(index: usize) -> f64 {
+pub(crate) fn jitter(index: usize) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "a count of rounds")]
     let turned = (index as f64 + 1.0) * 0.618_033_988_75;
     (turned - turned.floor()) * 2.0 - 1.0
@@ -146,15 +146,18 @@ fn middle(row: usize) -> f64 {
     TOP + ROW * (row as f64 + 0.5)
 }
 
+/// The beginning of a picture with its title.
+pub(crate) fn frame(title: &str, width: f64, height: f64) -> String {
+    let title = escape(title);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         aria-label=\"{title}\">\n<style>{STYLE}</style>\n<text class=\"title\" x=\"0\" y=\"18\">{title}</text>\n"
+    )
+}
+
 fn open(title: &str, axis: &str, rows: usize) -> String {
     let height = middle(rows) - ROW / 2.0 + BOTTOM;
-    let mut out = format!(
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">
-<style>{STYLE}</style>
-"#,
-        escape(title)
-    );
-    let _ = writeln!(out, r#"<text class="title" x="0" y="18">{}</text>"#, escape(title));
+    let mut out = frame(title, WIDTH, height);
     let (x, y) = (f64::midpoint(LEFT, WIDTH - RIGHT), height - 6.0);
     let _ = writeln!(out, r#"<text class="axis" x="{x}" y="{y}">{}</text>"#, escape(axis));
     out
@@ -188,7 +191,7 @@ font-family:system-ui,sans-serif;font-size:13px}\
 text{fill:var(--ink)}.title{font-weight:600;font-size:14px}.axis,.tick,.step{fill:var(--soft);\
 text-anchor:middle;font-size:11px}.step{font-size:9px}.name{text-anchor:end}.name.ours,.value.ours{font-weight:600}\
 .grid{stroke:var(--line)}circle{fill-opacity:.55}circle.full{fill-opacity:1}\
-circle.ours{fill:var(--ours)}circle.peer{fill:var(--peer)}\
+circle.quiet{fill:var(--soft)}line.quiet{stroke:var(--soft)}circle.ours{fill:var(--ours)}circle.peer{fill:var(--peer)}\
 line.ours{stroke:var(--ours);stroke-width:1.6}line.peer{stroke:var(--peer);stroke-width:1.6}\
 line.median{stroke-width:2.6}";
 

@@ -1,0 +1,12 @@
+-- For wrk: POSTs BENCH_BODY bytes and prints what it saw as one line of JSON, times in microseconds.
+wrk.method = "POST"
+wrk.body = string.rep("x", tonumber(os.getenv("BENCH_BODY")))
+wrk.headers["Content-Type"] = "application/octet-stream"
+
+done = function(summary, latency)
+  local errors = summary.errors
+  local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
+  local line = '{"requests":%d,"errors":%d,"seconds":%f,"mean":%f,"stdev":%f,"p50":%f,"p90":%f,"p99":%f,"p999":%f,"max":%f}\n'
+  io.write(line:format(summary.requests, failed, summary.duration / 1e6, latency.mean, latency.stdev,
+    latency:percentile(50), latency:percentile(90), latency:percentile(99), latency:percentile(99.9), latency.max))
+end

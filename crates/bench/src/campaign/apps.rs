@@ -1,0 +1,156 @@
+//! Cases whose contestants are arrangements of one application: alone, with TLS of its own, or with
+//! Offramp in front. What is measured is the whole side of the server, application and proxy together.
+
+use std::path::Path;
+
+use crate::application::{Application, Runtime, Wish};
+use crate::campaign::measure::Figures;
+use crate::contestant::{Contestant, Running, Site};
+use crate::error::{Error, Result};
+use crate::machine::Cores;
+use crate::measure::cpu::CpuTime;
+use crate::measure::syscalls::Tracer;
+use crate::metrics;
+use crate::pki::Identity;
+use crate::process::Process;
+use crate::scenario::Case;
+use crate::scenario::apps::{Arrangement, Served};
+use crate::wrk;
+
+/// An arrangement that runs.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    pub(crate) arrangement: Arrangement,
+    app: Application,
+    proxy: Option<Running>,
+}
+
+/// Everything around the arrangements of a case.
+#[derive(Debug)]
+pub(crate) struct Stage<'a> {
+    pub(crate) case: &'a Case,
+    pub(crate) served: Served,
+    pub(crate) dir: &'a Path,
+    pub(crate) identity: &'a Identity,
+    pub(crate) cores: &'a Cores,
+    pub(crate) offramp: Option<&'a Contestant>,
+}
+
+impl Stage<'_> {
+    /// Starts an arrangement.
+    ///
+    /// # Errors
+    /// What the application or the proxy said.
+    pub(crate) async fn start(&self, arrangement: Arrangement) -> Result<Stack> {
+        let behind = arrangement == Arrangement::TlsOff;
+        let wish = Wish {
+            runtime: self.served.runtime,
+            manner: self.served.manner,
+            tls: (arrangement == Arrangement::Https).then_some(self.identity),
+            unix: behind && self.served.unix,
+        };
+        let dir = crate::error::make_dir(&self.dir.join(arrangement.name()))?;
+        let app = Application::start(wish, &dir, &self.cores.proxy).await?;
+        let mut proxy = None;
+        if behind {
+            let contestant =
+                self.offramp.ok_or_else(|| Error::Missing("there is no Offramp to put in front".into()))?;
+            let site = Site {
+                dir: &dir,
+                backend: &app.found,
+                identity: self.identity,
+                setup: self.case.setup,
+                cores: &self.cores.proxy,
+            };
+            proxy = Some(contestant.start(&site).await?);
+        }
+        let stack = Stack { arrangement, app, proxy };
+        if self.served.runtime == Runtime::Java {
+            // The JVM interprets first; what it costs then is not what it costs in use.
+            const UNTIL_COMPILED: u32 = 5;
+            let order = self.order(&stack)?;
+            wrk::run(wrk::Order { seconds: UNTIL_COMPILED, ..order }, self.dir, &self.cores.load).await?;
+        }
+        Ok(stack)
+    }
+
+    fn order(&self, stack: &Stack) -> Result<wrk::Order> {
+        let target = match &stack.proxy {
+            Some(proxy) => Some(proxy.listen),
+            None => stack.app.address(),
+        };
+        Ok(wrk::Order {
+            target: target.ok_or_else(|| Error::Measure("the application has no address".into()))?,
+            tls: stack.arrangement != Arrangement::Http,
+            body: self.served.body,
+            connections: self.served.connections,
+            seconds: self.served.seconds,
+        })
+    }
+
+    /// Measures an arrangement once.
+    ///
+    /// # Errors
+    /// When wrk or strace is missing or fails.
+    pub(crate) async fn measure(&self, stack: &Stack) -> Result<Figures> {
+        let order = self.order(stack)?;
+        // Runtimes compile what they run often.
+        wrk::run(wrk::Order { seconds: 1, ..order }, self.dir, &self.cores.load).await?;
+        if self.served.traced {
+            return self.trace(stack, order).await;
+        }
+        let pids: Vec<u32> = [Some(&stack.app.process), stack.proxy.as_ref().map(|p| &p.process)]
+            .into_iter()
+            .flatten()
+            .map(Process::pid)
+            .collect();
+        let used = || pids.iter().map(|&pid| CpuTime::of_tree(pid)).fold(CpuTime::default(), CpuTime::plus);
+        let before = used();
+        let answer = wrk::run(order, self.dir, &self.cores.load).await?;
+        Ok(self.figures(&answer, used().since(before)))
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "counts of a run fit")]
+    fn figures(&self, answer: &wrk::Answer, server: CpuTime) -> Figures {
+        let units = answer.requests as f64;
+        let per_unit = server.total / units * 1e6;
+        let mut figures: Figures = [
+            (metrics::CPU, per_unit),
+            (metrics::CPU_USER, per_unit * server.user_share()),
+            (metrics::CPU_SYSTEM, per_unit * (1.0 - server.user_share())),
+            (metrics::PER_SECOND, units / answer.seconds),
+            (metrics::EFFICIENCY, units / (100.0 * server.total)),
+            (metrics::PROXY_BUSY, server.total / answer.seconds / self.cores.proxy.len() as f64),
+            (metrics::LOAD_BUSY, answer.cpu / answer.seconds / self.cores.load.len() as f64),
+            (metrics::ERRORS, answer.errors as f64),
+            (metrics::REQUESTS, units),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        figures.extend(answer.latency.iter().map(|(name, value)| (name.clone(), *value)));
+        figures
+    }
+
+    /// System calls of the application alone: the proxy's are another scenario's.
+    #[allow(clippy::cast_precision_loss, reason = "counts of a run fit")]
+    async fn trace(&self, stack: &Stack, order: wrk::Order) -> Result<Figures> {
+        let tracer = Tracer::attach(stack.app.process.pid(), self.dir, &self.cores.load).await?;
+        let answer = wrk::run(order, self.dir, &self.cores.load).await?;
+        let calls = tracer.finish().await?;
+        let units = answer.requests as f64;
+        let total: u64 = calls.values().sum();
+        let mut figures = vec![(metrics::SYSCALLS.to_owned(), total as f64 / units)];
+        figures.extend(calls.iter().map(|(name, &n)| (format!("syscalls/{name}"), n as f64 / units)));
+        Ok(figures)
+    }
+}
+
+impl Stack {
+    /// Ends what was started.
+    pub(crate) async fn stop(self) {
+        if let Some(proxy) = self.proxy {
+            proxy.process.stop().await;
+        }
+        self.app.process.stop().await;
+    }
+}
