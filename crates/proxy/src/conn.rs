@@ -271,15 +271,14 @@ fn choose<'l>(
         None if hello.offers_version(0x0304) => AlertDescription::MissingExtension,
         _ => AlertDescription::UnrecognizedName,
     };
-    let route = listener
-        .routes
-        .find(host, |protocol| hello.offers_alpn(protocol))
-        .ok_or_else(|| (unknown(), Cause::NoRoute))?;
+    let Some(route) = listener.routes.find(host, |protocol| hello.offers_alpn(protocol)) else {
+        return Err(no_protocol(life, listener, &hello).unwrap_or_else(|| (unknown(), Cause::NoRoute)));
+    };
     life.facts().path.route = Some(Arc::clone(&route.name));
     if matches!(route.target, Target::Passthrough { .. }) {
         return Ok((Hello::default(), route));
     }
-    let schemes: Vec<_> = hello.schemes().map(SignatureScheme::from).collect();
+    let schemes = greeting::usable_schemes(&hello);
     let certificate = match tls.store.pick(host, &schemes) {
         Pick::Found { certificate, .. } => Arc::clone(certificate),
         Pick::NoneForName => return Err((unknown(), Cause::UnknownName)),
@@ -292,6 +291,29 @@ fn choose<'l>(
         bytes: buffer.filled().into(),
     };
     Ok((kept, route))
+}
+
+/// The refusal of a client for whose name there are routes, but none with a protocol that it offers
+/// (RFC 7301 §3.2).
+fn no_protocol(
+    life: &mut Life,
+    listener: &Listener,
+    hello: &ClientHello<'_>,
+) -> Option<(AlertDescription, Cause)> {
+    let mut configured: Option<Offer> = None;
+    for route in listener.routes.for_host(hello.server_name().host()) {
+        let offer = match &route.target {
+            Target::Relay(relay) => &relay.configured,
+            Target::Passthrough { .. } => &Arc::default(),
+        };
+        match &mut configured {
+            Some(configured) => offer.alpn.iter().for_each(|protocol| configured.alpn.push(protocol)),
+            None => configured = Some(Offer::clone(offer)),
+        }
+    }
+    let mismatch = Mismatch { offered: greeting::offer(hello), configured: Arc::new(configured?) };
+    life.facts().mismatch = Some(Box::new(mismatch));
+    Some((AlertDescription::NoApplicationProtocol, Cause::NoCommonAlpn))
 }
 
 /// What a handshake needs to know.

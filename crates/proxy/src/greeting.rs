@@ -7,6 +7,7 @@ use offramp_observe::{Cause, Close};
 use offramp_wire::client_hello::{self, ClientHello};
 use offramp_wire::proxy::{Addresses, Command};
 use offramp_wire::{HelloFault, Protocol, Step, sniff};
+use rustls::SignatureScheme;
 
 use crate::closing::farewell;
 use crate::failure;
@@ -108,6 +109,27 @@ pub(crate) fn offer(hello: &ClientHello<'_>) -> Offer {
         alpn: hello.alpn().collect(),
     }
 }
+
+/// The signature schemes that can choose a certificate, in the way of rustls: up to TLS 1.2 the suite
+/// says which kind of key signs, so a scheme without a suite of its kind is as good as not offered.
+pub(crate) fn usable_schemes(hello: &ClientHello<'_>) -> Vec<SignatureScheme> {
+    let offers = |suites: &[u16]| hello.suites().any(|suite| suites.contains(&suite));
+    let (any, ecdsa, rsa) = (offers(&TLS13_SUITES), offers(&ECDSA_SUITES), offers(&RSA_SUITES));
+    let usable = |scheme: &u16| match scheme {
+        0x0201 | 0x0401 | 0x0501 | 0x0601 | 0x0804..=0x0806 => rsa,
+        // Ed25519 and Ed448 go with the suites of ECDSA (RFC 8422 §5.1.1).
+        0x0203 | 0x0403 | 0x0503 | 0x0603 | 0x0807 | 0x0808 => ecdsa,
+        _ => false,
+    };
+    hello.schemes().filter(|scheme| any || usable(scheme)).map(SignatureScheme::from).collect()
+}
+
+/// The suites of TLS 1.3, which leave the kind of key open.
+const TLS13_SUITES: [u16; 3] = [0x1301, 0x1302, 0x1303];
+/// The suites of TLS 1.2 that an ECDSA key signs for.
+const ECDSA_SUITES: [u16; 3] = [0xc02b, 0xc02c, 0xcca9];
+/// The suites of TLS 1.2 that an RSA key signs for.
+const RSA_SUITES: [u16; 3] = [0xc02f, 0xc030, 0xcca8];
 
 #[cfg(test)]
 mod tests {

@@ -54,21 +54,30 @@ impl<T> Table<T> {
     /// The first rule that matches a client that asks for `host` (in lower case) and for which
     /// `offers` says whether it offers a protocol.
     pub fn find(&self, host: Option<&str>, offers: impl Fn(&[u8]) -> bool) -> Option<&T> {
-        let exact = host.and_then(|host| self.exact.get(host));
-        let wildcard = host
-            .and_then(|host| host.find('.').filter(|&dot| dot > 0).map(|dot| &host[dot..]))
-            .and_then(|suffix| self.wildcard.get(suffix));
-        [exact, wildcard, Some(&self.any)]
-            .into_iter()
-            .flatten()
+        self.groups(host)
             .filter_map(|places| places.iter().copied().find(|&at| self.takes(at, &offers)))
             .min()
             .map(|at| &self.rules[at].to)
     }
 
+    /// The destinations of every rule that matches a client that asks for `host` (in lower case), whatever
+    /// protocols it offers.
+    pub fn for_host(&self, host: Option<&str>) -> impl Iterator<Item = &T> {
+        self.groups(host).flatten().map(|&at| &self.rules[at].to)
+    }
+
     /// Every destination, in the order of the rules.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.rules.iter().map(|rule| &rule.to)
+    }
+
+    /// The rules that match `host`: by the exact name, by a wildcard, and those for any name.
+    fn groups(&self, host: Option<&str>) -> impl Iterator<Item = &Vec<usize>> {
+        let exact = host.and_then(|host| self.exact.get(host));
+        let wildcard = host
+            .and_then(|host| host.find('.').filter(|&dot| dot > 0).map(|dot| &host[dot..]))
+            .and_then(|suffix| self.wildcard.get(suffix));
+        [exact, wildcard, Some(&self.any)].into_iter().flatten()
     }
 
     fn takes(&self, at: usize, offers: &impl Fn(&[u8]) -> bool) -> bool {
@@ -108,6 +117,8 @@ mod tests {
         assert_eq!(find(Some(".test"), ""), Some(3));
         assert_eq!(find(None, ""), Some(3));
         assert_eq!(Table::new(vec![rule(&["a.test"], &[], 0)]).find(None, |_| true), None);
+        assert_eq!(table.for_host(Some("a.test")).copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert_eq!(table.for_host(None).copied().collect::<Vec<_>>(), [3]);
     }
 
     proptest! {
