@@ -36,8 +36,8 @@ bench-full: ## Every scenario in every variant
 	target/release/offramp-bench run --full $(ARGS)
 
 bench-peers: ## Install what Offramp is compared with, and list what there is
-	scripts/install nginx:nginx-light haproxy:haproxy hitch:hitch stunnel:stunnel4 strace:strace \
-	  taskset:util-linux openssl:openssl
+	scripts/install nginx:nginx-light /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream \
+	  haproxy:haproxy hitch:hitch stunnel:stunnel4 strace:strace
 	$(CARGO) build --locked --release -p offramp -p offramp-bench
 	target/release/offramp-bench list
 
