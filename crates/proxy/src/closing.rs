@@ -10,9 +10,12 @@ use offramp_net::Socket;
 use tokio::time::timeout;
 
 /// How long a client has to take a last word and to close.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How much a client may still send in that time.
-const MOST_DROPPED: usize = 1024 * 1024;
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How much a client may still send in that time: it may be in the middle of an upload that the server
+/// has answered already.
+const MOST_DROPPED: usize = 64 * 1024 * 1024;
+/// How much of it is read at a time.
+const BIN: usize = 32 * 1024;
 
 /// Sends `last`, ends the direction, and waits a moment for the client to close.
 pub(crate) async fn farewell(socket: &Socket, last: &[u8]) {
@@ -20,7 +23,7 @@ pub(crate) async fn farewell(socket: &Socket, last: &[u8]) {
         socket.write_all(last).await?;
         socket.shutdown_write()?;
         let mut dropped = 0;
-        let mut bin = vec![0; 4096];
+        let mut bin = vec![0; BIN];
         loop {
             match socket.read(&mut bin).await? {
                 0 => break std::io::Result::Ok(()),

@@ -100,6 +100,8 @@ struct Up {
     ended: bool,
     /// Whether the server was told.
     shut: bool,
+    /// Whether it ended because the server takes no more, though the client may have more to say.
+    refused: bool,
 }
 
 /// From the server to the client.
@@ -128,7 +130,14 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
         client: ends.client,
         server: ends.server,
         session: ends.session,
-        up: Up { unopened: !sealed.is_empty(), sealed, plain: Vec::new(), ended: false, shut: false },
+        up: Up {
+            unopened: !sealed.is_empty(),
+            sealed,
+            plain: Vec::new(),
+            ended: false,
+            shut: false,
+            refused: false,
+        },
         down: Down {
             pending: Vec::new(),
             answering: false,
@@ -151,7 +160,7 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
         // The server must not take this for the orderly end of what the client had to say.
         relay.server.reset_on_close();
     }
-    let waits = !relay.down.pending.is_empty() || (relay.down.shut && !relay.up.ended);
+    let waits = !relay.down.pending.is_empty() || relay.up.refused || (relay.down.shut && !relay.up.ended);
     Outcome { close, traffic: relay.traffic, client: relay.client, pending: relay.down.pending, waits }
 }
 

@@ -46,6 +46,11 @@ impl Relay {
         let layout = self.session.sealer.layout(slot, BLOCK, most);
         match read(&self.server, cx, &layout, super::bytes(scratch)) {
             Poll::Pending => Ok(Progress::Blocked),
+            // A reset was told to the write that failed; here it looks like an orderly end, which it
+            // must not look like to the client.
+            Poll::Ready(Ok(0)) if self.first_end == Some(Cause::ServerReset) => {
+                Err(Cause::ServerReset.into())
+            }
             Poll::Ready(Ok(0)) => {
                 self.ended(Cause::ServerClosed);
                 self.down.ended = true;

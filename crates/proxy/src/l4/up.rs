@@ -58,6 +58,18 @@ impl Relay {
         Ok(Progress::Moved)
     }
 
+    /// The server takes no more. What it answered before may still be on its way to the client, so
+    /// only this direction is over: the other finds the end of the server's stream by itself.
+    fn refused(&mut self, error: &std::io::Error) -> Progress {
+        self.ended(failure::server(error).cause);
+        self.up.refused = true;
+        self.up.ended = true;
+        self.up.shut = true;
+        self.up.plain = Vec::new();
+        self.keep(&[], false);
+        Progress::Done
+    }
+
     fn end_up(&mut self) -> Progress {
         if !self.up.shut {
             self.up.shut = true;
@@ -82,7 +94,10 @@ impl Relay {
             let buffer = &mut scratch.bytes[at..filled];
             let opened = self.session.opener.open(buffer, &mut scratch.spans);
             let spans = &scratch.spans[..opened.spans];
-            let delivered = self.deliver(cx, &scratch.bytes[at..filled], spans)?;
+            let delivered = self.deliver(cx, &scratch.bytes[at..filled], spans);
+            if self.up.refused {
+                break;
+            }
             at += opened.consumed;
             match opened.event {
                 Event::NeedMore(_) => {
@@ -140,9 +155,9 @@ impl Relay {
     }
 
     /// Sends plaintext to the server; what it does not take is kept, and `false` says so.
-    fn deliver(&mut self, cx: &mut Context<'_>, buffer: &[u8], spans: &[Span]) -> Result<bool, Close> {
+    fn deliver(&mut self, cx: &mut Context<'_>, buffer: &[u8], spans: &[Span]) -> bool {
         if spans.is_empty() {
-            return Ok(self.up.plain.is_empty());
+            return self.up.plain.is_empty();
         }
         let total: usize = spans.iter().map(|span| span.len).sum();
         self.traffic.from_client += total as u64;
@@ -151,14 +166,17 @@ impl Relay {
         let written = if self.up.plain.is_empty() {
             match write(&self.server, cx, buffer, spans) {
                 Poll::Ready(Ok(n)) => n,
-                Poll::Ready(Err(error)) => return Err(failure::server(&error)),
+                Poll::Ready(Err(error)) => {
+                    self.refused(&error);
+                    return false;
+                }
                 Poll::Pending => 0,
             }
         } else {
             0
         };
         if written == total {
-            return Ok(true);
+            return true;
         }
         let mut skip = written;
         for span in spans {
@@ -167,7 +185,7 @@ impl Relay {
             skip -= skipped;
             self.up.plain.extend_from_slice(&part[skipped..]);
         }
-        Ok(false)
+        false
     }
 }
 
