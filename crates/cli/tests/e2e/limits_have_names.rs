@@ -1,0 +1,275 @@
+//! Limits and timeouts: each ends in its named cause, in the event and in the counter, and others are
+//! served meanwhile.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use offramp_testkit::server::{Address, Listen, Server, apps};
+use offramp_testkit::tls_client::{Client, Options, Suite, wire};
+use serde_json::Value;
+use socket2::{Domain, Socket, Type};
+
+use crate::crowd::{close, connect, echo, secure, tcp, trusting};
+use crate::figures::Page;
+use crate::house::{CERTIFICATE, Home, House, LISTENER, PATIENCE, cause};
+
+const METRICS: &str = "[metrics]\naddress = \"127.0.0.1:0\"\n";
+
+/// An echo behind Offramp with these limits.
+fn limited(limits: &str) -> (Server, House) {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let house = Home::new().run(&format!("[limits]\n{limits}\n{METRICS}{}", Home::one_route(app.address())));
+    (app, house)
+}
+
+/// The event of the connection whose client had this address.
+fn event_of(house: &House, client: SocketAddr) -> Value {
+    house.event(&format!("of {client}"), |event| event["client_port"] == client.port())
+}
+
+/// That the connection ended by this cause, and that the counter knows it.
+#[track_caller]
+fn ended(house: &House, client: SocketAddr, name: &str, fault: &str) -> Value {
+    let event = event_of(house, client);
+    assert_eq!((cause(&event), &event["fault"]), (name, &fault.into()), "{event}");
+    assert!(Page::scrape(house.metrics()).closed(name) >= 1.0, "no counter for {name}");
+    event
+}
+
+/// That a new client is served.
+#[track_caller]
+fn others_are_served(house: &House) {
+    let config = trusting(&house.home.ca.certificate());
+    let mut tls = connect(&config, house.address(), "localhost").unwrap();
+    echo(&mut tls, "others").unwrap();
+    close(tls).unwrap();
+}
+
+/// A connection whose client has the address `127.0.0.LAST`.
+fn tcp_from(last: u8, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), 0)).into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// The record with the ClientHello, and the client that goes on from there.
+fn hello(stream: TcpStream) -> (Vec<u8>, Client<TcpStream>) {
+    let client = Client::new(stream, Options::new(Suite::ALL[0])).unwrap();
+    let record = wire::record(wire::content::HANDSHAKE, [3, 1], client.hello());
+    (record, client)
+}
+
+#[test]
+fn a_handshake_that_takes_too_long() {
+    let (_app, house) = limited("handshake_timeout = \"1500ms\"");
+    let silent = tcp(house.address()).unwrap();
+    let dripping = tcp(house.address()).unwrap();
+    let half = tcp(house.address()).unwrap();
+    // The hello is sent whole, and nothing after it.
+    let (record, mut client) = hello(half.try_clone().unwrap());
+    client.write_raw(&record).unwrap();
+    let mut streams = [silent, dripping, half];
+    let clients = streams.each_ref().map(|stream| stream.local_addr().unwrap());
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        // So slowly that the last byte would come after the timeout.
+        let mut drip = streams[1].try_clone().unwrap();
+        scope.spawn(move || {
+            for byte in &record {
+                if drip.write_all(&[*byte]).is_err() || begun.elapsed() > Duration::from_secs(10) {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        others_are_served(&house);
+        for client in clients {
+            ended(&house, client, "handshake_timeout", "client");
+        }
+        assert!(begun.elapsed() >= Duration::from_millis(1400), "{:?}", begun.elapsed());
+    });
+    // Nobody is left hanging.
+    for stream in &mut streams {
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    others_are_served(&house);
+    house.stop();
+}
+
+#[test]
+fn a_client_hello_that_comes_byte_by_byte_in_time() {
+    let (_app, house) = limited("handshake_timeout = \"30s\"");
+    let (record, mut client) = hello(tcp(house.address()).unwrap());
+    for byte in record {
+        client.write_raw(&[byte]).unwrap();
+        thread::sleep(Duration::from_millis(1));
+    }
+    client.receive_server_flight().unwrap();
+    client.send_key_exchange().unwrap();
+    let finished = client.finished();
+    for byte in client.seal(&offramp_testkit::tls_client::Seal::handshake(&finished)) {
+        client.write_raw(&[byte]).unwrap();
+    }
+    client.complete(&finished).unwrap();
+    drop(client);
+    let event = house.events_of(1).remove(0);
+    assert_eq!(event["tls_version"], "TLSv1.3", "{event}");
+    house.stop();
+}
+
+/// Addresses at which connecting takes for ever: backlogs that are full.
+struct Full {
+    address: Address,
+    _held: Vec<Box<dyn Send>>,
+}
+
+impl Full {
+    fn tcp() -> Self {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut held: Vec<Box<dyn Send>> = Vec::new();
+        // A backlog of 0 has room for one; another may be waiting to be let in.
+        for _ in 0..3 {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            let _ = socket.connect_timeout(&address, Duration::from_millis(200));
+            held.push(Box::new(socket));
+        }
+        held.push(Box::new(listener));
+        Self { address: Address::Tcp(address.as_socket().unwrap()), _held: held }
+    }
+
+    fn unix(home: &Home) -> Self {
+        let path = home.file("full.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        // The backlog that the standard library asks for is 128 or what the system allows; it is lowered.
+        rustix::net::listen(&listener, 0).unwrap();
+        let mut held: Vec<Box<dyn Send>> = vec![Box::new(UnixStream::connect(&path).unwrap())];
+        held.push(Box::new(listener));
+        Self { address: Address::Unix(path), _held: held }
+    }
+}
+
+#[test]
+fn a_server_that_does_not_accept() {
+    let home = Home::new();
+    let full = [Full::tcp(), Full::unix(&home)];
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let [a, b] = full.each_ref().map(|full| &full.address);
+    let house = home.run(&format!(
+        "[limits]\nconnect_timeout = \"1s\"\n{METRICS}{CERTIFICATE}{LISTENER}\
+         [[route]]\nhost = \"tcp.example.org\"\nserver = \"{a}\"\n\
+         [[route]]\nhost = \"unix.example.org\"\nserver = \"{b}\"\n\
+         [[route]]\nserver = \"{}\"\n",
+        app.address()
+    ));
+    let config = trusting(&house.home.ca.certificate());
+    for name in ["tcp.example.org", "unix.example.org"] {
+        let stream = tcp(house.address()).unwrap();
+        let client = stream.local_addr().unwrap();
+        let mut tls = secure(&config, stream, name).unwrap();
+        others_are_served(&house);
+        let error = tls.read(&mut [0; 16]).unwrap_err();
+        assert!(error.to_string().contains("InternalError"), "{error}");
+        let event = ended(&house, client, "connect_timeout", "server");
+        assert_eq!((&event["alert_sent"], &event["tries"]), (&"internal_error".into(), &1.into()), "{event}");
+        assert!(event["connect_us"].as_u64().unwrap() >= 1_000_000, "{event}");
+    }
+    house.stop();
+}
+
+#[test]
+fn a_connection_on_which_nothing_moves() {
+    let (_app, house) = limited("idle_timeout = \"1500ms\"");
+    let config = trusting(&house.home.ca.certificate());
+    let mut idle = connect(&config, house.address(), "localhost").unwrap();
+    let client = idle.sock.local_addr().unwrap();
+    let mut busy = connect(&config, house.address(), "localhost").unwrap();
+    echo(&mut idle, "hello").unwrap();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // A little now and then is enough to stay.
+            while begun.elapsed() < Duration::from_secs(3) {
+                echo(&mut busy, "x").unwrap();
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        // It is a goodbye, not a truncation (RFC 8446 section 6.1).
+        assert_eq!(idle.read(&mut [0; 16]).unwrap(), 0);
+        assert!(begun.elapsed() >= Duration::from_millis(1400), "{:?}", begun.elapsed());
+    });
+    ended(&house, client, "idle_timeout", "nobody");
+    close(busy).unwrap();
+    house.stop();
+}
+
+#[test]
+fn too_many_connections() {
+    let (_app, house) = limited("connections = 3");
+    let config = trusting(&house.home.ca.certificate());
+    let mut held: Vec<_> = (0..3)
+        .map(|_| {
+            let mut tls = connect(&config, house.address(), "localhost").unwrap();
+            echo(&mut tls, "in").unwrap();
+            tls
+        })
+        .collect();
+    let mut refused = tcp(house.address()).unwrap();
+    let client = refused.local_addr().unwrap();
+    assert!(!matches!(refused.read(&mut [0; 16]), Ok(1..)));
+    ended(&house, client, "limit_connections", "policy");
+    held.iter_mut().for_each(|tls| echo(tls, "still in").unwrap());
+    close(held.pop().unwrap()).unwrap();
+    house.until("a place is free again", || {
+        let mut tls = connect(&config, house.address(), "localhost").ok()?;
+        echo(&mut tls, "in").ok()
+    });
+    drop(held);
+    house.stop();
+}
+
+#[test]
+fn too_many_connections_of_one_client() {
+    let (_app, house) = limited("connections_per_client = 2");
+    let config = trusting(&house.home.ca.certificate());
+    let mut held = [2, 2].map(|last| secure(&config, tcp_from(last, house.address()), "localhost").unwrap());
+    held.iter_mut().for_each(|tls| echo(tls, "in").unwrap());
+    let mut refused = tcp_from(2, house.address());
+    let client = refused.local_addr().unwrap();
+    assert!(!matches!(refused.read(&mut [0; 16]), Ok(1..)));
+    let event = ended(&house, client, "limit_connections_per_client", "policy");
+    assert_eq!(event["client"], "127.0.0.2");
+    others_are_served(&house);
+    held.iter_mut().for_each(|tls| echo(tls, "still in").unwrap());
+    drop(held);
+    house.until("the client has its places again", || {
+        let mut tls = secure(&config, tcp_from(2, house.address()), "localhost").ok()?;
+        echo(&mut tls, "in").ok()
+    });
+    house.stop();
+}
+
+#[test]
+fn too_many_handshakes_of_one_client() {
+    let (_app, house) = limited("handshakes_per_client = \"3/h\"");
+    let config = trusting(&house.home.ca.certificate());
+    for _ in 0..3 {
+        let mut tls = secure(&config, tcp_from(3, house.address()), "localhost").unwrap();
+        echo(&mut tls, "in").unwrap();
+        close(tls).unwrap();
+    }
+    let mut refused = tcp_from(3, house.address());
+    let client = refused.local_addr().unwrap();
+    assert!(!matches!(refused.read(&mut [0; 16]), Ok(1..)));
+    ended(&house, client, "limit_handshakes_per_client", "policy");
+    others_are_served(&house);
+    house.stop();
+}

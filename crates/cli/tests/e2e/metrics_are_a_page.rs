@@ -1,0 +1,80 @@
+//! The metrics endpoint: what a scraper needs, and nothing else.
+
+use offramp_observe::names;
+use offramp_testkit::server::{Listen, Server, apps};
+
+use crate::crowd::{close, connect, echo, trusting};
+use crate::figures::{Page, ask};
+use crate::house::{Home, House};
+
+fn house(app: &Server) -> House {
+    Home::new().run(&format!("[metrics]\naddress = \"127.0.0.1:0\"\n{}", Home::one_route(app.address())))
+}
+
+#[test]
+fn every_metric_is_there_and_described() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let house = house(&app);
+    let config = trusting(&house.home.ca.certificate());
+    let mut tls = connect(&config, house.address(), "localhost").unwrap();
+    echo(&mut tls, "hello").unwrap();
+    assert_eq!(Page::scrape(house.metrics()).get("offramp_connections_active"), 1.0);
+    close(tls).unwrap();
+    house.events_of(1);
+
+    let (head, body) = ask(house.metrics(), "GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert!(head.to_lowercase().contains("content-type: text/plain; version=0.0.4"), "{head}");
+    for metric in names::ALL {
+        for line in [format!("# HELP {} {}", metric.name, metric.help), format!("# TYPE {} ", metric.name)] {
+            assert!(body.contains(&line), "{line} in {body}");
+        }
+    }
+    let page = Page::parse(&body);
+    for (name, figure) in [
+        ("offramp_connections_total", 1.0),
+        ("offramp_connections_active", 0.0),
+        ("offramp_relayed_bytes_total{direction=\"client_to_server\"}", 5.0),
+        ("offramp_relayed_bytes_total{direction=\"server_to_client\"}", 5.0),
+        ("offramp_records_total{operation=\"open\"}", 1.0),
+        ("offramp_records_total{operation=\"seal\"}", 1.0),
+        ("offramp_connection_duration_seconds_bucket{le=\"+Inf\"}", 1.0),
+    ] {
+        assert_eq!(page.get(name), figure, "{name} in {body}");
+    }
+    assert!(page.get("process_open_fds") > 0.0 && page.get("process_resident_memory_bytes") > 1e6);
+    // The limit of open files is raised to the hard one at the start.
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", house.process.id())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let words: Vec<&str> = files.split_whitespace().collect();
+    assert_eq!(words[3], words[4], "{files}");
+    assert_eq!(page.get("process_max_fds").to_string(), words[3]);
+    house.stop();
+}
+
+#[test]
+fn whoever_asks_for_openmetrics_gets_it() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let house = house(&app);
+    let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+    let (head, body) =
+        ask(house.metrics(), &format!("GET /metrics HTTP/1.1\r\nHost: test\r\n{accept}\r\n\r\n"));
+    assert!(head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
+    assert!(body.ends_with("# EOF\n") && body.contains("# TYPE offramp_connections counter\n"), "{body}");
+    house.stop();
+}
+
+#[test]
+fn there_is_nothing_else() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let house = house(&app);
+    let answer = |request: &str| ask(house.metrics(), &format!("{request} HTTP/1.1\r\nHost: test\r\n\r\n"));
+    let (head, body) = answer("HEAD /metrics");
+    assert!(head.starts_with("HTTP/1.1 200 ") && body.is_empty(), "{head} {body}");
+    assert!(answer("GET /").0.starts_with("HTTP/1.1 404 "));
+    assert!(answer("GET /metrics/").0.starts_with("HTTP/1.1 404 "));
+    let (head, _) = answer("POST /metrics");
+    assert!(head.starts_with("HTTP/1.1 405 ") && head.to_lowercase().contains("allow: get, head"), "{head}");
+    let (head, _) = ask(house.metrics(), "nonsense\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+    house.stop();
+}

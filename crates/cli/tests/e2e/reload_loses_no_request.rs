@@ -1,0 +1,180 @@
+//! SIGHUP: everything may be swapped under load and nobody notices, or nothing is and the log says why.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use offramp_testkit::ca::{Key, Leaf};
+use offramp_testkit::process::{Signal, Source};
+use offramp_testkit::server::{Listen, Server, apps};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::crowd::{Crowd, connect, get, trusting};
+use crate::house::{CERTIFICATE, Home, House, LISTENER};
+
+/// Sends SIGHUP, waits until it is over, and gives the line in which the log says how it went.
+fn reload(house: &House) -> String {
+    let outcomes = || -> Vec<String> {
+        let is_outcome = |line: &String| line.contains(" reloaded ") || line.contains(" reload refused");
+        house.process.lines(Source::Stderr).into_iter().filter(is_outcome).collect()
+    };
+    let before = outcomes().len();
+    house.process.signal(Signal::HUP).unwrap();
+    house.wait_for_notification("RELOADING=1");
+    house.wait_for_notification("READY=1");
+    house.until("the outcome of the reload", || outcomes().into_iter().nth(before))
+}
+
+fn reload_to(house: &House, text: &str) -> String {
+    house.home.configure(text);
+    reload(house)
+}
+
+#[test]
+fn no_request_fails_while_everything_is_swapped() {
+    let apps = [1, 2].map(|_| Server::start(&Listen::Ipv4, apps::http).unwrap());
+    let text = |turn: usize| {
+        let extra = "[[listener]]\nname = \"extra\"\naddress = \"unix:extra.sock\"\n";
+        let extra = if turn % 2 == 1 { extra } else { "" };
+        format!(
+            "workers = 2\n[limits]\nhandshakes_per_client = \"100000/s\"\n{extra}{}",
+            Home::one_route(apps[turn % 2].address())
+        )
+    };
+    let house = Home::new().run(&text(0));
+    let config = trusting(&house.home.ca.certificate());
+    let crowd = Crowd::send(8, &config, house.address(), "localhost");
+    crowd.busy(20);
+    for turn in 1..=6 {
+        house.home.ca.issue("server", &Leaf::server(Key::P256, &["localhost"])).unwrap();
+        let outcome = reload_to(&house, &text(turn));
+        assert!(outcome.contains(" reloaded ") && outcome.contains("new_certificates=1"), "{outcome}");
+        crowd.busy(20);
+    }
+    let tally = crowd.stop();
+    assert!(tally.failures.is_empty() && tally.turned_away == 0, "{tally:?}");
+    assert!(apps.iter().all(|app| app.accepted() > 0), "both applications were used");
+    let events = house.stop();
+    assert_eq!(events.len(), tally.connections);
+    assert!(events.iter().all(|event| event["cause"] == "client_closed"), "{events:?}");
+}
+
+#[test]
+fn a_listener_comes_and_goes_and_whoever_it_has_accepted_is_served() {
+    let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
+    // Another host of loopback has its ports to itself: nothing else of the tests listens there.
+    let address = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
+    let text = |extra: bool| {
+        let listener =
+            format!("[[listener]]\nname = \"extra\"\naddress = [\"{address}\", \"unix:extra.sock\"]\n");
+        let listener = if extra { listener } else { String::new() };
+        format!(
+            "[limits]\nhandshakes_per_client = \"100000/s\"\n{listener}{}",
+            Home::one_route(app.address())
+        )
+    };
+    let house = Home::new().run(&text(false));
+    let config = trusting(&house.home.ca.certificate());
+    let socket = house.home.file("extra.sock");
+    assert!(UnixStream::connect(&socket).is_err());
+    let outcome = reload_to(&house, &text(true));
+    assert!(outcome.contains(" reloaded "), "{outcome}");
+    UnixStream::connect(&socket).unwrap();
+
+    let crowd = Crowd::send(6, &config, address, "localhost");
+    crowd.busy(20);
+    let outcome = reload_to(&house, &text(false));
+    assert!(outcome.contains(" reloaded "), "{outcome}");
+    // Those that are connected stay.
+    crowd.busy(20);
+    let tally = crowd.stop();
+    assert!(tally.failures.is_empty(), "{tally:?}");
+    assert!(tally.turned_away > 0, "the listener has gone");
+    assert!(UnixStream::connect(&socket).is_err());
+    assert!(connect(&config, house.address(), "localhost").is_ok());
+    house.stop();
+}
+
+#[test]
+fn new_connections_see_the_new_certificate_and_old_ones_stay() {
+    let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
+    let house = House::before(app.address());
+    let config = trusting(&house.home.ca.certificate());
+    let shown = || {
+        let tls = connect(&config, house.address(), "localhost").unwrap();
+        tls.conn.peer_certificates().unwrap()[0].clone().into_owned()
+    };
+    let file = || CertificateDer::from_pem_file(house.home.file("server.pem")).unwrap();
+    let mut kept = connect(&config, house.address(), "localhost").unwrap();
+    let first = file();
+    assert_eq!(shown(), first);
+    // On disk alone it changes nothing yet.
+    house.home.ca.issue("server", &Leaf::server(Key::P256, &["localhost"])).unwrap();
+    assert_eq!(shown(), first);
+    let outcome = reload(&house);
+    assert!(outcome.contains("new_certificates=1"), "{outcome}");
+    assert_ne!(file(), first);
+    assert_eq!(shown(), file());
+    assert_eq!(get(&mut kept, "/kept").unwrap(), "hello /kept\n");
+    drop(kept);
+    house.stop();
+}
+
+#[test]
+fn what_is_broken_is_refused_with_its_place_and_changes_nothing() {
+    let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
+    let house = House::before(app.address());
+    let config = trusting(&house.home.ca.certificate());
+    let served = || get(&mut connect(&config, house.address(), "localhost").unwrap(), "/x").unwrap();
+    assert_eq!(served(), "hello /x\n");
+
+    // Lines 1 and 2 are the ones that `configure` writes.
+    let user = fs::read_to_string(house.home.file("offramp.toml")).unwrap().contains("user = ");
+    let line = if user { 3 } else { 2 };
+    let broken =
+        format!("[limits]\nidle_timout = \"5m\"\nconnections = 0\n{}", Home::one_route(app.address()));
+    let outcome = reload_to(&house, &broken);
+    for part in ["reload refused", "idle_timout", "idle_timeout", "faults=2"] {
+        assert!(outcome.contains(part), "{part} in {outcome}");
+    }
+    for line in [line + 1, line + 2] {
+        assert!(outcome.contains(&format!("offramp.toml:{line}:")), "line {line} in {outcome}");
+    }
+    assert_eq!(served(), "hello /x\n");
+
+    // Not TOML, no file, an address that cannot be had, a key that is none: the same.
+    let other = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let taken = format!(
+        "{CERTIFICATE}{LISTENER}[[listener]]\nname = \"taken\"\naddress = \"{}\"\n[[route]]\nserver = \"{}\"\n",
+        other.address(),
+        app.address()
+    );
+    for (text, part) in [("[limits", "offramp.toml:"), (&taken, "cannot listen on")] {
+        let outcome = reload_to(&house, text);
+        assert!(outcome.contains("reload refused") && outcome.contains(part), "{part} in {outcome}");
+        assert_eq!(served(), "hello /x\n");
+    }
+    fs::remove_file(house.home.file("offramp.toml")).unwrap();
+    assert!(reload(&house).contains("reload refused"));
+    house.home.configure(&Home::one_route(app.address()));
+    fs::write(house.home.file("server.key"), "no key").unwrap();
+    let outcome = reload(&house);
+    assert!(outcome.contains("reload refused") && outcome.contains("server.key"), "{outcome}");
+    assert_eq!(served(), "hello /x\n");
+    house.stop();
+}
+
+#[test]
+fn keys_that_need_a_restart_are_named() {
+    let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
+    let house = Home::new().run(&format!("workers = 1\n{}", Home::one_route(app.address())));
+    let outcome = reload_to(&house, &format!("workers = 2\n{}", Home::one_route(app.address())));
+    assert!(outcome.contains(" reloaded ") && outcome.contains("needs_a_restart=workers"), "{outcome}");
+    // Asked again, it says so again: it is still not so.
+    assert!(reload(&house).contains("needs_a_restart=workers"));
+    let config = Arc::clone(&trusting(&house.home.ca.certificate()));
+    assert!(connect(&config, house.address(), "localhost").is_ok());
+    house.stop();
+}

@@ -1,0 +1,99 @@
+//! SIGTERM: what was accepted is served to its end, within bounds that a second signal lifts.
+
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use offramp_testkit::process::{Signal, Source};
+use offramp_testkit::server::{Listen, Server, apps};
+
+use crate::crowd::{Crowd, Tls, connect, echo, trusting};
+use crate::house::{Home, House, PATIENCE};
+
+fn house(app: &Server, drain: &str) -> House {
+    let limits = format!("[limits]\nhandshakes_per_client = \"100000/s\"\ndrain_timeout = \"{drain}\"\n");
+    Home::new().run(&format!("workers = 2\n{limits}{}", Home::one_route(app.address())))
+}
+
+fn client(house: &House) -> Tls {
+    let mut tls = connect(&trusting(&house.home.ca.certificate()), house.address(), "localhost").unwrap();
+    echo(&mut tls, "hello").unwrap();
+    tls
+}
+
+/// Waits for the end of the process, which must be in order, and gives the last line of its log.
+fn ended(house: &House) -> String {
+    let status = house.process.wait(PATIENCE).unwrap();
+    assert_eq!(status.code(), Some(0), "{}", house.process.transcript());
+    let lines = house.process.lines(Source::Stderr);
+    lines.into_iter().rfind(|line| line.contains(" stopped ")).expect("the log says that it stopped")
+}
+
+#[test]
+fn no_request_fails_on_the_way_out() {
+    let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
+    let house = house(&app, "20s");
+    let address = house.address();
+    let crowd = Crowd::send(8, &trusting(&house.home.ca.certificate()), address, "localhost");
+    crowd.busy(50);
+    house.process.signal(Signal::TERM).unwrap();
+    house.wait_for_notification("STOPPING=1");
+    // Those on kept connections are served as before; there is no way in for others.
+    crowd.busy(50);
+    house.until("the listener is closed", || TcpStream::connect(address).err());
+    let tally = crowd.stop();
+    assert!(tally.failures.is_empty(), "{tally:?}");
+    assert!(tally.turned_away > 0, "{tally:?}");
+    let last = ended(&house);
+    assert!(last.contains("connections_cut=0") && last.contains("events_lost=0"), "{last}");
+    let events = house.events();
+    let served = events.iter().filter(|event| event["cause"] == "client_closed").count();
+    assert_eq!(served, tally.connections, "{events:?}");
+}
+
+#[test]
+fn what_is_left_after_the_drain_is_told_goodbye() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let house = house(&app, "1s");
+    let mut tls = client(&house);
+    let begun = Instant::now();
+    house.process.signal(Signal::INT).unwrap();
+    house.wait_for_notification("STOPPING=1");
+    echo(&mut tls, "still served").unwrap();
+    // Without close_notify this would be an error: UnexpectedEof.
+    assert_eq!(tls.read(&mut [0; 16]).unwrap(), 0);
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    drop(tls);
+    let last = ended(&house);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(last.contains("connections_cut=1") && last.contains("hurried=false"), "{last}");
+    let events = house.events();
+    assert_eq!((&events[0]["cause"], &events[0]["fault"]), (&"drain".into(), &"policy".into()), "{events:?}");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let house = house(&app, "1h");
+    let mut tls = client(&house);
+    house.process.signal(Signal::TERM).unwrap();
+    house.wait_for_notification("STOPPING=1");
+    echo(&mut tls, "still served").unwrap();
+    let begun = Instant::now();
+    house.process.signal(Signal::TERM).unwrap();
+    let last = ended(&house);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(last.contains("connections_cut=1") && last.contains("hurried=true"), "{last}");
+    assert!(!matches!(tls.read(&mut [0; 16]), Ok(1..)));
+}
+
+#[test]
+fn a_drain_of_zero_ends_at_the_first_signal() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let house = house(&app, "0s");
+    let mut tls = client(&house);
+    house.process.signal(Signal::TERM).unwrap();
+    assert_eq!(tls.read(&mut [0; 16]).unwrap(), 0);
+    drop(tls);
+    assert!(ended(&house).contains("connections_cut=1"));
+}
