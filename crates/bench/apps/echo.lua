@@ -1,7 +1,11 @@
--- For wrk: POSTs BENCH_BODY bytes and prints what it saw as one line of JSON, times in microseconds.
-wrk.method = "POST"
-wrk.body = string.rep("x", tonumber(os.getenv("BENCH_BODY")))
-wrk.headers["Content-Type"] = "application/octet-stream"
+-- For wrk: POSTs BENCH_BODY bytes, or GETs where that is 0, and prints what it saw as one line of JSON,
+-- times in microseconds.
+local body = tonumber(os.getenv("BENCH_BODY"))
+if body > 0 then
+  wrk.method = "POST"
+  wrk.body = string.rep("x", body)
+  wrk.headers["Content-Type"] = "application/octet-stream"
+end
 
 done = function(summary, latency)
   local errors = summary.errors

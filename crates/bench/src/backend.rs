@@ -24,6 +24,7 @@ pub(crate) async fn main() -> Result<()> {
     let blob: Arc<[u8]> = match service {
         Service::Echo => Arc::new([]),
         Service::Exchange { response, .. } => vec![b'x'; response].into(),
+        Service::Http { response } => http_response(response).into(),
     };
     match spec.place {
         Place::Tcp => {
@@ -83,6 +84,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, service: Service
     let _ = match service {
         Service::Echo => echo(&mut stream).await,
         Service::Exchange { request, .. } => exchange(&mut stream, request, &blob).await,
+        Service::Http { .. } => http(&mut stream, &blob).await,
     };
     let _ = stream.shutdown().await;
 }
@@ -118,5 +120,63 @@ async fn exchange(
             stream.write_all(blob).await?;
         }
         missing -= left;
+    }
+}
+
+fn http_response(body: usize) -> Vec<u8> {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: ";
+    let mut response = format!("{head}{body}\r\n\r\n").into_bytes();
+    response.resize(response.len() + body, b'x');
+    response
+}
+
+/// Answers heads without looking at them; a head is whatever an empty line ends.
+async fn http(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), response: &[u8]) -> std::io::Result<()> {
+    const END: &[u8] = b"\r\n\r\n";
+    const LONGEST: usize = 64 * 1024;
+    let mut waiting = Vec::with_capacity(4096);
+    while stream.read_buf(&mut waiting).await? > 0 {
+        let mut done = 0;
+        while let Some(end) = waiting[done..].windows(END.len()).position(|w| w == END) {
+            done += end + END.len();
+            stream.write_all(response).await?;
+        }
+        waiting.drain(..done);
+        if waiting.len() > LONGEST {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_head_gets_one_answer_however_it_is_cut() {
+        let (mut client, mut server) = tokio::io::duplex(1 << 16);
+        let response = http_response(3);
+        let serving = tokio::spawn(async move { http(&mut server, &http_response(3)).await });
+        for piece in ["GET / HTTP/1.1\r\nHost: a\r\n\r", "\nGET / HTTP/1.1\r\n\r\nGET"] {
+            client.write_all(piece.as_bytes()).await.unwrap();
+        }
+        let mut got = vec![0; 2 * response.len()];
+        client.read_exact(&mut got).await.unwrap();
+        assert_eq!(got, [response.as_slice(), &response].concat());
+        drop(client);
+        serving.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn requests_of_a_known_size_are_answered_one_by_one() {
+        let (mut client, mut server) = tokio::io::duplex(1 << 16);
+        let serving = tokio::spawn(async move { exchange(&mut server, 10, b"yes").await });
+        client.write_all(&[0; 25]).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).await.unwrap();
+        assert_eq!(got, b"yesyes");
+        serving.await.unwrap().unwrap();
     }
 }

@@ -66,7 +66,7 @@ impl Campaign {
     /// # Errors
     /// Only what makes going on useless: results that cannot be written.
     pub(crate) async fn run(&mut self) -> Result<()> {
-        let contestants = self.plan.contestants.len();
+        let contestants = &self.plan.contestants;
         let entries: usize = self.plan.cases.iter().map(|case| case.method.entrants(contestants)).sum();
         let steps = entries * self.plan.rounds;
         let mut progress = Progress::new(steps);
@@ -168,7 +168,8 @@ impl Campaign {
     /// Starts the contestants that can do this case.
     async fn enter(&mut self, case: &Case, bench: &Bench<'_>, progress: &mut Progress) -> Vec<Entrant> {
         let mut entrants = Vec::new();
-        for contestant in self.plan.contestants.clone() {
+        let all = self.plan.contestants.clone();
+        for contestant in all.into_iter().filter(|c| case.method.takes(c.peer)) {
             let name = contestant.peer.name;
             if let Some(why) = contestant.lacks(case.setup) {
                 progress.skip(self.plan.rounds);

@@ -52,10 +52,21 @@ pub(crate) struct Peer {
     pub(crate) config: (&'static str, &'static str),
     /// Its arguments; `{{config}}` and `{{dir}}` are filled in.
     pub(crate) args: &'static [&'static str],
+    /// Whether it carries any byte stream, or HTTP alone.
+    pub(crate) carries: Carries,
     /// Whether it can do X25519MLKEM768.
     pub(crate) post_quantum: bool,
     /// Whether it has a number of workers that can be set.
     pub(crate) scales: bool,
+}
+
+/// What a proxy can be put in front of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carries {
+    /// Any protocol: it does not look inside.
+    Anything,
+    /// HTTP, which it parses and forwards request by request.
+    Http,
 }
 
 /// A contestant that is installed.

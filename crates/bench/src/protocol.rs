@@ -30,6 +30,8 @@ pub(crate) enum Service {
     Echo,
     /// Answers each `request` bytes with `response` bytes.
     Exchange { request: usize, response: usize },
+    /// Answers each HTTP/1.1 request without a body with a body of `response` bytes.
+    Http { response: usize },
 }
 
 /// The order to a backend.

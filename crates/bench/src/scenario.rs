@@ -3,8 +3,8 @@
 
 pub(crate) mod apps;
 
-use crate::contestant::Setup;
 use crate::contestant::template::connections;
+use crate::contestant::{Carries, Contestant, Peer, Setup};
 use crate::error::{Error, Result};
 use crate::metrics;
 use crate::pki::KeyKind;
@@ -41,6 +41,8 @@ pub(crate) enum Method {
     Start,
     /// System calls per unit.
     Syscalls(Work),
+    /// CPU time and latency under HTTP load.
+    Web { connections: usize, seconds: u32 },
     /// An application under HTTP load, in several arrangements.
     Served(Served),
 }
@@ -49,7 +51,7 @@ impl Method {
     /// The figure that this is all about.
     pub(crate) fn figure(&self) -> &'static str {
         match self {
-            Self::Window(_) => metrics::CPU,
+            Self::Window(_) | Self::Web { .. } => metrics::CPU,
             Self::Paced { .. } | Self::BesideDrip { .. } => "p99",
             Self::Idle { .. } => metrics::CONNECTION_BYTES,
             Self::Start => metrics::START_RESIDENT,
@@ -60,11 +62,16 @@ impl Method {
     }
 
     /// How many take part: the proxies, or the arrangements of an application.
-    pub(crate) fn entrants(&self, contestants: usize) -> usize {
+    pub(crate) fn entrants(&self, contestants: &[Contestant]) -> usize {
         match self {
             Self::Served(served) => served.arrangements.len(),
-            _ => contestants,
+            _ => contestants.iter().filter(|c| self.takes(c.peer)).count(),
         }
+    }
+
+    /// Whether a proxy can take part at all.
+    pub(crate) fn takes(&self, peer: &Peer) -> bool {
+        matches!(self, Self::Web { .. }) || peer.carries == Carries::Anything
     }
 
     /// The one that the others are compared with, where it is not Offramp alone.
@@ -142,6 +149,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         what: "one worker to as many as there are cores",
         short: false,
         cases: scaling,
+    },
+    Scenario {
+        name: "http1",
+        what: "HTTP/1.1 requests through every proxy, those that parse HTTP included",
+        short: false,
+        cases: apps::http1,
     },
     Scenario {
         name: "echo",

@@ -19,7 +19,7 @@ use crate::process::{Launch, Process, find_program};
 pub(crate) struct Order {
     pub(crate) target: SocketAddr,
     pub(crate) tls: bool,
-    /// Bytes of each request's body.
+    /// Bytes of each request's body; 0: a GET.
     pub(crate) body: usize,
     pub(crate) connections: usize,
     /// wrk knows whole seconds only.
@@ -50,7 +50,12 @@ pub(crate) async fn run(order: Order, dir: &Path, cores: &[usize]) -> Result<Ans
     let (script, settings) = (dir.join("echo.lua"), dir.join("openssl.cnf"));
     write_file(&script, include_str!("../apps/echo.lua"))?;
     write_file(&settings, SETTINGS)?;
-    let scheme = if order.tls { "https" } else { "http" };
+    // With TLS by name, so that the name is in the ClientHello: some proxies choose by it.
+    let url = if order.tls {
+        format!("https://localhost:{}/", order.target.port())
+    } else {
+        format!("http://{}/", order.target)
+    };
     let args = [
         "-t1".to_owned(),
         format!("-c{}", order.connections),
@@ -59,7 +64,7 @@ pub(crate) async fn run(order: Order, dir: &Path, cores: &[usize]) -> Result<Ans
         "10s".to_owned(),
         "-s".to_owned(),
         script.display().to_string(),
-        format!("{scheme}://{}/", order.target),
+        url,
     ];
     let launch = Launch {
         name: "wrk".to_owned(),

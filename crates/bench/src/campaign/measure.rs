@@ -14,6 +14,7 @@ use crate::measure::syscalls::Tracer;
 use crate::metrics;
 use crate::protocol::{LoadResult, LoadSpec, Work};
 use crate::scenario::{Case, Method};
+use crate::wrk;
 
 /// Names and values of one measurement.
 pub(crate) type Figures = Vec<(String, f64)>;
@@ -63,6 +64,7 @@ impl Bench<'_> {
         match &self.case.method {
             Method::Window(work) => self.window(running, work).await,
             Method::Syscalls(work) => self.syscalls(running, work).await,
+            &Method::Web { connections, seconds } => self.web(running, connections, seconds).await,
             &Method::Paced { connections, size, .. } => {
                 let rate = self.rate.ok_or_else(|| Error::Measure("the capacity is not known".into()))?;
                 let (seconds, warmup) = (3.0, 0.5);
@@ -114,6 +116,24 @@ impl Bench<'_> {
         let used = [0, 1, 2].map(|i| after[i].since(before[i]));
         answered(&result)?;
         Ok(self.figures(&result, used))
+    }
+
+    async fn web(&self, running: &Running, connections: usize, seconds: u32) -> Result<Figures> {
+        let order = wrk::Order { target: running.listen, tls: true, body: 0, connections, seconds };
+        wrk::run(wrk::Order { seconds: 1, ..order }, self.dir, &self.cores.load).await?;
+        let pids = [running.process.pid(), self.backend.process.pid()];
+        let before = pids.map(CpuTime::of_tree);
+        let answer = wrk::run(order, self.dir, &self.cores.load).await?;
+        let after = pids.map(CpuTime::of_tree);
+        let load = CpuTime { total: answer.cpu, ..CpuTime::default() };
+        let result = LoadResult {
+            units: answer.requests,
+            errors: answer.errors,
+            seconds: answer.seconds,
+            latency: answer.latency,
+            ..LoadResult::default()
+        };
+        Ok(self.figures(&result, [after[0].since(before[0]), load, after[1].since(before[1])]))
     }
 
     #[allow(clippy::cast_precision_loss, reason = "numbers of cores fit")]

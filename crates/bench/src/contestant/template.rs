@@ -38,6 +38,10 @@ pub(crate) fn values(dir: &Path, listen: SocketAddr, site: &Site<'_>) -> Values 
             (format!("unix:{path}"), format!("unix@{path}"), path.to_string(), path.to_string())
         }
     };
+    let caddy = match site.backend {
+        Found::Tcp(address) => address.to_string(),
+        Found::Unix(path) => format!("unix/{}", path.display()),
+    };
     let protocol = match site.setup.version {
         Version::Tls12 => "TLSv1.2",
         Version::Tls13 => "TLSv1.3",
@@ -59,6 +63,7 @@ pub(crate) fn values(dir: &Path, listen: SocketAddr, site: &Site<'_>) -> Values 
         // As root, workers would change to a user who may not see the harness's directory.
         ("user_line", if root { "user root;" } else { "" }.to_owned()),
         ("hitch_user", if root { "user = \"nobody\"" } else { "" }.to_owned()),
+        ("backend_caddy", caddy),
         ("backend_offramp", nginx.clone()),
         ("backend_nginx", nginx),
         ("backend_haproxy", haproxy),

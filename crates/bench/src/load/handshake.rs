@@ -41,10 +41,7 @@ pub(crate) async fn run(spec: &LoadSpec, gate: &mut Gate) -> Result<LoadResult> 
         await_ticket: resumed && spec.version == Version::Tls13,
         exchange,
     };
-    for _ in 0..concurrency {
-        // Fills the stock: each of these is a full handshake until there is a ticket.
-        plan.once().await?;
-    }
+    plan.fill(concurrency).await?;
     let warm = plan.many(concurrency, warmup.max(0.05)).await?;
     if let Some(error) = warm.first_error {
         return Err(Error::Measure(format!("while warming up: {error}")));
@@ -60,6 +57,20 @@ pub(crate) async fn run(spec: &LoadSpec, gate: &mut Gate) -> Result<LoadResult> 
 }
 
 impl Plan {
+    /// A ticket for each loop that will want one at the same time; each that is used brings another.
+    async fn fill(&self, concurrency: usize) -> Result<()> {
+        if let Some(stock) = &self.stock {
+            stock.close(true);
+        }
+        for _ in 0..concurrency {
+            self.once().await?;
+        }
+        if let Some(stock) = &self.stock {
+            stock.close(false);
+        }
+        Ok(())
+    }
+
     /// One connection from SYN to FIN; whether it resumed a session.
     async fn once(&self) -> Result<bool> {
         let mut fresh = Fresh::connect(self.target, &self.config).await?;

@@ -72,6 +72,8 @@ struct Shelves {
     /// A ticket is used once.
     tls13: Vec<Tls13ClientSessionValue>,
     given: u64,
+    /// Nothing is given out while the stock is being filled.
+    closed: bool,
     /// A TLS 1.2 session can be used any number of times.
     tls12: Option<Tls12ClientSessionValue>,
 }
@@ -83,6 +85,11 @@ impl Stock {
     /// How many TLS 1.3 tickets have ever come.
     pub(crate) fn given(&self) -> u64 {
         self.shelves().given
+    }
+
+    /// Gives nothing out until opened again: handshakes are full, and their tickets add up.
+    pub(crate) fn close(&self, closed: bool) {
+        self.shelves().closed = closed;
     }
 
     fn shelves(&self) -> std::sync::MutexGuard<'_, Shelves> {
@@ -102,7 +109,8 @@ impl ClientSessionStore for Stock {
     }
 
     fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        self.shelves().tls12.clone()
+        let shelves = self.shelves();
+        if shelves.closed { None } else { shelves.tls12.clone() }
     }
 
     fn remove_tls12_session(&self, _: &ServerName<'static>) {
@@ -118,7 +126,8 @@ impl ClientSessionStore for Stock {
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.shelves().tls13.pop()
+        let mut shelves = self.shelves();
+        if shelves.closed { None } else { shelves.tls13.pop() }
     }
 }
 

@@ -55,7 +55,7 @@ fn rounds(case: &CaseSummary, summary: &Summary, samples: &[Sample], metric: &Me
     };
     let sentence = format!(
         "Each point is one round: {}; the line is the median; {direction}.{}",
-        explain(metric, &case.info.unit),
+        explain(case, metric),
         verdict(case, summary, metric)
     );
     let title = format!("{}: {}", case.info.name, metric.label);
@@ -85,8 +85,14 @@ fn percentiles(case: &CaseSummary, summary: &Summary) -> Plot {
 }
 
 /// The figure in words.
-fn explain(metric: &Metric, unit: &str) -> String {
+fn explain(case: &CaseSummary, metric: &Metric) -> String {
+    let unit = &case.info.unit;
+    let served = case.info.reference.is_some();
     match metric.name {
+        metrics::CPU if served => format!("CPU time of application and proxy together per {unit}"),
+        metrics::SYSCALLS if served => {
+            format!("system calls of the application per {unit}, counted by strace")
+        }
         metrics::CPU => format!("CPU time of the proxy's whole process tree per {unit}"),
         metrics::CONNECTION_BYTES => {
             "memory of the process tree that each idle connection adds, kernel memory left out".to_owned()
