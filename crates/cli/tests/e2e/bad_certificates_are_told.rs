@@ -69,7 +69,7 @@ fn a_key_that_is_none() {
                 home.file("server.key"),
                 "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
             )
-            .unwrap()
+            .unwrap();
         },
         "server.key",
     );

@@ -98,7 +98,7 @@ fn shake(config: &Arc<ClientConfig>, mut stream: TcpStream, name: &str) -> Resul
     Ok(StreamOwned::new(client, stream))
 }
 
-/// One HTTP/1.1 request on a kept connection to [`offramp_testkit::server::apps::http`], and its body.
+/// One HTTP/1.1 request on a kept connection, and the body of its answer, which must have a length.
 pub(crate) fn get(stream: &mut (impl Read + Write), path: &str) -> io::Result<String> {
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n").as_bytes())?;
     stream.flush()?;
@@ -107,6 +107,7 @@ pub(crate) fn get(stream: &mut (impl Read + Write), path: &str) -> io::Result<St
     loop {
         let text = String::from_utf8_lossy(&answer);
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let head = head.to_ascii_lowercase();
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
             let length: usize = length.and_then(|length| length.parse().ok()).unwrap_or(usize::MAX);
             if body.len() >= length {

@@ -17,7 +17,9 @@ mod figures;
 mod half_closes_pass_through;
 #[allow(dead_code)]
 mod house;
+mod idle_connections_cost_little;
 mod limits_have_names;
+mod local_ca_stays_private;
 mod metrics_are_a_page;
 mod names_choose_certificates;
 mod offramp;
@@ -26,6 +28,7 @@ mod openssl_resumes_sessions;
 mod openssl_speaks_every_suite;
 mod openssl_updates_keys;
 mod protocols_choose_routes;
+mod proxy_headers_tell_servers;
 mod redis_speaks_through;
 mod reload_loses_no_request;
 mod servers_share_and_stand_in;

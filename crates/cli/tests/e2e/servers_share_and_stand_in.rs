@@ -43,7 +43,7 @@ fn served_by(events: &[Value], address: &Address) -> usize {
 fn one_of_three_is_down_and_nobody_notices() {
     let apps = [1, 2].map(|_| Server::start(&Listen::Ipv4, apps::http).unwrap());
     let dead = Refusing::new(&Listen::Ipv4).unwrap();
-    let [a, b] = apps.each_ref().map(|app| app.address());
+    let [a, b] = apps.each_ref().map(Server::address);
     let house = backend(&[a.to_string(), dead.address().to_string(), b.to_string()]);
     let events = requests(&house, 30);
     assert!(events.iter().all(|event| cause(event) == "client_closed" && event["backend"] == "app"));
@@ -62,7 +62,7 @@ fn one_of_three_is_down_and_nobody_notices() {
 #[test]
 fn weights_are_shares() {
     let apps = [1, 2].map(|_| Server::start(&Listen::Ipv4, apps::http).unwrap());
-    let [a, b] = apps.each_ref().map(|app| app.address());
+    let [a, b] = apps.each_ref().map(Server::address);
     let house = backend(&[format!("{a} weight=2"), b.to_string()]);
     let events = requests(&house, 30);
     assert_eq!((served_by(&events, a), served_by(&events, b)), (20, 10));

@@ -1,0 +1,76 @@
+//! The local CA: minted on first use, its keys for nobody else, its certificate good for what it is told.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use offramp_testkit::server::{Listen, Server, apps};
+
+use crate::crowd::{close, connect, echo, trusting};
+use crate::house::{Home, LISTENER};
+use crate::offramp::{output, stderr, stdout};
+
+/// Every file below `directory`, with its mode.
+fn modes(directory: &Path) -> Vec<(String, u32)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = fs::metadata(&path).unwrap();
+        if metadata.is_dir() {
+            found.extend(modes(&path));
+        } else {
+            found.push((path.display().to_string(), metadata.permissions().mode() & 0o777));
+        }
+    }
+    found
+}
+
+#[test]
+fn it_vouches_for_the_hosts_of_the_routes() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let route =
+        format!("[[route]]\nhost = [\"a.home.arpa\", \"*.b.home.arpa\"]\nserver = \"{}\"\n", app.address());
+    let house = Home::new().run(&format!("{LISTENER}{route}"));
+    let ca = house.home.file("state/ca/ca.pem");
+    let config = trusting(&ca);
+    for name in ["a.home.arpa", "x.b.home.arpa"] {
+        let mut tls = connect(&config, house.address(), name).unwrap();
+        echo(&mut tls, "hello").unwrap();
+        close(tls).unwrap();
+    }
+    // Not with the CA of the test, and not for a name that was not asked for.
+    assert!(connect(&trusting(&house.home.ca.certificate()), house.address(), "a.home.arpa").is_err());
+    assert!(connect(&config, house.address(), "c.home.arpa").is_err());
+
+    let state = house.home.file("state");
+    assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
+    let modes = modes(&state);
+    let keys: Vec<_> = modes
+        .iter()
+        .filter(|(path, _)| fs::read_to_string(path).is_ok_and(|text| text.contains("PRIVATE KEY")))
+        .collect();
+    assert!(!keys.is_empty() && keys.iter().all(|(_, mode)| *mode == 0o600), "{modes:?}");
+
+    // `offramp ca` tells where the very same certificate is, and not the key.
+    let told = output(house.home.path(), &["ca", "-c", "offramp.toml"]);
+    assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
+    assert!(stdout(&told).contains(&ca.display().to_string()), "{}", stdout(&told));
+    assert!(!stdout(&told).contains("PRIVATE KEY") && !stdout(&told).contains("ca.key"));
+    house.stop();
+}
+
+#[test]
+fn a_restart_keeps_it() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let text = format!("{LISTENER}[[route]]\nhost = \"a.home.arpa\"\nserver = \"{}\"\n", app.address());
+    let home = Home::new();
+    home.configure(&text);
+    let made = output(home.path(), &["ca", "-c", "offramp.toml"]);
+    assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+    let before = fs::read(home.file("state/ca/ca.pem")).unwrap();
+    let house = home.run(&text);
+    assert_eq!(fs::read(house.home.file("state/ca/ca.pem")).unwrap(), before);
+    let config = trusting(&house.home.file("state/ca/ca.pem"));
+    assert!(connect(&config, house.address(), "a.home.arpa").is_ok());
+    house.stop();
+}
