@@ -19,7 +19,7 @@ use crate::process::usable_cores;
 use crate::progress::Progress;
 use crate::protocol::{BackendSpec, Found, Place};
 use crate::report::raw::{Raw, Sample};
-use crate::report::{CaseInfo, Note};
+use crate::report::{CaseInfo, Note, OFFRAMP};
 use crate::scenario::apps::Served;
 use crate::scenario::{Case, Method};
 
@@ -226,9 +226,6 @@ impl Campaign {
         }
     }
 }
-
-/// The contestant that goes in front of applications.
-const OFFRAMP: &str = "offramp";
 
 /// A contestant in a case.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::metrics::{self, Better};
-use crate::report::Summary;
 use crate::report::markdown::number;
+use crate::report::{OFFRAMP, Summary};
 
 /// The file of gates.
 #[derive(Debug, Deserialize)]
@@ -114,9 +114,6 @@ pub(crate) fn conclude(verdicts: &[Verdict]) -> Result<()> {
     }
 }
 
-/// The one that is judged.
-const OURS: &str = "offramp";
-
 impl Gate {
     /// None where this strictness has no bound.
     fn judge(&self, run: &Summary, strictness: Strictness) -> Option<Verdict> {
@@ -173,7 +170,7 @@ impl Gate {
 
     fn value(&self, run: &Summary) -> Result<f64, Absent> {
         let own = |case: &str| {
-            let row = run.row(case, OURS)?;
+            let row = run.row(case, OFFRAMP)?;
             Some(row.metrics.get(&self.metric)?.median)
         };
         let ours = own(&self.case).ok_or(Absent::Ours)?;
@@ -182,6 +179,9 @@ impl Gate {
         }
         if self.peers.is_empty() {
             return Ok(ours);
+        }
+        if run.reference != OFFRAMP {
+            return Err(Absent::Ours);
         }
         let ratios =
             self.peers.iter().filter_map(|peer| run.row(&self.case, peer)?.ratios.get(&self.metric).copied());

@@ -21,6 +21,9 @@ use crate::report::raw::Sample;
 use crate::scenario::Case;
 use crate::stats::{Spread, median};
 
+/// The contestant that the others are compared with, where it takes part.
+pub(crate) const OFFRAMP: &str = "offramp";
+
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
@@ -134,7 +137,8 @@ impl Summary {
         partial: bool,
     ) -> Self {
         let names: Vec<&str> = heading.contestants.iter().map(|c| c.peer.name).collect();
-        let reference = *names.first().unwrap_or(&"offramp");
+        let first = names.first().copied().unwrap_or(OFFRAMP);
+        let reference = if names.contains(&OFFRAMP) { OFFRAMP } else { first };
         let cases = cases
             .iter()
             .map(|info| {

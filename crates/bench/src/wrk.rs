@@ -108,3 +108,20 @@ MinProtocol = TLSv1.3
 Ciphersuites = TLS_AES_128_GCM_SHA256
 Groups = X25519
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_the_script_is_read() {
+        let line = r#"{"requests":12,"errors":1,"seconds":1.5,"mean":2.5,"stdev":1,"p50":2,"p90":3,"p99":4,"p999":5,"max":6}"#;
+        let answer: Answer = serde_json::from_str(line).unwrap();
+        assert_eq!((answer.requests, answer.errors, answer.seconds), (12, 1, 1.5));
+        assert_eq!(answer.latency["p999"], 5.0);
+        // The script and this file must name the same figures.
+        for name in answer.latency.keys().map(String::as_str).chain(["requests", "errors", "seconds"]) {
+            assert!(include_str!("../apps/echo.lua").contains(&format!("\"{name}\":")), "{name}");
+        }
+    }
+}

@@ -126,3 +126,53 @@ th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line);
 th:first-child,td:first-child,.l{text-align:left}.wide{overflow-x:auto}figure{margin:1rem 0}\
 figcaption{color:var(--soft);font-size:13px}svg{width:100%;height:auto}nav a{margin-right:.6rem}\
 .warn{color:var(--warn)}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::report::raw::Sample;
+    use crate::report::{CaseInfo, Heading, Note, plots};
+
+    #[test]
+    fn the_page_holds_every_case_and_needs_nothing_else() {
+        let text = str::to_owned;
+        let info = CaseInfo {
+            scenario: text("syscalls"),
+            name: text("syscalls/request"),
+            what: text("calls <each>"),
+            unit: text("request"),
+            figure: text(metrics::SYSCALLS),
+            reference: None,
+        };
+        let sample = |metric: &str, value| Sample {
+            scenario: text("syscalls"),
+            case: text("syscalls/request"),
+            contestant: text("offramp"),
+            round: 0,
+            metric: text(metric),
+            value,
+        };
+        let samples =
+            [sample("syscalls", 4.0), sample("syscalls/recvfrom", 2.0), sample("syscalls/brk", 0.001)];
+        let machine = Machine { cores: 2, ..Machine::default() };
+        let heading = Heading { date: text("today"), transport: "tcp", machine, contestants: &[] };
+        let note = Note { case: String::new(), contestant: text("hitch"), text: text("not installed") };
+        let summary = Summary::build(heading, &[info], &samples, vec![note], true);
+        let plots: Vec<_> = summary.cases.iter().map(|c| plots::of_case(c, &summary, &samples)).collect();
+        let page = page(&summary, &plots);
+        for part in [
+            "Partial",
+            "calls &lt;each&gt;",
+            "<svg",
+            "recvfrom 2.00",
+            "hitch: not installed",
+            "Fewer than three",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        // Rare calls are noise.
+        assert!(!page.contains("brk"));
+        assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("@import"));
+    }
+}

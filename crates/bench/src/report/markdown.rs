@@ -58,6 +58,12 @@ pub(crate) fn intro(summary: &Summary) -> Vec<String> {
          contestant's in the same round, then the median: below 1, {} needs less.",
         summary.reference, summary.reference
     )];
+    paragraphs.push(
+        "What this does not say: nothing here crosses a network, so that no figure is a user's latency; memory \
+         leaves out what the kernel holds for sockets; loads wait for each answer before they ask again, except \
+         where requests arrive at a fixed rate; a proxy that parses HTTP does more than one that forwards bytes."
+            .to_owned(),
+    );
     if summary.machine.cores < 3 {
         paragraphs.push(
             "Fewer than three cores: load and backend share one, so that throughput and latency are often theirs \
