@@ -51,14 +51,16 @@ fn accepting_pauses_and_recovers() {
     assert_eq!(warnings().len(), 1, "{:?}", warnings());
 
     drop(crowd);
-    let mut next = until("a new connection", || connect(&config, address, "localhost").ok());
-    assert_eq!(get(&mut next, "/z").unwrap(), "hello /z\n");
-    drop((kept, next));
-    let page = until("the metrics", || Some(Page::scrape(house.metrics())));
+    until("a new connection that is served", || {
+        let mut next = connect(&config, address, "localhost").ok()?;
+        get(&mut next, "/z").ok().filter(|answer| answer == "hello /z\n")
+    });
+    drop(kept);
+    let page = Page::scrape(house.metrics());
     assert!(page.get("offramp_accept_pauses_total{reason=\"descriptors\"}") >= 1.0);
     assert_eq!(warnings().len(), 1, "{:?}", warnings());
     let events = house.stop();
-    assert_eq!(events.len(), 42);
+    assert!(events.len() >= 42, "{}", events.len());
 }
 
 #[test]
@@ -83,7 +85,6 @@ fn a_client_for_whose_server_none_is_left_is_told() {
     assert!(error.to_string().contains("InternalError"), "{error}");
     echo(&mut kept, "still here").unwrap();
     drop(kept);
-    let page = until("the metrics", || Some(Page::scrape(house.metrics())));
-    assert_eq!(page.closed("descriptors_exhausted"), 1.0);
+    assert_eq!(Page::scrape(house.metrics()).closed("descriptors_exhausted"), 1.0);
     house.stop();
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{Crowd, Tls, connect, echo, trusting};
-use crate::house::{Home, House, PATIENCE};
+use crate::crowd::{Crowd, Tls, connect, echo, tcp, trusting};
+use crate::house::{Home, House, PATIENCE, cause};
 
 fn house(app: &Server, drain: &str) -> House {
     let limits = format!("[limits]\nhandshakes_per_client = \"100000/s\"\ndrain_timeout = \"{drain}\"\n");
@@ -96,4 +96,22 @@ fn a_drain_of_zero_ends_at_the_first_signal() {
     assert_eq!(tls.read(&mut [0; 16]).unwrap(), 0);
     drop(tls);
     assert!(ended(&house).contains("connections_cut=1"));
+}
+
+#[test]
+fn a_handshake_that_never_ends_does_not_hold_up_the_end() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let house = house(&app, "500ms");
+    let _half_open = tcp(house.address()).unwrap();
+    let mut tls = client(&house);
+    let begun = Instant::now();
+    house.process.signal(Signal::TERM).unwrap();
+    assert_eq!(tls.read(&mut [0; 16]).unwrap(), 0);
+    drop(tls);
+    let last = ended(&house);
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(last.contains("connections_cut=2"), "{last}");
+    let events = house.events();
+    let causes: Vec<_> = events.iter().map(cause).collect();
+    assert_eq!(causes, ["drain", "drain"], "{events:?}");
 }
