@@ -102,6 +102,8 @@ struct Up {
     shut: bool,
     /// Whether it ended because the server takes no more, though the client may have more to say.
     refused: bool,
+    /// Whether the client has sent something behind its close_notify.
+    trailing: bool,
 }
 
 /// From the server to the client.
@@ -137,6 +139,7 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
             ended: false,
             shut: false,
             refused: false,
+            trailing: false,
         },
         down: Down {
             pending: Vec::new(),
@@ -160,7 +163,8 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
         // The server must not take this for the orderly end of what the client had to say.
         relay.server.reset_on_close();
     }
-    let waits = !relay.down.pending.is_empty() || relay.up.refused || (relay.down.shut && !relay.up.ended);
+    let more = relay.up.refused || relay.up.trailing || (relay.down.shut && !relay.up.ended);
+    let waits = more || !relay.down.pending.is_empty();
     Outcome { close, traffic: relay.traffic, client: relay.client, pending: relay.down.pending, waits }
 }
 
@@ -195,6 +199,9 @@ impl Relay {
         match both {
             Err(close) => Poll::Ready(self.verdict(close)),
             Ok((Progress::Done, Progress::Done)) => {
+                // Closing upon what lies unread would be a reset. Who has sent nothing more costs no call.
+                let behind = self.client.poll_read(cx, bytes(&mut scratch));
+                self.up.trailing = matches!(behind, Poll::Ready(Ok(1..)));
                 Poll::Ready(Close::from(self.first_end.unwrap_or(Cause::Internal)))
             }
             Ok((Progress::Moved, _) | (_, Progress::Moved)) => {
