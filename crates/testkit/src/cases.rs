@@ -3,7 +3,8 @@
 //! [`table`] lists the cases; [`run`] performs one against a TLS-terminating echo server;
 //! [`compare_all`] performs all of them against Offramp and against the [oracle](crate::oracle) and
 //! tells where Offramp falls short. The rule: an outcome that the table allows, at least as strict as
-//! the oracle's, never a reset; and the server serves the next client as if nothing had been.
+//! the oracle's (unless the case says why not), never a reset; and the server serves the next client as if
+//! nothing had been.
 //!
 //! A case that plain rustls answers differently says so, with its answer and the reason; a test holds
 //! these notes to the truth.
@@ -85,6 +86,8 @@ pub struct Case {
     pub expect: Vec<Outcome>,
     /// Where plain rustls does something that [`Self::expect`] does not allow.
     pub rustls: Option<Differs>,
+    /// Where the server under test may go on although plain rustls refuses: why.
+    pub lenient: Option<&'static str>,
     perform: Box<Perform>,
 }
 
@@ -116,6 +119,7 @@ impl Case {
             versions,
             expect: expect.to_vec(),
             rustls: None,
+            lenient: None,
             perform: Box::new(perform),
         }
     }
@@ -136,6 +140,11 @@ impl Case {
     /// Notes that rustls does something else.
     fn rustls(self, outcome: Outcome, why: &'static str) -> Self {
         Self { rustls: Some(Differs { outcome, why }), ..self }
+    }
+
+    /// Notes that going on is as right as refusing, even where rustls refuses.
+    fn lenient(self, why: &'static str) -> Self {
+        Self { lenient: Some(why), ..self }
     }
 }
 
