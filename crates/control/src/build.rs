@@ -17,6 +17,7 @@ use offramp_config::{At, Config, model};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::snapshot::ListenerTls;
 use offramp_proxy::{Limits, Listener, Network, Snapshot, Table};
+use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
 use offramp_tls::TicketKeys;
 
@@ -37,6 +38,27 @@ pub(crate) struct Inputs<'a> {
     pub(crate) tickets: &'a Arc<TicketKeys>,
     /// The host names that are known already.
     pub(crate) names: &'a Names,
+    /// Whether the local CA may be minted and may issue; without, nothing is written anywhere.
+    pub(crate) mint: bool,
+}
+
+/// Looks at everything that `config` names, as a start or a reload would, and writes nothing. What
+/// only they can find out is not asked for: whether an address is free, whether a server answers.
+/// Returns what is worth a warning.
+///
+/// # Errors
+/// Everything that they would be refused for.
+pub fn check(config: &Config, now: SystemTime) -> Result<Vec<Finding>, Error> {
+    let tickets = match TicketKeys::new(config.tls.ticket_rotation) {
+        Ok(tickets) => Arc::new(tickets),
+        Err(error) => {
+            return none_or_refused(vec![Finding::new(&At::NOWHERE, error.to_string())]).map(|()| vec![]);
+        }
+    };
+    let choice = Choice::always(Library::AwsLc);
+    let names = Names::default();
+    let inputs = Inputs { now, generation: 0, choice, tickets: &tickets, names: &names, mint: false };
+    build(config, &inputs).map(|built| built.warnings)
 }
 
 /// A snapshot and what goes with it.
@@ -74,7 +96,7 @@ impl Report {
 /// Everything that cannot be used: certificates, keys, authorities, the local CA.
 pub(crate) fn build(config: &Config, inputs: &Inputs<'_>) -> Result<Built, Error> {
     let mut report = Report::default();
-    let store = Arc::new(certificates::load(config, inputs.now, &mut report));
+    let store = Arc::new(certificates::load(config, inputs, &mut report));
     let mut backends = Backends::of(config, inputs.names);
     let mut termination = Termination::new(&config.tls, &store, inputs.tickets, inputs.now);
     let tables = routes::tables(config, &mut backends, &mut termination, &mut report);

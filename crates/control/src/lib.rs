@@ -31,6 +31,7 @@ mod signals;
 mod state;
 mod upkeep;
 
+pub use build::check;
 pub use drain::Exit;
 pub use error::{Error, Error as StartError, Finding};
 pub use reload::Changes;

@@ -133,6 +133,7 @@ impl House {
             choice: self.ground.choice,
             tickets: &tickets,
             names: &self.ground.names,
+            mint: true,
         };
         let built = note(&mut findings, build(config, &inputs).map_err(|error| error.findings().to_vec()));
         let (wanted, places) = wanted(config);

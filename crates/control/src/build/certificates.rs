@@ -9,11 +9,12 @@ use offramp_certs::{Certificate, file};
 use offramp_config::Config;
 use offramp_config::model::{self, CertificateSource, DefaultRole};
 
-use super::Report;
+use super::{Inputs, Report};
 use crate::state;
 
 /// Loads every certificate of `config`. Those that cannot be used are reported and left out.
-pub(super) fn load(config: &Config, now: SystemTime, report: &mut Report) -> Store {
+pub(super) fn load(config: &Config, inputs: &Inputs<'_>, report: &mut Report) -> Store {
+    let now = inputs.now;
     let default = config.default_certificate();
     let mut authority = Authority::Unopened;
     let mut entries = Vec::new();
@@ -24,8 +25,8 @@ pub(super) fn load(config: &Config, now: SystemTime, report: &mut Report) -> Sto
                 from_files(item, cert.as_ref(), key, now, report)
             }
             CertificateSource::Local { names } => {
-                authority.open(config, item, now, report);
-                authority.issue(item, names, now, report)
+                authority.open(config, item, inputs, report);
+                if inputs.mint { authority.issue(item, names, now, report) } else { None }
             }
         };
         let is_default =
@@ -67,16 +68,22 @@ enum Authority {
 }
 
 impl Authority {
-    fn open(&mut self, config: &Config, item: &model::Certificate, now: SystemTime, report: &mut Report) {
+    fn open(&mut self, config: &Config, item: &model::Certificate, inputs: &Inputs<'_>, report: &mut Report) {
         if !matches!(self, Self::Unopened) {
             return;
         }
         *self = Self::Unusable;
-        match state::prepare(&config.state_dir) {
-            Ok(warnings) => report.warnings.extend(warnings),
-            Err(error) => return report.error(&item.at, error.to_string()),
+        if inputs.mint {
+            match state::prepare(&config.state_dir) {
+                Ok(warnings) => report.warnings.extend(warnings),
+                Err(error) => return report.error(&item.at, error.to_string()),
+            }
+        } else if !config.state_dir.join("ca/ca.pem").exists() && !config.state_dir.join("ca/ca.key").exists()
+        {
+            // It would be minted.
+            return;
         }
-        match LocalCa::open_or_create(&config.state_dir, now) {
+        match LocalCa::open_or_create(&config.state_dir, inputs.now) {
             Ok(authority) => {
                 for warning in authority.warnings() {
                     report.warn(&item.at, warning.to_string());

@@ -25,6 +25,7 @@ fn build_config(config: &Config) -> Result<Built, Error> {
         choice: Choice::always(Library::Ring),
         tickets: &Arc::new(TicketKeys::new(Duration::from_secs(60)).unwrap()),
         names: &Names::default(),
+        mint: true,
     };
     build(config, &inputs)
 }

@@ -178,7 +178,8 @@ impl Ready {
             None
         });
         let now = SystemTime::now();
-        let inputs = Inputs { now, generation: 1, choice, tickets: &tickets, names: &Names::default() };
+        let inputs =
+            Inputs { now, generation: 1, choice, tickets: &tickets, names: &Names::default(), mint: true };
         let built = build(config, &inputs);
         if let Err(error) = &built {
             findings.extend_from_slice(error.findings());
