@@ -97,6 +97,24 @@ pub(crate) struct Row {
     pub(crate) flags: Vec<String>,
 }
 
+impl Row {
+    /// System calls by name and number per unit, the most frequent first, those below one in a hundred
+    /// units left out; none where they were not counted.
+    pub(crate) fn calls(&self) -> Option<String> {
+        let named =
+            |name: &'_ str| name.strip_prefix(metrics::SYSCALLS)?.strip_prefix('/').map(str::to_owned);
+        let mut calls: Vec<(String, f64)> = self
+            .metrics
+            .iter()
+            .filter_map(|(name, spread)| Some((named(name)?, spread.median)))
+            .filter(|(_, each)| *each >= 0.01)
+            .collect();
+        calls.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let list: Vec<String> = calls.iter().map(|(name, each)| format!("{name} {each:.2}")).collect();
+        (!list.is_empty()).then(|| list.join(", "))
+    }
+}
+
 /// Something that went wrong or could not be, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {

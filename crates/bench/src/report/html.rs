@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use crate::metrics;
 use crate::report::markdown::{Table, bytes, cells, intro};
 use crate::report::plots::Plot;
 use crate::report::svg::escape;
@@ -96,23 +95,12 @@ fn table(out: &mut String, lines: &Table) {
     );
 }
 
-/// System calls by name, where they were counted: those above one in a hundred units.
+/// System calls by name, where they were counted.
 fn syscalls(out: &mut String, case: &CaseSummary) {
     for row in &case.rows {
-        let mut calls: Vec<(&str, f64)> = row
-            .metrics
-            .iter()
-            .filter_map(|(name, spread)| {
-                Some((name.strip_prefix(metrics::SYSCALLS)?.strip_prefix('/')?, spread.median))
-            })
-            .filter(|(_, each)| *each >= 0.01)
-            .collect();
-        if calls.is_empty() {
-            continue;
+        if let Some(list) = row.calls() {
+            let _ = writeln!(out, "<p><b>{}</b>: {}</p>", escape(&row.contestant), escape(&list));
         }
-        calls.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let list: Vec<String> = calls.iter().map(|(name, each)| format!("{name} {each:.2}")).collect();
-        let _ = writeln!(out, "<p><b>{}</b>: {}</p>", escape(&row.contestant), escape(&list.join(", ")));
     }
 }
 
@@ -131,6 +119,7 @@ figcaption{color:var(--soft);font-size:13px}svg{width:100%;height:auto}nav a{mar
 mod tests {
     use super::*;
     use crate::machine::Machine;
+    use crate::metrics;
     use crate::report::raw::Sample;
     use crate::report::{CaseInfo, Heading, Note, plots};
 

@@ -79,6 +79,11 @@ pub(crate) fn section(case: &CaseSummary, reference: &str) -> String {
     let mut out = format!("## {}\n\n{}. Unit: {}.\n\n", case.info.name, case.info.what, case.info.unit);
     out.push_str(&table(case, reference));
     for row in &case.rows {
+        if let Some(calls) = row.calls() {
+            let _ = writeln!(out, "\n{}: {calls}", row.contestant);
+        }
+    }
+    for row in &case.rows {
         for flag in &row.flags {
             let _ = writeln!(out, "\n¹ {}: {flag}.", row.contestant);
         }
@@ -90,8 +95,7 @@ pub(crate) fn section(case: &CaseSummary, reference: &str) -> String {
 /// The figures of a case that belong into a table: the one that it is about, then all others that were
 /// taken, the explaining ones left out.
 fn columns(case: &CaseSummary) -> Vec<&'static Metric> {
-    const HIDDEN: &[&str] =
-        &["mean", "stdev", "max", metrics::CPU_USER, metrics::CPU_SYSTEM, metrics::REQUESTS];
+    const HIDDEN: &[&str] = &["mean", "stdev", "max", metrics::REQUESTS];
     let others = METRICS.iter().filter(|m| m.name != case.info.figure && !HIDDEN.contains(&m.name));
     case.info
         .metric()
