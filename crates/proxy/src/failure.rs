@@ -76,6 +76,8 @@ pub(crate) fn unreachable(error: &Unreachable, servers: usize) -> Close {
         Reason::Io(io) => {
             let cause = match io.kind() {
                 io::ErrorKind::ConnectionRefused => Cause::ServerRefused,
+                // It accepted, and was faster with its reset than we with noticing.
+                io::ErrorKind::ConnectionReset => Cause::ServerReset,
                 _ => Cause::ServerUnreachable,
             };
             (resources(io, cause).cause, io.to_string())
