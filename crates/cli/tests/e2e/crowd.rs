@@ -165,40 +165,61 @@ pub(crate) struct Tally {
 
 /// Clients that ask an HTTP application without pause, some on kept connections, some on new ones.
 pub(crate) struct Crowd {
-    stop: Arc<AtomicBool>,
-    answered: Arc<AtomicUsize>,
+    state: Arc<State>,
     threads: Vec<JoinHandle<Tally>>,
+}
+
+/// What a crowd and its test know of each other.
+#[derive(Default)]
+struct State {
+    stop: AtomicBool,
+    /// Answers on connections that are kept, on new ones, and connections that were turned away.
+    kept: AtomicUsize,
+    fresh: AtomicUsize,
+    turned_away: AtomicUsize,
 }
 
 impl Crowd {
     /// Sends `clients` clients; every second one takes a new connection for each request, the others
     /// ask until they are stopped on the same.
     pub(crate) fn send(clients: usize, config: &Arc<ClientConfig>, address: SocketAddr, name: &str) -> Self {
-        let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let state = Arc::new(State::default());
         let threads = (0..clients).map(|number| {
             let one = One {
-                per_connection: if number % 2 == 0 { usize::MAX } else { 1 },
+                keeps: number % 2 == 0,
                 config: Arc::clone(config),
                 address,
                 name: name.to_owned(),
-                stop: Arc::clone(&stop),
-                answered: Arc::clone(&answered),
+                state: Arc::clone(&state),
             };
             thread::spawn(move || one.run())
         });
-        Self { threads: threads.collect(), stop, answered }
+        Self { threads: threads.collect(), state }
     }
 
-    /// Waits until the crowd has had `more` answers from now on.
+    /// Waits until there were `more` answers from now on, on kept connections and on new ones.
     #[track_caller]
     pub(crate) fn busy(&self, more: usize) {
-        let goal = self.answered.load(Ordering::SeqCst) + more;
-        until("a crowd that is served", || (self.answered.load(Ordering::SeqCst) >= goal).then_some(()));
+        let counts = [&self.state.kept, &self.state.fresh];
+        let goals = counts.map(|count| count.load(Ordering::SeqCst) + more);
+        until("a crowd that is served", || {
+            counts.iter().zip(goals).all(|(count, goal)| count.load(Ordering::SeqCst) >= goal).then_some(())
+        });
+    }
+
+    /// Waits until somebody was turned away, and until `more` answers on kept connections from then on.
+    #[track_caller]
+    pub(crate) fn closed_to_others(&self, more: usize) {
+        let turned_away = || (self.state.turned_away.load(Ordering::SeqCst) > 0).then_some(());
+        until("a way in that is closed", turned_away);
+        let goal = self.state.kept.load(Ordering::SeqCst) + more;
+        let kept = || (self.state.kept.load(Ordering::SeqCst) >= goal).then_some(());
+        until("a crowd that is served on kept connections", kept);
     }
 
     /// Lets everyone finish the request that is under way and say goodbye; gives the sum.
     pub(crate) fn stop(self) -> Tally {
-        self.stop.store(true, Ordering::SeqCst);
+        self.state.stop.store(true, Ordering::SeqCst);
         let mut sum = Tally::default();
         for thread in self.threads {
             let tally = thread.join().expect("a client does not panic");
@@ -212,12 +233,12 @@ impl Crowd {
 }
 
 struct One {
-    per_connection: usize,
+    /// Whether it asks on one connection until it is stopped, or once on each.
+    keeps: bool,
     config: Arc<ClientConfig>,
     address: SocketAddr,
     name: String,
-    stop: Arc<AtomicBool>,
-    answered: Arc<AtomicUsize>,
+    state: Arc<State>,
 }
 
 impl One {
@@ -232,6 +253,7 @@ impl One {
                 Ok(tls) => self.ask(tls, &mut tally),
                 Err(refusal) if gone(&refusal.error) && !refusal.heard => {
                     tally.turned_away += 1;
+                    self.state.turned_away.fetch_add(1, Ordering::SeqCst);
                     thread::sleep(Duration::from_millis(2));
                 }
                 Err(refusal) => tally.failures.push(format!("handshake: {}", refusal.error)),
@@ -243,12 +265,13 @@ impl One {
     fn ask(&self, mut tls: Tls, tally: &mut Tally) {
         tally.connections += 1;
         let mut asked = 0;
-        while asked < self.per_connection && (asked == 0 || !self.stopped()) {
+        while asked == 0 || (self.keeps && !self.stopped()) {
             asked += 1;
             match get(&mut tls, "/crowd") {
                 Ok(body) if body == "hello /crowd\n" => {
                     tally.answered += 1;
-                    self.answered.fetch_add(1, Ordering::SeqCst);
+                    let count = if self.keeps { &self.state.kept } else { &self.state.fresh };
+                    count.fetch_add(1, Ordering::SeqCst);
                 }
                 Ok(body) => tally.failures.push(format!("request {asked}: the answer {body:?}")),
                 Err(error) => return tally.failures.push(format!("request {asked}: {error}")),
@@ -260,7 +283,7 @@ impl One {
     }
 
     fn stopped(&self) -> bool {
-        self.stop.load(Ordering::SeqCst)
+        self.state.stop.load(Ordering::SeqCst)
     }
 }
 

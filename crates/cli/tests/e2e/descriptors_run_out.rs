@@ -1,16 +1,17 @@
 //! Out of descriptors: accepting pauses, says so once, costs no CPU, and goes on when there are some.
 
 use std::net::TcpStream;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use offramp_testkit::process::Source;
+use offramp_testkit::process::{Process, Ready, Signal, Source, require};
 use offramp_testkit::server::{Listen, Server, apps};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::crowd::{connect, echo, get, tcp, trusting, until};
 use crate::figures::{Page, cpu, descriptors};
-use crate::house::{Home, House};
+use crate::house::{Home, House, LIFE, PATIENCE};
 
 /// Lowers the limit of open files of a running process, soft and hard, so that it can open `more`.
 fn leave(house: &House, more: usize) {
@@ -87,4 +88,26 @@ fn a_client_for_whose_server_none_is_left_is_told() {
     drop(kept);
     assert_eq!(Page::scrape(house.metrics()).closed("descriptors_exhausted"), 1.0);
     house.stop();
+}
+
+#[test]
+fn a_start_with_few_of_them_serves_with_few_of_them() {
+    let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
+    let home = Home::new();
+    let path = home.configure(&Home::one_route(app.address()));
+    let mut command = Command::new(require("prlimit", "util-linux"));
+    command.arg("--nofile=48:48").arg(env!("CARGO_BIN_EXE_offramp")).args(["run", "-c"]).arg(path);
+    let process = Process::start(command, LIFE).unwrap();
+    process.wait_for(&Ready::Line(" started ".into()), PATIENCE).unwrap();
+    let lines = process.lines(Source::Stderr);
+    let address = lines.iter().find_map(|line| line.split("address=").nth(1)?.parse().ok()).unwrap();
+    let config = trusting(&home.ca.certificate());
+    let served = || get(&mut connect(&config, address, "localhost").ok()?, "/x").ok();
+    assert_eq!(served().as_deref(), Some("hello /x\n"));
+    let crowd: Vec<TcpStream> = (0..100).map(|_| tcp(address).unwrap()).collect();
+    process.wait_for(&Ready::Line("accepting pauses".into()), PATIENCE).unwrap();
+    drop(crowd);
+    until("a new connection that is served", served);
+    process.signal(Signal::TERM).unwrap();
+    assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(0), "{}", process.transcript());
 }

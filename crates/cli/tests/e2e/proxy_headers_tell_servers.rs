@@ -2,13 +2,15 @@
 
 use std::io::Read as _;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use offramp_testkit::ca::{Leaf, Name};
-use offramp_testkit::process::{Process, Ready, free_port, require};
+use offramp_testkit::process::{Process, Ready, Source, free_port, require};
 use offramp_testkit::server::{Listen, Recording, Server, apps};
+use offramp_testkit::tls_client::{Client, Options, Suite, Version as TlsVersion};
 use offramp_wire::Step;
 use offramp_wire::proxy::{
     Addresses, CLIENT_CERT_CONN, CLIENT_CERT_SESS, CLIENT_SSL, Header, Version, kind, parse,
@@ -122,6 +124,45 @@ fn version_1_is_one_line() {
     let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {from} {to}\r\n");
     let all = recording.wait_until(PATIENCE, |all| all.iter().any(|bytes| !bytes.is_empty())).unwrap();
     assert_eq!(String::from_utf8_lossy(&all[0]), line);
+    house.stop();
+}
+
+#[test]
+fn every_kind_of_address_has_its_form() {
+    let (server, recording) = Recording::start(&Listen::Ipv4).unwrap();
+    let house = Home::new().run(&format!(
+        "{CERTIFICATE}[[listener]]\naddress = [\"[::1]:0\", \"unix:tls.sock\"]\n\
+         [[route]]\nserver = \"{}\"\nsend_proxy = \"v2\"\n",
+        server.address()
+    ));
+    let listener = house.until("the address", || {
+        let lines = house.process.lines(Source::Stderr);
+        let mut addresses = lines.iter().filter_map(|line| line.split("address=").nth(1));
+        addresses.find(|at| at.contains("[::1]"))?.trim_matches('"').parse().ok()
+    });
+    let stream = tcp(listener).unwrap();
+    let client = stream.local_addr().unwrap();
+    drop(secure(&trusting(&house.home.ca.certificate()), stream, "localhost").unwrap());
+    house.events_of(1);
+
+    // TLS 1.2 has names of its own for suites.
+    let suite = Suite::ALL.into_iter().find(|suite| suite.version == TlsVersion::Tls12).unwrap();
+    let stream = UnixStream::connect(house.home.file("tls.sock")).unwrap();
+    let mut old = Client::new(stream, Options::new(suite)).unwrap();
+    old.handshake().unwrap();
+    drop(old);
+    let event = house.events_of(2).pop().unwrap();
+
+    let whole = |all: &[Vec<u8>]| all.iter().filter(|one| !one.is_empty()).count() == 2;
+    let all = recording.wait_until(PATIENCE, whole).unwrap();
+    let (inet, unix) = (parsed(&all[0]), parsed(&all[1]));
+    assert_eq!(inet.addresses, Addresses::Tcp { source: client, destination: listener });
+    assert_eq!(unix.addresses, Addresses::Unix { source: b"", destination: b"" });
+    let tls = unix.tlvs.tls().unwrap();
+    assert_eq!((tls.version, text(&event, "tls_version")), (Some("TLSv1.2"), "TLSv1.2"));
+    assert!(tls.cipher.unwrap().starts_with("ECDHE-ECDSA-"), "{tls:?}");
+    assert!(text(&event, "tls_suite").starts_with("TLS_ECDHE_ECDSA_WITH_"), "{event}");
+    assert_eq!(text(&event, "client"), "unix");
     house.stop();
 }
 
