@@ -104,7 +104,8 @@ impl Opener {
     }
 
     /// Opens the whole records at the front of `buffer` in place and notes where their plaintext
-    /// lies in `spans`, until one ends the batch. `spans` must not be empty.
+    /// lies in `spans`, until one ends the batch. `spans` must not be empty. After a fault nothing is
+    /// opened any more.
     pub fn open(&mut self, buffer: &mut [u8], spans: &mut [Span]) -> Opened {
         let mut consumed = 0;
         let mut noted = 0;
@@ -115,7 +116,7 @@ impl Opener {
             let length = match self.body_length(&buffer[consumed..]) {
                 Ok(Ok(length)) => length,
                 Ok(Err(missing)) => break Event::NeedMore(missing),
-                Err(fault) => break Event::Fault(fault),
+                Err(fault) => break self.broken(fault),
             };
             let record = &mut buffer[consumed..consumed + HEADER + length];
             let step = self.open_record(record);
@@ -128,10 +129,17 @@ impl Opener {
                 }
                 Ok(Step::Nothing) => {}
                 Ok(Step::Stop(event)) => break event,
-                Err(fault) => break Event::Fault(fault),
+                Err(fault) => break self.broken(fault),
             }
         };
         Opened { consumed, spans: noted, event }
+    }
+
+    /// A fault is final: whoever opens on, by mistake, gets no data.
+    #[cold]
+    fn broken(&mut self, fault: Fault) -> Event {
+        self.sequence = u64::MAX;
+        Event::Fault(fault)
     }
 
     /// Checks the header at the front of `buffer`: the length of the record's body, or how many
