@@ -13,6 +13,7 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use offramp_net::Peer;
 use offramp_net::listen::{AcceptError, Acceptor};
 use offramp_observe::counters::PauseReason;
 use offramp_observe::{ConnectionFacts, EventSender, IdSource, Log, WorkerCounters};
@@ -298,7 +299,7 @@ impl Worker {
             };
             let reason = match accepted {
                 Ok((fd, peer)) => {
-                    spawn_local(conn::serve(Rc::clone(self), Arc::clone(listener), fd, peer));
+                    self.serve(listener, fd, peer);
                     continue;
                 }
                 Err(AcceptError::Gone) => continue,
@@ -316,8 +317,14 @@ impl Worker {
             }
         }
         while let Ok(Some((fd, peer))) = acceptor.try_accept() {
-            spawn_local(conn::serve(Rc::clone(self), Arc::clone(listener), fd, peer));
+            self.serve(listener, fd, peer);
         }
+    }
+
+    /// Serves a connection from its task on; it is open from now on, so that a drain waits for it.
+    fn serve(self: &Rc<Self>, listener: &Arc<str>, fd: OwnedFd, peer: Peer) {
+        self.open.set(self.open.get() + 1);
+        spawn_local(conn::serve(Rc::clone(self), Arc::clone(listener), fd, peer));
     }
 
     fn pause(&self, reason: PauseReason, listener: &Arc<str>) {
@@ -364,7 +371,6 @@ impl Worker {
         let now = SystemTime::now();
         let id = self.ids.borrow_mut().next(now);
         self.counters.connection_accepted();
-        self.open.set(self.open.get() + 1);
         let index = u16::try_from(self.index).unwrap_or(u16::MAX);
         Box::new(ConnectionFacts::new(id, index, Arc::clone(listener), now, client))
     }
