@@ -136,7 +136,13 @@ async fn establish(
     let greeted =
         timeout(deadline - tokio::time::Instant::now(), greeting::client_hello(&socket, &mut buffer));
     let odd = match greeted.await {
-        Ok(greeted) => greeted?.err(),
+        Ok(Ok(greeted)) => greeted.err(),
+        Ok(Err(close)) => {
+            if close.cause == Cause::PlainHttp {
+                farewell(&socket, greeting::PLAIN_HTTP).await;
+            }
+            return Err(close);
+        }
         Err(_) => return Err(Cause::HandshakeTimeout.into()),
     };
     let (hello, route) = match odd {
@@ -164,7 +170,14 @@ async fn establish(
     let shaken =
         timeout(deadline - tokio::time::Instant::now(), secure.handshake(life, &socket, &mut buffer));
     let mut established = match shaken.await {
-        Ok(shaken) => shaken?,
+        Ok(Ok(established)) => established,
+        Ok(Err((close, told))) => {
+            if told {
+                // A reset must not overtake the alert; outside of the timeout, lest that be the cause.
+                farewell(&socket, &[]).await;
+            }
+            return Err(close);
+        }
         Err(_) => {
             life.worker.counters.handshake_failed();
             return Err(Cause::HandshakeTimeout.into());
@@ -326,12 +339,13 @@ struct Secure<'a> {
 }
 
 impl Secure<'_> {
+    /// Does the handshake. An error comes with whether the client may have been told of it.
     async fn handshake(
         &self,
         life: &mut Life,
         socket: &Socket,
         buffer: &mut Buffer,
-    ) -> Result<Established, Close> {
+    ) -> Result<Established, (Close, bool)> {
         let begun = Instant::now();
         let config = Arc::clone(self.configs.for_client(&self.hello.suites));
         let outcome = handshake(socket, buffer, config, self.hello.early, &self.snapshot.choice).await;
@@ -350,11 +364,8 @@ impl Secure<'_> {
                 {
                     life.facts().mismatch = Some(Box::new(self.mismatch(&value, configured)));
                 }
-                if matches!(error.fault, HandshakeFault::Tls(_)) {
-                    // An alert was sent, and a reset must not overtake it.
-                    farewell(socket, &[]).await;
-                }
-                Err(failure::handshake(&error, self.odd))
+                let told = matches!(error.fault, HandshakeFault::Tls(_));
+                Err((failure::handshake(&error, self.odd), told))
             }
         }
     }

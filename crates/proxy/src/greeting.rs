@@ -9,14 +9,14 @@ use offramp_wire::proxy::{Addresses, Command};
 use offramp_wire::{HelloFault, Protocol, Step, sniff};
 use rustls::SignatureScheme;
 
-use crate::closing::farewell;
 use crate::failure;
 
 /// Room for one read: a ClientHello with post-quantum key shares fits.
 const READ_ROOM: usize = 4096;
 
 /// What a browser that speaks HTTP to a TLS port is told, as nginx does.
-const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 70\r\n\
+pub(crate) const PLAIN_HTTP: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 70\r\n\
     Connection: close\r\n\r\nThis port speaks TLS, and the request was plain HTTP. Use https:// .\r\n";
 
 /// Who a PROXY header says the client is; `None` where the header leaves it at the real peer.
@@ -67,10 +67,7 @@ pub(crate) async fn client_hello(
         let seen = buffer.filled();
         let verdict = match sniff(seen) {
             Step::Done { value: Protocol::Tls, .. } => client_hello::peek(seen).map(|_| ()),
-            Step::Done { value: Protocol::Http, .. } => {
-                farewell(socket, PLAIN_HTTP).await;
-                return Err(Close::from(Cause::PlainHttp));
-            }
+            Step::Done { value: Protocol::Http, .. } => return Err(Close::from(Cause::PlainHttp)),
             Step::Done { value: Protocol::ProxyV1 | Protocol::ProxyV2, .. } => {
                 return Err(Close::from(Cause::ProxyStranger));
             }
