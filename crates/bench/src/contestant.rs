@@ -46,8 +46,8 @@ pub(crate) struct Peer {
     pub(crate) package: &'static str,
     /// The arguments that make it print its version.
     pub(crate) version_args: &'static [&'static str],
-    /// The words after which its TLS library is named in that print, if it is named at all.
-    pub(crate) library: &'static [&'static str],
+    /// Its TLS library.
+    pub(crate) library: Library,
     /// Its configuration, and the name of the file that it goes to.
     pub(crate) config: (&'static str, &'static str),
     /// Its arguments; `{{config}}` and `{{dir}}` are filled in.
@@ -58,6 +58,15 @@ pub(crate) struct Peer {
     pub(crate) post_quantum: bool,
     /// Whether it has a number of workers that can be set.
     pub(crate) scales: bool,
+}
+
+/// How a proxy's TLS library is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Library {
+    /// Its version print names it after one of these words.
+    Said(&'static [&'static str]),
+    /// It says nothing about it.
+    Is(&'static str),
 }
 
 /// What a proxy can be put in front of.

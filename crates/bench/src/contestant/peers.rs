@@ -1,6 +1,6 @@
 //! The table of proxies, and how their versions are read.
 
-use crate::contestant::{Carries, Peer};
+use crate::contestant::{Carries, Library, Peer};
 
 /// Every proxy, Offramp first, in the order in which each round measures them.
 pub(crate) const PEERS: &[Peer] = &[
@@ -10,7 +10,7 @@ pub(crate) const PEERS: &[Peer] = &[
         program: "offramp",
         package: "this repository: cargo build --release -p offramp",
         version_args: &["version"],
-        library: &["rustls"],
+        library: Library::Is("rustls on aws-lc-rs, records on ring or aws-lc-rs"),
         config: (include_str!("../../peers/offramp.toml"), "offramp.toml"),
         args: &["run", "-c", "{{config}}"],
         carries: Carries::Anything,
@@ -23,7 +23,7 @@ pub(crate) const PEERS: &[Peer] = &[
         program: "nginx",
         package: "nginx, libnginx-mod-stream",
         version_args: &["-V"],
-        library: &["running with ", "built with "],
+        library: Library::Said(&["running with ", "built with "]),
         config: (include_str!("../../peers/nginx-stream.conf"), "nginx.conf"),
         args: &["-p", "{{dir}}", "-e", "{{dir}}/error.log", "-c", "{{config}}"],
         carries: Carries::Anything,
@@ -36,7 +36,7 @@ pub(crate) const PEERS: &[Peer] = &[
         program: "haproxy",
         package: "haproxy",
         version_args: &["-vv"],
-        library: &["Running on OpenSSL version : ", "Running on SSL library version : "],
+        library: Library::Said(&["Running on OpenSSL version : ", "Running on SSL library version : "]),
         config: (include_str!("../../peers/haproxy-tcp.cfg"), "haproxy.cfg"),
         args: &["-db", "-f", "{{config}}"],
         carries: Carries::Anything,
@@ -49,7 +49,7 @@ pub(crate) const PEERS: &[Peer] = &[
         program: "hitch",
         package: "hitch",
         version_args: &["--version"],
-        library: &[],
+        library: Library::Is("the system's OpenSSL"),
         config: (include_str!("../../peers/hitch.conf"), "hitch.conf"),
         args: &["--config={{config}}"],
         carries: Carries::Anything,
@@ -62,7 +62,7 @@ pub(crate) const PEERS: &[Peer] = &[
         program: "stunnel",
         package: "stunnel4",
         version_args: &["-version"],
-        library: &["Running  with ", "Compiled/running with "],
+        library: Library::Said(&["Running  with ", "Compiled/running with "]),
         config: (include_str!("../../peers/stunnel.conf"), "stunnel.conf"),
         args: &["{{config}}"],
         carries: Carries::Anything,
@@ -75,7 +75,7 @@ pub(crate) const PEERS: &[Peer] = &[
         program: "nginx",
         package: "nginx",
         version_args: &["-V"],
-        library: &["running with ", "built with "],
+        library: Library::Said(&["running with ", "built with "]),
         config: (include_str!("../../peers/nginx-http.conf"), "nginx.conf"),
         args: &["-p", "{{dir}}", "-e", "{{dir}}/error.log", "-c", "{{config}}"],
         carries: Carries::Http,
@@ -88,7 +88,7 @@ pub(crate) const PEERS: &[Peer] = &[
         program: "haproxy",
         package: "haproxy",
         version_args: &["-vv"],
-        library: &["Running on OpenSSL version : ", "Running on SSL library version : "],
+        library: Library::Said(&["Running on OpenSSL version : ", "Running on SSL library version : "]),
         config: (include_str!("../../peers/haproxy-http.cfg"), "haproxy.cfg"),
         args: &["-db", "-f", "{{config}}"],
         carries: Carries::Http,
@@ -101,7 +101,7 @@ pub(crate) const PEERS: &[Peer] = &[
         program: "caddy",
         package: "caddy",
         version_args: &["version"],
-        library: &[],
+        library: Library::Is("crypto/tls of Go"),
         config: (include_str!("../../peers/Caddyfile"), "Caddyfile"),
         args: &["run", "--adapter", "caddyfile", "--config", "{{config}}"],
         carries: Carries::Http,
@@ -117,7 +117,7 @@ pub(crate) fn peer(name: &str) -> Option<&'static Peer> {
 
 /// One line from what a program prints about itself: the first line that has a version number, and the
 /// TLS library where it is named.
-pub(crate) fn version_line(said: &str, library: &[&str]) -> String {
+pub(crate) fn version_line(said: &str, library: Library) -> String {
     let first = said
         .lines()
         .find(|line| line.chars().any(|c| c.is_ascii_digit()) && line.contains('.'))
@@ -125,10 +125,13 @@ pub(crate) fn version_line(said: &str, library: &[&str]) -> String {
         .trim();
     // HAProxy and others go on with dates and addresses, which no table needs.
     let first = first.split(" - http").next().unwrap_or(first);
-    let named = library.iter().find_map(|mark| {
-        let rest = said.split_once(mark)?.1.lines().next()?;
-        Some(rest.split([')', '(']).next().unwrap_or(rest).trim())
-    });
+    let named = match library {
+        Library::Is(name) => Some(name),
+        Library::Said(marks) => marks.iter().find_map(|mark| {
+            let rest = said.split_once(mark)?.1.lines().next()?;
+            Some(rest.split([')', '(']).next().unwrap_or(rest).trim())
+        }),
+    };
     match named {
         Some(name) if !first.contains(name) => format!("{first}, {name}"),
         _ => first.to_owned(),
@@ -146,8 +149,8 @@ mod tests {
             version_line(nginx, peer("nginx").unwrap().library),
             "nginx version: nginx/1.22.1, OpenSSL 3.0.19 27 Jan 2026"
         );
-        assert_eq!(version_line("hitch 1.7.2\n", &[]), "hitch 1.7.2");
-        assert_eq!(version_line("", &[]), "version unknown");
+        assert_eq!(version_line("hitch 1.7.2\n", Library::Is("OpenSSL")), "hitch 1.7.2, OpenSSL");
+        assert_eq!(version_line("", Library::Said(&["built with "])), "version unknown");
     }
 
     #[test]
