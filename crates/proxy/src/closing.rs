@@ -17,7 +17,7 @@ const MOST_DROPPED: usize = 64 * 1024 * 1024;
 /// How much of it is read at a time.
 const BIN: usize = 32 * 1024;
 
-/// Sends `last`, ends the direction, and waits a moment for the client to close.
+/// Sends `last`, ends the direction, and waits a moment for the peer to close.
 pub(crate) async fn farewell(socket: &Socket, last: &[u8]) {
     let _ = timeout(PATIENCE, async {
         socket.write_all(last).await?;

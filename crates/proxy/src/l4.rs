@@ -26,6 +26,7 @@ use offramp_record::{Alert, Pacing, RecordSize};
 use offramp_tls::Session;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::closing::farewell;
 use crate::worker::{Scratch, Worker};
 
 pub(crate) use plain::relay as relay_plain;
@@ -121,6 +122,8 @@ struct Down {
     notified: bool,
     /// Whether the client's socket was shut.
     shut: bool,
+    /// How the client refused to take more, though it may have said more than was read yet.
+    left: Option<io::ErrorKind>,
 }
 
 /// Relays until both directions are over, one of them breaks, or nothing moves for too long.
@@ -149,6 +152,7 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
             ended: false,
             notified: false,
             shut: false,
+            left: None,
         },
         traffic: Traffic::default(),
         moved_ms: now,
@@ -162,9 +166,13 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
     if matches!(close.cause, Cause::ClientReset | Cause::ClientTruncated) || close.alert.is_some() {
         // The server must not take this for the orderly end of what the client had to say.
         relay.server.reset_on_close();
+    } else if relay.down.left.is_some() {
+        // What the client said last may still be on its way; a reset would overtake it.
+        farewell(&relay.server, &[]).await;
     }
     let more = relay.up.refused || relay.up.trailing || (relay.down.shut && !relay.up.ended);
-    let waits = more || !relay.down.pending.is_empty();
+    // Who took nothing for so long will not take a last word either.
+    let waits = (more || !relay.down.pending.is_empty()) && close.cause != Cause::ClientHung;
     Outcome { close, traffic: relay.traffic, client: relay.client, pending: relay.down.pending, waits }
 }
 
@@ -202,7 +210,8 @@ impl Relay {
                 // Closing upon what lies unread would be a reset. Who has sent nothing more costs no call.
                 let behind = self.client.poll_read(cx, bytes(&mut scratch));
                 self.up.trailing = matches!(behind, Poll::Ready(Ok(1..)));
-                Poll::Ready(Close::from(self.first_end.unwrap_or(Cause::Internal)))
+                let left = self.down.left.map(|_| Cause::ClientReset);
+                Poll::Ready(Close::from(self.first_end.or(left).unwrap_or(Cause::Internal)))
             }
             Ok((Progress::Moved, _) | (_, Progress::Moved)) => {
                 // Others first; the sockets may still be ready, so nothing else would wake this task.

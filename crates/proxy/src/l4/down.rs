@@ -24,8 +24,10 @@ impl Relay {
     ) -> Result<Progress, Close> {
         if !self.down.pending.is_empty() {
             let before = self.down.pending.len();
-            let gone =
-                flush(&self.client, &mut self.down.pending, cx).map_err(|error| failure::client(&error))?;
+            let gone = match flush(&self.client, &mut self.down.pending, cx) {
+                Ok(gone) => gone,
+                Err(error) => return self.left(&error),
+            };
             if self.down.pending.len() != before {
                 self.moved_ms = offramp_net::clock::coarse_ms();
             }
@@ -35,7 +37,7 @@ impl Relay {
             self.down.answering = false;
         }
         if self.down.ended {
-            return Ok(self.end_down());
+            return Ok(self.end_down(cx, scratch));
         }
         if self.session.pressure() != Pressure::None {
             return self.relieve();
@@ -81,7 +83,7 @@ impl Relay {
         self.worker.counters.records(Direction::ServerToClient, records as u64);
         let written = match self.client.poll_write(cx, &block[..wire]) {
             Poll::Ready(Ok(n)) => n,
-            Poll::Ready(Err(error)) => return Err(failure::client(&error)),
+            Poll::Ready(Err(error)) => return self.left(&error),
             Poll::Pending => 0,
         };
         if written < wire {
@@ -105,7 +107,31 @@ impl Relay {
         Ok(Progress::Moved)
     }
 
-    fn end_down(&mut self) -> Progress {
+    /// The client takes no more. What it said before it left may still be on its way to the server, so
+    /// only this direction is over: the other finds the end of the client's stream by itself.
+    fn left(&mut self, error: &std::io::Error) -> Result<Progress, Close> {
+        if self.up.shut {
+            return Err(failure::client(error));
+        }
+        self.down.left = Some(error.kind());
+        self.down.ended = true;
+        self.down.notified = true;
+        self.down.pending = Vec::new();
+        Ok(Progress::Moved)
+    }
+
+    /// Drops what the server still says, so that it is not kept from listening.
+    fn drop_down(&self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Progress {
+        match self.server.poll_read(cx, super::bytes(scratch)) {
+            Poll::Ready(Ok(1..)) => Progress::Moved,
+            Poll::Ready(_) | Poll::Pending => Progress::Done,
+        }
+    }
+
+    fn end_down(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Progress {
+        if self.down.left.is_some() {
+            return self.drop_down(cx, scratch);
+        }
         if !self.down.notified {
             self.down.notified = true;
             self.session.alert(Alert::CLOSE_NOTIFY, &mut self.down.pending);

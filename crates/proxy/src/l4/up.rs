@@ -18,8 +18,10 @@ impl Relay {
     pub(super) fn poll_up(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Result<Progress, Close> {
         if !self.up.plain.is_empty() {
             let before = self.up.plain.len();
-            let gone =
-                flush(&self.server, &mut self.up.plain, cx).map_err(|error| failure::server(&error))?;
+            let gone = match flush(&self.server, &mut self.up.plain, cx) {
+                Ok(gone) => gone,
+                Err(error) => return Ok(self.refused(&error)),
+            };
             if self.up.plain.len() != before {
                 self.moved_ms = offramp_net::clock::coarse_ms();
             }
@@ -50,6 +52,10 @@ impl Relay {
     /// The client's TCP ended without close_notify. In the middle of a record that is a truncation;
     /// between two, many clients do it, and what they said is passed on whole.
     fn vanished(&mut self) -> Result<Progress, Close> {
+        // A reset was told to the write that failed; here it looks like an orderly end.
+        if self.down.left == Some(std::io::ErrorKind::ConnectionReset) {
+            return Err(Cause::ClientReset.into());
+        }
         if !self.up.sealed.is_empty() {
             return Err(Cause::ClientTruncated.into());
         }
@@ -61,7 +67,10 @@ impl Relay {
     /// The server takes no more. What it answered before may still be on its way to the client, so
     /// only this direction is over: the other finds the end of the server's stream by itself.
     fn refused(&mut self, error: &std::io::Error) -> Progress {
-        self.ended(failure::server(error).cause);
+        // Where its end came before its refusal, the kernel says so by EPIPE: the answer is whole.
+        if error.kind() != std::io::ErrorKind::BrokenPipe {
+            self.ended(failure::server(error).cause);
+        }
         self.up.refused = true;
         self.up.ended = true;
         self.up.shut = true;
