@@ -2,17 +2,19 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use offramp_net::Socket;
 use offramp_observe::counters::Direction;
 use offramp_observe::facts::Traffic;
 use offramp_observe::{Cause, Close};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::{TURN, Terms, flush};
+use crate::closing::farewell;
 use crate::failure;
 use crate::worker::Worker;
 
@@ -26,26 +28,26 @@ struct Pipe {
     kept: Vec<u8>,
     ended: bool,
     shut: bool,
+    /// How the receiver refused to take more, though the sender may have more to say.
+    refused: Option<io::Error>,
     moved: u64,
 }
 
-/// Why a pipe broke.
-enum Broken {
-    Source(io::Error),
-    Sink(io::Error),
-}
-
 impl Pipe {
-    /// One step: `None` when blocked, `Some(true)` when over.
+    /// One step: `None` when blocked, `Some(true)` when over. An error is the sender's.
     fn step(
         &mut self,
         cx: &mut Context<'_>,
         from: &Socket,
         to: &Socket,
         room: &mut [u8],
-    ) -> Result<Option<bool>, Broken> {
-        if !self.kept.is_empty() && !flush(to, &mut self.kept, cx).map_err(Broken::Sink)? {
-            return Ok(None);
+    ) -> io::Result<Option<bool>> {
+        if !self.kept.is_empty() {
+            match flush(to, &mut self.kept, cx) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(error) => return Ok(Some(self.refuse(error))),
+            }
         }
         if self.ended {
             if !self.shut {
@@ -55,21 +57,53 @@ impl Pipe {
             return Ok(Some(true));
         }
         let n = match from.poll_read(cx, room) {
-            Poll::Pending => return Ok(None),
-            Poll::Ready(n) => n.map_err(Broken::Source)?,
+            // Whoever is not listened to any more is not waited for.
+            Poll::Pending => return Ok(self.refused.is_some().then_some(true)),
+            Poll::Ready(n) => n?,
         };
         if n == 0 {
             self.ended = true;
             return Ok(Some(false));
         }
+        if self.refused.is_some() {
+            return Ok(Some(false));
+        }
         self.moved += n as u64;
         let written = match to.poll_write(cx, &room[..n]) {
-            Poll::Ready(written) => written.map_err(Broken::Sink)?,
+            Poll::Ready(Ok(written)) => written,
+            Poll::Ready(Err(error)) => return Ok(Some(self.refuse(error))),
             Poll::Pending => 0,
         };
         self.kept.extend_from_slice(&room[written..n]);
         Ok(Some(false))
     }
+
+    /// The receiver takes no more. What it has said itself may still be on its way, so only this
+    /// direction is over, and what still comes for it is dropped.
+    fn refuse(&mut self, error: io::Error) -> bool {
+        self.refused.get_or_insert(error);
+        self.kept = Vec::new();
+        self.shut = true;
+        false
+    }
+
+    /// The reset that the receiver told to a write: its own direction then looks like an orderly end,
+    /// and is none.
+    fn reset(&self) -> Option<&io::Error> {
+        self.refused.as_ref().filter(|error| error.kind() != io::ErrorKind::BrokenPipe)
+    }
+}
+
+struct Plain<'a> {
+    worker: &'a Rc<Worker>,
+    client: &'a Socket,
+    server: &'a Socket,
+    up: Pipe,
+    down: Pipe,
+    /// What the event will say where both directions end in order.
+    first: Option<Cause>,
+    /// When something last moved, in milliseconds of the coarse clock.
+    moved_ms: u64,
 }
 
 /// Relays until both directions are over. `early` is what the client has sent already.
@@ -80,11 +114,10 @@ pub(crate) async fn relay(
     early: Vec<u8>,
     terms: Terms,
 ) -> (Close, Traffic) {
-    let mut up = Pipe { moved: early.len() as u64, kept: early, ..Pipe::default() };
+    let up = Pipe { moved: early.len() as u64, kept: early, ..Pipe::default() };
     worker.counters.bytes_relayed(Direction::ClientToServer, up.moved);
-    let mut down = Pipe::default();
-    let mut first = None;
-    let mut moved_ms = offramp_net::clock::coarse_ms();
+    let (down, moved_ms) = (Pipe::default(), offramp_net::clock::coarse_ms());
+    let mut plain = Plain { worker, client, server, up, down, first: None, moved_ms };
     let mut alarm = pin!(sleep(terms.idle_timeout));
     let mut place = None;
     let close = poll_fn(|cx| {
@@ -92,64 +125,103 @@ pub(crate) async fn relay(
             return Poll::Ready(Cause::Drain.into());
         }
         place.get_or_insert_with(|| worker.cut.remember(cx.waker()));
-        let before = up.moved + down.moved;
+        plain.poll(cx, alarm.as_mut(), terms.idle_timeout)
+    })
+    .await;
+    if let Some(place) = place {
+        worker.cut.forget(place);
+    }
+    match close.cause {
+        // Neither side must take the end of the other for an orderly one.
+        Cause::ClientReset => server.reset_on_close(),
+        Cause::ServerReset if plain.up.refused.is_none() => client.reset_on_close(),
+        _ => {}
+    }
+    // A reset must not overtake what is still on its way to who has more to say than is listened to.
+    if plain.up.refused.is_some() {
+        farewell(client, &plain.down.kept).await;
+    } else if plain.down.refused.is_some() && close.cause != Cause::ClientReset {
+        farewell(server, &plain.up.kept).await;
+    }
+    (close, Traffic { from_client: plain.up.moved, to_client: plain.down.moved })
+}
+
+impl Plain<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
+        let before = self.up.moved + self.down.moved;
+        let kept = self.up.kept.len() + self.down.kept.len();
         for turn in 0.. {
-            let mut scratch = worker.scratch.borrow_mut();
-            let room = &mut scratch.bytes[..READ];
-            let (sent, got) = (up.moved, down.moved);
-            let outcome = up.step(cx, client, server, room).and_then(|rising| {
-                first = first.or(up.ended.then_some(Cause::ClientClosed));
-                Ok((rising, down.step(cx, server, client, room).map_err(Broken::turned)?))
-            });
-            worker.counters.bytes_relayed(Direction::ClientToServer, up.moved - sent);
-            worker.counters.bytes_relayed(Direction::ServerToClient, down.moved - got);
-            first = first.or(down.ended.then_some(Cause::ServerClosed));
-            match outcome {
-                Err(broken) => {
-                    let close = match broken {
-                        Broken::Source(error) => failure::client(&error),
-                        Broken::Sink(error) => failure::server(&error),
-                    };
-                    return Poll::Ready(first.map_or(close, Close::from));
-                }
-                Ok((Some(true), Some(true))) => {
-                    return Poll::Ready(first.unwrap_or(Cause::Internal).into());
-                }
+            match self.turn(cx) {
+                Err(close) => return Poll::Ready(self.first.map_or(close, Close::from)),
+                Ok((Some(true), Some(true))) => return Poll::Ready(self.end()),
                 Ok((None | Some(true), None | Some(true))) => break,
                 Ok(_) if turn == TURN => {
+                    // Others first; the sockets may still be ready, so nothing else would wake this task.
                     cx.waker().wake_by_ref();
                     break;
                 }
                 Ok(_) => {}
             }
         }
-        let now = offramp_net::clock::coarse_ms();
-        if up.moved + down.moved > before {
-            moved_ms = now;
+        if self.up.moved + self.down.moved > before || self.up.kept.len() + self.down.kept.len() < kept {
+            self.moved_ms = offramp_net::clock::coarse_ms();
         }
+        self.poll_alarm(cx, alarm, idle)
+    }
+
+    /// One step in each direction.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Result<(Option<bool>, Option<bool>), Close> {
+        let mut scratch = self.worker.scratch.borrow_mut();
+        let room = &mut scratch.bytes[..READ];
+        let (sent, got) = (self.up.moved, self.down.moved);
+        let rising = self.up.step(cx, self.client, self.server, room);
+        let falling = self.down.step(cx, self.server, self.client, room);
+        let counters = &self.worker.counters;
+        counters.bytes_relayed(Direction::ClientToServer, self.up.moved - sent);
+        counters.bytes_relayed(Direction::ServerToClient, self.down.moved - got);
+        let rising = rising.map_err(|error| failure::client(&error))?;
+        if let Some(error) = self.down.reset().filter(|_| self.up.ended) {
+            return Err(failure::client(error));
+        }
+        if self.up.ended && self.up.refused.is_none() {
+            self.first.get_or_insert(Cause::ClientClosed);
+        }
+        let falling = falling.map_err(|error| failure::server(&error))?;
+        if let Some(error) = self.up.reset().filter(|_| self.down.ended) {
+            return Err(failure::server(error));
+        }
+        if self.down.ended && self.down.refused.is_none() {
+            self.first.get_or_insert(Cause::ServerClosed);
+        }
+        Ok((rising, falling))
+    }
+
+    /// Both directions are over: in order, or because one side refused to listen and said nothing more.
+    fn end(&self) -> Close {
+        let refusal = || {
+            let server = self.up.refused.as_ref().map(failure::server);
+            server.or_else(|| self.down.refused.as_ref().map(failure::client))
+        };
+        self.first.map(Close::from).or_else(refusal).unwrap_or_else(|| Cause::Internal.into())
+    }
+
+    /// Looks at the clock only when the alarm rings: moving bytes costs no timer.
+    fn poll_alarm(&self, cx: &mut Context<'_>, mut alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
         while alarm.as_mut().poll(cx).is_ready() {
-            let quiet = std::time::Duration::from_millis(now.saturating_sub(moved_ms));
-            let left = terms.idle_timeout.saturating_sub(quiet);
+            let quiet = offramp_net::clock::coarse_ms().saturating_sub(self.moved_ms);
+            let left = idle.saturating_sub(Duration::from_millis(quiet));
             if left.is_zero() {
-                return Poll::Ready(Cause::IdleTimeout.into());
+                let cause = if !self.up.kept.is_empty() {
+                    Cause::ServerHung
+                } else if !self.down.kept.is_empty() {
+                    Cause::ClientHung
+                } else {
+                    Cause::IdleTimeout
+                };
+                return Poll::Ready(cause.into());
             }
             alarm.as_mut().reset(Instant::now() + left);
         }
         Poll::Pending
-    })
-    .await;
-    if let Some(place) = place {
-        worker.cut.forget(place);
-    }
-    (close, Traffic { from_client: up.moved, to_client: down.moved })
-}
-
-impl Broken {
-    /// The same seen from the client's side: what the other direction reads from is the server.
-    fn turned(self) -> Self {
-        match self {
-            Self::Source(error) => Self::Sink(error),
-            Self::Sink(error) => Self::Source(error),
-        }
     }
 }
