@@ -1,0 +1,271 @@
+//! One worker with listeners and routes made by hand, and the clients that speak to it.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use offramp_certs::store::{Entry, Store};
+use offramp_net::{Address, listen};
+use offramp_observe::counters::Totals;
+use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
+use offramp_proxy::limit::Rate;
+use offramp_proxy::snapshot::ListenerTls;
+use offramp_proxy::{
+    AcceptorId, Admission, ClientTable, Command, Limits, Listener, Match, Network, Relay, Route, Rule,
+    SendProxy, Shared, Snapshot, Table, Target, Worker, WorkerHandle,
+};
+use offramp_record::aead::Library;
+use offramp_record::{Choice, RecordSize};
+use offramp_testkit::ca::{Ca, Key, Leaf};
+use offramp_testkit::server;
+use offramp_tls::{ClientAuth, Configs, Policy, TicketKeys};
+use offramp_upstream::{Backend, Candidate, Picker, Server};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+use serde_json::Value;
+
+/// The longest that any step of a test may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// The name that the certificate is for.
+pub(crate) const NAME: &str = "a.test";
+
+/// The listeners of every house.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// TLS ends here.
+    Tls,
+    /// The client's TLS goes on as it came.
+    Passthrough,
+    /// There is no TLS.
+    Plain,
+}
+
+impl Door {
+    const ALL: [Self; 3] = [Self::Tls, Self::Passthrough, Self::Plain];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tls => "tls",
+            Self::Passthrough => "passthrough",
+            Self::Plain => "plain",
+        }
+    }
+}
+
+/// What a test may want otherwise.
+pub(crate) struct Terms {
+    pub(crate) limits: Limits,
+    pub(crate) drain: Duration,
+    pub(crate) send_proxy: Option<SendProxy>,
+    pub(crate) trusted: Vec<Network>,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            limits: Limits {
+                connections: 1000,
+                connections_per_client: 1000,
+                handshakes_per_client: Rate { count: 1000, per: Duration::from_secs(1) },
+                handshake_timeout: PATIENCE,
+                connect_timeout: PATIENCE,
+                idle_timeout: PATIENCE,
+            },
+            drain: PATIENCE,
+            send_proxy: None,
+            trusted: Vec::new(),
+        }
+    }
+}
+
+/// A CA and a certificate of it, minted once.
+struct Pki {
+    store: Arc<Store>,
+    roots: Arc<RootCertStore>,
+}
+
+fn pki() -> &'static Pki {
+    static PKI: OnceLock<Pki> = OnceLock::new();
+    PKI.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let ca = Ca::new(directory.path()).unwrap();
+        let files = ca.issue("server", &Leaf::server(Key::P256, &[NAME])).unwrap();
+        let now = SystemTime::now();
+        let certificate = offramp_certs::file::load(&files.cert, Some(&files.key), now).unwrap().certificate;
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(ca.certificate()).unwrap()).unwrap();
+        let entry = Entry { certificate: Arc::new(certificate), default: false };
+        Pki { store: Arc::new(Store::new([entry], now)), roots: Arc::new(roots) }
+    })
+}
+
+/// A running worker; ended by [`House::end`].
+pub(crate) struct House {
+    doors: HashMap<&'static str, SocketAddr>,
+    worker: WorkerHandle,
+    counters: Counters,
+    flusher: Flusher,
+    events: tempfile::NamedTempFile,
+    drain: Duration,
+}
+
+impl House {
+    /// Serves `servers`, as one backend, behind every door.
+    pub(crate) fn open(servers: &[&server::Address], terms: &Terms) -> Self {
+        let events = tempfile::NamedTempFile::new().unwrap();
+        let output = Output::File(events.path().to_path_buf());
+        let settings = FlusherSettings::new(1, output, EventFormat::Json, Log::silent());
+        let (flusher, mut senders) = Flusher::start(settings).unwrap();
+        let (counters, mut own) = Counters::new(1);
+        let shared = Shared {
+            current: Arc::new(ArcSwap::from_pointee(snapshot(servers, terms))),
+            admission: Admission::new(1),
+            clients: ClientTable::new(Instant::now()),
+            log: Log::silent(),
+        };
+        let worker = Worker::start(0, None, own.remove(0), senders.remove(0), shared, 7).unwrap();
+        let mut doors = HashMap::new();
+        for (id, door) in (0..).zip(Door::ALL) {
+            let fd = listen::open(&Address::Tcp("127.0.0.1:0".parse().unwrap()), 1).unwrap().remove(0);
+            doors.insert(door.name(), listen::bound_address(&fd).unwrap());
+            worker.send(Command::Listen { id: AcceptorId(id), listener: door.name().into(), fd });
+        }
+        Self { doors, worker, counters, flusher, events, drain: terms.drain }
+    }
+
+    /// A plain connection to a door.
+    pub(crate) fn knock(&self, door: Door) -> TcpStream {
+        let stream = TcpStream::connect_timeout(&self.doors[door.name()], PATIENCE).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// A TLS connection whose handshake is done.
+    pub(crate) fn tls(&self) -> Tls {
+        shake(self.knock(Door::Tls)).unwrap()
+    }
+
+    /// What is counted now.
+    pub(crate) fn totals(&self) -> Totals {
+        self.counters.totals()
+    }
+
+    /// Waits until the figures satisfy `enough`.
+    pub(crate) fn wait(&self, enough: impl Fn(&Totals) -> bool) {
+        eventually(|| enough(&self.totals()));
+    }
+
+    /// Drains the worker; the events of all connections, in the order of their ends.
+    pub(crate) fn end(self) -> Vec<Value> {
+        self.worker.send(Command::Drain { limit: self.drain });
+        assert!(self.worker.join(), "the worker panicked");
+        assert_eq!(self.flusher.stop(PATIENCE).lost(), 0);
+        let lines = std::fs::read_to_string(self.events.path()).unwrap();
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// [`House::end`] where there was one connection.
+    pub(crate) fn end_of_one(self) -> Value {
+        let mut events = self.end();
+        assert_eq!(events.len(), 1, "{events:?}");
+        events.remove(0)
+    }
+}
+
+/// Polls until `done`, with a bound.
+pub(crate) fn eventually(done: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "it did not come to pass");
+        std::thread::yield_now();
+    }
+}
+
+fn snapshot(servers: &[&server::Address], terms: &Terms) -> Snapshot {
+    let tickets = Arc::new(TicketKeys::new(Duration::from_secs(3600)).unwrap());
+    let policy = Policy { tls12: true, post_quantum: false, tickets: 2 };
+    let configs = Configs::build(&policy, &pki().store, &[], &ClientAuth::None, &tickets).unwrap();
+    let relay = |tls: Option<Configs>| {
+        Target::Relay(Relay {
+            backend: 0,
+            tls,
+            allow: None,
+            send_proxy: terms.send_proxy,
+            configured: Arc::default(),
+        })
+    };
+    let listener = |door: Door| {
+        let target = match door {
+            Door::Tls => relay(Some(configs.clone())),
+            Door::Passthrough => Target::Passthrough { backend: 0 },
+            Door::Plain => relay(None),
+        };
+        let tls = (door != Door::Plain)
+            .then(|| ListenerTls { store: Arc::clone(&pki().store), fallback: configs.clone() });
+        let route = Route { name: door.name().into(), target };
+        let routes = Table::new(vec![Rule { matches: Match::default(), to: route }]);
+        let name: Arc<str> = door.name().into();
+        let listener = Listener { name: Arc::clone(&name), accept_proxy: terms.trusted.clone(), tls, routes };
+        (name, Arc::new(listener))
+    };
+    Snapshot {
+        generation: 1,
+        listeners: Door::ALL.into_iter().map(listener).collect(),
+        backends: vec![Arc::new(backend(servers))],
+        limits: terms.limits,
+        record_size: RecordSize::Adaptive,
+        choice: Choice::always(Library::Ring),
+    }
+}
+
+fn backend(servers: &[&server::Address]) -> Backend {
+    let server = |address: &&server::Address| {
+        let at = match address {
+            server::Address::Tcp(tcp) => Address::Tcp(*tcp),
+            server::Address::Unix(path) => Address::Unix(path.clone()),
+        };
+        Server { name: address.to_string().into(), target: offramp_upstream::Target::Fixed(at) }
+    };
+    Backend {
+        name: "app".into(),
+        servers: servers.iter().map(server).collect(),
+        picker: Arc::new(Picker::new(servers.iter().map(|_| Candidate::default()))),
+    }
+}
+
+pub(crate) type Tls = StreamOwned<ClientConnection, TcpStream>;
+
+/// Does a client's handshake on a socket.
+pub(crate) fn shake(stream: TcpStream) -> io::Result<Tls> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = builder.with_root_certificates(Arc::clone(&pki().roots)).with_no_client_auth();
+    let client = ClientConnection::new(Arc::new(config), ServerName::try_from(NAME).unwrap()).unwrap();
+    let mut tls = StreamOwned::new(client, stream);
+    while tls.conn.is_handshaking() {
+        tls.conn.complete_io(&mut tls.sock)?;
+    }
+    Ok(tls)
+}
+
+/// Sends `text` to an echo and reads it back.
+pub(crate) fn echo(stream: &mut (impl Read + Write), text: &[u8]) {
+    stream.write_all(text).unwrap();
+    let mut back = vec![0; text.len()];
+    stream.read_exact(&mut back).unwrap();
+    assert!(back == text);
+}
+
+/// Says close_notify and leaves the other direction open.
+pub(crate) fn finish(tls: &mut Tls) {
+    tls.conn.send_close_notify();
+    while tls.conn.wants_write() {
+        tls.conn.write_tls(&mut tls.sock).unwrap();
+    }
+}

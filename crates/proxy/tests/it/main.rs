@@ -1,0 +1,8 @@
+//! One worker in this process, with applications of the testkit behind it.
+
+mod backpressure;
+mod endings;
+mod house;
+mod limits;
+mod relaying;
+mod servers;
