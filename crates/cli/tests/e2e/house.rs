@@ -150,10 +150,15 @@ impl House {
         }
     }
 
-    /// The events so far, in the order of the connections' ends.
+    /// The events so far, in the order in which the connections were accepted: each worker tells of its
+    /// own, so that they are not written in the order of their ends.
     pub(crate) fn events(&self) -> Vec<Value> {
         let lines = self.process.lines(Source::Stdout);
-        lines.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
+        let parse =
+            |line: &String| -> Value { serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")) };
+        let mut events: Vec<_> = lines.iter().map(parse).collect();
+        events.sort_by(|one, other| text(one, "time").cmp(text(other, "time")));
+        events
     }
 
     /// Waits for an event that `is` the one, and gives it.

@@ -16,7 +16,6 @@ mod documents;
 mod duplex;
 mod figures;
 mod half_closes_pass_through;
-#[allow(dead_code)]
 mod house;
 mod idle_connections_cost_little;
 mod limits_have_names;

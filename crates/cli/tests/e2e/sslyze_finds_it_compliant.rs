@@ -63,14 +63,7 @@ fn scan(settings: &str, mozilla: &str) -> (String, Value) {
         app.address()
     ));
     let mut sslyze = Command::new(python());
-    sslyze.args([
-        "-m",
-        "sslyze",
-        &format!("--mozilla_config={mozilla}"),
-        "--certinfo",
-        "--resum",
-        "--early_data",
-    ]);
+    sslyze.args(["-m", "sslyze", &format!("--mozilla_config={mozilla}"), "--certinfo", "--early_data"]);
     sslyze.arg("--certinfo_ca_file").arg(house.home.file("state/ca/ca.pem"));
     sslyze.args(["--json_out", "found.json", &format!("localhost:{}{{127.0.0.1}}", house.address().port())]);
     sslyze.current_dir(house.home.path());
