@@ -96,9 +96,14 @@ pub(crate) async fn serve(worker: Rc<Worker>, listener: Arc<str>, fd: OwnedFd, p
         Err(close) => life.facts().close = close,
         Ok(Ready::Plain { client, server, early }) => {
             let early = early.filled().to_vec();
-            let (close, traffic) = l4::relay_plain(&worker, &client, &server, early, terms).await;
+            let (close, traffic, due) = l4::relay_plain(&worker, &client, &server, early, terms).await;
             let facts = life.facts();
             (facts.close, facts.traffic) = (close, traffic);
+            match due {
+                l4::Due::Nobody => {}
+                l4::Due::Client(kept) => farewell(&client, &kept).await,
+                l4::Due::Server(kept) => farewell(&server, &kept).await,
+            }
         }
         Ok(Ready::Relay(ends)) => {
             let outcome = l4::relay(worker, ends, terms).await;
@@ -106,6 +111,9 @@ pub(crate) async fn serve(worker: Rc<Worker>, listener: Arc<str>, fd: OwnedFd, p
             (facts.close, facts.traffic) = (outcome.close, outcome.traffic);
             if outcome.waits {
                 farewell(&outcome.client, &outcome.pending).await;
+            }
+            if let Some(server) = &outcome.server {
+                farewell(server, &[]).await;
             }
         }
     }
@@ -169,7 +177,7 @@ async fn establish(
     let secure = Secure { configs, configured, hello: &hello, odd, snapshot: &snapshot };
     let shaken =
         timeout(deadline - tokio::time::Instant::now(), secure.handshake(life, &socket, &mut buffer));
-    let mut established = match shaken.await {
+    let established = match shaken.await {
         Ok(Ok(established)) => established,
         Ok(Err((close, told))) => {
             if told {
@@ -185,26 +193,18 @@ async fn establish(
     };
     // rustls understood a hello that could not be looked at, so nobody knows where it should go.
     let Some(relay) = relay else {
-        return Err(refuse(&socket, established, Alert(112), Cause::NoRoute).await);
+        return Err(refuse(&socket, established, Alert(112), Cause::NoRoute.into()).await);
     };
     if !allowed(relay, &established.negotiated) {
         // access_denied: the certificate is good, its bearer is not wanted (RFC 8446 §6.2).
-        return Err(refuse(&socket, established, Alert(49), Cause::ClientCertificateNotAllowed).await);
+        let close = Cause::ClientCertificateNotAllowed.into();
+        return Err(refuse(&socket, established, Alert(49), close).await);
     }
-    let server = match reach(life, &snapshot, relay.backend).await {
+    let part = TlsPart { negotiated: &established.negotiated, certificate: hello.certificate.as_deref() };
+    let server = match engage(life, &snapshot, relay, &socket, &part).await {
         Ok(server) => server,
-        Err(close) => {
-            let mut last = Vec::new();
-            established.session.alert(Alert::INTERNAL_ERROR, &mut last);
-            farewell(&socket, &last).await;
-            return Err(failure::sent(close, Alert::INTERNAL_ERROR.0));
-        }
+        Err(close) => return Err(refuse(&socket, established, Alert::INTERNAL_ERROR, close).await),
     };
-    if let Some(version) = relay.send_proxy {
-        let part = TlsPart { negotiated: &established.negotiated, certificate: hello.certificate.as_deref() };
-        let header = proxy_header::build(version, life.facts(), &socket, Some(&part));
-        introduce(&server, &header, &snapshot).await?;
-    }
     Ok(Ready::Relay(l4::Ends { client: socket, server, session: established.session, early: buffer }))
 }
 
@@ -418,11 +418,27 @@ fn allowed(relay: &Relay, agreed: &Negotiated) -> bool {
 }
 
 /// Ends a connection after its handshake with an alert.
-async fn refuse(socket: &Socket, mut established: Established, alert: Alert, cause: Cause) -> Close {
+async fn refuse(socket: &Socket, mut established: Established, alert: Alert, close: Close) -> Close {
     let mut last = Vec::new();
     established.session.alert(alert, &mut last);
     farewell(socket, &last).await;
-    failure::sent(cause.into(), alert.0)
+    failure::sent(close, alert.0)
+}
+
+/// Finds a server for a client whose handshake is done, and says who the client is.
+async fn engage(
+    life: &mut Life,
+    snapshot: &Snapshot,
+    relay: &Relay,
+    client: &Socket,
+    part: &TlsPart<'_>,
+) -> Result<Socket, Close> {
+    let server = reach(life, snapshot, relay.backend).await?;
+    if let Some(version) = relay.send_proxy {
+        let header = proxy_header::build(version, life.facts(), client, Some(part));
+        introduce(&server, &header, snapshot).await?;
+    }
+    Ok(server)
 }
 
 /// Connects to a server of the backend.

@@ -26,10 +26,9 @@ use offramp_record::{Alert, Pacing, RecordSize};
 use offramp_tls::Session;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::closing::farewell;
 use crate::worker::{Scratch, Worker};
 
-pub(crate) use plain::relay as relay_plain;
+pub(crate) use plain::{Due, relay as relay_plain};
 
 /// How many batches one connection may move each way before others have their turn.
 const TURN: usize = 8;
@@ -57,6 +56,8 @@ pub(crate) struct Outcome {
     pub(crate) pending: Vec<u8>,
     /// Whether the client may still have to read, so that a reset must be avoided.
     pub(crate) waits: bool,
+    /// The server's socket, where the server may still have to read.
+    pub(crate) server: Option<Socket>,
 }
 
 /// What a relay is made of.
@@ -166,14 +167,20 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
     if matches!(close.cause, Cause::ClientReset | Cause::ClientTruncated) || close.alert.is_some() {
         // The server must not take this for the orderly end of what the client had to say.
         relay.server.reset_on_close();
-    } else if relay.down.left.is_some() {
-        // What the client said last may still be on its way; a reset would overtake it.
-        farewell(&relay.server, &[]).await;
     }
     let more = relay.up.refused || relay.up.trailing || (relay.down.shut && !relay.up.ended);
     // Who took nothing for so long will not take a last word either.
     let waits = (more || !relay.down.pending.is_empty()) && close.cause != Cause::ClientHung;
-    Outcome { close, traffic: relay.traffic, client: relay.client, pending: relay.down.pending, waits }
+    // What a client said before it left may still be on its way; a reset would overtake it.
+    let listens = relay.down.left.is_some() && close.cause != Cause::ClientReset;
+    Outcome {
+        close,
+        traffic: relay.traffic,
+        client: relay.client,
+        pending: relay.down.pending,
+        waits,
+        server: listens.then_some(relay.server),
+    }
 }
 
 impl Relay {

@@ -14,7 +14,6 @@ use offramp_observe::{Cause, Close};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{TURN, Terms, flush};
-use crate::closing::farewell;
 use crate::failure;
 use crate::worker::Worker;
 
@@ -106,6 +105,14 @@ struct Plain<'a> {
     moved_ms: u64,
 }
 
+/// To whom a last word is due after the relay, and what was kept for them: a reset must not overtake
+/// what is still on its way to somebody who has more to say than is listened to.
+pub(crate) enum Due {
+    Nobody,
+    Client(Vec<u8>),
+    Server(Vec<u8>),
+}
+
 /// Relays until both directions are over. `early` is what the client has sent already.
 pub(crate) async fn relay(
     worker: &Rc<Worker>,
@@ -113,7 +120,7 @@ pub(crate) async fn relay(
     server: &Socket,
     early: Vec<u8>,
     terms: Terms,
-) -> (Close, Traffic) {
+) -> (Close, Traffic, Due) {
     let up = Pipe { moved: early.len() as u64, kept: early, ..Pipe::default() };
     worker.counters.bytes_relayed(Direction::ClientToServer, up.moved);
     let (down, moved_ms) = (Pipe::default(), offramp_net::clock::coarse_ms());
@@ -137,13 +144,15 @@ pub(crate) async fn relay(
         Cause::ServerReset if plain.up.refused.is_none() => client.reset_on_close(),
         _ => {}
     }
-    // A reset must not overtake what is still on its way to who has more to say than is listened to.
-    if plain.up.refused.is_some() {
-        farewell(client, &plain.down.kept).await;
+    let traffic = Traffic { from_client: plain.up.moved, to_client: plain.down.moved };
+    let due = if plain.up.refused.is_some() {
+        Due::Client(plain.down.kept)
     } else if plain.down.refused.is_some() && close.cause != Cause::ClientReset {
-        farewell(server, &plain.up.kept).await;
-    }
-    (close, Traffic { from_client: plain.up.moved, to_client: plain.down.moved })
+        Due::Server(plain.up.kept)
+    } else {
+        Due::Nobody
+    };
+    (close, traffic, due)
 }
 
 impl Plain<'_> {
