@@ -45,11 +45,14 @@ impl Conversation {
     /// Waits until it has written this text so many times.
     pub(crate) fn hear_times(&mut self, text: &str, times: usize) {
         let deadline = Instant::now() + PATIENCE;
-        while self.heard().matches(text).count() < times {
-            // What an ended client has left in its pipes still counts.
-            let deaf = self.readers.iter().all(JoinHandle::is_finished);
-            let late = deaf || Instant::now() >= deadline;
-            assert!(!late || self.heard().contains(text), "not said: {text:?}\n{}", self.heard());
+        loop {
+            // Asked first, so that what an ended client has left in its pipes still counts.
+            let late = self.readers.iter().all(JoinHandle::is_finished) || Instant::now() >= deadline;
+            let heard = self.heard();
+            if heard.matches(text).count() >= times {
+                return;
+            }
+            assert!(!late, "not said {times} times: {text:?}\n{heard}");
             thread::sleep(POLL);
         }
     }
