@@ -180,10 +180,10 @@ impl Bench<'_> {
         let running = contestant.start(self.site).await?;
         tokio::time::sleep(SETTLE).await;
         let pid = running.process.pid();
-        let before = Memory::of_tree(pid);
+        let before = Memory::of_tree(pid)?;
         let mut load = Helper::load(&self.spec(&running, &work), self.dir, &self.cores.load).await?;
         tokio::time::sleep(SETTLE).await;
-        let held = Memory::of_tree(pid);
+        let held = Memory::of_tree(pid)?;
         let cpu = CpuTime::of_tree(pid);
         tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
         let idle = CpuTime::of_tree(pid).since(cpu);
@@ -207,7 +207,7 @@ impl Bench<'_> {
     async fn start(&self, contestant: &Contestant) -> Result<Figures> {
         let running = contestant.start(self.site).await?;
         tokio::time::sleep(SETTLE).await;
-        let memory = Memory::of_tree(running.process.pid());
+        let memory = Memory::of_tree(running.process.pid())?;
         running.process.stop().await;
         Ok(vec![
             (metrics::START_RESIDENT.to_owned(), count(memory.resident)),

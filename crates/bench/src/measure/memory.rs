@@ -4,6 +4,7 @@
 //! proportional (each shared page counted once over the tree). Memory that the kernel holds for sockets
 //! belongs to neither, and is the same for every contestant.
 
+use crate::error::{Error, Result};
 use crate::measure::tree::with_descendants;
 
 /// Memory in bytes.
@@ -17,12 +18,22 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// The memory now held by the process `root` and all below it.
-    pub(crate) fn of_tree(root: u32) -> Self {
-        with_descendants(root).into_iter().fold(Self::default(), |sum, pid| {
-            let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    ///
+    /// # Errors
+    /// When the kernel does not show it, which it does to the owner of the processes and to root.
+    pub(crate) fn of_tree(root: u32) -> Result<Self> {
+        let mut sum = Self::default();
+        for pid in with_descendants(root) {
+            // One that ended since it was listed holds nothing.
+            let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) else { continue };
             let one = Self::parse(&text);
-            Self { resident: sum.resident + one.resident, proportional: sum.proportional + one.proportional }
-        })
+            sum.resident += one.resident;
+            sum.proportional += one.proportional;
+        }
+        if sum.resident == 0 {
+            return Err(Error::Measure(format!("the memory of process {root} cannot be read")));
+        }
+        Ok(sum)
     }
 
     fn parse(rollup: &str) -> Self {
@@ -51,7 +62,7 @@ mod tests {
 
     #[test]
     fn this_process_has_some() {
-        let own = Memory::of_tree(std::process::id());
+        let own = Memory::of_tree(std::process::id()).unwrap();
         assert!(own.resident >= own.proportional && own.proportional > 0, "{own:?}");
     }
 }
