@@ -187,3 +187,16 @@ fn rfc8446_5_5_a_worn_key_asks_to_be_changed() {
     assert_eq!(worn(Version::Tls13), Pressure::UpdateKey);
     assert_eq!(worn(Version::Tls12), Pressure::Close);
 }
+
+#[test]
+fn nothing_is_opened_after_a_fault() {
+    let mut forged = inner13(&[1, 23], 0);
+    forged[5] ^= 1;
+    let mut wire = [forged, inner13(&[1, 23], 0)].concat();
+    let mut opener = Opener::new(&keys(Version::Tls13, SUITE, 1), &RING);
+    let mut spans = [Span::default(); 8];
+    let opened = opener.open(&mut wire, &mut spans);
+    assert_eq!(opened.event, Event::Fault(Fault::BadRecordMac));
+    let opened = opener.open(&mut wire[opened.consumed..], &mut spans);
+    assert_eq!((opened.spans, opened.event), (0, Event::Fault(Fault::SequenceExhausted)));
+}
