@@ -195,6 +195,7 @@ impl Acceptor {
                 Errno::CONNABORTED
                 | Errno::INTR
                 | Errno::PROTO
+                | Errno::NOPROTOOPT
                 | Errno::PERM
                 | Errno::NETDOWN
                 | Errno::NETUNREACH
