@@ -164,15 +164,11 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
     if close.cause == Cause::IdleTimeout {
         relay.tell(Alert::CLOSE_NOTIFY);
     }
-    if matches!(close.cause, Cause::ClientReset | Cause::ClientTruncated) || close.alert.is_some() {
-        // The server must not take this for the orderly end of what the client had to say.
-        relay.server.reset_on_close();
-    }
     let more = relay.up.refused || relay.up.trailing || (relay.down.shut && !relay.up.ended);
     // Who took nothing for so long will not take a last word either.
     let waits = (more || !relay.down.pending.is_empty()) && close.cause != Cause::ClientHung;
     // What a client said before it left may still be on its way; a reset would overtake it.
-    let listens = relay.down.left.is_some() && close.cause != Cause::ClientReset;
+    let listens = relay.down.left.is_some() && relay.up.shut;
     Outcome {
         close,
         traffic: relay.traffic,
@@ -249,8 +245,13 @@ impl Relay {
         Poll::Pending
     }
 
-    /// An error after one side has said goodbye is no news: it is how many programs close.
-    fn verdict(&self, close: Close) -> Close {
+    /// An error after one side has said goodbye is no news: it is how many programs close. But the
+    /// server must not take it for the orderly end of what the client had to say.
+    fn verdict(&mut self, close: Close) -> Close {
+        let broken = matches!(close.cause, Cause::ClientReset | Cause::ClientTruncated);
+        if !self.up.ended && (broken || close.alert.is_some()) {
+            self.server.reset_on_close();
+        }
         let gone = matches!(close.cause, Cause::ClientReset | Cause::ServerReset);
         match self.first_end {
             Some(first) if gone => first.into(),

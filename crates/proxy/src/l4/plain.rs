@@ -138,16 +138,10 @@ pub(crate) async fn relay(
     if let Some(place) = place {
         worker.cut.forget(place);
     }
-    match close.cause {
-        // Neither side must take the end of the other for an orderly one.
-        Cause::ClientReset => server.reset_on_close(),
-        Cause::ServerReset if plain.up.refused.is_none() => client.reset_on_close(),
-        _ => {}
-    }
     let traffic = Traffic { from_client: plain.up.moved, to_client: plain.down.moved };
     let due = if plain.up.refused.is_some() {
         Due::Client(plain.down.kept)
-    } else if plain.down.refused.is_some() && close.cause != Cause::ClientReset {
+    } else if plain.down.refused.is_some() && plain.up.shut {
         Due::Server(plain.up.kept)
     } else {
         Due::Nobody
@@ -161,7 +155,7 @@ impl Plain<'_> {
         let kept = self.up.kept.len() + self.down.kept.len();
         for turn in 0.. {
             match self.turn(cx) {
-                Err(close) => return Poll::Ready(self.first.map_or(close, Close::from)),
+                Err(close) => return Poll::Ready(self.broken(close)),
                 Ok((Some(true), Some(true))) => return Poll::Ready(self.end()),
                 Ok((None | Some(true), None | Some(true))) => break,
                 Ok(_) if turn == TURN => {
@@ -203,6 +197,19 @@ impl Plain<'_> {
             self.first.get_or_insert(Cause::ServerClosed);
         }
         Ok((rising, falling))
+    }
+
+    /// An error after one side has said goodbye is no news, but neither side must take the end of the
+    /// other for an orderly one.
+    fn broken(&self, close: Close) -> Close {
+        match close.cause {
+            Cause::ClientReset if !self.up.shut => self.server.reset_on_close(),
+            Cause::ServerReset if !self.down.shut && self.up.refused.is_none() => {
+                self.client.reset_on_close();
+            }
+            _ => {}
+        }
+        self.first.map_or(close, Close::from)
     }
 
     /// Both directions are over: in order, or because one side refused to listen and said nothing more.

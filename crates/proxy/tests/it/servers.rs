@@ -62,26 +62,40 @@ fn a_reset_in_the_middle_is_no_orderly_end_for_the_client() {
 
 #[test]
 fn a_reset_of_the_client_is_no_orderly_end_for_the_server() {
-    for door in [Door::Tls, Door::Plain] {
+    for (door, finished) in [(Door::Tls, false), (Door::Plain, false), (Door::Tls, true), (Door::Plain, true)]
+    {
         let (tell, ends) = std::sync::mpsc::channel();
         let app = Server::start(&Listen::Ipv4, move |mut stream: Stream| {
+            if finished {
+                let _ = stream.shutdown(Shutdown::Write);
+            }
             let _ = tell.send(stream.read_to_end(&mut Vec::new()).map(drop));
         })
         .unwrap();
         let house = House::open(&[app.address()], &Terms::default());
-        let socket = if door == Door::Tls {
+        let mut socket = if door == Door::Tls {
             let mut tls = house.tls();
             tls.write_all(b"half an upl").unwrap();
+            if finished {
+                assert_eq!(tls.read(&mut [0; 1]).unwrap(), 0);
+            }
             tls.sock
         } else {
             let mut plain = house.knock(door);
             plain.write_all(b"half an upl").unwrap();
             plain
         };
+        if finished {
+            let _ = socket.read(&mut [0; 1]).unwrap();
+        }
         house.wait(|totals| totals.bytes_relayed(offramp_observe::counters::Direction::ClientToServer) > 0);
         Stream::Tcp(socket).reset_on_close().unwrap();
-        assert!(ends.recv_timeout(PATIENCE).unwrap().is_err(), "{door:?}: it looked like an orderly end");
-        assert_eq!(house.end_of_one()["cause"], "client_reset", "{door:?}");
+        assert!(
+            ends.recv_timeout(PATIENCE).unwrap().is_err(),
+            "{door:?} {finished}: it looked like an orderly end"
+        );
+        let cause = if finished { "server_closed" } else { "client_reset" };
+        assert_eq!(house.end_of_one()["cause"], cause, "{door:?}");
     }
 }
 
