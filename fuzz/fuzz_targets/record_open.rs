@@ -14,7 +14,7 @@ use offramp_record::{
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 /// The wire that one script may make.
-const MOST_WIRE: usize = 400_000;
+const MOST_WIRE: usize = 60_000;
 /// How the wire arrives: in pieces of up to so many bytes.
 const PIECES: [usize; 6] = [1, 7, 64, 1500, 17_000, MOST_WIRE];
 
@@ -40,6 +40,7 @@ fuzz_target!(|data: &[u8]| {
             generation: 0,
             sequence: 0,
             updates: 0,
+            block: vec![0xee; 50_000],
             sent,
         };
         while !script.0.is_empty() && sender.sent.wire.len() < MOST_WIRE {
@@ -159,6 +160,8 @@ struct Sender {
     sequence: u64,
     /// Key updates since there was data.
     updates: usize,
+    /// Where batches are sealed.
+    block: Vec<u8>,
     sent: Sent,
 }
 
@@ -192,31 +195,33 @@ impl Sender {
     fn batch(&mut self, length: usize, slot: usize) {
         let bytes: Vec<u8> = (0..length).map(|i| (i ^ i >> 8) as u8).collect();
         self.sealer.rekey(&self.keys.material(self.generation, self.sequence));
-        let mut block = vec![0xee; 100_000];
-        let layout = self.sealer.layout(slot, block.len(), 16);
-        let filled = layout.fill(&mut block, [&bytes[..]]);
-        let wire = self.sealer.seal(&layout, &mut block, filled);
+        let layout = self.sealer.layout(slot, self.block.len(), 16);
+        let filled = layout.fill(&mut self.block, [&bytes[..]]);
+        let wire = self.sealer.seal(&layout, &mut self.block, filled);
         self.sequence += filled.div_ceil(slot) as u64;
         self.updates = 0;
-        self.sent.wire.extend_from_slice(&block[..wire]);
+        self.sent.wire.extend_from_slice(&self.block[..wire]);
         self.sent.plain.extend_from_slice(&bytes[..filled]);
     }
 
     /// One record of any type.
     fn record(&mut self, typ: u8, content: &[u8], padding: usize) {
+        let tls13 = self.keys.version == Version::Tls13;
         let padded = content.len() + padding;
-        let good = typ == 23
-            && !content.is_empty()
-            && (self.keys.version == Version::Tls12 || padded <= MAX_PLAINTEXT);
-        if good {
+        // In TLS 1.3 a type of zero is padding, and the last byte that is none is the type (RFC 8446 §5.2).
+        let (read_typ, read) = match content.iter().rposition(|&byte| byte != 0) {
+            Some(end) if tls13 && typ == 0 => (content[end], &content[..end]),
+            _ => (typ, content),
+        };
+        if read_typ == 23 && !read.is_empty() && (!tls13 || padded <= MAX_PLAINTEXT) {
             self.updates = 0;
         } else {
             self.sent.odd();
         }
         self.sent.wire.extend(self.keys.protect(self.generation, self.sequence, typ, content, padding));
         self.sequence += 1;
-        if typ == 23 {
-            self.sent.plain.extend_from_slice(content);
+        if read_typ == 23 {
+            self.sent.plain.extend_from_slice(read);
         }
     }
 
@@ -260,6 +265,7 @@ fn receive(keys: Keys, choice: &Choice, sent: &Sent, most_spans: usize, pieces: 
         opener: Opener::new(&keys.material(0, 0), choice),
         generation: 0,
         buffer: Vec::new(),
+        spans: vec![Span::default(); most_spans],
         delivered: Vec::new(),
     };
     let piece = PIECES[pieces % PIECES.len()];
@@ -270,7 +276,7 @@ fn receive(keys: Keys, choice: &Choice, sent: &Sent, most_spans: usize, pieces: 
         turn = turn.wrapping_mul(25_173).wrapping_add(13_849) & 0xffff;
         let (now, later) = rest.split_at((1 + turn % piece).min(rest.len()));
         receiver.buffer.extend_from_slice(now);
-        over = receiver.open(most_spans);
+        over = receiver.open();
         rest = later;
     }
     let delivered = &receiver.delivered;
@@ -284,18 +290,18 @@ struct Receiver {
     opener: Opener,
     generation: u8,
     buffer: Vec<u8>,
+    spans: Vec<Span>,
     delivered: Vec<u8>,
 }
 
 impl Receiver {
     /// Opens what is there; `true` when the connection is over.
-    fn open(&mut self, most_spans: usize) -> bool {
+    fn open(&mut self) -> bool {
         loop {
-            let mut spans = vec![Span::default(); most_spans];
-            let opened = self.opener.open(&mut self.buffer, &mut spans);
+            let opened = self.opener.open(&mut self.buffer, &mut self.spans);
             assert!(opened.consumed <= self.buffer.len());
             let mut end = 0;
-            for span in &spans[..opened.spans] {
+            for span in &self.spans[..opened.spans] {
                 assert!(span.len > 0 && span.start >= end, "{span:?} behind {end}");
                 end = span.start + span.len;
                 assert!(end <= opened.consumed);
@@ -303,7 +309,7 @@ impl Receiver {
             }
             self.buffer.drain(..opened.consumed);
             match opened.event {
-                Event::Full => assert_eq!(opened.spans, most_spans),
+                Event::Full => assert_eq!(opened.spans, self.spans.len()),
                 Event::NeedMore(missing) => {
                     assert!(missing > 0 && whole_record(&self.buffer).is_none());
                     return false;
@@ -317,7 +323,7 @@ impl Receiver {
                 Event::CloseNotify | Event::PeerAlert(_) => return true,
                 Event::Fault(fault) => {
                     assert!(!fault.to_string().is_empty());
-                    self.nothing_follows(most_spans);
+                    self.nothing_follows();
                     return true;
                 }
             }
@@ -325,10 +331,9 @@ impl Receiver {
     }
 
     /// Whoever opens on after a fault gets nothing.
-    fn nothing_follows(&mut self, most_spans: usize) {
-        let mut spans = vec![Span::default(); most_spans];
+    fn nothing_follows(&mut self) {
         while !self.buffer.is_empty() {
-            let opened = self.opener.open(&mut self.buffer, &mut spans);
+            let opened = self.opener.open(&mut self.buffer, &mut self.spans);
             assert_eq!(opened.spans, 0, "data behind a fault");
             assert!(matches!(opened.event, Event::Fault(_) | Event::NeedMore(_)));
             if opened.consumed == 0 {
