@@ -128,7 +128,6 @@ fn histogram() -> Histogram<u64> {
 }
 
 /// In microseconds; empty when nothing was recorded.
-#[allow(clippy::cast_precision_loss, reason = "latencies of a run fit")]
 fn percentiles(histogram: &Histogram<u64>) -> BTreeMap<String, f64> {
     if histogram.is_empty() {
         return BTreeMap::new();

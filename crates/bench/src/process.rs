@@ -189,7 +189,6 @@ pub(crate) fn free_port() -> Result<u16> {
     const FIRST: u16 = 12_000;
     const SPAN: u16 = 18_000;
     // Several harnesses may run at once: each begins elsewhere.
-    #[allow(clippy::cast_possible_truncation, reason = "any 16 bits of the process id do")]
     let start = (std::process::id() as u16).wrapping_mul(97);
     for _ in 0..100 {
         let offset = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % SPAN;

@@ -110,7 +110,6 @@ impl Stage<'_> {
         Ok(self.figures(&answer, used().since(before)))
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "counts of a run fit")]
     fn figures(&self, answer: &wrk::Answer, server: CpuTime) -> Figures {
         let units = answer.requests as f64;
         let per_unit = server.total / units * 1e6;
@@ -132,7 +131,6 @@ impl Stage<'_> {
     }
 
     /// System calls of the application alone: the proxy's are another scenario's.
-    #[allow(clippy::cast_precision_loss, reason = "counts of a run fit")]
     async fn trace(&self, stack: &Stack, order: wrk::Order) -> Result<Figures> {
         let tracer = Tracer::attach(stack.app.process.pid(), self.dir, &self.cores.load).await?;
         let answer = wrk::run(order, self.dir, &self.cores.load).await?;

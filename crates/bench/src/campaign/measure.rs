@@ -136,7 +136,6 @@ impl Bench<'_> {
         Ok(self.figures(&result, [after[0].since(before[0]), load, after[1].since(before[1])]))
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "numbers of cores fit")]
     fn figures(&self, result: &LoadResult, [proxy, load, backend]: [CpuTime; 3]) -> Figures {
         let units = count(result.units);
         let per_unit = proxy.total / units * 1e6;
@@ -195,7 +194,6 @@ impl Bench<'_> {
         }
         running.process.stop().await;
         let grown = held.proportional.saturating_sub(before.proportional);
-        #[allow(clippy::cast_precision_loss, reason = "connections are at most ten thousand")]
         let each = count(grown) / connections as f64;
         Ok(vec![
             (metrics::CONNECTION_BYTES.to_owned(), each),
@@ -236,7 +234,6 @@ fn seconds_of(work: &Work) -> f64 {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "counts of a run fit")]
 fn count(n: u64) -> f64 {
     n as f64
 }

@@ -83,7 +83,6 @@ pub(crate) async fn drip(spec: &LoadSpec, gate: &mut Gate) -> Result<LoadResult>
     Ok(tally.result(start))
 }
 
-#[allow(clippy::cast_precision_loss, reason = "counts of connections fit")]
 fn fraction(index: usize, of: usize) -> f64 {
     index as f64 / of.max(1) as f64
 }

@@ -132,10 +132,8 @@ fn dispatch(queue: &Queue, rate: f64, seconds: f64) {
     let _ = set_current_timer_slack(NonZeroU64::new(1));
     let start = Instant::now();
     let gap = 1.0 / rate.max(1.0);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of arrivals")]
     let count = (seconds * rate) as u64;
     for index in 0..count {
-        #[allow(clippy::cast_precision_loss, reason = "a count of arrivals")]
         let due = start + Duration::from_secs_f64(gap * index as f64);
         if let Some(wait) = due.checked_duration_since(Instant::now()) {
             std::thread::sleep(wait);

@@ -71,13 +71,11 @@ impl CpuTime {
 fn clock(pid: u32) -> Option<f64> {
     let pid = Pid::from_raw(pid.try_into().ok()?);
     let now = ClockId::pid_cpu_clock_id(pid).ok()?.now().ok()?;
-    #[allow(clippy::cast_precision_loss, reason = "seconds of CPU time fit")]
     let seconds = now.tv_sec() as f64 + now.tv_nsec() as f64 / 1e9;
     Some(seconds)
 }
 
 /// Clock ticks in seconds.
-#[allow(clippy::cast_precision_loss, reason = "ticks of any real run fit")]
 fn ticks(count: u64) -> f64 {
     count as f64 / rustix::param::clock_ticks_per_second() as f64
 }

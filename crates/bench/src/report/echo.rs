@@ -111,7 +111,6 @@ fn body(sample: &Sample) -> usize {
     sample.case.rsplit('/').next().and_then(|size| size.parse().ok()).unwrap_or_default()
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a handful of rows and columns")]
 fn count(n: usize) -> f64 {
     n as f64
 }

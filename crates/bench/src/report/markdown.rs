@@ -210,7 +210,6 @@ pub(crate) fn align(lines: &[Vec<String>]) -> String {
 }
 
 /// Bytes in the largest fitting binary unit.
-#[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn bytes(count: u64) -> String {
     let value = count as f64;
     match count {

@@ -136,12 +136,10 @@ pub(crate) fn nice(step: f64) -> f64 {
 
 /// Spreads points over the height of a row: the golden ratio never bunches them, and needs no randomness.
 pub(crate) fn jitter(index: usize) -> f64 {
-    #[allow(clippy::cast_precision_loss, reason = "a count of rounds")]
     let turned = (index as f64 + 1.0) * 0.618_033_988_75;
     (turned - turned.floor()) * 2.0 - 1.0
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a count of rows")]
 fn middle(row: usize) -> f64 {
     TOP + ROW * (row as f64 + 0.5)
 }

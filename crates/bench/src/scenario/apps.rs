@@ -151,7 +151,6 @@ fn case(scenario: &Scenario, suffix: &str, what: &str, served: Served) -> Case {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0.05 and 600 seconds")]
 fn whole(seconds: f64) -> u32 {
     seconds.ceil() as u32
 }
