@@ -85,25 +85,30 @@ impl Receiver {
     /// # Panics
     /// If the connection ends without a close_notify.
     pub(crate) fn receive(&mut self) -> Vec<u8> {
-        let (mut sealed, mut bytes) = (vec![0; PART], Vec::new());
+        let mut bytes = Vec::new();
+        // A server that speaks first may have been heard during the handshake.
+        self.open(&mut bytes);
+        let mut sealed = vec![0; PART];
         while bytes.is_empty() && !self.closed {
             let length = self.stream.read(&mut sealed).unwrap();
             assert!(length > 0, "the connection ends without close_notify");
-            let mut tls = self.tls.lock().unwrap();
             let mut rest = &sealed[..length];
-            while !rest.is_empty() {
-                tls.read_tls(&mut rest).unwrap();
-                let state = tls.process_new_packets().unwrap();
-                let begun = bytes.len();
-                bytes.resize(begun + state.plaintext_bytes_to_read(), 0);
-                tls.reader().read_exact(&mut bytes[begun..]).unwrap();
-                if state.peer_has_closed() {
-                    self.closed = true;
-                    break;
-                }
+            while !rest.is_empty() && !self.closed {
+                self.tls.lock().unwrap().read_tls(&mut rest).unwrap();
+                self.open(&mut bytes);
             }
         }
         bytes
+    }
+
+    /// Takes out what the connection has received.
+    fn open(&mut self, bytes: &mut Vec<u8>) {
+        let mut tls = self.tls.lock().unwrap();
+        let state = tls.process_new_packets().unwrap();
+        let begun = bytes.len();
+        bytes.resize(begun + state.plaintext_bytes_to_read(), 0);
+        tls.reader().read_exact(&mut bytes[begun..]).unwrap();
+        self.closed = state.peer_has_closed();
     }
 
     /// All up to close_notify.
