@@ -216,7 +216,9 @@ impl House {
             }
         }
         self.crew.shared.current.store(Arc::new(snapshot));
+        let before = self.listening.addresses();
         self.listening.serve(&plan, &wanted, fresh, &self.crew.workers);
+        self.announce_listening(&before);
         self.move_metrics(metrics);
         self.resolver = Resolver::start(&names, self.log.clone());
         if !Arc::ptr_eq(&tickets, &self.ground.tickets) || config.tls.tickets != self.config.tls.tickets {

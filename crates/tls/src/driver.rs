@@ -34,6 +34,9 @@ pub struct Established {
     pub session: Session,
     /// What was agreed.
     pub negotiated: Negotiated,
+    /// How the client refused its tickets, where it had left already. What it sent before may still be
+    /// there to be read, but the kernel will not tell of a reset again.
+    pub left: Option<io::ErrorKind>,
 }
 
 /// What a handshake agreed on.
@@ -110,6 +113,7 @@ pub async fn handshake(
         .map_err(|error| HandshakeError { fault: HandshakeFault::Tls(error), alert: None })?;
     let mut out = Vec::with_capacity(FLIGHT);
     let mut shown = 0;
+    let mut left = None;
     loop {
         let (discard, turn) = turn(&mut connection, &mut buffer.filled_mut()[..shown], &mut out);
         buffer.consume(discard);
@@ -118,9 +122,11 @@ pub async fn handshake(
             Ok(Turn::Again) => {}
             Ok(Turn::Flush) => {
                 let sent = socket.write_all(&out).await;
-                // Behind the handshake only tickets are lost: what a client sent before it left counts.
-                if connection.is_handshaking() {
-                    sent?;
+                match sent {
+                    // Behind the handshake only tickets are lost: what a client sent before it left
+                    // counts. But the error is told only once.
+                    Err(error) if !connection.is_handshaking() => left = Some(error.kind()),
+                    sent => sent?,
                 }
                 out.clear();
             }
@@ -130,7 +136,7 @@ pub async fn handshake(
                 }
                 shown = next_record(socket, buffer, shown).await?;
             }
-            Ok(Turn::Done) => return finish(connection, choice),
+            Ok(Turn::Done) => return finish(connection, left, choice),
             Err(error) => return Err(refuse(socket, buffer, shown, connection, out, error).await),
         }
     }
@@ -220,7 +226,11 @@ fn skip_rejected(buffer: &mut Buffer, shown: usize) -> usize {
 }
 
 /// Takes the traffic secrets.
-fn finish(connection: UnbufferedServerConnection, choice: &Choice) -> Result<Established, HandshakeError> {
+fn finish(
+    connection: UnbufferedServerConnection,
+    left: Option<io::ErrorKind>,
+    choice: &Choice,
+) -> Result<Established, HandshakeError> {
     let internal = |what: &str| HandshakeError {
         fault: HandshakeFault::Tls(rustls::Error::General(what.into())),
         alert: None,
@@ -246,7 +256,7 @@ fn finish(connection: UnbufferedServerConnection, choice: &Choice) -> Result<Est
         .map_err(|error| HandshakeError { fault: HandshakeFault::Tls(error), alert: None })?;
     let session = Session::new(&secrets, kernel, version, choice)
         .map_err(|error| HandshakeError { fault: HandshakeFault::Internal(error), alert: None })?;
-    Ok(Established { session, negotiated })
+    Ok(Established { session, negotiated, left })
 }
 
 /// Sends the alert that rustls has ready, if any.

@@ -81,10 +81,18 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
 }
 
 impl House {
-    fn announce(&self) {
+    /// Says where connections are accepted that were not `before`: the kernel may have picked a port.
+    pub(crate) fn announce_listening(&self, before: &[(String, Address)]) {
         for (listener, address) in self.listening.addresses() {
-            self.log.info("listening", &[("listener", (&listener).into()), ("address", (&address).into())]);
+            if !before.iter().any(|(_, known)| *known == address) {
+                let fields = [("listener", (&listener).into()), ("address", (&address).into())];
+                self.log.info("listening", &fields);
+            }
         }
+    }
+
+    fn announce(&self) {
+        self.announce_listening(&[]);
         if let Some(metrics) = &self.metrics {
             self.log.info("metrics", &[("address", metrics.address().into())]);
         }

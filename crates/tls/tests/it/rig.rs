@@ -68,7 +68,7 @@ pub(crate) async fn accept(
 /// [`accept`] that must succeed, as a [`Stream`].
 pub(crate) async fn accept_stream(socket: Socket, configs: &Configs) -> (Stream, Negotiated) {
     let (outcome, buffer) = accept(&socket, configs, &CHOICE).await;
-    let Established { session, negotiated } = outcome.unwrap();
+    let Established { session, negotiated, .. } = outcome.unwrap();
     (Stream::new(socket, session, buffer, RecordSize::Adaptive), negotiated)
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn connect(setup: &Setup, config: &Arc<ClientConfig>, name: &str) -> 
     let configs = setup.configs();
     let server = async |socket| {
         let (outcome, buffer) = accept(&socket, &configs, &CHOICE).await;
-        let Established { session, negotiated } = outcome?;
+        let Established { session, negotiated, .. } = outcome?;
         let mut stream = Stream::new(socket, session, buffer, RecordSize::Adaptive);
         stream.write_all(b"hi").await.unwrap();
         stream.shutdown().await.unwrap();
