@@ -45,12 +45,20 @@ pub enum Reason {
     NoAddress,
 }
 
+impl Reason {
+    /// Whether it lies with this machine, which has no descriptor or no memory left.
+    fn is_ours(&self) -> bool {
+        // ENOMEM, ENFILE, EMFILE, ENOBUFS.
+        matches!(self, Self::Io(error) if matches!(error.raw_os_error(), Some(12 | 23 | 24 | 105)))
+    }
+}
+
 /// Connects to the server whose turn it is, or to the next that can be reached. Each attempt may
 /// take `limit`. Failures are remembered in `turns`, so that a server that is down is not everybody's
 /// first choice. `attempted` is told of each attempt, and whether it succeeded.
 ///
 /// # Errors
-/// Where every address of every server failed.
+/// Where every address of every server failed, or where descriptors or memory have run out here.
 pub async fn connect(
     backend: &Backend,
     turns: &RefCell<RoundRobin>,
@@ -78,7 +86,12 @@ pub async fn connect(
                 Err(_) => Reason::Timeout,
             };
             attempted(false);
+            let ours = reason.is_ours();
             failed.reason = reason;
+            if ours {
+                // The next server would fare no better, and this one did nothing wrong.
+                return Err(failed);
+            }
         }
         turns.borrow_mut().note_failure(index, Instant::now());
     }
@@ -103,5 +116,17 @@ impl Iterator for Addresses {
                 address
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_failure_it_is() {
+        let of = |code| Reason::Io(io::Error::from_raw_os_error(code));
+        assert!([12, 23, 24, 105].into_iter().all(|code| of(code).is_ours()));
+        assert!(!of(111).is_ours() && !Reason::Timeout.is_ours() && !Reason::NoAddress.is_ours());
     }
 }
