@@ -67,6 +67,8 @@ pub(crate) struct Ends {
     pub(crate) session: Session,
     /// What the client sent behind its handshake.
     pub(crate) early: Buffer,
+    /// How the client refused its tickets, where it had left already.
+    pub(crate) left: Option<io::ErrorKind>,
 }
 
 /// The bounds of a relay.
@@ -150,10 +152,10 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
             answering: false,
             pacing: Pacing::new(terms.record_size, now),
             expected: 0,
-            ended: false,
-            notified: false,
+            ended: ends.left.is_some(),
+            notified: ends.left.is_some(),
             shut: false,
-            left: None,
+            left: ends.left,
         },
         traffic: Traffic::default(),
         moved_ms: now,

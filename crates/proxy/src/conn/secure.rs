@@ -1,0 +1,245 @@
+//! The TLS of a connection: the ClientHello, the choice that it makes, the handshake, and what a
+//! client is told that gets no further.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use offramp_certs::Certificate;
+use offramp_certs::describe::Description;
+use offramp_certs::store::Pick;
+use offramp_net::{Buffer, Socket};
+use offramp_observe::facts::{Handshake, Mismatch, Offer, TlsVersion};
+use offramp_observe::{Cause, Close, ConnectionFacts};
+use offramp_record::{Alert, Version};
+use offramp_tls::{Configs, Established, HandshakeFault, Negotiated, handshake};
+use offramp_wire::alert::{AlertDescription, AlertLevel, encode};
+use offramp_wire::client_hello::{self, ClientHello};
+use offramp_wire::{HelloFault, Step};
+use rustls::SignatureScheme;
+use tokio::time::timeout_at;
+
+use super::Life;
+use crate::closing::farewell;
+use crate::snapshot::{Listener, ListenerTls, Relay, Route, Snapshot, Target};
+use crate::{failure, greeting};
+
+/// What is kept of a ClientHello when it was looked at.
+#[derive(Default)]
+pub(super) struct Hello {
+    /// What is odd about it, where it could not be looked at.
+    odd: Option<HelloFault>,
+    /// Whether garbage may follow in the place of 0-RTT data.
+    early: bool,
+    suites: Vec<u16>,
+    schemes: Vec<SignatureScheme>,
+    certificate: Option<Arc<Certificate>>,
+    /// The bytes, to say what was offered where the handshake fails.
+    bytes: Box<[u8]>,
+}
+
+impl Hello {
+    /// The certificate that the client is shown.
+    pub(super) fn certificate(&self) -> Option<&Certificate> {
+        self.certificate.as_deref()
+    }
+}
+
+/// Waits for the ClientHello and chooses the route by it. There is none for what cannot be looked at:
+/// rustls refuses that, or knows better.
+pub(super) async fn greet<'l>(
+    life: &mut Life,
+    listener: &'l Listener,
+    tls: &ListenerTls,
+    socket: &Socket,
+    buffer: &mut Buffer,
+    deadline: tokio::time::Instant,
+) -> Result<(Hello, Option<&'l Route>), Close> {
+    match timeout_at(deadline, greeting::client_hello(socket, buffer)).await {
+        Err(_) => return Err(Cause::HandshakeTimeout.into()),
+        Ok(Err(close)) => {
+            if close.cause == Cause::PlainHttp {
+                farewell(socket, greeting::PLAIN_HTTP).await;
+            }
+            return Err(close);
+        }
+        Ok(Ok(Err(odd))) => return Ok((Hello { odd: Some(odd), ..Hello::default() }, None)),
+        Ok(Ok(Ok(()))) => {}
+    }
+    match choose(life, listener, tls, buffer) {
+        Ok((hello, route)) => Ok((hello, Some(route))),
+        Err((alert, cause)) => {
+            farewell(socket, &encode(AlertLevel::Fatal, alert)).await;
+            Err(failure::sent(cause.into(), alert as u8))
+        }
+    }
+}
+
+/// Chooses the route, and makes sure that there is a certificate for the name.
+fn choose<'l>(
+    life: &mut Life,
+    listener: &'l Listener,
+    tls: &ListenerTls,
+    buffer: &Buffer,
+) -> Result<(Hello, &'l Route), (AlertDescription, Cause)> {
+    let Step::Done { value: hello, .. } = client_hello::peek(buffer.filled()) else {
+        return Err((AlertDescription::InternalError, Cause::Internal));
+    };
+    let host = hello.server_name().host();
+    life.facts().tls.sni = host.map(Into::into);
+    let unknown = || match host {
+        // RFC 8446 §9.2: a server that needs the name says that it is missing.
+        None if hello.offers_version(0x0304) => AlertDescription::MissingExtension,
+        _ => AlertDescription::UnrecognizedName,
+    };
+    let Some(route) = listener.routes.find(host, |protocol| hello.offers_alpn(protocol)) else {
+        return Err(no_protocol(life, listener, &hello).unwrap_or_else(|| (unknown(), Cause::NoRoute)));
+    };
+    life.facts().path.route = Some(Arc::clone(&route.name));
+    if matches!(route.target, Target::Passthrough { .. }) {
+        return Ok((Hello::default(), route));
+    }
+    let schemes = greeting::usable_schemes(&hello);
+    let certificate = match tls.store.pick(host, &schemes) {
+        Pick::Found { certificate, .. } => Arc::clone(certificate),
+        Pick::NoneForName => return Err((unknown(), Cause::UnknownName)),
+    };
+    let kept = Hello {
+        odd: None,
+        early: hello.has_early_data(),
+        suites: hello.suites().collect(),
+        schemes,
+        certificate: Some(certificate),
+        bytes: buffer.filled().into(),
+    };
+    Ok((kept, route))
+}
+
+/// The refusal of a client for whose name there are routes, but none with a protocol that it offers
+/// (RFC 7301 §3.2).
+fn no_protocol(
+    life: &mut Life,
+    listener: &Listener,
+    hello: &ClientHello<'_>,
+) -> Option<(AlertDescription, Cause)> {
+    let mut configured: Option<Offer> = None;
+    for route in listener.routes.for_host(hello.server_name().host()) {
+        let offer = match &route.target {
+            Target::Relay(relay) => &relay.configured,
+            Target::Passthrough { .. } => &Arc::default(),
+        };
+        match &mut configured {
+            Some(configured) => offer.alpn.iter().for_each(|protocol| configured.alpn.push(protocol)),
+            None => configured = Some(Offer::clone(offer)),
+        }
+    }
+    let mismatch = Mismatch { offered: greeting::offer(hello), configured: Arc::new(configured?) };
+    life.facts().mismatch = Some(Box::new(mismatch));
+    Some((AlertDescription::NoApplicationProtocol, Cause::NoCommonAlpn))
+}
+
+/// What a handshake needs to know.
+pub(super) struct Secure<'a> {
+    pub(super) configs: &'a Configs,
+    pub(super) configured: Option<&'a Arc<Offer>>,
+    pub(super) hello: &'a Hello,
+    pub(super) snapshot: &'a Snapshot,
+}
+
+impl Secure<'_> {
+    /// Does the handshake until `deadline`, and notes what came of it.
+    pub(super) async fn handshake(
+        &self,
+        life: &mut Life,
+        socket: &Socket,
+        buffer: &mut Buffer,
+        deadline: tokio::time::Instant,
+    ) -> Result<Established, Close> {
+        let begun = Instant::now();
+        let config = Arc::clone(self.configs.for_client(&self.hello.suites));
+        let shaken = handshake(socket, buffer, config, self.hello.early, &self.snapshot.choice);
+        let outcome = timeout_at(deadline, shaken).await;
+        let took = begun.elapsed();
+        let error = match outcome {
+            Ok(Ok(established)) => {
+                life.facts().times.handshake = Some(took);
+                let (version, kind) = self.note(life.facts(), &established.negotiated);
+                life.worker.counters.handshake_done(version, kind, took);
+                return Ok(established);
+            }
+            Ok(Err(error)) => error,
+            Err(_) => {
+                life.worker.counters.handshake_failed();
+                return Err(Cause::HandshakeTimeout.into());
+            }
+        };
+        life.worker.counters.handshake_failed();
+        life.facts().times.handshake = Some(took);
+        if let (Some(configured), Step::Done { value, .. }) =
+            (self.configured, client_hello::peek(&self.hello.bytes))
+        {
+            let offered = greeting::offer(&value);
+            let mismatch = Mismatch { offered, configured: Arc::clone(configured) };
+            life.facts().mismatch = Some(Box::new(mismatch));
+        }
+        if matches!(error.fault, HandshakeFault::Tls(_)) {
+            // A reset must not overtake the alert; outside of the timeout, lest that be the cause.
+            farewell(socket, &[]).await;
+        }
+        Err(failure::handshake(&error, self.hello.odd))
+    }
+
+    fn note(&self, facts: &mut ConnectionFacts, agreed: &Negotiated) -> (TlsVersion, Handshake) {
+        let version = match agreed.version {
+            Version::Tls12 => TlsVersion::Tls12,
+            Version::Tls13 => TlsVersion::Tls13,
+        };
+        let kind = if agreed.resumed { Handshake::Resumed } else { Handshake::Full };
+        let tls = &mut facts.tls;
+        tls.version = Some(version);
+        tls.handshake = Some(kind);
+        tls.suite = client_hello::suite_name(agreed.suite.into()).known();
+        tls.group = agreed.group.and_then(|group| client_hello::group_name(group.into()).known());
+        tls.alpn.clone_from(&agreed.alpn);
+        tls.scheme = self.scheme(agreed);
+        tls.client_cn = agreed
+            .client_certificate
+            .as_deref()
+            .and_then(Description::of)
+            .and_then(|description| description.common_name)
+            .map(|name| name.into_bytes().into());
+        (version, kind)
+    }
+
+    /// The scheme of the server's signature: rustls does not tell, but chooses in the same way.
+    fn scheme(&self, agreed: &Negotiated) -> Option<&'static str> {
+        let certificate = self.hello.certificate.as_ref().filter(|_| !agreed.resumed)?;
+        let tls13 = agreed.version == Version::Tls13;
+        // RFC 8446 §4.2.3: PKCS#1 signatures are not for TLS 1.3's CertificateVerify.
+        let pkcs1 = |scheme: SignatureScheme| matches!(u16::from(scheme), 0x0401 | 0x0501 | 0x0601);
+        let usable: Vec<_> =
+            self.hello.schemes.iter().copied().filter(|scheme| !(tls13 && pkcs1(*scheme))).collect();
+        let signer = certificate.certified_key.key.choose_scheme(&usable)?;
+        client_hello::scheme_name(signer.scheme().into()).known()
+    }
+}
+
+/// Whether the route lets this client certificate in. Where none was shown, rustls has decided.
+pub(super) fn allowed(relay: &Relay, agreed: &Negotiated) -> bool {
+    match (&relay.allow, &agreed.client_certificate) {
+        (Some(allow), Some(certificate)) => allow.matches(certificate),
+        _ => true,
+    }
+}
+
+/// Ends a connection after its handshake with an alert.
+pub(super) async fn refuse(
+    socket: &Socket,
+    mut established: Established,
+    alert: AlertDescription,
+    close: Close,
+) -> Close {
+    let mut last = Vec::new();
+    established.session.alert(Alert(alert as u8), &mut last);
+    farewell(socket, &last).await;
+    failure::sent(close, alert as u8)
+}
