@@ -263,11 +263,17 @@ fn row(samples: &[&Sample], name: &str, reference: &str) -> Row {
 fn flags(metrics: &BTreeMap<String, Spread>) -> Vec<String> {
     let value = |name: &str| metrics.get(name).map(|s| s.median);
     let mut flags = Vec::new();
-    if let (Some(proxy), Some(load)) = (value(metrics::PROXY_BUSY), value(metrics::LOAD_BUSY))
-        && load > 0.9
-        && proxy < 0.9
-        && !metrics.contains_key(metrics::RATE)
-    {
+    // Arrivals at a fixed rate leave both sides idle on purpose.
+    let closed = !metrics.contains_key(metrics::RATE);
+    let busy = value(metrics::PROXY_BUSY).zip(value(metrics::LOAD_BUSY)).filter(|_| closed);
+    if busy.is_some_and(|(proxy, load)| proxy < 0.5 && load < 0.5) {
+        flags.push(
+            "disturbed: neither side was busy, so other work of the machine had the cores; throughput and latency \
+             say nothing, CPU per unit is noisy"
+                .to_owned(),
+        );
+    }
+    if busy.is_some_and(|(proxy, load)| load > 0.9 && proxy < 0.9) {
         flags.push("load-bound: the load or the backend was the limit, not the proxy; CPU per unit holds, throughput and latency do not".to_owned());
     }
     if metrics.get(metrics::ERRORS).is_some_and(|errors| errors.max > 0.0) {
@@ -317,6 +323,12 @@ mod tests {
         metrics.insert(metrics::LOAD_BUSY.into(), one(0.97));
         assert!(flags(&metrics)[0].starts_with("load-bound"));
         metrics.insert(metrics::PROXY_BUSY.into(), one(0.97));
+        assert!(flags(&metrics).is_empty());
+        metrics.insert(metrics::PROXY_BUSY.into(), one(0.2));
+        metrics.insert(metrics::LOAD_BUSY.into(), one(0.3));
+        assert!(flags(&metrics)[0].starts_with("disturbed"));
+        // Unless that is what the case is about.
+        metrics.insert(metrics::RATE.into(), one(1000.0));
         assert!(flags(&metrics).is_empty());
     }
 }
