@@ -62,6 +62,7 @@ enum Ready {
 
 /// Serves one accepted connection.
 pub(crate) async fn serve(worker: Rc<Worker>, listener: Arc<str>, fd: OwnedFd, peer: Peer) {
+    worker.stand_by();
     let snapshot = worker.shared.current.load_full();
     let limits = snapshot.limits;
     let address = match peer {
