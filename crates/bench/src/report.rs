@@ -225,6 +225,8 @@ fn rows(samples: &[&Sample], reference: &str) -> Vec<Row> {
             names.push(&sample.contestant);
         }
     }
+    // Stable, so that the others keep their order.
+    names.sort_by_key(|name| *name != reference);
     names.iter().map(|name| row(samples, name, reference)).collect()
 }
 
@@ -309,6 +311,7 @@ mod tests {
             sample("nginx", 2, 40.0),
         ];
         let all: Vec<&Sample> = all.iter().collect();
+        assert_eq!(rows(&all, "nginx")[0].contestant, "nginx");
         let rows = rows(&all, "offramp");
         assert_eq!(rows[1].ratios[metrics::CPU], 0.5);
         assert!(rows[0].ratios.is_empty());
