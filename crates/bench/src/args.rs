@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::gate::Strictness;
 
-/// Measures Offramp beside nginx, HAProxy, hitch, stunnel and Caddy on this machine.
+/// Measures Offramp beside nginx, HAProxy, hitch, stunnel, Caddy and Sōzu on this machine.
 ///
 /// Every program is pinned: the proxy to the first core, load and backend to the others. Contestants take
 /// turns, round by round. Reported are CPU time per unit of work of the proxy's whole process tree,

@@ -42,7 +42,7 @@ pub(crate) struct Peer {
     pub(crate) what: &'static str,
     /// The program looked for in `PATH`.
     pub(crate) program: &'static str,
-    /// The Debian package that brings it.
+    /// The Debian package that brings it, or the command that does.
     pub(crate) package: &'static str,
     /// The arguments that make it print its version.
     pub(crate) version_args: &'static [&'static str],

@@ -108,6 +108,19 @@ pub(crate) const PEERS: &[Peer] = &[
         post_quantum: false,
         scales: false,
     },
+    Peer {
+        name: "sozu",
+        what: "Sōzu, HTTPS listener",
+        program: "sozu",
+        package: "cargo install sozu (needs protobuf-compiler)",
+        version_args: &["--version"],
+        library: Library::Is("rustls on ring"),
+        config: (include_str!("../../peers/sozu.toml"), "sozu.toml"),
+        args: &["start", "-c", "{{config}}"],
+        carries: Carries::Http,
+        post_quantum: false,
+        scales: true,
+    },
 ];
 
 /// The peer of a name.

@@ -42,9 +42,14 @@ pub(crate) fn values(dir: &Path, listen: SocketAddr, site: &Site<'_>) -> Values 
         Found::Tcp(address) => address.to_string(),
         Found::Unix(path) => format!("unix/{}", path.display()),
     };
-    let protocol = match site.setup.version {
-        Version::Tls12 => "TLSv1.2",
-        Version::Tls13 => "TLSv1.3",
+    let sozu = match site.backend {
+        Found::Tcp(address) => format!("address = \"{address}\""),
+        // The address is only this backend's name then.
+        Found::Unix(path) => format!("address = \"127.0.0.1:1\", unix_path = \"{}\"", path.display()),
+    };
+    let (protocol, sozu_protocol) = match site.setup.version {
+        Version::Tls12 => ("TLSv1.2", "TLS_V12"),
+        Version::Tls13 => ("TLSv1.3", "TLS_V13"),
     };
     vec![
         ("dir", dir.display().to_string()),
@@ -58,6 +63,7 @@ pub(crate) fn values(dir: &Path, listen: SocketAddr, site: &Site<'_>) -> Values 
         ("key", site.identity.key.display().to_string()),
         ("both", site.identity.both.display().to_string()),
         ("protocol", protocol.to_owned()),
+        ("sozu_protocol", sozu_protocol.to_owned()),
         ("ciphers12", "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256".to_owned()),
         ("load_stream", stream),
         // As root, workers would change to a user who may not see the harness's directory.
@@ -69,6 +75,7 @@ pub(crate) fn values(dir: &Path, listen: SocketAddr, site: &Site<'_>) -> Values 
         ("backend_haproxy", haproxy),
         ("backend_hitch", hitch),
         ("backend_stunnel", stunnel),
+        ("backend_sozu", sozu),
     ]
 }
 
