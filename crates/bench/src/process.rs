@@ -133,13 +133,29 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         // Children that left the group (daemons of the peers) are found by their parent first.
-        for pid in tree::descendants(self.pid()) {
-            if let Some(pid) = pid.try_into().ok().and_then(Pid::from_raw) {
+        let all = tree::with_descendants(self.pid());
+        for pid in &all {
+            if let Some(pid) = (*pid).try_into().ok().and_then(Pid::from_raw) {
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
         let _ = kill_process_group(self.pid, Signal::KILL);
+        // The kernel needs a moment on a busy machine, and whoever stopped them may look at once.
+        let deadline = Instant::now() + GONE;
+        while (matches!(self.child.try_wait(), Ok(None)) || all.iter().any(|pid| runs(*pid)))
+            && Instant::now() < deadline
+        {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
+}
+
+/// How long a killed program is waited for.
+const GONE: Duration = Duration::from_secs(2);
+
+/// Whether the process is there and not only waiting to be reaped, which leaves no command line.
+fn runs(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
 /// Runs `action` with this thread bound to `cores`, so that what it spawns inherits the binding.
