@@ -223,28 +223,12 @@ impl Relay {
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
-            Ok(_) => self.poll_alarm(cx, alarm, idle),
-        }
-    }
-
-    /// Looks at the clock only when the alarm rings: moving bytes costs no timer.
-    fn poll_alarm(&self, cx: &mut Context<'_>, mut alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
-        while alarm.as_mut().poll(cx).is_ready() {
-            let quiet = offramp_net::clock::coarse_ms().saturating_sub(self.moved_ms);
-            let left = idle.saturating_sub(Duration::from_millis(quiet));
-            if left.is_zero() {
-                let cause = if !self.up.plain.is_empty() {
-                    Cause::ServerHung
-                } else if !self.down.pending.is_empty() {
-                    Cause::ClientHung
-                } else {
-                    Cause::IdleTimeout
-                };
-                return Poll::Ready(cause.into());
+            Ok(_) => {
+                let waiting =
+                    Waiting { server: !self.up.plain.is_empty(), client: !self.down.pending.is_empty() };
+                poll_alarm(cx, alarm, idle, self.moved_ms, waiting)
             }
-            alarm.as_mut().reset(Instant::now() + left);
         }
-        Poll::Pending
     }
 
     /// An error after one side has said goodbye is no news: it is how many programs close. But the
@@ -271,6 +255,38 @@ impl Relay {
     fn ended(&mut self, cause: Cause) {
         self.first_end.get_or_insert(cause);
     }
+}
+
+/// Whom bytes wait for that are kept because that side takes no more.
+#[derive(Clone, Copy)]
+struct Waiting {
+    server: bool,
+    client: bool,
+}
+
+/// Ends a relay in which nothing moved for `idle`. Looks at the clock only when the alarm rings: moving
+/// bytes costs no timer.
+fn poll_alarm(
+    cx: &mut Context<'_>,
+    mut alarm: Pin<&mut Sleep>,
+    idle: Duration,
+    moved_ms: u64,
+    waiting: Waiting,
+) -> Poll<Close> {
+    while alarm.as_mut().poll(cx).is_ready() {
+        let quiet = offramp_net::clock::coarse_ms().saturating_sub(moved_ms);
+        let left = idle.saturating_sub(Duration::from_millis(quiet));
+        if left.is_zero() {
+            let cause = match waiting {
+                Waiting { server: true, .. } => Cause::ServerHung,
+                Waiting { client: true, .. } => Cause::ClientHung,
+                Waiting { .. } => Cause::IdleTimeout,
+            };
+            return Poll::Ready(cause.into());
+        }
+        alarm.as_mut().reset(Instant::now() + left);
+    }
+    Poll::Pending
 }
 
 /// Takes steps in one direction while they move something, up to [`TURN`] of them.

@@ -11,9 +11,9 @@ use offramp_net::Socket;
 use offramp_observe::counters::Direction;
 use offramp_observe::facts::Traffic;
 use offramp_observe::{Cause, Close};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Sleep, sleep};
 
-use super::{TURN, Terms, flush};
+use super::{TURN, Terms, Waiting, flush, poll_alarm};
 use crate::failure;
 use crate::worker::Worker;
 
@@ -169,7 +169,8 @@ impl Plain<'_> {
         if self.up.moved + self.down.moved > before || self.up.kept.len() + self.down.kept.len() < kept {
             self.moved_ms = offramp_net::clock::coarse_ms();
         }
-        self.poll_alarm(cx, alarm, idle)
+        let waiting = Waiting { server: !self.up.kept.is_empty(), client: !self.down.kept.is_empty() };
+        poll_alarm(cx, alarm, idle, self.moved_ms, waiting)
     }
 
     /// One step in each direction.
@@ -219,25 +220,5 @@ impl Plain<'_> {
             server.or_else(|| self.down.refused.as_ref().map(failure::client))
         };
         self.first.map(Close::from).or_else(refusal).unwrap_or_else(|| Cause::Internal.into())
-    }
-
-    /// Looks at the clock only when the alarm rings: moving bytes costs no timer.
-    fn poll_alarm(&self, cx: &mut Context<'_>, mut alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
-        while alarm.as_mut().poll(cx).is_ready() {
-            let quiet = offramp_net::clock::coarse_ms().saturating_sub(self.moved_ms);
-            let left = idle.saturating_sub(Duration::from_millis(quiet));
-            if left.is_zero() {
-                let cause = if !self.up.kept.is_empty() {
-                    Cause::ServerHung
-                } else if !self.down.kept.is_empty() {
-                    Cause::ClientHung
-                } else {
-                    Cause::IdleTimeout
-                };
-                return Poll::Ready(cause.into());
-            }
-            alarm.as_mut().reset(Instant::now() + left);
-        }
-        Poll::Pending
     }
 }
