@@ -166,7 +166,9 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
     if close.cause == Cause::IdleTimeout {
         relay.tell(Alert::CLOSE_NOTIFY);
     }
-    let more = relay.up.refused || relay.up.trailing || (relay.down.shut && !relay.up.ended);
+    // A client that is still talking would be reset by a close, and lose what it has not read yet.
+    let cut_short = relay.down.shut || matches!(close.cause, Cause::ServerReset | Cause::ServerHung);
+    let more = relay.up.refused || relay.up.trailing || (cut_short && !relay.up.ended);
     // Who took nothing for so long will not take a last word either.
     let waits = (more || !relay.down.pending.is_empty()) && close.cause != Cause::ClientHung;
     // What a client said before it left may still be on its way; a reset would overtake it.
