@@ -12,10 +12,15 @@ use crate::model::{Config, Environment, Name};
 use crate::raw::{Section, Spanned};
 use crate::settings::{BINDINGS, Origin};
 
+mod backends;
 mod certificates;
 mod conflicts;
+mod headers;
 mod listeners;
+mod modes;
 mod routes;
+mod rules;
+mod settings;
 
 /// Reads the model from what was typed. Where there are errors the result is only good for being dropped.
 pub(crate) fn check(
@@ -26,9 +31,9 @@ pub(crate) fn check(
 ) -> Config {
     let mut config = Config::for_environment(environment);
     let mut reader = Reader { folder, report };
-    reader.settings(root, &mut config);
+    let wrong = reader.settings(root, &mut config);
     let listeners = listeners::listeners(root, &mut reader);
-    let backends = listeners::backends(root, &mut reader);
+    let backends = backends::backends(root, &mut reader);
     let known = Known {
         listeners: listeners::names_of_listeners(root),
         backends: root.named("backend").iter().map(|(name, _)| name.value.clone()).collect(),
@@ -40,7 +45,9 @@ pub(crate) fn check(
     config.backends = backends;
     config.backends.sort_by(|a, b| a.name.cmp(&b.name));
     config.fill_implied();
+    settings::between(root, &wrong, &config, reader.report);
     conflicts::between(root, &listeners, &routes, &config, reader.report);
+    modes::between(root, &listeners, &routes, &config, reader.report);
     config
 }
 
@@ -57,20 +64,27 @@ struct Reader<'a, 'r> {
 }
 
 impl<'a> Reader<'a, '_> {
-    fn settings(&mut self, root: &Section, config: &mut Config) {
+    /// Reads the plain values, and names the sections in which one is wrong.
+    fn settings(&mut self, root: &Section, config: &mut Config) -> Vec<&'static str> {
+        let mut wrong = Vec::new();
         for binding in BINDINGS {
             let (section, name) = match binding.path.split_once('.') {
                 Some((section, name)) => (root.section(section), name),
                 None => (Some(root), binding.path),
             };
-            let Some(scalar) = section.and_then(|section| section.scalar(name)) else {
+            let Some(value) = section.and_then(|section| section.setting(name)) else {
+                if section.is_some_and(|section| section.is_wrong(name)) {
+                    wrong.push(section_of(binding.path));
+                }
                 continue;
             };
-            let origin = self.origin(&scalar.span);
-            if let Err(problem) = (binding.set)(config, Some(scalar.value), &origin) {
-                self.report.local(&scalar.span, problem);
+            let origin = self.origin(&value.span);
+            if let Err(problem) = (binding.set)(config, Some(&value.value), &origin) {
+                self.report.local(&value.span, problem);
+                wrong.push(section_of(binding.path));
             }
         }
+        wrong
     }
 
     fn at(&self, span: &Span) -> At {
@@ -125,6 +139,11 @@ impl<'a> Reader<'a, '_> {
             self.report.local(section.key_span(name), problem.help(help));
         }
     }
+}
+
+/// The section of a plain key; empty for the top.
+fn section_of(path: &'static str) -> &'static str {
+    path.split_once('.').map_or("", |(section, _)| section)
 }
 
 /// A name that must be one of those that are known.

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use crate::error::At;
 use crate::keys::{self, Key, Reload};
+use crate::model::figures::without_password;
 use crate::model::{Backend, Certificate, CertificateSource, Config, Listener, Listeners, Name, Route};
 use crate::settings::{BINDINGS, Origin, Scalar};
 
@@ -147,9 +148,12 @@ impl Setting {
 }
 
 impl fmt::Display for Setting {
-    /// The value as it is written in TOML, or `(absent)`.
+    /// The value as it is written in TOML, without a password, or `(absent)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
+            Some(Scalar::Text(url)) if self.path == "log_store.url" => {
+                Scalar::Text(without_password(url)).fmt(f)
+            }
             Some(value) => value.fmt(f),
             None => f.write_str("(absent)"),
         }
@@ -203,6 +207,9 @@ impl Keyed for Route {
             key.extend(names.iter().map(|name| format!(" listener={name}")));
         }
         key.extend(self.hosts.iter().map(|host| format!(" host={host}")));
+        if !self.path.is_root() {
+            key.push_str(&format!(" path={}", self.path));
+        }
         key.extend(self.alpn.iter().map(|id| format!(" alpn={id}")));
         key
     }

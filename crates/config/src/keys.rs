@@ -72,12 +72,27 @@ pub enum Kind {
     Output(&'static [Choice]),
     /// One of some words, or a table of details.
     ChoiceOrTable(&'static [Choice]),
+    /// A string, or a table of details; the text says of what.
+    TextOrTable(&'static str),
+    /// `true`, `false`, or a table of details.
+    BoolOrTable,
+    /// Numbers and words: one, or a list; the text says of what.
+    Mixed(&'static str),
+    /// A table whose keys the user chooses, with a string or a list of strings each; the text says of what.
+    Map(&'static str),
     /// A duration within bounds, both included.
     Duration {
         /// The least.
         min: Duration,
         /// The greatest.
         max: Duration,
+    },
+    /// A size within bounds, both included.
+    Size {
+        /// The least, in bytes.
+        min: u64,
+        /// The greatest, in bytes.
+        max: u64,
     },
     /// A word, or a size within bounds, both included.
     WordOrSize {
@@ -123,6 +138,13 @@ impl fmt::Display for Kind {
             Kind::Choice(choices) => words(f, choices),
             Kind::Output(choices) => words(f, choices).and_then(|()| f.write_str(", or a file's path")),
             Kind::ChoiceOrTable(choices) => words(f, choices).and_then(|()| f.write_str(", or a table")),
+            Kind::TextOrTable(what) => write!(f, "string: {what}; or a table"),
+            Kind::BoolOrTable => f.write_str("`true`, `false`, or a table"),
+            Kind::Mixed(what) => write!(f, "list: {what}"),
+            Kind::Map(what) => write!(f, "table: {what}"),
+            Kind::Size { min, max } => {
+                write!(f, "size, {} to {}", units::print_size(*min), units::print_size(*max))
+            }
             Kind::Duration { min, max } => {
                 write!(f, "duration, {} to {}", units::print_duration(*min), units::print_duration(*max))
             }

@@ -11,21 +11,37 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use address::{Cidr, ListenAddress, ServerAddress};
-pub use bounded::{Bounded, RecordSizeLimit, Tickets, Weight};
+pub use backend::{Backend, Balance, HashKey, Pool, Protocol, Server};
+pub use bounded::{Bounded, RecordSizeLimit, Size, Tickets, Weight};
+pub use figures::{Endpoint, GraphitePrefix, LogStore, Metrics, OtlpUrl, StoreUrl, Tracing};
+pub use header::{CookieName, HeaderChanges, HeaderField, HeaderName, HeaderValue};
+pub use health::{Eject, Health, HttpProbe, Probe, StatusRange};
+pub use http::{Hsts, HttpRules, Redirect, RedirectPart, RedirectTo, Respond, Rewrite, RoutePath};
+pub use limits::{HttpLimits, Limits};
 pub use names::{AlpnId, CertificateName, HostName, HostPattern, Name};
+pub use outputs::{
+    AccessFormat, AccessLog, AccessOutput, Anonymize, FieldName, Level, Log, LogFormat, LogOutput,
+    SyslogAddress,
+};
 pub use route::{
-    Allow, AllowKind, AuthMode, Backend, Balance, ClientAuth, Listeners, ProxyV2, Relay, RelayTarget, Route,
-    SendProxy, Server, Target,
+    Allow, AllowKind, AuthMode, ClientAuth, Listeners, ProxyV2, Relay, RelayTarget, Route, SendProxy, Target,
 };
 
 use crate::error::At;
-use crate::units::{Per, Rate};
 use words::words;
 
+pub(crate) mod figures;
+pub(crate) mod header;
+pub(crate) mod health;
+pub(crate) mod http;
+
 mod address;
+mod backend;
 mod bounded;
 mod implied;
+mod limits;
 mod names;
+mod outputs;
 mod route;
 mod words;
 
@@ -41,12 +57,18 @@ pub struct Config {
     pub user: Option<User>,
     /// Where the local CA and other state are kept; absolute.
     pub state_dir: PathBuf,
+    /// The admin interface, if any.
+    pub admin: Option<Endpoint>,
     /// What the program says about itself.
     pub log: Log,
-    /// One event per connection.
+    /// One event per connection or request.
     pub access_log: AccessLog,
-    /// The metrics endpoint, if any.
-    pub metrics: Option<Metrics>,
+    /// The queryable access log, if its URL is there.
+    pub log_store: LogStore,
+    /// Figures for others.
+    pub metrics: Metrics,
+    /// What a collector of OpenTelemetry is told, if its URL is there.
+    pub tracing: Tracing,
     /// TLS towards the clients.
     pub tls: Tls,
     /// What bounds the use of the machine.
@@ -75,9 +97,12 @@ impl Config {
             workers: Workers::Auto,
             user: environment.is_root.then(User::default),
             state_dir: environment.state_dir(),
+            admin: None,
             log: Log::default(),
             access_log: AccessLog::default(),
-            metrics: None,
+            log_store: LogStore::default(),
+            metrics: Metrics::default(),
+            tracing: Tracing::default(),
             tls: Tls::default(),
             limits: Limits::default(),
             certificates: Vec::new(),
@@ -172,109 +197,6 @@ impl Default for User {
     }
 }
 
-/// What the program says about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
-    /// The least important messages that are written.
-    pub level: Level,
-    /// How they are written.
-    pub format: LogFormat,
-    /// Where they go.
-    pub output: LogOutput,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Log { level: Level::Info, format: LogFormat::Text, output: LogOutput::Stderr }
-    }
-}
-
-words! {
-    /// How important a message is.
-    pub enum Level {
-        /// Something does not work.
-        Error = "error",
-        /// Something will not work, or not as meant.
-        Warn = "warn",
-        /// What an operator wants to know.
-        Info = "info",
-        /// What a developer wants to know.
-        Debug = "debug",
-    }
-}
-
-words! {
-    /// How a message of the program is written.
-    pub enum LogFormat {
-        /// For people.
-        Text = "text",
-        /// One JSON object per line.
-        Json = "json",
-        /// `key=value` pairs.
-        Logfmt = "logfmt",
-    }
-}
-
-/// Where the messages of the program go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogOutput {
-    /// Standard error.
-    Stderr,
-    /// Standard output.
-    Stdout,
-    /// Appended to a file.
-    File(FilePath),
-}
-
-/// One event per connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccessLog {
-    /// How an event is written.
-    pub format: AccessFormat,
-    /// Where events go.
-    pub output: AccessOutput,
-}
-
-impl Default for AccessLog {
-    fn default() -> Self {
-        AccessLog { format: AccessFormat::Json, output: AccessOutput::Stdout }
-    }
-}
-
-words! {
-    /// How an event is written.
-    pub enum AccessFormat {
-        /// One JSON object per line.
-        Json = "json",
-        /// `key=value` pairs.
-        Logfmt = "logfmt",
-        /// For people.
-        Text = "text",
-    }
-}
-
-/// Where events go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccessOutput {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-    /// Nowhere.
-    None,
-    /// Appended to a file.
-    File(FilePath),
-}
-
-/// The metrics endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metrics {
-    /// Where `/metrics` is served over plain HTTP.
-    pub address: ListenAddress,
-    /// Where the address is written.
-    pub at: At,
-}
-
 /// TLS towards the clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
@@ -319,39 +241,6 @@ pub enum RecordSize {
     Adaptive,
     /// At most this many bytes of plaintext in a record.
     Fixed(RecordSizeLimit),
-}
-
-/// What bounds the use of the machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Connections at a time over all workers: 1 to 10,000,000.
-    pub connections: u32,
-    /// Connections at a time from one client address: 1 to 10,000,000.
-    pub connections_per_client: u32,
-    /// New handshakes from one client address.
-    pub handshakes_per_client: Rate,
-    /// From the accepted connection to the end of the handshake: 1 ms to 1 h.
-    pub handshake_timeout: Duration,
-    /// For one attempt to connect to a server: 1 ms to 1 h.
-    pub connect_timeout: Duration,
-    /// Without a byte in either direction a connection is closed: 1 ms to 30 d.
-    pub idle_timeout: Duration,
-    /// How long open connections may finish after the order to stop: up to 24 h, 0 for not at all.
-    pub drain_timeout: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            connections: 100_000,
-            connections_per_client: 1000,
-            handshakes_per_client: Rate::literal::<100>(Per::Second),
-            handshake_timeout: Duration::from_secs(10),
-            connect_timeout: Duration::from_secs(5),
-            idle_timeout: Duration::from_secs(300),
-            drain_timeout: Duration::from_secs(30),
-        }
-    }
 }
 
 /// A certificate and its key, or several for the names of one local certificate.
@@ -407,6 +296,10 @@ pub struct Listener {
     pub tls: bool,
     /// Sources whose PROXY header is required and believed.
     pub accept_proxy: Vec<Cidr>,
+    /// Whose `X-Forwarded-*`, `Forwarded` and `X-Request-Id` are believed; empty with [`Mode::Tcp`].
+    pub trusted_proxies: Vec<Cidr>,
+    /// Whether `Via` is added to requests and responses; never with [`Mode::Tcp`].
+    pub via: bool,
     /// Where it is written.
     pub at: At,
 }
@@ -416,5 +309,7 @@ words! {
     pub enum Mode {
         /// A blind relay of bytes.
         Tcp = "tcp",
+        /// HTTP/1.1 and HTTP/2, each request with a route of its own.
+        Http = "http",
     }
 }

@@ -8,10 +8,13 @@ use std::fmt::{Display, Write as _};
 
 use crate::keys;
 use crate::model::{
-    Backend, Certificate, CertificateSource, ClientAuth, Config, DefaultRole, FilePath, Listener, Listeners,
-    ProxyV2, RelayTarget, Route, SendProxy, Target,
+    Backend, Certificate, CertificateSource, Config, DefaultRole, Eject, FilePath, Health, HttpProbe,
+    Listener, Mode, Pool, Probe,
 };
-use crate::settings::BINDINGS;
+use crate::settings::{BINDINGS, lacks};
+use crate::units::print_duration;
+
+mod route;
 
 /// The configuration as TOML, with the documentation of each plain key as a comment.
 pub fn print(config: &Config) -> String {
@@ -21,6 +24,9 @@ pub fn print(config: &Config) -> String {
         let (Some(key), Some(value)) = (keys::find(binding.path), (binding.get)(config)) else {
             continue;
         };
+        if lacks(binding.path, config).is_some() {
+            continue;
+        }
         if key.section() != section {
             section = key.section();
             let about = keys::find(section).map_or("", |key| key.doc);
@@ -36,7 +42,7 @@ pub fn print(config: &Config) -> String {
         listener(&mut out, item);
     }
     for item in &config.routes {
-        route(&mut out, item);
+        route::route(&mut out, item);
     }
     for item in &config.backends {
         backend(&mut out, item);
@@ -73,53 +79,13 @@ fn listener(out: &mut String, listener: &Listener) {
     text(out, "name", &listener.name);
     list(out, "address", &listener.addresses);
     text(out, "mode", listener.mode);
-    let _ = writeln!(out, "tls = {}", listener.tls);
+    bare(out, "tls", listener.tls);
     list(out, "accept_proxy", &listener.accept_proxy);
-    out.push('\n');
-}
-
-fn route(out: &mut String, route: &Route) {
-    out.push_str("[[route]]\n");
-    if let Listeners::Named(names) = &route.listeners {
-        list(out, "listener", names);
-    }
-    if !route.hosts.is_empty() {
-        list(out, "host", &route.hosts);
-    }
-    if !route.alpn.is_empty() {
-        list(out, "alpn", &route.alpn);
-    }
-    match &route.target {
-        Target::Passthrough(server) => text(out, "passthrough", server),
-        Target::Relay(relay) => {
-            match &relay.to {
-                RelayTarget::Backend(name) => text(out, "backend", name),
-                RelayTarget::Server(server) => text(out, "server", server),
-            }
-            match relay.send_proxy {
-                None => {}
-                Some(SendProxy::V1) => text(out, "send_proxy", "v1"),
-                Some(SendProxy::V2(ProxyV2 { crc32c, client_certificate })) => {
-                    let _ = writeln!(
-                        out,
-                        "send_proxy = {{ version = \"v2\", crc32c = {crc32c}, client_certificate = {client_certificate} }}"
-                    );
-                }
-            }
-            if let Some(auth) = &relay.client_auth {
-                client_auth(out, auth);
-            }
-        }
+    if listener.mode == Mode::Http {
+        list(out, "trusted_proxies", &listener.trusted_proxies);
+        bare(out, "via", listener.via);
     }
     out.push('\n');
-}
-
-fn client_auth(out: &mut String, auth: &ClientAuth) {
-    let _ = write!(out, "client_auth = {{ mode = \"{}\", ca = {}", auth.mode, quoted(&path(&auth.ca)));
-    if !auth.allow.is_empty() {
-        let _ = write!(out, ", allow = {}", array(&auth.allow));
-    }
-    out.push_str(" }\n");
 }
 
 fn backend(out: &mut String, backend: &Backend) {
@@ -128,12 +94,55 @@ fn backend(out: &mut String, backend: &Backend) {
     let name = if name.contains('.') { quoted(name) } else { name.to_owned() };
     let _ = writeln!(out, "[backend.{name}]");
     list(out, "servers", &backend.servers);
-    text(out, "balance", backend.balance);
+    text(out, "balance", &backend.balance);
+    text(out, "protocol", backend.protocol);
+    let Pool { max_connections, queue, queue_timeout, idle_connections, idle_timeout } = &backend.pool;
+    if let Some(count) = max_connections {
+        bare(out, "max_connections", count);
+    }
+    bare(out, "queue", queue);
+    text(out, "queue_timeout", print_duration(*queue_timeout));
+    bare(out, "idle_connections", idle_connections);
+    text(out, "idle_timeout", print_duration(*idle_timeout));
+    if let Some(name) = &backend.sticky_cookie {
+        text(out, "sticky_cookie", name);
+    }
+    if let Some(health) = &backend.health {
+        bare(out, "health", self::health(health));
+    }
+    if let Some(Eject { failures, duration, slow_start }) = &backend.eject {
+        let (duration, slow_start) = (print_duration(*duration), print_duration(*slow_start));
+        bare(
+            out,
+            "eject",
+            format_args!("{{ failures = {failures}, for = \"{duration}\", slow_start = \"{slow_start}\" }}"),
+        );
+    }
     out.push('\n');
+}
+
+fn health(health: &Health) -> String {
+    let Health { probe, interval, timeout, rise, fall } = health;
+    let mut out = String::from("{ ");
+    if let Probe::Http(HttpProbe { path, host, status }) = probe {
+        let _ = write!(out, "path = {}, status = {}, ", quoted(path), array(status));
+        if let Some(host) = host {
+            let _ = write!(out, "host = {}, ", quoted(host));
+        }
+    }
+    let (interval, timeout) = (print_duration(*interval), print_duration(*timeout));
+    let _ =
+        write!(out, "interval = \"{interval}\", timeout = \"{timeout}\", rise = {rise}, fall = {fall} }}");
+    out
 }
 
 fn path(file: &FilePath) -> String {
     file.path.to_string_lossy().into_owned()
+}
+
+/// What stands there without quotes.
+fn bare(out: &mut String, key: &str, value: impl Display) {
+    let _ = writeln!(out, "{key} = {value}");
 }
 
 fn text(out: &mut String, key: &str, value: impl Display) {
@@ -144,7 +153,7 @@ fn list<T: Display>(out: &mut String, key: &str, values: &[T]) {
     let _ = writeln!(out, "{key} = {}", array(values));
 }
 
-fn array<T: Display>(values: &[T]) -> String {
+pub(crate) fn array<T: Display>(values: &[T]) -> String {
     let values: Vec<String> = values.iter().map(|value| quoted(&value.to_string())).collect();
     format!("[{}]", values.join(", "))
 }

@@ -5,6 +5,7 @@
 //! holds only what the table allows, so that the next stage can ask for values without looking at types.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use toml::de::DeTable;
 
@@ -30,7 +31,11 @@ enum Value {
     Section(Section),
     Sections(Vec<Section>),
     Named(Vec<(Spanned<String>, Section)>),
+    Map(Vec<Pair>),
 }
+
+/// A key that the user chose, and one value of it.
+pub(crate) type Pair = (Spanned<String>, Spanned<String>);
 
 /// What is written in one section.
 #[derive(Debug)]
@@ -102,6 +107,11 @@ impl Section {
         self.entries.contains_key(name)
     }
 
+    /// Whether the key is written with a value that was reported.
+    pub(crate) fn is_wrong(&self, name: &str) -> bool {
+        self.entries.get(name).is_some_and(|entry| entry.value.is_none())
+    }
+
     /// Where the key is written, or else the section's header.
     pub(crate) fn key_span(&self, name: &str) -> &Span {
         self.entries.get(name).map_or(&self.span, |entry| &entry.key)
@@ -109,6 +119,17 @@ impl Section {
 
     fn value(&self, name: &str) -> Option<&Spanned<Value>> {
         self.entries.get(name)?.value.as_ref()
+    }
+
+    /// A plain value or a list of strings.
+    pub(crate) fn setting(&self, name: &str) -> Option<Spanned<Scalar>> {
+        let Spanned { value, span } = self.value(name)?;
+        let value = match value {
+            Value::Scalar(value) => value.clone(),
+            Value::List(texts) => Scalar::List(texts.iter().map(|text| text.value.clone()).collect()),
+            _ => return None,
+        };
+        Some(Spanned { value, span: span.clone() })
     }
 
     pub(crate) fn scalar(&self, name: &str) -> Option<Spanned<&Scalar>> {
@@ -130,6 +151,35 @@ impl Section {
         match self.scalar(name)?.value {
             Scalar::Bool(value) => Some(*value),
             _ => None,
+        }
+    }
+
+    pub(crate) fn integer(&self, name: &str) -> Option<u64> {
+        match self.scalar(name)?.value {
+            Scalar::Integer(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
+        match self.scalar(name)?.value {
+            Scalar::Duration(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// In bytes.
+    pub(crate) fn size(&self, name: &str) -> Option<u64> {
+        match self.scalar(name)?.value {
+            Scalar::Size(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn pairs(&self, name: &str) -> &[Pair] {
+        match self.value(name) {
+            Some(Spanned { value: Value::Map(pairs), .. }) => pairs,
+            _ => &[],
         }
     }
 

@@ -5,16 +5,18 @@
 //! here.
 
 use std::fmt;
-use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use plain::Plain;
+
 use crate::error::{At, Problem, shown};
-use crate::model::{
-    AccessOutput, Bounded, Config, FilePath, ListenAddress, LogOutput, Metrics, RecordSize, RecordSizeLimit,
-    User, Workers,
-};
+use crate::model::{AccessOutput, Config, FilePath, LogOutput};
 use crate::units::{self, Rate};
+
+pub(crate) use plain::Word;
+
+mod plain;
 
 /// A plain value of the language.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,7 @@ pub(crate) enum Scalar {
     /// In bytes.
     Size(u64),
     Rate(Rate),
+    List(Vec<String>),
 }
 
 impl fmt::Display for Scalar {
@@ -38,6 +41,7 @@ impl fmt::Display for Scalar {
             Scalar::Duration(value) => write!(f, "\"{}\"", units::print_duration(*value)),
             Scalar::Size(value) => write!(f, "\"{}\"", units::print_size(*value)),
             Scalar::Rate(value) => write!(f, "\"{value}\""),
+            Scalar::List(values) => f.write_str(&crate::print::array(values)),
         }
     }
 }
@@ -89,12 +93,33 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "workers" => workers;
     "user" => user;
     "state_dir" => state_dir;
+    "admin.address" => admin;
     "log.level" => log.level;
     "log.format" => log.format;
     "log.output" => log.output;
+    "log.syslog" => log.syslog;
     "access_log.format" => access_log.format;
     "access_log.output" => access_log.output;
-    "metrics.address" => metrics;
+    "access_log.syslog" => access_log.syslog;
+    "access_log.rotate_size" => access_log.rotate_size;
+    "access_log.rotate_keep" => access_log.rotate_keep;
+    "access_log.omit" => access_log.omit;
+    "access_log.hash" => access_log.hash;
+    "access_log.anonymize" => access_log.anonymize;
+    "log_store.url" => log_store.url;
+    "log_store.retention" => log_store.retention;
+    "log_store.rollup_retention" => log_store.rollup_retention;
+    "log_store.spool" => log_store.spool;
+    "log_store.full_text" => log_store.full_text;
+    "log_store.geoip" => log_store.geoip;
+    "metrics.address" => metrics.endpoint;
+    "metrics.graphite" => metrics.graphite;
+    "metrics.graphite_interval" => metrics.graphite_interval;
+    "metrics.graphite_prefix" => metrics.graphite_prefix;
+    "metrics.top_clients" => metrics.top_clients;
+    "tracing.otlp" => tracing.otlp;
+    "tracing.sample_one_in" => tracing.sample_one_in;
+    "tracing.metrics" => tracing.metrics;
     "tls.policy" => tls.policy;
     "tls.tickets" => tls.tickets;
     "tls.ticket_rotation" => tls.ticket_rotation;
@@ -106,6 +131,16 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "limits.handshake_timeout" => limits.handshake_timeout;
     "limits.connect_timeout" => limits.connect_timeout;
     "limits.idle_timeout" => limits.idle_timeout;
+    "limits.request_header_timeout" => limits.http.request_header_timeout;
+    "limits.request_body_timeout" => limits.http.request_body_timeout;
+    "limits.min_body_rate" => limits.http.min_body_rate;
+    "limits.keepalive_timeout" => limits.http.keepalive_timeout;
+    "limits.response_timeout" => limits.http.response_timeout;
+    "limits.request_headers" => limits.http.request_headers;
+    "limits.request_header_size" => limits.http.request_header_size;
+    "limits.request_target_size" => limits.http.request_target_size;
+    "limits.requests_per_client" => limits.http.requests_per_client;
+    "limits.streams" => limits.http.streams;
     "limits.drain_timeout" => limits.drain_timeout;
 };
 
@@ -139,208 +174,77 @@ impl<T: Plain> Field for Option<T> {
     }
 }
 
-/// A type that is one plain value.
-trait Plain: Sized {
-    fn write(&self) -> Scalar;
-    fn read(value: &Scalar, origin: &Origin<'_>) -> Result<Self, Problem>;
+/// A key that has an effect only with another.
+pub(crate) struct Need {
+    /// The key.
+    pub(crate) path: &'static str,
+    /// What it has an effect with, as a remedy names it.
+    pub(crate) with: &'static str,
+    /// Whether that is there.
+    pub(crate) met: fn(&Config) -> bool,
 }
 
-/// The table of keys lets only the right kind of value through; this is for values made otherwise.
-fn unfit(value: &Scalar) -> Problem {
-    Problem::new(format!("`{value}` does not fit here"))
+/// The keys that are an error, and are not printed, where what they need is absent.
+pub(crate) const NEEDS: &[Need] = &[
+    Need {
+        path: "log.syslog",
+        with: "output = \"syslog\"",
+        met: |config| config.log.output == LogOutput::Syslog,
+    },
+    Need {
+        path: "access_log.syslog",
+        with: "output = \"syslog\"",
+        met: |config| config.access_log.output == AccessOutput::Syslog,
+    },
+    Need {
+        path: "access_log.rotate_size",
+        with: "a file as `output`",
+        met: |config| matches!(config.access_log.output, AccessOutput::File(_)),
+    },
+    Need {
+        path: "access_log.rotate_keep",
+        with: "`rotate_size`",
+        met: |config| config.access_log.rotate_size.is_some(),
+    },
+    Need { path: "log_store.retention", with: "`url`", met: has_store },
+    Need { path: "log_store.rollup_retention", with: "`url`", met: has_store },
+    Need { path: "log_store.spool", with: "`url`", met: has_store },
+    Need { path: "log_store.full_text", with: "`url`", met: has_store },
+    Need { path: "log_store.geoip", with: "`url`", met: has_store },
+    Need {
+        path: "metrics.graphite_interval",
+        with: "`graphite`",
+        met: |config| config.metrics.graphite.is_some(),
+    },
+    Need {
+        path: "metrics.graphite_prefix",
+        with: "`graphite`",
+        met: |config| config.metrics.graphite.is_some(),
+    },
+    Need {
+        path: "metrics.top_clients",
+        with: "`address` or `graphite`",
+        met: |config| {
+            let metrics = &config.metrics;
+            let told = metrics.endpoint.is_some() || metrics.graphite.is_some();
+            told || config.admin.is_some() || config.tracing.metrics
+        },
+    },
+    Need { path: "tracing.sample_one_in", with: "`otlp`", met: has_collector },
+    Need { path: "tracing.metrics", with: "`otlp`", met: has_collector },
+];
+
+fn has_store(config: &Config) -> bool {
+    config.log_store.url.is_some()
 }
 
-/// An enum whose variants are words of the language.
-pub(crate) trait Word: Sized {
-    fn word(&self) -> &'static str;
-    fn from_word(word: &str) -> Option<Self>;
+fn has_collector(config: &Config) -> bool {
+    config.tracing.otlp.is_some()
 }
 
-impl<T: Word> Plain for T {
-    fn write(&self) -> Scalar {
-        Scalar::Text(self.word().to_owned())
-    }
-
-    fn read(value: &Scalar, _: &Origin<'_>) -> Result<Self, Problem> {
-        let word = if let Scalar::Text(text) = value { T::from_word(text) } else { None };
-        word.ok_or_else(|| unfit(value))
-    }
-}
-
-macro_rules! plain {
-    ($($type:ty: $write:expr, $pattern:pat => $read:expr;)*) => {
-        $(impl Plain for $type {
-            fn write(&self) -> Scalar {
-                let write: fn(&Self) -> Scalar = $write;
-                write(self)
-            }
-
-            fn read(value: &Scalar, _: &Origin<'_>) -> Result<Self, Problem> {
-                match value {
-                    $pattern => $read,
-                    _ => None,
-                }
-                .ok_or_else(|| unfit(value))
-            }
-        })*
-    };
-}
-
-plain! {
-    bool: |b| Scalar::Bool(*b), Scalar::Bool(value) => Some(*value);
-    u32: |n| Scalar::Integer((*n).into()), Scalar::Integer(value) => u32::try_from(*value).ok();
-    Duration: |d| Scalar::Duration(*d), Scalar::Duration(value) => Some(*value);
-    Rate: |r| Scalar::Rate(*r), Scalar::Rate(value) => Some(*value);
-}
-
-impl<const MIN: u16, const MAX: u16> Plain for Bounded<MIN, MAX> {
-    fn write(&self) -> Scalar {
-        Scalar::Integer(self.get().into())
-    }
-
-    fn read(value: &Scalar, _: &Origin<'_>) -> Result<Self, Problem> {
-        match value {
-            Scalar::Integer(number) => u16::try_from(*number).ok().and_then(Self::new),
-            _ => None,
-        }
-        .ok_or_else(|| unfit(value))
-    }
-}
-
-impl Plain for Workers {
-    fn write(&self) -> Scalar {
-        match self {
-            Workers::Auto => Scalar::Integer(0),
-            Workers::Count(count) => Scalar::Integer(count.get().into()),
-        }
-    }
-
-    fn read(value: &Scalar, _: &Origin<'_>) -> Result<Self, Problem> {
-        match value {
-            Scalar::Integer(number) => u16::try_from(*number).ok(),
-            _ => None,
-        }
-        .map(|count| NonZeroU16::new(count).map_or(Workers::Auto, Workers::Count))
-        .ok_or_else(|| unfit(value))
-    }
-}
-
-impl Plain for RecordSize {
-    fn write(&self) -> Scalar {
-        match self {
-            RecordSize::Adaptive => Scalar::Text("adaptive".to_owned()),
-            RecordSize::Fixed(size) => Scalar::Size(size.get().into()),
-        }
-    }
-
-    fn read(value: &Scalar, _: &Origin<'_>) -> Result<Self, Problem> {
-        match value {
-            Scalar::Text(word) if word == "adaptive" => Some(RecordSize::Adaptive),
-            Scalar::Size(size) => {
-                u16::try_from(*size).ok().and_then(RecordSizeLimit::new).map(RecordSize::Fixed)
-            }
-            _ => None,
-        }
-        .ok_or_else(|| unfit(value))
-    }
-}
-
-/// A type that is written as a string.
-trait Texty: Sized {
-    fn to_text(&self) -> String;
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem>;
-}
-
-macro_rules! texty {
-    ($($type:ty),*) => {
-        $(impl Plain for $type {
-            fn write(&self) -> Scalar {
-                Scalar::Text(self.to_text())
-            }
-
-            fn read(value: &Scalar, origin: &Origin<'_>) -> Result<Self, Problem> {
-                match value {
-                    Scalar::Text(text) => Self::from_text(text, origin),
-                    _ => Err(unfit(value)),
-                }
-            }
-        })*
-    };
-}
-
-texty!(User, PathBuf, LogOutput, AccessOutput, Metrics);
-
-impl Texty for User {
-    fn to_text(&self) -> String {
-        self.name.clone()
-    }
-
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
-        if text.is_empty() || text.contains(|c: char| c.is_control() || c.is_whitespace() || c == ':') {
-            let problem = Problem::new(format!("`{}` cannot be a user's name", shown(text)));
-            return Err(problem.help("to stay root, write user = \"root\""));
-        }
-        Ok(User { name: text.to_owned(), at: origin.at.clone() })
-    }
-}
-
-impl Texty for PathBuf {
-    fn to_text(&self) -> String {
-        self.to_string_lossy().into_owned()
-    }
-
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
-        origin.path(text)
-    }
-}
-
-impl Texty for LogOutput {
-    fn to_text(&self) -> String {
-        match self {
-            LogOutput::Stderr => "stderr".to_owned(),
-            LogOutput::Stdout => "stdout".to_owned(),
-            LogOutput::File(file) => file.path.to_text(),
-        }
-    }
-
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
-        Ok(match text {
-            "stderr" => LogOutput::Stderr,
-            "stdout" => LogOutput::Stdout,
-            path => LogOutput::File(origin.file(path)?),
-        })
-    }
-}
-
-impl Texty for AccessOutput {
-    fn to_text(&self) -> String {
-        match self {
-            AccessOutput::Stdout => "stdout".to_owned(),
-            AccessOutput::Stderr => "stderr".to_owned(),
-            AccessOutput::None => "none".to_owned(),
-            AccessOutput::File(file) => file.path.to_text(),
-        }
-    }
-
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
-        Ok(match text {
-            "stdout" => AccessOutput::Stdout,
-            "stderr" => AccessOutput::Stderr,
-            "none" => AccessOutput::None,
-            path => AccessOutput::File(origin.file(path)?),
-        })
-    }
-}
-
-impl Texty for Metrics {
-    fn to_text(&self) -> String {
-        self.address.to_string()
-    }
-
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
-        let address = text.parse::<ListenAddress>()?.in_folder(origin.folder)?;
-        Ok(Metrics { address, at: origin.at.clone() })
-    }
+/// What the key lacks to have an effect in `config`, if something.
+pub(crate) fn lacks(path: &str, config: &Config) -> Option<&'static Need> {
+    NEEDS.iter().find(|need| need.path == path && !(need.met)(config))
 }
 
 #[cfg(test)]
@@ -361,6 +265,13 @@ mod tests {
     fn every_plain_key_is_bound_in_the_order_of_the_table() {
         let bound: Vec<_> = BINDINGS.iter().map(|binding| binding.path).collect();
         assert_eq!(bound, plain_keys().map(|key| key.path).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_needed_is_a_key() {
+        for need in NEEDS {
+            assert!(BINDINGS.iter().any(|binding| binding.path == need.path), "{}", need.path);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Problem, Report, Span, shown};
-use crate::model::{Config, ListenAddress, Listener, Listeners, Route};
+use crate::model::{Config, ListenAddress, Listener, Listeners, Mode, Route};
 use crate::raw::Section;
 
 /// Reports every conflict between items that are right by themselves.
@@ -65,12 +65,19 @@ fn addresses(root: &Section, listeners: &[(Listener, &Section)], config: &Config
             }
         }
     }
-    let metrics = config.metrics.as_ref().map(|metrics| &metrics.address).filter(|address| fixed(address));
-    if let (Some(address), Some(section)) = (metrics, root.section("metrics"))
-        && config.listeners.iter().any(|listener| listener.addresses.contains(address))
-    {
-        let problem = Problem::new(format!("a listener has the address `{address}` too"));
-        report.whole(section.key_span("address"), problem.help("give the metrics a port of their own"));
+    for (name, endpoint) in [("metrics", &config.metrics.endpoint), ("admin", &config.admin)] {
+        let address = endpoint.as_ref().map(|endpoint| &endpoint.address).filter(|address| fixed(address));
+        let (Some(address), Some(section)) = (address, root.section(name)) else { continue };
+        let metrics = config.metrics.endpoint.as_ref().filter(|_| name == "admin");
+        let other = if config.listeners.iter().any(|listener| listener.addresses.contains(address)) {
+            "a listener has"
+        } else if metrics.is_some_and(|metrics| metrics.address == *address) {
+            "[metrics] has"
+        } else {
+            continue;
+        };
+        let problem = Problem::new(format!("{other} the address `{address}` too"));
+        report.whole(section.key_span("address"), problem.help(format!("give [{name}] a port of its own")));
     }
 }
 
@@ -90,7 +97,7 @@ fn duplicate_routes(routes: &[(Route, &Section)], report: &mut Report<'_>) {
         for listener in listeners {
             for host in &hosts {
                 for protocol in &protocols {
-                    let key = (listener, *host, *protocol);
+                    let key = (listener, *host, &route.path, *protocol);
                     first = remember(&mut seen, key, &section.span).or(first);
                 }
             }
@@ -98,8 +105,10 @@ fn duplicate_routes(routes: &[(Route, &Section)], report: &mut Report<'_>) {
         if let Some(first) = first.filter(|first| *first != section.span) {
             let key = if route.hosts.is_empty() { &section.span } else { section.key_span("host") };
             let problem = Problem::new("an earlier route already takes these connections");
-            let help =
-                format!("it is in line {}: make listener, host or alpn different", line(report, &first));
+            let help = format!(
+                "it is in line {}: make listener, host, path or alpn different",
+                line(report, &first)
+            );
             report.whole(key, problem.help(help));
         }
     }
@@ -111,8 +120,13 @@ fn plain_listeners(routes: &[(Route, &Section)], config: &Config, report: &mut R
             continue;
         };
         let plain = names.iter().filter_map(|name| config.listener(name)).find(|listener| !listener.tls);
-        let reason =
-            ["client_auth", "passthrough", "host", "alpn"].into_iter().find(|key| section.mentions(key));
+        let keys = ["client_auth", "passthrough", "host", "alpn"];
+        // A request names its host without TLS too.
+        let needed = |listener: &Listener| match listener.mode {
+            Mode::Tcp => &keys[..],
+            Mode::Http => &keys[..2],
+        };
+        let reason = plain.and_then(|listener| needed(listener).iter().find(|key| section.mentions(key)));
         if let (Some(listener), Some(key)) = (plain, reason) {
             let problem =
                 Problem::new(format!("`{key}` needs TLS, but the listener `{}` has none", listener.name));
@@ -145,9 +159,12 @@ fn unused(root: &Section, listeners: &[(Listener, &Section)], config: &Config, r
             report.warn(&section.span, problem.help("every connection to it will be refused"));
         }
         let unix = listener.addresses.iter().all(|address| matches!(address, ListenAddress::Unix(_)));
-        if unix && !listener.accept_proxy.is_empty() {
+        // With a PROXY header they have one.
+        let trusting = !listener.trusted_proxies.is_empty() && listener.accept_proxy.is_empty();
+        let keys = [("accept_proxy", !listener.accept_proxy.is_empty()), ("trusted_proxies", trusting)];
+        for (key, _) in keys.into_iter().filter(|(_, trusts)| unix && *trusts) {
             let problem = Problem::new("clients of a Unix socket have no address to be trusted by");
-            report.warn(section.key_span("accept_proxy"), problem.help("it has no effect here"));
+            report.warn(section.key_span(key), problem.help("it has no effect here"));
         }
     }
 }

@@ -1,21 +1,37 @@
 //! `[[route]]`: what each one says by itself, and whether the names that it refers to exist.
 
-use super::{Known, Reader, reference};
+use std::num::NonZeroU32;
+
+use super::{Known, Reader, reference, rules};
 use crate::error::Problem;
 use crate::model::{
-    AuthMode, ClientAuth, Listeners, ProxyV2, Relay, RelayTarget, Route, SendProxy, ServerAddress, Target,
+    AuthMode, ClientAuth, Listeners, ProxyV2, Relay, RelayTarget, Respond, Route, SendProxy, ServerAddress,
+    Target,
 };
 use crate::raw::{Section, Spanned};
 
 /// The keys of which a route has exactly one.
-const TARGETS: [&str; 4] = ["backend", "server", "passthrough", "redirect"];
+const TARGETS: [&str; 5] = ["backend", "server", "passthrough", "redirect", "respond"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 3] = [
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 10] = [
     ("send_proxy", "a passthrough server gets the bytes of the client and nothing else"),
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
+    ("path", SEALED),
+    ("strip_path", SEALED),
+    ("replace_path", SEALED),
+    ("request_headers", SEALED),
+    ("response_headers", SEALED),
+    ("hsts", SEALED),
+    ("max_body", SEALED),
 ];
+
+const SEALED: &str = "the requests are encrypted here";
+
+/// What a route that answers by itself cannot have: there is no server that would get it.
+const NOT_WITH_ANSWERS: [&str; 5] =
+    ["send_proxy", "strip_path", "replace_path", "request_headers", "max_body"];
 
 /// The routes without mistakes, each with what was typed.
 pub(super) fn routes<'s>(
@@ -32,12 +48,28 @@ pub(super) fn routes<'s>(
         reader.not_empty(section, "alpn", "leave it out for any protocol");
         let alpn = reader.list(section, "alpn", |text: &Spanned<String>, _| text.value.parse());
         let target = target(section, known, reader);
-        let at = reader.at(&section.span);
-        if let (Some(target), true) = (target, reader.report.len() == before) {
-            routes.push((Route { listeners, hosts, alpn, target, at }, section));
+        let route = Route {
+            listeners,
+            hosts,
+            alpn,
+            path: section.text("path").and_then(|text| reader.parsed(&text)).unwrap_or_default(),
+            client_auth: client_auth(section, reader),
+            http: rules::rules(section, reader),
+            log_one_in: log_one_in(section),
+            at: reader.at(&section.span),
+            target: target.clone().unwrap_or_else(|| Target::Respond(Respond::default())),
+        };
+        if target.is_some() && reader.report.len() == before {
+            routes.push((route, section));
         }
     }
     routes
+}
+
+/// The table of keys keeps it within its bounds.
+fn log_one_in(section: &Section) -> NonZeroU32 {
+    let number = section.integer("log_one_in").and_then(|number| u32::try_from(number).ok());
+    number.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
 }
 
 fn listeners(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Listeners {
@@ -61,9 +93,8 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
     match written[..] {
         [] => {
             let problem = Problem::new("this route leads nowhere");
-            reader
-                .report
-                .whole(&section.span, problem.help("add one of `server`, `backend` and `passthrough`"));
+            let help = "add one of `server`, `backend`, `passthrough`, `redirect` and `respond`";
+            reader.report.whole(&section.span, problem.help(help));
             return None;
         }
         [_] => {}
@@ -72,8 +103,7 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
             reader.report.local(section.key_span(second), problem.help("keep one of the two"));
         }
     }
-    let passthrough = section.mentions("passthrough");
-    if passthrough {
+    if section.mentions("passthrough") {
         for (name, why) in NOT_WITH_PASSTHROUGH.into_iter().filter(|(name, _)| section.mentions(name)) {
             let problem = Problem::new(format!("`{name}` cannot go with `passthrough`"));
             reader.report.local(section.key_span(name), problem.help(format!("leave it out: {why}")));
@@ -81,7 +111,17 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
         let address = server(section, "passthrough", reader)?;
         return Some(Target::Passthrough(address));
     }
-    let client_auth = client_auth(section, reader);
+    if let Some(answer) = ["redirect", "respond"].into_iter().find(|name| section.mentions(name)) {
+        for name in NOT_WITH_ANSWERS.into_iter().filter(|name| section.mentions(name)) {
+            let problem = Problem::new(format!("`{name}` cannot go with `{answer}`"));
+            let help = "leave it out: no server gets these requests";
+            reader.report.local(section.key_span(name), problem.help(help));
+        }
+        return match answer {
+            "redirect" => rules::redirect(section, reader).map(Target::Redirect),
+            _ => rules::respond(section, reader).map(Target::Respond),
+        };
+    }
     let send_proxy = send_proxy(section, reader);
     let to = if section.mentions("server") {
         RelayTarget::Server(server(section, "server", reader)?)
@@ -95,7 +135,7 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
             }
         }
     };
-    Some(Target::Relay(Relay { to, send_proxy, client_auth }))
+    Some(Target::Relay(Relay { to, send_proxy }))
 }
 
 fn server(section: &Section, name: &str, reader: &mut Reader<'_, '_>) -> Option<ServerAddress> {

@@ -40,22 +40,23 @@ const SHORTEST: Duration = ms(1);
 
 const LEVELS: &[Choice] = &[now("error"), now("warn"), now("info"), now("debug")];
 const LOG_FORMATS: &[Choice] = &[now("text"), now("json"), now("logfmt")];
-const LOG_OUTPUTS: &[Choice] = &[now("stderr"), now("stdout"), planned("journald"), planned("syslog")];
-const ACCESS_FORMATS: &[Choice] =
-    &[now("json"), now("logfmt"), now("text"), planned("combined"), planned("vhost")];
+const LOG_OUTPUTS: &[Choice] = &[now("stderr"), now("stdout"), now("journald"), now("syslog")];
+const ACCESS_FORMATS: &[Choice] = &[now("json"), now("logfmt"), now("text"), now("combined"), now("vhost")];
 const ACCESS_OUTPUTS: &[Choice] =
-    &[now("stdout"), now("stderr"), now("none"), planned("journald"), planned("syslog")];
+    &[now("stdout"), now("stderr"), now("none"), now("journald"), now("syslog")];
 const POLICIES: &[Choice] = &[now("modern"), now("intermediate")];
-const MODES: &[Choice] = &[now("tcp"), planned("http")];
+const MODES: &[Choice] = &[now("tcp"), now("http")];
+const PROTOCOLS: &[Choice] = &[now("h1"), now("h2")];
+const ANONYMIZE: &[Choice] = &[now("none"), now("ip")];
 const PROXY_VERSIONS: &[Choice] = &[now("v1"), now("v2")];
 const AUTH_MODES: &[Choice] = &[now("required"), now("optional")];
 const BALANCES: &[Choice] = &[
     now("round_robin"),
-    planned("least_conn"),
-    planned("two_choices"),
-    planned("hash:client"),
-    planned("hash:cookie:NAME"),
-    planned("hash:header:NAME"),
+    now("least_conn"),
+    now("two_choices"),
+    now("hash:client"),
+    now("hash:cookie:NAME"),
+    now("hash:header:NAME"),
 ];
 const CHALLENGES: &[Choice] = &[planned("tls-alpn-01"), planned("http-01"), planned("dns-01")];
 const RECORD_SIZE: Kind = Kind::WordOrSize { word: "adaptive", min: 4096, max: 16384 };
@@ -64,9 +65,22 @@ const fn timeout(max: Duration) -> Kind {
     Kind::Duration { min: SHORTEST, max }
 }
 
+/// A time that something is kept, from 1 h to so many days.
+const fn kept(max: u64) -> Kind {
+    Kind::Duration { min: hours(1), max: hours(24 * max) }
+}
+
 const fn count(min: u64, max: u64) -> Kind {
     Kind::Integer { min, max }
 }
+
+const fn size(min: u64, max: u64) -> Kind {
+    Kind::Size { min, max }
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
 
 macro_rules! rows {
     ($($path:literal: $kind:expr, $default:expr, $reload:ident, $support:expr, $doc:literal;)*) => {
@@ -88,26 +102,44 @@ pub const TABLE: &[Key] = rows! {
     "user": Kind::Text("a user's name"), absent("`offramp` when started as root, else nothing is switched"), Restart, NOW, "The user that the process becomes after sockets are bound and keys are read";
     "state_dir": Kind::Text("a folder's path"), absent("`/var/lib/offramp` for root, else `offramp` in the XDG state folder"), Restart, NOW, "Where the local CA and other state are kept";
 
-    "admin": Kind::Section, absent("no admin interface"), Restart, PLANNED, "The admin interface";
-    "admin.address": Kind::Text("an address"), REQUIRED, Restart, PLANNED, "Where the admin interface listens";
+    "admin": Kind::Section, absent("no admin interface"), Restart, NOW, "The admin interface: the data source for Grafana over the log store";
+    "admin.address": Kind::Text("`unix:/path`, `127.0.0.1:9901`"), REQUIRED, Restart, NOW, "Where the admin interface listens over plain HTTP; not for the public";
 
     "log": Kind::Section, SECTION_DEFAULTS, Live, NOW, "What the program says about itself";
     "log.level": Kind::Choice(LEVELS), toml("\"info\""), Live, NOW, "The least important messages that are written";
     "log.format": Kind::Choice(LOG_FORMATS), toml("\"text\""), Live, NOW, "How a message is written";
     "log.output": Kind::Output(LOG_OUTPUTS), toml("\"stderr\""), Live, NOW, "Where messages go";
+    "log.syslog": Kind::Text("`/dev/log`, `unix:/path` or `udp://host:port`"), toml("\"/dev/log\""), Live, NOW, "Where the syslog of `output` listens (RFC 5424)";
 
-    "access_log": Kind::Section, SECTION_DEFAULTS, Live, NOW, "One event per connection";
-    "access_log.format": Kind::Choice(ACCESS_FORMATS), toml("\"json\""), Live, NOW, "How an event is written";
+    "access_log": Kind::Section, SECTION_DEFAULTS, Live, NOW, "One event per connection (`mode = \"tcp\"`) or request (`mode = \"http\"`)";
+    "access_log.format": Kind::Choice(ACCESS_FORMATS), toml("\"json\""), Live, NOW, "How an event is written; `combined` as nginx and Apache do, `vhost` with the host after it";
     "access_log.output": Kind::Output(ACCESS_OUTPUTS), toml("\"stdout\""), Live, NOW, "Where events go";
+    "access_log.syslog": Kind::Text("`/dev/log`, `unix:/path` or `udp://host:port`"), toml("\"/dev/log\""), Live, NOW, "Where the syslog of `output` listens (RFC 5424)";
+    "access_log.rotate_size": size(64 * KIB, 1024 * GIB), absent("the file is never renamed"), Live, NOW, "When the file of `output` has this size it is renamed and a new one begun";
+    "access_log.rotate_keep": count(1, 1000), toml("5"), Live, NOW, "How many renamed files are kept: `.1` is the youngest";
+    "access_log.omit": Kind::List("names of fields of events"), LIST_ABSENT, Live, NOW, "Fields that are left out";
+    "access_log.hash": Kind::List("names of fields of events"), LIST_ABSENT, Live, NOW, "Fields of which only a hash is written, with a key of this installation: equal values stay equal";
+    "access_log.anonymize": Kind::Choice(ANONYMIZE), toml("\"none\""), Live, NOW, "`ip`: the last byte of IPv4 addresses of clients and the last 80 bits of IPv6 ones become zero, in events, metrics and the log store";
 
-    "log_store": Kind::Section, absent("no log store"), Restart, PLANNED, "The queryable access log";
-    "log_store.url": Kind::Text("a database's URL"), REQUIRED, Restart, PLANNED, "The database: `sqlite:` and a path, or `postgres://`";
-    "log_store.retention": Kind::Duration { min: hours(1), max: hours(24 * 3650) }, toml("\"90d\""), Live, PLANNED, "How long events are kept";
+    "log_store": Kind::Section, absent("no log store"), Restart, NOW, "The queryable access log";
+    "log_store.url": Kind::Text("`sqlite:/path` or `postgres://user@host/database`"), REQUIRED, Restart, NOW, "The database";
+    "log_store.retention": kept(3650), toml("\"90d\""), Restart, NOW, "How long events are kept";
+    "log_store.rollup_retention": kept(36_500), toml("\"1825d\""), Restart, NOW, "How long the hourly and daily sums of events are kept";
+    "log_store.spool": size(MIB, 1024 * GIB), toml("\"64MiB\""), Restart, NOW, "How much may wait in a file in `state_dir` while the database is away, locked or full; what comes then is dropped and counted";
+    "log_store.full_text": Kind::Bool, toml("false"), Restart, NOW, "Keep an index of all words for `offramp logs search`; it takes about as much space as the events";
+    "log_store.geoip": Kind::Text("a file's path"), absent("no countries and cities"), Restart, NOW, "A database in MaxMind's format for the country and city of clients";
 
-    "metrics": Kind::Section, absent("no metrics endpoint"), Live, NOW, "Figures for Prometheus";
+    "metrics": Kind::Section, absent("no figures for others"), Live, NOW, "Figures for Prometheus and Graphite";
     "metrics.address": Kind::Text("an address to listen on"), absent("no metrics endpoint"), Live, NOW, "Where `/metrics` is served over plain HTTP, such as `127.0.0.1:9902`";
-    "metrics.graphite": Kind::Text("host:port"), LIST_ABSENT, Restart, PLANNED, "Where the same figures are pushed in Graphite's format";
-    "metrics.top_clients": count(0, 100_000), toml("100"), Live, PLANNED, "How many clients are kept by name";
+    "metrics.graphite": Kind::Text("`host:port`"), absent("nothing is pushed"), Live, NOW, "Where the same figures are pushed in Graphite's plaintext protocol, such as `carbon.home.arpa:2003`";
+    "metrics.graphite_interval": Kind::Duration { min: ms(1000), max: hours(1) }, toml("\"10s\""), Live, NOW, "Time between two pushes";
+    "metrics.graphite_prefix": Kind::Text("names joined by dots"), toml("\"offramp\""), Live, NOW, "What the names of pushed figures begin with";
+    "metrics.top_clients": count(0, 100_000), toml("100"), Live, NOW, "How many of the heaviest clients have figures of their own";
+
+    "tracing": Kind::Section, absent("no traces are exported"), Live, NOW, "Traces and metrics for an OpenTelemetry collector; only in programs built with the feature `otlp`";
+    "tracing.otlp": Kind::Text("`http://host:port`"), REQUIRED, Live, NOW, "The collector: OTLP over HTTP without TLS";
+    "tracing.sample_one_in": count(1, 1_000_000), toml("100"), Live, NOW, "One of how many requests that came without a `traceparent` begins a trace; the trace of one that has it goes on as its caller asks";
+    "tracing.metrics": Kind::Bool, toml("false"), Live, NOW, "Push the figures of `[metrics]` to the collector as well";
 
     "tls": Kind::Section, SECTION_DEFAULTS, Live, NOW, "TLS towards the clients";
     "tls.policy": Kind::Choice(POLICIES), toml("\"intermediate\""), Live, NOW, "`modern`: TLS 1.3 only; `intermediate`: 1.2 and 1.3 with AEAD suites only";
@@ -123,7 +155,16 @@ pub const TABLE: &[Key] = rows! {
     "limits.handshake_timeout": timeout(hours(1)), toml("\"10s\""), Live, NOW, "From the accepted connection to the end of the handshake";
     "limits.connect_timeout": timeout(hours(1)), toml("\"5s\""), Live, NOW, "For one attempt to connect to a server";
     "limits.idle_timeout": timeout(hours(24 * 30)), toml("\"5m\""), Live, NOW, "Without a byte in either direction, a connection is closed";
-    "limits.request_header_timeout": timeout(hours(1)), toml("\"10s\""), Live, PLANNED, "For the header of one HTTP request";
+    "limits.request_header_timeout": timeout(hours(1)), toml("\"10s\""), Live, NOW, "From the first byte of an HTTP request to the end of its header";
+    "limits.request_body_timeout": timeout(hours(1)), toml("\"30s\""), Live, NOW, "Between two pieces of the body of an HTTP request";
+    "limits.min_body_rate": size(0, GIB), toml("\"256B\""), Live, NOW, "Bytes per second that the body of an HTTP request must bring on average, after 10 s; `0B`: no matter";
+    "limits.keepalive_timeout": timeout(hours(24)), toml("\"75s\""), Live, NOW, "Between two HTTP requests of a connection";
+    "limits.response_timeout": timeout(hours(24)), toml("\"1m\""), Live, NOW, "From an HTTP request to the header of the server's response";
+    "limits.request_headers": count(1, 10_000), toml("100"), Live, NOW, "Header fields of an HTTP request";
+    "limits.request_header_size": size(KIB, MIB), toml("\"32KiB\""), Live, NOW, "The whole header of an HTTP request";
+    "limits.request_target_size": size(64, MIB), toml("\"8KiB\""), Live, NOW, "Path and query of an HTTP request";
+    "limits.requests_per_client": Kind::Rate, absent("no limit"), Live, NOW, "HTTP requests from one client address";
+    "limits.streams": count(1, 10_000), toml("100"), Live, NOW, "Requests at a time on one HTTP/2 connection";
     "limits.drain_timeout": Kind::Duration { min: ms(0), max: hours(24) }, toml("\"30s\""), Live, NOW, "How long open connections may finish after the order to stop";
 
     "certificate": Kind::Sections, absent("one from the local CA for the hosts of the routes, or for `localhost`"), Live, NOW, "A certificate and its key; several for one name are allowed, of different key types";
@@ -144,19 +185,43 @@ pub const TABLE: &[Key] = rows! {
     "listener": Kind::Sections, absent("one named `default` with the defaults of its keys"), Live, NOW, "An address that accepts connections";
     "listener.name": Kind::Text("a name"), toml("\"default\""), Live, NOW, "What routes, events and metrics call it";
     "listener.address": Kind::List("`[::]:443`, `0.0.0.0:443`, `unix:/path`"), toml("\"[::]:443\""), Live, NOW, "Where it listens; `[::]` takes IPv4 as well";
-    "listener.mode": Kind::Choice(MODES), toml("\"tcp\""), Live, NOW, "`tcp`: a blind relay of bytes";
+    "listener.mode": Kind::Choice(MODES), toml("\"tcp\""), Live, NOW, "`tcp`: a blind relay of bytes; `http`: HTTP/1.1 and HTTP/2, each request with a route of its own";
     "listener.tls": Kind::Bool, toml("true"), Live, NOW, "`false`: clients speak plain text";
     "listener.accept_proxy": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "Sources whose PROXY header is required and believed; from all others it is refused";
+    "listener.trusted_proxies": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "With `mode = \"http\"`: whose `X-Forwarded-*`, `Forwarded` and `X-Request-Id` are believed and extended; those of all others are replaced";
+    "listener.via": Kind::Bool, toml("false"), Live, NOW, "With `mode = \"http\"`: add `Via` to requests and responses";
 
-    "route": Kind::Sections, absent("every connection is refused"), Live, NOW, "Where connections go; the most specific one wins: by listener, then host, then `alpn`";
+    "route": Kind::Sections, absent("every connection is refused"), Live, NOW, "Where connections and requests go; the most specific one wins: by listener, then host, then the longest `path`, then `alpn`";
     "route.listener": Kind::List("listeners' names"), absent("all that the route can apply to"), Live, NOW, "The listeners that it applies to";
-    "route.host": Kind::List("`example.org`, `*.example.org`"), absent("any, and none"), Live, NOW, "The server name that the client asks for; `*` stands for one label";
-    "route.alpn": Kind::List("protocols such as `h2`"), absent("any, and none"), Live, NOW, "Matches a client that offers one of them; the first of the list that the client offers is agreed on";
-    "route.path": Kind::Text("a path"), toml("\"/\""), Live, PLANNED, "The beginning of the path of an HTTP request";
-    "route.backend": Kind::Text("the name of a [backend.NAME]"), absent("`server` or `passthrough` must be set"), Live, NOW, "The group of servers that it leads to";
-    "route.server": Kind::Text("`unix:/path`, `host:port`"), absent("`backend` or `passthrough` must be set"), Live, NOW, "The one server that it leads to";
-    "route.passthrough": Kind::Text("`unix:/path`, `host:port`"), absent("`backend` or `server` must be set"), Live, NOW, "The server that gets the TLS of the client as it came, not terminated";
-    "route.redirect": Kind::Choice(&[planned("https")]), LIST_ABSENT, Live, PLANNED, "Sends HTTP requests to https";
+    "route.host": Kind::List("`example.org`, `*.example.org`"), absent("any, and none"), Live, NOW, "The server name that the client asks for, the host of the request with `mode = \"http\"`; `*` stands for one label";
+    "route.alpn": Kind::List("protocols such as `h2`"), absent("any, and none"), Live, NOW, "With `mode = \"tcp\"`: matches a client that offers one of them; the first of the list that the client offers is agreed on";
+    "route.path": Kind::Text("`/`, `/api`"), toml("\"/\""), Live, NOW, "With `mode = \"http\"`: the first segments of the path of the request; `/api` matches `/api` and `/api/x`, never `/apix`";
+    "route.backend": Kind::Text("the name of a [backend.NAME]"), absent("one of `backend`, `server`, `passthrough`, `redirect`, `respond` must be set"), Live, NOW, "The group of servers that it leads to";
+    "route.server": Kind::Text("`unix:/path`, `host:port`"), absent("one of `backend`, `server`, `passthrough`, `redirect`, `respond` must be set"), Live, NOW, "The one server that it leads to";
+    "route.passthrough": Kind::Text("`unix:/path`, `host:port`"), absent("one of `backend`, `server`, `passthrough`, `redirect`, `respond` must be set"), Live, NOW, "The server that gets the TLS of the client as it came, not terminated";
+    "route.redirect": Kind::TextOrTable("`https`, or a URL with `{host}`, `{path}`, `{query}`, `{uri}`"), absent("one of `backend`, `server`, `passthrough`, `redirect`, `respond` must be set"), Live, NOW, "Answers HTTP requests with a redirect; `https`: to the same URL over TLS";
+    "route.redirect.to": Kind::Text("`https`, or a URL with placeholders"), REQUIRED, Live, NOW, "The new URL; `{host}` is the request's, `{path}` its path, `{query}` its query without the `?`, `{uri}` path and query as they came";
+    "route.redirect.status": count(301, 308), toml("308"), Live, NOW, "301, 302, 303, 307 or 308";
+    "route.respond": Kind::Section, absent("one of `backend`, `server`, `passthrough`, `redirect`, `respond` must be set"), Live, NOW, "Answers HTTP requests with a fixed response";
+    "route.respond.status": count(200, 599), toml("200"), Live, NOW, "The status";
+    "route.respond.body": Kind::Text("any text"), toml("\"\""), Live, NOW, "The body";
+    "route.respond.content_type": Kind::Text("a media type"), toml("\"text/plain; charset=utf-8\""), Live, NOW, "The media type of the body";
+    "route.strip_path": Kind::Bool, toml("false"), Live, NOW, "Servers get the path without the `path` of the route";
+    "route.replace_path": Kind::Text("`/new`"), absent("the path stays"), Live, NOW, "Servers get this instead of the `path` of the route";
+    "route.request_headers": Kind::Section, absent("no change"), Live, NOW, "Changes to the header of requests before servers get them";
+    "route.request_headers.set": Kind::Map("`{ NAME = \"value\" }`"), LIST_ABSENT, Live, NOW, "Fields that replace those of the same name";
+    "route.request_headers.add": Kind::Map("`{ NAME = \"value\" }`, or a list of values"), LIST_ABSENT, Live, NOW, "Fields that are added to those of the same name";
+    "route.request_headers.remove": Kind::List("names of fields"), LIST_ABSENT, Live, NOW, "Fields that are taken out, before others are set and added";
+    "route.response_headers": Kind::Section, absent("no change"), Live, NOW, "Changes to the header of responses before clients get them";
+    "route.response_headers.set": Kind::Map("`{ NAME = \"value\" }`"), LIST_ABSENT, Live, NOW, "Fields that replace those of the same name";
+    "route.response_headers.add": Kind::Map("`{ NAME = \"value\" }`, or a list of values"), LIST_ABSENT, Live, NOW, "Fields that are added to those of the same name";
+    "route.response_headers.remove": Kind::List("names of fields"), LIST_ABSENT, Live, NOW, "Fields that are taken out, before others are set and added";
+    "route.hsts": Kind::BoolOrTable, toml("false"), Live, NOW, "Tells browsers over TLS to use nothing but TLS from now on (RFC 6797)";
+    "route.hsts.max_age": Kind::Duration { min: ms(0), max: hours(24 * 3650) }, toml("\"365d\""), Live, NOW, "For how long";
+    "route.hsts.include_subdomains": Kind::Bool, toml("false"), Live, NOW, "For all hosts below this one as well";
+    "route.hsts.preload": Kind::Bool, toml("false"), Live, NOW, "Allow the makers of browsers to build it in";
+    "route.max_body": size(0, 1024 * GIB), absent("no limit"), Live, NOW, "The greatest body of a request; a greater one gets 413";
+    "route.log_one_in": count(1, 1_000_000), toml("1"), Live, NOW, "One of how many events of requests and connections is written; failures always are";
     "route.send_proxy": Kind::ChoiceOrTable(PROXY_VERSIONS), absent("no header"), Live, NOW, "The PROXY protocol header that servers get first";
     "route.send_proxy.version": Kind::Choice(PROXY_VERSIONS), REQUIRED, Live, NOW, "The version; `v2` carries TLS details, ALPN, authority and a unique id";
     "route.send_proxy.crc32c": Kind::Bool, toml("false"), Live, NOW, "Add a checksum to the v2 header";
@@ -168,13 +233,26 @@ pub const TABLE: &[Key] = rows! {
 
     "backend": Kind::Named, LIST_ABSENT, Live, NOW, "A group of servers that do the same";
     "backend.*.servers": Kind::List("`unix:/path` or `host:port`, then ` weight=N` or ` backup`"), REQUIRED, Live, NOW, "The servers; `weight` (1 to 256, default 1) is the share, a `backup` is used when no other can be connected";
-    "backend.*.balance": Kind::Choice(BALANCES), toml("\"round_robin\""), Live, NOW, "How a server is chosen";
-    "backend.*.health": Kind::Section, absent("no checks"), Live, PLANNED, "Checks whether servers are alive";
-    "backend.*.health.path": Kind::Text("a path"), absent("a TCP connect"), Live, PLANNED, "The path of an HTTP check";
-    "backend.*.health.interval": timeout(hours(24)), toml("\"5s\""), Live, PLANNED, "Time between checks";
-    "backend.*.health.timeout": timeout(hours(1)), toml("\"2s\""), Live, PLANNED, "For one check";
-    "backend.*.health.rise": count(1, 100), toml("2"), Live, PLANNED, "Checks passed until a server is up";
-    "backend.*.health.fall": count(1, 100), toml("3"), Live, PLANNED, "Checks failed until a server is down";
+    "backend.*.balance": Kind::Choice(BALANCES), toml("\"round_robin\""), Live, NOW, "How a server is chosen: in turn, the least busy, the less busy of two, or by a hash of the client's address, a cookie or a header field";
+    "backend.*.protocol": Kind::Choice(PROTOCOLS), toml("\"h1\""), Live, NOW, "What servers speak, behind routes of HTTP: HTTP/1.1, or HTTP/2 with prior knowledge, as gRPC needs";
+    "backend.*.max_connections": count(1, 1_000_000), absent("no limit"), Live, NOW, "Connections or requests at a time for each server; what comes then waits";
+    "backend.*.queue": count(0, 1_000_000), toml("128"), Live, NOW, "How many may wait while all servers are at `max_connections`";
+    "backend.*.queue_timeout": timeout(hours(1)), toml("\"5s\""), Live, NOW, "How long one may wait";
+    "backend.*.idle_connections": count(0, 100_000), toml("256"), Live, NOW, "Connections without a request that each worker keeps for each server";
+    "backend.*.idle_timeout": timeout(hours(24)), toml("\"1m\""), Live, NOW, "How long such a connection is kept";
+    "backend.*.sticky_cookie": Kind::Text("a cookie's name"), absent("no cookie"), Live, NOW, "The cookie by which a client stays with its server";
+    "backend.*.health": Kind::Section, absent("no checks"), Live, NOW, "Checks whether servers are alive";
+    "backend.*.health.path": Kind::Text("`/healthz`"), absent("to connect is enough"), Live, NOW, "The path of a GET request";
+    "backend.*.health.host": Kind::Text("a host name, or `host:port`"), absent("the address of the first server, or `localhost`"), Live, NOW, "The host of the request";
+    "backend.*.health.status": Kind::Mixed("statuses such as `200` or `\"2xx\"`"), absent("200 to 399"), Live, NOW, "The statuses of servers that are alive";
+    "backend.*.health.interval": Kind::Duration { min: ms(10), max: hours(24) }, toml("\"5s\""), Live, NOW, "Time between checks";
+    "backend.*.health.timeout": timeout(hours(1)), toml("\"2s\""), Live, NOW, "For one check";
+    "backend.*.health.rise": count(1, 100), toml("2"), Live, NOW, "Checks passed until a server is up";
+    "backend.*.health.fall": count(1, 100), toml("3"), Live, NOW, "Checks failed until a server is down";
+    "backend.*.eject": Kind::Section, absent("a server that cannot be connected rests for a moment"), Live, NOW, "Takes a server out that fails in the eyes of clients";
+    "backend.*.eject.failures": count(1, 1000), toml("5"), Live, NOW, "Failures in a row until a server is taken out; the last one never is";
+    "backend.*.eject.for": Kind::Duration { min: ms(100), max: hours(1) }, toml("\"10s\""), Live, NOW, "How long the first time; twice as long each time it fails again";
+    "backend.*.eject.slow_start": Kind::Duration { min: ms(0), max: hours(1) }, toml("\"10s\""), Live, NOW, "How long a server that returns takes to get its full share";
     "backend.*.tls": Kind::Section, absent("plain text to the servers"), Live, PLANNED, "Speak TLS to the servers";
     "backend.*.tls.verify": Kind::Text("`system` or a CA file"), toml("\"system\""), Live, PLANNED, "What servers' certificates are checked against";
     "backend.*.tls.name": Kind::Text("a host name"), absent("the server's host"), Live, PLANNED, "The name that servers' certificates must bear";

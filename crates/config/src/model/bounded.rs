@@ -1,4 +1,4 @@
-//! Whole numbers that cannot leave their bounds.
+//! Whole numbers that cannot leave their bounds, and sizes.
 
 use std::fmt;
 
@@ -36,6 +36,29 @@ impl<const MIN: u16, const MAX: u16> Bounded<MIN, MAX> {
 impl<const MIN: u16, const MAX: u16> fmt::Display for Bounded<MIN, MAX> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Size(u64);
+
+impl Size {
+    /// So many bytes.
+    pub const fn new(bytes: u64) -> Self {
+        Size(bytes)
+    }
+
+    /// How many bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Size {
+    /// As it is written: `64KiB`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&crate::units::print_size(self.0))
     }
 }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Certificate, CertificateName, CertificateSource, Config, DefaultRole, HostName, HostPattern,
-    ListenAddress, Listener, Listeners, Mode, Name, Route, Target,
+    Certificate, CertificateName, CertificateSource, Config, DefaultRole, HostName, HostPattern, HttpRules,
+    ListenAddress, Listener, Listeners, Mode, Name, Redirect, RedirectTo, Route, Target,
 };
 use crate::error::At;
 
@@ -30,8 +30,8 @@ impl Config {
     /// where there are none.
     pub fn route_hosts(&self) -> Vec<CertificateName> {
         let mut seen = BTreeSet::new();
-        let relayed = self.routes.iter().filter(|route| matches!(route.target, Target::Relay(_)));
-        let hosts = relayed.flat_map(|route| &route.hosts).filter(|host| seen.insert(*host));
+        let ended = self.routes.iter().filter(|route| !matches!(route.target, Target::Passthrough(_)));
+        let hosts = ended.flat_map(|route| &route.hosts).filter(|host| seen.insert(*host));
         let mut names: Vec<_> = hosts.map(|host| CertificateName::Host(host.clone())).collect();
         if names.is_empty() {
             names.push(CertificateName::Host(HostPattern::Exact(HostName::localhost())));
@@ -41,17 +41,18 @@ impl Config {
 
     /// The routes that apply to a listener, in the order of the file.
     ///
-    /// A route that names no listeners and needs TLS to match or to be served (`host`, `alpn`,
-    /// `client_auth`, `passthrough`) does not apply to listeners without it.
+    /// A route that names no listeners keeps away from those that cannot serve it: what says something of HTTP
+    /// from listeners of connections, `alpn` from listeners of HTTP, what needs TLS from those without it, and
+    /// a redirect to https from those with it.
     pub fn routes_of<'a>(&'a self, listener: &'a Listener) -> impl Iterator<Item = &'a Route> {
         self.routes.iter().filter(|route| match &route.listeners {
-            Listeners::All => listener.tls || !route.needs_tls(),
+            Listeners::All => route.suits(listener),
             Listeners::Named(names) => names.contains(&listener.name),
         })
     }
 
-    /// The routes of a listener, the preferred ones first: the first whose host (`None`: any, and none) and
-    /// protocols match is taken. A route with several hosts stands there once for each, because an exact
+    /// The routes of a listener, the preferred ones first: the first whose host (`None`: any, and none), path
+    /// and protocols match is taken. A route with several hosts stands there once for each, because an exact
     /// host goes before another route's wildcard.
     pub fn ranked_routes<'a>(&'a self, listener: &'a Listener) -> Vec<(Option<&'a HostPattern>, &'a Route)> {
         let mut ranked = Vec::new();
@@ -68,7 +69,8 @@ impl Config {
                 Some(HostPattern::Wildcard(_)) => 1,
                 None => 2,
             };
-            (route.listeners == Listeners::All, host, route.alpn.is_empty())
+            let path = std::cmp::Reverse(route.path.as_str().len());
+            (route.listeners == Listeners::All, host, path, route.alpn.is_empty())
         });
         ranked
     }
@@ -82,13 +84,29 @@ impl Config {
 }
 
 impl Route {
-    /// Whether it can match, or be served, only where clients speak TLS.
-    pub fn needs_tls(&self) -> bool {
-        let target = match &self.target {
-            Target::Relay(relay) => relay.client_auth.is_some(),
-            Target::Passthrough(_) => true,
+    /// Whether a listener can serve it.
+    fn suits(&self, listener: &Listener) -> bool {
+        let to_https = matches!(&self.target, Target::Redirect(Redirect { to: RedirectTo::Https, .. }));
+        let mode = match listener.mode {
+            Mode::Tcp => !self.is_of_requests(),
+            Mode::Http => self.alpn.is_empty(),
         };
-        target || !self.hosts.is_empty() || !self.alpn.is_empty()
+        let tls = if listener.tls { !to_https } else { !self.needs_tls(listener.mode) };
+        mode && tls
+    }
+
+    /// Whether it says something that only requests of HTTP can match or follow.
+    pub fn is_of_requests(&self) -> bool {
+        let answers = matches!(self.target, Target::Redirect(_) | Target::Respond(_));
+        answers || !self.path.is_root() || self.http != HttpRules::default()
+    }
+
+    /// Whether it can match, or be served, only where clients speak TLS.
+    pub fn needs_tls(&self, mode: Mode) -> bool {
+        let handshake = self.client_auth.is_some() || matches!(self.target, Target::Passthrough(_));
+        // A request names its host without TLS too.
+        let matching = mode == Mode::Tcp && !self.hosts.is_empty() || !self.alpn.is_empty();
+        handshake || matching
     }
 }
 
@@ -102,6 +120,8 @@ impl Default for Listener {
             mode: Mode::Tcp,
             tls: true,
             accept_proxy: Vec::new(),
+            trusted_proxies: Vec::new(),
+            via: false,
             at: At::NOWHERE,
         }
     }
@@ -176,8 +196,7 @@ mod tests {
     fn routes_that_need_tls_keep_away_from_plain_listeners() {
         let server = "127.0.0.1:1".parse().unwrap();
         let relay = Target::Relay(Relay::new(RelayTarget::Server(server)));
-        let any =
-            Route { listeners: Listeners::All, hosts: vec![], alpn: vec![], target: relay, at: At::NOWHERE };
+        let any = Route::to(relay);
         let hosted = Route { hosts: vec!["a.org".parse().unwrap()], ..any.clone() };
         let config = Config { routes: vec![hosted, any.clone()], ..Config::default() };
         let secure = Listener::default();

@@ -1,16 +1,18 @@
-//! Routes and backends: what connections must match, and where they go.
+//! Routes: what connections and requests must match, and where they go.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use super::words::words;
-use super::{AlpnId, FilePath, HostPattern, Name, ServerAddress, Weight};
+use super::{AlpnId, FilePath, HostPattern, HttpRules, Name, Redirect, Respond, RoutePath, ServerAddress};
 use crate::error::{At, Problem, shown};
 
-/// What a connection must match, and where it goes then.
+/// What a connection or a request must match, and where it goes then.
 ///
 /// Of several routes that match, one that names its listeners goes before one that does not, then an exact
-/// host before a wildcard before none, then one with `alpn` before one without, then the first in the file:
+/// host before a wildcard before none, then the longest path, then one with `alpn` before one without, then the
+/// first in the file:
 /// see [`Config::ranked_routes`](super::Config::ranked_routes).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -21,10 +23,35 @@ pub struct Route {
     /// The protocols of which a client must offer one; empty: any, and none. The first of them that the
     /// client offers is agreed on.
     pub alpn: Vec<AlpnId>,
-    /// Where matching connections go.
+    /// What the path of a request must begin with, by whole segments; `/` on routes of connections.
+    pub path: RoutePath,
+    /// Where what matches goes.
     pub target: Target,
+    /// Whether and how clients are asked for a certificate; never with [`Target::Passthrough`].
+    pub client_auth: Option<ClientAuth>,
+    /// What is done to requests and responses of HTTP.
+    pub http: HttpRules,
+    /// One of how many events is written; failures always are: 1 to 1,000,000.
+    pub log_one_in: NonZeroU32,
     /// Where it is written.
     pub at: At,
+}
+
+impl Route {
+    /// A route that matches everything and does nothing but lead to `target`.
+    pub fn to(target: Target) -> Self {
+        Route {
+            listeners: Listeners::All,
+            hosts: Vec::new(),
+            alpn: Vec::new(),
+            path: RoutePath::default(),
+            target,
+            client_auth: None,
+            http: HttpRules::default(),
+            log_one_in: NonZeroU32::MIN,
+            at: At::NOWHERE,
+        }
+    }
 }
 
 /// The listeners that a route applies to.
@@ -36,30 +63,32 @@ pub enum Listeners {
     Named(Vec<Name>),
 }
 
-/// Where the connections of a route go.
+/// Where the connections or requests of a route go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// TLS ends here and the plain bytes are relayed.
+    /// TLS ends here, and plain bytes or requests go to servers.
     Relay(Relay),
     /// The TLS of the client goes to this server as it came.
     Passthrough(ServerAddress),
+    /// Requests are answered with a redirect; only HTTP.
+    Redirect(Redirect),
+    /// Requests are answered with a fixed response; only HTTP.
+    Respond(Respond),
 }
 
-/// A relay of plain bytes.
+/// A relay of plain bytes or requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
     /// The servers.
     pub to: RelayTarget,
     /// The PROXY protocol header that a server gets first.
     pub send_proxy: Option<SendProxy>,
-    /// Whether and how clients are asked for a certificate.
-    pub client_auth: Option<ClientAuth>,
 }
 
 impl Relay {
-    /// A relay without a PROXY header and without client certificates.
+    /// A relay without a PROXY header.
     pub fn new(to: RelayTarget) -> Self {
-        Relay { to, send_proxy: None, client_auth: None }
+        Relay { to, send_proxy: None }
     }
 }
 
@@ -153,111 +182,9 @@ impl fmt::Display for Allow {
     }
 }
 
-/// A group of servers that do the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backend {
-    /// What routes, events and metrics call it.
-    pub name: Name,
-    /// Its servers in the order of the file; at least one.
-    pub servers: Vec<Server>,
-    /// How a server is chosen.
-    pub balance: Balance,
-    /// Where it is written.
-    pub at: At,
-}
-
-/// A server of a backend.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// Where it is.
-    pub address: ServerAddress,
-    /// Its share of the connections.
-    pub weight: Weight,
-    /// Whether it is used only when no other can be connected.
-    pub backup: bool,
-    /// Where it is written.
-    pub at: At,
-}
-
-impl Server {
-    /// A server of weight 1 that is no backup.
-    pub fn new(address: ServerAddress) -> Self {
-        Server { address, weight: Weight::literal::<1>(), backup: false, at: At::NOWHERE }
-    }
-}
-
-impl FromStr for Server {
-    type Err = Problem;
-
-    fn from_str(text: &str) -> Result<Self, Problem> {
-        let mut words = text.split_ascii_whitespace();
-        let mut server = Server::new(words.next().unwrap_or_default().parse()?);
-        let (mut weight_seen, mut backup_seen) = (false, false);
-        for word in words {
-            let twice = if word == "backup" {
-                server.backup = true;
-                std::mem::replace(&mut backup_seen, true)
-            } else if let Some(number) = word.strip_prefix("weight=") {
-                let weight = number.parse().ok().and_then(Weight::new);
-                server.weight = weight.ok_or_else(|| {
-                    let problem = Problem::new(format!("`{}` is no weight", shown(number)));
-                    problem.help("weights are whole numbers from 1 to 256")
-                })?;
-                std::mem::replace(&mut weight_seen, true)
-            } else {
-                let problem =
-                    Problem::new(format!("`{}` is not known after a server's address", shown(word)));
-                return Err(problem.help("write ` weight=N` or ` backup`"));
-            };
-            if twice {
-                let problem = Problem::new(format!("`{}` is written twice", shown(word)));
-                return Err(problem.help("keep one of the two"));
-            }
-        }
-        Ok(server)
-    }
-}
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.address.fmt(f)?;
-        if self.weight.get() != 1 {
-            write!(f, " weight={}", self.weight)?;
-        }
-        if self.backup {
-            f.write_str(" backup")?;
-        }
-        Ok(())
-    }
-}
-
-words! {
-    /// How a server of a backend is chosen.
-    pub enum Balance {
-        /// In turn, by weight.
-        RoundRobin = "round_robin",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn servers_print_as_they_are_read() {
-        for text in
-            ["unix:/run/x.sock", "10.0.0.7:3000 weight=2", "10.0.0.8:3000 backup", "a:1 weight=256 backup"]
-        {
-            assert_eq!(text.parse::<Server>().unwrap().to_string(), text);
-        }
-    }
-
-    #[test]
-    fn what_is_no_server_is_refused() {
-        for text in ["", "a:1 weight=0", "a:1 weight=257", "a:1 weight=x", "a:1 slow", "a:1 backup backup"] {
-            assert!(text.parse::<Server>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn allowed_names() {

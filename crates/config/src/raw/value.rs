@@ -3,7 +3,7 @@
 use toml::Spanned as Toml;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::{Section, Spanned, Value, unsupported};
+use super::{Pair, Section, Spanned, Value, unsupported};
 use crate::error::{Problem, Report, shown};
 use crate::keys::{Key, Kind};
 use crate::settings::Scalar;
@@ -14,15 +14,20 @@ use crate::units;
 pub(super) fn read(key: &Key, value: &Toml<DeValue<'_>>, report: &mut Report<'_>) -> Option<Spanned<Value>> {
     let span = value.span();
     let found = match (key.kind, value.get_ref()) {
-        (Kind::Section | Kind::ChoiceOrTable(_), DeValue::Table(table)) => {
-            Some(Value::Section(Section::read(table, key.path, span.clone(), report)))
-        }
+        (
+            Kind::Section | Kind::ChoiceOrTable(_) | Kind::TextOrTable(_) | Kind::BoolOrTable,
+            DeValue::Table(table),
+        ) => Some(Value::Section(Section::read(table, key.path, span.clone(), report))),
+        (Kind::Map(_), DeValue::Table(table)) => Some(Value::Map(map(key, table, report))),
         (Kind::Sections, DeValue::Array(array)) => sections(key, array, report).map(Value::Sections),
         (Kind::Named, DeValue::Table(table)) => Some(Value::Named(named(key, table, report))),
         (Kind::List(_), DeValue::String(text)) => {
             Some(Value::List(vec![Spanned { value: text.to_string(), span: span.clone() }]))
         }
-        (Kind::List(_), DeValue::Array(array)) => list(key, array, report).map(Value::List),
+        (Kind::List(_) | Kind::Mixed(_), DeValue::Array(array)) => list(key, array, report).map(Value::List),
+        (Kind::Mixed(_), one @ (DeValue::String(_) | DeValue::Integer(_))) => {
+            element(key, one).map(|value| Value::List(vec![Spanned { value, span: span.clone() }]))
+        }
         (kind, value) => match scalar(key, kind, value) {
             Ok(scalar) => Some(Value::Scalar(scalar)),
             Err(problem) => {
@@ -67,16 +72,49 @@ fn list(key: &Key, array: &DeArray<'_>, report: &mut Report<'_>) -> Option<Vec<S
     let before = report.len();
     let mut texts = Vec::new();
     for element in array.iter() {
-        match element.get_ref() {
-            DeValue::String(text) => texts.push(Spanned { value: text.to_string(), span: element.span() }),
-            other => {
-                let problem =
-                    Problem::new(format!("`{}` is a list of strings, this is {}", key.name(), a(other)));
-                report.local(&element.span(), problem.help("put it in double quotes"));
-            }
+        if let Some(value) = self::element(key, element.get_ref()) {
+            texts.push(Spanned { value, span: element.span() });
+        } else {
+            let what = a(element.get_ref());
+            let problem = Problem::new(format!("`{}` is a list of strings, this is {what}", key.name()));
+            report.local(&element.span(), problem.help("put it in double quotes"));
         }
     }
     (report.len() == before).then_some(texts)
+}
+
+/// One value of a list as text; `None` where it is of the wrong type.
+fn element(key: &Key, value: &DeValue<'_>) -> Option<String> {
+    match (key.kind, value) {
+        (_, DeValue::String(text)) => Some(text.to_string()),
+        (Kind::Mixed(_), DeValue::Integer(number)) => Some(number.as_str().to_owned()),
+        _ => None,
+    }
+}
+
+/// The pairs of a table of the user's own keys. Several values of one key are several pairs; what is wrong is
+/// left out.
+fn map(key: &Key, table: &DeTable<'_>, report: &mut Report<'_>) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    for (name, value) in table {
+        let key_of = |value: Spanned<String>| {
+            (Spanned { value: name.get_ref().to_string(), span: name.span() }, value)
+        };
+        match value.get_ref() {
+            DeValue::String(text) => {
+                pairs.push(key_of(Spanned { value: text.to_string(), span: value.span() }));
+            }
+            DeValue::Array(array) => {
+                pairs.extend(list(key, array, report).unwrap_or_default().into_iter().map(key_of));
+            }
+            other => {
+                let name = shown(name.get_ref());
+                let problem = Problem::new(format!("`{name}` in `{}` cannot be {}", key.name(), a(other)));
+                report.local(&value.span(), problem.help("put it in double quotes"));
+            }
+        }
+    }
+    pairs
 }
 
 fn scalar(key: &Key, kind: Kind, value: &DeValue<'_>) -> Result<Scalar, Problem> {
@@ -88,7 +126,8 @@ fn scalar(key: &Key, kind: Kind, value: &DeValue<'_>) -> Result<Scalar, Problem>
             let number = number.filter(|number| (min..=max).contains(number));
             number.map(Scalar::Integer).ok_or_else(|| out_of_bounds(key))
         }
-        (Kind::Text(_), DeValue::String(text)) => Ok(Scalar::Text(text.to_string())),
+        (Kind::BoolOrTable, DeValue::Boolean(value)) => Ok(Scalar::Bool(*value)),
+        (Kind::Text(_) | Kind::TextOrTable(_), DeValue::String(text)) => Ok(Scalar::Text(text.to_string())),
         (Kind::Choice(_) | Kind::ChoiceOrTable(_), DeValue::String(text)) => choice(key, text),
         (Kind::Output(_), DeValue::String(text)) if text.contains('/') => Ok(Scalar::Text(text.to_string())),
         (Kind::Output(_), DeValue::String(text)) => choice(key, text),
@@ -96,6 +135,10 @@ fn scalar(key: &Key, kind: Kind, value: &DeValue<'_>) -> Result<Scalar, Problem>
             let duration = units::parse_duration(text)?;
             let bounded = (min..=max).contains(&duration);
             if bounded { Ok(Scalar::Duration(duration)) } else { Err(out_of_bounds(key)) }
+        }
+        (Kind::Size { min, max }, DeValue::String(text)) => {
+            let size = units::parse_size(text)?;
+            if (min..=max).contains(&size) { Ok(Scalar::Size(size)) } else { Err(out_of_bounds(key)) }
         }
         (Kind::WordOrSize { word, .. }, DeValue::String(text)) if text == word => {
             Ok(Scalar::Text(word.to_owned()))
@@ -154,6 +197,9 @@ fn wrong_type(key: &Key, value: &DeValue<'_>) -> Problem {
         (Kind::Duration { .. }, DeValue::Integer(number)) => {
             format!("durations have a unit: \"{}s\"", shown(number.as_str()))
         }
+        (Kind::Size { .. }, DeValue::Integer(number)) => {
+            format!("sizes have a unit: \"{}B\"", shown(number.as_str()))
+        }
         (Kind::Rate, DeValue::Integer(number)) => {
             format!("rates have a unit: \"{}/s\"", shown(number.as_str()))
         }
@@ -164,9 +210,15 @@ fn wrong_type(key: &Key, value: &DeValue<'_>) -> Problem {
 
 fn article(kind: Kind) -> String {
     match kind {
-        Kind::Integer { .. } | Kind::Text(_) | Kind::List(_) | Kind::Duration { .. } | Kind::Rate => {
-            format!("a {kind}")
-        }
+        Kind::Integer { .. }
+        | Kind::Text(_)
+        | Kind::TextOrTable(_)
+        | Kind::List(_)
+        | Kind::Mixed(_)
+        | Kind::Map(_)
+        | Kind::Size { .. }
+        | Kind::Duration { .. }
+        | Kind::Rate => format!("a {kind}"),
         _ => kind.to_string(),
     }
 }

@@ -5,3 +5,4 @@ mod documentation;
 mod language;
 mod mistakes;
 mod properties;
+mod strategies;

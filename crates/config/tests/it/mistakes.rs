@@ -26,13 +26,87 @@ fn every_other_kind_of_mistake() {
 }
 
 #[test]
+fn every_mistake_with_http_and_figures() {
+    let errors = errors(&read("tests/data/http_mistakes.toml"));
+    compare("tests/data/http_mistakes.txt", &format!("{errors}\n"));
+}
+
+#[test]
 fn every_problem_has_a_place() {
-    let errors = errors(&read("tests/data/other_mistakes.toml"));
-    for problem in errors.problems() {
-        assert!(problem.place().is_some() && problem.remedy().is_some(), "{problem}");
+    for file in ["other_mistakes", "http_mistakes"] {
+        let errors = errors(&read(&format!("tests/data/{file}.toml")));
+        for problem in errors.problems() {
+            assert!(problem.place().is_some() && problem.remedy().is_some(), "{problem}");
+        }
+        let lines: Vec<_> = errors.problems().iter().map(|p| p.place().unwrap().line).collect();
+        assert!(lines.is_sorted(), "{lines:?}");
     }
-    let lines: Vec<_> = errors.problems().iter().map(|p| p.place().unwrap().line).collect();
-    assert!(lines.is_sorted(), "{lines:?}");
+}
+
+/// A listener of requests over TLS, one in plain text, one of connections; and what comes before a route's keys.
+const THREE: &str = "[[listener]]\nname = \"web\"\nmode = \"http\"\n\
+                     [[listener]]\nname = \"plain\"\naddress = \"[::]:80\"\nmode = \"http\"\ntls = false\n\
+                     [[listener]]\nname = \"db\"\naddress = \"[::]:81\"\n[[route]]\n";
+
+#[test]
+fn conflicts_between_routes_and_the_modes_of_listeners() {
+    let server = "server = \"a:1\"\n";
+    let one = "[[route]]\nserver = \"a:1\"\n";
+    let http = "[[listener]]\nmode = \"http\"\n";
+    let backend = "backend = \"x\"\n[backend.x]\nservers = \"a:1\"\n";
+    let auth = "client_auth = { ca = \"ca.pem\" }\n";
+    let cases = [
+        (format!("{THREE}{server}listener = \"db\"\npath = \"/a\""), "`db` relays connections"),
+        (
+            format!("{THREE}{server}listener = [\"web\", \"db\"]\nmax_body = \"1B\""),
+            "`db` relays connections",
+        ),
+        (format!("{one}path = \"/\""), "no listener has mode = \"http\""),
+        ("[[route]]\nredirect = \"https\"".to_owned(), "no listener has mode = \"http\""),
+        (format!("{http}[[route]]\nredirect = \"https\""), "nothing to redirect"),
+        (format!("{THREE}listener = \"web\"\nredirect = \"https\""), "`web` speak TLS already"),
+        (format!("{THREE}{server}listener = \"web\"\nalpn = \"h2\""), "offer h2 and http/1.1"),
+        (format!("{http}{one}alpn = \"h2\""), "all listeners are of HTTP"),
+        (format!("{THREE}{server}listener = \"plain\"\nhsts = true"), "`plain` has none"),
+        (format!("{THREE}{server}listener = \"plain\"\n{auth}"), "`client_auth` needs TLS"),
+        (format!("{THREE}{backend}protocol = \"h2\""), "`protocol` of the backend `x` is of HTTP"),
+        (format!("{THREE}{backend}balance = \"hash:cookie:a\""), "`balance` of the backend `x`"),
+        (format!("{THREE}{backend}sticky_cookie = \"a\""), "`sticky_cookie` of the backend `x`"),
+        (format!("{http}{one}path = \"/a\"\n{one}path = \"/a/\""), "earlier route already takes"),
+        (format!("{http}{one}path = \"/a\"\n{one}path = \"/b\"\n{auth}"), "share the handshake"),
+        (
+            format!("{http}{one}host = \"a\"\npath = \"/a\"\n[[route]]\nhost = \"a\"\npassthrough = \"b:1\""),
+            "pass through, or none",
+        ),
+        (format!("{one}[admin]\naddress = \"[::]:443\""), "a listener has the address"),
+        (
+            format!("{one}[admin]\naddress = \"[::1]:9\"\n[metrics]\naddress = \"[::1]:9\""),
+            "[metrics] has the address",
+        ),
+    ];
+    for (text, part) in cases {
+        let errors = errors(&text);
+        assert!(errors.count() == 1 && errors.to_string().contains(part), "{text}\n{errors}");
+    }
+}
+
+#[test]
+fn routes_find_the_listeners_that_can_serve_them() {
+    let text = format!(
+        "{THREE}host = \"a\"\nserver = \"a:1\"\n[[route]]\nredirect = \"https\"\n\
+         [[route]]\npath = \"/x\"\nserver = \"a:2\"\nhsts = true\n[[route]]\nalpn = \"h2\"\nserver = \"a:3\"\n\
+         [[route]]\nhost = \"b\"\npassthrough = \"a:4\"\n"
+    );
+    let (config, warnings) = parse(&text, "offramp.toml", &Environment::default()).unwrap();
+    assert_eq!(warnings, []);
+    let of = |name: &str| {
+        let listener = config.listener(&name.parse().unwrap()).unwrap();
+        let at = |route: &_| config.routes.iter().position(|other| std::ptr::eq(other, route)).unwrap();
+        config.routes_of(listener).map(at).collect::<Vec<_>>()
+    };
+    assert_eq!(of("web"), [0, 2, 4]);
+    assert_eq!(of("plain"), [0, 1, 2]);
+    assert_eq!(of("db"), [0, 3, 4]);
 }
 
 #[test]

@@ -1,0 +1,156 @@
+//! Whether listeners can do what the routes that lead from them ask for: HTTP where requests are spoken of, TLS
+//! where it is needed, one handshake for all routes of a host.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Problem, Report, Span};
+use crate::model::{
+    Config, HostPattern, Listener, Listeners, Mode, Redirect, RedirectTo, RelayTarget, Route, Target,
+};
+use crate::raw::Section;
+
+/// The keys that only requests of HTTP can match or follow.
+const OF_REQUESTS: [&str; 9] = [
+    "path",
+    "redirect",
+    "respond",
+    "strip_path",
+    "replace_path",
+    "request_headers",
+    "response_headers",
+    "hsts",
+    "max_body",
+];
+
+/// Reports every route that a listener cannot serve.
+pub(super) fn between(
+    root: &Section,
+    listeners: &[(Listener, &Section)],
+    routes: &[(Route, &Section)],
+    config: &Config,
+    report: &mut Report<'_>,
+) {
+    // A listener that was left out could be the one that is looked for.
+    let complete = listeners.len() == root.sections("listener").len();
+    for (route, section) in routes {
+        match &route.listeners {
+            Listeners::Named(names) => {
+                let named: Vec<&Listener> = names.iter().filter_map(|name| config.listener(name)).collect();
+                by_name(route, section, &named, report);
+            }
+            Listeners::All if complete => everywhere(route, section, config, report),
+            Listeners::All => {}
+        }
+        backend(route, section, config, report);
+    }
+    for listener in config.listeners.iter().filter(|listener| listener.mode == Mode::Http && listener.tls) {
+        handshakes(listener, routes, report);
+    }
+}
+
+fn of_requests(section: &Section) -> Option<&'static str> {
+    OF_REQUESTS.into_iter().find(|key| section.mentions(key))
+}
+
+fn to_https(route: &Route) -> bool {
+    matches!(&route.target, Target::Redirect(Redirect { to: RedirectTo::Https, .. }))
+}
+
+/// A route and the listeners that it names.
+fn by_name(route: &Route, section: &Section, named: &[&Listener], report: &mut Report<'_>) {
+    let first = |is: fn(&Listener) -> bool| named.iter().copied().find(|listener| is(listener));
+    if let (Some(key), Some(tcp)) = (of_requests(section), first(|listener| listener.mode == Mode::Tcp)) {
+        let problem =
+            Problem::new(format!("`{key}` is of HTTP, but the listener `{}` relays connections", tcp.name));
+        let help = "name only listeners with mode = \"http\", or leave it out";
+        report.whole(section.key_span(key), problem.help(help));
+    }
+    if let (false, Some(http)) = (route.alpn.is_empty(), first(|listener| listener.mode == Mode::Http)) {
+        let problem =
+            Problem::new(format!("`alpn` cannot choose between requests on the listener `{}`", http.name));
+        let help = "leave it out: listeners with mode = \"http\" offer h2 and http/1.1 for all their routes";
+        report.whole(section.key_span("alpn"), problem.help(help));
+    }
+    if let (true, Some(secure)) = (to_https(route), first(|listener| listener.tls)) {
+        let problem = Problem::new(format!("clients of the listener `{}` speak TLS already", secure.name));
+        let help = "name a listener with tls = false: this redirect would lead to itself";
+        report.whole(section.key_span("redirect"), problem.help(help));
+    }
+    if let (Some(_), Some(plain)) = (&route.http.hsts, first(|listener| !listener.tls)) {
+        let problem = Problem::new(format!("`hsts` needs TLS, but the listener `{}` has none", plain.name));
+        let help = "leave it out: browsers ignore it in plain text (RFC 6797, section 8.1)";
+        report.whole(section.key_span("hsts"), problem.help(help));
+    }
+}
+
+/// A route that applies to all listeners that can serve it.
+fn everywhere(route: &Route, section: &Section, config: &Config, report: &mut Report<'_>) {
+    let any = |is: fn(&Listener) -> bool| config.listeners.iter().any(is);
+    let http = any(|listener| listener.mode == Mode::Http);
+    if let (Some(key), false) = (of_requests(section), http) {
+        let problem = Problem::new(format!("`{key}` is of HTTP, but no listener has mode = \"http\""));
+        let help = "add mode = \"http\" to a [[listener]], or leave it out";
+        report.whole(section.key_span(key), problem.help(help));
+    } else if !route.alpn.is_empty() && !any(|listener| listener.mode == Mode::Tcp) {
+        let problem = Problem::new("`alpn` cannot choose between requests, and all listeners are of HTTP");
+        let help = "leave it out: listeners with mode = \"http\" offer h2 and http/1.1 for all their routes";
+        report.whole(section.key_span("alpn"), problem.help(help));
+    } else if to_https(route) && !any(|listener| listener.mode == Mode::Http && !listener.tls) {
+        let problem =
+            Problem::new("no listener of HTTP speaks plain text, so that there is nothing to redirect");
+        let help = "add a [[listener]] with mode = \"http\", tls = false and a name, and its address";
+        report.whole(section.key_span("redirect"), problem.help(help));
+    } else if !config.listeners.iter().any(|listener| config.routes_of(listener).any(|one| one == route)) {
+        let problem = Problem::new("this route applies to no listener");
+        report.warn(&section.span, problem.help("what it says needs TLS, or HTTP, and no listener has it"));
+    }
+}
+
+/// A backend that serves HTTP alone, behind a listener of connections.
+fn backend(route: &Route, section: &Section, config: &Config, report: &mut Report<'_>) {
+    let Target::Relay(relay) = &route.target else { return };
+    let RelayTarget::Backend(name) = &relay.to else { return };
+    let Some(key) = config.backend(name).and_then(crate::model::Backend::needs_http) else { return };
+    let applies = |listener: &&Listener| config.routes_of(listener).any(|one| one == route);
+    let mut tcp = config.listeners.iter().filter(|listener| listener.mode == Mode::Tcp);
+    if let Some(listener) = tcp.find(applies) {
+        let problem = Problem::new(format!(
+            "`{key}` of the backend `{name}` is of HTTP, but the listener `{}` relays connections",
+            listener.name
+        ));
+        let help = "name the listeners with mode = \"http\" in the route, or lead it to another backend";
+        report.whole(section.key_span("backend"), problem.help(help));
+    }
+}
+
+/// Routes of one host that ask for different handshakes: the handshake comes before the request.
+fn handshakes(listener: &Listener, routes: &[(Route, &Section)], report: &mut Report<'_>) {
+    let mut seen: BTreeMap<(bool, Option<&HostPattern>), (&Route, &Span)> = BTreeMap::new();
+    for (route, section) in routes {
+        let by_name = match &route.listeners {
+            Listeners::All => false,
+            Listeners::Named(names) if names.contains(&listener.name) => true,
+            Listeners::Named(_) => continue,
+        };
+        let hosts: Vec<_> =
+            if route.hosts.is_empty() { vec![None] } else { route.hosts.iter().map(Some).collect() };
+        for host in hosts {
+            let Some((first, span)) = seen.get(&(by_name, host)) else {
+                seen.insert((by_name, host), (route, &section.span));
+                continue;
+            };
+            let sealed = |route: &Route| matches!(route.target, Target::Passthrough(_));
+            let line = report.source.place(span.start).line;
+            let (message, key) = if sealed(first) != sealed(route) {
+                ("all connections for a host pass through, or none", "passthrough")
+            } else if first.client_auth != route.client_auth {
+                ("routes of one host share the handshake, and differ in `client_auth`", "client_auth")
+            } else {
+                continue;
+            };
+            let help = format!("the other route is in line {line}: give both the same, or other hosts");
+            report.whole(section.key_span(key), Problem::new(message).help(help));
+            break;
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What a route says of HTTP: rewriting, changes to headers, HSTS, and answers of its own.
+
+use super::{Reader, headers};
+use crate::error::Problem;
+use crate::model::http::{REDIRECTS, WITHOUT_BODY};
+use crate::model::{Hsts, HttpRules, Redirect, Respond, Rewrite, Size};
+use crate::raw::Section;
+
+/// What is done to requests and responses.
+pub(super) fn rules(section: &Section, reader: &mut Reader<'_, '_>) -> HttpRules {
+    let hsts = hsts(section, reader);
+    let response_headers = headers::changes(section, "response_headers", reader);
+    let said = response_headers.set.iter().chain(&response_headers.add);
+    if hsts.is_some() && said.into_iter().any(|(name, _)| name.as_str() == "strict-transport-security") {
+        let problem = Problem::new("`response_headers` has what `hsts` says: `strict-transport-security`");
+        reader.report.whole(section.key_span("hsts"), problem.help("keep one of the two"));
+    }
+    HttpRules {
+        rewrite: rewrite(section, reader),
+        request_headers: headers::changes(section, "request_headers", reader),
+        response_headers,
+        hsts,
+        max_body: section.size("max_body").map(Size::new),
+    }
+}
+
+fn rewrite(section: &Section, reader: &mut Reader<'_, '_>) -> Rewrite {
+    let strip = section.bool("strip_path") == Some(true);
+    if strip && section.mentions("replace_path") {
+        let problem = Problem::new("a route cannot have both `strip_path` and `replace_path`");
+        reader.report.local(section.key_span("replace_path"), problem.help("keep one of the two"));
+        return Rewrite::Keep;
+    }
+    let root = section.text("path").is_none_or(|path| path.value == "/") && !section.is_wrong("path");
+    if strip && root {
+        let problem = Problem::new("`strip_path` has nothing to take off");
+        let help = "add the `path` of the route, or leave it out";
+        reader.report.whole(section.key_span("strip_path"), problem.help(help));
+    }
+    if strip {
+        return Rewrite::Strip;
+    }
+    let replacement = section.text("replace_path").and_then(|text| reader.parsed(&text));
+    replacement.map_or(Rewrite::Keep, Rewrite::Replace)
+}
+
+fn hsts(section: &Section, reader: &mut Reader<'_, '_>) -> Option<Hsts> {
+    let Some(details) = section.section("hsts") else {
+        return section.bool("hsts")?.then(Hsts::default);
+    };
+    let default = Hsts::default();
+    let hsts = Hsts {
+        max_age: details.duration("max_age").unwrap_or(default.max_age),
+        include_subdomains: details.bool("include_subdomains").unwrap_or(default.include_subdomains),
+        preload: details.bool("preload").unwrap_or(default.preload),
+    };
+    if hsts.preload && (!hsts.include_subdomains || hsts.max_age < default.max_age) {
+        let problem = Problem::new("no browser takes this host into its list");
+        let help = "lists ask for max_age = \"365d\" or more and include_subdomains = true";
+        reader.report.warn(details.key_span("preload"), problem.help(help));
+    }
+    Some(hsts)
+}
+
+/// A redirect, of which the key is there.
+pub(super) fn redirect(section: &Section, reader: &mut Reader<'_, '_>) -> Option<Redirect> {
+    let Some(details) = section.section("redirect") else {
+        return section.text("redirect").and_then(|text| reader.parsed(&text)).map(Redirect::permanent);
+    };
+    let to = details.text("to").and_then(|text| reader.parsed(&text)).map(Redirect::permanent);
+    let Some(status) = details.integer("status") else {
+        return to;
+    };
+    match u16::try_from(status).ok().filter(|status| REDIRECTS.contains(status)) {
+        Some(status) => to.map(|redirect| Redirect { status, ..redirect }),
+        None => {
+            let problem = Problem::new(format!("`{status}` is not the status of a redirect"));
+            let help = "write 301, 302, 303, 307 or 308 (which keeps the method)";
+            reader.report.local(details.key_span("status"), problem.help(help));
+            None
+        }
+    }
+}
+
+/// A fixed response, of which the key is there.
+pub(super) fn respond(section: &Section, reader: &mut Reader<'_, '_>) -> Option<Respond> {
+    let details = section.section("respond")?;
+    let default = Respond::default();
+    let status = details.integer("status").and_then(|status| u16::try_from(status).ok());
+    let status = status.unwrap_or(default.status);
+    let body = details.text("body").map_or(default.body, |text| text.value.to_owned());
+    if !body.is_empty() && WITHOUT_BODY.contains(&status) {
+        let problem = Problem::new(format!("a response with status {status} has no body"));
+        let help = "leave `body` out, or write another status";
+        reader.report.local(details.key_span("body"), problem.help(help));
+    }
+    let content_type = match details.text("content_type") {
+        Some(text) => reader.parsed(&text)?,
+        None => default.content_type,
+    };
+    if content_type.as_str().is_empty() {
+        let problem = Problem::new("`content_type` is empty");
+        reader.report.local(details.key_span("content_type"), problem.help("write one, or leave it out"));
+    }
+    Some(Respond { status, body, content_type })
+}

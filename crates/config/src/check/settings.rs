@@ -1,0 +1,51 @@
+//! What plain values say against each other: keys without what they need, fields that are left out and hashed,
+//! doors that are open to the public.
+
+use crate::error::{Problem, Report};
+use crate::keys;
+use crate::model::{Config, ListenAddress};
+use crate::raw::Section;
+use crate::settings::{NEEDS, lacks};
+
+/// Reports every conflict between plain values. `wrong` are the sections with values that are wrong by themselves:
+/// what is missing there is not known.
+pub(super) fn between(root: &Section, wrong: &[&str], config: &Config, report: &mut Report<'_>) {
+    needs(root, wrong, config, report);
+    fields(root, config, report);
+    admin(root, config, report);
+}
+
+fn needs(root: &Section, wrong: &[&str], config: &Config, report: &mut Report<'_>) {
+    for need in NEEDS {
+        let Some((section, name)) = need.path.split_once('.') else { continue };
+        let Some(typed) = root.section(section).filter(|_| !wrong.contains(&section)) else { continue };
+        // That a section lacks what it cannot do without is reported as such.
+        let required = keys::in_section(section)
+            .any(|key| key.default == keys::Default::Required && !typed.mentions(key.name()));
+        if !required && typed.mentions(name) && lacks(need.path, config).is_some() {
+            let problem = Problem::new(format!("`{name}` has no effect without {}", need.with));
+            report.whole(typed.key_span(name), problem.help(format!("add {}, or leave it out", need.with)));
+        }
+    }
+}
+
+fn fields(root: &Section, config: &Config, report: &mut Report<'_>) {
+    let Some(section) = root.section("access_log") else { return };
+    for name in section.list("hash").unwrap_or_default() {
+        if config.access_log.omit.iter().any(|other| other.as_str() == name.value) {
+            let problem = Problem::new(format!("the field `{}` is hashed and left out", name.value));
+            report.local(&name.span, problem.help("keep it in one of `hash` and `omit`"));
+        }
+    }
+}
+
+fn admin(root: &Section, config: &Config, report: &mut Report<'_>) {
+    let (Some(admin), Some(section)) = (&config.admin, root.section("admin")) else { return };
+    if let ListenAddress::Ip(address) = &admin.address
+        && !address.ip().to_canonical().is_loopback()
+    {
+        let problem = Problem::new(format!("the admin interface at {address} can be reached by others"));
+        let help = "whoever reaches it reads everything: write \"127.0.0.1:9901\" or \"unix:/path\"";
+        report.warn(section.key_span("address"), problem.help(help));
+    }
+}

@@ -1,0 +1,255 @@
+//! Backends: groups of servers, and how one is chosen.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::words::words;
+use super::{CookieName, Eject, HeaderName, Health, Name, ServerAddress, Weight};
+use crate::error::{At, Problem, shown};
+
+/// A group of servers that do the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// What routes, events and metrics call it.
+    pub name: Name,
+    /// Its servers in the order of the file; at least one.
+    pub servers: Vec<Server>,
+    /// How a server is chosen.
+    pub balance: Balance,
+    /// What the servers speak behind routes of HTTP.
+    pub protocol: Protocol,
+    /// How many connections they get.
+    pub pool: Pool,
+    /// The cookie by which a client stays with its server; only HTTP.
+    pub sticky_cookie: Option<CookieName>,
+    /// Whether and how it is checked that they are alive.
+    pub health: Option<Health>,
+    /// When one that fails in the eyes of clients is taken out.
+    pub eject: Option<Eject>,
+    /// Where it is written.
+    pub at: At,
+}
+
+impl Backend {
+    /// A backend with the defaults of all keys but `servers`.
+    pub fn new(name: Name, servers: Vec<Server>) -> Self {
+        Backend {
+            name,
+            servers,
+            balance: Balance::RoundRobin,
+            protocol: Protocol::H1,
+            pool: Pool::default(),
+            sticky_cookie: None,
+            health: None,
+            eject: None,
+            at: At::NOWHERE,
+        }
+    }
+
+    /// The key by which the backend can serve HTTP alone, if there is one.
+    pub fn needs_http(&self) -> Option<&'static str> {
+        if self.protocol == Protocol::H2 {
+            return Some("protocol");
+        }
+        if matches!(self.balance, Balance::Hash(HashKey::Cookie(_) | HashKey::Header(_))) {
+            return Some("balance");
+        }
+        self.sticky_cookie.as_ref().map(|_| "sticky_cookie")
+    }
+}
+
+/// A server of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Where it is.
+    pub address: ServerAddress,
+    /// Its share of the connections.
+    pub weight: Weight,
+    /// Whether it is used only when no other can be connected.
+    pub backup: bool,
+    /// Where it is written.
+    pub at: At,
+}
+
+impl Server {
+    /// A server of weight 1 that is no backup.
+    pub fn new(address: ServerAddress) -> Self {
+        Server { address, weight: Weight::literal::<1>(), backup: false, at: At::NOWHERE }
+    }
+}
+
+impl FromStr for Server {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let mut words = text.split_ascii_whitespace();
+        let mut server = Server::new(words.next().unwrap_or_default().parse()?);
+        let (mut weight_seen, mut backup_seen) = (false, false);
+        for word in words {
+            let twice = if word == "backup" {
+                server.backup = true;
+                std::mem::replace(&mut backup_seen, true)
+            } else if let Some(number) = word.strip_prefix("weight=") {
+                let weight = number.parse().ok().and_then(Weight::new);
+                server.weight = weight.ok_or_else(|| {
+                    let problem = Problem::new(format!("`{}` is no weight", shown(number)));
+                    problem.help("weights are whole numbers from 1 to 256")
+                })?;
+                std::mem::replace(&mut weight_seen, true)
+            } else {
+                let problem =
+                    Problem::new(format!("`{}` is not known after a server's address", shown(word)));
+                return Err(problem.help("write ` weight=N` or ` backup`"));
+            };
+            if twice {
+                let problem = Problem::new(format!("`{}` is written twice", shown(word)));
+                return Err(problem.help("keep one of the two"));
+            }
+        }
+        Ok(server)
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)?;
+        if self.weight.get() != 1 {
+            write!(f, " weight={}", self.weight)?;
+        }
+        if self.backup {
+            f.write_str(" backup")?;
+        }
+        Ok(())
+    }
+}
+
+words! {
+    /// What servers speak behind routes of HTTP.
+    pub enum Protocol {
+        /// HTTP/1.1.
+        H1 = "h1",
+        /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
+        H2 = "h2",
+    }
+}
+
+/// How a server of a backend is chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// In turn, by weight.
+    RoundRobin,
+    /// The one with the fewest connections or requests for its weight.
+    LeastConn,
+    /// The less busy of two that are drawn.
+    TwoChoices,
+    /// Always the same one for the same key, as long as it is alive.
+    Hash(HashKey),
+}
+
+/// What is hashed to choose a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HashKey {
+    /// The address of the client.
+    Client,
+    /// The value of a cookie; without it, in turn. Only HTTP.
+    Cookie(CookieName),
+    /// The value of a field of the request's header; without it, in turn. Only HTTP.
+    Header(HeaderName),
+}
+
+impl FromStr for Balance {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        Ok(match text {
+            "round_robin" => Balance::RoundRobin,
+            "least_conn" => Balance::LeastConn,
+            "two_choices" => Balance::TwoChoices,
+            "hash:client" => Balance::Hash(HashKey::Client),
+            _ => match (text.strip_prefix("hash:cookie:"), text.strip_prefix("hash:header:")) {
+                (Some(cookie), _) => Balance::Hash(HashKey::Cookie(cookie.parse()?)),
+                (_, Some(header)) => Balance::Hash(HashKey::Header(header.parse()?)),
+                _ => return Err(Problem::new(format!("`{}` is no way to choose a server", shown(text)))),
+            },
+        })
+    }
+}
+
+impl fmt::Display for Balance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Balance::RoundRobin => f.write_str("round_robin"),
+            Balance::LeastConn => f.write_str("least_conn"),
+            Balance::TwoChoices => f.write_str("two_choices"),
+            Balance::Hash(HashKey::Client) => f.write_str("hash:client"),
+            Balance::Hash(HashKey::Cookie(name)) => write!(f, "hash:cookie:{name}"),
+            Balance::Hash(HashKey::Header(name)) => write!(f, "hash:header:{name}"),
+        }
+    }
+}
+
+/// How many connections the servers of a backend get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Connections or requests at a time for each server, over all workers: 1 to 1,000,000.
+    pub max_connections: Option<u32>,
+    /// How many may wait while all servers are at that: up to 1,000,000.
+    pub queue: u32,
+    /// How long one may wait: 1 ms to 1 h.
+    pub queue_timeout: Duration,
+    /// Connections without a request that each worker keeps for each server: up to 100,000.
+    pub idle_connections: u32,
+    /// How long such a connection is kept: 1 ms to 24 h.
+    pub idle_timeout: Duration,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Pool {
+            max_connections: None,
+            queue: 128,
+            queue_timeout: Duration::from_secs(5),
+            idle_connections: 256,
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_print_as_they_are_read() {
+        for text in
+            ["unix:/run/x.sock", "10.0.0.7:3000 weight=2", "10.0.0.8:3000 backup", "a:1 weight=256 backup"]
+        {
+            assert_eq!(text.parse::<Server>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_server_is_refused() {
+        for text in ["", "a:1 weight=0", "a:1 weight=257", "a:1 weight=x", "a:1 slow", "a:1 backup backup"] {
+            assert!(text.parse::<Server>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ways_to_choose() {
+        for text in [
+            "round_robin",
+            "least_conn",
+            "two_choices",
+            "hash:client",
+            "hash:cookie:Sid",
+            "hash:header:x-user",
+        ] {
+            assert_eq!(text.parse::<Balance>().unwrap().to_string(), text);
+        }
+        for text in ["", "hash", "hash:cookie:", "hash:cookie:a b", "hash:header:ä"] {
+            assert!(text.parse::<Balance>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Who is told what happened: the metrics endpoint, Graphite, collectors, the log store, the admin interface.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{FilePath, ListenAddress, ServerAddress, Size};
+use crate::error::{At, Problem, shown};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// An address of the program's own, apart from those of listeners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Where it listens.
+    pub address: ListenAddress,
+    /// Where the address is written.
+    pub at: At,
+}
+
+/// Figures for others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// Where `/metrics` is served over plain HTTP.
+    pub endpoint: Option<Endpoint>,
+    /// Where figures are pushed in Graphite's plaintext protocol.
+    pub graphite: Option<ServerAddress>,
+    /// Time between two pushes: 1 s to 1 h.
+    pub graphite_interval: Duration,
+    /// What the names of pushed figures begin with.
+    pub graphite_prefix: GraphitePrefix,
+    /// How many clients have figures of their own: up to 100,000.
+    pub top_clients: u32,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics {
+            endpoint: None,
+            graphite: None,
+            graphite_interval: Duration::from_secs(10),
+            graphite_prefix: GraphitePrefix::default(),
+            top_clients: 100,
+        }
+    }
+}
+
+/// What the names of figures begin with in Graphite: names of `A-Z a-z 0-9 _ -` joined by dots, at most 128
+/// bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphitePrefix(String);
+
+impl GraphitePrefix {
+    /// The prefix as text, without a dot at its end.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for GraphitePrefix {
+    fn default() -> Self {
+        GraphitePrefix("offramp".to_owned())
+    }
+}
+
+impl FromStr for GraphitePrefix {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        let name = |name: &str| !name.is_empty() && name.bytes().all(allowed);
+        if text.len() > 128 || !text.split('.').all(name) {
+            let problem = Problem::new(format!("`{}` cannot be a prefix in Graphite", shown(text)));
+            return Err(problem.help("write names of letters, digits, `_` and `-`, joined by dots"));
+        }
+        Ok(GraphitePrefix(text.to_owned()))
+    }
+}
+
+impl fmt::Display for GraphitePrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What an OpenTelemetry collector is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracing {
+    /// The collector; `None`: nothing is exported.
+    pub otlp: Option<OtlpUrl>,
+    /// One of how many requests begins a trace: 1 to 1,000,000.
+    pub sample_one_in: u32,
+    /// Whether the figures of the metrics endpoint are pushed there too.
+    pub metrics: bool,
+}
+
+impl Default for Tracing {
+    fn default() -> Self {
+        Tracing { otlp: None, sample_one_in: 100, metrics: false }
+    }
+}
+
+/// The URL of a collector that speaks OTLP over HTTP: `http://host:port/path`, port 4318 where none is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtlpUrl {
+    /// Host and port; never a Unix socket.
+    pub server: ServerAddress,
+    /// What stands before `/v1/traces`: empty, or a path without a `/` at its end.
+    pub path: String,
+}
+
+/// The port of OTLP over HTTP.
+const OTLP_PORT: u16 = 4318;
+
+impl FromStr for OtlpUrl {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let wrong =
+            |help: &str| Problem::new(format!("`{}` is not the URL of a collector", shown(text))).help(help);
+        if text.starts_with("https://") {
+            return Err(wrong(
+                "TLS to collectors is not supported: run one on this machine, and write http://",
+            ));
+        }
+        let rest = text.strip_prefix("http://").ok_or_else(|| wrong("write \"http://host:port\""))?;
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let path = path.trim_end_matches('/');
+        if !path.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#' | b'"' | b'\\')) {
+            return Err(wrong("write the path alone, without query and fragment"));
+        }
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        let server = if has_port { authority.parse() } else { format!("{authority}:{OTLP_PORT}").parse() };
+        match server? {
+            ServerAddress::Unix(_) => Err(wrong("write \"http://host:port\"")),
+            server => Ok(OtlpUrl { server, path: path.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for OtlpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.server, self.path)
+    }
+}
+
+/// The queryable access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogStore {
+    /// The database; `None`: there is no store.
+    pub url: Option<StoreUrl>,
+    /// How long events are kept: 1 h to 3650 d.
+    pub retention: Duration,
+    /// How long their sums are kept: 1 h to 36,500 d.
+    pub rollup_retention: Duration,
+    /// How much may wait in a file while the database does not take it: 1 MiB to 1 TiB.
+    pub spool: Size,
+    /// Whether an index of all words is kept.
+    pub full_text: bool,
+    /// A database in MaxMind's format for countries and cities.
+    pub geoip: Option<FilePath>,
+}
+
+impl Default for LogStore {
+    fn default() -> Self {
+        LogStore {
+            url: None,
+            retention: 90 * DAY,
+            rollup_retention: 1825 * DAY,
+            spool: Size::new(64 << 20),
+            full_text: false,
+            geoip: None,
+        }
+    }
+}
+
+/// The URL of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// `sqlite:` and a path.
+    Sqlite(FilePath),
+    /// `postgres://` or `postgresql://` and the rest, as it is written; it may hold a password.
+    Postgres(String),
+}
+
+impl StoreUrl {
+    /// Reads a URL; a relative path of SQLite starts at `folder`.
+    pub(crate) fn read(text: &str, folder: &Path, at: &At) -> Result<Self, Problem> {
+        let wrong = |help: &str| {
+            // It may hold a password.
+            let scheme = text.split_once(':').map_or(text, |(scheme, _)| scheme);
+            Err(Problem::new(format!("this is not the URL of a database: `{}…`", shown(scheme))).help(help))
+        };
+        if let Some(path) = text.strip_prefix("sqlite:") {
+            if path.starts_with("//") {
+                return wrong("write \"sqlite:\" and the path: \"sqlite:/var/lib/offramp/access.db\"");
+            }
+            if path.is_empty() || path.starts_with(':') || path.ends_with('/') || path.contains('\0') {
+                return wrong("write the path of a file: \"sqlite:/var/lib/offramp/access.db\"");
+            }
+            return Ok(StoreUrl::Sqlite(FilePath { path: folder.join(path), at: at.clone() }));
+        }
+        match text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://")) {
+            Some(rest) if !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_graphic()) => {
+                Ok(StoreUrl::Postgres(text.to_owned()))
+            }
+            Some(_) => wrong("write \"postgres://user@host/database\" without spaces; escape others as %XX"),
+            None => wrong("write \"sqlite:/path\" or \"postgres://user@host/database\""),
+        }
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    /// As it is written, with its password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreUrl::Sqlite(file) => write!(f, "sqlite:{}", file.path.display()),
+            StoreUrl::Postgres(url) => f.write_str(url),
+        }
+    }
+}
+
+/// A URL with `***` in place of its password, for messages.
+pub(crate) fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let authority = match authority.rsplit_once('@') {
+        Some((user, host)) => match user.split_once(':') {
+            Some((name, _)) => format!("{name}:***@{host}"),
+            None => authority.to_owned(),
+        },
+        None => authority.to_owned(),
+    };
+    // libpq takes it as a parameter as well.
+    let path = match path.split_once("password=") {
+        Some((before, after)) => {
+            let rest = after.find('&').map_or("", |end| &after[end..]);
+            format!("{before}password=***{rest}")
+        }
+        None => path.to_owned(),
+    };
+    format!("{scheme}://{authority}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collectors() {
+        for (text, meant) in [
+            ("http://localhost", "http://localhost:4318"),
+            ("http://[::1]/otlp/", "http://[::1]:4318/otlp"),
+            ("http://10.0.0.1:80", "http://10.0.0.1:80"),
+        ] {
+            assert_eq!(text.parse::<OtlpUrl>().unwrap().to_string(), meant);
+        }
+        for text in
+            ["", "localhost:4318", "https://a", "http://", "http://a:0", "http://a/?q", "http://unix:/x"]
+        {
+            assert!(text.parse::<OtlpUrl>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn databases() {
+        let read = |text: &str| StoreUrl::read(text, Path::new("/etc/offramp"), &At::NOWHERE);
+        assert_eq!(read("sqlite:a.db").unwrap().to_string(), "sqlite:/etc/offramp/a.db");
+        assert_eq!(read("postgres://u:p@h/db").unwrap().to_string(), "postgres://u:p@h/db");
+        for text in [
+            "",
+            "sqlite:",
+            "sqlite::memory:",
+            "sqlite:///a",
+            "mysql://u:secret@h",
+            "postgres://",
+            "postgres://a b",
+        ] {
+            let problem = read(text).unwrap_err().to_string();
+            assert!(!problem.contains("secret"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(without_password("postgres://u:p@ss@h:1/db"), "postgres://u:***@h:1/db");
+        assert_eq!(without_password("postgres://h/db?password=x&a=b"), "postgres://h/db?password=***&a=b");
+        assert_eq!(without_password("postgres://u@h/db"), "postgres://u@h/db");
+        assert_eq!(without_password("sqlite:/a"), "sqlite:/a");
+    }
+
+    #[test]
+    fn prefixes() {
+        assert!("a.b-c_1".parse::<GraphitePrefix>().is_ok());
+        for text in ["", ".", "a.", "a b", "a/b"] {
+            assert!(text.parse::<GraphitePrefix>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Fields of HTTP headers: their names and values, and changes to them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Problem, shown};
+
+/// The name of a header field in lower case: a token (RFC 9110 §5.1, §5.6.2) of at most 128 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HeaderName(String);
+
+impl HeaderName {
+    /// The name as text, in lower case.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for HeaderName {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        if !is_token(text) || text.len() > 128 {
+            let problem = Problem::new(format!("`{}` cannot be the name of a header field", shown(text)));
+            return Err(problem.help("names are of letters, digits and `-` (RFC 9110, section 5.6.2)"));
+        }
+        Ok(HeaderName(text.to_ascii_lowercase()))
+    }
+}
+
+impl fmt::Display for HeaderName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The value of a header field: printable ASCII, blanks and tabs inside, at most 8 KiB (RFC 9110 §5.5).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HeaderValue(String);
+
+/// A longer value than this is too long for what most servers take as a whole header.
+const VALUE_MAX: usize = 8192;
+
+impl HeaderValue {
+    /// The value as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What a response of plain text says of its body.
+    pub(crate) fn plain_text() -> Self {
+        HeaderValue("text/plain; charset=utf-8".to_owned())
+    }
+}
+
+impl FromStr for HeaderValue {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let wrong = |help: &str| {
+            let problem = Problem::new(format!("`{}` cannot be the value of a header field", shown(text)));
+            Err(problem.help(help))
+        };
+        if text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']) {
+            return wrong("leave the blanks at its ends out: whoever reads it would (RFC 9110, section 5.5)");
+        }
+        if !text.bytes().all(|b| b.is_ascii_graphic() || b == b' ' || b == b'\t') {
+            return wrong("values are of printable ASCII characters (RFC 9110, section 5.5)");
+        }
+        if text.len() > VALUE_MAX {
+            return wrong("values have at most 8192 characters");
+        }
+        Ok(HeaderValue(text.to_owned()))
+    }
+}
+
+impl fmt::Display for HeaderValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The name of a cookie: a token (RFC 6265 §4.1.1) of at most 128 bytes; its case counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CookieName(String);
+
+impl CookieName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for CookieName {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        if !is_token(text) || text.len() > 128 {
+            let problem = Problem::new(format!("`{}` cannot be the name of a cookie", shown(text)));
+            return Err(problem.help("names are of letters, digits, `_` and `-` (RFC 6265, section 4.1.1)"));
+        }
+        Ok(CookieName(text.to_owned()))
+    }
+}
+
+impl fmt::Display for CookieName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn is_token(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !text.is_empty() && text.bytes().all(allowed)
+}
+
+/// A name and a value.
+pub type HeaderField = (HeaderName, HeaderValue);
+
+/// Changes to a header: fields are first taken out, then set, then added. None of the fields is one of those
+/// that frame a message or belong to one connection alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderChanges {
+    /// Fields that replace those of the same name; sorted by name, each name once.
+    pub set: Vec<HeaderField>,
+    /// Fields that are added to those of the same name; sorted by name.
+    pub add: Vec<HeaderField>,
+    /// Fields that are taken out; each name once.
+    pub remove: Vec<HeaderName>,
+}
+
+impl HeaderChanges {
+    /// Whether nothing is changed.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.add.is_empty() && self.remove.is_empty()
+    }
+}
+
+/// What a change does to a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    Set,
+    Add,
+    Remove,
+}
+
+/// Why a field must not be changed so, if it must not: those of a hop and those that frame the message belong
+/// to the connection (RFC 9110 §7.6.1, RFC 9112 §6).
+pub(crate) fn refused(name: &HeaderName, act: Act) -> Option<&'static str> {
+    match name.as_str() {
+        "connection" | "keep-alive" | "proxy-connection" | "te" | "trailer" | "upgrade" => {
+            Some("it belongs to one connection and is made anew for each (RFC 9110, section 7.6.1)")
+        }
+        "transfer-encoding" | "content-length" => {
+            Some("it frames the message: with another one the next message would begin elsewhere")
+        }
+        "host" if act != Act::Set => Some("a request has exactly one; `set` replaces it"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values() {
+        assert_eq!("X-Frame-Options".parse::<HeaderName>().unwrap().as_str(), "x-frame-options");
+        for text in ["", "a b", "a:", "ä", "a\r\nb", ":path", &"x".repeat(129)] {
+            assert!(text.parse::<HeaderName>().is_err(), "{text}");
+        }
+        assert!("max-age=1, \"x\"\ty".parse::<HeaderValue>().is_ok());
+        assert!("".parse::<HeaderValue>().is_ok());
+        for text in [" a", "a ", "a\r\nSet-Cookie: b", "a\0", "ä", &"x".repeat(8193)] {
+            assert!(text.parse::<HeaderValue>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn fields_of_the_connection_are_refused() {
+        let name = |text: &str| text.parse::<HeaderName>().unwrap();
+        for text in ["Connection", "Transfer-Encoding", "Content-Length", "Upgrade", "TE", "Trailer"] {
+            assert!(refused(&name(text), Act::Set).is_some(), "{text}");
+        }
+        assert!(refused(&name("Host"), Act::Set).is_none());
+        assert!(refused(&name("Host"), Act::Remove).is_some());
+        assert!(refused(&name("Cookie"), Act::Remove).is_none());
+    }
+}

@@ -1,0 +1,338 @@
+//! What routes say of HTTP: paths, rewriting, redirects, fixed responses, HSTS.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{HeaderChanges, HeaderValue, Size};
+use crate::error::{Problem, shown};
+
+/// The first segments of a path: `/`, `/api`, `/api/v1`. It begins with `/` and has none at its end but for `/`
+/// itself; no segment is empty, `.` or `..`; what is escaped needs it and is escaped in upper case.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RoutePath(String);
+
+/// Longer paths than this match no request by default.
+const PATH_MAX: usize = 1024;
+
+impl RoutePath {
+    /// The path as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is `/`, which every path begins with.
+    pub fn is_root(&self) -> bool {
+        self.0 == "/"
+    }
+}
+
+impl Default for RoutePath {
+    fn default() -> Self {
+        RoutePath("/".to_owned())
+    }
+}
+
+impl FromStr for RoutePath {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let wrong = |help: &str| Err(Problem::new(format!("`{}` is not a path", shown(text))).help(help));
+        let Some(rest) = text.strip_prefix('/') else {
+            return wrong("paths begin with `/`: \"/api\"");
+        };
+        if text.contains(['?', '#']) {
+            return wrong("write the path alone, without query and fragment");
+        }
+        if text.contains('*') {
+            return wrong("leave `*` out: \"/api\" stands for all paths below it");
+        }
+        if text.len() > PATH_MAX {
+            return wrong("paths have at most 1024 characters");
+        }
+        let path = rest.strip_suffix('/').unwrap_or(rest);
+        if path.is_empty() && rest.is_empty() {
+            return Ok(RoutePath::default());
+        }
+        if path.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+            return wrong("no segment may be empty, `.` or `..`");
+        }
+        if !is_escaped(path) {
+            return wrong(
+                "write letters, digits and -._~!$&'()+,;=:@ as they are and others as %XX in upper case",
+            );
+        }
+        Ok(RoutePath(format!("/{path}")))
+    }
+}
+
+/// Whether a path has only characters of paths (RFC 3986 §3.3), and only what needs it is escaped.
+fn is_escaped(path: &str) -> bool {
+    let mut pieces = path.split('%');
+    let plain =
+        |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~!$&'()+,;=:@/".contains(&b));
+    let first = pieces.next().is_some_and(plain);
+    first
+        && pieces.all(|piece| {
+            let Some((digits, rest)) = piece.split_at_checked(2) else { return false };
+            let upper = digits.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b));
+            let needs = u8::from_str_radix(digits, 16)
+                .is_ok_and(|b| !(b.is_ascii_alphanumeric() || b"-._~".contains(&b)));
+            upper && needs && plain(rest)
+        })
+}
+
+impl fmt::Display for RoutePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a route does to requests and responses of HTTP; the default does nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpRules {
+    /// What becomes of the path.
+    pub rewrite: Rewrite,
+    /// Changes to requests.
+    pub request_headers: HeaderChanges,
+    /// Changes to responses.
+    pub response_headers: HeaderChanges,
+    /// Whether browsers are told to use nothing but TLS; has no effect where clients speak plain text
+    /// (RFC 6797 §7.2).
+    pub hsts: Option<Hsts>,
+    /// The greatest body of a request: up to 1 TiB.
+    pub max_body: Option<Size>,
+}
+
+/// What becomes of the path before a server gets it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Rewrite {
+    /// It stays.
+    #[default]
+    Keep,
+    /// The path of the route is taken off: `/api/x` becomes `/x`.
+    Strip,
+    /// The path of the route is replaced by this one: `/api/x` becomes `/new/x`.
+    Replace(RoutePath),
+}
+
+/// What `Strict-Transport-Security` says (RFC 6797 §6.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hsts {
+    /// For how long: up to 3650 d; 0 takes it back.
+    pub max_age: Duration,
+    /// For all hosts below this one as well.
+    pub include_subdomains: bool,
+    /// Whether the makers of browsers may build it in.
+    pub preload: bool,
+}
+
+impl Default for Hsts {
+    fn default() -> Self {
+        Hsts { max_age: Duration::from_secs(365 * 24 * 3600), include_subdomains: false, preload: false }
+    }
+}
+
+/// An answer that sends the client elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// Where to.
+    pub to: RedirectTo,
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+}
+
+impl Redirect {
+    /// A redirect with the status that keeps method and body, and may be remembered.
+    pub fn permanent(to: RedirectTo) -> Self {
+        Redirect { to, status: 308 }
+    }
+}
+
+/// The statuses of redirects (RFC 9110 §15.4).
+pub(crate) const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
+
+/// Where a redirect leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedirectTo {
+    /// To the same URL over TLS.
+    Https,
+    /// To a URL of these parts in a row.
+    Url(Vec<RedirectPart>),
+}
+
+/// A part of the URL of a redirect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedirectPart {
+    /// Text as it is: ASCII without blanks.
+    Text(String),
+    /// `{host}`: the host of the request, without port.
+    Host,
+    /// `{path}`: the path of the request as it came.
+    Path,
+    /// `{query}`: its query as it came, without the `?`.
+    Query,
+    /// `{uri}`: path and query as they came, with the `?` if there is one.
+    Uri,
+}
+
+impl RedirectPart {
+    fn of_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "host" => RedirectPart::Host,
+            "path" => RedirectPart::Path,
+            "query" => RedirectPart::Query,
+            "uri" => RedirectPart::Uri,
+            _ => return None,
+        })
+    }
+}
+
+impl FromStr for RedirectTo {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        if text == "https" {
+            return Ok(RedirectTo::Https);
+        }
+        let wrong = |help: &str| {
+            Err(Problem::new(format!("`{}` is not where a redirect can lead", shown(text))).help(help))
+        };
+        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        let Some(rest) = rest else {
+            return wrong("write \"https\", or a whole URL such as \"https://new.example.org{uri}\"");
+        };
+        if rest.is_empty() || rest.starts_with(['/', '?', '#']) || rest.starts_with("{path}") {
+            return wrong("the host is missing: \"https://{host}{uri}\"");
+        }
+        if rest.starts_with("{uri}") || rest.starts_with("{query}") {
+            return wrong("the host is missing: \"https://{host}{uri}\"");
+        }
+        if !text.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`|".contains(&b)) || text.len() > 2048 {
+            return wrong("write other characters than those of URLs as %XX");
+        }
+        let mut parts = Vec::new();
+        let mut left = text;
+        while let Some((before, after)) = left.split_once('{') {
+            let Some((name, after)) = after.split_once('}') else {
+                return wrong("a `{` without its `}`");
+            };
+            let Some(part) = RedirectPart::of_name(name) else {
+                return wrong("placeholders are {host}, {path}, {query} and {uri}");
+            };
+            if !before.is_empty() {
+                parts.push(RedirectPart::Text(before.to_owned()));
+            }
+            parts.push(part);
+            left = after;
+        }
+        if !left.is_empty() {
+            parts.push(RedirectPart::Text(left.to_owned()));
+        }
+        let stray = |part: &RedirectPart| matches!(part, RedirectPart::Text(text) if text.contains('}'));
+        if parts.iter().any(stray) {
+            return wrong("a `}` without its `{`");
+        }
+        Ok(RedirectTo::Url(parts))
+    }
+}
+
+impl fmt::Display for RedirectTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RedirectTo::Url(parts) = self else {
+            return f.write_str("https");
+        };
+        parts.iter().try_for_each(|part| match part {
+            RedirectPart::Text(text) => f.write_str(text),
+            RedirectPart::Host => f.write_str("{host}"),
+            RedirectPart::Path => f.write_str("{path}"),
+            RedirectPart::Query => f.write_str("{query}"),
+            RedirectPart::Uri => f.write_str("{uri}"),
+        })
+    }
+}
+
+/// A fixed answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Respond {
+    /// The status: 200 to 599.
+    pub status: u16,
+    /// The body; empty where the status allows none (204, 205, 304).
+    pub body: String,
+    /// The media type of the body.
+    pub content_type: HeaderValue,
+}
+
+impl Default for Respond {
+    fn default() -> Self {
+        Respond { status: 200, body: String::new(), content_type: HeaderValue::plain_text() }
+    }
+}
+
+/// The statuses from 200 on whose responses have no body (RFC 9110 §6.4.1, §15.3.6).
+pub(crate) const WITHOUT_BODY: [u16; 3] = [204, 205, 304];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_normalised() {
+        for (text, meant) in [("/", "/"), ("/api", "/api"), ("/api/", "/api"), ("/a%20b/c%2F", "/a%20b/c%2F")]
+        {
+            assert_eq!(text.parse::<RoutePath>().unwrap().as_str(), meant);
+        }
+    }
+
+    #[test]
+    fn what_is_no_path_gets_a_remedy() {
+        for (text, part) in [
+            ("", "begin with"),
+            ("api", "begin with"),
+            ("//", "empty"),
+            ("/a//b", "empty"),
+            ("/a/../b", "`..`"),
+            ("/.", "`.`"),
+            ("/a?b", "query"),
+            ("/a*", "below it"),
+            ("/ä", "%XX"),
+            ("/%41", "%XX"),
+            ("/%2f", "%XX"),
+            ("/%2", "%XX"),
+            ("/%", "%XX"),
+            ("/%é", "%XX"),
+            ("/a b", "%XX"),
+        ] {
+            assert!(text.parse::<RoutePath>().unwrap_err().to_string().contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn redirects_print_as_they_are_read() {
+        for text in
+            ["https", "https://{host}:8443{uri}", "http://a.example/x{path}?{query}#a", "https://a.example"]
+        {
+            assert_eq!(text.parse::<RedirectTo>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_redirect_gets_a_remedy() {
+        for (text, part) in [
+            ("", "whole URL"),
+            ("http", "whole URL"),
+            ("/new", "whole URL"),
+            ("ftp://a", "whole URL"),
+            ("https://", "host is missing"),
+            ("https:///x", "host is missing"),
+            ("https://{uri}", "host is missing"),
+            ("https://{hots}", "placeholders"),
+            ("https://a/{host", "without its `}`"),
+            ("https://a/}", "without its `{`"),
+            ("https://a/ b", "%XX"),
+            ("https://a/\r\nx", "%XX"),
+        ] {
+            assert!(text.parse::<RedirectTo>().unwrap_err().to_string().contains(part), "{text}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A route as TOML.
+
+use std::fmt::Write as _;
+
+use super::{array, bare, list, path, quoted, text};
+use crate::model::{
+    ClientAuth, HeaderChanges, HeaderField, Hsts, HttpRules, Listeners, ProxyV2, Redirect, Relay,
+    RelayTarget, Respond, Rewrite, Route, SendProxy, Target,
+};
+use crate::units::print_duration;
+
+/// Writes a route with everything that is not as it would be anyway.
+pub(super) fn route(out: &mut String, route: &Route) {
+    out.push_str("[[route]]\n");
+    if let Listeners::Named(names) = &route.listeners {
+        list(out, "listener", names);
+    }
+    if !route.hosts.is_empty() {
+        list(out, "host", &route.hosts);
+    }
+    if !route.path.is_root() {
+        text(out, "path", &route.path);
+    }
+    if !route.alpn.is_empty() {
+        list(out, "alpn", &route.alpn);
+    }
+    match &route.target {
+        Target::Passthrough(server) => text(out, "passthrough", server),
+        Target::Relay(relay) => self::relay(out, relay),
+        Target::Redirect(Redirect { to, status: 308 }) => text(out, "redirect", to),
+        Target::Redirect(Redirect { to, status }) => {
+            let to = quoted(&to.to_string());
+            bare(out, "redirect", format_args!("{{ to = {to}, status = {status} }}"));
+        }
+        Target::Respond(Respond { status, body, content_type }) => {
+            let (body, kind) = (quoted(body), quoted(content_type.as_str()));
+            bare(
+                out,
+                "respond",
+                format_args!("{{ status = {status}, body = {body}, content_type = {kind} }}"),
+            );
+        }
+    }
+    if let Some(auth) = &route.client_auth {
+        client_auth(out, auth);
+    }
+    rules(out, &route.http);
+    if route.log_one_in.get() > 1 {
+        bare(out, "log_one_in", route.log_one_in);
+    }
+    out.push('\n');
+}
+
+fn relay(out: &mut String, relay: &Relay) {
+    match &relay.to {
+        RelayTarget::Backend(name) => text(out, "backend", name),
+        RelayTarget::Server(server) => text(out, "server", server),
+    }
+    match relay.send_proxy {
+        None => {}
+        Some(SendProxy::V1) => text(out, "send_proxy", "v1"),
+        Some(SendProxy::V2(ProxyV2 { crc32c, client_certificate })) => bare(
+            out,
+            "send_proxy",
+            format_args!(
+                "{{ version = \"v2\", crc32c = {crc32c}, client_certificate = {client_certificate} }}"
+            ),
+        ),
+    }
+}
+
+fn client_auth(out: &mut String, auth: &ClientAuth) {
+    let _ = write!(out, "client_auth = {{ mode = \"{}\", ca = {}", auth.mode, quoted(&path(&auth.ca)));
+    if !auth.allow.is_empty() {
+        let _ = write!(out, ", allow = {}", array(&auth.allow));
+    }
+    out.push_str(" }\n");
+}
+
+fn rules(out: &mut String, rules: &HttpRules) {
+    match &rules.rewrite {
+        Rewrite::Keep => {}
+        Rewrite::Strip => bare(out, "strip_path", true),
+        Rewrite::Replace(path) => text(out, "replace_path", path),
+    }
+    headers(out, "request_headers", &rules.request_headers);
+    headers(out, "response_headers", &rules.response_headers);
+    if let Some(Hsts { max_age, include_subdomains, preload }) = &rules.hsts {
+        let max_age = print_duration(*max_age);
+        bare(
+            out,
+            "hsts",
+            format_args!(
+                "{{ max_age = \"{max_age}\", include_subdomains = {include_subdomains}, preload = {preload} }}"
+            ),
+        );
+    }
+    if let Some(size) = rules.max_body {
+        text(out, "max_body", size);
+    }
+}
+
+fn headers(out: &mut String, key: &str, changes: &HeaderChanges) {
+    if changes.is_empty() {
+        return;
+    }
+    let mut parts = Vec::new();
+    for (key, of_kind) in [("set", &changes.set), ("add", &changes.add)] {
+        if !of_kind.is_empty() {
+            parts.push(format!("{key} = {}", fields(of_kind)));
+        }
+    }
+    if !changes.remove.is_empty() {
+        parts.push(format!("remove = {}", array(&changes.remove)));
+    }
+    bare(out, key, format_args!("{{ {} }}", parts.join(", ")));
+}
+
+/// Fields sorted by name, as a table: several values of one name are a list.
+fn fields(fields: &[HeaderField]) -> String {
+    let field = |of_name: &[HeaderField]| {
+        let values: Vec<_> = of_name.iter().map(|(_, value)| value).collect();
+        let name = quoted(of_name[0].0.as_str());
+        match values[..] {
+            [value] => format!("{name} = {}", quoted(value.as_str())),
+            _ => format!("{name} = {}", array(&values)),
+        }
+    };
+    let fields: Vec<String> = fields.chunk_by(|(one, _), (other, _)| one == other).map(field).collect();
+    format!("{{ {} }}", fields.join(", "))
+}

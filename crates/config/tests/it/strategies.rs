@@ -1,0 +1,469 @@
+//! Any configuration that is valid, for properties.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use offramp_config::model::{
+    AccessFormat, AccessLog, AccessOutput, Allow, AlpnId, Anonymize, AuthMode, Backend, Certificate,
+    CertificateName, CertificateSource, ClientAuth, DefaultRole, Eject, Endpoint, FilePath, HeaderChanges,
+    HeaderName, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, Level, Limits, ListenAddress,
+    Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name, Policy, Pool, Probe,
+    ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route,
+    RoutePath, SendProxy, Server, ServerAddress, Size, StoreUrl, SyslogAddress, Target, Tickets, Tls,
+    Tracing, User, Weight, Workers,
+};
+use offramp_config::{At, Config, Keyed, Rate};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+fn path() -> impl Strategy<Value = PathBuf> {
+    "/[a-z\"\\\\ é\u{1}]{1,8}(/[a-z]{1,3})?".prop_map(PathBuf::from)
+}
+
+fn file() -> impl Strategy<Value = FilePath> {
+    path().prop_map(FilePath::new)
+}
+
+fn server_address() -> impl Strategy<Value = ServerAddress> {
+    prop_oneof![
+        "/[a-z]{1,8}".prop_map(|path| ServerAddress::Unix(path.into())),
+        (any::<[u8; 4]>(), 1u16..).prop_map(|(ip, port)| ServerAddress::Ip((ip, port).into())),
+        (any::<[u16; 8]>(), 1u16..).prop_map(|(ip, port)| ServerAddress::Ip((ip, port).into())),
+        ("[a-z]{1,5}(\\.[a-z]{2,3})?", 1u16..)
+            .prop_map(|(host, port)| ServerAddress::Name { host: host.parse().unwrap(), port }),
+    ]
+}
+
+fn host() -> impl Strategy<Value = HostPattern> {
+    "(\\*\\.)?[a-z]{1,3}\\.(org|net)".prop_map(|text| text.parse().unwrap())
+}
+
+fn duration(min: u64, max: u64) -> impl Strategy<Value = Duration> {
+    (min..=max).prop_map(Duration::from_millis)
+}
+
+fn distinct<T: PartialEq + Clone>(items: &mut Vec<T>) {
+    let mut seen: Vec<T> = Vec::new();
+    items.retain(|item| {
+        !seen.contains(item) && {
+            seen.push(item.clone());
+            true
+        }
+    });
+}
+
+fn client_auth() -> impl Strategy<Value = ClientAuth> {
+    let allow = "(dns|uri|cn):[a-z*:/.]{1,8}".prop_map(|text| text.parse::<Allow>().unwrap());
+    (select(AuthMode::ALL), file(), vec(allow, 0..3)).prop_map(|(mode, ca, mut allow)| {
+        distinct(&mut allow);
+        ClientAuth { mode, ca, allow }
+    })
+}
+
+fn relay(backends: Vec<Name>) -> impl Strategy<Value = Relay> {
+    let server = server_address().prop_map(RelayTarget::Server).boxed();
+    let to = if backends.is_empty() {
+        server
+    } else {
+        prop_oneof![server, select(backends).prop_map(RelayTarget::Backend)].boxed()
+    };
+    let proxy = prop_oneof![
+        Just(SendProxy::V1),
+        any::<(bool, bool)>()
+            .prop_map(|(crc32c, client_certificate)| SendProxy::V2(ProxyV2 { crc32c, client_certificate })),
+    ];
+    (to, option::of(proxy)).prop_map(|(to, send_proxy)| Relay { to, send_proxy })
+}
+
+/// A route of connections.
+fn tcp_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
+    let alpn = select(vec!["h2", "http/1.1", "imap"]).prop_map(|id| id.parse::<AlpnId>().unwrap());
+    let target = prop_oneof![
+        3 => relay(backends).prop_map(Target::Relay),
+        1 => server_address().prop_map(Target::Passthrough),
+    ];
+    let matching = (option::of(host()), option::of(alpn));
+    (matching, target, option::of(client_auth()), 1u32..5).prop_map(
+        |((host, alpn), mut target, mut client_auth, log_one_in)| {
+            let passthrough = matches!(target, Target::Passthrough(_));
+            client_auth = client_auth.filter(|_| !passthrough);
+            without_certificate(&mut target, client_auth.is_some());
+            Route {
+                hosts: host.into_iter().collect(),
+                alpn: alpn.into_iter().filter(|_| !passthrough).collect(),
+                client_auth,
+                log_one_in: log_one_in.try_into().unwrap(),
+                ..Route::to(target)
+            }
+        },
+    )
+}
+
+/// No client's certificate is sent where none is asked for.
+fn without_certificate(target: &mut Target, asked: bool) {
+    if let Target::Relay(Relay { send_proxy: Some(SendProxy::V2(v2)), .. }) = target {
+        v2.client_certificate &= asked;
+    }
+}
+
+fn header_changes() -> impl Strategy<Value = HeaderChanges> {
+    let name = || "x-[a-c]{1,2}".prop_map(|text| text.parse::<HeaderName>().unwrap());
+    let field = move || {
+        (name(), "[!-~]([ -~\t]{0,4}[!-~])?").prop_map(|(name, value)| (name, value.parse().unwrap()))
+    };
+    (vec(field(), 0..3), vec(field(), 0..4), vec(name(), 0..3)).prop_map(|(mut set, mut add, mut remove)| {
+        set.sort();
+        set.dedup_by(|one, other| one.0 == other.0);
+        add.sort_by(|one, other| one.0.cmp(&other.0));
+        distinct(&mut remove);
+        remove.retain(|name| set.iter().all(|(other, _)| other != name));
+        HeaderChanges { set, add, remove }
+    })
+}
+
+fn route_path() -> impl Strategy<Value = RoutePath> {
+    "(/[a-c~;]{1,2}){0,2}".prop_map(|text| format!("/{}", text.trim_start_matches('/')).parse().unwrap())
+}
+
+/// A route of requests. `server` is what the servers of relays are.
+fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
+    let url = "https://a\\.example/[a-z]{0,3}(\\{(host|path|query|uri)\\})?[a-z]{0,2}";
+    let to = prop_oneof![Just("https".to_owned()), url].prop_map(|text| text.parse::<RedirectTo>().unwrap());
+    let redirect = (to, select(vec![301, 302, 303, 307, 308]))
+        .prop_map(|(to, status)| Target::Redirect(Redirect { to, status }));
+    let respond = (select(vec![200u16, 404, 503]), "[a-z\"\n\\\\é]{0,6}")
+        .prop_map(|(status, body)| Target::Respond(Respond { status, body, ..Respond::default() }));
+    let target = prop_oneof![2 => relay(backends).prop_map(Target::Relay), 1 => redirect, 1 => respond];
+    let rewrite =
+        prop_oneof![Just(Rewrite::Keep), Just(Rewrite::Strip), route_path().prop_map(Rewrite::Replace)];
+    let hsts = (duration(0, 1_000_000), any::<(bool, bool)>())
+        .prop_map(|(max_age, (include_subdomains, preload))| Hsts { max_age, include_subdomains, preload });
+    let max_body = option::of((0u64..1 << 40).prop_map(Size::new));
+    let rules = (rewrite, header_changes(), header_changes(), option::of(hsts), max_body);
+    (option::of(host()), route_path(), target, rules).prop_map(|(host, path, mut target, rules)| {
+        let (rewrite, request_headers, response_headers, hsts, max_body) = rules;
+        let mut http = HttpRules { rewrite, request_headers, response_headers, hsts, max_body };
+        if path.is_root() && http.rewrite == Rewrite::Strip {
+            http.rewrite = Rewrite::Keep;
+        }
+        if !matches!(target, Target::Relay(_)) {
+            http = HttpRules {
+                response_headers: http.response_headers,
+                hsts: http.hsts,
+                ..HttpRules::default()
+            };
+        }
+        without_certificate(&mut target, false);
+        // The law of configurations in code: what is of requests names listeners of requests.
+        let listeners = Listeners::Named(vec!["http".parse().unwrap()]);
+        Route { listeners, hosts: host.into_iter().collect(), path, http, ..Route::to(target) }
+    })
+}
+
+fn certificates() -> impl Strategy<Value = Vec<Certificate>> {
+    let files = (file(), option::of(file())).prop_map(|(cert, key)| CertificateSource::Files { cert, key });
+    let local = host().prop_map(|host| CertificateSource::Local { names: vec![CertificateName::Host(host)] });
+    let role = prop_oneof![Just(DefaultRole::Unsaid), Just(DefaultRole::Always), Just(DefaultRole::Never)];
+    vec((prop_oneof![files, local], role), 0..4).prop_map(|certificates| {
+        let mut defaults = 0;
+        let certificate = |(source, mut default)| {
+            defaults += usize::from(default == DefaultRole::Always);
+            if default == DefaultRole::Always && defaults > 1 {
+                default = DefaultRole::Unsaid;
+            }
+            Certificate { source, default, at: At::NOWHERE }
+        };
+        certificates.into_iter().map(certificate).collect()
+    })
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    "[a-c.]{1,2}".prop_map(|text| text.parse().unwrap())
+}
+
+/// All of a backend but its name and servers; nothing that only HTTP has.
+fn care() -> impl Strategy<Value = Backend> {
+    let balance = select(vec!["round_robin", "least_conn", "two_choices", "hash:client"]);
+    let pool = (option::of(1u32..9), 0u32..9, duration(1, 3_600_000), 0u32..9, duration(1, 86_400_000))
+        .prop_map(|(max_connections, queue, queue_timeout, idle_connections, idle_timeout)| Pool {
+            max_connections,
+            queue,
+            queue_timeout,
+            idle_connections,
+            idle_timeout,
+        });
+    let http =
+        ("/[a-z?=]{0,4}", option::of("[a-z]{1,3}(:8080)?"), vec(select(vec!["200", "2xx", "404"]), 1..3))
+            .prop_map(|(path, host, mut status)| {
+                distinct(&mut status);
+                let status = status.iter().map(|text| text.parse().unwrap()).collect();
+                Probe::Http(HttpProbe { path, host, status })
+            });
+    let health = (prop_oneof![Just(Probe::Connect), http], duration(10, 86_400_000), 1u32..=100)
+        .prop_map(|(probe, interval, rise)| Health { probe, interval, rise, ..Health::default() });
+    let eject = (1u32..=1000, duration(100, 3_600_000), duration(0, 3_600_000))
+        .prop_map(|(failures, duration, slow_start)| Eject { failures, duration, slow_start });
+    (balance, pool, option::of(health), option::of(eject)).prop_map(|(balance, pool, health, eject)| {
+        Backend {
+            balance: balance.parse().unwrap(),
+            pool,
+            health,
+            eject,
+            ..Backend::new(Name::default(), Vec::new())
+        }
+    })
+}
+
+fn backends() -> impl Strategy<Value = Vec<Backend>> {
+    let server = (server_address(), 1u16..=256, any::<bool>()).prop_map(|(address, weight, backup)| Server {
+        address,
+        weight: Weight::new(weight).unwrap(),
+        backup,
+        at: At::NOWHERE,
+    });
+    vec((name(), vec(server, 1..4), care()), 0..4).prop_map(|backends| {
+        let mut out: Vec<Backend> = Vec::new();
+        for (name, mut servers, care) in backends {
+            let mut seen = Vec::new();
+            servers.retain(|server| {
+                !seen.contains(&server.address) && {
+                    seen.push(server.address.clone());
+                    true
+                }
+            });
+            out.push(Backend { name, servers, ..care });
+        }
+        out.sort_by(|a, b| a.name.cmp(&b.name));
+        out.dedup_by(|a, b| a.name == b.name);
+        out
+    })
+}
+
+fn listeners() -> impl Strategy<Value = Vec<Listener>> {
+    vec((name(), any::<bool>(), option::of(any::<[u8; 2]>())), 0..4).prop_map(|listeners| {
+        let mut out: Vec<Listener> = Vec::new();
+        for (port, (name, tls, network)) in (1000u16..).zip(listeners) {
+            if out.iter().all(|other| other.name != name) {
+                let network = network.map(|[a, b]| format!("{a}.{b}.0.0/16").parse().unwrap());
+                out.push(Listener {
+                    name,
+                    addresses: vec![ListenAddress::Ip(([127, 0, 0, 1], port).into())],
+                    mode: Mode::Tcp,
+                    tls,
+                    accept_proxy: network.into_iter().collect(),
+                    trusted_proxies: Vec::new(),
+                    via: false,
+                    at: At::NOWHERE,
+                });
+            }
+        }
+        out
+    })
+}
+
+fn log() -> impl Strategy<Value = Log> {
+    let output =
+        prop_oneof![Just(LogOutput::Stderr), Just(LogOutput::Stdout), file().prop_map(LogOutput::File)];
+    (select(Level::ALL), select(LogFormat::ALL), output).prop_map(|(level, format, output)| Log {
+        level,
+        format,
+        output,
+        ..Log::default()
+    })
+}
+
+fn access_log() -> impl Strategy<Value = AccessLog> {
+    let output = prop_oneof![
+        Just(AccessOutput::None),
+        Just(AccessOutput::Journald),
+        Just(AccessOutput::Syslog),
+        file().prop_map(AccessOutput::File)
+    ];
+    let syslog = select(vec!["/dev/log", "unix:/run/x", "udp://10.0.0.1:514", "udp://log:514"]);
+    let fields = || vec(select(vec!["path", "user_agent", "referer"]), 0..3);
+    let rotation = (64u64 << 10..1 << 40, 1u32..=1000);
+    let anonymize = select(Anonymize::ALL);
+    (select(AccessFormat::ALL), output, syslog, option::of(rotation), (fields(), fields(), anonymize))
+        .prop_map(|(format, output, syslog, rotation, (mut omit, mut hash, anonymize))| {
+            let rotation = rotation.filter(|_| matches!(output, AccessOutput::File(_)));
+            let is_syslog = output == AccessOutput::Syslog;
+            distinct(&mut omit);
+            distinct(&mut hash);
+            hash.retain(|name| !omit.contains(name));
+            AccessLog {
+                format,
+                syslog: if is_syslog { syslog.parse().unwrap() } else { SyslogAddress::default() },
+                output,
+                rotate_size: rotation.map(|(size, _)| Size::new(size)),
+                rotate_keep: rotation.map_or(5, |(_, keep)| keep),
+                omit: omit.iter().map(|name| name.parse().unwrap()).collect(),
+                hash: hash.iter().map(|name| name.parse().unwrap()).collect(),
+                anonymize,
+            }
+        })
+}
+
+/// Metrics, collector, log store and admin interface.
+fn figures() -> impl Strategy<Value = (Metrics, Tracing, LogStore, Option<Endpoint>)> {
+    let endpoint = |ip: u8| {
+        let endpoint = move |port: u16| Endpoint {
+            address: ListenAddress::Ip(([127, 0, 0, ip], port).into()),
+            at: At::NOWHERE,
+        };
+        option::of(any::<u16>().prop_map(endpoint))
+    };
+    let metrics = (endpoint(2), option::of(server_address()), duration(1000, 3_600_000), 0u32..100_000)
+        .prop_map(|(endpoint, graphite, interval, top_clients)| {
+            let default = Metrics::default();
+            Metrics {
+                graphite_interval: if graphite.is_some() { interval } else { default.graphite_interval },
+                top_clients: if endpoint.is_some() { top_clients } else { default.top_clients },
+                endpoint,
+                graphite,
+                ..default
+            }
+        });
+    let otlp = select(vec!["http://localhost", "http://[::1]:80/otlp"]).prop_map(|url| url.parse().unwrap());
+    let tracing =
+        (option::of(otlp), 1u32..=1_000_000, any::<bool>()).prop_map(|(otlp, sample_one_in, metrics)| {
+            let there = otlp.is_some();
+            if there { Tracing { otlp, sample_one_in, metrics } } else { Tracing::default() }
+        });
+    let url = prop_oneof![
+        file().prop_map(StoreUrl::Sqlite),
+        "postgres://[a-z]{1,3}(:[a-z]{1,3})?@[a-z]{1,3}/[a-z]{1,3}".prop_map(StoreUrl::Postgres)
+    ];
+    let kept = || duration(3_600_000, 3650 * 86_400_000);
+    let spool = (1u64 << 20..1 << 40).prop_map(Size::new);
+    let store = (option::of(url), (kept(), kept()), spool, any::<bool>(), option::of(file())).prop_map(
+        |(url, (retention, rollup_retention), spool, full_text, geoip)| match url {
+            Some(_) => LogStore { url, retention, rollup_retention, spool, full_text, geoip },
+            None => LogStore::default(),
+        },
+    );
+    (metrics, tracing, store, endpoint(3))
+}
+
+fn tls() -> impl Strategy<Value = Tls> {
+    let record_size = prop_oneof![
+        Just(RecordSize::Adaptive),
+        (4096u16..=16384).prop_map(|size| RecordSize::Fixed(RecordSizeLimit::new(size).unwrap())),
+    ];
+    (select(Policy::ALL), 0u16..=8, duration(1000, 72 * 3_600_000), record_size, any::<bool>()).prop_map(
+        |(policy, tickets, ticket_rotation, record_size, post_quantum)| Tls {
+            policy,
+            tickets: Tickets::new(tickets).unwrap(),
+            ticket_rotation,
+            record_size,
+            post_quantum,
+        },
+    )
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    let tcp = (1u32..=10_000_000, 1u32..=10_000_000, duration(1, 3_600_000), duration(0, 86_400_000))
+        .prop_map(|(connections, connections_per_client, handshake_timeout, drain_timeout)| Limits {
+            connections,
+            connections_per_client,
+            handshakes_per_client: Rate::literal::<7>(offramp_config::Per::Hour),
+            handshake_timeout,
+            drain_timeout,
+            ..Limits::default()
+        });
+    let times = (duration(1, 3_600_000), duration(1, 3_600_000), duration(1, 86_400_000));
+    let sizes = (0u64..=1 << 30, 1u64 << 10..=1 << 20, 64u64..=1 << 20)
+        .prop_map(|(rate, head, target)| (Size::new(rate), Size::new(head), Size::new(target)));
+    let counts = (1u32..=10_000, 1u32..=10_000, any::<bool>());
+    (tcp, times, sizes, counts).prop_map(|(tcp, times, sizes, (request_headers, streams, limited))| Limits {
+        http: HttpLimits {
+            request_header_timeout: times.0,
+            request_body_timeout: times.1,
+            keepalive_timeout: times.2,
+            min_body_rate: sizes.0,
+            request_header_size: sizes.1,
+            request_target_size: sizes.2,
+            request_headers,
+            streams,
+            requests_per_client: limited.then(|| Rate::literal::<9>(offramp_config::Per::Second)),
+            ..HttpLimits::default()
+        },
+        ..tcp
+    })
+}
+
+/// A listener of requests without TLS, so that a redirect to https may name it.
+fn http_listener() -> impl Strategy<Value = Listener> {
+    any::<(bool, [u8; 2])>().prop_map(|(via, [a, b])| Listener {
+        name: "http".parse().unwrap(),
+        addresses: vec![ListenAddress::Ip(([127, 0, 0, 1], 80).into())],
+        mode: Mode::Http,
+        tls: false,
+        trusted_proxies: vec![format!("{a}.{b}.0.0/16").parse().unwrap()],
+        via,
+        ..Listener::default()
+    })
+}
+
+/// Any configuration that is valid.
+pub(crate) fn config() -> impl Strategy<Value = Config> {
+    let user = "[a-z]{1,8}".prop_map(|name| User { name, at: At::NOWHERE });
+    let plain = (0u16..=1024, option::of(user), path(), log(), access_log(), figures(), tls(), limits());
+    let rest = backends().prop_flat_map(|backends| {
+        let names: Vec<Name> = backends.iter().map(|backend| backend.name.clone()).collect();
+        (Just(backends), vec(tcp_route(names.clone()), 0..5), vec(http_route(names), 0..4))
+    });
+    (plain, certificates(), listeners(), http_listener(), rest).prop_map(
+        |(plain, certificates, mut listeners, http, (backends, mut routes, requests))| {
+            let (
+                workers,
+                user,
+                state_dir,
+                log,
+                access_log,
+                (metrics, tracing, log_store, admin),
+                tls,
+                limits,
+            ) = plain;
+            // HSTS names no listener of plain text.
+            let mut requests = requests;
+            requests.iter_mut().for_each(|route| route.http.hsts = None);
+            if !requests.is_empty() {
+                listeners.push(http);
+                listeners.push(Listener {
+                    name: "tcp".parse().unwrap(),
+                    addresses: vec![ListenAddress::Ip(([127, 0, 0, 1], 81).into())],
+                    ..Listener::default()
+                });
+            }
+            routes.append(&mut requests);
+            let mut seen = Vec::new();
+            routes.retain(|route| {
+                !seen.contains(&route.key()) && {
+                    seen.push(route.key());
+                    true
+                }
+            });
+            let mut config = Config {
+                workers: workers.try_into().map_or(Workers::Auto, Workers::Count),
+                user,
+                state_dir,
+                admin,
+                log,
+                access_log,
+                log_store,
+                metrics,
+                tracing,
+                tls,
+                limits,
+                certificates,
+                listeners,
+                routes,
+                backends,
+            };
+            config.fill_implied();
+            config
+        },
+    )
+}
