@@ -5,6 +5,10 @@
 
 use std::fmt;
 
+use crate::forwarded::ForwardedFault;
+use crate::host::HostFault;
+use crate::http1::Http1Fault;
+
 /// Any refusal of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Error {
@@ -12,6 +16,12 @@ pub enum Error {
     Proxy(ProxyFault),
     /// The client's ClientHello could not be read.
     ClientHello(HelloFault),
+    /// The client's HTTP/1 was refused.
+    Http1(Http1Fault),
+    /// A Forwarded value cannot be read.
+    Forwarded(ForwardedFault),
+    /// An authority names no host.
+    Host(HostFault),
     /// The caller asked for a PROXY header that cannot be written.
     Encode(EncodeFault),
 }
@@ -106,6 +116,9 @@ impl Error {
         match self {
             Self::Proxy(fault) => fault.name(),
             Self::ClientHello(fault) => fault.name(),
+            Self::Http1(fault) => fault.name(),
+            Self::Forwarded(fault) => fault.name(),
+            Self::Host(fault) => fault.name(),
             Self::Encode(fault) => fault.name(),
         }
     }
@@ -248,6 +261,9 @@ impl fmt::Display for Error {
         match self {
             Self::Proxy(fault) => fault.fmt(f),
             Self::ClientHello(fault) => fault.fmt(f),
+            Self::Http1(fault) => fault.fmt(f),
+            Self::Forwarded(fault) => fault.fmt(f),
+            Self::Host(fault) => fault.fmt(f),
             Self::Encode(fault) => fault.fmt(f),
         }
     }
@@ -267,6 +283,24 @@ impl From<ProxyFault> for Error {
 impl From<HelloFault> for Error {
     fn from(fault: HelloFault) -> Self {
         Self::ClientHello(fault)
+    }
+}
+
+impl From<Http1Fault> for Error {
+    fn from(fault: Http1Fault) -> Self {
+        Self::Http1(fault)
+    }
+}
+
+impl From<ForwardedFault> for Error {
+    fn from(fault: ForwardedFault) -> Self {
+        Self::Forwarded(fault)
+    }
+}
+
+impl From<HostFault> for Error {
+    fn from(fault: HostFault) -> Self {
+        Self::Host(fault)
     }
 }
 

@@ -1,0 +1,218 @@
+//! Chunked content (RFC 9112 §7.1), by the letter.
+//!
+//! Lines of sizes and the trailers are passed whole or not at all; data passes as it comes.
+
+use super::field::{self, Name};
+use super::framing::MAX_LENGTH;
+use super::lines::{Line, Lines};
+use super::{Http1Fault, Limits, MAX_CHUNK_LINE, MAX_EXTENSIONS, scan};
+
+/// Where in the content we are.
+#[derive(Debug)]
+pub(super) struct Chunked {
+    part: Part,
+    /// The bytes of extensions in this message so far.
+    extensions: u32,
+}
+
+#[derive(Debug)]
+enum Part {
+    Size,
+    Data(u64),
+    DataEnd,
+    Trailers { lines: Lines, fields: u16 },
+}
+
+/// How reading went; in all cases so many bytes from the front are in order.
+pub(super) enum Progress {
+    Wait(usize),
+    End(usize),
+    Fault(usize, Http1Fault),
+}
+
+impl Chunked {
+    pub(super) fn new() -> Self {
+        Self { part: Part::Size, extensions: 0 }
+    }
+
+    /// Reads on in `bytes`, which begin behind what was passed before.
+    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Progress {
+        let mut at = 0;
+        loop {
+            let rest = &bytes[at..];
+            match &mut self.part {
+                Part::Size => match self.size(rest) {
+                    Ok(Some((size, length))) => {
+                        at += length;
+                        self.part = match size {
+                            0 => Part::Trailers { lines: Lines::default(), fields: 0 },
+                            size => Part::Data(size),
+                        };
+                    }
+                    Ok(None) => return Progress::Wait(at),
+                    Err(fault) => return Progress::Fault(at, fault),
+                },
+                Part::Data(left) => {
+                    let now = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
+                    at += now;
+                    *left -= now as u64;
+                    if *left > 0 {
+                        return Progress::Wait(at);
+                    }
+                    self.part = Part::DataEnd;
+                }
+                Part::DataEnd => match rest {
+                    [b'\r', b'\n', ..] => {
+                        at += 2;
+                        self.part = Part::Size;
+                    }
+                    [] | [b'\r'] => return Progress::Wait(at),
+                    _ => return Progress::Fault(at, Http1Fault::ChunkEnd),
+                },
+                Part::Trailers { lines, fields } => {
+                    return match trailers(lines, fields, rest, limits) {
+                        Ok(Some(length)) => Progress::End(at + length),
+                        Ok(None) => Progress::Wait(at),
+                        Err(fault) => Progress::Fault(at, fault),
+                    };
+                }
+            }
+        }
+    }
+
+    /// A line with a size: the size, and the length of the line.
+    fn size(&mut self, bytes: &[u8]) -> Result<Option<(u64, usize)>, Http1Fault> {
+        let mut size: u64 = 0;
+        let mut digits = 0;
+        while let Some(digit) = bytes.get(digits).and_then(|&byte| (byte as char).to_digit(16)) {
+            if digits == 16 {
+                return Err(Http1Fault::ChunkSizeTooLarge);
+            }
+            size = size << 4 | u64::from(digit);
+            digits += 1;
+        }
+        if size > MAX_LENGTH {
+            return Err(Http1Fault::ChunkSizeTooLarge);
+        }
+        let Some(&behind) = bytes.get(digits) else { return Ok(None) };
+        let end = match behind {
+            b'\r' if digits > 0 => digits,
+            b';' if digits > 0 => match self.extensions(bytes, digits)? {
+                Some(end) => end,
+                None => return Ok(None),
+            },
+            b' ' | b'\t' => return Err(Http1Fault::ChunkSizeSpace),
+            b'\n' => return Err(Http1Fault::BareLineFeed),
+            _ => return Err(Http1Fault::ChunkSize),
+        };
+        match bytes.get(end + 1) {
+            Some(b'\n') => {
+                self.extensions += (end - digits) as u32;
+                Ok(Some((size, end + 2)))
+            }
+            Some(_) => Err(Http1Fault::BareCarriageReturn),
+            None => Ok(None),
+        }
+    }
+
+    /// The place of the CR behind the extensions that begin at `from`.
+    fn extensions(&self, bytes: &[u8], from: usize) -> Result<Option<usize>, Http1Fault> {
+        // With the CR.
+        let most = MAX_CHUNK_LINE.min(from + (MAX_EXTENSIONS - self.extensions) as usize) + 1;
+        let window = &bytes[..bytes.len().min(most)];
+        match extensions_end(window, from)? {
+            None if window.len() == most => Err(Http1Fault::ChunkExtensionTooLong),
+            end => Ok(end),
+        }
+    }
+}
+
+/// Reads `*( ";" name [ "=" ( token / quoted-string ) ] )` without the whitespace that the grammar calls bad,
+/// up to a CR. `None`: the line goes on behind `line`.
+fn extensions_end(line: &[u8], mut at: usize) -> Result<Option<usize>, Http1Fault> {
+    while line.get(at) == Some(&b';') {
+        let name = at + 1;
+        at = scan::token(line, name);
+        if at == name && at < line.len() {
+            return Err(misplaced(line[at]));
+        }
+        if line.get(at) != Some(&b'=') {
+            continue;
+        }
+        let value = at + 1;
+        at = match line.get(value) {
+            Some(b'"') => match quoted_end(line, value + 1)? {
+                Some(end) => end,
+                None => return Ok(None),
+            },
+            _ => scan::token(line, value),
+        };
+        if at == value && at < line.len() {
+            return Err(misplaced(line[at]));
+        }
+    }
+    match line.get(at) {
+        Some(b'\r') => Ok(Some(at)),
+        Some(&byte) => Err(misplaced(byte)),
+        None => Ok(None),
+    }
+}
+
+/// The place behind the closing quote of a quoted-string (RFC 9110 §5.6.4).
+fn quoted_end(line: &[u8], mut at: usize) -> Result<Option<usize>, Http1Fault> {
+    let text = |byte: u8| byte == b'\t' || !byte.is_ascii_control();
+    loop {
+        match line.get(at) {
+            Some(b'"') => return Ok(Some(at + 1)),
+            Some(b'\\') => {
+                at += 2;
+                match line.get(at - 1) {
+                    Some(&byte) if text(byte) => {}
+                    Some(&byte) => return Err(misplaced(byte)),
+                    None => return Ok(None),
+                }
+            }
+            Some(&byte) if text(byte) => at += 1,
+            Some(&byte) => return Err(misplaced(byte)),
+            None => return Ok(None),
+        }
+    }
+}
+
+#[cold]
+fn misplaced(byte: u8) -> Http1Fault {
+    match byte {
+        b'\n' => Http1Fault::BareLineFeed,
+        b'\r' | b' '..=b'~' | b'\t' | 0x80.. => Http1Fault::ChunkExtension,
+        _ => Http1Fault::ControlByte,
+    }
+}
+
+/// Reads the trailers, which `bytes` begin with: their length with the empty line that ends them.
+fn trailers(
+    lines: &mut Lines,
+    fields: &mut u16,
+    bytes: &[u8],
+    limits: &Limits,
+) -> Result<Option<usize>, Http1Fault> {
+    let window = &bytes[..bytes.len().min(limits.head as usize)];
+    loop {
+        let line = match lines.next(window) {
+            Line::Whole(line) => line,
+            Line::Partial if window.len() == limits.head as usize => return Err(Http1Fault::TrailersTooLong),
+            Line::Partial => return Ok(None),
+            Line::Fault(fault) => return Err(fault),
+        };
+        if line.is_empty() {
+            return Ok(Some(line.end + 2));
+        }
+        if *fields == limits.fields {
+            return Err(Http1Fault::TooManyTrailers);
+        }
+        let field = field::read(window, line.start, line.end, *fields == 0)?;
+        *fields += 1;
+        if field.name != Name::Other {
+            return Err(Http1Fault::TrailerForbidden);
+        }
+    }
+}

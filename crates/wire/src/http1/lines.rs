@@ -1,0 +1,66 @@
+//! Lines that end in CRLF and in nothing else (RFC 9112 §2.2), without looking at a byte twice.
+//!
+//! Heads and trailers are read through it. It refuses control bytes wherever they stand.
+
+use std::ops::Range;
+
+use super::{Http1Fault, scan};
+
+/// How far a section of lines has been read. Places count from the front of the section.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lines {
+    /// Where the line that is not complete begins.
+    line: usize,
+    /// Up to where it has been searched for its end.
+    seen: usize,
+}
+
+/// What the next line is.
+pub(super) enum Line {
+    /// A line stands at this place, without its CRLF.
+    Whole(Range<usize>),
+    /// Its end has not come.
+    Partial,
+    /// It cannot be one.
+    Fault(Http1Fault),
+}
+
+impl Lines {
+    /// Starts behind `offset` bytes.
+    pub(super) fn new(offset: usize) -> Self {
+        Self { line: offset, seen: offset }
+    }
+
+    /// Where the next line begins.
+    #[inline]
+    pub(super) fn at(&self) -> usize {
+        self.line
+    }
+
+    /// Up to where there are neither ends nor control bytes in the next line.
+    pub(super) fn seen(&self) -> usize {
+        self.seen
+    }
+
+    /// Finds the end of the next line in the whole section so far.
+    #[inline(always)]
+    pub(super) fn next(&mut self, section: &[u8]) -> Line {
+        let Some(at) = scan::control(section, self.seen) else {
+            self.seen = section.len();
+            return Line::Partial;
+        };
+        self.seen = at;
+        match (section[at], section.get(at + 1)) {
+            (b'\r', Some(b'\n')) => {
+                let line = self.line..at;
+                self.line = at + 2;
+                self.seen = self.line;
+                Line::Whole(line)
+            }
+            (b'\r', None) => Line::Partial,
+            (b'\r', Some(_)) => Line::Fault(Http1Fault::BareCarriageReturn),
+            (b'\n', _) => Line::Fault(Http1Fault::BareLineFeed),
+            _ => Line::Fault(Http1Fault::ControlByte),
+        }
+    }
+}
