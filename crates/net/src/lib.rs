@@ -16,6 +16,7 @@ pub mod process;
 mod address;
 mod buffer;
 mod socket;
+mod stream;
 
 pub use address::{Address, Peer};
 pub use buffer::Buffer;

@@ -18,5 +18,5 @@ pub mod tickets;
 pub use driver::{Established, HandshakeError, HandshakeFault, Negotiated, handshake};
 pub use session::{Session, SessionError};
 pub use setup::{ClientAuth, Configs, Policy, SetupError};
-pub use stream::Stream;
+pub use stream::{End, Stream};
 pub use tickets::TicketKeys;

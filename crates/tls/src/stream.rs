@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 
 use offramp_net::{Buffer, Socket};
 use offramp_record::{Alert, Event, Fault, Pacing, Pressure, RecordSize, Span};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::session::{Session, SessionError};
 
@@ -43,6 +43,8 @@ pub struct Stream {
     ended: Option<End>,
     /// Nothing may be sent behind what `outgoing` holds (RFC 8446 §6.1).
     closing: bool,
+    /// Whether the memory of `incoming` stays while nothing is in it.
+    keeps: bool,
 }
 
 /// Wakes both halves of a split stream.
@@ -55,10 +57,14 @@ impl Wake for Both {
     }
 }
 
-#[derive(Clone, Copy)]
-enum End {
+/// How a peer ended a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With close_notify.
     CloseNotify,
+    /// By a record that must not be; the alert that says so was sent.
     Fault(Fault),
+    /// With a fatal alert.
     PeerAlert(Alert),
 }
 
@@ -77,6 +83,7 @@ impl Stream {
             pacing: Pacing::new(size, offramp_net::clock::coarse_ms()),
             ended: None,
             closing: false,
+            keeps: false,
         }
     }
 
@@ -86,25 +93,74 @@ impl Stream {
         &self.socket
     }
 
-    /// Hands out plaintext that is already opened; `false` where there is none.
-    fn deliver(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
-        let Some((span, record)) = &mut self.opened else { return false };
-        let take = span.len.min(buffer.remaining());
-        let part = Span { start: span.start, len: take };
-        buffer.put_slice(part.of(self.incoming.filled()));
-        span.start += take;
-        span.len -= take;
-        if span.len == 0 {
-            let record = *record;
-            self.consume(record);
-            self.opened = None;
-        }
-        true
+    /// How the peer ended the stream, where it did so within TLS.
+    #[must_use]
+    pub fn ended(&self) -> Option<End> {
+        self.ended
     }
 
-    fn consume(&mut self, n: usize) {
+    /// Has the stream keep its buffer for the next record while it is busy: giving it back and asking for it
+    /// again costs more than opening a small record. To be taken back when it falls quiet.
+    pub fn keep_buffer(&mut self, keeps: bool) {
+        self.keeps = keeps;
+        if !keeps && self.incoming.is_empty() {
+            self.incoming.free();
+        }
+    }
+
+    /// Whether everything that was written has reached the socket.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    /// Waits until plaintext is opened, or the stream has ended in order.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.opened.is_none() {
+            match self.ended {
+                None => {}
+                Some(End::CloseNotify) => break,
+                Some(End::PeerAlert(alert)) => {
+                    let message = format!("the client sent the alert {alert}");
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, message)));
+                }
+                Some(End::Fault(fault)) => {
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, fault.to_string())));
+                }
+            }
+            let starved = self.open().map_err(io::Error::other)?;
+            self.answer(cx);
+            if starved && ready!(self.poll_ciphertext(cx))? == 0 {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_ciphertext(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let outcome = self.incoming.poll_read_from(cx, &self.socket, READ_ROOM);
+        if outcome.is_pending() && self.incoming.is_empty() && !self.keeps {
+            self.incoming.free();
+        }
+        outcome
+    }
+
+    /// Takes the first `n` bytes of the opened plaintext away.
+    fn take(&mut self, n: usize) {
+        let Some((span, record)) = &mut self.opened else { return };
+        let n = n.min(span.len);
+        span.start += n;
+        span.len -= n;
+        if span.len == 0 {
+            let record = *record;
+            self.opened = None;
+            self.give_up(record);
+        }
+    }
+
+    fn give_up(&mut self, n: usize) {
         self.incoming.consume(n);
-        if self.incoming.is_empty() {
+        if self.incoming.is_empty() && !self.keeps {
             self.incoming.free();
         }
     }
@@ -116,7 +172,7 @@ impl Stream {
         if opened.spans == 1 {
             self.opened = Some((span[0], opened.consumed));
         } else {
-            self.consume(opened.consumed);
+            self.give_up(opened.consumed);
         }
         match opened.event {
             Event::Full => {}
@@ -246,6 +302,19 @@ impl Stream {
     }
 }
 
+impl AsyncBufRead for Stream {
+    /// The plaintext of one record, where it lies; nothing at the end of the stream.
+    fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let this = self.get_mut();
+        ready!(this.poll_open(cx))?;
+        Poll::Ready(Ok(this.opened.map_or(&[], |(span, _)| span.of(this.incoming.filled()))))
+    }
+
+    fn consume(self: Pin<&mut Self>, n: usize) {
+        self.get_mut().take(n);
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -253,38 +322,16 @@ impl AsyncRead for Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        loop {
-            if buffer.remaining() == 0 || this.deliver(buffer) {
-                return Poll::Ready(Ok(()));
-            }
-            match this.ended {
-                None => {}
-                Some(End::CloseNotify) => return Poll::Ready(Ok(())),
-                Some(End::PeerAlert(alert)) => {
-                    let message = format!("the client sent the alert {alert}");
-                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, message)));
-                }
-                Some(End::Fault(fault)) => {
-                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, fault.to_string())));
-                }
-            }
-            let starved = this.open().map_err(io::Error::other)?;
-            this.answer(cx);
-            if starved {
-                let n = match this.incoming.poll_read_from(cx, &this.socket, READ_ROOM) {
-                    Poll::Ready(n) => n?,
-                    Poll::Pending => {
-                        if this.incoming.is_empty() {
-                            this.incoming.free();
-                        }
-                        return Poll::Pending;
-                    }
-                };
-                if n == 0 {
-                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-                }
-            }
+        if buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
         }
+        ready!(this.poll_open(cx))?;
+        if let Some((span, _)) = this.opened {
+            let part = Span { start: span.start, len: span.len.min(buffer.remaining()) };
+            buffer.put_slice(part.of(this.incoming.filled()));
+            this.take(part.len);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -1,0 +1,64 @@
+//! A socket as tokio's `AsyncRead` and `AsyncWrite`, for code that is written against them.
+//!
+//! Bytes go straight into the caller's buffer, which need not be initialised. No write is buffered, so
+//! that there is nothing to flush.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use rustix::net::{RecvFlags, recv};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::Socket;
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // SAFETY: no initialised byte becomes uninitialised: the kernel only writes into it.
+        let room = unsafe { buffer.unfilled_mut() };
+        let wanted = room.len();
+        let read = self.poll_with_read(cx, wanted, |fd| {
+            recv(fd, &mut *room, RecvFlags::empty()).map(|((filled, _), _)| filled.len())
+        });
+        let n = ready!(read)?;
+        // SAFETY: `recv` gave the first `n` bytes of `room` back as initialised.
+        unsafe { buffer.assume_init(n) };
+        buffer.advance(n);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Socket::poll_write(&self, cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut filled = parts.iter().filter(|part| !part.is_empty());
+        match (filled.next(), filled.next()) {
+            // The call for one buffer is the cheaper one.
+            (Some(only), None) => Socket::poll_write(&self, cx, only),
+            _ => self.poll_writev(cx, parts),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.shutdown_write())
+    }
+}
