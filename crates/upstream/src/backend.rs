@@ -1,15 +1,21 @@
-//! What a snapshot says about backends: names, addresses, weights. No state of any connection.
+//! What a snapshot says about backends: servers, policy, limits. Never changes; what is learnt of a
+//! server while it runs is in its [`ServerHealth`], which outlives a reload.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use offramp_net::Address;
 
-use crate::pick::Picker;
+use crate::health::{Check, Ejection, ServerHealth};
+use crate::pick::{Candidate, Picker, Policy};
+use crate::queue::Queue;
+use crate::sticky::Sticky;
 
 /// A named group of servers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Backend {
     /// The name in the configuration, or the address of an inline server.
     pub name: Arc<str>,
@@ -17,6 +23,24 @@ pub struct Backend {
     pub servers: Vec<Server>,
     /// Their weights, in the same order.
     pub picker: Arc<Picker>,
+    /// Who is asked first.
+    pub policy: Policy,
+    /// What HTTP the servers speak.
+    pub protocol: Protocol,
+    /// The bounds on its connections and waits.
+    pub limits: PoolLimits,
+    /// The cookie that ties a client to a server, if any.
+    pub sticky: Option<Sticky>,
+    /// How the servers fare, in the same order.
+    pub health: Arc<[Arc<ServerHealth>]>,
+    /// How servers are probed, if they are.
+    pub check: Option<Check>,
+    /// When a server that fails requests is left alone, if ever.
+    pub ejection: Option<Ejection>,
+    /// Over how long a server that returns gets its share back; zero: at once.
+    pub slow_return: Duration,
+    /// The requests that wait for a server below its `max_connections`.
+    pub queue: Arc<Queue>,
 }
 
 /// One address of a backend.
@@ -36,4 +60,96 @@ pub enum Target {
     /// What a host name stands for at the moment; kept fresh by whoever built the snapshot, and
     /// empty while the name does not resolve.
     Resolved(Arc<ArcSwap<Vec<SocketAddr>>>),
+}
+
+/// What HTTP the servers of a backend speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1, one request at a time on a connection.
+    #[default]
+    Http1,
+    /// HTTP/2 with prior knowledge (RFC 9113 §3.3), many requests on a connection.
+    Http2,
+}
+
+/// Bounds on the use of a backend's servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolLimits {
+    /// Requests at a time on one server, from all workers together; `None`: no bound.
+    pub max_connections: Option<u32>,
+    /// Idle connections that each worker keeps to one server.
+    pub idle: u32,
+    /// How long an idle connection is kept.
+    pub idle_timeout: Duration,
+    /// Requests that may wait while all servers are at `max_connections`, from all workers together.
+    pub queue: u32,
+    /// How long a request may wait for that.
+    pub queue_timeout: Duration,
+    /// For one attempt to connect.
+    pub connect_timeout: Duration,
+    /// From the request's last byte, or its latest, to the head of the response.
+    pub response_timeout: Duration,
+    /// How long a body may stand still, in either direction, once the response has begun.
+    pub body_timeout: Duration,
+}
+
+impl Default for PoolLimits {
+    fn default() -> Self {
+        PoolLimits {
+            max_connections: None,
+            idle: 64,
+            idle_timeout: Duration::from_secs(60),
+            queue: 1000,
+            queue_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(5),
+            response_timeout: Duration::from_secs(60),
+            body_timeout: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Backend {
+    /// A backend of `servers` with the defaults of everything else, nothing being known of them yet.
+    pub fn new(name: impl Into<Arc<str>>, servers: impl IntoIterator<Item = (Server, Candidate)>) -> Self {
+        let (servers, candidates): (Vec<Server>, Vec<Candidate>) = servers.into_iter().unzip();
+        let names = servers.iter().map(|server| &*server.name);
+        Backend {
+            name: name.into(),
+            picker: Arc::new(Picker::named(names.zip(candidates))),
+            health: servers.iter().map(|server| Arc::new(ServerHealth::new(&server.name))).collect(),
+            servers,
+            ..Backend::default()
+        }
+    }
+
+    /// Takes over what `previous`, the backend of the same name in the snapshot before, has learnt:
+    /// a reload neither raises the dead nor forgets who is busy.
+    pub fn carry_over(&mut self, previous: &Backend) {
+        self.queue = Arc::clone(&previous.queue);
+        let known = |health: &Arc<ServerHealth>| {
+            let same = previous.health.iter().find(|old| old.name() == health.name());
+            let health = Arc::clone(same.unwrap_or(health));
+            if self.check.is_none() {
+                // Nobody would ever say that it is up again.
+                health.forget_probes();
+            }
+            health
+        };
+        self.health = self.health.iter().map(known).collect();
+    }
+}
+
+impl Server {
+    /// A server at a fixed address, called by it.
+    #[must_use]
+    pub fn at(address: Address) -> Self {
+        Server { name: address.to_string().into(), target: Target::Fixed(address) }
+    }
+}
+
+impl From<Server> for (Server, Candidate) {
+    /// A primary of weight 1.
+    fn from(server: Server) -> Self {
+        (server, Candidate { weight: NonZeroU16::MIN, backup: false })
+    }
 }

@@ -1,17 +1,21 @@
 //! Reaching a server of a backend, trying others where one cannot be reached.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use offramp_net::clock::coarse_ms;
 use offramp_net::connect::connect_to;
 use offramp_net::{Address, Socket};
 use tokio::time::timeout;
 
+use crate::admission::{Denied, Seat, Wish, client_key, seat_later, seat_now};
 use crate::backend::{Backend, Target};
-use crate::pick::RoundRobin;
+use crate::health::{self, Outcome};
+use crate::pick::{Chooser, HashKey, Policy, Tried};
 
 /// A connection to a server.
 pub struct Connected {
@@ -21,12 +25,14 @@ pub struct Connected {
     pub server: usize,
     /// How many attempts it took.
     pub tries: u16,
+    /// Its count on the server: to be kept for as long as the connection.
+    pub seat: Seat,
 }
 
 /// No server of a backend could be reached.
 #[derive(Debug)]
 pub struct Unreachable {
-    /// The server that was tried last; `None` where none has an address.
+    /// The server that was tried last; `None` where none was.
     pub server: Option<usize>,
     /// How many attempts were made.
     pub tries: u16,
@@ -43,57 +49,127 @@ pub enum Reason {
     Io(io::Error),
     /// The server's host name does not resolve.
     NoAddress,
+    /// Every server is down or leaving.
+    NoServerAlive,
+    /// All servers are at `max_connections`, and as many wait as may wait.
+    QueueFull,
+    /// All servers were at `max_connections` for as long as one may wait.
+    QueueTimeout,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => f.write_str("the connect timeout ran out"),
+            Self::Io(error) => error.fmt(f),
+            Self::NoAddress => f.write_str("the server's name does not resolve"),
+            Self::NoServerAlive => f.write_str("every server is down"),
+            Self::QueueFull => f.write_str("all servers are busy and the queue is full"),
+            Self::QueueTimeout => f.write_str("all servers were busy for too long"),
+        }
+    }
 }
 
 impl Reason {
     /// Whether it lies with this machine, which has no descriptor or no memory left.
-    fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         // ENOMEM, ENFILE, EMFILE, ENOBUFS.
         matches!(self, Self::Io(error) if matches!(error.raw_os_error(), Some(12 | 23 | 24 | 105)))
     }
 }
 
-/// Connects to the server whose turn it is, or to the next that can be reached. Each attempt may
-/// take `limit`. Failures are remembered in `turns`, so that a server that is down is not everybody's
-/// first choice. `attempted` is told of each attempt, and whether it succeeded.
+/// Connects to the server whose turn it is, or to the next that can be reached, for a connection of
+/// `client`. Each attempt may take `limit`. Failures are remembered in `chooser` and in the health of
+/// the servers, so that one that is down is not everybody's first choice. `attempted` is told of each
+/// attempt, and whether it succeeded.
 ///
 /// # Errors
-/// Where every address of every server failed, or where descriptors or memory have run out here.
+/// Where every address of every server failed, where none is alive or free, or where descriptors or
+/// memory have run out here.
 pub async fn connect(
-    backend: &Backend,
-    turns: &RefCell<RoundRobin>,
+    backend: &Arc<Backend>,
+    chooser: &RefCell<Chooser>,
+    client: Option<IpAddr>,
     limit: Duration,
     mut attempted: impl FnMut(bool),
 ) -> Result<Connected, Unreachable> {
+    let key = match backend.policy {
+        Policy::Hash(HashKey::Client) => client.map(client_key),
+        _ => None,
+    };
+    let mut tried = Tried::default();
     let mut failed = Unreachable { server: None, tries: 0, reason: Reason::NoAddress };
-    let order = turns.borrow_mut().order(Instant::now());
-    for index in order {
-        let server = &backend.servers[index];
-        let addresses = match &server.target {
-            Target::Fixed(address) => Addresses::One(Some(address.clone())),
-            Target::Resolved(resolved) => Addresses::Many(resolved.load_full(), 0),
+    loop {
+        let wish = Wish { key, tied: None, tried: &tried };
+        let seat = match sit(backend, chooser, wish).await {
+            Ok(seat) => seat,
+            // The last attempt says more than that there are no others.
+            Err(None) => return Err(failed),
+            Err(Some(reason)) => return Err(Unreachable { reason, ..failed }),
         };
-        for address in addresses {
-            failed.server = Some(index);
-            failed.tries += 1;
-            let reason = match timeout(limit, connect_to(&address)).await {
-                Ok(Ok(socket)) => {
-                    attempted(true);
-                    turns.borrow_mut().note_success(index);
-                    return Ok(Connected { socket, server: index, tries: failed.tries });
-                }
-                Ok(Err(error)) => Reason::Io(error),
-                Err(_) => Reason::Timeout,
-            };
-            attempted(false);
-            let ours = reason.is_ours();
-            failed.reason = reason;
-            if ours {
-                // The next server would fare no better, and this one did nothing wrong.
-                return Err(failed);
+        let server = seat.server();
+        tried.insert(server);
+        failed.server = Some(server);
+        match reach(backend, server, limit, |succeeded| {
+            failed.tries = failed.tries.saturating_add(1);
+            attempted(succeeded);
+        })
+        .await
+        {
+            Ok(socket) => {
+                chooser.borrow_mut().note_success(server);
+                health::note(backend, server, Outcome::Good, coarse_ms());
+                return Ok(Connected { socket, server, tries: failed.tries, seat });
             }
+            // The next server would fare no better, and this one did nothing wrong.
+            Err(reason) if reason.is_ours() => return Err(Unreachable { reason, ..failed }),
+            Err(reason) => failed.reason = reason,
         }
-        turns.borrow_mut().note_failure(index, Instant::now());
+        chooser.borrow_mut().note_failure(server, Instant::now());
+        health::note(backend, server, Outcome::Bad, coarse_ms());
+    }
+}
+
+/// A seat, after a wait if need be; `Err(None)`: nobody is left to be tried.
+async fn sit(
+    backend: &Arc<Backend>,
+    chooser: &RefCell<Chooser>,
+    wish: Wish<'_>,
+) -> Result<Seat, Option<Reason>> {
+    if let Some(seat) = seat_now(backend, chooser, wish).map_err(Denied::reason)? {
+        return Ok(seat);
+    }
+    match timeout(backend.limits.queue_timeout, seat_later(backend, chooser, wish)).await {
+        Ok(seat) => seat.map_err(Denied::reason),
+        Err(_) => Err(Some(Reason::QueueTimeout)),
+    }
+}
+
+/// Connects to one server, whichever of its addresses answers.
+pub(crate) async fn reach(
+    backend: &Backend,
+    server: usize,
+    limit: Duration,
+    mut attempted: impl FnMut(bool),
+) -> Result<Socket, Reason> {
+    let mut failed = Reason::NoAddress;
+    let addresses = match &backend.servers[server].target {
+        Target::Fixed(address) => Addresses::One(Some(address.clone())),
+        Target::Resolved(resolved) => Addresses::Many(resolved.load_full(), 0),
+    };
+    for address in addresses {
+        failed = match timeout(limit, connect_to(&address)).await {
+            Ok(Ok(socket)) => {
+                attempted(true);
+                return Ok(socket);
+            }
+            Ok(Err(error)) => Reason::Io(error),
+            Err(_) => Reason::Timeout,
+        };
+        attempted(false);
+        if failed.is_ours() {
+            break;
+        }
     }
     Err(failed)
 }

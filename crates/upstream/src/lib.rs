@@ -1,12 +1,25 @@
 //! Choosing and reaching a server.
 //!
-//! [`pick`] decides, without sockets or clocks, which server a connection tries first and which
-//! after; [`connect()`] does the trying. A [`Backend`] is a part of a snapshot and never changes.
+//! [`pick`] decides, without sockets or clocks, which server is tried first and which after;
+//! [`health`] decides, as purely, which are alive. [`connect()`] opens a connection for a relay.
+//! A [`Backend`] is a part of a snapshot and never changes.
 
+mod admission;
 mod backend;
 mod connect;
+mod fault;
+pub mod health;
+mod http;
 pub mod pick;
+pub mod probe;
+pub mod queue;
+pub mod sticky;
 
-pub use backend::{Backend, Server, Target};
+pub use admission::Seat;
+pub use backend::{Backend, PoolLimits, Protocol, Server, Target};
 pub use connect::{Connected, Reason, Unreachable, connect};
-pub use pick::{Candidate, Picker, RoundRobin};
+pub use fault::{Failure, Fault};
+pub use health::{Check, CheckKind, Ejection, ServerHealth};
+pub use http::{Affinity, Answer, Pools, PrivateConnections, RequestBody, ServerBody, Tunnel};
+pub use pick::{Candidate, Chooser, HashKey, Picker, Policy};
+pub use sticky::Sticky;

@@ -1,0 +1,118 @@
+//! How a request to a server fails, and whose fault that is.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::connect::Reason;
+
+/// A request that got no response.
+#[derive(Debug)]
+pub struct Failure {
+    /// How.
+    pub fault: Fault,
+    /// The server that was tried last; `None` where none was.
+    pub server: Option<Arc<str>>,
+    /// How many connections were tried, those of the pool included.
+    pub tries: u16,
+    /// How long it waited while all servers were full; zero where it did not.
+    pub queue: Duration,
+    /// How long connecting took, where a connection was made or tried.
+    pub connect: Option<Duration>,
+}
+
+/// What went wrong before or within a response.
+#[derive(Debug)]
+pub enum Fault {
+    /// No server could be reached (502), or none was alive or free (503).
+    Connect(Reason),
+    /// The server did not begin its response in time (504).
+    ResponseTimeout,
+    /// A body stood still for too long after the response had begun.
+    Stalled,
+    /// What the server sent is no HTTP (502).
+    BadResponse(hyper::Error),
+    /// The server broke off: before its response (502), or within it.
+    Aborted(hyper::Error),
+    /// The body of the request failed: whoever gave it knows why; it is the source of this error.
+    RequestBody(hyper::Error),
+}
+
+impl Fault {
+    /// What an error of hyper's means.
+    pub(crate) fn of(error: hyper::Error) -> Self {
+        if error.is_parse() {
+            return Self::BadResponse(error);
+        }
+        if h2_error(&error).is_some_and(|below| below.is_library() && !below.is_go_away()) {
+            return Self::BadResponse(error);
+        }
+        // The only thing of the user's that can fail on this side is the request's body.
+        if error.is_user() {
+            return Self::RequestBody(error);
+        }
+        Self::Aborted(error)
+    }
+
+    /// Whether it speaks against the server.
+    pub(crate) fn is_the_servers(&self) -> bool {
+        match self {
+            Self::Connect(reason) => !reason.is_ours(),
+            Self::ResponseTimeout | Self::Stalled | Self::BadResponse(_) | Self::Aborted(_) => true,
+            Self::RequestBody(_) => false,
+        }
+    }
+}
+
+/// Whether the server may be taken to have done nothing with a request that failed with `error` before
+/// a byte of its response came: the connection was closed, or the server refused it unseen.
+pub(crate) fn spares_requests(error: &hyper::Error) -> bool {
+    match h2_error(error) {
+        // RFC 9113 §8.7.
+        Some(error) => {
+            error.is_io() || error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM)
+        }
+        None => !error.is_parse() && !error.is_user(),
+    }
+}
+
+fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
+    error.source()?.downcast_ref()
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(reason) => reason.fmt(f),
+            Self::ResponseTimeout => f.write_str("the server did not begin its response in time"),
+            Self::Stalled => f.write_str("the server stood still within its response"),
+            Self::BadResponse(error) => write!(f, "the server's response is no HTTP: {}", Chain(error)),
+            Self::Aborted(error) => write!(f, "the server broke off: {}", Chain(error)),
+            Self::RequestBody(error) => write!(f, "the request's body failed: {}", Chain(error)),
+        }
+    }
+}
+
+impl StdError for Fault {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Connect(Reason::Io(error)) => Some(error),
+            Self::BadResponse(error) | Self::Aborted(error) | Self::RequestBody(error) => error.source(),
+            Self::Connect(_) | Self::ResponseTimeout | Self::Stalled => None,
+        }
+    }
+}
+
+/// An error with what lies below it.
+struct Chain<'e>(&'e dyn StdError);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.0, f)?;
+        match self.0.source() {
+            Some(source) => write!(f, ": {}", Chain(source)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What all workers know of a server, in atomics.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{Change, Check, Ejection, Probed, Record};
+use crate::backend::Backend;
+use crate::pick::{FULL_SHARE, Standing, Use};
+
+/// How a server fares: shared by all workers and the prober, and carried over reloads by the server's
+/// name. On cache lines of its own, since the count of requests is written often where it is kept.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct ServerHealth {
+    name: Arc<str>,
+    /// Requests on it, where they are counted: see [`Backend::counts`].
+    in_flight: AtomicU32,
+    down: AtomicBool,
+    draining: AtomicBool,
+    /// Whether the row of failures is to be broken by the next success.
+    tainted: AtomicBool,
+    /// The end of the latest ejection, milliseconds; 0: there was none.
+    ejected_until: AtomicU64,
+    /// When it came up again, milliseconds; 0: it was never down.
+    returned: AtomicU64,
+    record: Mutex<Record>,
+    probed: Mutex<Probed>,
+}
+
+/// How a request went, as far as its server is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server answered.
+    Good,
+    /// It could not be reached, broke off, was too slow, or answered with 502, 503 or 504.
+    Bad,
+}
+
+impl ServerHealth {
+    /// A server of which nothing is known: up.
+    #[must_use]
+    pub fn new(name: &Arc<str>) -> Self {
+        ServerHealth {
+            name: Arc::clone(name),
+            in_flight: AtomicU32::new(0),
+            down: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+            tainted: AtomicBool::new(false),
+            ejected_until: AtomicU64::new(0),
+            returned: AtomicU64::new(0),
+            record: Mutex::default(),
+            probed: Mutex::default(),
+        }
+    }
+
+    /// The server's name: its address as configured.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Whether probes have found it down.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.down.load(Ordering::Relaxed)
+    }
+
+    /// Whether failed requests have it left alone at `now` (milliseconds of the coarse clock).
+    #[must_use]
+    pub fn is_ejected(&self, now: u64) -> bool {
+        now < self.ejected_until.load(Ordering::Relaxed)
+    }
+
+    /// Whether it gets no new requests because it is to leave.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Has it finish what it has and get nothing new, or takes that back.
+    pub fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Relaxed);
+    }
+
+    /// Requests on it at the moment; 0 where nobody needs them counted.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of a probe at `now`; what changed by it.
+    pub fn probe(&self, good: bool, check: &Check, now: u64) -> Option<Change> {
+        let change = locked(&self.probed).note(good, check)?;
+        if change == Change::Up {
+            self.returned.store(now.max(1), Ordering::Relaxed);
+        }
+        self.down.store(change == Change::Down, Ordering::Relaxed);
+        Some(change)
+    }
+
+    /// Forgets what probes have said.
+    pub(crate) fn forget_probes(&self) {
+        *locked(&self.probed) = Probed::default();
+        self.down.store(false, Ordering::Relaxed);
+    }
+
+    /// What picking has to know of it at `now`. `max`: so many requests at a time are its bound.
+    pub(crate) fn standing(&self, now: u64, slow_return: Duration, max: Option<u32>) -> Standing {
+        let ejected_until = self.ejected_until.load(Ordering::Relaxed);
+        let usage = if self.is_down() || self.is_draining() {
+            Use::Never
+        } else if now < ejected_until {
+            Use::LastResort
+        } else {
+            Use::Normal
+        };
+        let returned = self.returned.load(Ordering::Relaxed).max(ejected_until);
+        let share = if returned == 0 { FULL_SHARE } else { share(now.saturating_sub(returned), slow_return) };
+        let load = self.in_flight();
+        Standing { usage, share, load, full: max.is_some_and(|max| load >= max) }
+    }
+
+    /// Counts a request, unless there are `max` already.
+    pub(crate) fn enter(&self, max: Option<u32>) -> bool {
+        // Before a waiter sleeps it looks at this count, and who leaves looks for waiters afterwards:
+        // one of them sees the other only if both are in one order.
+        let Some(max) = max else {
+            self.in_flight.fetch_add(1, Ordering::Relaxed);
+            return true;
+        };
+        let more = |count: u32| (count < max).then(|| count + 1);
+        self.in_flight.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
+    }
+
+    /// A request that was counted is over.
+    pub(crate) fn leave(&self) {
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn succeeded(&self) {
+        if self.tainted.load(Ordering::Relaxed) {
+            self.tainted.store(false, Ordering::Relaxed);
+            locked(&self.record).succeeded();
+        }
+    }
+
+    fn failed(&self, terms: &Ejection, now: u64, spared: bool) -> bool {
+        self.tainted.store(true, Ordering::Relaxed);
+        let Some(end) = locked(&self.record).failed(terms, now, spared) else { return false };
+        self.ejected_until.store(end, Ordering::Relaxed);
+        true
+    }
+}
+
+/// Takes note of how a request to server `index` went at `now`; whether it was ejected for it. The last
+/// server that is not down, ejected or draining is never ejected.
+pub(crate) fn note(backend: &Backend, index: usize, outcome: Outcome, now: u64) -> bool {
+    let (Some(terms), Some(health)) = (&backend.ejection, backend.health.get(index)) else { return false };
+    if outcome == Outcome::Good {
+        health.succeeded();
+        return false;
+    }
+    // Failures are decided one at a time, or two workers could eject the last two servers.
+    let _one = backend.queue.deciding();
+    let alive = |server: &ServerHealth| !server.is_down() && !server.is_ejected(now) && !server.is_draining();
+    let others = backend.health.iter().enumerate().any(|(at, server)| at != index && alive(server));
+    health.failed(terms, now, !others)
+}
+
+/// The share of a server that came back `since` milliseconds ago: from a sixteenth to all of it.
+fn share(since: u64, slow_return: Duration) -> u16 {
+    let whole = u64::try_from(slow_return.as_millis()).unwrap_or(u64::MAX);
+    if since >= whole {
+        return FULL_SHARE;
+    }
+    let full = u64::from(FULL_SHARE);
+    // Less than `full`, as `since` is less than `whole`.
+    let part = (u128::from(full) * u128::from(since) / u128::from(whole)) as u16;
+    part.max(FULL_SHARE / 16)
+}
+
+/// A lock whose holders leave nothing half done, so that one that panicked is no obstacle.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::backend::Server;
+    use crate::pick::Candidate;
+
+    fn backend(servers: usize) -> Backend {
+        let server = |index| {
+            let path = format!("/nowhere/{index}").into();
+            (Server::at(offramp_net::Address::Unix(path)), Candidate::default())
+        };
+        let ejection = Ejection { failures: 2, ..Ejection::default() };
+        Backend { ejection: Some(ejection), ..Backend::new("test", (0..servers).map(server)) }
+    }
+
+    #[test]
+    fn shares_grow() {
+        let ramp = Duration::from_secs(16);
+        let shares = [0, 1000, 4000, 8000, 15_999, 16_000, u64::MAX].map(|since| share(since, ramp));
+        assert_eq!(shares, [16, 16, 64, 128, 255, 256, 256]);
+        assert_eq!(share(0, Duration::ZERO), FULL_SHARE);
+    }
+
+    #[test]
+    fn a_server_that_comes_back_is_spared() {
+        let backend = backend(2);
+        let health = &backend.health[0];
+        let standing = |now| health.standing(now, Duration::from_secs(10), None);
+        assert_eq!(standing(5).share, FULL_SHARE);
+        let check = Check { rise: 1, fall: 1, ..Check::default() };
+        assert_eq!(health.probe(false, &check, 100), Some(Change::Down));
+        assert_eq!(standing(100).usage, Use::Never);
+        assert_eq!(health.probe(true, &check, 1000), Some(Change::Up));
+        assert_eq!(standing(6000), Standing { usage: Use::Normal, share: 128, load: 0, full: false });
+        assert!(!note(&backend, 0, Outcome::Bad, 50_000) && note(&backend, 0, Outcome::Bad, 50_000));
+        assert_eq!(standing(50_001).usage, Use::LastResort);
+        assert_eq!(standing(65_000), Standing { usage: Use::Normal, share: 128, load: 0, full: false });
+    }
+
+    #[test]
+    fn bounds_are_held() {
+        let backend = backend(1);
+        let health = &backend.health[0];
+        assert!(health.enter(Some(2)) && health.enter(Some(2)) && !health.enter(Some(2)));
+        assert!(health.standing(0, Duration::ZERO, Some(2)).full);
+        health.leave();
+        assert!(health.enter(Some(2)));
+        assert_eq!(health.in_flight(), 2);
+    }
+
+    #[test]
+    fn a_reload_keeps_what_was_learnt() {
+        let old = backend(2);
+        let check = Check { rise: 1, fall: 1, ..Check::default() };
+        old.health[1].probe(false, &check, 1);
+        old.health[1].enter(None);
+        let mut new = backend(3);
+        new.check = Some(check);
+        new.carry_over(&old);
+        assert_eq!([0, 1, 2].map(|index: usize| new.health[index].is_down()), [false, true, false]);
+        assert_eq!(new.health[1].in_flight(), 1);
+        let mut unchecked = backend(2);
+        unchecked.carry_over(&old);
+        assert!(!unchecked.health[1].is_down());
+    }
+
+    proptest! {
+        /// Whatever fails in whatever order: somebody is always left.
+        #[test]
+        fn the_last_one_alive_stays(
+            servers in 1usize..5,
+            steps in prop::collection::vec((0usize..5, 0u64..5000, 0u8..5), 0..200),
+        ) {
+            let backend = backend(servers);
+            let mut now = 1;
+            for (index, later, what) in steps {
+                now += later;
+                let outcome = if what == 0 { Outcome::Good } else { Outcome::Bad };
+                note(&backend, index % servers, outcome, now);
+                prop_assert!(backend.health.iter().any(|server| !server.is_ejected(now)));
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Requests to servers: connections, their pools, and what happens when one fails.
+//!
+//! Everything here belongs to one worker. An HTTP/1 connection has no task of its own: it is driven by
+//! whoever waits for its response, and lies still in the pool. An HTTP/2 connection is shared and has a
+//! task.
+
+mod again;
+mod bell;
+mod body;
+mod line;
+mod mux;
+mod outgoing;
+mod pools;
+mod reach;
+mod send;
+mod shelf;
+mod watch;
+
+pub use body::ServerBody;
+pub use line::RequestBody;
+pub use pools::{Pools, PrivateConnections};
+pub use send::{Affinity, Answer, Tunnel};

@@ -1,0 +1,208 @@
+//! What a worker has of connections to servers, and the one task that looks after them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use offramp_net::clock::coarse_ms;
+use tokio::task::spawn_local;
+use tokio::time::{sleep, timeout};
+
+use super::line::RequestBody;
+use super::shelf::Shelf;
+use super::watch::{TICK, Watch, after};
+use crate::backend::Backend;
+use crate::pick::Chooser;
+use crate::queue::ServerId;
+
+/// How often idle connections are looked at.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// The connections of a worker to the servers of all backends. Cheap to clone. Belongs to the thread
+/// on which it was made, which must run a tokio runtime that can spawn local tasks.
+///
+/// Backends need not be announced: the first request makes one known, and when the last snapshot with
+/// it is gone, its idle connections are closed.
+pub struct Pools<B: RequestBody> {
+    inner: Rc<Inner<B>>,
+}
+
+pub(crate) struct Inner<B: RequestBody> {
+    worker: usize,
+    /// By the address of the backend, which is kept alive here.
+    houses: RefCell<HashMap<usize, Rc<House<B>>, RandomState>>,
+    shelves: RefCell<HashMap<ServerId, Rc<Shelf<B>>, RandomState>>,
+    watch: Rc<Watch>,
+    /// Whether the task that keeps deadlines and pools runs.
+    kept: Cell<bool>,
+}
+
+/// What a worker has of one backend of one snapshot.
+pub(crate) struct House<B: RequestBody> {
+    backend: Arc<Backend>,
+    pub(crate) chooser: RefCell<Chooser>,
+    /// By the server's place in the backend.
+    pub(crate) shelves: Box<[Rc<Shelf<B>>]>,
+}
+
+/// The connections that one client connection has for itself, because each begins with a header that
+/// names it. To be kept as long as the client's connection.
+pub struct PrivateConnections<B: RequestBody> {
+    prologue: Bytes,
+    shelves: RefCell<Vec<(ServerId, Rc<Shelf<B>>)>>,
+}
+
+impl<B: RequestBody> Clone for Pools<B> {
+    fn clone(&self) -> Self {
+        Pools { inner: Rc::clone(&self.inner) }
+    }
+}
+
+impl<B: RequestBody> Pools<B> {
+    /// The pools of worker `worker`, counted from 0.
+    #[must_use]
+    pub fn new(worker: usize) -> Self {
+        let inner = Inner {
+            worker,
+            houses: RefCell::default(),
+            shelves: RefCell::default(),
+            watch: Rc::default(),
+            kept: Cell::new(false),
+        };
+        Pools { inner: Rc::new(inner) }
+    }
+
+    pub(crate) fn watch(&self) -> &Rc<Watch> {
+        &self.inner.watch
+    }
+
+    /// What there is of `backend`.
+    pub(crate) fn house(&self, backend: &Arc<Backend>) -> Rc<House<B>> {
+        let key = Arc::as_ptr(backend) as usize;
+        if let Some(house) = self.inner.houses.borrow().get(&key) {
+            return Rc::clone(house);
+        }
+        let mut shelves = self.inner.shelves.borrow_mut();
+        let shelves = (0..backend.servers.len()).map(|server| {
+            let shelf = shelves.entry(backend.id(server)).or_insert_with(Shelf::new);
+            shelf.limit(&backend.limits);
+            Rc::clone(shelf)
+        });
+        let chooser = Chooser::new(Arc::clone(&backend.picker), self.inner.worker, Instant::now());
+        let house = Rc::new(House {
+            backend: Arc::clone(backend),
+            chooser: RefCell::new(chooser),
+            shelves: shelves.collect(),
+        });
+        self.inner.houses.borrow_mut().insert(key, Rc::clone(&house));
+        house
+    }
+
+    /// Makes sure that somebody looks after deadlines from now on.
+    pub(crate) fn attend(&self) {
+        self.inner.watch.call();
+        if !self.inner.kept.replace(true) {
+            spawn_local(keep(Rc::downgrade(&self.inner)));
+        }
+    }
+
+    /// How many connections lie idle or are shared, over all servers.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.inner.shelves.borrow().values().map(|shelf| shelf.len()).sum()
+    }
+}
+
+impl<B: RequestBody> Inner<B> {
+    /// One look at everything.
+    fn sweep(&self, now: u64) {
+        // Who else has a backend: a snapshot, or a request that is under way.
+        self.houses
+            .borrow_mut()
+            .retain(|_, house| Arc::strong_count(&house.backend) > 1 || Rc::strong_count(house) > 1);
+        let houses = self.houses.borrow();
+        let used = |shelf: &Rc<Shelf<B>>| {
+            houses.values().any(|house| house.shelves.iter().any(|other| Rc::ptr_eq(shelf, other)))
+        };
+        let shelves: Vec<_> =
+            self.shelves.borrow().iter().map(|(id, shelf)| (*id, Rc::clone(shelf))).collect();
+        for (id, shelf) in shelves {
+            if used(&shelf) {
+                shelf.sweep(now);
+            } else {
+                // The server has left the configuration. What is under way is finished.
+                shelf.close();
+                self.shelves.borrow_mut().remove(&id);
+            }
+        }
+    }
+
+    fn has_idle(&self) -> bool {
+        self.shelves.borrow().values().any(|shelf| !shelf.is_empty())
+    }
+}
+
+impl<B: RequestBody> Drop for Inner<B> {
+    fn drop(&mut self) {
+        // The keeper finds nothing to keep.
+        self.watch.sleep().notify_one();
+    }
+}
+
+/// Looks after deadlines and idle connections for as long as there are pools.
+async fn keep<B: RequestBody>(inner: Weak<Inner<B>>) {
+    let (mut seen, mut swept) = (0, coarse_ms());
+    loop {
+        let Some(pools) = inner.upgrade() else { return };
+        let now = coarse_ms();
+        pools.watch.tick(now);
+        if after(swept, SWEEP) <= now {
+            pools.sweep(now);
+            swept = now;
+        }
+        // Requests that come and go between two looks count as well.
+        let busy = pools.watch.len() > 0 || pools.watch.calls() != seen;
+        seen = pools.watch.calls();
+        if busy {
+            drop(pools);
+            sleep(TICK).await;
+            continue;
+        }
+        let (wanted, idle) = (pools.watch.sleep(), pools.has_idle());
+        drop(pools);
+        if idle {
+            let _ = timeout(SWEEP, wanted.notified()).await;
+        } else {
+            wanted.notified().await;
+        }
+    }
+}
+
+impl<B: RequestBody> PrivateConnections<B> {
+    /// None yet; each will begin with `prologue`.
+    #[must_use]
+    pub fn new(prologue: impl Into<Bytes>) -> Self {
+        PrivateConnections { prologue: prologue.into(), shelves: RefCell::default() }
+    }
+
+    pub(crate) fn prologue(&self) -> &[u8] {
+        &self.prologue
+    }
+
+    /// Those to one server.
+    pub(crate) fn shelf(&self, backend: &Backend, server: usize) -> Rc<Shelf<B>> {
+        let id = backend.id(server);
+        let mut shelves = self.shelves.borrow_mut();
+        if let Some((_, shelf)) = shelves.iter().find(|(known, _)| *known == id) {
+            return Rc::clone(shelf);
+        }
+        let shelf = Shelf::new();
+        shelf.limit(&backend.limits);
+        shelves.push((id, Rc::clone(&shelf)));
+        shelf
+    }
+}

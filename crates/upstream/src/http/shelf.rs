@@ -1,0 +1,166 @@
+//! The connections of a worker to one server: those that lie idle, and those that are shared.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use offramp_net::clock::coarse_ms;
+use tokio::sync::Notify;
+
+use super::line::{Line, RequestBody};
+use super::mux::{Mux, Stream};
+use super::watch::after;
+use crate::backend::PoolLimits;
+use crate::connect::Reason;
+
+/// The connections to one server.
+pub(crate) struct Shelf<B: RequestBody> {
+    idle: RefCell<Vec<Idle<B>>>,
+    shared: RefCell<Vec<Rc<Mux<B>>>>,
+    /// The bounds of the newest snapshot.
+    most: Cell<u32>,
+    timeout: Cell<Duration>,
+    /// Nothing is kept any more: its server has left the configuration.
+    closed: Cell<bool>,
+    /// Whether a shared connection is being made.
+    connecting: Cell<bool>,
+    connected: Notify,
+    /// The latest failure to make one, counted.
+    failed: Cell<(u64, io::ErrorKind)>,
+}
+
+struct Idle<B: RequestBody> {
+    line: Box<Line<B>>,
+    since: u64,
+}
+
+impl<B: RequestBody> Shelf<B> {
+    pub(crate) fn new() -> Rc<Self> {
+        Rc::new(Shelf {
+            idle: RefCell::default(),
+            shared: RefCell::default(),
+            most: Cell::new(0),
+            timeout: Cell::new(Duration::ZERO),
+            closed: Cell::new(false),
+            connecting: Cell::new(false),
+            connected: Notify::new(),
+            failed: Cell::new((0, io::ErrorKind::Other)),
+        })
+    }
+
+    /// Keeps to `limits` from now on.
+    pub(crate) fn limit(&self, limits: &PoolLimits) {
+        self.most.set(limits.idle);
+        self.timeout.set(limits.idle_timeout);
+    }
+
+    /// The connection that was put here last and is still good: the others may time out.
+    pub(crate) fn take(&self) -> Option<Box<Line<B>>> {
+        loop {
+            // Not borrowed while it is driven or dropped.
+            let mut idle = self.idle.borrow_mut().pop()?;
+            if idle.line.is_alive() {
+                return Some(idle.line);
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request.
+    pub(crate) fn put(&self, line: Box<Line<B>>) {
+        let mut idle = self.idle.borrow_mut();
+        if !self.closed.get() && idle.len() < self.most.get() as usize {
+            idle.push(Idle { line, since: coarse_ms() });
+        }
+    }
+
+    /// Closes what has been idle for too long, and what the server has closed.
+    pub(crate) fn sweep(&self, now: u64) {
+        let timeout = self.timeout.get();
+        let all = self.idle.take();
+        let kept = all.into_iter().filter_map(|mut idle| {
+            let kept = after(idle.since, timeout) > now && idle.line.is_alive();
+            idle.line.forget_owner();
+            kept.then_some(idle)
+        });
+        let kept: Vec<_> = kept.collect();
+        // Driving the others has put nothing here.
+        *self.idle.borrow_mut() = kept;
+        let over = |mux: &Rc<Mux<B>>| mux.idle_since().is_some_and(|since| after(since, timeout) <= now);
+        self.shared.borrow_mut().retain(|mux| mux.is_alive() && !over(mux));
+    }
+
+    /// How many connections lie here.
+    pub(crate) fn len(&self) -> usize {
+        self.idle.borrow().len() + self.shared.borrow().len()
+    }
+
+    /// Whether anything lies here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.idle.borrow().is_empty() && self.shared.borrow().is_empty()
+    }
+
+    /// Closes what is idle, and keeps nothing from now on. What is in use is finished.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+        self.idle.take();
+        self.shared.take();
+    }
+
+    /// A stream on one of the shared connections.
+    pub(crate) fn stream(&self) -> Option<Stream<B>> {
+        self.shared.borrow().iter().find_map(Mux::stream)
+    }
+
+    /// A stream; where all connections are full `make` makes another one, one at a time.
+    pub(crate) async fn stream_or(
+        &self,
+        make: impl AsyncFn() -> Result<Rc<Mux<B>>, Reason>,
+    ) -> Result<Stream<B>, Reason> {
+        loop {
+            if let Some(stream) = self.stream() {
+                return Ok(stream);
+            }
+            if !self.connecting.replace(true) {
+                let _connecting = Connecting(self);
+                let mux = make().await.inspect_err(|reason| self.note(reason))?;
+                // A server that allows no streams would have us connect for ever.
+                let stream = mux.stream().ok_or(Reason::Io(io::ErrorKind::ConnectionAborted.into()))?;
+                if !self.closed.get() {
+                    self.shared.borrow_mut().push(mux);
+                }
+                return Ok(stream);
+            }
+            let before = self.failed.get().0;
+            self.connected.notified().await;
+            let (failures, kind) = self.failed.get();
+            if failures != before {
+                // Trying once more, each for itself, would only take longer.
+                return Err(if kind == io::ErrorKind::TimedOut {
+                    Reason::Timeout
+                } else {
+                    Reason::Io(kind.into())
+                });
+            }
+        }
+    }
+
+    fn note(&self, reason: &Reason) {
+        let kind = match reason {
+            Reason::Io(error) => error.kind(),
+            Reason::Timeout => io::ErrorKind::TimedOut,
+            _ => io::ErrorKind::NotFound,
+        };
+        self.failed.set((self.failed.get().0 + 1, kind));
+    }
+}
+
+/// Ends the making of a connection, also where whoever made it has gone.
+struct Connecting<'s, B: RequestBody>(&'s Shelf<B>);
+
+impl<B: RequestBody> Drop for Connecting<'_, B> {
+    fn drop(&mut self) {
+        self.0.connecting.set(false);
+        self.0.connected.notify_waiters();
+    }
+}

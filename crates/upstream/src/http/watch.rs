@@ -1,0 +1,148 @@
+//! Deadlines of requests, without a timer each.
+//!
+//! Whoever waits leaves its deadline and its waker here; one timer per worker looks every
+//! [`TICK`] for those that are due. A deadline is thus kept to a tenth of a second, and costs a slot in
+//! a table. A worker with nothing under way sleeps.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::Duration;
+
+use offramp_net::clock::coarse_ms;
+use tokio::sync::Notify;
+
+/// How often deadlines are looked at while there are any.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
+
+/// The deadlines of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    slots: RefCell<Vec<Option<Slot>>>,
+    free: RefCell<Vec<usize>>,
+    /// How often somebody had a use for it.
+    calls: Cell<u64>,
+    /// Whether somebody looks every [`TICK`] at the moment.
+    awake: Cell<bool>,
+    wanted: Rc<Notify>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    due: u64,
+    waker: Waker,
+}
+
+/// A deadline that is set while somebody waits.
+#[derive(Debug)]
+pub(crate) struct Deadline {
+    watch: Rc<Watch>,
+    slot: Option<usize>,
+}
+
+impl Watch {
+    /// Wakes whose deadline has come.
+    pub(crate) fn tick(&self, now: u64) {
+        for slot in self.slots.borrow().iter().flatten() {
+            if slot.due <= now {
+                slot.waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// How many deadlines are set.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.borrow().len() - self.free.borrow().len()
+    }
+
+    /// Something is about to begin that has deadlines: whoever looks after them has to be awake.
+    pub(crate) fn call(&self) {
+        self.calls.set(self.calls.get() + 1);
+        if !self.awake.replace(true) {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// How often [`Watch::call`] was called.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.get()
+    }
+
+    /// Whoever looks falls asleep until the next call; what wakes it.
+    pub(crate) fn sleep(&self) -> Rc<Notify> {
+        self.awake.set(false);
+        Rc::clone(&self.wanted)
+    }
+
+    /// A deadline that is not set yet.
+    pub(crate) fn deadline(self: &Rc<Self>) -> Deadline {
+        Deadline { watch: Rc::clone(self), slot: None }
+    }
+}
+
+impl Deadline {
+    /// Has `waker` woken at `due`; `true` where that time is over.
+    pub(crate) fn wait(&mut self, due: u64, waker: &Waker) -> bool {
+        if due <= coarse_ms() {
+            return true;
+        }
+        let mut slots = self.watch.slots.borrow_mut();
+        if let Some(slot) = self.slot.and_then(|at| slots[at].as_mut()) {
+            slot.due = due;
+            if !slot.waker.will_wake(waker) {
+                slot.waker = waker.clone();
+            }
+            return false;
+        }
+        self.watch.call();
+        let slot = Some(Slot { due, waker: waker.clone() });
+        let at = match self.watch.free.borrow_mut().pop() {
+            Some(at) => {
+                slots[at] = slot;
+                at
+            }
+            None => {
+                slots.push(slot);
+                slots.len() - 1
+            }
+        };
+        self.slot = Some(at);
+        false
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        if let Some(at) = self.slot {
+            self.watch.slots.borrow_mut()[at] = None;
+            self.watch.free.borrow_mut().push(at);
+        }
+    }
+}
+
+/// `duration` after `from`, in milliseconds of the coarse clock.
+pub(crate) fn after(from: u64, duration: Duration) -> u64 {
+    from.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_used_again() {
+        let watch = Rc::new(Watch::default());
+        let far = after(coarse_ms(), Duration::from_secs(3600));
+        let mut first = watch.deadline();
+        let mut second = watch.deadline();
+        assert!(!first.wait(far, Waker::noop()) && !second.wait(far, Waker::noop()));
+        assert!(!first.wait(far + 1, Waker::noop()));
+        assert_eq!((watch.len(), watch.calls()), (2, 2));
+        drop(first);
+        assert_eq!(watch.len(), 1);
+        let mut third = watch.deadline();
+        assert!(!third.wait(far, Waker::noop()));
+        assert_eq!((watch.len(), watch.slots.borrow().len()), (2, 2));
+        assert!(third.wait(0, Waker::noop()), "that is over");
+    }
+}

@@ -1,0 +1,227 @@
+//! Active checks: asking servers whether they are alive. Runs on the control plane's event loop.
+//!
+//! The row of probes that changes a server's state is counted in [`health`](crate::health); this is the
+//! asking. A probe uses a connection of its own, so that it finds out what a new client would. What a
+//! server answers with is read up to the status, and no further.
+
+use std::future::poll_fn;
+use std::io;
+use std::ops::RangeInclusive;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use offramp_net::Socket;
+use offramp_net::clock::coarse_ms;
+use tokio::time::{sleep, timeout};
+
+use crate::backend::{Backend, Protocol};
+use crate::connect::{Reason, reach};
+use crate::health::{Change, Check, CheckKind};
+
+/// A server changed its state.
+#[derive(Debug)]
+pub struct Report<'r> {
+    /// The backend's name.
+    pub backend: &'r Arc<str>,
+    /// The server's name.
+    pub server: &'r Arc<str>,
+    /// What it is from now on.
+    pub change: Change,
+    /// Why the last probe failed; `None` where the server came up.
+    pub reason: Option<&'r ProbeFault>,
+}
+
+/// Why a probe failed.
+#[derive(Debug)]
+pub enum ProbeFault {
+    /// The server cannot be connected to.
+    Unreachable(Reason),
+    /// It took longer than the check allows.
+    Timeout,
+    /// The connection broke.
+    Io(io::Error),
+    /// It answered with this status.
+    Status(u16),
+    /// What it answered with is no HTTP.
+    NotHttp,
+}
+
+impl std::fmt::Display for ProbeFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unreachable(reason) => reason.fmt(f),
+            Self::Timeout => f.write_str("the probe took too long"),
+            Self::Io(error) => error.fmt(f),
+            Self::Status(status) => write!(f, "the probe was answered with {status}"),
+            Self::NotHttp => f.write_str("the probe was not answered with HTTP"),
+        }
+    }
+}
+
+/// Probes all servers of `backend` for as long as it is polled: at once, and then again after each
+/// interval. To be dropped when the backend leaves the configuration. Without a check it does nothing.
+///
+/// `tell` hears of every change of state; a server that stays as it is costs no word.
+pub async fn run(backend: Arc<Backend>, tell: impl Fn(Report<'_>)) -> std::convert::Infallible {
+    let Some(check) = &backend.check else { return std::future::pending().await };
+    let servers = (0..backend.servers.len()).map(|server| Box::pin(watch(&backend, check, server, &tell)));
+    let mut servers: Vec<_> = servers.collect();
+    let all = poll_fn(|cx| {
+        for server in &mut servers {
+            let Poll::Pending = server.as_mut().poll(cx);
+        }
+        Poll::Pending
+    });
+    pin!(all).await
+}
+
+/// Probes one server for ever.
+async fn watch(
+    backend: &Arc<Backend>,
+    check: &Check,
+    server: usize,
+    tell: &impl Fn(Report<'_>),
+) -> std::convert::Infallible {
+    let health = &backend.health[server];
+    let mut turn = 0;
+    loop {
+        let outcome = probe(backend, check, server).await;
+        let ours = matches!(&outcome, Err(ProbeFault::Unreachable(reason)) if reason.is_ours());
+        // That descriptors have run out here says nothing of the server.
+        if !ours && let Some(change) = health.probe(outcome.is_ok(), check, coarse_ms()) {
+            backend.queue.stir();
+            let reason = outcome.as_ref().err();
+            tell(Report { backend: &backend.name, server: health.name(), change, reason });
+        }
+        turn += 1;
+        sleep(pause(check.interval, &backend.servers[server].name, turn)).await;
+    }
+}
+
+/// The interval, a tenth longer or shorter, so that the servers of a fleet are not asked in step.
+fn pause(interval: Duration, server: &str, turn: u64) -> Duration {
+    let draw = crate::pick::key(&[server.as_bytes(), &turn.to_le_bytes()].concat());
+    // 0 to 255 of 256.
+    interval.mul_f64(0.9 + 0.2 * (draw & 255) as f64 / 256.0)
+}
+
+/// Asks a server once.
+///
+/// # Errors
+/// Why it is to be taken for down.
+pub async fn probe(backend: &Backend, check: &Check, server: usize) -> Result<(), ProbeFault> {
+    let asked = async {
+        let socket = reach(backend, server, check.timeout, |_| ()).await.map_err(ProbeFault::Unreachable)?;
+        match &check.kind {
+            CheckKind::Tcp => Ok(()),
+            CheckKind::Http { path, host, status } => {
+                let answered = match backend.protocol {
+                    Protocol::Http1 => http1(&socket, path, host).await?,
+                    Protocol::Http2 => http2(socket, path, host).await?,
+                };
+                judge(answered, status)
+            }
+        }
+    };
+    timeout(check.timeout, asked).await.unwrap_or(Err(ProbeFault::Timeout))
+}
+
+/// Asks in HTTP/1.1; the status of the answer.
+async fn http1(socket: &Socket, path: &str, host: &str) -> Result<u16, ProbeFault> {
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: offramp-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+    );
+    socket.write_all(request.as_bytes()).await.map_err(ProbeFault::Io)?;
+    let mut line = [0; STATUS_LINE];
+    let mut filled = 0;
+    while filled < line.len() {
+        match socket.read(&mut line[filled..]).await.map_err(ProbeFault::Io)? {
+            0 => break,
+            n => filled += n,
+        }
+    }
+    status(&line[..filled]).ok_or(ProbeFault::NotHttp)
+}
+
+/// The status of a response that begins with `line`.
+fn status(line: &[u8]) -> Option<u16> {
+    let rest = line.strip_prefix(b"HTTP/1.")?;
+    let [b'0' | b'1', b' ', digits @ ..] = rest else { return None };
+    let digits = digits.get(..3).filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Asks in HTTP/2; the status of the answer.
+async fn http2(socket: Socket, path: &str, host: &str) -> Result<u16, ProbeFault> {
+    let broken = |error: h2::Error| {
+        if error.is_io() {
+            return ProbeFault::Io(
+                error.into_io().unwrap_or_else(|| io::ErrorKind::ConnectionAborted.into()),
+            );
+        }
+        ProbeFault::NotHttp
+    };
+    let uri = http::Uri::builder().scheme("http").authority(host).path_and_query(path).build();
+    let request = http::Request::get(uri.map_err(|_| ProbeFault::NotHttp)?).version(http::Version::HTTP_2);
+    let request = request.body(()).map_err(|_| ProbeFault::NotHttp)?;
+    let (mut sender, connection) = h2::client::handshake(socket).await.map_err(broken)?;
+    let mut connection = pin!(connection);
+    let mut asked = pin!(async {
+        poll_fn(|cx| sender.poll_ready(cx)).await?;
+        let (response, _) = sender.send_request(request, true)?;
+        response.await
+    });
+    let response = poll_fn(|cx| {
+        let over = connection.as_mut().poll(cx);
+        match asked.as_mut().poll(cx) {
+            Poll::Pending => over.map(|ended| {
+                ended?;
+                Err(h2::Error::from(h2::Reason::CANCEL))
+            }),
+            ready => ready,
+        }
+    });
+    Ok(response.await.map_err(broken)?.status().as_u16())
+}
+
+fn judge(status: u16, good: &[RangeInclusive<u16>]) -> Result<(), ProbeFault> {
+    if good.iter().any(|range| range.contains(&status)) { Ok(()) } else { Err(ProbeFault::Status(status)) }
+}
+
+/// `HTTP/1.1 200`
+const STATUS_LINE: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_lines() {
+        assert_eq!(status(b"HTTP/1.1 200"), Some(200));
+        assert_eq!(status(b"HTTP/1.0 503 Busy"), Some(503));
+        for wrong in ["", "HTTP/1.1 20", "HTTP/1.1  200", "HTTP/2.0 200", "SSH-2.0-Open", "HTTP/1.1 2x0"] {
+            assert_eq!(status(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn statuses_are_good_that_are_in_a_range() {
+        let good = [200..=299, 401..=401];
+        for (status, is_good) in
+            [(199, false), (200, true), (299, true), (300, false), (401, true), (402, false)]
+        {
+            assert_eq!(judge(status, &good).is_ok(), is_good, "{status}");
+        }
+        assert!(judge(200, &[]).is_err());
+    }
+
+    #[test]
+    fn pauses_differ_by_a_tenth() {
+        let pauses: Vec<f64> =
+            (0..100).map(|turn| pause(Duration::from_secs(10), "a:1", turn).as_secs_f64()).collect();
+        assert!(pauses.iter().all(|pause| (9.0..11.0).contains(pause)));
+        assert!(pauses.iter().any(|pause| *pause < 9.4) && pauses.iter().any(|pause| *pause > 10.6));
+    }
+}

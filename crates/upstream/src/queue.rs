@@ -1,0 +1,208 @@
+//! The queue of a backend whose servers are all at `max_connections`.
+//!
+//! First come, first served, over all workers: whoever finishes a request wakes the first waiter whom
+//! the freed place can serve, wherever it waits. Nothing here is touched while nobody waits, but for
+//! one load where places are counted. The queue decides nothing: a woken waiter looks for itself.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Waker;
+
+use crate::health::locked;
+
+/// Who waits for a server of a backend. Carried over reloads.
+#[derive(Debug, Default)]
+pub struct Queue {
+    /// How many wait, readable without the lock.
+    waiting: AtomicU32,
+    tickets: AtomicU64,
+    waiters: Mutex<VecDeque<Waiter>>,
+    decision: Mutex<()>,
+}
+
+/// Names a server across reloads: where its health lies.
+pub(crate) type ServerId = usize;
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    /// The only server that it may go to, if it is tied to one.
+    wants: Option<ServerId>,
+    waker: Waker,
+    /// Whether a place was freed for it that it has not looked for yet.
+    woken: bool,
+}
+
+/// A place in the queue, given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    queue: Arc<Queue>,
+    ticket: u64,
+    wants: Option<ServerId>,
+}
+
+impl Queue {
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// Joins at the end, unless `bound` wait already. The flag says whether nobody ahead waits for the
+    /// same, so that the newcomer has to look for a place itself once more: one may have become free
+    /// just before.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        wants: Option<ServerId>,
+        bound: u32,
+        waker: &Waker,
+    ) -> Option<(Place, bool)> {
+        let mut waiters = locked(&self.waiters);
+        if waiters.len() >= bound as usize {
+            return None;
+        }
+        let first = !waiters.iter().any(|ahead| ahead.wants.is_none() || ahead.wants == wants);
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        waiters.push_back(Waiter { ticket, wants, waker: waker.clone(), woken: false });
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        Some((Place { queue: Arc::clone(self), ticket, wants }, first))
+    }
+
+    /// A place on `server` became free.
+    pub(crate) fn freed(&self, server: ServerId) {
+        if self.waiting() > 0 {
+            self.wake(|wants| wants.is_none_or(|wanted| wanted == server));
+        }
+    }
+
+    /// Something changed that may matter to everybody: a server came or went.
+    pub(crate) fn stir(&self) {
+        for waiter in locked(&self.waiters).iter_mut() {
+            waiter.woken = true;
+            waiter.waker.wake_by_ref();
+        }
+    }
+
+    /// The right to decide upon ejections.
+    pub(crate) fn deciding(&self) -> MutexGuard<'_, ()> {
+        locked(&self.decision)
+    }
+
+    fn wake(&self, serves: impl Fn(Option<ServerId>) -> bool) {
+        let mut waiters = locked(&self.waiters);
+        if let Some(waiter) = waiters.iter_mut().find(|waiter| !waiter.woken && serves(waiter.wants)) {
+            waiter.woken = true;
+            waiter.waker.wake_by_ref();
+        }
+    }
+}
+
+impl Place {
+    /// Whether it is this waiter's turn to look for a free server; if not, `waker` is woken then.
+    pub(crate) fn is_called(&self, waker: &Waker) -> bool {
+        let mut waiters = locked(&self.queue.waiters);
+        let Some(waiter) = waiters.iter_mut().find(|waiter| waiter.ticket == self.ticket) else {
+            return true;
+        };
+        if !waiter.waker.will_wake(waker) {
+            waiter.waker = waker.clone();
+        }
+        std::mem::take(&mut waiter.woken)
+    }
+
+    /// Leaves with a server found. There may be more where it came from: the next one is to look.
+    pub(crate) fn served(self) {
+        self.queue.wake(|_| true);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut waiters = locked(&self.queue.waiters);
+        let Some(at) = waiters.iter().position(|waiter| waiter.ticket == self.ticket) else { return };
+        let called = waiters.remove(at).is_some_and(|waiter| waiter.woken);
+        drop(waiters);
+        self.queue.waiting.fetch_sub(1, Ordering::SeqCst);
+        if called {
+            // The place that was meant for this one must not be lost.
+            self.queue.wake(|wants| self.wants.is_none() || wants.is_none() || wants == self.wants);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn waker() -> (Arc<Count>, Waker) {
+        let count = Arc::new(Count::default());
+        (Arc::clone(&count), Waker::from(count))
+    }
+
+    fn wakes(count: &Count) -> usize {
+        count.0.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn first_come_first_served() {
+        let queue = Arc::new(Queue::default());
+        let (first, waker_1) = waker();
+        let (second, waker_2) = waker();
+        let (place_1, alone) = queue.join(None, 2, &waker_1).unwrap();
+        assert!(alone);
+        let (place_2, alone) = queue.join(None, 2, &waker_2).unwrap();
+        assert!(!alone);
+        assert!(queue.join(None, 2, &waker_1).is_none(), "the bound is two");
+        queue.freed(7);
+        queue.freed(7);
+        assert_eq!((wakes(&first), wakes(&second)), (1, 1), "one each");
+        assert!(place_1.is_called(&waker_1) && place_2.is_called(&waker_2));
+        assert!(!place_1.is_called(&waker_1));
+        place_1.served();
+        assert_eq!(wakes(&second), 2, "there may be more");
+        drop(place_2);
+        assert_eq!(queue.waiting(), 0);
+    }
+
+    #[test]
+    fn who_leaves_hands_its_turn_on() {
+        let queue = Arc::new(Queue::default());
+        let (_, waker_1) = waker();
+        let (second, waker_2) = waker();
+        let (place_1, _) = queue.join(None, 9, &waker_1).unwrap();
+        let (place_2, _) = queue.join(None, 9, &waker_2).unwrap();
+        queue.freed(7);
+        assert_eq!(wakes(&second), 0);
+        drop(place_1);
+        assert!(wakes(&second) == 1 && place_2.is_called(&waker_2));
+    }
+
+    #[test]
+    fn the_tied_wait_for_their_server_alone() {
+        let queue = Arc::new(Queue::default());
+        let (tied, waker_1) = waker();
+        let (free, waker_2) = waker();
+        let (_place_1, _) = queue.join(Some(1), 9, &waker_1).unwrap();
+        let (_place_2, alone) = queue.join(None, 9, &waker_2).unwrap();
+        assert!(alone, "a waiter for another server is not ahead");
+        queue.freed(2);
+        assert_eq!((wakes(&tied), wakes(&free)), (0, 1));
+        queue.freed(1);
+        assert_eq!((wakes(&tied), wakes(&free)), (1, 1));
+        queue.stir();
+        assert_eq!((wakes(&tied), wakes(&free)), (2, 2));
+    }
+}

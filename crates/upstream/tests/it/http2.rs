@@ -1,0 +1,217 @@
+//! Servers that speak HTTP/2.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{SendResponse, handshake};
+use h2::{Reason as Code, RecvStream};
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt as _;
+use offramp_upstream::{Backend, Fault, Pools, Protocol};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+
+use crate::world::{Sent, backend, get, request, send, text, whole, worker};
+
+struct App {
+    address: SocketAddr,
+    connections: Rc<Cell<usize>>,
+}
+
+impl App {
+    fn backend(&self) -> Backend {
+        Backend { protocol: Protocol::Http2, ..backend(&[self.address]) }
+    }
+}
+
+/// A server on the test's own runtime: `serve` gets the connection's number and each request.
+async fn app<F>(
+    streams: u32,
+    serve: impl Fn(usize, Request<RecvStream>, SendResponse<Bytes>) -> F + Clone + 'static,
+) -> App
+where
+    F: Future<Output = ()> + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let connections = Rc::new(Cell::new(0));
+    let count = Rc::clone(&connections);
+    spawn_local(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let number = count.replace(count.get() + 1);
+            let serve = serve.clone();
+            spawn_local(async move {
+                let mut builder = h2::server::Builder::new();
+                let mut connection =
+                    builder.max_concurrent_streams(streams).handshake::<_, Bytes>(socket).await.unwrap();
+                while let Some(Ok((request, respond))) = connection.accept().await {
+                    spawn_local(serve(number, request, respond));
+                }
+            });
+        }
+    });
+    App { address, connections }
+}
+
+async fn echo(_: usize, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    let mut body = request.into_body();
+    let mut send = respond.send_response(Response::new(()), false).unwrap();
+    while let Some(Ok(data)) = body.data().await {
+        body.flow_control().release_capacity(data.len()).unwrap();
+        send.send_data(data, false).unwrap();
+    }
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", "0".parse().unwrap());
+    send.send_trailers(trailers).unwrap();
+}
+
+fn to(app: &App, mut request: Request<Sent>) -> Request<Sent> {
+    let target = format!("http://{}{}", app.address, request.uri());
+    *request.uri_mut() = target.parse().unwrap();
+    *request.version_mut() = http::Version::HTTP_2;
+    request.headers_mut().remove("host");
+    request
+}
+
+#[test]
+fn one_connection_carries_all_and_trailers_come_through() {
+    worker(async {
+        let app = app(100, echo).await;
+        let (pools, backend) = (Pools::new(0), Arc::new(app.backend()));
+        let one = async |body: &'static str| {
+            let posted = to(&app, request("POST", "/", whole(body)));
+            let answer = send(&pools, &backend, posted).await.unwrap();
+            let collected = answer.response.into_body().collect().await.unwrap();
+            assert_eq!(collected.trailers().unwrap()["grpc-status"], "0");
+            collected.to_bytes()
+        };
+        let (a, b, c) = tokio::join!(one("a"), one("b"), one("c"));
+        assert_eq!([a, b, c], ["a", "b", "c"]);
+        assert_eq!(one("d").await, "d");
+        assert_eq!((app.connections.get(), pools.kept()), (1, 1));
+    });
+}
+
+#[test]
+fn where_a_server_allows_few_streams_there_are_more_connections() {
+    worker(async {
+        let app = app(2, async |_, request: Request<RecvStream>, mut respond: SendResponse<Bytes>| {
+            let mut body = request.into_body();
+            let mut send = respond.send_response(Response::new(()), false).unwrap();
+            while body.data().await.is_some() {}
+            send.send_data(Bytes::from_static(b"done"), true).unwrap();
+        })
+        .await;
+        let (pools, backend) = (Pools::new(0), Arc::new(app.backend()));
+        // The first exchange tells how many streams there may be.
+        text(send(&pools, &backend, to(&app, get("/"))).await.unwrap()).await;
+        let mut open = Vec::new();
+        let mut uploads = Vec::new();
+        for _ in 0..5 {
+            let (pieces, body) = tokio::sync::mpsc::unbounded_channel();
+            uploads.push(pieces);
+            let posted = to(&app, request("POST", "/", Sent::Pieces(body)));
+            open.push(send(&pools, &backend, posted).await.unwrap());
+            // A new connection's limit is known once it has answered.
+        }
+        assert_eq!(app.connections.get(), 3);
+        drop(uploads);
+        for answer in open {
+            assert_eq!(text(answer).await, "done");
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_says_goodbye_is_replaced() {
+    worker(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Rc::new(Cell::new(0));
+        let count = Rc::clone(&connections);
+        spawn_local(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                count.set(count.get() + 1);
+                let mut connection = handshake(socket).await.unwrap();
+                let (_, mut respond) = connection.accept().await.unwrap().unwrap();
+                respond.send_response(Response::new(()), true).unwrap();
+                connection.graceful_shutdown();
+                while connection.accept().await.is_some() {}
+            }
+        });
+        let app = App { address, connections };
+        let (pools, backend) = (Pools::new(0), Arc::new(app.backend()));
+        for _ in 0..5 {
+            let answer = send(&pools, &backend, to(&app, get("/"))).await.unwrap();
+            assert!(answer.response.status().is_success());
+        }
+        assert!(app.connections.get() >= 2);
+    });
+}
+
+#[test]
+fn a_request_that_was_refused_unseen_is_sent_again() {
+    worker(async {
+        let app = app(100, async |number, request, mut respond: SendResponse<Bytes>| {
+            let _: Request<RecvStream> = request;
+            let seen = request.uri().path() == "/warm";
+            if number == 0 && !seen {
+                respond.send_reset(Code::REFUSED_STREAM);
+            } else {
+                respond.send_response(Response::new(()), true).unwrap();
+            }
+        })
+        .await;
+        let (pools, backend) = (Pools::new(0), Arc::new(app.backend()));
+        text(send(&pools, &backend, to(&app, get("/warm"))).await.unwrap()).await;
+        let answer = send(&pools, &backend, to(&app, get("/"))).await.unwrap();
+        assert_eq!((answer.tries, app.connections.get()), (2, 2));
+    });
+}
+
+#[test]
+fn a_reset_is_the_servers_fault_and_its_own_alone() {
+    worker(async {
+        let go = Rc::new(Notify::new());
+        let wait = Rc::clone(&go);
+        let serve = move |_: usize, request: Request<RecvStream>, mut respond: SendResponse<Bytes>| {
+            let wait = Rc::clone(&wait);
+            async move {
+                match request.uri().path() {
+                    "/reset" => respond.send_reset(Code::INTERNAL_ERROR),
+                    "/half" => {
+                        let mut send = respond.send_response(Response::new(()), false).unwrap();
+                        send.send_data(Bytes::from_static(b"half"), false).unwrap();
+                        wait.notified().await;
+                        send.send_reset(Code::INTERNAL_ERROR);
+                    }
+                    "/slow" => std::future::pending().await,
+                    _ => drop(respond.send_response(Response::new(()), true).unwrap()),
+                }
+            }
+        };
+        let app = app(100, serve).await;
+        let mut backend = app.backend();
+        backend.limits.response_timeout = Duration::from_millis(150);
+        let (pools, backend) = (Pools::new(0), Arc::new(backend));
+        text(send(&pools, &backend, to(&app, get("/"))).await.unwrap()).await;
+        let failure = send(&pools, &backend, to(&app, get("/reset"))).await.unwrap_err();
+        assert!(matches!(failure.fault, Fault::Aborted(_)), "{:?}", failure.fault);
+        assert_eq!(failure.tries, 1);
+        let mut answer = send(&pools, &backend, to(&app, get("/half"))).await.unwrap();
+        assert!(answer.response.body_mut().frame().await.unwrap().is_ok());
+        go.notify_one();
+        assert!(matches!(answer.response.into_body().collect().await, Err(Fault::Aborted(_))));
+        assert_eq!(app.connections.get(), 1);
+        let failure = send(&pools, &backend, to(&app, get("/slow"))).await.unwrap_err();
+        assert!(matches!(failure.fault, Fault::ResponseTimeout), "{:?}", failure.fault);
+        // Who is silent is not asked again on the same connection.
+        text(send(&pools, &backend, to(&app, get("/"))).await.unwrap()).await;
+        assert_eq!(app.connections.get(), 2);
+    });
+}

@@ -1,0 +1,9 @@
+//! Requests over loopback to servers that are written by hand, byte for byte.
+
+mod health;
+mod http1;
+mod http2;
+mod limits;
+mod retry;
+mod server;
+mod world;

@@ -1,0 +1,162 @@
+//! When a request is sent again, and when not.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use offramp_upstream::{Backend, Ejection, Failure, Fault, Pools, Reason};
+
+use crate::server::{HELLO, Server};
+use crate::world::{Sent, backend, get, request, send, text, whole, worker};
+
+/// A server that answers one request of a connection, reads the next and closes without a word.
+fn closes_on_second() -> Server {
+    Server::start(|mut peer| {
+        peer.answer(HELLO);
+        peer.head();
+    })
+}
+
+/// An address where nobody listens.
+fn nowhere() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn a_stale_connection_is_replaced_where_that_is_safe() {
+    worker(async {
+        for method in ["GET", "HEAD", "OPTIONS", "TRACE", "DELETE", "PUT"] {
+            let server = closes_on_second();
+            let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
+            text(send(&pools, &backend, get("/")).await.unwrap()).await;
+            let again = send(&pools, &backend, request(method, "/", Sent::Nothing)).await.unwrap();
+            assert_eq!((again.tries, server.connections()), (2, 2), "{method}");
+            assert!(again.connect.is_some());
+        }
+    });
+}
+
+#[test]
+fn what_may_have_been_done_is_not_done_twice() {
+    worker(async {
+        let cases = [("POST", Sent::Nothing), ("PATCH", Sent::Nothing), ("PUT", whole("used"))];
+        for (method, body) in cases {
+            let server = closes_on_second();
+            let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
+            text(send(&pools, &backend, get("/")).await.unwrap()).await;
+            let failure = send(&pools, &backend, request(method, "/", body)).await.unwrap_err();
+            assert!(matches!(failure.fault, Fault::Aborted(_)), "{method}: {:?}", failure.fault);
+            assert_eq!((failure.tries, server.connections()), (1, 1), "{method}");
+        }
+    });
+}
+
+#[test]
+fn a_server_that_began_to_answer_is_not_asked_again() {
+    worker(async {
+        let server = Server::start(|mut peer| {
+            peer.answer(HELLO);
+            peer.answer("HTTP/1.1 2");
+        });
+        let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
+        text(send(&pools, &backend, get("/")).await.unwrap()).await;
+        let failure = send(&pools, &backend, get("/")).await.unwrap_err();
+        assert!(matches!(failure.fault, Fault::Aborted(_)));
+        assert_eq!(server.connections(), 1);
+    });
+}
+
+#[test]
+fn it_is_sent_again_only_once() {
+    worker(async {
+        let server = Server::start(|mut peer| {
+            if peer.number == 0 {
+                peer.answer(HELLO);
+            }
+            peer.head();
+        });
+        let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
+        text(send(&pools, &backend, get("/")).await.unwrap()).await;
+        let failure = send(&pools, &backend, get("/")).await.unwrap_err();
+        assert_eq!((failure.tries, server.connections()), (2, 2));
+    });
+}
+
+#[test]
+fn a_connection_closed_while_it_lay_idle_is_not_even_tried() {
+    worker(async {
+        let (tell, told) = std::sync::mpsc::channel();
+        let server = Server::start(move |mut peer| {
+            peer.answer(HELLO);
+            drop(peer);
+            tell.send(()).unwrap();
+        });
+        let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
+        text(send(&pools, &backend, get("/")).await.unwrap()).await;
+        told.recv().unwrap();
+        // A yield lets the event loop look at its sockets.
+        tokio::task::yield_now().await;
+        let answer = send(&pools, &backend, request("POST", "/", whole("once"))).await.unwrap();
+        assert_eq!(answer.tries, 1);
+    });
+}
+
+#[test]
+fn who_cannot_be_reached_is_passed_over_for_any_method() {
+    worker(async {
+        let server = Server::start(|mut peer| {
+            while peer.head().is_some() {
+                assert_eq!(peer.body(4), b"data");
+                peer.say(HELLO);
+            }
+        });
+        let (pools, backend) = (Pools::new(0), Arc::new(backend(&[nowhere(), server.address])));
+        let attempts = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let count = |good: bool| {
+            let side = if good { &attempts.0 } else { &attempts.1 };
+            side.fetch_add(1, Ordering::Relaxed);
+        };
+        let about = offramp_upstream::Affinity { attempted: &count, client: None, tls: false, private: None };
+        for tries in [2, 1, 1] {
+            let posted = request("POST", "/", whole("data"));
+            let answer = pools.send(&backend, posted, &about).await.unwrap();
+            assert_eq!(answer.tries, tries);
+            assert_eq!(&*answer.server, server.address.to_string());
+            text(answer).await;
+        }
+        assert_eq!((attempts.0.into_inner(), attempts.1.into_inner()), (1, 1));
+    });
+}
+
+#[test]
+fn nobody_to_be_reached_is_said() {
+    worker(async {
+        let (pools, backend) = (Pools::new(0), Arc::new(backend(&[nowhere(), nowhere()])));
+        let failure = send(&pools, &backend, get("/")).await.unwrap_err();
+        assert!(matches!(failure.fault, Fault::Connect(Reason::Io(_))), "{:?}", failure.fault);
+        assert_eq!(failure.tries, 2);
+        backend.health.iter().for_each(|health| health.set_draining(true));
+        let failure = send(&pools, &backend, get("/")).await.unwrap_err();
+        assert!(matches!(failure.fault, Fault::Connect(Reason::NoServerAlive)));
+        assert!(failure.server.is_none());
+    });
+}
+
+#[test]
+fn who_fails_again_and_again_is_left_alone() {
+    worker(async {
+        let bad = Server::steady("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n");
+        let good = Server::steady(HELLO);
+        let ejection = Ejection { failures: 3, ..Ejection::default() };
+        let backend = Backend { ejection: Some(ejection), ..backend(&[bad.address, good.address]) };
+        let (pools, backend) = (Pools::new(0), Arc::new(backend));
+        let mut statuses = Vec::new();
+        for _ in 0..12 {
+            let answer: Result<_, Failure> = send(&pools, &backend, get("/")).await;
+            let answer = answer.unwrap();
+            statuses.push(answer.response.status().as_u16());
+            text(answer).await;
+        }
+        assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 3, "{statuses:?}");
+    });
+}
