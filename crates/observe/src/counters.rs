@@ -1,5 +1,9 @@
 //! Per-worker counters: written by their worker alone, read by anyone, summed by whoever asks.
 //!
+//! What has a fixed place is here: connections, handshakes, records, requests. What is counted by route,
+//! backend and server is in [`series`](crate::series), what is counted by client in
+//! [`clients`](crate::clients); a worker reaches all three through its [`WorkerCounters`].
+//!
 //! Each worker owns a block of cells on cache lines of its own. A cell is an atomic only so that others may
 //! read it; its worker adds with a plain load and store, because nobody else writes. There is no lock, no
 //! read-modify-write instruction and no cache line shared between workers on the data path.
@@ -13,16 +17,21 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use totals::{Histogram, Totals};
 
-use crate::facts::{Cause, Close, Fault, Handshake, TlsVersion};
+use crate::clients::{ClientSettings, ClientTotals, Clients, WorkerClients};
+use crate::facts::{Cause, ConnectionFacts, Fault, Handshake, HttpVersion, RequestFacts, TlsVersion};
+use crate::series::{Series, SetTotals, WorkerSeries};
 
 /// The reader's side: sums what all workers counted. Cheap to clone.
 #[derive(Clone)]
 pub struct Counters {
     workers: Arc<[Arc<Block>]>,
+    series: Arc<Series>,
+    clients: Arc<Clients>,
+    began: SystemTime,
 }
 
 impl Counters {
@@ -30,9 +39,38 @@ impl Counters {
     #[must_use]
     pub fn new(workers: usize) -> (Self, Vec<WorkerCounters>) {
         let blocks: Arc<[Arc<Block>]> = (0..workers).map(|_| Arc::new(Block::new())).collect();
-        let own = blocks.iter().map(|block| WorkerCounters { block: block.clone(), not_sync: PhantomData });
+        let (series, clients) = (Series::new(workers), Clients::new(workers));
+        let own = blocks.iter().enumerate().map(|(index, block)| WorkerCounters {
+            block: block.clone(),
+            series: WorkerSeries::new(Arc::clone(&series), index),
+            clients: WorkerClients::new(Arc::clone(&clients), index),
+            not_sync: PhantomData,
+        });
         let own = own.collect();
-        (Self { workers: blocks }, own)
+        (Self { workers: blocks, series, clients, began: SystemTime::now() }, own)
+    }
+
+    /// Since when everything is counted.
+    #[must_use]
+    pub const fn began(&self) -> SystemTime {
+        self.began
+    }
+
+    /// Keeps the heaviest clients in another way; where it differs from before, they are counted anew.
+    pub fn watch_clients(&self, settings: ClientSettings) {
+        self.clients.set(settings);
+    }
+
+    /// What is counted by route, backend and server, in the order of their names.
+    #[must_use]
+    pub fn sets(&self) -> Vec<SetTotals> {
+        self.series.read()
+    }
+
+    /// What is counted by client.
+    #[must_use]
+    pub fn clients(&self) -> ClientTotals {
+        self.clients.read()
     }
 
     /// How many workers there are.
@@ -64,19 +102,43 @@ impl fmt::Debug for Counters {
 /// among its connections by reference or `Rc`.
 pub struct WorkerCounters {
     block: Arc<Block>,
+    series: WorkerSeries,
+    clients: WorkerClients,
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
 
 impl WorkerCounters {
-    /// A connection was accepted. Each one ends in [`connection_closed`](Self::connection_closed).
+    /// A connection was accepted. Each one ends in [`connection_ended`](Self::connection_ended).
     pub fn connection_accepted(&self) {
         self.add(ACCEPTED, 1);
     }
 
-    /// A connection ended, `total` after it was accepted.
-    pub fn connection_closed(&self, close: &Close, total: Duration) {
-        self.add(closed_cell(close.cause, close.fault), 1);
-        self.observe(CONNECTION_TIME, &CONNECTION_BOUNDS, total);
+    /// A connection ended. Its traffic is what no request tells: that of a `tcp` listener, or none.
+    pub fn connection_ended(&self, facts: &ConnectionFacts) {
+        self.add(by_end(CLOSED, facts.close.cause, facts.close.fault), 1);
+        self.observe(CONNECTION_TIME, &CONNECTION_BOUNDS, facts.times.total);
+        if facts.path.route.is_some() {
+            self.series.connection_ended(&facts.path, facts.traffic);
+        }
+        self.clients.connection_ended(facts);
+    }
+
+    /// A connection of an `http` listener begins to speak this version.
+    pub fn http_connection(&self, version: HttpVersion) {
+        self.add(HTTP_CONNECTIONS + version as usize, 1);
+    }
+
+    /// The head of a request was read. Each request ends in [`request_ended`](Self::request_ended).
+    pub fn request_begun(&self) {
+        self.add(REQUESTS_BEGUN, 1);
+    }
+
+    /// A request ended, in whatever way.
+    pub fn request_ended(&self, facts: &RequestFacts) {
+        self.add(by_end(REQUESTS_ENDED, facts.close.cause, facts.close.fault), 1);
+        self.add(REQUESTS_BY_VERSION + facts.request.version as usize, 1);
+        self.series.request_ended(facts);
+        self.clients.request_ended(&facts.connection.client.address, facts.traffic);
     }
 
     /// A handshake was completed, `took` after its first byte.
@@ -190,8 +252,8 @@ impl Block {
     }
 }
 
-const fn closed_cell(cause: Cause, fault: Fault) -> usize {
-    CLOSED + cause as usize * Fault::ALL.len() + fault as usize
+const fn by_end(first: usize, cause: Cause, fault: Fault) -> usize {
+    first + cause as usize * Fault::ALL.len() + fault as usize
 }
 
 const fn handshake_cell(version: TlsVersion, kind: Handshake) -> usize {
@@ -240,14 +302,46 @@ const ACCEPT_PAUSES: usize = CONNECT_FAILURES + 1;
 const HANDSHAKE_TIME: usize = ACCEPT_PAUSES + PauseReason::ALL.len();
 const CONNECTION_TIME: usize = HANDSHAKE_TIME + HISTOGRAM_CELLS;
 const CLOSED: usize = CONNECTION_TIME + HISTOGRAM_CELLS;
-const CLOSED_CELLS: usize = Cause::COUNT * Fault::ALL.len();
-const CELLS: usize = CLOSED + CLOSED_CELLS;
+const END_CELLS: usize = Cause::COUNT * Fault::ALL.len();
+const HTTP_CONNECTIONS: usize = CLOSED + END_CELLS;
+const REQUESTS_BEGUN: usize = HTTP_CONNECTIONS + HttpVersion::ALL.len();
+const REQUESTS_BY_VERSION: usize = REQUESTS_BEGUN + 1;
+const REQUESTS_ENDED: usize = REQUESTS_BY_VERSION + HttpVersion::ALL.len();
+const CELLS: usize = REQUESTS_ENDED + END_CELLS;
 
 #[cfg(test)]
 mod tests {
-    use super::{Counters, Direction, Handshake, PauseReason, TlsVersion};
-    use crate::facts::{Cause, Close, Fault};
-    use std::time::Duration;
+    use super::{Counters, Direction, Handshake, HttpVersion, PauseReason, TlsVersion};
+    use crate::facts::{
+        Cause, Close, ConnectionBrief, ConnectionFacts, Fault, IdSource, RequestFacts, RequestLine, Scheme,
+    };
+    use std::sync::Arc;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn connection(close: Close) -> ConnectionFacts {
+        let id = IdSource::new(0, 0).next(UNIX_EPOCH);
+        let client: std::net::SocketAddr = "192.0.2.1:443".parse().unwrap();
+        let mut facts = ConnectionFacts::new(id, 0, "web".into(), UNIX_EPOCH, client.into());
+        facts.close = close;
+        facts
+    }
+
+    fn request(version: HttpVersion, close: Close) -> RequestFacts {
+        let line = RequestLine {
+            method: "GET".into(),
+            scheme: Scheme::Https,
+            host: "example.org".into(),
+            target: "/".into(),
+            version,
+            referer: None,
+            user_agent: None,
+            user: None,
+        };
+        let brief = ConnectionBrief::from(&connection(Cause::ClientClosed.into()));
+        let mut facts = RequestFacts::new("id".into(), Arc::new(brief), UNIX_EPOCH, line);
+        facts.close = close;
+        facts
+    }
 
     #[test]
     fn workers_add_up() {
@@ -282,8 +376,11 @@ mod tests {
         }
         for cause in Cause::ALL {
             for fault in Fault::ALL {
+                let close = Close::from(cause).with_fault(fault);
                 own.connection_accepted();
-                own.connection_closed(&Close::from(cause).with_fault(fault), Duration::ZERO);
+                own.connection_ended(&connection(close.clone()));
+                own.request_begun();
+                own.request_ended(&request(HttpVersion::Http2, close));
             }
         }
         for version in TlsVersion::ALL {
@@ -294,13 +391,16 @@ mod tests {
         own.handshake_failed();
         own.connect_attempted();
         own.connect_failed();
+        for version in HttpVersion::ALL {
+            own.http_connection(version);
+        }
         let totals = counters.totals();
-        assert_eq!(totals.active(), 0);
-        // One everywhere, but for the buckets and sums of the histograms and the count of accepts.
+        assert_eq!((totals.active(), totals.requests_active()), (0, 0));
+        // One everywhere, but for the buckets and sums of the histograms, and what is counted at every end.
         let ends = (Cause::COUNT * Fault::ALL.len()) as u64;
         let others = totals.cells().iter().filter(|&&cell| cell != 1 && cell != 0).collect::<Vec<_>>();
-        assert_eq!(others, [&ends, &4, &ends]);
-        assert_eq!(totals.cells().iter().filter(|&&cell| cell == 0).count(), 34);
+        assert_eq!(others, [&ends, &4, &ends, &ends, &ends]);
+        assert_eq!(totals.cells().iter().filter(|&&cell| cell == 0).count(), 34 + 2);
     }
 
     #[test]

@@ -27,6 +27,13 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// Nobody listens where events or lines are to go.
+    Connect {
+        /// The output as it was configured.
+        output: Box<str>,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The flusher's thread cannot be started.
     StartThread(io::Error),
 }
@@ -36,6 +43,7 @@ impl fmt::Display for Error {
         match self {
             Self::OpenFile { path, source } => write!(f, "cannot open {}: {source}", path.display()),
             Self::OpenStream { stream, source } => write!(f, "cannot use {stream}: {source}"),
+            Self::Connect { output, source } => write!(f, "cannot reach {output}: {source}"),
             Self::StartThread(source) => write!(f, "cannot start the thread that writes events: {source}"),
         }
     }
@@ -44,9 +52,10 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::OpenFile { source, .. } | Self::OpenStream { source, .. } | Self::StartThread(source) => {
-                Some(source)
-            }
+            Self::OpenFile { source, .. }
+            | Self::OpenStream { source, .. }
+            | Self::Connect { source, .. }
+            | Self::StartThread(source) => Some(source),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of one finished connection: plain, owned data.
+//! What is known of one finished connection or request: plain, owned data.
 //!
 //! The worker that accepted the connection makes its [`ConnectionFacts`], fills it while it serves, and
 //! sends it once, at the end. Facts hold what happened, never what to do; and never application data,
@@ -7,6 +7,7 @@
 mod cause;
 mod id;
 mod mismatch;
+mod request;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use std::time::{Duration, SystemTime};
 pub use cause::{Cause, Fault};
 pub use id::{ConnectionId, IdSource};
 pub use mismatch::{Mismatch, NameList, Offer};
+pub use request::{ConnectionBrief, HttpVersion, RequestFacts, RequestLine, RequestTimes, Scheme, Trace};
 
 /// One finished connection.
 #[derive(Clone, Debug)]

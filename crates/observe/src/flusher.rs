@@ -6,6 +6,7 @@
 //! count what they drop. What was lost is told to the program's log: when writing fails for the first time,
 //! when it works again, and at the end. Nothing here is fatal.
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,13 +15,14 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::Error;
-use crate::format::EventFormat;
+use crate::encoder::Encoder;
+use crate::event::Tap;
+use crate::format::EventStyle;
 use crate::log::Log;
 use crate::ring::{Bell, Drained, EventMonitor, EventSender, EventTally, Rings};
-use crate::sink::{Output, Sink, WriteFailure};
+use crate::sink::{Batch, Output, Sink, WriteFailure};
 
 /// How a flusher is started.
-#[derive(Clone, Debug)]
 pub struct FlusherSettings {
     /// How many workers send events.
     pub workers: usize,
@@ -28,8 +30,10 @@ pub struct FlusherSettings {
     pub capacity: usize,
     /// Where events go.
     pub output: Output,
-    /// How they are written.
-    pub format: EventFormat,
+    /// How they are written, and what of them.
+    pub style: EventStyle,
+    /// Who else looks at every event; see [`Tap`].
+    pub taps: Vec<Box<dyn Tap>>,
     /// Where losses are told.
     pub log: Log,
     /// The thread's name, of at most 15 bytes.
@@ -39,8 +43,9 @@ pub struct FlusherSettings {
 impl FlusherSettings {
     /// The usual settings for `workers` workers.
     #[must_use]
-    pub const fn new(workers: usize, output: Output, format: EventFormat, log: Log) -> Self {
-        Self { workers, capacity: DEFAULT_CAPACITY, output, format, log, thread_name: "offramp-events" }
+    pub fn new(workers: usize, output: Output, style: impl Into<EventStyle>, log: Log) -> Self {
+        let (capacity, style) = (DEFAULT_CAPACITY, style.into());
+        Self { workers, capacity, output, style, taps: Vec::new(), log, thread_name: "offramp-events" }
     }
 }
 
@@ -62,19 +67,21 @@ impl Flusher {
     /// # Errors
     /// The output cannot be opened, or the thread cannot be started.
     pub fn start(settings: FlusherSettings) -> Result<(Self, Vec<EventSender>), Error> {
-        let FlusherSettings { workers, capacity, output, format, log, thread_name } = settings;
+        let FlusherSettings { workers, capacity, output, style, taps, log, thread_name } = settings;
         let sink = Sink::open(output)?;
         let (rings, senders, monitor) = Rings::new(workers, capacity.max(1));
         let control = Arc::new(Control::default());
         let (ends, ended) = channel();
-        monitor.shared().wanted.store(*sink.output() != Output::None, Ordering::Relaxed);
+        let wants = Wants { sink: *sink.output() != Output::None, taps: !taps.is_empty() };
+        control.want(&monitor, |both| *both = wants);
         let writer = Writer {
             rings,
             monitor: monitor.clone(),
             control: control.clone(),
+            encoder: Encoder::new(style, sink.output()),
             sink,
-            format,
-            batch: Vec::new(),
+            taps,
+            batch: Batch::default(),
             losses: Losses::default(),
             log: log.clone(),
         };
@@ -99,11 +106,19 @@ impl Flusher {
     ///
     /// # Errors
     /// The output cannot be opened; then everything stays as it was.
-    pub fn redirect(&self, output: Output, format: EventFormat) -> Result<(), Error> {
+    pub fn redirect(&self, output: Output, style: impl Into<EventStyle>) -> Result<(), Error> {
         let sink = Sink::open(output)?;
-        self.monitor.shared().wanted.store(*sink.output() != Output::None, Ordering::Relaxed);
-        self.command(Command::Redirect(sink, format));
+        self.control.want(&self.monitor, |wants| wants.sink = *sink.output() != Output::None);
+        let encoder = Encoder::new(style.into(), sink.output());
+        self.command(Command::Redirect(Box::new((sink, encoder))));
         Ok(())
+    }
+
+    /// Hands every event to these taps from now on; the old ones are flushed, then dropped, soon and on the
+    /// flusher's thread.
+    pub fn set_taps(&self, taps: Vec<Box<dyn Tap>>) {
+        self.control.want(&self.monitor, |wants| wants.taps = !taps.is_empty());
+        self.command(Command::Taps(taps));
     }
 
     /// Writes everything that was sent so far, and ends; senders find their events unwanted from here on.
@@ -144,20 +159,46 @@ impl Drop for Flusher {
 #[derive(Debug, Default)]
 struct Control {
     commands: Mutex<Vec<Command>>,
+    wants: Mutex<Wants>,
     stopping: AtomicBool,
 }
 
+/// Who wants events.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wants {
+    sink: bool,
+    taps: bool,
+}
+
 impl Control {
+    /// Changes who wants events, and tells it to the workers. Once the flusher stops, nobody does.
+    fn want(&self, monitor: &EventMonitor, change: impl FnOnce(&mut Wants)) {
+        let mut wants = self.wants.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut wants);
+        let anybody = wants.sink || wants.taps;
+        monitor.shared().wanted.store(anybody, Ordering::Relaxed);
+    }
+
     fn has_work(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
             || !self.commands.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 }
 
-#[derive(Debug)]
 enum Command {
     Reopen,
-    Redirect(Sink, EventFormat),
+    Redirect(Box<(Sink, Encoder)>),
+    Taps(Vec<Box<dyn Tap>>),
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reopen => "Reopen",
+            Self::Redirect(_) => "Redirect",
+            Self::Taps(_) => "Taps",
+        })
+    }
 }
 
 /// The thread's own state.
@@ -166,8 +207,9 @@ struct Writer {
     monitor: EventMonitor,
     control: Arc<Control>,
     sink: Sink,
-    format: EventFormat,
-    batch: Vec<u8>,
+    encoder: Encoder,
+    taps: Vec<Box<dyn Tap>>,
+    batch: Batch,
     losses: Losses,
     log: Log,
 }
@@ -213,47 +255,61 @@ impl Writer {
                         self.log.error("the old event log stays in use", &[("error", (&error).into())]);
                     }
                 }
-                Command::Redirect(sink, format) => (self.sink, self.format) = (sink, format),
+                Command::Redirect(next) => (self.sink, self.encoder) = *next,
+                Command::Taps(taps) => {
+                    self.taps.iter_mut().for_each(|tap| tap.flush());
+                    self.taps = taps;
+                }
             }
         }
     }
 
     /// Writes one batch.
     fn write_batch(&mut self) -> Drained {
-        let Self { rings, batch, format, .. } = self;
+        let Self { rings, batch, encoder, taps, .. } = self;
         batch.clear();
         let mut events = 0;
-        let drained = rings.drain(|facts| {
-            format.write(facts, batch);
+        let drained = rings.drain(|event| {
+            taps.iter_mut().for_each(|tap| tap.take(event));
+            encoder.add(event, batch);
             events += 1;
-            if batch.len() < BATCH_BYTES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            let full = batch.bytes.len() >= BATCH_BYTES || events == BATCH_EVENTS;
+            if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         if events > 0 {
+            taps.iter_mut().for_each(|tap| tap.flush());
             self.account(events);
         }
         drained
     }
 
-    /// Writes the batch, and counts what became of its events.
+    /// Writes the batch, and counts what became of its events. One that has no line in the format is not lost.
     fn account(&mut self, events: u64) {
+        let outcome = self.sink.write(&self.batch);
         let shared = self.monitor.shared();
-        match self.sink.write(&self.batch) {
+        match outcome {
             Ok(()) => {
                 shared.written.add(events);
                 self.losses.failing = false;
             }
             Err(WriteFailure { written, error }) => {
-                // An event is exactly one line; the one that was torn is lost.
-                let lines = self.batch[..written].iter().filter(|&&byte| byte == b'\n').count() as u64;
-                shared.written.add(lines);
-                shared.output_failed.add(events - lines);
-                if !std::mem::replace(&mut self.losses.failing, true) && self.losses.may_tell(Instant::now())
-                {
-                    let output = self.sink.output();
-                    let fields = [("output", output.into()), ("error", (&error).into())];
-                    self.log.error("events cannot be written; they are counted and dropped", &fields);
+                let lost = (self.batch.len() - written) as u64;
+                shared.written.add(events - lost);
+                shared.output_failed.add(lost);
+                if !std::mem::replace(&mut self.losses.failing, true) {
+                    self.tell("events cannot be written; they are counted and dropped", &error);
                 }
             }
+        }
+        if let Some(error) = self.sink.take_trouble() {
+            self.tell("the event log cannot be rotated; it grows on", &error);
+        }
+    }
+
+    fn tell(&mut self, what: &str, error: &std::io::Error) {
+        if self.losses.may_tell(Instant::now()) {
+            let output = self.sink.output();
+            self.log.error(what, &[("output", output.into()), ("error", error.into())]);
         }
     }
 }
@@ -313,5 +369,8 @@ pub const COLLECT: Duration = Duration::from_millis(5);
 
 /// A batch is written once it is this large: a few hundred events, and the default size of a pipe.
 const BATCH_BYTES: usize = 64 * 1024;
+
+/// A batch for taps alone, which has no bytes, ends after this many.
+const BATCH_EVENTS: u64 = 1024;
 
 const TELL_EVERY: Duration = Duration::from_secs(10);

@@ -2,39 +2,59 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | [`facts`] | what is known of one finished connection, and the table of causes |
+//! | [`facts`] | what is known of one finished connection or request, and the table of causes |
+//! | [`event`] | what travels: either of the two, and who else may look at it |
 //! | [`counters`] | per-worker cells, written without locks, summed by whoever asks |
+//! | [`series`], [`clients`], [`tls_mix`] | what is counted by route and server, by client, and of TLS |
+//! | [`sketch`] | the heaviest of many in bounded memory |
 //! | [`names`] | every metric, once |
-//! | [`prometheus`] | the text exposition of the counters, [`process`] included |
-//! | [`mod@format`] | one event as JSON, logfmt or text |
+//! | [`exposition`], [`prometheus`], [`graphite`] | every figure in one walk, [`process`] included; and as text |
+//! | `otlp` | figures and spans for OpenTelemetry, with the feature of that name |
+//! | [`mod@format`] | one event as JSON, logfmt, text, or as nginx writes it |
 //! | [`ring`], [`flusher`] | worker → flusher: bounded, never blocks, counts what it drops |
-//! | [`sink`] | where bytes end: stdout, stderr, a file, nowhere |
+//! | [`sink`] | where messages end: stdout, stderr, a file, syslog, journald, nowhere |
 //! | [`log`] | what the program says about itself |
 //!
 //! A connection's way through this crate: the worker builds one [`ConnectionFacts`] while it serves, counts
 //! through its own [`WorkerCounters`], and at the end hands the facts to its [`EventSender`]. The
-//! [`Flusher`]'s thread formats and writes. Nothing here is global, nothing here asks for a lock on a
-//! worker's path, and nothing here decides what happens to a connection.
+//! [`Flusher`]'s thread formats and writes. Nothing here is global, no worker
+//! waits for a lock here, and nothing here decides what happens to a connection.
 
+pub mod clients;
 pub mod counters;
+mod encoder;
 mod error;
+pub mod event;
+pub mod exposition;
 pub mod facts;
 pub mod flusher;
 pub mod format;
+pub mod graphite;
+mod histogram;
 pub mod log;
 pub mod names;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 pub mod process;
 pub mod prometheus;
 pub mod ring;
+pub mod series;
 pub mod sink;
+pub mod sketch;
 pub mod timestamp;
+pub mod tls_mix;
 
+pub use clients::ClientSettings;
 pub use counters::{Counters, WorkerCounters};
 pub use error::Error;
-pub use facts::{Cause, Close, ConnectionFacts, ConnectionId, Fault, IdSource};
+pub use event::{Event, Tap};
+pub use exposition::{Exposition, Sampled, Sampler};
+pub use facts::{
+    Cause, Close, ConnectionBrief, ConnectionFacts, ConnectionId, Fault, IdSource, RequestFacts,
+};
 pub use flusher::{Flusher, FlusherSettings};
-pub use format::EventFormat;
+pub use format::{EventFormat, EventStyle, Field, HashKey, Selection};
 pub use log::{Level, Log, LogFormat};
-pub use prometheus::{Exposition, ExpositionFormat};
+pub use prometheus::ExpositionFormat;
 pub use ring::{EventMonitor, EventSender, Sent};
-pub use sink::{Output, Sink};
+pub use sink::{Output, Rotation, Sink, SyslogTarget};

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use line::compose;
+use line::Composer;
 pub use value::Value;
 
 use crate::Error;
-use crate::sink::{Output, Sink};
+use crate::sink::{Batch, Output, Sink};
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +54,16 @@ impl Level {
             Self::Warn => "WARN ",
             Self::Info => "INFO ",
             Self::Debug => "DEBUG",
+        }
+    }
+
+    /// Syslog's severity (RFC 5424 §6.2.1).
+    const fn severity(self) -> u8 {
+        match self {
+            Self::Error => 3,
+            Self::Warn => 4,
+            Self::Info => 6,
+            Self::Debug => 7,
         }
     }
 
@@ -96,9 +106,9 @@ struct Inner {
 }
 
 struct State {
-    format: LogFormat,
+    composer: Composer,
     sink: Sink,
-    line: Vec<u8>,
+    batch: Batch,
     /// Lines lost since the last one that could be written.
     lost: u64,
 }
@@ -119,7 +129,8 @@ impl Log {
     }
 
     fn with_clock(sink: Sink, format: LogFormat, level: Level, clock: fn() -> SystemTime) -> Self {
-        let state = Mutex::new(State { format, sink, line: Vec::new(), lost: 0 });
+        let composer = Composer::new(format, sink.output());
+        let state = Mutex::new(State { composer, sink, batch: Batch::default(), lost: 0 });
         Self(Arc::new(Inner { level: AtomicU8::new(level as u8), clock, state }))
     }
 
@@ -141,7 +152,8 @@ impl Log {
     pub fn redirect(&self, output: Output, format: LogFormat) -> Result<(), Error> {
         let sink = Sink::open(output)?;
         let mut state = self.state();
-        (state.sink, state.format) = (sink, format);
+        state.composer = Composer::new(format, sink.output());
+        state.sink = sink;
         Ok(())
     }
 
@@ -180,15 +192,15 @@ impl Log {
             return;
         }
         let mut state = self.state();
-        let State { format, sink, line, lost } = &mut *state;
-        line.clear();
+        let State { composer, sink, batch, lost } = &mut *state;
+        batch.clear();
         let now = (self.0.clock)();
         if *lost > 0 {
             let fields = [("lines", (*lost).into())];
-            compose(line, *format, now, (Level::Warn, "lines of this log were lost", &fields));
+            composer.add(batch, now, (Level::Warn, "lines of this log were lost", &fields));
         }
-        compose(line, *format, now, (level, message, fields));
-        match sink.write(line) {
+        composer.add(batch, now, (level, message, fields));
+        match sink.write(batch) {
             Ok(()) => *lost = 0,
             Err(_) => *lost += 1,
         }

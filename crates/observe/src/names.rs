@@ -55,6 +55,12 @@ impl Metric {
         self.name.strip_suffix(suffix).unwrap_or(self.name)
     }
 
+    /// Whether its samples are forgotten and begin anew, so that nobody can say since when they count.
+    #[must_use]
+    pub fn begins_anew(&self) -> bool {
+        self.name.starts_with("offramp_client_tls_")
+    }
+
     /// The unit, as the last word of the family's name.
     #[must_use]
     pub fn unit(&self) -> Option<&'static str> {
@@ -89,14 +95,40 @@ metrics! {
     HANDSHAKES, "offramp_handshakes_total", Counter, ["version", "kind"], "TLS handshakes completed, by version and by kind (full or resumed).";
     HANDSHAKES_FAILED, "offramp_handshakes_failed_total", Counter, [], "TLS handshakes begun and not completed.";
     HANDSHAKE_DURATION, "offramp_handshake_duration_seconds", Histogram, [], "Time from the first byte to the completed TLS handshake.";
+    TLS_SESSIONS, "offramp_tls_sessions_total", Counter, ["version", "suite", "group", "post_quantum", "kind"], "TLS sessions of finished connections, by what they agreed upon; the group is empty for a resumption without key exchange.";
+    TLS_FAILURES, "offramp_tls_failures_total", Counter, ["cause"], "Failed TLS handshakes of finished connections, by cause.";
     RELAYED_BYTES, "offramp_relayed_bytes_total", Counter, ["direction"], "Bytes of plaintext relayed; the direction is client_to_server or server_to_client.";
     RECORDS, "offramp_records_total", Counter, ["operation"], "TLS records of application data; the operation is open (from clients) or seal (to clients).";
     KEY_UPDATES, "offramp_key_updates_total", Counter, ["direction"], "TLS 1.3 key updates received and sent.";
     ACCEPT_PAUSES, "offramp_accept_pauses_total", Counter, ["reason"], "Times that a worker paused accepting: it was out of descriptors, out of memory, or at the limit of connections.";
+    HTTP_CONNECTIONS, "offramp_http_connections_total", Counter, ["protocol"], "Connections that speak HTTP, by what they began with.";
+    REQUESTS_ACTIVE, "offramp_requests_active", Gauge, [], "Requests under way.";
+    REQUESTS_BY_PROTOCOL, "offramp_requests_by_protocol_total", Counter, ["protocol"], "Requests that ended, by the version of HTTP.";
+    REQUESTS_ENDED, "offramp_requests_ended_total", Counter, ["cause", "fault"], "Requests that ended, by cause and by whose fault it was; pairs appear when they happen.";
+    REQUESTS, "offramp_requests_total", Counter, ["route", "backend", "server", "method", "code"], "Requests that ended, by where they went, by method (the common ones, or other) and by class of status code (none if no response was begun).";
+    REQUEST_DURATION, "offramp_request_duration_seconds", Histogram, ["route", "backend", "server"], "Time from the first byte of a request to the last byte of its response.";
+    REQUEST_FIRST_BYTE, "offramp_request_first_byte_seconds", Histogram, ["route", "backend", "server"], "Time from the first byte of a request to the head of the server's response.";
+    REQUEST_TRIES, "offramp_request_tries_total", Counter, ["route", "backend", "server"], "Tries to have requests answered by a server; the server is that of the last.";
+    REQUEST_RETRIES, "offramp_request_retries_total", Counter, ["route", "backend", "server"], "Tries beyond the first of a request.";
+    REQUEST_QUEUE, "offramp_request_queue_seconds_total", Counter, ["route", "backend", "server"], "Time that requests waited for a server to have room.";
+    ROUTE_CONNECTIONS, "offramp_route_connections_total", Counter, ["route", "backend", "server"], "Finished connections that were relayed as a whole (tcp), by where they went.";
+    ROUTE_BYTES, "offramp_route_bytes_total", Counter, ["route", "backend", "server", "direction"], "Bytes of finished connections (tcp) and of the bodies of finished requests (http), by where they went.";
+    SERVER_UP, "offramp_server_up", Gauge, ["backend", "server"], "Whether a server is believed to work: 1, or 0 if its health check failed.";
+    SERVER_EJECTED, "offramp_server_ejected", Gauge, ["backend", "server"], "Whether a server is left out because requests to it failed: 1 or 0.";
+    SERVER_DRAINING, "offramp_server_draining", Gauge, ["backend", "server"], "Whether a server finishes what it has and gets nothing new: 1 or 0.";
+    SERVER_ACTIVE, "offramp_server_active", Gauge, ["backend", "server"], "Requests on a server at the moment; 0 where neither its balancing nor a limit needs them counted.";
+    CLIENT_CONNECTIONS, "offramp_client_connections_total", Counter, ["client"], "Finished connections of the clients with the most; at least the truth, see `offramp_client_overestimate_max`.";
+    CLIENT_REQUESTS, "offramp_client_requests_total", Counter, ["client"], "Finished requests of the clients with the most; at least the truth.";
+    CLIENT_BYTES, "offramp_client_bytes_total", Counter, ["client", "direction"], "Bytes of finished connections and of the bodies of finished requests of the clients with the most; at least the truth.";
+    CLIENT_OVERESTIMATE, "offramp_client_overestimate_max", Gauge, ["figure"], "No figure of a client is above the truth by more, and no client that was left out has more.";
+    CLIENT_TLS_SESSIONS, "offramp_client_tls_sessions_total", Counter, ["client", "sni", "version", "suite", "group", "post_quantum", "kind"], "TLS sessions of the heaviest pairs of client and asked-for name since they are watched, by what they agreed upon.";
+    CLIENT_TLS_HANDSHAKE, "offramp_client_tls_handshake_seconds_total", Counter, ["client", "sni"], "Time of completed TLS handshakes of the heaviest pairs of client and name; their number is that of the sessions.";
+    CLIENT_TLS_FAILURES, "offramp_client_tls_failures_total", Counter, ["client", "sni", "cause"], "Failed TLS handshakes of the heaviest pairs of client and name, by cause.";
     CONNECT_ATTEMPTS, "offramp_connect_attempts_total", Counter, [], "Attempts to connect to a server.";
     CONNECT_FAILURES, "offramp_connect_failures_total", Counter, [], "Attempts to connect to a server that failed or timed out.";
     EVENTS_WRITTEN, "offramp_events_written_total", Counter, [], "Events written to the access log.";
     EVENTS_DROPPED, "offramp_events_dropped_total", Counter, ["reason"], "Events lost: the queue was full (queue_full), or the output failed (output_failed).";
+    SPANS, "offramp_spans_total", Counter, ["outcome"], "Spans for the collector of traces: exported, dropped because too many waited, or refused by it.";
     PROCESS_CPU, "process_cpu_seconds_total", Counter, [], "CPU time of the process, user and system.";
     PROCESS_RESIDENT_MEMORY, "process_resident_memory_bytes", Gauge, [], "Resident memory of the process.";
     PROCESS_OPEN_FDS, "process_open_fds", Gauge, [], "Open file descriptors.";

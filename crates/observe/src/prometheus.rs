@@ -1,59 +1,32 @@
-//! The counters as text: Prometheus 0.0.4 and OpenMetrics 1.0.
+//! The figures as text: Prometheus 0.0.4 and OpenMetrics 1.0.
 //!
-//! Both come from one walk over [`names`]; they differ in the names of families, the
-//! kind of `_info`, units and the end mark. Rendering allocates nothing that lasts and touches no worker.
+//! Both come from one [walk](crate::exposition) over the figures; they differ in the names of families, the
+//! kind of `_info`, units, the times at which counting began, and the end mark. The times (`_created`) are
+//! written only for who asks: a Prometheus that does not know better stores each as a series of its own.
 
 use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::counters::{Counters, Direction, Histogram, PauseReason, Totals};
-use crate::facts::{Cause, Fault, Handshake, TlsVersion};
-use crate::names::{self, Kind, Metric};
-use crate::process::ProcessFigures;
-use crate::ring::EventMonitor;
+pub use crate::exposition::{Build, Exposition};
 
-/// Everything that the metrics page shows.
-#[derive(Clone, Debug)]
-pub struct Exposition {
-    /// What the workers count.
-    pub counters: Counters,
-    /// What became of the events; absent where there is no access log.
-    pub events: Option<EventMonitor>,
-    /// What runs.
-    pub build: Build,
-}
-
-/// The version that runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Build {
-    /// The version, as `0.1.0`.
-    pub version: &'static str,
-    /// The commit it was built from; empty if unknown.
-    pub commit: &'static str,
-}
+use crate::exposition::{Distribution, Reader, Value};
+use crate::names::{Kind, Metric};
 
 impl Exposition {
     /// Appends the whole page to `out`.
     pub fn render(&self, format: ExpositionFormat, out: &mut Vec<u8>) {
-        let totals = self.counters.totals();
-        let mut page = Page { out, format };
-        page.family(&names::BUILD);
-        let build = [("version", self.build.version), ("commit", self.build.commit)];
-        page.sample(&names::BUILD, &build, 1);
-        page.single(&names::WORKERS, self.counters.workers());
-        connections(&mut page, &totals);
-        handshakes(&mut page, &totals);
-        traffic(&mut page, &totals);
-        page.single(&names::CONNECT_ATTEMPTS, totals.connect_attempts());
-        page.single(&names::CONNECT_FAILURES, totals.connect_failures());
-        if let Some(events) = &self.events {
-            let tally = events.tally();
-            page.single(&names::EVENTS_WRITTEN, tally.written);
-            page.family(&names::EVENTS_DROPPED);
-            page.sample(&names::EVENTS_DROPPED, &[("reason", "queue_full")], tally.queue_full);
-            page.sample(&names::EVENTS_DROPPED, &[("reason", "output_failed")], tally.output_failed);
-        }
-        process(&mut page, &ProcessFigures::read());
-        if format == ExpositionFormat::OpenMetrics {
+        self.write(Page { out, format, created: None });
+    }
+
+    /// The same as OpenMetrics, with the times since when counters and histograms count.
+    pub fn render_with_created(&self, out: &mut Vec<u8>) {
+        let created = Some(self.counters.began());
+        self.write(Page { out, format: ExpositionFormat::OpenMetrics, created });
+    }
+
+    fn write(&self, mut page: Page<'_>) {
+        self.walk(&mut page);
+        if page.format == ExpositionFormat::OpenMetrics {
             page.out.extend_from_slice(b"# EOF\n");
         }
     }
@@ -124,80 +97,14 @@ impl<'a> MediaRange<'a> {
     }
 }
 
-fn connections(page: &mut Page<'_>, totals: &Totals) {
-    page.single(&names::CONNECTIONS, totals.accepted());
-    page.single(&names::CONNECTIONS_ACTIVE, totals.active());
-    page.family(&names::CONNECTIONS_CLOSED);
-    for cause in Cause::ALL {
-        for fault in Fault::ALL {
-            let count = totals.closed(cause, fault);
-            // Every cause is there from the start, with its usual fault, so that rates have a beginning;
-            // other pairs appear when they happen.
-            if count > 0 || fault == cause.fault() {
-                let labels = [("cause", cause.name()), ("fault", fault.name())];
-                page.sample(&names::CONNECTIONS_CLOSED, &labels, count);
-            }
-        }
-    }
-    page.histogram(&names::CONNECTION_DURATION, &totals.connection_time());
-}
-
-fn handshakes(page: &mut Page<'_>, totals: &Totals) {
-    page.family(&names::HANDSHAKES);
-    for version in TlsVersion::ALL {
-        for kind in Handshake::ALL {
-            let labels = [("version", version.name()), ("kind", kind.name())];
-            page.sample(&names::HANDSHAKES, &labels, totals.handshakes(version, kind));
-        }
-    }
-    page.single(&names::HANDSHAKES_FAILED, totals.handshakes_failed());
-    page.histogram(&names::HANDSHAKE_DURATION, &totals.handshake_time());
-}
-
-fn traffic(page: &mut Page<'_>, totals: &Totals) {
-    const IN: Direction = Direction::ClientToServer;
-    const OUT: Direction = Direction::ServerToClient;
-    page.family(&names::RELAYED_BYTES);
-    page.sample(&names::RELAYED_BYTES, &[("direction", "client_to_server")], totals.bytes_relayed(IN));
-    page.sample(&names::RELAYED_BYTES, &[("direction", "server_to_client")], totals.bytes_relayed(OUT));
-    page.family(&names::RECORDS);
-    page.sample(&names::RECORDS, &[("operation", "open")], totals.records(IN));
-    page.sample(&names::RECORDS, &[("operation", "seal")], totals.records(OUT));
-    page.family(&names::KEY_UPDATES);
-    page.sample(&names::KEY_UPDATES, &[("direction", "received")], totals.key_updates(IN));
-    page.sample(&names::KEY_UPDATES, &[("direction", "sent")], totals.key_updates(OUT));
-    page.family(&names::ACCEPT_PAUSES);
-    for reason in PauseReason::ALL {
-        page.sample(&names::ACCEPT_PAUSES, &[("reason", reason.name())], totals.accept_pauses(reason));
-    }
-}
-
-fn process(page: &mut Page<'_>, figures: &ProcessFigures) {
-    if let Some(cpu) = figures.cpu {
-        page.single(&names::PROCESS_CPU, cpu.as_secs_f64());
-    }
-    if let Some(bytes) = figures.resident_bytes {
-        page.single(&names::PROCESS_RESIDENT_MEMORY, bytes);
-    }
-    if let Some(open) = figures.open_fds {
-        page.single(&names::PROCESS_OPEN_FDS, open);
-    }
-    if let Some(max) = figures.max_fds {
-        page.single(&names::PROCESS_MAX_FDS, max);
-    }
-    if let Some(started) = figures.started {
-        page.single(&names::PROCESS_START_TIME, started.as_secs_f64());
-    }
-}
-
 /// The page as it grows. Writing into a Vec cannot fail, so the results of `write!` are dropped.
 struct Page<'a> {
     out: &'a mut Vec<u8>,
     format: ExpositionFormat,
+    created: Option<SystemTime>,
 }
 
-impl Page<'_> {
-    /// The head of a metric: it comes once, before all of its samples.
+impl Reader for Page<'_> {
     fn family(&mut self, metric: &Metric) {
         let (family, kind) = match self.format {
             ExpositionFormat::OpenMetrics => (metric.family(), metric.kind),
@@ -211,39 +118,66 @@ impl Page<'_> {
         }
     }
 
-    fn sample(&mut self, metric: &Metric, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        debug_assert!(labels.iter().map(|label| label.0).eq(metric.labels.iter().copied()));
-        self.out.extend_from_slice(metric.name.as_bytes());
-        for (index, (name, value)) in labels.iter().enumerate() {
-            let open = if index == 0 { '{' } else { ',' };
-            let _ = write!(self.out, "{open}{name}=\"");
+    fn sample(&mut self, metric: &Metric, labels: &[&str], value: Value) {
+        self.line(metric.name, "", metric, labels, None);
+        let _ = match value {
+            Value::Whole(value) => writeln!(self.out, " {value}"),
+            Value::Real(value) => writeln!(self.out, " {value}"),
+        };
+        if metric.kind == Kind::Counter {
+            self.since(metric, labels);
+        }
+    }
+
+    fn histogram(&mut self, metric: &Metric, labels: &[&str], distribution: &Distribution) {
+        for (bound, count) in &distribution.buckets {
+            self.line(metric.name, "_bucket", metric, labels, Some(*bound));
+            let _ = writeln!(self.out, " {count}");
+        }
+        self.line(metric.name, "_bucket", metric, labels, Some(f64::INFINITY));
+        let _ = writeln!(self.out, " {}", distribution.count);
+        self.line(metric.name, "_sum", metric, labels, None);
+        let _ = writeln!(self.out, " {}", distribution.sum);
+        self.line(metric.name, "_count", metric, labels, None);
+        let _ = writeln!(self.out, " {}", distribution.count);
+        self.since(metric, labels);
+    }
+}
+
+impl Page<'_> {
+    /// When a counter or histogram began.
+    fn since(&mut self, metric: &Metric, labels: &[&str]) {
+        // What is forgotten and begins anew has no time that we know.
+        let Some(created) = self.created.filter(|_| !metric.begins_anew()) else { return };
+        self.line(metric.family(), "_created", metric, labels, None);
+        let since = created.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let _ = writeln!(self.out, " {}.{:03}", since.as_secs(), since.subsec_millis());
+    }
+
+    /// A line up to its value.
+    fn line(&mut self, name: &str, suffix: &str, metric: &Metric, labels: &[&str], bound: Option<f64>) {
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(suffix.as_bytes());
+        let mut open = b'{';
+        for (name, value) in metric.labels.iter().zip(labels) {
+            self.out.push(open);
+            let _ = write!(self.out, "{name}=\"");
             self.label_value(value);
             self.out.push(b'"');
+            open = b',';
         }
-        if !labels.is_empty() {
+        if let Some(bound) = bound {
+            self.out.push(open);
+            // `{:?}` writes 1.0 for one second, the canonical form of OpenMetrics.
+            let _ = match bound {
+                f64::INFINITY => write!(self.out, "le=\"+Inf\""),
+                bound => write!(self.out, "le=\"{bound:?}\""),
+            };
+            open = b',';
+        }
+        if open == b',' {
             self.out.push(b'}');
         }
-        let _ = writeln!(self.out, " {value}");
-    }
-
-    /// A metric of one sample without labels.
-    fn single(&mut self, metric: &Metric, value: impl std::fmt::Display) {
-        self.family(metric);
-        self.sample(metric, &[], value);
-    }
-
-    fn histogram(&mut self, metric: &Metric, histogram: &Histogram<'_>) {
-        self.family(metric);
-        let name = metric.name;
-        for (bound, count) in histogram.cumulative() {
-            let _ = match bound {
-                // `{:?}` writes 1.0 for one second, the canonical form of OpenMetrics.
-                Some(micros) => writeln!(self.out, "{name}_bucket{{le=\"{:?}\"}} {count}", seconds(micros)),
-                None => writeln!(self.out, "{name}_bucket{{le=\"+Inf\"}} {count}"),
-            };
-        }
-        let _ = writeln!(self.out, "{name}_sum {}", seconds(histogram.sum_micros()));
-        let _ = writeln!(self.out, "{name}_count {}", histogram.count());
     }
 
     fn label_value(&mut self, value: &str) {
@@ -256,10 +190,6 @@ impl Page<'_> {
             }
         }
     }
-}
-
-fn seconds(micros: u64) -> f64 {
-    micros as f64 / 1_000_000.0
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Worker → flusher: one bounded ring per worker, which never blocks and counts what it drops.
 //!
 //! A ring has one producer, its worker, and one consumer, the flusher. It holds pointers: an empty ring costs
-//! 16 KiB, a full one the events in it. Sending costs one store, one fence and one load of a line that all
+//! 32 KiB, a full one the events in it. Sending costs one store, one fence and one load of a line that all
 //! workers share but that is written only when the flusher falls asleep or is woken; a system call is made
 //! only to wake it.
 
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::facts::ConnectionFacts;
+use crate::event::Event;
 
 /// A worker's end. It is not `Clone`: a ring has one producer.
 pub struct EventSender {
-    ring: Producer<Box<ConnectionFacts>>,
+    ring: Producer<Event>,
     lane: Arc<LaneTally>,
     shared: Arc<Shared>,
 }
@@ -34,12 +34,12 @@ pub enum Sent {
 }
 
 impl EventSender {
-    /// Sends the facts of a finished connection. Never blocks.
-    pub fn send(&mut self, facts: Box<ConnectionFacts>) -> Sent {
+    /// Sends the facts of a finished connection or request. Never blocks.
+    pub fn send(&mut self, event: impl Into<Event>) -> Sent {
         if !self.shared.wanted.load(Ordering::Relaxed) {
             return Sent::Unwanted;
         }
-        if self.ring.push(facts).is_err() {
+        if self.ring.push(event.into()).is_err() {
             self.lane.queue_full.add(1);
             return Sent::Dropped;
         }
@@ -113,7 +113,7 @@ impl EventTally {
 
 /// The flusher's ends of all rings.
 pub(crate) struct Rings {
-    consumers: Vec<Consumer<Box<ConnectionFacts>>>,
+    consumers: Vec<Consumer<Event>>,
     capacity: usize,
 }
 
@@ -132,14 +132,14 @@ impl Rings {
     }
 
     /// Hands out events, ring by ring in turn, until all are empty or `each` breaks.
-    pub(crate) fn drain(&mut self, mut each: impl FnMut(&ConnectionFacts) -> ControlFlow<()>) -> Drained {
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(&Event) -> ControlFlow<()>) -> Drained {
         // One event of each ring per turn: a busy worker does not keep the others waiting.
         loop {
             let mut found = false;
             for ring in &mut self.consumers {
-                if let Ok(facts) = ring.pop() {
+                if let Ok(event) = ring.pop() {
                     found = true;
-                    if each(&facts).is_break() {
+                    if each(&event).is_break() {
                         return Drained::InPart;
                     }
                 }
@@ -273,13 +273,21 @@ impl Bell {
 #[cfg(test)]
 mod tests {
     use super::{Drained, Rings, Sent};
-    use crate::facts::{Address, ConnectionFacts, IdSource};
+    use crate::event::Event;
+    use crate::facts::{Address, ConnectionFacts, ConnectionId, IdSource};
     use std::ops::ControlFlow;
     use std::time::UNIX_EPOCH;
 
     fn facts(ids: &mut IdSource) -> Box<ConnectionFacts> {
         let id = ids.next(UNIX_EPOCH);
         Box::new(ConnectionFacts::new(id, 0, "test".into(), UNIX_EPOCH, Address::Unix(None)))
+    }
+
+    fn id(event: &Event) -> ConnectionId {
+        match event {
+            Event::Connection(facts) => facts.id,
+            Event::Request(facts) => facts.connection.id,
+        }
     }
 
     #[test]
@@ -291,8 +299,8 @@ mod tests {
         assert_eq!(senders[1].send(facts(&mut ids)), Sent::Queued);
         assert!(rings.are_pressing());
         let mut seen = Vec::new();
-        let drained = rings.drain(|facts| {
-            seen.push(facts.id);
+        let drained = rings.drain(|event| {
+            seen.push(id(event));
             ControlFlow::Continue(())
         });
         assert_eq!(drained, Drained::Whole);
@@ -314,8 +322,8 @@ mod tests {
             sender.send(self::facts(ids));
         }
         let mut seen = Vec::new();
-        let drained = rings.drain(|facts| {
-            seen.push(facts.id);
+        let drained = rings.drain(|event| {
+            seen.push(id(event));
             if seen.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         assert_eq!(drained, Drained::InPart);

@@ -1,17 +1,29 @@
-//! Where bytes end: standard output, standard error, a file, or nowhere.
+//! Where messages end: standard output, standard error, a file, syslog, journald, or nowhere.
 //!
-//! A sink writes whole lines and remembers when a line was torn by a failure, so that the next one starts on
-//! a line of its own. It blocks as its file descriptor does; only threads that may block own one. It refuses
-//! to buffer (its callers batch), to rotate (`logrotate` and a signal do), and to be fatal.
+//! A sink is given whole messages, each one event or one line of the log, in the framing that it asks for.
+//! Streams and files block as their file descriptor does, so only threads that may block own a sink; sockets
+//! give up after a fifth of a second per batch. A sink refuses to buffer (its callers batch), and to be
+//! fatal.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::OFlags;
+mod journald;
+mod rotate;
+mod socket;
+mod stream;
+mod syslog;
+
+pub use rotate::Rotation;
+pub use syslog::SyslogTarget;
+pub(crate) use syslog::{Facility, SyslogHead};
+
+use journald::Journald;
+use rotate::Rotator;
+use stream::{Stream, open_file};
+use syslog::Syslog;
 
 use crate::Error;
 
@@ -24,18 +36,91 @@ pub enum Output {
     Stderr,
     /// A file, appended to; created with mode 0640 if it does not exist. A named pipe needs a reader.
     File(PathBuf),
+    /// The same, rotated by size.
+    Rotated(PathBuf, Rotation),
+    /// Syslog.
+    Syslog(SyslogTarget),
+    /// journald's native socket, usually [`JOURNALD_SOCKET`].
+    Journald(PathBuf),
     /// Nowhere.
     None,
 }
+
+/// Where journald listens.
+pub const JOURNALD_SOCKET: &str = "/run/systemd/journal/socket";
 
 impl std::fmt::Display for Output {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Stdout => f.write_str("stdout"),
             Self::Stderr => f.write_str("stderr"),
-            Self::File(path) => path.display().fmt(f),
+            Self::File(path) | Self::Rotated(path, _) => path.display().fmt(f),
+            Self::Syslog(target) => target.fmt(f),
+            Self::Journald(path) => write!(f, "journald ({})", path.display()),
             Self::None => f.write_str("none"),
         }
+    }
+}
+
+/// How an output wants its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// Lines that end in a newline.
+    Lines,
+    /// RFC 5424.
+    Syslog,
+    /// journald's native entries.
+    Journal,
+}
+
+impl Output {
+    pub(crate) const fn framing(&self) -> Framing {
+        match self {
+            Self::Syslog(_) => Framing::Syslog,
+            Self::Journald(_) => Framing::Journal,
+            Self::Stdout | Self::Stderr | Self::File(_) | Self::Rotated(..) | Self::None => Framing::Lines,
+        }
+    }
+}
+
+/// Messages to be written together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The messages, one after the other.
+    pub bytes: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+}
+
+impl Batch {
+    /// Forgets all messages, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Ends a message; an empty one is none.
+    pub fn end_message(&mut self) {
+        if self.bytes.len() > self.ends.last().copied().unwrap_or(0) {
+            self.ends.push(self.bytes.len());
+        }
+    }
+
+    /// How many messages there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    fn messages(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
     }
 }
 
@@ -43,25 +128,34 @@ impl std::fmt::Display for Output {
 #[derive(Debug)]
 pub struct Sink {
     output: Output,
-    /// `None` for [`Output::None`].
-    file: Option<File>,
-    torn: bool,
+    open: Open,
+    /// A rotation that failed, until somebody asks.
+    trouble: Option<io::Error>,
+}
+
+#[derive(Debug)]
+enum Open {
+    Stream(Stream),
+    Rotated(Stream, Rotator),
+    Syslog(Syslog),
+    Journald(Journald),
+    Nowhere,
 }
 
 impl Sink {
-    /// Opens `output`.
+    /// Opens `output`. The name of a distant syslog is looked up, which may take its time.
     ///
     /// # Errors
-    /// The file cannot be opened or created, or the stream is closed.
+    /// The file cannot be opened or created, the stream is closed, or nobody listens on the socket.
     pub fn open(output: Output) -> Result<Self, Error> {
-        let file = open(&output)?;
-        Ok(Self { output, file, torn: false })
+        let open = open(&output)?;
+        Ok(Self { output, open, trouble: None })
     }
 
     /// A sink that takes everything and writes nothing.
     #[must_use]
     pub const fn none() -> Self {
-        Self { output: Output::None, file: None, torn: false }
+        Self { output: Output::None, open: Open::Nowhere, trouble: None }
     }
 
     /// What it was opened for.
@@ -70,103 +164,117 @@ impl Sink {
         &self.output
     }
 
-    /// Opens a file anew by its path, after somebody moved it away. Streams stay as they are.
+    /// Opens a file anew by its path, after somebody moved it away, and connects a socket anew. Streams stay
+    /// as they are.
     ///
     /// # Errors
-    /// The file cannot be opened; then the old one stays in use.
+    /// It cannot be opened; then the old one stays in use.
     pub fn reopen(&mut self) -> Result<(), Error> {
-        if matches!(self.output, Output::File(_)) {
-            self.file = open(&self.output)?;
-            self.torn = false;
+        match &mut self.open {
+            Open::Stream(_) if !matches!(self.output, Output::File(_)) => {}
+            Open::Stream(_) | Open::Rotated(..) => self.open = open(&self.output)?,
+            Open::Syslog(syslog) => syslog.reopen().map_err(|source| self.output.refused(source))?,
+            Open::Journald(journald) => journald.reopen().map_err(|source| self.output.refused(source))?,
+            Open::Nowhere => {}
         }
         Ok(())
     }
 
-    /// Writes whole lines. It may block as long as whoever reads the other end likes.
+    /// Writes messages, which must be in the output's framing. To a stream or file it may block as long as
+    /// whoever reads the other end likes; to a socket for a fifth of a second.
     ///
     /// # Errors
-    /// The system's error (`EPIPE`, `ENOSPC`, …), and how much of `lines` was written before.
-    pub fn write(&mut self, lines: &[u8]) -> Result<(), WriteFailure> {
-        let Some(file) = &mut self.file else { return Ok(()) };
-        if self.torn {
-            write_all(file, b"\n").map_err(|failure| WriteFailure { written: 0, ..failure })?;
-            self.torn = false;
-        }
-        write_all(file, lines).inspect_err(|failure| {
-            self.torn = failure.written > 0 && lines[failure.written - 1] != b'\n';
-        })
+    /// The system's error (`EPIPE`, `ENOSPC`, …), and how many messages were written before.
+    pub fn write(&mut self, batch: &Batch) -> Result<(), WriteFailure> {
+        let outcome = match &mut self.open {
+            Open::Stream(stream) => write_lines(stream, batch),
+            Open::Rotated(stream, rotator) => {
+                if let Err(error) = rotator.make_room(stream, batch.bytes.len()) {
+                    self.trouble = Some(error);
+                }
+                write_lines(stream, batch)
+            }
+            Open::Syslog(syslog) => syslog.send(batch.messages()),
+            Open::Journald(journald) => journald.send(batch.messages()),
+            Open::Nowhere => Ok(()),
+        };
+        outcome.map_err(|(written, error)| WriteFailure { written, error })
+    }
+
+    /// Why the file could not be rotated lately, if so; it was written all the same.
+    pub fn take_trouble(&mut self) -> Option<io::Error> {
+        self.trouble.take()
     }
 }
 
 /// A write that failed.
 #[derive(Debug)]
 pub struct WriteFailure {
-    /// How many bytes were written before.
+    /// How many messages were written before.
     pub written: usize,
     /// What the system said.
     pub error: io::Error,
 }
 
-fn open(output: &Output) -> Result<Option<File>, Error> {
-    match output {
-        Output::Stdout => stream("stdout", io::stdout().as_fd().try_clone_to_owned()).map(Some),
-        Output::Stderr => stream("stderr", io::stderr().as_fd().try_clone_to_owned()).map(Some),
-        Output::File(path) => {
-            let file = open_file(path);
-            file.map(Some).map_err(|source| Error::OpenFile { path: path.clone(), source })
+/// A message that was torn is not written.
+fn write_lines(stream: &mut Stream, batch: &Batch) -> Result<(), (usize, io::Error)> {
+    stream
+        .write(&batch.bytes)
+        .map_err(|(bytes, error)| (batch.ends.partition_point(|&end| end <= bytes), error))
+}
+
+fn open(output: &Output) -> Result<Open, Error> {
+    let file = |path: &PathBuf| open_file(path).map(Stream::from).map_err(|source| open_failed(path, source));
+    Ok(match output {
+        Output::Stdout => Open::Stream(stream("stdout", io::stdout().as_fd().try_clone_to_owned())?),
+        Output::Stderr => Open::Stream(stream("stderr", io::stderr().as_fd().try_clone_to_owned())?),
+        Output::File(path) => Open::Stream(file(path)?),
+        Output::Rotated(path, rotation) => {
+            let stream = file(path)?;
+            let rotator =
+                Rotator::new(*rotation, path, &stream).map_err(|source| open_failed(path, source))?;
+            Open::Rotated(stream, rotator)
         }
-        Output::None => Ok(None),
+        Output::Syslog(target) => {
+            Open::Syslog(Syslog::open(target.clone()).map_err(|source| output.refused(source))?)
+        }
+        Output::Journald(path) => {
+            Open::Journald(Journald::open(path.clone()).map_err(|source| output.refused(source))?)
+        }
+        Output::None => Open::Nowhere,
+    })
+}
+
+impl Output {
+    fn refused(&self, source: io::Error) -> Error {
+        Error::Connect { output: self.to_string().into(), source }
     }
+}
+
+fn open_failed(path: &std::path::Path, source: io::Error) -> Error {
+    Error::OpenFile { path: path.to_owned(), source }
 }
 
 /// A descriptor of our own, past the lock and the buffer of the standard library.
-fn stream(stream: &'static str, fd: io::Result<std::os::fd::OwnedFd>) -> Result<File, Error> {
-    fd.map(File::from).map_err(|source| Error::OpenStream { stream, source })
+fn stream(stream: &'static str, fd: io::Result<std::os::fd::OwnedFd>) -> Result<Stream, Error> {
+    fd.map(|fd| File::from(fd).into()).map_err(|source| Error::OpenStream { stream, source })
 }
-
-/// Opened without blocking, so that a named pipe that nobody reads is an error instead of a start that
-/// hangs; then switched back to blocking.
-fn open_file(path: &Path) -> io::Result<File> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let file = OpenOptions::new().append(true).create(true).mode(FILE_MODE).custom_flags(flags).open(path)?;
-    let flags = rustix::fs::fcntl_getfl(&file)?;
-    rustix::fs::fcntl_setfl(&file, flags.difference(OFlags::NONBLOCK))?;
-    Ok(file)
-}
-
-fn write_all(file: &mut File, bytes: &[u8]) -> Result<(), WriteFailure> {
-    let mut written = 0;
-    while written < bytes.len() {
-        match file.write(&bytes[written..]) {
-            Ok(0) => return Err(WriteFailure { written, error: io::ErrorKind::WriteZero.into() }),
-            Ok(count) => written += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A stream shared with somebody who made it non-blocking.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                wait_writable(file).map_err(|error| WriteFailure { written, error })?;
-            }
-            Err(error) => return Err(WriteFailure { written, error }),
-        }
-    }
-    Ok(())
-}
-
-fn wait_writable(file: &File) -> io::Result<()> {
-    match poll(&mut [PollFd::new(file, PollFlags::OUT)], None) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Readable by the group, for log shippers; client addresses are nobody else's business.
-const FILE_MODE: u32 = 0o640;
 
 #[cfg(test)]
 mod tests {
-    use super::{Output, Sink};
+    use super::{Batch, Open, Output, Sink};
     use std::fs;
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::PermissionsExt;
+
+    fn lines(text: &[u8]) -> Batch {
+        let mut batch = Batch::default();
+        for line in text.split_inclusive(|&byte| byte == b'\n') {
+            batch.bytes.extend_from_slice(line);
+            batch.end_message();
+        }
+        batch
+    }
 
     #[test]
     fn files_are_appended_to_and_reopened() {
@@ -174,12 +282,12 @@ mod tests {
         let path = dir.path().join("access.log");
         fs::write(&path, "before\n").unwrap();
         let mut sink = Sink::open(Output::File(path.clone())).unwrap();
-        sink.write(b"one\n").unwrap();
+        sink.write(&lines(b"one\n")).unwrap();
         let moved = dir.path().join("access.log.1");
         fs::rename(&path, &moved).unwrap();
-        sink.write(b"two\n").unwrap();
+        sink.write(&lines(b"two\n")).unwrap();
         sink.reopen().unwrap();
-        sink.write(b"three\n").unwrap();
+        sink.write(&lines(b"three\n")).unwrap();
         assert_eq!(fs::read_to_string(&moved).unwrap(), "before\none\ntwo\n");
         assert_eq!(fs::read_to_string(&path).unwrap(), "three\n");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -194,22 +302,22 @@ mod tests {
         let mut sink = Sink::open(Output::File(path)).unwrap();
         fs::rename(dir.path().join("logs"), &moved).unwrap();
         assert!(sink.reopen().unwrap_err().to_string().contains("logs/a"));
-        sink.write(b"still here\n").unwrap();
+        sink.write(&lines(b"still here\n")).unwrap();
         assert_eq!(fs::read_to_string(moved.join("a")).unwrap(), "still here\n");
     }
 
     #[test]
     fn a_full_device_and_a_closed_pipe_are_errors() {
         let mut full = Sink::open(Output::File("/dev/full".into())).unwrap();
-        let failure = full.write(b"line\n").unwrap_err();
+        let failure = full.write(&lines(b"line\n")).unwrap_err();
         assert_eq!((failure.written, failure.error.kind()), (0, std::io::ErrorKind::StorageFull));
 
         let (reader, writer) = std::io::pipe().unwrap();
         let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
         let mut sink = Sink::open(Output::File(path.into())).unwrap();
-        sink.write(b"line\n").unwrap();
+        sink.write(&lines(b"line\n")).unwrap();
         drop(reader);
-        let failure = sink.write(b"line\n").unwrap_err();
+        let failure = sink.write(&lines(b"line\n")).unwrap_err();
         assert_eq!(failure.error.kind(), std::io::ErrorKind::BrokenPipe);
     }
 
@@ -218,14 +326,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut sink = Sink::open(Output::File(path.clone())).unwrap();
-        sink.write(b"whole\nto").unwrap();
-        sink.torn = true;
-        sink.write(b"next\n").unwrap();
+        sink.write(&lines(b"whole\nto")).unwrap();
+        let Open::Stream(stream) = &mut sink.open else { panic!("a file is a stream") };
+        stream.torn = true;
+        sink.write(&lines(b"next\n")).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "whole\nto\nnext\n");
     }
 
     #[test]
     fn nowhere_takes_everything() {
-        assert!(Sink::open(Output::None).unwrap().write(b"line\n").is_ok());
+        assert!(Sink::open(Output::None).unwrap().write(&lines(b"line\n")).is_ok());
     }
 }

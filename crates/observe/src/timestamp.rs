@@ -1,10 +1,9 @@
-//! Points in time as RFC 3339 text in UTC.
+//! Points in time as text in UTC: RFC 3339, and as the common log format has it.
 //!
 //! Written by hand because it is twenty lines of arithmetic on the hot side of the flusher, and a calendar
 //! crate would bring time zones, parsing and formatting languages that nobody here asks for. It refuses to
 //! know about leap seconds, as Unix time does.
 
-use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How finely a timestamp is written.
@@ -19,17 +18,89 @@ pub enum Precision {
 /// Appends `time` to `out`. Years outside of 0000–9999 cannot be written in RFC 3339; such times become the
 /// nearest one that can.
 pub fn write_rfc3339(out: &mut Vec<u8>, time: SystemTime, precision: Precision) {
-    let micros = unix_micros(time).clamp(MIN_MICROS, MAX_MICROS);
-    let (seconds, fraction) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
-    let (days, second_of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = civil_from_days(days);
-    let (hour, minute, second) = (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
-    // Writing into a Vec cannot fail.
-    let _ = write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
-    if precision == Precision::Micros {
-        let _ = write!(out, ".{fraction:06}");
+    let mut text = rfc3339_micros(time);
+    let end = match precision {
+        Precision::Seconds => {
+            text[19] = b'Z';
+            20
+        }
+        Precision::Micros => text.len(),
+    };
+    out.extend_from_slice(&text[..end]);
+}
+
+/// `time` with microseconds; the same bounds hold.
+#[must_use]
+pub fn rfc3339_micros(time: SystemTime) -> [u8; 27] {
+    let civil = Civil::from(time);
+    let mut text = *b"0000-00-00T00:00:00.000000Z";
+    digits(&mut text[0..4], civil.year);
+    digits(&mut text[5..7], civil.month);
+    digits(&mut text[8..10], civil.day);
+    digits(&mut text[11..13], civil.second / 3600);
+    digits(&mut text[14..16], civil.second / 60 % 60);
+    digits(&mut text[17..19], civil.second % 60);
+    digits(&mut text[20..26], civil.micro);
+    text
+}
+
+/// `time` in UTC as the common log format has it: `21/Nov/2026:20:51:00 +0000`.
+#[must_use]
+pub fn common_log(time: SystemTime) -> [u8; 26] {
+    let civil = Civil::from(time);
+    let mut text = *b"00/Mon/0000:00:00:00 +0000";
+    digits(&mut text[0..2], civil.day);
+    // A month is 1 to 12.
+    text[3..6].copy_from_slice(MONTHS[civil.month as usize - 1].as_bytes());
+    digits(&mut text[7..11], civil.year);
+    digits(&mut text[12..14], civil.second / 3600);
+    digits(&mut text[15..17], civil.second / 60 % 60);
+    digits(&mut text[18..20], civil.second % 60);
+    text
+}
+
+/// A point in time in UTC; a year has at most four digits.
+struct Civil {
+    year: u32,
+    month: u32,
+    day: u32,
+    /// Of the day.
+    second: u32,
+    /// Of the second.
+    micro: u32,
+}
+
+impl From<SystemTime> for Civil {
+    fn from(time: SystemTime) -> Self {
+        let (seconds, micro) = match time.duration_since(UNIX_EPOCH) {
+            Ok(after) if after.as_secs() <= MAX_SECONDS => {
+                (after.as_secs().cast_signed(), after.subsec_micros())
+            }
+            // Not of our time.
+            _ => {
+                let micros = unix_micros(time).clamp(MIN_MICROS, MAX_MICROS);
+                // The rest of a division by a million fits.
+                (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000) as u32)
+            }
+        };
+        let (year, month, day) = civil_from_days(seconds.div_euclid(86_400));
+        // The rest of a division by 86,400 fits, and so do the parts of a date within the bounds above, of
+        // which none is negative.
+        let second = seconds.rem_euclid(86_400) as u32;
+        Self { year: year as u32, month: month as u32, day: day as u32, second, micro }
     }
-    out.push(b'Z');
+}
+
+/// Writes the last decimal digits of `number`, as many as there is room for.
+#[inline(always)]
+fn digits(room: &mut [u8], number: u32) {
+    let mut rest = number;
+    // Every part has an even number of digits.
+    for pair in room.as_chunks_mut::<2>().0.iter_mut().rev() {
+        // Both are below ten.
+        *pair = [b'0' + (rest % 100 / 10) as u8, b'0' + (rest % 10) as u8];
+        rest /= 100;
+    }
 }
 
 /// Microseconds since 1970, negative before; saturating.
@@ -59,16 +130,20 @@ const fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAYS_PER_ERA: i64 = 146_097;
 const DAYS_0000_03_01_TO_1970: i64 = 719_468;
 /// 0000-01-01T00:00:00Z.
 const MIN_MICROS: i64 = -62_167_219_200_000_000;
+/// 9999-12-31T23:59:59Z.
+const MAX_SECONDS: u64 = 253_402_300_799;
 /// 9999-12-31T23:59:59.999999Z.
 const MAX_MICROS: i64 = 253_402_300_799_999_999;
 
 #[cfg(test)]
 mod tests {
-    use super::{Precision, civil_from_days, write_rfc3339};
+    use super::{Precision, civil_from_days, common_log, write_rfc3339};
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
     fn text(time: SystemTime, precision: Precision) -> String {
@@ -86,6 +161,12 @@ mod tests {
         assert_eq!(text(at(1_795_294_260), Precision::Seconds), "2026-11-21T20:51:00Z");
         let fine = at(1_795_294_260) + Duration::from_nanos(1_234_999);
         assert_eq!(text(fine, Precision::Micros), "2026-11-21T20:51:00.001234Z");
+    }
+
+    #[test]
+    fn the_common_log_format() {
+        let time = UNIX_EPOCH + Duration::from_secs(1_795_294_260);
+        assert_eq!(&common_log(time), b"21/Nov/2026:20:51:00 +0000");
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use super::{
-    ACCEPT_PAUSES, ACCEPTED, BYTES, CELLS, CLOSED, CLOSED_CELLS, CONNECT_ATTEMPTS, CONNECT_FAILURES,
-    CONNECTION_BOUNDS, CONNECTION_TIME, Direction, HANDSHAKE_BOUNDS, HANDSHAKE_TIME, HANDSHAKES_FAILED,
-    HISTOGRAM_CELLS, KEY_UPDATES, PauseReason, RECORDS, closed_cell, handshake_cell,
+    ACCEPT_PAUSES, ACCEPTED, BYTES, CELLS, CLOSED, CONNECT_ATTEMPTS, CONNECT_FAILURES, CONNECTION_BOUNDS,
+    CONNECTION_TIME, Direction, END_CELLS, HANDSHAKE_BOUNDS, HANDSHAKE_TIME, HANDSHAKES_FAILED,
+    HISTOGRAM_CELLS, HTTP_CONNECTIONS, KEY_UPDATES, PauseReason, RECORDS, REQUESTS_BEGUN,
+    REQUESTS_BY_VERSION, REQUESTS_ENDED, by_end, handshake_cell,
 };
-use crate::facts::{Cause, Fault, Handshake, TlsVersion};
+use crate::facts::{Cause, Fault, Handshake, HttpVersion, TlsVersion};
 
 /// The sum over all workers at one moment.
 #[derive(Clone)]
@@ -32,14 +33,39 @@ impl Totals {
     /// Connections open now.
     #[must_use]
     pub fn active(&self) -> u64 {
-        let closed = self.0[CLOSED..CLOSED + CLOSED_CELLS].iter().sum();
+        let closed = self.0[CLOSED..CLOSED + END_CELLS].iter().sum();
         self.accepted().saturating_sub(closed)
     }
 
     /// Connections that ended by this cause and fault.
     #[must_use]
     pub fn closed(&self, cause: Cause, fault: Fault) -> u64 {
-        self.0[closed_cell(cause, fault)]
+        self.0[by_end(CLOSED, cause, fault)]
+    }
+
+    /// Connections of `http` listeners by what they spoke first.
+    #[must_use]
+    pub fn http_connections(&self, version: HttpVersion) -> u64 {
+        self.0[HTTP_CONNECTIONS + version as usize]
+    }
+
+    /// Requests under way.
+    #[must_use]
+    pub fn requests_active(&self) -> u64 {
+        let ended = self.0[REQUESTS_ENDED..REQUESTS_ENDED + END_CELLS].iter().sum();
+        self.0[REQUESTS_BEGUN].saturating_sub(ended)
+    }
+
+    /// Requests that ended, by version.
+    #[must_use]
+    pub fn requests(&self, version: HttpVersion) -> u64 {
+        self.0[REQUESTS_BY_VERSION + version as usize]
+    }
+
+    /// Requests that ended by this cause and fault.
+    #[must_use]
+    pub fn requests_ended(&self, cause: Cause, fault: Fault) -> u64 {
+        self.0[by_end(REQUESTS_ENDED, cause, fault)]
     }
 
     /// Handshakes completed.

@@ -1,9 +1,9 @@
-//! Why a connection ended, and whose fault it was: one table.
+//! Why a connection or a request ended, and whose fault it was: one table.
 //!
 //! The names are a contract with users' queries and alerts: a row may be added, a name never changes. The
 //! events' `cause` field, the counter's label and the table in `docs/events.md` all derive from here.
 
-/// Whose fault the end of a connection was.
+/// Whose fault the end of a connection or request was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The client misbehaved, gave up, or vanished.
@@ -37,7 +37,7 @@ impl Fault {
 
 macro_rules! causes {
     ($($variant:ident, $name:literal, $fault:ident, $meaning:literal;)+) => {
-        /// Why a connection ended. Each cause has a stable name, a meaning in one line, and the fault that
+        /// Why a connection or a request ended. Each cause has a stable name, a meaning in one line, and the fault that
         /// it usually is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Cause {
@@ -77,6 +77,21 @@ causes! {
     Drain, "drain", Policy, "Offramp was stopping or reloading, and `drain_timeout` ran out.";
     ClientSilent, "client_silent", Nobody, "The client closed before it sent a byte, as health checks and port scans do.";
 
+    // Requests.
+    Completed, "completed", Nobody, "The request was answered whole.";
+    BadRequest, "bad_request", Client, "The request breaks the rules of HTTP, or is of a form that is refused for safety; `detail` says which. Answered with 400, or as the detail says.";
+    RequestHeaderTimeout, "request_header_timeout", Client, "The head of the request was not complete after `request_header_timeout`; answered with 408.";
+    RequestBodyTimeout, "request_body_timeout", Client, "No byte of the request's body came for `request_body_timeout`; answered with 408.";
+    RequestTooSlow, "request_too_slow", Client, "The request's body came more slowly than `min_body_rate`.";
+    BodyTooLarge, "body_too_large", Policy, "The request's body is larger than `max_body`; answered with 413.";
+    TargetTooLong, "target_too_long", Policy, "The request's target is longer than `request_target_size`; answered with 414.";
+    Misdirected, "misdirected", Client, "The request's host does not belong to the certificate that the connection was given; answered with 421.";
+    TooManyRequests, "too_many_requests", Policy, "The client sent requests faster than `requests_per_client`; answered with 429.";
+    HeadersTooLarge, "headers_too_large", Policy, "The head of the request has more fields or bytes than are allowed; answered with 431.";
+    H2ProtocolError, "h2_protocol_error", Client, "The client broke the rules of HTTP/2 (RFC 9113); `detail` says how.";
+    H2Flood, "h2_flood", Client, "The client sent more resets, pings, settings or empty frames than any honest one does.";
+    ClientAborted, "client_aborted", Client, "The client went away, or reset the stream, before the response was complete.";
+
     // The client goes away.
     ClientReset, "client_reset", Client, "The client reset the TCP connection.";
     ClientVanished, "client_vanished", Client, "The client closed TCP between two records, without close_notify.";
@@ -88,7 +103,7 @@ causes! {
     NotTls, "not_tls", Client, "The first bytes are neither TLS nor HTTP.";
     ClientHelloTooLarge, "client_hello_too_large", Client, "The ClientHello is larger than Offramp reads.";
     ClientHelloMalformed, "client_hello_malformed", Client, "The ClientHello cannot be parsed.";
-    NoRoute, "no_route", Policy, "No route matches the listener, name and ALPN that the client asked for.";
+    NoRoute, "no_route", Policy, "No route matches what the client asked for: listener, name and ALPN, or host and path; a request is answered with 404.";
     UnknownName, "unknown_name", Policy, "No certificate covers the name and there is no default; alert unrecognized_name was sent.";
     NoCertificate, "no_certificate", Us, "A route matches, but no certificate can be used with this client.";
 
@@ -127,6 +142,13 @@ causes! {
     ServerReset, "server_reset", Server, "The server reset the connection.";
     ServerHung, "server_hung", Server, "The server took none of the bytes that waited for it for `idle_timeout`.";
 
+    BadResponse, "bad_response", Server, "What the server answered is not HTTP, or breaks its rules; answered with 502.";
+    ServerResponseTimeout, "server_response_timeout", Server, "The head of the server's response did not come within `response_timeout`; answered with 504.";
+    ServerAborted, "server_aborted", Server, "The server closed before its response was complete; the response was cut off so that the client notices.";
+    NoServerAlive, "no_server_alive", Server, "Every server of the backend is known to be down; answered with 503.";
+    QueueFull, "queue_full", Policy, "All servers were at `max_connections`, and as many requests as `queue` allows were waiting; answered with 503.";
+    QueueTimeout, "queue_timeout", Policy, "All servers were at `max_connections`, and none had room within `queue_timeout`; answered with 503.";
+
     // The PROXY protocol, inbound.
     ProxyStranger, "proxy_stranger", Client, "A PROXY header came from a source that `accept_proxy` does not list.";
     ProxyMissing, "proxy_missing", Client, "A source in `accept_proxy` sent no PROXY header.";
@@ -157,7 +179,10 @@ mod tests {
         let names: HashSet<_> = Cause::ALL.iter().map(|cause| cause.name()).collect();
         assert_eq!(names.len(), Cause::COUNT);
         for name in names {
-            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+            assert!(
+                name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                "{name}"
+            );
         }
     }
 

@@ -3,8 +3,25 @@
 //! Bytes that are no UTF-8 become U+FFFD, as `String::from_utf8_lossy` does it. Control characters, line and
 //! paragraph separators, and characters that are invisible or turn the direction of text become `\uXXXX`.
 
+use super::plain::HEX;
+
 /// Appends `bytes` as a JSON string (RFC 8259 §7), quotes included.
 pub(crate) fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
+    if !is_json_text(bytes) {
+        return escaped_json_string(out, bytes);
+    }
+    out.push(b'"');
+    out.extend_from_slice(bytes);
+    out.push(b'"');
+}
+
+/// Whether `bytes` are a JSON string as they are, but for the quotes.
+pub(super) fn is_json_text(bytes: &[u8]) -> bool {
+    is_all(bytes, is_harmless_in_quotes)
+}
+
+#[cold]
+fn escaped_json_string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     for chunk in bytes.utf8_chunks() {
         escape_where(out, chunk.valid(), |c| c == '"' || c == '\\' || is_hostile(c));
@@ -17,6 +34,12 @@ pub(crate) fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Appends `bytes` bare where a reader of logfmt takes them as they are, else as a JSON string.
 pub(crate) fn bare_or_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
+    if !bytes.is_empty() && is_all(bytes, is_harmless_bare) {
+        return out.extend_from_slice(bytes);
+    }
+    if is_json_text(bytes) {
+        return json_string(out, bytes);
+    }
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.is_empty() && !text.chars().any(needs_quotes) => out.extend_from_slice(bytes),
         _ => json_string(out, bytes),
@@ -30,6 +53,31 @@ pub(crate) fn sentence(out: &mut Vec<u8>, text: &str) {
 
 fn needs_quotes(c: char) -> bool {
     matches!(c, ' ' | '=' | '"' | '\\' | '\u{fffd}') || c.is_whitespace() || is_hostile(c)
+}
+
+/// Whether every byte `is_harmless`. Nearly all values are, so that most are looked at once, 16 bytes at a time
+/// (the compiler makes vectors of the inner loop), and copied whole.
+#[inline]
+pub(super) fn is_all(bytes: &[u8], is_harmless: impl Fn(u8) -> bool) -> bool {
+    let are = |block: &[u8]| block.iter().fold(0, |bad, &byte| bad | u8::from(!is_harmless(byte))) == 0;
+    // What is left over is looked at in a block of its own that overlaps the one before.
+    match (bytes.last_chunk::<16>(), bytes.last_chunk::<8>(), bytes.first_chunk::<8>()) {
+        (Some(last), ..) => are(last) && bytes.as_chunks::<16>().0.iter().all(|block| are(block.as_slice())),
+        (None, Some(last), Some(first)) => are(last) & are(first),
+        _ => are(bytes),
+    }
+}
+
+/// Of ASCII, what a JSON string takes as it is.
+#[inline]
+const fn is_harmless_in_quotes(byte: u8) -> bool {
+    (byte >= b' ') & (byte <= b'~') & (byte != b'"') & (byte != b'\\')
+}
+
+/// Of ASCII, what logfmt takes without quotes.
+#[inline]
+const fn is_harmless_bare(byte: u8) -> bool {
+    (byte > b' ') & (byte <= b'~') & (byte != b'"') & (byte != b'\\') & (byte != b'=')
 }
 
 /// Copies runs of harmless characters whole.
@@ -75,8 +123,6 @@ fn is_hostile(c: char) -> bool {
         _ => false,
     }
 }
-
-const HEX: &[u8; 16] = b"0123456789abcdef";
 
 #[cfg(test)]
 mod tests {

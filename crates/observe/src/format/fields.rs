@@ -1,23 +1,8 @@
-//! The fields of an event, once: key, type, meaning, and the walk that fills them.
+//! The fields of an event, once: key, type, which events have it, and meaning.
 //!
 //! Keys are a contract with users' queries: a field may be added, a key never changes its name or meaning.
-//! Absent values are left out. The table in `docs/events.md` derives from here.
-
-use std::fmt::Display;
-use std::time::{Duration, SystemTime};
-
-use crate::facts::{Address, Alert, ConnectionFacts, Handshake, NameList, Offer};
-
-/// One field of an event.
-#[derive(Clone, Copy, Debug)]
-pub struct Field {
-    /// The key, in `snake_case`.
-    pub key: &'static str,
-    /// The type of its values.
-    pub kind: FieldKind,
-    /// What it means.
-    pub meaning: &'static str,
-}
+//! Absent values are left out. The tables in `docs/events.md` and the names that `access_log.omit` and
+//! `access_log.hash` take derive from here.
 
 /// The type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,169 +33,177 @@ impl FieldKind {
     }
 }
 
-macro_rules! fields {
-    ($($constant:ident, $key:literal, $kind:ident, $meaning:literal;)+) => {
-        $(const $constant: Field = Field { key: $key, kind: FieldKind::$kind, meaning: $meaning };)+
+/// Which events have a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldOf {
+    /// Those of connections.
+    Connection,
+    /// Those of requests.
+    Request,
+    /// All.
+    Both,
+}
 
-        /// Every field, in the order in which an event has them.
-        pub const FIELDS: &[Field] = &[$($constant),+];
+impl FieldOf {
+    /// Whether events of connections have it.
+    #[must_use]
+    pub const fn connections(self) -> bool {
+        matches!(self, Self::Connection | Self::Both)
+    }
+
+    /// Whether events of requests have it.
+    #[must_use]
+    pub const fn requests(self) -> bool {
+        matches!(self, Self::Request | Self::Both)
+    }
+}
+
+macro_rules! fields {
+    ($($variant:ident, $key:literal, $kind:ident, $of:ident, $meaning:literal;)+) => {
+        /// A field of an event.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Field {
+            $(#[doc = $meaning] $variant,)+
+        }
+
+        impl Field {
+            /// Every field, in the order in which an event has them, which is that of the discriminants.
+            pub const ALL: [Self; [$($key),+].len()] = [$(Self::$variant),+];
+
+            /// The key, in `snake_case`.
+            #[must_use]
+            #[inline]
+            pub const fn key(self) -> &'static str {
+                match self { $(Self::$variant => $key,)+ }
+            }
+
+            /// The key as JSON has it between two members: `,"key":`.
+            #[inline]
+            pub(super) const fn json_key(self) -> &'static str {
+                match self { $(Self::$variant => concat!(",\"", $key, "\":"),)+ }
+            }
+
+            /// The same before a text: `,"key":"`.
+            #[inline]
+            pub(super) const fn json_text_key(self) -> &'static str {
+                match self { $(Self::$variant => concat!(",\"", $key, "\":\""),)+ }
+            }
+
+            /// The key as logfmt has it: `key=`.
+            #[inline]
+            pub(super) const fn logfmt_key(self) -> &'static str {
+                match self { $(Self::$variant => concat!($key, "="),)+ }
+            }
+
+            /// The type of its values.
+            #[must_use]
+            pub const fn kind(self) -> FieldKind {
+                match self { $(Self::$variant => FieldKind::$kind,)+ }
+            }
+
+            /// Which events have it.
+            #[must_use]
+            pub const fn of(self) -> FieldOf {
+                match self { $(Self::$variant => FieldOf::$of,)+ }
+            }
+
+            /// What it means.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning,)+ }
+            }
+        }
     };
 }
 
 fields! {
-    TIME, "time", Time, "When the connection was accepted.";
-    EVENT, "event", Text, "`connection`.";
-    ID, "id", Text, "Unique id of the connection, a UUID of version 7; sorts by time. Servers get the same id in the PROXY v2 header.";
-    WORKER, "worker", Number, "The worker that served the connection, from 0.";
-    LISTENER, "listener", Text, "The listener's name.";
-    CLIENT, "client", Text, "The client's IP address, or `unix`; from a believed PROXY header where there is one.";
-    CLIENT_PORT, "client_port", Number, "The client's port.";
-    PEER, "peer", Text, "Who really connected, where a PROXY header named somebody else as the client.";
-    PEER_PORT, "peer_port", Number, "The peer's port.";
-    SNI, "sni", Text, "The server name that the client asked for.";
-    ALPN, "alpn", Text, "The application protocol agreed upon.";
-    TLS_VERSION, "tls_version", Text, "`TLSv1.2` or `TLSv1.3`.";
-    TLS_SUITE, "tls_suite", Text, "The cipher suite, by its IANA name.";
-    TLS_GROUP, "tls_group", Text, "The key-exchange group, by its IANA name.";
-    TLS_SCHEME, "tls_scheme", Text, "The scheme of the server's signature, by its IANA name.";
-    RESUMED, "resumed", Flag, "Whether the handshake resumed an earlier session; absent if it was not completed.";
-    CLIENT_CN, "client_cn", Text, "Common name of the client certificate's subject.";
-    ROUTE, "route", Text, "The route that matched.";
-    BACKEND, "backend", Text, "The backend of the route.";
-    SERVER, "server", Text, "The server that was connected to, or tried last.";
-    TRIES, "tries", Number, "Attempts to connect to servers; absent if there was none.";
-    BYTES_FROM_CLIENT, "bytes_from_client", Number, "Bytes of plaintext from the client to the server.";
-    BYTES_TO_CLIENT, "bytes_to_client", Number, "Bytes of plaintext from the server to the client.";
-    HANDSHAKE_US, "handshake_us", Number, "Duration of the handshake, in microseconds.";
-    CONNECT_US, "connect_us", Number, "Time until a server was connected, failed tries included, in microseconds.";
-    TOTAL_US, "total_us", Number, "Time from accept to the end, in microseconds.";
-    CAUSE, "cause", Text, "Why the connection ended: see the causes.";
-    FAULT, "fault", Text, "Whose fault it was: `client`, `server`, `us`, `policy` or `nobody`.";
-    ALERT_SENT, "alert_sent", Text, "The fatal TLS alert that went to the client.";
-    ALERT_RECEIVED, "alert_received", Text, "The fatal TLS alert that came from the client.";
-    DETAIL, "detail", Text, "What the system or a library said.";
-    OFFERED_VERSIONS, "offered_versions", List, "For a failed handshake: the TLS versions that the client offered.";
-    OFFERED_SUITES, "offered_suites", List, "The cipher suites that the client offered.";
-    OFFERED_GROUPS, "offered_groups", List, "The key-exchange groups that the client offered.";
-    OFFERED_SCHEMES, "offered_schemes", List, "The signature schemes that the client offered.";
-    OFFERED_ALPN, "offered_alpn", List, "The application protocols that the client offered.";
-    CONFIGURED_VERSIONS, "configured_versions", List, "For a failed handshake: the TLS versions that are configured.";
-    CONFIGURED_SUITES, "configured_suites", List, "The cipher suites that are configured.";
-    CONFIGURED_GROUPS, "configured_groups", List, "The key-exchange groups that are configured.";
-    CONFIGURED_SCHEMES, "configured_schemes", List, "The signature schemes that are configured.";
-    CONFIGURED_ALPN, "configured_alpn", List, "The application protocols that are configured.";
+    Time, "time", Time, Both, "When the connection was accepted; of a request: when its first byte came.";
+    Event, "event", Text, Both, "`connection` or `request`.";
+    Id, "id", Text, Both, "Unique id of the connection, a UUID of version 7; sorts by time. Servers get the same id in the PROXY v2 header. Of a request: its `X-Request-Id`.";
+    Connection, "connection", Text, Request, "The id of the request's connection.";
+    Worker, "worker", Number, Both, "The worker that served the connection, from 0.";
+    Listener, "listener", Text, Both, "The listener's name.";
+    Client, "client", Text, Both, "The client's IP address, or `unix`; from a believed PROXY header where there is one.";
+    ClientPort, "client_port", Number, Both, "The client's port.";
+    Peer, "peer", Text, Both, "Who really connected, where a PROXY header named somebody else as the client.";
+    PeerPort, "peer_port", Number, Both, "The peer's port.";
+    Method, "method", Text, Request, "The method, such as `GET`.";
+    Scheme, "scheme", Text, Request, "`https`, or `http` on a plain-text listener.";
+    Host, "host", Text, Request, "The host that was asked for: lower case, without port.";
+    Path, "path", Text, Request, "The path as the client sent it, without the query.";
+    Query, "query", Text, Request, "The query, without its question mark.";
+    Protocol, "protocol", Text, Request, "`HTTP/1.0`, `HTTP/1.1` or `HTTP/2.0`.";
+    Status, "status", Number, Request, "The status of the response; 0 if none was begun.";
+    Referer, "referer", Text, Request, "The `Referer` header.";
+    UserAgent, "user_agent", Text, Request, "The `User-Agent` header.";
+    User, "user", Text, Request, "The authenticated user, where there is one.";
+    Sni, "sni", Text, Both, "The server name that the client asked for.";
+    Alpn, "alpn", Text, Both, "The application protocol agreed upon.";
+    TlsVersion, "tls_version", Text, Both, "`TLSv1.2` or `TLSv1.3`.";
+    TlsSuite, "tls_suite", Text, Both, "The cipher suite, by its IANA name.";
+    TlsGroup, "tls_group", Text, Both, "The key-exchange group, by its IANA name.";
+    TlsScheme, "tls_scheme", Text, Both, "The scheme of the server's signature, by its IANA name.";
+    Resumed, "resumed", Flag, Both, "Whether the handshake resumed an earlier session; absent if it was not completed.";
+    ClientCn, "client_cn", Text, Both, "Common name of the client certificate's subject.";
+    Route, "route", Text, Both, "The route that matched.";
+    Backend, "backend", Text, Both, "The backend of the route.";
+    Server, "server", Text, Both, "The server that was connected to, or tried last.";
+    Tries, "tries", Number, Both, "Attempts to connect to servers, or to have them answer; absent if there was none.";
+    BytesFromClient, "bytes_from_client", Number, Both, "Bytes of plaintext from the client to the server; of a request: of its body.";
+    BytesToClient, "bytes_to_client", Number, Both, "Bytes of plaintext from the server to the client; of a request: of the response's body.";
+    HandshakeUs, "handshake_us", Number, Connection, "Duration of the handshake, in microseconds.";
+    QueueUs, "queue_us", Number, Request, "Time that the request waited for a server to have room, in microseconds; absent if it did not.";
+    ConnectUs, "connect_us", Number, Both, "Time until a server was connected, failed tries included, in microseconds; absent where a kept connection was used.";
+    FirstByteUs, "first_byte_us", Number, Request, "Time from the request's first byte to the server's response head, in microseconds.";
+    TotalUs, "total_us", Number, Both, "Time from accept to the end; of a request: from its first byte to the response's last; in microseconds.";
+    Cause, "cause", Text, Both, "Why it ended: see the causes.";
+    Fault, "fault", Text, Both, "Whose fault it was: `client`, `server`, `us`, `policy` or `nobody`.";
+    AlertSent, "alert_sent", Text, Both, "The fatal TLS alert that went to the client.";
+    AlertReceived, "alert_received", Text, Both, "The fatal TLS alert that came from the client.";
+    Detail, "detail", Text, Both, "What the system or a library said.";
+    TraceId, "trace_id", Text, Request, "The id of the distributed trace (W3C Trace Context), 32 hexadecimal digits.";
+    SpanId, "span_id", Text, Request, "The id of the request's own span, 16 hexadecimal digits.";
+    OfferedVersions, "offered_versions", List, Connection, "For a failed handshake: the TLS versions that the client offered.";
+    OfferedSuites, "offered_suites", List, Connection, "The cipher suites that the client offered.";
+    OfferedGroups, "offered_groups", List, Connection, "The key-exchange groups that the client offered.";
+    OfferedSchemes, "offered_schemes", List, Connection, "The signature schemes that the client offered.";
+    OfferedAlpn, "offered_alpn", List, Connection, "The application protocols that the client offered.";
+    ConfiguredVersions, "configured_versions", List, Connection, "For a failed handshake: the TLS versions that are configured.";
+    ConfiguredSuites, "configured_suites", List, Connection, "The cipher suites that are configured.";
+    ConfiguredGroups, "configured_groups", List, Connection, "The key-exchange groups that are configured.";
+    ConfiguredSchemes, "configured_schemes", List, Connection, "The signature schemes that are configured.";
+    ConfiguredAlpn, "configured_alpn", List, Connection, "The application protocols that are configured.";
 }
 
-/// Writes the fields that an event has, in order.
-pub(super) trait FieldWriter {
-    /// A point in time.
-    fn time(&mut self, field: &Field, time: SystemTime);
-    /// Any bytes.
-    fn text(&mut self, field: &Field, text: &[u8]);
-    /// Something whose text is known to need no escapes in any format.
-    fn plain(&mut self, field: &Field, value: &dyn Display);
-    /// A number.
-    fn number(&mut self, field: &Field, number: u64);
-    /// True or false.
-    fn flag(&mut self, field: &Field, flag: bool);
-    /// Names, of which some may have been omitted.
-    fn list(&mut self, field: &Field, names: &NameList);
-}
-
-/// Walks over all fields that `facts` have.
-pub(super) fn visit(facts: &ConnectionFacts, to: &mut impl FieldWriter) {
-    to.time(&TIME, facts.accepted);
-    to.plain(&EVENT, &"connection");
-    to.plain(&ID, &facts.id);
-    to.number(&WORKER, facts.worker.into());
-    to.text(&LISTENER, facts.listener.as_bytes());
-    address(to, &facts.client.address, &CLIENT, &CLIENT_PORT);
-    if let Some(peer) = &facts.client.peer {
-        address(to, peer, &PEER, &PEER_PORT);
+impl Field {
+    /// The field of that key.
+    #[must_use]
+    pub fn from_key(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.key() == key)
     }
-    tls(facts, to);
-    path_and_traffic(facts, to);
-    micros(to, &HANDSHAKE_US, facts.times.handshake);
-    micros(to, &CONNECT_US, facts.times.connect);
-    micros(to, &TOTAL_US, Some(facts.times.total));
-    close(facts, to);
+
+    /// Its place in [`Field::ALL`].
+    #[must_use]
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
 }
 
-fn address(to: &mut impl FieldWriter, address: &Address, host: &Field, port: &Field) {
-    match address {
-        Address::Ip(address) => {
-            to.plain(host, &address.ip().to_canonical());
-            to.number(port, address.port().into());
-        }
-        Address::Unix(None) => to.plain(host, &"unix"),
-        Address::Unix(Some(_)) => to.text(host, address.to_string().as_bytes()),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::Field;
 
-fn tls(facts: &ConnectionFacts, to: &mut impl FieldWriter) {
-    let tls = &facts.tls;
-    bytes(to, &SNI, tls.sni.as_deref().map(str::as_bytes));
-    bytes(to, &ALPN, tls.alpn.as_deref());
-    bytes(to, &TLS_VERSION, tls.version.map(|version| version.name().as_bytes()));
-    bytes(to, &TLS_SUITE, tls.suite.map(str::as_bytes));
-    bytes(to, &TLS_GROUP, tls.group.map(str::as_bytes));
-    bytes(to, &TLS_SCHEME, tls.scheme.map(str::as_bytes));
-    if let Some(kind) = tls.handshake {
-        to.flag(&RESUMED, kind == Handshake::Resumed);
-    }
-    bytes(to, &CLIENT_CN, tls.client_cn.as_deref());
-}
-
-fn path_and_traffic(facts: &ConnectionFacts, to: &mut impl FieldWriter) {
-    let path = &facts.path;
-    bytes(to, &ROUTE, path.route.as_deref().map(str::as_bytes));
-    bytes(to, &BACKEND, path.backend.as_deref().map(str::as_bytes));
-    bytes(to, &SERVER, path.server.as_deref().map(str::as_bytes));
-    if path.tries > 0 {
-        to.number(&TRIES, path.tries.into());
-    }
-    to.number(&BYTES_FROM_CLIENT, facts.traffic.from_client);
-    to.number(&BYTES_TO_CLIENT, facts.traffic.to_client);
-}
-
-fn close(facts: &ConnectionFacts, to: &mut impl FieldWriter) {
-    let close = &facts.close;
-    to.plain(&CAUSE, &close.cause.name());
-    to.plain(&FAULT, &close.fault.name());
-    match close.alert {
-        Some(Alert::Sent(name)) => to.text(&ALERT_SENT, name.as_bytes()),
-        Some(Alert::Received(name)) => to.text(&ALERT_RECEIVED, name.as_bytes()),
-        None => {}
-    }
-    bytes(to, &DETAIL, close.detail.as_deref().map(str::as_bytes));
-    if let Some(mismatch) = &facts.mismatch {
-        offer(to, &mismatch.offered, OFFERED);
-        offer(to, &mismatch.configured, CONFIGURED);
-    }
-}
-
-fn offer(to: &mut impl FieldWriter, offer: &Offer, fields: [&Field; 5]) {
-    let lists = [&offer.versions, &offer.suites, &offer.groups, &offer.schemes, &offer.alpn];
-    for (field, list) in fields.into_iter().zip(lists) {
-        if !list.is_empty() {
-            to.list(field, list);
+    #[test]
+    fn keys_are_unique_and_snake_case() {
+        for field in Field::ALL {
+            assert_eq!(Field::from_key(field.key()), Some(field));
+            assert_eq!(Field::ALL[field.index()], field);
+            assert!(field.key().bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{}", field.key());
+            assert!(field.meaning().ends_with('.'), "{}", field.key());
         }
     }
 }
-
-fn bytes(to: &mut impl FieldWriter, field: &Field, value: Option<&[u8]>) {
-    if let Some(value) = value {
-        to.text(field, value);
-    }
-}
-
-fn micros(to: &mut impl FieldWriter, field: &Field, duration: Option<Duration>) {
-    if let Some(duration) = duration {
-        to.number(field, u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
-    }
-}
-
-const OFFERED: [&Field; 5] =
-    [&OFFERED_VERSIONS, &OFFERED_SUITES, &OFFERED_GROUPS, &OFFERED_SCHEMES, &OFFERED_ALPN];
-const CONFIGURED: [&Field; 5] =
-    [&CONFIGURED_VERSIONS, &CONFIGURED_SUITES, &CONFIGURED_GROUPS, &CONFIGURED_SCHEMES, &CONFIGURED_ALPN];

@@ -1,65 +1,73 @@
 //! Events as JSON: one flat object per line, keys in a stable order.
 
-use std::fmt::Display;
 use std::io::Write;
 use std::time::SystemTime;
 
-use super::escape::json_string;
-use super::fields::{Field, FieldWriter, visit};
-use crate::facts::{ConnectionFacts, NameList};
-use crate::timestamp::{Precision, write_rfc3339};
+use super::escape::{is_json_text, json_string};
+use super::fields::Field;
+use super::visit::FieldWriter;
+use crate::facts::NameList;
+use crate::timestamp::rfc3339_micros;
 
-pub(super) fn write(facts: &ConnectionFacts, out: &mut Vec<u8>) {
-    out.push(b'{');
-    visit(facts, &mut Json { out, first: true });
+/// Appends one object, of which `walk` writes the members.
+pub(super) fn write(out: &mut Vec<u8>, walk: impl FnOnce(&mut Json<'_>)) {
+    let start = out.len();
+    walk(&mut Json { out });
+    // Every member begins with a comma; that of the first becomes the opening brace.
+    match out.get_mut(start) {
+        Some(comma) => *comma = b'{',
+        None => out.push(b'{'),
+    }
     out.push(b'}');
 }
 
-/// Writing into a Vec cannot fail, so the results of `write!` are dropped.
-struct Json<'a> {
+pub(super) struct Json<'a> {
     out: &'a mut Vec<u8>,
-    first: bool,
 }
 
 impl Json<'_> {
-    fn key(&mut self, field: &Field) {
-        if !std::mem::take(&mut self.first) {
-            self.out.push(b',');
-        }
-        // Keys are ours and need no escapes.
-        let _ = write!(self.out, "\"{}\":", field.key);
+    #[inline(always)]
+    fn key(&mut self, field: Field) {
+        self.out.extend_from_slice(field.json_key().as_bytes());
     }
 }
 
 impl FieldWriter for Json<'_> {
-    fn time(&mut self, field: &Field, time: SystemTime) {
-        self.key(field);
+    #[inline(always)]
+    fn time(&mut self, field: Field, time: SystemTime) {
+        self.plain(field, &rfc3339_micros(time));
+    }
+
+    #[inline(always)]
+    fn text(&mut self, field: Field, text: &[u8]) {
+        if is_json_text(text) {
+            self.plain(field, text);
+        } else {
+            self.key(field);
+            json_string(self.out, text);
+        }
+    }
+
+    #[inline(always)]
+    fn plain(&mut self, field: Field, text: &[u8]) {
+        self.out.extend_from_slice(field.json_text_key().as_bytes());
+        self.out.extend_from_slice(text);
         self.out.push(b'"');
-        write_rfc3339(self.out, time, Precision::Micros);
-        self.out.push(b'"');
     }
 
-    fn text(&mut self, field: &Field, text: &[u8]) {
+    #[inline(always)]
+    fn number(&mut self, field: Field, number: u64) {
         self.key(field);
-        json_string(self.out, text);
+        self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 
-    fn plain(&mut self, field: &Field, value: &dyn Display) {
+    #[inline(always)]
+    fn flag(&mut self, field: Field, flag: bool) {
         self.key(field);
-        let _ = write!(self.out, "\"{value}\"");
+        self.out.extend_from_slice(if flag { b"true" } else { b"false" });
     }
 
-    fn number(&mut self, field: &Field, number: u64) {
-        self.key(field);
-        let _ = write!(self.out, "{number}");
-    }
-
-    fn flag(&mut self, field: &Field, flag: bool) {
-        self.key(field);
-        let _ = write!(self.out, "{flag}");
-    }
-
-    fn list(&mut self, field: &Field, names: &NameList) {
+    fn list(&mut self, field: Field, names: &NameList) {
         self.key(field);
         self.out.push(b'[');
         for (index, name) in names.iter().enumerate() {
@@ -70,6 +78,7 @@ impl FieldWriter for Json<'_> {
         }
         if names.omitted() > 0 {
             let comma = if names.iter().next().is_some() { "," } else { "" };
+            // Writing into a Vec cannot fail.
             let _ = write!(self.out, "{comma}\"+{} more\"", names.omitted());
         }
         self.out.push(b']');

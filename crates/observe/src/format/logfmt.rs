@@ -1,16 +1,22 @@
 //! Events as logfmt: `key=value` pairs, values quoted like JSON strings where they need it.
 
-use std::fmt::Display;
 use std::io::Write;
 use std::time::SystemTime;
 
 use super::escape::bare_or_quoted;
-use super::fields::{Field, FieldWriter, visit};
-use crate::facts::{ConnectionFacts, NameList};
+use super::fields::Field;
+use super::visit::FieldWriter;
+use crate::facts::NameList;
 use crate::timestamp::{Precision, write_rfc3339};
 
-pub(super) fn write(facts: &ConnectionFacts, out: &mut Vec<u8>) {
-    visit(facts, &mut Logfmt { out, first: true });
+/// Appends the pairs that `walk` writes, separated by spaces.
+pub(super) fn write(out: &mut Vec<u8>, walk: impl FnOnce(&mut Logfmt<'_>)) {
+    let start = out.len();
+    walk(&mut Logfmt { out });
+    // Every pair ends in a space, the last one without need.
+    if out.len() > start {
+        out.pop();
+    }
 }
 
 /// Joins names by commas; what was omitted is told at the end.
@@ -24,51 +30,56 @@ pub(super) fn join(names: &NameList) -> Vec<u8> {
     }
     if names.omitted() > 0 {
         let comma = if names.iter().next().is_some() { "," } else { "" };
+        // Writing into a Vec cannot fail.
         let _ = write!(joined, "{comma}+{} more", names.omitted());
     }
     joined
 }
 
-/// Writing into a Vec cannot fail, so the results of `write!` are dropped.
-struct Logfmt<'a> {
+pub(super) struct Logfmt<'a> {
     out: &'a mut Vec<u8>,
-    first: bool,
 }
 
 impl Logfmt<'_> {
-    fn key(&mut self, field: &Field) {
-        if !std::mem::take(&mut self.first) {
-            self.out.push(b' ');
-        }
-        let _ = write!(self.out, "{}=", field.key);
+    #[inline(always)]
+    fn key(&mut self, field: Field) {
+        self.out.extend_from_slice(field.logfmt_key().as_bytes());
     }
 }
 
 impl FieldWriter for Logfmt<'_> {
-    fn time(&mut self, field: &Field, time: SystemTime) {
+    #[inline(always)]
+    fn time(&mut self, field: Field, time: SystemTime) {
         self.key(field);
         write_rfc3339(self.out, time, Precision::Micros);
+        self.out.push(b' ');
     }
 
-    fn text(&mut self, field: &Field, text: &[u8]) {
+    #[inline(always)]
+    fn text(&mut self, field: Field, text: &[u8]) {
         self.key(field);
         bare_or_quoted(self.out, text);
+        self.out.push(b' ');
     }
 
-    fn plain(&mut self, field: &Field, value: &dyn Display) {
+    #[inline(always)]
+    fn plain(&mut self, field: Field, text: &[u8]) {
         self.key(field);
-        let _ = write!(self.out, "{value}");
+        self.out.extend_from_slice(text);
+        self.out.push(b' ');
     }
 
-    fn number(&mut self, field: &Field, number: u64) {
-        self.plain(field, &number);
+    #[inline(always)]
+    fn number(&mut self, field: Field, number: u64) {
+        self.plain(field, itoa::Buffer::new().format(number).as_bytes());
     }
 
-    fn flag(&mut self, field: &Field, flag: bool) {
-        self.plain(field, &flag);
+    #[inline(always)]
+    fn flag(&mut self, field: Field, flag: bool) {
+        self.plain(field, if flag { b"true" } else { b"false" });
     }
 
-    fn list(&mut self, field: &Field, names: &NameList) {
+    fn list(&mut self, field: Field, names: &NameList) {
         self.text(field, &join(names));
     }
 }

@@ -2,117 +2,305 @@
 //!
 //! ```text
 //! 2026-11-21T20:51:00.001234Z 192.0.2.1:51234        git.example.org           TLSv1.3 full     517 B in  1.2 MiB out    1.20 s  client_closed -> unix:/run/app.sock alpn=h2 …
+//! 2026-11-21T20:51:00.003734Z 192.0.2.1:51234        200     0 B in  18.0 KiB out   8.4 ms  GET https://git.example.org/explore HTTP/2.0 -> unix:/run/app.sock user_agent=…
 //! ```
 
-use std::fmt::Display;
+use std::fmt::{Arguments, Display};
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::escape::bare_or_quoted;
+use super::escape::{bare_or_quoted, sentence};
+use super::fields::Field;
 use super::logfmt::join;
-use crate::facts::{Alert, ConnectionFacts, Fault, Mismatch, Offer};
-use crate::timestamp::{Precision, write_rfc3339};
+use super::plain::Plain;
+use super::selection::Selection;
+use crate::event::Event;
+use crate::facts::{
+    Address, Alert, Cause, ClientFacts, Close, ConnectionFacts, Fault, Mismatch, NameList, Offer, PathFacts,
+    RequestFacts, TlsFacts, Traffic,
+};
+use crate::timestamp::rfc3339_micros;
 
-pub(super) fn write(facts: &ConnectionFacts, out: &mut Vec<u8>) {
-    write_rfc3339(out, facts.accepted, Precision::Micros);
-    out.push(b' ');
-    column(out, facts.client.address.to_string().as_bytes(), CLIENT_WIDTH);
-    column(out, facts.tls.sni.as_deref().unwrap_or("-").as_bytes(), SNI_WIDTH);
-    let version = facts.tls.version.map_or("-", |version| version.name());
-    let kind = facts.tls.handshake.map_or("-", |kind| kind.name());
-    // Writing into a Vec cannot fail, here and below.
-    let _ = write!(
-        out,
-        "{version:<7} {kind:<7} {:>9} in {:>9} out {:>7}  {}",
-        Size(facts.traffic.from_client).to_string(),
-        Size(facts.traffic.to_client).to_string(),
-        Span(facts.times.total).to_string(),
-        facts.close.cause.name()
-    );
-    if facts.close.fault != Fault::Nobody {
-        let _ = write!(out, " ({})", facts.close.fault.name());
-    }
-    if let Some(server) = &facts.path.server {
-        out.extend_from_slice(b" -> ");
-        bare_or_quoted(out, server.as_bytes());
-    }
-    close(facts, out);
-    rest(facts, out);
+/// What a line begins with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// The time.
+    Time,
+    /// The client: whoever shows the line knows the time.
+    Client,
 }
 
-/// The pairs that explain the end.
-fn close(facts: &ConnectionFacts, out: &mut Vec<u8>) {
-    match facts.close.alert {
-        Some(Alert::Sent(name)) => pair(out, "alert_sent", name.as_bytes()),
-        Some(Alert::Received(name)) => pair(out, "alert_received", name.as_bytes()),
-        None => {}
-    }
-    option(out, "detail", facts.close.detail.as_deref().map(str::as_bytes));
-    if let Some(mismatch) = &facts.mismatch {
-        let Mismatch { offered, configured } = &**mismatch;
-        lists(out, "offered", offered);
-        lists(out, "configured", configured);
+/// Appends the line without its newline.
+pub(super) fn write(event: &Event, selection: &Selection, opening: Opening, out: &mut Vec<u8>) {
+    let mut line = Line { out, selection };
+    match event {
+        Event::Connection(facts) => line.connection(facts, opening),
+        Event::Request(facts) => line.request(facts, opening),
     }
 }
 
-/// The pairs that one looks for rather than at.
-fn rest(facts: &ConnectionFacts, out: &mut Vec<u8>) {
-    pair(out, "listener", facts.listener.as_bytes());
-    if let Some(peer) = &facts.client.peer {
-        pair(out, "peer", peer.to_string().as_bytes());
+/// A line that is being written. Writing into a Vec cannot fail, so the results of `write!` are dropped.
+struct Line<'a> {
+    out: &'a mut Vec<u8>,
+    selection: &'a Selection,
+}
+
+impl Line<'_> {
+    fn connection(&mut self, facts: &ConnectionFacts, opening: Opening) {
+        self.open(opening, facts.accepted, &facts.client.address);
+        let tls = &facts.tls;
+        self.column(Field::Sni, tls.sni.as_deref().unwrap_or("-").as_bytes(), SNI_WIDTH);
+        self.column(Field::TlsVersion, tls.version.map_or("-", |version| version.name()).as_bytes(), 7);
+        self.column(Field::Resumed, tls.handshake.map_or("-", |kind| kind.name()).as_bytes(), 7);
+        self.amounts(facts.traffic, facts.times.total);
+        self.shown(Field::Cause, facts.close.cause.name().as_bytes());
+        self.blame(&facts.close);
+        self.server(&facts.path);
+        self.explain(&facts.close);
+        if let Some(mismatch) = &facts.mismatch {
+            let Mismatch { offered, configured } = &**mismatch;
+            self.offer(OFFERED, offered);
+            self.offer(CONFIGURED, configured);
+        }
+        self.way(&facts.listener, &facts.client, &facts.path);
+        self.agreed(tls);
+        self.span(Field::HandshakeUs, "handshake", facts.times.handshake);
+        self.span(Field::ConnectUs, "connect", facts.times.connect);
+        self.pair(Field::Id, "id", Plain::default().uuid(facts.id));
     }
-    option(out, "route", facts.path.route.as_deref().map(str::as_bytes));
-    option(out, "backend", facts.path.backend.as_deref().map(str::as_bytes));
-    if facts.path.tries > 1 {
-        pair(out, "tries", facts.path.tries.to_string().as_bytes());
+
+    fn request(&mut self, facts: &RequestFacts, opening: Opening) {
+        let (line, brief) = (&facts.request, &*facts.connection);
+        self.open(opening, facts.begun, &brief.client.address);
+        self.column(Field::Status, itoa::Buffer::new().format(facts.status).as_bytes(), 3);
+        self.amounts(facts.traffic, facts.times.total);
+        self.word(Field::Method, &line.method);
+        self.out.push(b' ');
+        self.word(Field::Scheme, line.scheme.name());
+        self.out.extend_from_slice(b"://");
+        self.word(Field::Host, &line.host);
+        self.word(Field::Path, line.path());
+        if let Some(query) = line.query() {
+            self.out.push(b'?');
+            self.word(Field::Query, query);
+        }
+        self.out.push(b' ');
+        self.word(Field::Protocol, line.version.name());
+        if facts.close.cause != Cause::Completed {
+            self.out.extend_from_slice(b"  ");
+            self.shown(Field::Cause, facts.close.cause.name().as_bytes());
+            self.blame(&facts.close);
+        }
+        self.server(&facts.path);
+        self.explain(&facts.close);
+        self.option(Field::Referer, "referer", line.referer.as_deref());
+        self.option(Field::UserAgent, "user_agent", line.user_agent.as_deref());
+        self.option(Field::User, "user", line.user.as_deref());
+        self.way(&brief.listener, &brief.client, &facts.path);
+        if let Some(tls) = &brief.tls {
+            self.option(Field::TlsVersion, "tls", tls.version.map(|version| version.name().as_bytes()));
+            self.agreed(tls);
+        }
+        self.span(Field::QueueUs, "queue", facts.times.queue);
+        self.span(Field::ConnectUs, "connect", facts.times.connect);
+        self.span(Field::FirstByteUs, "first_byte", facts.times.first_byte);
+        self.pair(Field::Id, "id", facts.id.as_bytes());
     }
-    option(out, "alpn", facts.tls.alpn.as_deref());
-    option(out, "suite", facts.tls.suite.map(str::as_bytes));
-    option(out, "group", facts.tls.group.map(str::as_bytes));
-    option(out, "client_cn", facts.tls.client_cn.as_deref());
-    for (key, duration) in [("handshake", facts.times.handshake), ("connect", facts.times.connect)] {
-        if let Some(duration) = duration {
-            pair(out, key, Span(duration).to_string().replace(' ', "").as_bytes());
+
+    /// Time and client.
+    fn open(&mut self, opening: Opening, time: SystemTime, client: &Address) {
+        if opening == Opening::Time {
+            self.shown(Field::Time, &rfc3339_micros(time));
+            self.out.push(b' ');
+        }
+        let start = self.out.len();
+        self.address(Field::Client, Field::ClientPort, client);
+        self.pad(start, CLIENT_WIDTH);
+    }
+
+    /// An address with its port, if that is told.
+    fn address(&mut self, host: Field, port: Field, address: &Address) {
+        let Address::Ip(socket) = address else {
+            return self.shown(host, address.to_string().as_bytes());
+        };
+        let ip = self.selection.address(socket.ip()).to_canonical();
+        let (open, close) = if ip.is_ipv6() { ("[", "]") } else { ("", "") };
+        let mut room = Plain::default();
+        let mut hashed = Plain::default();
+        let Some(ip) = self.selection.shown(host, room.ip(ip), &mut hashed) else {
+            return self.out.push(b'-');
+        };
+        self.out.extend_from_slice(open.as_bytes());
+        self.out.extend_from_slice(ip);
+        self.out.extend_from_slice(close.as_bytes());
+        let mut hashed = Plain::default();
+        let mut digits = itoa::Buffer::new();
+        if let Some(port) = self.selection.shown(port, digits.format(socket.port()).as_bytes(), &mut hashed) {
+            self.out.push(b':');
+            self.out.extend_from_slice(port);
         }
     }
-    pair(out, "id", facts.id.to_string().as_bytes());
-}
 
-fn lists(out: &mut Vec<u8>, side: &str, offer: &Offer) {
-    let lists = [
-        ("versions", &offer.versions),
-        ("suites", &offer.suites),
-        ("groups", &offer.groups),
-        ("schemes", &offer.schemes),
-        ("alpn", &offer.alpn),
-    ];
-    for (what, names) in lists {
-        if !names.is_empty() {
-            let _ = write!(out, " {side}_{what}=");
-            bare_or_quoted(out, &join(names));
+    /// How much it moved, and how long it took.
+    fn amounts(&mut self, traffic: Traffic, total: Duration) {
+        self.amount(Field::BytesFromClient, 9, format_args!("{}", Size(traffic.from_client)));
+        self.out.extend_from_slice(b" in ");
+        self.amount(Field::BytesToClient, 9, format_args!("{}", Size(traffic.to_client)));
+        self.out.extend_from_slice(b" out ");
+        self.amount(Field::TotalUs, 7, format_args!("{}", Span(total)));
+        self.out.extend_from_slice(b"  ");
+    }
+
+    /// A figure, aligned to the right. There is nothing to hash in a rounded one.
+    fn amount(&mut self, field: Field, width: usize, value: Arguments<'_>) {
+        let start = self.out.len();
+        if self.selection.is_told(field) {
+            let _ = self.out.write_fmt(value);
+        } else {
+            self.out.push(b'-');
+        }
+        let length = self.out.len() - start;
+        if length < width {
+            self.out.resize(start + width, b' ');
+            self.out[start..].rotate_right(width - length);
+        }
+    }
+
+    /// Whose fault it was, if anybody's.
+    fn blame(&mut self, close: &Close) {
+        if close.fault != Fault::Nobody && self.selection.is_told(Field::Fault) {
+            let _ = write!(self.out, " ({})", close.fault.name());
+        }
+    }
+
+    fn server(&mut self, path: &PathFacts) {
+        if let Some(server) = &path.server
+            && self.selection.is_told(Field::Server)
+        {
+            self.out.extend_from_slice(b" -> ");
+            self.shown(Field::Server, server.as_bytes());
+        }
+    }
+
+    /// The pairs that explain the end.
+    fn explain(&mut self, close: &Close) {
+        match close.alert {
+            Some(Alert::Sent(name)) => self.pair(Field::AlertSent, "alert_sent", name.as_bytes()),
+            Some(Alert::Received(name)) => self.pair(Field::AlertReceived, "alert_received", name.as_bytes()),
+            None => {}
+        }
+        self.option(Field::Detail, "detail", close.detail.as_deref().map(str::as_bytes));
+    }
+
+    /// Where it came from and went.
+    fn way(&mut self, listener: &str, client: &ClientFacts, path: &PathFacts) {
+        self.pair(Field::Listener, "listener", listener.as_bytes());
+        if let Some(peer) = &client.peer
+            && self.selection.is_told(Field::Peer)
+        {
+            self.out.extend_from_slice(b" peer=");
+            self.address(Field::Peer, Field::PeerPort, peer);
+        }
+        self.option(Field::Route, "route", path.route.as_deref().map(str::as_bytes));
+        self.option(Field::Backend, "backend", path.backend.as_deref().map(str::as_bytes));
+        if path.tries > 1 {
+            self.pair(Field::Tries, "tries", itoa::Buffer::new().format(path.tries).as_bytes());
+        }
+    }
+
+    /// What TLS agreed upon, and is not in a column.
+    fn agreed(&mut self, tls: &TlsFacts) {
+        self.option(Field::Alpn, "alpn", tls.alpn.as_deref());
+        self.option(Field::TlsSuite, "suite", tls.suite.map(str::as_bytes));
+        self.option(Field::TlsGroup, "group", tls.group.map(str::as_bytes));
+        self.option(Field::ClientCn, "client_cn", tls.client_cn.as_deref());
+    }
+
+    fn offer(&mut self, keys: [(Field, &str); 5], offer: &Offer) {
+        let lists: [&NameList; 5] =
+            [&offer.versions, &offer.suites, &offer.groups, &offer.schemes, &offer.alpn];
+        for ((field, key), names) in keys.into_iter().zip(lists) {
+            if !names.is_empty() {
+                self.pair(field, key, &join(names));
+            }
+        }
+    }
+
+    fn span(&mut self, field: Field, key: &str, duration: Option<Duration>) {
+        if let Some(duration) = duration
+            && self.selection.is_told(field)
+        {
+            let start = self.out.len();
+            let _ = write!(self.out, " {key}={}", Span(duration));
+            // One word: without the space before the unit.
+            if let Some(at) = self.out[start + 1..].iter().position(|&byte| byte == b' ') {
+                self.out.remove(start + 1 + at);
+            }
+        }
+    }
+
+    /// A value, padded to `width` bytes; longer ones push the next column aside.
+    fn column(&mut self, field: Field, value: &[u8], width: usize) {
+        let start = self.out.len();
+        self.shown(field, value);
+        self.pad(start, width);
+    }
+
+    fn pad(&mut self, start: usize, width: usize) {
+        let padded = (start + width).max(self.out.len());
+        self.out.resize(padded, b' ');
+        self.out.push(b' ');
+    }
+
+    fn option(&mut self, field: Field, key: &str, value: Option<&[u8]>) {
+        if let Some(value) = value {
+            self.pair(field, key, value);
+        }
+    }
+
+    fn pair(&mut self, field: Field, key: &str, value: &[u8]) {
+        if self.selection.is_told(field) {
+            self.out.push(b' ');
+            self.out.extend_from_slice(key.as_bytes());
+            self.out.push(b'=');
+            self.shown(field, value);
+        }
+    }
+
+    /// A part of the request as one would type it: nothing but what is hostile is escaped.
+    fn word(&mut self, field: Field, value: &str) {
+        let mut room = Plain::default();
+        match self.selection.shown(field, value.as_bytes(), &mut room) {
+            // The value itself, or a hash of ASCII.
+            Some(shown) => sentence(self.out, std::str::from_utf8(shown).unwrap_or_default()),
+            None => self.out.push(b'-'),
+        }
+    }
+
+    /// A value, or what the selection puts in its place.
+    fn shown(&mut self, field: Field, value: &[u8]) {
+        let mut room = Plain::default();
+        match self.selection.shown(field, value, &mut room) {
+            Some(value) => bare_or_quoted(self.out, value),
+            None => self.out.push(b'-'),
         }
     }
 }
 
-/// A value, padded to `width` bytes; longer ones push the next column aside.
-fn column(out: &mut Vec<u8>, value: &[u8], width: usize) {
-    let start = out.len();
-    bare_or_quoted(out, value);
-    let padded = (start + width).max(out.len());
-    out.resize(padded, b' ');
-    out.push(b' ');
-}
-
-fn option(out: &mut Vec<u8>, key: &str, value: Option<&[u8]>) {
-    if let Some(value) = value {
-        pair(out, key, value);
-    }
-}
-
-fn pair(out: &mut Vec<u8>, key: &str, value: &[u8]) {
-    let _ = write!(out, " {key}=");
-    bare_or_quoted(out, value);
-}
+const OFFERED: [(Field, &str); 5] = [
+    (Field::OfferedVersions, "offered_versions"),
+    (Field::OfferedSuites, "offered_suites"),
+    (Field::OfferedGroups, "offered_groups"),
+    (Field::OfferedSchemes, "offered_schemes"),
+    (Field::OfferedAlpn, "offered_alpn"),
+];
+const CONFIGURED: [(Field, &str); 5] = [
+    (Field::ConfiguredVersions, "configured_versions"),
+    (Field::ConfiguredSuites, "configured_suites"),
+    (Field::ConfiguredGroups, "configured_groups"),
+    (Field::ConfiguredSchemes, "configured_schemes"),
+    (Field::ConfiguredAlpn, "configured_alpn"),
+];
 
 /// Bytes for people: `517 B`, `1.2 MiB`.
 struct Size(u64);

@@ -3,12 +3,71 @@
 use std::time::SystemTime;
 
 use super::{Level, LogField, LogFormat, Value};
-use crate::format::{bare_or_quoted, json_string, sentence};
+use crate::format::{JournalEntry, bare_or_quoted, json_string, sentence};
+use crate::sink::{Batch, Facility, Framing, Output, SyslogHead};
 use crate::timestamp::{Precision, write_rfc3339};
 
 pub(super) type Entry<'a> = (Level, &'a str, &'a [LogField<'a>]);
 
-pub(super) fn compose(out: &mut Vec<u8>, format: LogFormat, now: SystemTime, entry: Entry<'_>) {
+/// Turns entries into messages in the framing of an output.
+pub(super) struct Composer {
+    format: LogFormat,
+    to: To,
+    scratch: Vec<u8>,
+}
+
+enum To {
+    Lines,
+    Syslog(SyslogHead),
+    Journal,
+}
+
+impl Composer {
+    pub(super) fn new(format: LogFormat, output: &Output) -> Self {
+        let to = match output.framing() {
+            Framing::Lines => To::Lines,
+            Framing::Syslog => To::Syslog(SyslogHead::new()),
+            Framing::Journal => To::Journal,
+        };
+        Self { format, to, scratch: Vec::new() }
+    }
+
+    /// Adds one entry as a message of its own.
+    pub(super) fn add(&mut self, batch: &mut Batch, now: SystemTime, entry: Entry<'_>) {
+        let (level, _, fields) = entry;
+        let out = &mut batch.bytes;
+        match &self.to {
+            To::Lines => {
+                compose(out, self.format, now, entry);
+                out.push(b'\n');
+            }
+            To::Syslog(head) => {
+                head.write(out, (Facility::Daemon, level.severity()), now, "-");
+                compose_untimed(out, self.format, now, entry);
+            }
+            To::Journal => {
+                self.scratch.clear();
+                compose_untimed(&mut self.scratch, self.format, now, entry);
+                let mut journal = JournalEntry::begin(out, level.severity(), &self.scratch);
+                for (key, value) in fields {
+                    value.with_text(|text| journal.fact(key, text.as_bytes()));
+                }
+            }
+        }
+        batch.end_message();
+    }
+}
+
+/// The entry without time and level where it is text: whoever takes it keeps them in places of their own.
+fn compose_untimed(out: &mut Vec<u8>, format: LogFormat, now: SystemTime, entry: Entry<'_>) {
+    let (_, message, fields) = entry;
+    match format {
+        LogFormat::Text | LogFormat::Journal => text(out, message, fields),
+        LogFormat::Json | LogFormat::Logfmt => compose(out, format, now, entry),
+    }
+}
+
+fn compose(out: &mut Vec<u8>, format: LogFormat, now: SystemTime, entry: Entry<'_>) {
     let (level, message, fields) = entry;
     match format {
         LogFormat::Text => {
@@ -33,7 +92,6 @@ pub(super) fn compose(out: &mut Vec<u8>, format: LogFormat, now: SystemTime, ent
             pairs(out, fields);
         }
     }
-    out.push(b'\n');
 }
 
 fn text(out: &mut Vec<u8>, message: &str, fields: &[LogField<'_>]) {

@@ -2,9 +2,9 @@
 
 use crate::samples;
 use offramp_observe::facts::Cause;
-use offramp_observe::format::{FIELDS, FieldKind};
+use offramp_observe::format::{Field, FieldKind, FieldOf};
 use offramp_observe::names::{self, Metric};
-use offramp_observe::{ConnectionFacts, EventFormat};
+use offramp_observe::{Event, EventFormat, EventStyle};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -35,32 +35,44 @@ fn replace_part(page: &str, name: &str, text: &str) -> String {
 
 fn examples() -> String {
     let mut text = String::new();
-    let line = |format: EventFormat, facts: &ConnectionFacts| {
+    let line = |format: EventFormat, event: &Event| {
         let mut out = Vec::new();
-        format.write(facts, &mut out);
+        EventStyle::from(format).write(event, &mut out);
         String::from_utf8(out).unwrap()
     };
-    for (title, format, facts) in [
-        ("An ordinary connection as `json`", EventFormat::Json, samples::ordinary()),
-        ("The same as `logfmt`", EventFormat::Logfmt, samples::ordinary()),
-        ("The same as `text`", EventFormat::Text, samples::ordinary()),
-        ("A client that is too old", EventFormat::Json, samples::mismatched()),
+    let connection = || Event::from(Box::new(samples::ordinary()));
+    let request = || Event::from(Box::new(samples::request()));
+    for (title, format, event) in [
+        ("An ordinary connection as `json`", EventFormat::Json, connection()),
+        ("The same as `logfmt`", EventFormat::Logfmt, connection()),
+        ("The same as `text`", EventFormat::Text, connection()),
+        ("A client that is too old", EventFormat::Json, Box::new(samples::mismatched()).into()),
+        ("An ordinary request as `json`", EventFormat::Json, request()),
+        ("The same as `logfmt`", EventFormat::Logfmt, request()),
+        ("The same as `text`", EventFormat::Text, request()),
+        ("The same as `combined`", EventFormat::Combined, request()),
+        ("The same as `vhost`", EventFormat::Vhost, request()),
     ] {
         let fence = if format == EventFormat::Json { "json" } else { "text" };
-        writeln!(text, "{title}:\n\n```{fence}\n{}```\n", line(format, &facts)).unwrap();
+        writeln!(text, "{title}:\n\n```{fence}\n{}```\n", line(format, &event)).unwrap();
     }
     text.pop();
     text
 }
 
 fn fields() -> String {
-    let mut text = String::from("| field | type | meaning |\n| --- | --- | --- |\n");
-    for field in FIELDS {
-        let kind = match field.kind {
+    let mut text = String::from("| field | type | of | meaning |\n| --- | --- | --- | --- |\n");
+    for field in Field::ALL {
+        let kind = match field.kind() {
             FieldKind::List => "list of texts",
             kind => kind.name(),
         };
-        writeln!(text, "| `{}` | {kind} | {} |", field.key, field.meaning).unwrap();
+        let of = match field.of() {
+            FieldOf::Both => "both",
+            FieldOf::Connection => "connections",
+            FieldOf::Request => "requests",
+        };
+        writeln!(text, "| `{}` | {kind} | {of} | {} |", field.key(), field.meaning()).unwrap();
     }
     text
 }

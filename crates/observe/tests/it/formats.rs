@@ -1,25 +1,33 @@
 //! Events read back: whatever bytes a client sent, a line is one line, valid, and says what was meant.
 
 use crate::samples;
-use offramp_observe::EventFormat;
 use offramp_observe::facts::{
-    Address, Alert, Cause, Close, ConnectionFacts, Fault, Handshake, IdSource, Mismatch, Offer, TlsVersion,
+    Address, Alert, Cause, Close, ConnectionFacts, Fault, Handshake, IdSource, Mismatch, Offer, RequestFacts,
+    TlsVersion,
 };
-use offramp_observe::format::{FIELDS, FieldKind};
+use offramp_observe::format::{Field, FieldKind, FieldOf, HashKey, Selection};
+use offramp_observe::{Event, EventFormat, EventStyle};
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-fn write(format: EventFormat, facts: &ConnectionFacts) -> String {
+fn write<F: Clone>(format: EventFormat, facts: &F) -> String
+where
+    Event: From<Box<F>>,
+{
     let mut out = Vec::new();
-    format.write(facts, &mut out);
+    EventStyle::from(format).write(&Box::new(facts.clone()).into(), &mut out);
     String::from_utf8(out).expect("events are UTF-8")
 }
 
-fn json(facts: &ConnectionFacts) -> Map<String, Value> {
+fn json<F: Clone>(facts: &F) -> Map<String, Value>
+where
+    Event: From<Box<F>>,
+{
     serde_json::from_str(&write(EventFormat::Json, facts)).expect("an event is a JSON object")
 }
 
@@ -80,6 +88,87 @@ fn an_ordinary_connection_as_text() {
 }
 
 #[test]
+fn an_ordinary_request_as_json() {
+    let expected = concat!(
+        r#"{"time":"2026-11-21T20:51:00.003734Z","event":"request","#,
+        r#""id":"01a1ffe0-6b23-7000-8000-00001a2b3c4d","#,
+        r#""connection":"01a1ffe0-6b21-7000-8000-00001a2b3c4d","worker":0,"listener":"web","#,
+        r#""client":"192.0.2.1","client_port":51234,"method":"GET","scheme":"https","#,
+        r#""host":"git.example.org","path":"/explore/repos","query":"sort=newest&q=tls","#,
+        r#""protocol":"HTTP/2.0","status":200,"referer":"https://git.example.org/","#,
+        r#""user_agent":"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0","#,
+        r#""sni":"git.example.org","alpn":"h2","#,
+        r#""tls_version":"TLSv1.3","tls_suite":"TLS_AES_128_GCM_SHA256","tls_group":"X25519MLKEM768","#,
+        r#""tls_scheme":"ecdsa_secp256r1_sha256","resumed":false,"#,
+        r#""route":"git.example.org","backend":"gitea","server":"unix:/run/gitea.sock","tries":1,"#,
+        r#""bytes_from_client":0,"bytes_to_client":18423,"first_byte_us":8127,"total_us":8402,"#,
+        r#""cause":"completed","fault":"nobody"}"#,
+        "\n"
+    );
+    assert_eq!(write(EventFormat::Json, &samples::request()), expected);
+}
+
+#[test]
+fn an_aborted_request_as_text_and_logfmt() {
+    let facts = samples::aborted();
+    let id = "id=01a1ffe0-6b23-7000-8000-00001a2b3c4d";
+    let agent = r#"user_agent="Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0""#;
+    assert_eq!(
+        write(EventFormat::Text, &facts),
+        format!(
+            "2026-11-21T20:51:00.003734Z 192.0.2.1:51234       200       0 B in  18.0 KiB out  8.4 ms  \
+             GET http://git.example.org/big\"file HTTP/1.1  client_aborted (client) -> unix:/run/gitea.sock \
+             detail=\"connection reset\" {agent} listener=web route=git.example.org backend=gitea \
+             first_byte=8.1ms {id}\n"
+        )
+    );
+    let line = write(EventFormat::Logfmt, &facts);
+    assert!(line.starts_with("time=2026-11-21T20:51:00.003734Z event=request id="), "{line}");
+    assert!(line.contains(" path=\"/big\\\"file\" protocol=HTTP/1.1 status=200 "), "{line}");
+    assert!(line.ends_with(" fault=client detail=\"connection reset\"\n"), "{line}");
+}
+
+#[test]
+fn selections_leave_out_and_hash_in_every_format() {
+    let key = HashKey::from([7; 16]);
+    let selection = Selection::default()
+        .omit(Field::UserAgent)
+        .omit(Field::Time)
+        .hash([Field::Client, Field::Status, Field::Sni, Field::OfferedVersions], key)
+        .anonymize();
+    let told = |format, event: &Event| {
+        let mut out = Vec::new();
+        EventStyle { format, selection: selection.clone() }.write(event, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    let request = Box::new(samples::request()).into();
+    let event: Map<String, Value> = serde_json::from_str(&told(EventFormat::Json, &request)).unwrap();
+    assert!(!event.contains_key("user_agent") && !event.contains_key("time"));
+    let hash = |event: &Map<String, Value>, key: &str| {
+        let hash = event[key].as_str().unwrap().to_owned();
+        assert!(hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash}");
+        hash
+    };
+    let client = hash(&event, "client");
+    hash(&event, "status");
+    let sni = hash(&event, "sni");
+    assert_eq!(event["host"], "git.example.org");
+    let line = told(EventFormat::Logfmt, &request);
+    assert!(line.starts_with("event=request ") && line.contains(&format!(" client={client} ")), "{line}");
+    let line = told(EventFormat::Text, &request);
+    assert!(line.starts_with(&format!("- {client}:51234 ")) && !line.contains("Mozilla"), "{line}");
+    let connection = Box::new(samples::mismatched()).into();
+    let line = told(EventFormat::Text, &connection);
+    assert!(line.contains(&format!(" {sni} ")) && !line.contains("TLSv1.1"), "{line}");
+    let everything = Field::ALL.into_iter().fold(Selection::default(), Selection::omit);
+    for (format, expected) in [(EventFormat::Json, "{}\n"), (EventFormat::Logfmt, "\n")] {
+        let mut out = Vec::new();
+        EventStyle { format, selection: everything.clone() }.write(&request, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}
+
+#[test]
 fn a_mismatch_shows_both_sides() {
     let facts = samples::mismatched();
     let line = write(EventFormat::Text, &facts);
@@ -99,28 +188,38 @@ fn the_table_of_fields_is_what_events_have_in_order_and_type() {
     let mut lines = vec![write(EventFormat::Json, &facts)];
     facts.close.alert = Some(Alert::Received("internal_error"));
     lines.push(write(EventFormat::Json, &facts));
-    let documented: Vec<_> = FIELDS.iter().map(|field| field.key).collect();
-    let mut seen = vec![false; FIELDS.len()];
-    for line in lines {
-        let event: Map<String, Value> = serde_json::from_str(&line).unwrap();
-        let mut last = 0;
-        for (index, field) in FIELDS.iter().enumerate() {
-            let Some(value) = event.get(field.key) else { continue };
-            seen[index] = true;
-            let at = line.find(&format!("\"{}\":", field.key)).unwrap();
-            assert!(at > last, "{} is out of order", field.key);
-            last = at;
-            match field.kind {
-                FieldKind::Time | FieldKind::Text => assert!(value.is_string(), "{}", field.key),
-                FieldKind::Number => assert!(value.is_u64(), "{}", field.key),
-                FieldKind::Flag => assert!(value.is_boolean(), "{}", field.key),
-                FieldKind::List => assert!(value.is_array(), "{}", field.key),
+    for (lines, has) in [
+        (lines, FieldOf::connections as fn(FieldOf) -> bool),
+        (samples::requests().iter().map(request_json_line).collect(), FieldOf::requests),
+    ] {
+        let fields: Vec<_> = Field::ALL.into_iter().filter(|field| has(field.of())).collect();
+        let mut seen = BTreeSet::new();
+        for line in lines {
+            let event: Map<String, Value> = serde_json::from_str(&line).unwrap();
+            let mut last = 0;
+            for field in &fields {
+                let Some(value) = event.get(field.key()) else { continue };
+                seen.insert(field.key());
+                let at = line.find(&format!("\"{}\":", field.key())).unwrap();
+                assert!(at > last, "{} is out of order", field.key());
+                last = at;
+                match field.kind() {
+                    FieldKind::Time | FieldKind::Text => assert!(value.is_string(), "{}", field.key()),
+                    FieldKind::Number => assert!(value.is_u64(), "{}", field.key()),
+                    FieldKind::Flag => assert!(value.is_boolean(), "{}", field.key()),
+                    FieldKind::List => assert!(value.is_array(), "{}", field.key()),
+                }
             }
+            let documented = |key: &String| fields.iter().any(|field| field.key() == key);
+            assert!(event.keys().all(documented));
         }
-        assert!(event.keys().all(|key| documented.contains(&key.as_str())));
+        let unseen: Vec<_> = fields.iter().map(|f| f.key()).filter(|key| !seen.contains(key)).collect();
+        assert!(unseen.is_empty(), "documented, but no event has them: {unseen:?}");
     }
-    let unseen: Vec<_> = FIELDS.iter().zip(seen).filter(|(_, seen)| !seen).map(|(f, _)| f.key).collect();
-    assert!(unseen.is_empty(), "documented, but no event has them: {unseen:?}");
+}
+
+fn request_json_line(facts: &RequestFacts) -> String {
+    write(EventFormat::Json, facts)
 }
 
 #[test]
@@ -172,6 +271,28 @@ fn any_facts() -> impl Strategy<Value = ConnectionFacts> {
     })
 }
 
+/// A request with whatever a client may put into it.
+fn any_request() -> impl Strategy<Value = RequestFacts> {
+    let names = (hostile(), hostile(), hostile(), hostile());
+    let client = any::<std::net::SocketAddr>();
+    (names, client, any::<u64>(), any::<u16>()).prop_map(|(names, client, number, status)| {
+        let (target, host, referer, agent) = names;
+        let mut facts = samples::request();
+        let mut brief = (*facts.connection).clone();
+        brief.client.address = client.into();
+        brief.id = u128::from(number).into();
+        facts.connection = Arc::new(brief);
+        facts.request.target = format!("/{}", String::from_utf8_lossy(&target)).into();
+        facts.request.host = String::from_utf8_lossy(&host).into();
+        facts.request.referer = Some(referer.into());
+        facts.request.user_agent = Some(agent.into());
+        facts.status = status;
+        facts.traffic.to_client = number;
+        facts.times.total = Duration::from_micros(number);
+        facts
+    })
+}
+
 fn lossy(bytes: Option<&[u8]>) -> String {
     String::from_utf8_lossy(bytes.unwrap()).into_owned()
 }
@@ -191,6 +312,36 @@ proptest! {
         let names: Vec<_> = facts.mismatch.as_ref().unwrap().offered.alpn.iter().map(|n| lossy(Some(n))).collect();
         if !names.is_empty() {
             prop_assert_eq!(&event["offered_alpn"], &serde_json::json!(names));
+        }
+    }
+
+    #[test]
+    fn requests_read_back_from_json_and_logfmt(facts in any_request()) {
+        let event = json(&facts);
+        prop_assert_eq!(event["path"].as_str(), Some(facts.request.path()));
+        prop_assert_eq!(event.get("query").and_then(Value::as_str), facts.request.query());
+        prop_assert_eq!(event["host"].as_str(), Some(&*facts.request.host));
+        prop_assert_eq!(event["referer"].as_str().unwrap(), lossy(facts.request.referer.as_deref()));
+        prop_assert_eq!(event["user_agent"].as_str().unwrap(), lossy(facts.request.user_agent.as_deref()));
+        prop_assert_eq!(event["status"].as_u64(), Some(facts.status.into()));
+        prop_assert_eq!(event["bytes_to_client"].as_u64(), Some(facts.traffic.to_client));
+        prop_assert_eq!(event["total_us"].as_u64(), Some(facts.traffic.to_client));
+        prop_assert_eq!(event["client"].as_str().unwrap(), facts.connection.client.ip().unwrap().to_string());
+        prop_assert_eq!(event["connection"].as_str().unwrap(), facts.connection.id.to_string());
+        let pairs = logfmt(&write(EventFormat::Logfmt, &facts));
+        prop_assert_eq!(pairs.keys().collect::<Vec<_>>(), event.keys().collect::<Vec<_>>());
+        for (key, value) in &event {
+            let expected = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            prop_assert_eq!(pairs[key].as_str(), Some(expected.as_str()));
+        }
+    }
+
+    #[test]
+    fn a_request_is_one_harmless_line(facts in any_request()) {
+        for format in [EventFormat::Json, EventFormat::Logfmt, EventFormat::Text, EventFormat::Vhost] {
+            let line = write(format, &facts);
+            let body = line.strip_suffix('\n').unwrap();
+            prop_assert!(!body.chars().any(|c| c.is_control() || "\u{2028}\u{202e}".contains(c)), "{:?}", body);
         }
     }
 

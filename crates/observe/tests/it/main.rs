@@ -4,4 +4,11 @@ mod docs;
 mod exposition;
 mod flusher;
 mod formats;
+mod journald;
+mod nginx;
+#[cfg(feature = "otlp")]
+mod otlp;
+mod python;
 mod samples;
+mod sockets;
+mod taps;

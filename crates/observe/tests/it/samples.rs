@@ -1,8 +1,9 @@
 //! Facts to write.
 
 use offramp_observe::facts::{
-    Address, Alert, Cause, Close, ConnectionFacts, Handshake, IdSource, Mismatch, Offer, PathFacts, Times,
-    TlsFacts, TlsVersion, Traffic,
+    Address, Alert, Cause, Close, ConnectionBrief, ConnectionFacts, Handshake, HttpVersion, IdSource,
+    Mismatch, Offer, PathFacts, RequestFacts, RequestLine, RequestTimes, Scheme, Times, TlsFacts, TlsVersion,
+    Trace, Traffic,
 };
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -80,4 +81,71 @@ pub(crate) fn everything() -> ConnectionFacts {
     facts.mismatch = Some(Box::new(Mismatch { offered: offer.clone(), configured: Arc::new(offer) }));
     facts.close = Close::from(Cause::Internal).with_alert(Alert::Sent("internal_error")).with_detail("why");
     facts
+}
+
+/// An ordinary request.
+pub(crate) fn request() -> RequestFacts {
+    let line = RequestLine {
+        method: "GET".into(),
+        scheme: Scheme::Https,
+        host: "git.example.org".into(),
+        target: "/explore/repos?sort=newest&q=tls".into(),
+        version: HttpVersion::Http2,
+        referer: Some((*b"https://git.example.org/").into()),
+        user_agent: Some((*b"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0").into()),
+        user: None,
+    };
+    let brief = Arc::new(ConnectionBrief::from(&ordinary()));
+    let begun = accepted() + Duration::from_micros(2_500);
+    let mut facts = RequestFacts::new("01a1ffe0-6b23-7000-8000-00001a2b3c4d".into(), brief, begun, line);
+    facts.path = ordinary().path;
+    facts.status = 200;
+    facts.traffic = Traffic { from_client: 0, to_client: 18_423 };
+    facts.times = RequestTimes {
+        queue: None,
+        connect: None,
+        first_byte: Some(Duration::from_micros(8_127)),
+        total: Duration::from_micros(8_402),
+    };
+    facts.close = Close::from(Cause::Completed);
+    facts
+}
+
+/// A request that its client gave up, over plain text.
+pub(crate) fn aborted() -> RequestFacts {
+    let mut facts = request();
+    let mut brief = (*facts.connection).clone();
+    brief.tls = None;
+    facts.connection = Arc::new(brief);
+    facts.request.scheme = Scheme::Http;
+    facts.request.version = HttpVersion::Http11;
+    facts.request.target = "/big\"file".into();
+    facts.request.referer = None;
+    facts.close = Close::from(Cause::ClientAborted).with_detail("connection reset");
+    facts
+}
+
+/// Requests that have every field between them.
+pub(crate) fn requests() -> Vec<RequestFacts> {
+    let mut full = request();
+    full.request.user = Some((*b"alice").into());
+    full.times.queue = Some(Duration::from_micros(12));
+    full.times.connect = Some(Duration::from_micros(48));
+    full.trace = Some(Trace {
+        id: 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c,
+        span: 0xb7ad_6b71_6920_3331,
+        parent: None,
+        sampled: true,
+    });
+    full.close =
+        Close::from(Cause::H2ProtocolError).with_alert(Alert::Sent("internal_error")).with_detail("why");
+    let mut other = full.clone();
+    let mut brief = (*other.connection).clone();
+    brief.client.peer = Some("10.0.0.1:9999".parse::<std::net::SocketAddr>().unwrap().into());
+    if let Some(tls) = &mut brief.tls {
+        tls.client_cn = Some((*b"backup").into());
+    }
+    other.connection = Arc::new(brief);
+    other.close.alert = Some(Alert::Received("internal_error"));
+    vec![full, other, request(), aborted()]
 }

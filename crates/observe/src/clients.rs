@@ -1,0 +1,426 @@
+//! Who uses how much: connections, requests and bytes of the heaviest clients, and their TLS.
+//!
+//! Memory is bounded by how many clients are wanted, whatever number of them come: what is not exact is
+//! [bounded](crate::sketch), and the bound is told. A client is an IPv4 address, or the /64 of an IPv6
+//! address, which one host may use as it likes; where addresses are to be anonymised, the /24 or the /48, and
+//! nothing more precise is kept.
+//!
+//! Each worker has a sketch of its own behind a lock that only readers share; the TLS of clients and names is
+//! in one for the process, because its counts begin anew when a pair is forgotten and so cannot be added up
+//! over workers; it is touched once per connection. **No worker ever waits for these locks**: where one is
+//! taken, what is to be counted is kept by the worker and counted the next time. Only a worker that has kept
+//! `MOST_PENDING` waits, for the microseconds that a reader needs for a copy.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use foldhash::fast::RandomState;
+
+use crate::facts::{Address, ConnectionFacts, Traffic};
+use crate::sketch::Sketch;
+use crate::tls_mix::TlsMix;
+
+/// Which clients are kept by name, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// How many are shown; 0: none, and nothing is counted. Each costs up to some 700 bytes per worker and
+    /// 500 in all; each of the first 333 four times that, since as many more are watched.
+    pub top: usize,
+    /// Whether only networks are kept, and no addresses.
+    pub anonymize: bool,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self { top: 100, anonymize: false }
+    }
+}
+
+impl ClientSettings {
+    /// How many are watched so that the wanted number is shown well: the heaviest few are told apart from the
+    /// many only if there are places to spare.
+    const fn capacity(self) -> usize {
+        let spare = self.top.saturating_mul(3);
+        self.top.saturating_add(if spare < 1000 { spare } else { 1000 })
+    }
+}
+
+/// The figures of a client, in their order.
+pub const FIGURES: [&str; 4] = ["connections", "requests", "bytes_from_client", "bytes_to_client"];
+
+/// Who is told apart: an IPv4 address, an IPv6 network, or all clients of Unix sockets together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Client(u128);
+
+/// Clients of Unix sockets. No network has its last bits, and no IPv4 address is it.
+const LOCAL: u128 = 1;
+
+impl Client {
+    pub(crate) const fn new(address: &Address) -> Self {
+        match address {
+            Address::Unix(_) => Self(LOCAL),
+            Address::Ip(address) => match address.ip().to_canonical() {
+                IpAddr::V4(v4) => Self(v4.to_ipv6_mapped().to_bits()),
+                IpAddr::V6(v6) => Self(v6.to_bits() & (u128::MAX << 64)),
+            },
+        }
+    }
+
+    /// The network that is kept where addresses are not.
+    pub(crate) const fn anonymized(self, anonymize: bool) -> Self {
+        match Ipv6Addr::from_bits(self.0).to_ipv4_mapped() {
+            _ if !anonymize || self.0 == LOCAL => self,
+            Some(_) => Self(self.0 & (u128::MAX << 8)),
+            None => Self(self.0 & (u128::MAX << 80)),
+        }
+    }
+
+    /// As it is shown: an address or a network, or `unix`.
+    #[must_use]
+    pub fn show(self, anonymized: bool) -> String {
+        if self.0 == LOCAL {
+            return "unix".to_owned();
+        }
+        let address = Ipv6Addr::from_bits(self.0);
+        match (address.to_ipv4_mapped(), anonymized) {
+            (Some(v4), false) => v4.to_string(),
+            (Some(v4), true) => format!("{v4}/24"),
+            (None, false) => format!("{address}/64"),
+            (None, true) => format!("{address}/48"),
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.show(false))
+    }
+}
+
+impl Hash for Client {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u128(self.0);
+    }
+}
+
+/// A client and the name that it asked for; empty if it asked for none.
+type Pair = (Client, Box<str>);
+
+/// What readers and workers share.
+pub(crate) struct Clients {
+    settings: Mutex<ClientSettings>,
+    /// The settings once more, for workers.
+    watching: AtomicBool,
+    anonymize: AtomicBool,
+    workers: Box<[Own]>,
+    tls: Mutex<TlsTable>,
+}
+
+/// One worker's sketch, alone on its cache lines.
+#[repr(align(128))]
+struct Own(Mutex<Sketch<Client, 4>>);
+
+struct TlsTable {
+    pairs: Sketch<Pair, 1, TlsMix>,
+    all: TlsMix,
+}
+
+impl Clients {
+    pub(crate) fn new(workers: usize) -> Arc<Self> {
+        let settings = ClientSettings::default();
+        let capacity = settings.capacity();
+        Arc::new(Self {
+            settings: Mutex::new(settings),
+            watching: AtomicBool::new(settings.top > 0),
+            anonymize: AtomicBool::new(settings.anonymize),
+            workers: (0..workers).map(|_| Own(Mutex::new(Sketch::new(capacity)))).collect(),
+            tls: Mutex::new(TlsTable { pairs: Sketch::new(capacity), all: TlsMix::default() }),
+        })
+    }
+
+    /// Takes other settings; where they differ, all clients are forgotten.
+    pub(crate) fn set(&self, settings: ClientSettings) {
+        let mut current = lock(&self.settings);
+        if *current == settings {
+            return;
+        }
+        *current = settings;
+        self.anonymize.store(settings.anonymize, Ordering::Relaxed);
+        for Own(sketch) in &self.workers {
+            *lock(sketch) = Sketch::new(settings.capacity());
+        }
+        lock(&self.tls).pairs = Sketch::new(settings.capacity());
+        self.watching.store(settings.top > 0, Ordering::Relaxed);
+    }
+
+    /// The heaviest clients over all workers.
+    pub(crate) fn read(&self) -> ClientTotals {
+        let settings = *lock(&self.settings);
+        let mut floors = [0_u64; FIGURES.len()];
+        let mut above: HashMap<Client, [u64; FIGURES.len()], RandomState> = HashMap::default();
+        for Own(sketch) in &self.workers {
+            let sketch = lock(sketch).clone();
+            let own: [u64; FIGURES.len()] = std::array::from_fn(|figure| sketch.floor(figure));
+            for (client, figures, ()) in sketch.iter() {
+                let sums = above.entry(*client).or_default();
+                for ((sum, figure), floor) in sums.iter_mut().zip(figures).zip(own) {
+                    // A worker that does not watch this client may have seen it up to its floor, so that is
+                    // where each begins.
+                    *sum += figure.count.saturating_sub(floor);
+                }
+            }
+            floors.iter_mut().zip(own).for_each(|(sum, floor)| *sum += floor);
+        }
+        let heaviest = std::array::from_fn(|figure| {
+            let counted = above.iter().filter(|(_, sums)| sums[figure] > 0);
+            let counts = counted.map(|(client, sums)| (*client, sums[figure] + floors[figure]));
+            top(counts.collect(), settings.top)
+        });
+        let (pairs, all) = {
+            let table = lock(&self.tls);
+            (table.pairs.clone(), table.all.clone())
+        };
+        let mut tls: Vec<_> = pairs.iter().map(|(pair, [figure], mix)| (pair, figure.count, mix)).collect();
+        tls.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        tls.truncate(settings.top);
+        let tls = tls.into_iter().map(|(pair, _, mix)| (pair.clone(), mix.clone())).collect();
+        ClientTotals { anonymized: settings.anonymize, heaviest, floors, tls, all }
+    }
+}
+
+/// The `most` heaviest, the heaviest first.
+fn top(mut counts: Vec<(Client, u64)>, most: usize) -> Vec<(Client, u64)> {
+    counts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+    counts.truncate(most);
+    counts
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The lock, unless somebody has it and not much is `pending`.
+fn lock_unless_taken<T>(mutex: &Mutex<T>, pending: usize) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) if pending < MOST_PENDING => None,
+        Err(TryLockError::WouldBlock) => Some(lock(mutex)),
+    }
+}
+
+/// What a worker keeps at most while a reader copies: some hundredths of a second's worth.
+const MOST_PENDING: usize = 1024;
+
+/// One worker's side.
+pub(crate) struct WorkerClients {
+    clients: Arc<Clients>,
+    worker: usize,
+    pending: RefCell<Vec<(Client, [u64; FIGURES.len()])>>,
+    pending_tls: RefCell<Vec<(Pair, ConnectionFacts)>>,
+}
+
+impl WorkerClients {
+    pub(crate) fn new(clients: Arc<Clients>, worker: usize) -> Self {
+        Self { clients, worker, pending: RefCell::default(), pending_tls: RefCell::default() }
+    }
+
+    pub(crate) fn request_ended(&self, client: &Address, traffic: Traffic) {
+        self.touch(client, [0, 1, traffic.from_client, traffic.to_client]);
+    }
+
+    pub(crate) fn connection_ended(&self, facts: &ConnectionFacts) {
+        let Traffic { from_client, to_client } = facts.traffic;
+        self.touch(&facts.client.address, [1, 0, from_client, to_client]);
+        if facts.times.handshake.is_some() {
+            self.tls(facts);
+        }
+    }
+
+    fn touch(&self, address: &Address, weights: [u64; FIGURES.len()]) {
+        if !self.clients.watching.load(Ordering::Relaxed) {
+            return;
+        }
+        let client = Client::new(address);
+        let mut pending = self.pending.borrow_mut();
+        let Some(mut sketch) = lock_unless_taken(&self.clients.workers[self.worker].0, pending.len()) else {
+            pending.push((client, weights));
+            return;
+        };
+        // Under the lock: what the settings of before let through is forgotten by whoever changes them.
+        let anonymize = self.clients.anonymize.load(Ordering::Relaxed);
+        if !pending.is_empty() {
+            for (client, weights) in pending.drain(..) {
+                sketch.add(&client.anonymized(anonymize), weights);
+            }
+        }
+        sketch.add(&client.anonymized(anonymize), weights);
+    }
+
+    fn tls(&self, facts: &ConnectionFacts) {
+        let client = Client::new(&facts.client.address);
+        let name = facts.tls.sni.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let pair = (client, name.into_boxed_str());
+        let mut pending = self.pending_tls.borrow_mut();
+        let Some(mut table) = lock_unless_taken(&self.clients.tls, pending.len()) else {
+            // Rare, and only while a reader or another worker counts; so a copy may cost.
+            pending.push((pair, facts.clone()));
+            return;
+        };
+        let anonymize = self.clients.anonymize.load(Ordering::Relaxed);
+        for ((client, name), facts) in pending.drain(..) {
+            table.count(&(client.anonymized(anonymize), name), &facts);
+        }
+        table.count(&(pair.0.anonymized(anonymize), pair.1), facts);
+    }
+}
+
+impl TlsTable {
+    fn count(&mut self, pair: &Pair, facts: &ConnectionFacts) {
+        self.all.count(facts);
+        if let Some(mix) = self.pairs.add(pair, [1]) {
+            mix.count(facts);
+        }
+    }
+}
+
+/// What all workers counted of clients.
+#[derive(Clone, Debug)]
+pub struct ClientTotals {
+    /// Whether clients are networks.
+    pub anonymized: bool,
+    /// For each of [`FIGURES`] the heaviest clients, the heaviest first. A count is at least the truth.
+    pub heaviest: [Vec<(Client, u64)>; FIGURES.len()],
+    /// For each of [`FIGURES`]: no count is above the truth by more, and no client that is missing among
+    /// those watched has more.
+    pub floors: [u64; FIGURES.len()],
+    /// The TLS of the heaviest pairs of client and asked-for name, since they are watched.
+    pub tls: Vec<(Pair, TlsMix)>,
+    /// The TLS of all clients.
+    pub all: TlsMix,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Client, ClientSettings, Clients, MOST_PENDING, WorkerClients};
+    use crate::facts::{Address, Traffic};
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+
+    fn address(text: &str) -> Address {
+        text.parse::<SocketAddr>().unwrap().into()
+    }
+
+    fn workers(clients: &Arc<Clients>) -> [WorkerClients; 2] {
+        [0, 1].map(|index| WorkerClients::new(Arc::clone(clients), index))
+    }
+
+    const MOVED: Traffic = Traffic { from_client: 10, to_client: 1000 };
+
+    #[test]
+    fn clients_are_shown_as_what_they_are() {
+        let cases = [
+            ("192.0.2.77:1", "192.0.2.77", "192.0.2.0/24"),
+            ("[::ffff:192.0.2.77]:1", "192.0.2.77", "192.0.2.0/24"),
+            ("[2001:db8:1:2:3::4]:1", "2001:db8:1:2::/64", "2001:db8:1::/48"),
+            ("[::1]:1", "::/64", "::/48"),
+        ];
+        for (text, exact, anonymous) in cases {
+            let client = Client::new(&address(text));
+            assert_eq!(client.anonymized(false).show(false), exact);
+            assert_eq!(client.anonymized(true).show(true), anonymous);
+        }
+        assert_eq!(Client::new(&Address::Unix(None)).anonymized(true).show(true), "unix");
+    }
+
+    #[test]
+    fn workers_add_up_and_the_heaviest_come_first() {
+        let clients = Clients::new(2);
+        clients.set(ClientSettings { top: 2, anonymize: false });
+        let workers = workers(&clients);
+        for worker in &workers {
+            for _ in 0..50 {
+                worker.request_ended(&address("192.0.2.1:5"), MOVED);
+            }
+        }
+        workers[0].request_ended(&address("192.0.2.2:5"), Traffic { from_client: 0, to_client: 1_000_000 });
+        for other in 0..200 {
+            workers[1].request_ended(&address(&format!("198.51.100.{other}:5")), Traffic::default());
+        }
+        let totals = clients.read();
+        let name = |index: usize, rank: usize| totals.heaviest[index][rank].0.show(false);
+        assert!(totals.heaviest[0].is_empty(), "no connection has ended");
+        assert_eq!(name(1, 0), "192.0.2.1");
+        let (_, requests) = totals.heaviest[1][0];
+        assert!((100..=100 + totals.floors[1]).contains(&requests), "{requests} {:?}", totals.floors);
+        assert_eq!((name(3, 0), totals.heaviest[3][0].1), ("192.0.2.2".into(), 1_000_000));
+        assert_eq!((name(3, 1), totals.heaviest[3][1].1), ("192.0.2.1".into(), 100_000));
+        assert_eq!(totals.heaviest[3].len(), 2);
+    }
+
+    #[test]
+    fn nothing_is_lost_while_a_reader_has_the_lock() {
+        let clients = Clients::new(2);
+        let workers = workers(&clients);
+        let client = address("192.0.2.1:5");
+        let held = clients.workers[0].0.lock().unwrap();
+        for _ in 0..MOST_PENDING {
+            workers[0].request_ended(&client, MOVED);
+        }
+        drop(held);
+        workers[0].request_ended(&client, MOVED);
+        assert_eq!(clients.read().heaviest[1][0].1, MOST_PENDING as u64 + 1);
+    }
+
+    #[test]
+    fn nothing_is_lost_while_readers_and_workers_run_at_once() {
+        const REQUESTS: u64 = 20_000;
+        let clients = Clients::new(2);
+        let client = address("192.0.2.1:5");
+        let mut workers = workers(&clients);
+        std::thread::scope(|scope| {
+            let counting: Vec<_> = workers
+                .iter_mut()
+                .map(|worker| {
+                    let client = &client;
+                    scope.spawn(move || {
+                        for _ in 0..REQUESTS {
+                            worker.request_ended(client, MOVED);
+                        }
+                    })
+                })
+                .collect();
+            let mut before = 0;
+            while !counting.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+                let now = clients.read().heaviest[1].first().map_or(0, |(_, count)| *count);
+                assert!(now >= before, "what is told never falls");
+                before = now;
+            }
+        });
+        // What a reader kept out is counted with the next.
+        workers.iter().for_each(|worker| worker.request_ended(&client, MOVED));
+        assert_eq!(clients.read().heaviest[1][0].1, 2 * (REQUESTS + 1));
+    }
+
+    #[test]
+    fn other_settings_begin_anew() {
+        let clients = Clients::new(2);
+        let workers = workers(&clients);
+        workers[0].request_ended(&address("192.0.2.77:5"), MOVED);
+        clients.set(ClientSettings::default());
+        assert_eq!(clients.read().heaviest[1].len(), 1, "they are the same");
+        clients.set(ClientSettings { top: 5, anonymize: true });
+        assert!(clients.read().heaviest[1].is_empty());
+        workers[0].request_ended(&address("192.0.2.77:5"), MOVED);
+        let totals = clients.read();
+        assert_eq!(totals.heaviest[1][0].0.show(totals.anonymized), "192.0.2.0/24");
+        clients.set(ClientSettings { top: 0, anonymize: false });
+        workers[0].request_ended(&address("192.0.2.77:5"), MOVED);
+        assert!(clients.read().heaviest[1].is_empty());
+    }
+}

@@ -1,0 +1,172 @@
+//! Syslog: RFC 5424 to a Unix socket (`/dev/log`) or over UDP (RFC 5426).
+//!
+//! The line is the message; there is no structured data, because the line has all of it already. Nothing is
+//! waited for longer than [`Patience`] has it; a receiver that went away is looked for again with every
+//! batch. TCP and TLS to a distant collector are refused: a local `rsyslog` or `syslog-ng` does that with a
+//! queue on disk.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime};
+
+use super::socket::{Patience, Socket, is_gone, is_too_long};
+use crate::timestamp::rfc3339_micros;
+
+/// Where syslog listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SyslogTarget {
+    /// A Unix socket, usually `/dev/log`: of datagrams, or a stream.
+    Unix(PathBuf),
+    /// `host:port` over UDP.
+    Udp(Box<str>),
+}
+
+impl std::fmt::Display for SyslogTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "syslog ({})", path.display()),
+            Self::Udp(address) => write!(f, "syslog (udp://{address})"),
+        }
+    }
+}
+
+/// The facility of a message (RFC 5424 §6.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Facility {
+    /// 3: the program's own log.
+    Daemon,
+    /// 16: the access log.
+    Local0,
+}
+
+/// What begins every message of this process.
+#[derive(Debug)]
+pub(crate) struct SyslogHead {
+    /// `HOSTNAME APP-NAME PROCID`.
+    origin: String,
+}
+
+impl SyslogHead {
+    /// For this host and process.
+    pub(crate) fn new() -> Self {
+        let uname = rustix::system::uname();
+        let is_printable = |c: &char| c.is_ascii_graphic();
+        let host: String =
+            uname.nodename().to_string_lossy().chars().filter(is_printable).take(255).collect();
+        let host = if host.is_empty() { "-" } else { &host };
+        Self { origin: format!("{host} offramp {}", std::process::id()) }
+    }
+
+    /// Appends the header (RFC 5424 §6.2) up to the message. `kind` is the MSGID, `-` for none.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, priority: (Facility, u8), now: SystemTime, kind: &str) {
+        let (facility, severity) = priority;
+        let facility = match facility {
+            Facility::Daemon => 3,
+            Facility::Local0 => 16,
+        };
+        out.push(b'<');
+        out.extend_from_slice(itoa::Buffer::new().format(facility * 8 + severity.min(7)).as_bytes());
+        out.extend_from_slice(b">1 ");
+        out.extend_from_slice(&rfc3339_micros(now));
+        out.push(b' ');
+        out.extend_from_slice(self.origin.as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b" - ");
+    }
+}
+
+/// An open connection to syslog.
+#[derive(Debug)]
+pub(super) struct Syslog {
+    target: SyslogTarget,
+    /// `None` after the receiver was lost.
+    socket: Option<Socket>,
+    scratch: Vec<u8>,
+    patience: Patience,
+}
+
+impl Syslog {
+    pub(super) fn open(target: SyslogTarget) -> io::Result<Self> {
+        let socket = connect(&target)?;
+        Ok(Self { target, socket: Some(socket), scratch: Vec::new(), patience: Patience::default() })
+    }
+
+    /// Looks the receiver up anew.
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        self.socket = Some(connect(&self.target)?);
+        Ok(())
+    }
+
+    /// Sends messages, each on its own. A failure says how many were sent before; those behind it are not.
+    pub(super) fn send<'m>(
+        &mut self,
+        messages: impl Iterator<Item = &'m [u8]>,
+    ) -> Result<(), (usize, io::Error)> {
+        let deadline = self.patience.deadline();
+        let mut may_reconnect = true;
+        for (sent, message) in messages.enumerate() {
+            let outcome = self.send_one(message, deadline, &mut may_reconnect);
+            self.patience.learn(&outcome);
+            outcome.map_err(|error| (sent, error))?;
+        }
+        Ok(())
+    }
+
+    fn send_one(&mut self, message: &[u8], deadline: Instant, may_reconnect: &mut bool) -> io::Result<()> {
+        loop {
+            let socket = match &mut self.socket {
+                Some(socket) => socket,
+                lost => lost.insert(connect(&self.target)?),
+            };
+            let outcome = if socket.is_stream() {
+                // As syslog(3) of glibc does it on streams: a NUL ends the message.
+                self.scratch.clear();
+                self.scratch.extend_from_slice(message);
+                self.scratch.push(0);
+                socket.send(&self.scratch, deadline)
+            } else {
+                socket.send(message, deadline)
+            };
+            match outcome {
+                Err(error) if is_too_long(&error) && message.len() > CUT => {
+                    cut(message, &mut self.scratch);
+                    return socket.send(&self.scratch, deadline);
+                }
+                Err(error) if is_gone(&error) => {
+                    self.socket = None;
+                    if !std::mem::take(may_reconnect) {
+                        return Err(error);
+                    }
+                }
+                Err(error) => {
+                    if socket.is_stream() {
+                        // Part of a message may be in it; the next one must not be its end.
+                        self.socket = None;
+                    }
+                    return Err(error);
+                }
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+}
+
+fn connect(target: &SyslogTarget) -> io::Result<Socket> {
+    match target {
+        SyslogTarget::Unix(path) => Socket::unix(path),
+        SyslogTarget::Udp(address) => Socket::udp(address),
+    }
+}
+
+/// The beginning of a message that no datagram can hold, and a note that it is one.
+fn cut(message: &[u8], out: &mut Vec<u8>) {
+    // Not within a character: continuation bytes are 10xxxxxx.
+    let end = (0..=CUT).rev().find(|&at| message.get(at).is_none_or(|byte| byte >> 6 != 0b10)).unwrap_or(0);
+    out.clear();
+    out.extend_from_slice(&message[..end]);
+    out.extend_from_slice(format!(" [cut, {} bytes]", message.len()).as_bytes());
+}
+
+/// What every receiver should take (RFC 5424 §6.1 by way of RFC 5425 §4.3.1), less the note.
+const CUT: usize = 8192 - 32;

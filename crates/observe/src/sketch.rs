@@ -1,0 +1,327 @@
+//! The heaviest of many, in bounded memory: the space-saving sketch of Metwally, Agrawal and El Abbadi
+//! ("Efficient computation of frequent and top-k elements in data streams", 2005), for several figures of the
+//! same keys at once.
+//!
+//! For each figure a sketch watches at most `capacity` keys. A key that is not watched takes the place of the
+//! lightest one, inherits its count, and remembers that as its possible error. So, for each figure:
+//!
+//! - every count is at least the truth, and above it by no more than its error;
+//! - no error is above [`floor`](Sketch::floor), and the floor is at most the total divided by the capacity;
+//! - every key whose truth is above the floor is watched;
+//! - the count that is told of a key (its own, or the floor where it is not watched) never falls, also when
+//!   the key leaves and comes back; so it may be shown as a counter.
+//!
+//! One entry holds all figures of a key: an update of a watched key is one look-up and one addition per
+//! figure. The lightest is found through a heap per figure whose counts are brought up to date only when a
+//! place is needed; each repair undoes at least one addition, so an update costs O(log capacity), amortised.
+//!
+//! It knows nothing of threads, clocks or clients.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use foldhash::fast::RandomState;
+
+/// The heaviest keys of `D` figures, with a value kept beside each watched key.
+#[derive(Clone, Debug)]
+pub struct Sketch<K, const D: usize, V = ()> {
+    capacity: usize,
+    places: HashMap<K, u32, RandomState>,
+    entries: Vec<Entry<K, D, V>>,
+    free: Vec<u32>,
+    heaps: [Vec<Leaf>; D],
+}
+
+#[derive(Clone, Debug)]
+struct Entry<K, const D: usize, V> {
+    /// `None` while the place is free.
+    key: Option<K>,
+    figures: [Figure; D],
+    value: V,
+}
+
+/// What is known of one figure of one key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figure {
+    /// At least the truth. Zero: this figure of the key is not watched.
+    pub count: u64,
+    /// The count is above the truth by at most this.
+    pub error: u64,
+}
+
+/// One watched key in a figure's heap: the count as it was when last looked at, never above the real one.
+#[derive(Clone, Copy, Debug)]
+struct Leaf {
+    seen: u64,
+    place: u32,
+}
+
+impl<K: Hash + Eq + Clone, const D: usize, V: Default> Sketch<K, D, V> {
+    /// An empty sketch that watches at most `capacity` keys for each figure (and so at most `D` times as many
+    /// in all). Memory is taken as keys come.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            places: HashMap::default(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            heaps: std::array::from_fn(|_| Vec::new()),
+        }
+    }
+
+    /// Adds `weights` to the figures of `key`, and gives the value beside it. A weight of zero watches
+    /// nothing new. `None` where the key is watched for no figure.
+    pub fn add<Q>(&mut self, key: &Q, weights: [u64; D]) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let place = match self.places.get(key) {
+            Some(&place) => place,
+            None if self.capacity == 0 || weights == [0; D] => return None,
+            None => self.settle(key.to_owned()),
+        };
+        let mut is_missing = false;
+        for (figure, &weight) in self.entries[place as usize].figures.iter_mut().zip(&weights) {
+            // What is watched is not zero, so what becomes the weight itself was not watched. Without a
+            // branch: which figures a request has is hard to foresee.
+            // Nothing that is counted reaches 2^64.
+            figure.count = figure.count.wrapping_add(weight);
+            is_missing |= (figure.count == weight) & (weight != 0);
+        }
+        if is_missing {
+            self.admit_all(place, &weights);
+        }
+        Some(&mut self.entries[place as usize].value)
+    }
+
+    /// Watches those figures of a key that have just begun to count.
+    #[cold]
+    fn admit_all(&mut self, place: u32, weights: &[u64; D]) {
+        for (dimension, &weight) in weights.iter().enumerate() {
+            if weight != 0 && self.entries[place as usize].figures[dimension].count == weight {
+                self.admit(dimension, place, weight);
+            }
+        }
+    }
+
+    /// A place for a key that has none.
+    fn settle(&mut self, key: K) -> u32 {
+        let entry = Entry { key: Some(key.clone()), figures: [Figure::default(); D], value: V::default() };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.entries[place as usize] = entry;
+                place
+            }
+            None => {
+                self.entries.push(entry);
+                // `D` times the capacity, which no memory holds 2^32 of.
+                (self.entries.len() - 1) as u32
+            }
+        };
+        self.places.insert(key, place);
+        place
+    }
+
+    /// Watches a figure of a key, in the place of the lightest where all are taken.
+    fn admit(&mut self, dimension: usize, place: u32, weight: u64) {
+        if self.heaps[dimension].len() < self.capacity {
+            self.entries[place as usize].figures[dimension] = Figure { count: weight, error: 0 };
+            let heap = &mut self.heaps[dimension];
+            heap.push(Leaf { seen: weight, place });
+            sift_up(heap);
+            return;
+        }
+        let Some(lightest) = self.lightest(dimension) else { return };
+        self.dismiss(dimension, lightest.place);
+        let count = lightest.seen.wrapping_add(weight);
+        self.entries[place as usize].figures[dimension] = Figure { count, error: lightest.seen };
+        let heap = &mut self.heaps[dimension];
+        heap[0] = Leaf { seen: count, place };
+        sift_down(heap);
+    }
+
+    /// The root of the heap, once it is what it says.
+    fn lightest(&mut self, dimension: usize) -> Option<Leaf> {
+        let heap = &mut self.heaps[dimension];
+        loop {
+            let root = heap.first_mut()?;
+            let count = self.entries[root.place as usize].figures[dimension].count;
+            if root.seen == count {
+                return Some(*root);
+            }
+            root.seen = count;
+            sift_down(heap);
+        }
+    }
+
+    /// Watches a figure no longer; the key is forgotten with its last one.
+    fn dismiss(&mut self, dimension: usize, place: u32) {
+        let entry = &mut self.entries[place as usize];
+        entry.figures[dimension] = Figure::default();
+        if entry.figures.iter().all(|figure| figure.count == 0) {
+            entry.value = V::default();
+            if let Some(key) = entry.key.take() {
+                self.places.remove(&key);
+            }
+            self.free.push(place);
+        }
+    }
+
+    /// No error of this figure is above the floor, and no key that is not watched has more: the smallest
+    /// count, or zero while there is room.
+    #[must_use]
+    pub fn floor(&self, dimension: usize) -> u64 {
+        let heap = &self.heaps[dimension];
+        if heap.len() < self.capacity {
+            return 0;
+        }
+        let counts = heap.iter().map(|leaf| self.entries[leaf.place as usize].figures[dimension].count);
+        counts.min().unwrap_or(0)
+    }
+
+    /// Every watched key, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &[Figure; D], &V)> {
+        let entries = self.entries.iter();
+        entries.filter_map(|entry| Some((entry.key.as_ref()?, &entry.figures, &entry.value)))
+    }
+
+    /// How many keys are watched for anything.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether nothing is watched.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+}
+
+/// Brings the last leaf up to where it belongs.
+fn sift_up(heap: &mut [Leaf]) {
+    let Some(mut at) = heap.len().checked_sub(1) else { return };
+    while at > 0 {
+        let parent = (at - 1) / 2;
+        if heap[parent].seen <= heap[at].seen {
+            return;
+        }
+        heap.swap(parent, at);
+        at = parent;
+    }
+}
+
+/// Brings the first leaf down to where it belongs.
+fn sift_down(heap: &mut [Leaf]) {
+    let mut at = 0;
+    loop {
+        let left = 2 * at + 1;
+        let Some(mut child) = heap.get(left).map(|_| left) else { return };
+        if heap.get(left + 1).is_some_and(|right| right.seen < heap[left].seen) {
+            child = left + 1;
+        }
+        if heap[at].seen <= heap[child].seen {
+            return;
+        }
+        heap.swap(at, child);
+        at = child;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Figure, Sketch};
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    /// Keys drawn so that some are heavy: the smaller, the more frequent.
+    fn updates() -> impl Strategy<Value = Vec<(u32, [u64; 2])>> {
+        let key = (0_u32..60, 0_u32..60).prop_map(|(a, b)| a * b / 30);
+        prop::collection::vec((key, [0_u64..4, 0_u64..1000]), 0..800)
+    }
+
+    fn told(sketch: &Sketch<u32, 2>, key: u32, dimension: usize) -> u64 {
+        let found = sketch.iter().find(|(known, ..)| **known == key);
+        let figure = found.map_or(Figure::default(), |(_, figures, ())| figures[dimension]);
+        if figure.count == 0 { sketch.floor(dimension) } else { figure.count }
+    }
+
+    proptest! {
+        #[test]
+        fn the_guarantees_hold_against_exact_counts(updates in updates(), capacity in 1_usize..24) {
+            let mut sketch = Sketch::<u32, 2>::new(capacity);
+            let mut exact: HashMap<u32, [u64; 2]> = HashMap::new();
+            let mut totals = [0_u64; 2];
+            for (key, weights) in &updates {
+                let before = [told(&sketch, *key, 0), told(&sketch, *key, 1)];
+                sketch.add(key, *weights);
+                let truth = exact.entry(*key).or_default();
+                for d in 0..2 {
+                    truth[d] += weights[d];
+                    totals[d] += weights[d];
+                    prop_assert!(told(&sketch, *key, d) >= before[d] + weights[d], "what is told never falls");
+                }
+            }
+            prop_assert!(sketch.len() <= 2 * capacity);
+            let watched: HashMap<_, _> = sketch.iter().map(|(key, figures, ())| (*key, *figures)).collect();
+            prop_assert_eq!(watched.len(), sketch.len());
+            for d in 0..2 {
+                let floor = sketch.floor(d);
+                prop_assert!(floor <= totals[d] / capacity as u64);
+                let mut counted = 0;
+                for (key, figures) in &watched {
+                    let figure = figures[d];
+                    if figure.count == 0 {
+                        continue;
+                    }
+                    let truth = exact[key][d];
+                    prop_assert!(figure.count >= truth && figure.count - truth <= figure.error);
+                    prop_assert!(figure.error <= floor);
+                    counted += figure.count;
+                }
+                prop_assert_eq!(counted, totals[d], "counts move from key to key and are never lost");
+                for (key, truth) in &exact {
+                    let found = watched.get(key).is_some_and(|figures| figures[d].count > 0);
+                    prop_assert!(found || truth[d] <= floor);
+                    prop_assert!(found || truth[d] <= totals[d] / capacity as u64, "a heavy hitter is missing");
+                }
+            }
+        }
+
+        #[test]
+        fn with_room_for_all_it_is_exact(updates in updates()) {
+            let mut sketch = Sketch::<u32, 2>::new(200);
+            let mut exact: HashMap<u32, [u64; 2]> = HashMap::new();
+            for (key, weights) in &updates {
+                sketch.add(key, *weights);
+                let truth = exact.entry(*key).or_default();
+                (0..2).for_each(|d| truth[d] += weights[d]);
+            }
+            for (key, truth) in &exact {
+                prop_assert_eq!([told(&sketch, *key, 0), told(&sketch, *key, 1)], *truth);
+            }
+        }
+    }
+
+    #[test]
+    fn values_go_with_their_keys() {
+        let mut sketch = Sketch::<String, 1, u32>::new(1);
+        assert_eq!(sketch.add("a", [0]), None, "nothing to watch");
+        *sketch.add("a", [1]).unwrap() += 7;
+        *sketch.add("a", [0]).unwrap() += 1;
+        assert_eq!(sketch.add("b", [1]), Some(&mut 0));
+        assert_eq!(sketch.len(), 1);
+        assert_eq!(sketch.add("a", [1]), Some(&mut 0), "it was forgotten");
+    }
+
+    #[test]
+    fn without_capacity_it_watches_nothing() {
+        let mut sketch = Sketch::<u32, 1>::new(0);
+        assert_eq!(sketch.add(&1, [1]), None);
+        assert!(sketch.is_empty());
+        assert_eq!(sketch.floor(0), 0);
+    }
+}
