@@ -1,26 +1,30 @@
 //! The spine: one connection from accept to close, as named steps.
 
+mod http;
 mod secure;
 
+use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
 use offramp_net::{Buffer, Peer, Socket};
-use offramp_observe::facts::Address;
+use offramp_observe::facts::{Address, Fault};
 use offramp_observe::{Cause, Close, ConnectionFacts};
 use offramp_tls::Established;
+use offramp_upstream::Seat;
 use offramp_wire::alert::AlertDescription;
 use tokio::time::{timeout, timeout_at};
 
 use crate::closing::farewell;
+use crate::l7::{self, Session, Transport};
 use crate::limit::{Admitted, ClientEntry, Refusal};
-use crate::proxy_header::{self, TlsPart};
-use crate::snapshot::{Listener, Relay, Route, Snapshot, Target};
+use crate::proxy_header::{self, About, TlsPart};
+use crate::snapshot::{Listener, ListenerTls, Relay, Route, Snapshot, Target};
 use crate::worker::Worker;
 use crate::{failure, greeting, l4};
-use secure::{Secure, refuse};
+use secure::{Ends, Secure, Terms, refuse};
 
 /// Room for what a client sends first; a hello with post-quantum key shares fits.
 const FIRST_ROOM: usize = 4096;
@@ -32,12 +36,37 @@ struct Life {
     begun: Instant,
     _place: Option<Admitted>,
     client: Option<ClientEntry>,
+    /// Whether the connection has an event of its own: one of HTTP leaves that to its requests.
+    told: bool,
+    /// Of so many that went well one is told.
+    log_one_in: NonZeroU32,
+    /// Its count on the server that it is relayed to.
+    seat: Option<Seat>,
 }
 
 impl Life {
+    fn begin(worker: &Rc<Worker>, facts: Box<ConnectionFacts>, place: Option<Admitted>) -> Self {
+        Life {
+            worker: Rc::clone(worker),
+            facts: Some(facts),
+            begun: Instant::now(),
+            _place: place,
+            client: None,
+            told: true,
+            log_one_in: NonZeroU32::MIN,
+            seat: None,
+        }
+    }
+
     fn facts(&mut self) -> &mut ConnectionFacts {
         // Taken only by `drop`.
         self.facts.as_mut().expect("facts last as long as the connection")
+    }
+
+    /// Notes the route that was found.
+    fn follow(&mut self, route: &Route) {
+        self.facts().path.route = Some(Arc::clone(&route.name));
+        self.log_one_in = route.log_one_in;
     }
 }
 
@@ -49,15 +78,22 @@ impl Drop for Life {
             if facts.close.cause == Cause::Internal && self.worker.cut.is_now() {
                 facts.close = Cause::Drain.into();
             }
-            self.worker.ended(facts);
+            let told = self.told && is_chosen(facts.close.fault, self.log_one_in, || self.worker.random());
+            self.worker.ended(facts, told);
         }
     }
+}
+
+/// Whether a connection is one of those that are told of: all that failed, and one in so many of the others.
+fn is_chosen(fault: Fault, one_in: NonZeroU32, random: impl FnOnce() -> u64) -> bool {
+    fault != Fault::Nobody || one_in == NonZeroU32::MIN || random().is_multiple_of(one_in.get().into())
 }
 
 /// What is left to do when a connection is ready to be relayed.
 enum Ready {
     Relay(l4::Ends),
     Plain { client: Socket, server: Socket, early: Buffer },
+    Http { session: Rc<Session>, transport: Transport },
 }
 
 /// Serves one accepted connection.
@@ -71,9 +107,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, listener: Arc<str>, fd: OwnedFd, p
     };
     let place = worker.shared.admission.enter(worker.index, limits.connections);
     let full = place.is_none();
-    let facts = Some(worker.facts(&listener, address));
-    let mut life =
-        Life { worker: Rc::clone(&worker), facts, begun: Instant::now(), _place: place, client: None };
+    let mut life = Life::begin(&worker, worker.facts(&listener, address), place);
     let Some(listener) = snapshot.listeners.get(&listener).cloned().filter(|_| !full) else {
         let cause = if full { Cause::LimitConnections } else { Cause::NoRoute };
         life.facts().close = cause.into();
@@ -101,6 +135,11 @@ pub(crate) async fn serve(worker: Rc<Worker>, listener: Arc<str>, fd: OwnedFd, p
                 l4::Due::Client(kept) => farewell(&client, &kept).await,
                 l4::Due::Server(kept) => farewell(&server, &kept).await,
             }
+        }
+        Ok(Ready::Http { session, transport }) => {
+            let close = Box::pin(l7::serve(Rc::clone(&session), transport)).await;
+            life.told = session.is_to_be_told(&close);
+            life.facts().close = close;
         }
         Ok(Ready::Relay(ends)) => {
             let outcome = l4::relay(worker, ends, terms).await;
@@ -133,34 +172,63 @@ async fn establish(
     if let Some(address) = client {
         admit(life, &snapshot, address)?;
     }
-    let Some(tls) = &listener.tls else {
-        let route = listener.routes.find(None, |_| false).ok_or(Cause::NoRoute)?;
+    let fresh = Fresh { socket, buffer, deadline };
+    if let Some(tls) = &listener.tls {
+        return secured(life, snapshot, &listener, tls, fresh).await;
+    }
+    let route = listener.routes.find(None, |_| false).ok_or(Cause::NoRoute)?;
+    match &route.target {
+        Target::Http(_) => http::plain(life, snapshot, &listener, fresh.socket, fresh.buffer),
+        _ => plain(life, &snapshot, route, fresh.socket, fresh.buffer).await,
+    }
+}
+
+/// A connection of which nothing was used yet but a PROXY header.
+struct Fresh {
+    socket: Socket,
+    buffer: Buffer,
+    deadline: tokio::time::Instant,
+}
+
+/// The way of a connection to a listener with TLS.
+async fn secured(
+    life: &mut Life,
+    snapshot: Arc<Snapshot>,
+    listener: &Arc<Listener>,
+    tls: &ListenerTls,
+    Fresh { socket, mut buffer, deadline }: Fresh,
+) -> Result<Ready, Close> {
+    let (hello, route) = secure::greet(life, listener, tls, &socket, &mut buffer, deadline).await?;
+    let terms = route.and_then(Terms::of);
+    if let (Some(route), None) = (route, &terms) {
         return plain(life, &snapshot, route, socket, buffer).await;
-    };
-    let (hello, route) = secure::greet(life, &listener, tls, &socket, &mut buffer, deadline).await?;
-    let relay = match route {
-        None => None,
-        Some(Route { target: Target::Relay(relay), .. }) => Some(relay),
-        Some(route) => return plain(life, &snapshot, route, socket, buffer).await,
-    };
+    }
     let secure = Secure {
-        configs: relay.and_then(|relay| relay.tls.as_ref()).unwrap_or(&tls.fallback),
-        configured: relay.map(|relay| &relay.configured),
+        configs: terms.as_ref().and_then(|terms| terms.configs).unwrap_or(&tls.fallback),
+        configured: terms.as_ref().map(|terms| terms.configured),
         hello: &hello,
         snapshot: &snapshot,
     };
     let established = secure.handshake(life, &socket, &mut buffer, deadline).await?;
     // rustls understood a hello that could not be looked at, so nobody knows where it should go.
-    let Some(relay) = relay else {
+    let Some(terms) = terms else {
         return Err(
             refuse(&socket, established, AlertDescription::UnrecognizedName, Cause::NoRoute.into()).await
         );
     };
-    if !secure::allowed(relay, &established.negotiated) {
+    if !terms.allows(&established.negotiated) {
         let close = Cause::ClientCertificateNotAllowed.into();
         return Err(refuse(&socket, established, AlertDescription::AccessDenied, close).await);
     }
-    let part = TlsPart { negotiated: &established.negotiated, certificate: hello.certificate() };
+    let relay = match terms.to {
+        Ends::Relay(relay) => relay,
+        Ends::Http(http) => {
+            let (arrived, chosen) = ((socket, buffer), (http, &hello));
+            return http::terminated(life, Arc::clone(&snapshot), listener, arrived, chosen, established);
+        }
+    };
+    let certificate = hello.certificate().map(|certificate| &**certificate);
+    let part = TlsPart { negotiated: &established.negotiated, certificate };
     let server = match engage(life, &snapshot, relay, &socket, &part).await {
         Ok(server) => server,
         Err(close) => return Err(refuse(&socket, established, AlertDescription::InternalError, close).await),
@@ -226,7 +294,8 @@ async fn engage(
 ) -> Result<Socket, Close> {
     let server = reach(life, snapshot, relay.backend).await?;
     if let Some(version) = relay.send_proxy {
-        let header = proxy_header::build(version, life.facts(), client, Some(part));
+        let about = About::connection(life.facts(), client);
+        let header = proxy_header::build(version, &about, Some(part));
         introduce(&server, &header, snapshot).await?;
     }
     Ok(server)
@@ -245,14 +314,19 @@ async fn reach(life: &mut Life, snapshot: &Snapshot, backend: usize) -> Result<S
             worker.counters.connect_failed();
         }
     };
-    let outcome =
-        offramp_upstream::connect(backend, &turns, snapshot.limits.connect_timeout, attempted).await;
+    let client = match &life.facts().client.address {
+        Address::Ip(address) => Some(address.ip()),
+        Address::Unix(_) => None,
+    };
+    let limit = snapshot.limits.connect_timeout;
+    let outcome = offramp_upstream::connect(backend, &turns, client, limit, attempted).await;
     let facts = life.facts();
     facts.times.connect = Some(begun.elapsed());
     match outcome {
         Ok(connected) => {
             facts.path.server = Some(Arc::clone(&backend.servers[connected.server].name));
             facts.path.tries = connected.tries;
+            life.seat = Some(connected.seat);
             Ok(connected.socket)
         }
         Err(error) => {
@@ -280,15 +354,33 @@ async fn plain(
     client: Socket,
     early: Buffer,
 ) -> Result<Ready, Close> {
-    life.facts().path.route = Some(Arc::clone(&route.name));
+    life.follow(route);
     let (backend, send_proxy) = match &route.target {
         Target::Passthrough { backend } => (*backend, None),
         Target::Relay(relay) => (relay.backend, relay.send_proxy),
+        Target::Http(_) => return Err(Cause::NoRoute.into()),
     };
     let server = reach(life, snapshot, backend).await?;
     if let Some(version) = send_proxy {
-        let header = proxy_header::build(version, life.facts(), &client, None);
+        let about = About::connection(life.facts(), &client);
+        let header = proxy_header::build(version, &about, None);
         introduce(&server, &header, snapshot).await?;
     }
     Ok(Ready::Plain { client, server, early })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_always_and_the_rest_one_in_so_many() {
+        let of = |fault, one_in, random| is_chosen(fault, NonZeroU32::new(one_in).unwrap(), || random);
+        let told = (0..100).filter(|random| of(Fault::Nobody, 10, *random)).count();
+        assert_eq!(told, 10);
+        assert!((0..100).all(|random| of(Fault::Nobody, 1, random)));
+        for fault in [Fault::Client, Fault::Server, Fault::Policy, Fault::Us] {
+            assert!(of(fault, 10, 1), "{fault:?}");
+        }
+    }
 }

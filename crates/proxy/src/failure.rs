@@ -2,13 +2,16 @@
 
 use std::io;
 
+use http::StatusCode;
 use offramp_observe::facts::Alert as ToldAlert;
 use offramp_observe::{Cause, Close};
 use offramp_record::{Alert, Fault};
 use offramp_tls::{HandshakeError, HandshakeFault};
-use offramp_upstream::{Reason, Unreachable};
+use offramp_upstream::{Failure, Fault as UpstreamFault, Reason, Unreachable};
 use offramp_wire::HelloFault;
 use rustls::{Error as TlsError, PeerIncompatible};
+
+use crate::l7::{Record, Refusal};
 
 /// A fault of the client's records; its alert was sent.
 pub(crate) fn record(fault: Fault) -> Close {
@@ -70,9 +73,16 @@ pub(crate) fn resources(error: &io::Error, otherwise: Cause) -> Close {
 
 /// No server of a backend with `servers` servers could be reached.
 pub(crate) fn unreachable(error: &Unreachable, servers: usize) -> Close {
-    let (cause, detail) = match &error.reason {
+    unreached(&error.reason, servers)
+}
+
+fn unreached(reason: &Reason, servers: usize) -> Close {
+    let (cause, detail) = match reason {
         Reason::Timeout => (Cause::ConnectTimeout, "the connect timeout ran out".to_owned()),
         Reason::NoAddress => (Cause::ServerUnreachable, "the server's name does not resolve".to_owned()),
+        Reason::NoServerAlive => return Cause::NoServerAlive.into(),
+        Reason::QueueFull => return Cause::QueueFull.into(),
+        Reason::QueueTimeout => return Cause::QueueTimeout.into(),
         Reason::Io(io) => {
             let cause = match io.kind() {
                 io::ErrorKind::ConnectionRefused => Cause::ServerRefused,
@@ -86,6 +96,47 @@ pub(crate) fn unreachable(error: &Unreachable, servers: usize) -> Close {
     let ours = matches!(cause, Cause::DescriptorsExhausted | Cause::OutOfMemory);
     let cause = if servers > 1 && !ours { Cause::AllServersFailed } else { cause };
     Close::from(cause).with_detail(&detail)
+}
+
+/// A request got no response from any server of a backend with `servers` servers.
+pub(crate) fn request(failed: &Failure, record: &Record, servers: usize) -> Refusal {
+    record.note(|facts| {
+        facts.path.server.clone_from(&failed.server);
+        facts.path.tries = failed.tries;
+        facts.times.queue = (!failed.queue.is_zero()).then_some(failed.queue);
+        facts.times.connect = failed.connect;
+    });
+    // What is wrong with the request's body is known best by the body.
+    if let Some(close) = record.body_fault.take() {
+        let status = match close.cause {
+            Cause::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Cause::RequestBodyTimeout | Cause::RequestTooSlow => StatusCode::REQUEST_TIMEOUT,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        return Refusal::new(status, close);
+    }
+    let close = |cause: Cause| Close::from(cause).with_detail(&failed.fault.to_string());
+    let (status, close) = match &failed.fault {
+        UpstreamFault::Connect(reason) => {
+            let close = unreached(reason, servers);
+            let status = match reason {
+                Reason::NoServerAlive | Reason::QueueFull | Reason::QueueTimeout => {
+                    StatusCode::SERVICE_UNAVAILABLE
+                }
+                Reason::Timeout => StatusCode::GATEWAY_TIMEOUT,
+                _ if close.fault == offramp_observe::Fault::Us => StatusCode::SERVICE_UNAVAILABLE,
+                _ => StatusCode::BAD_GATEWAY,
+            };
+            (status, close)
+        }
+        UpstreamFault::ResponseTimeout | UpstreamFault::Stalled => {
+            (StatusCode::GATEWAY_TIMEOUT, close(Cause::ServerResponseTimeout))
+        }
+        UpstreamFault::BadResponse(_) => (StatusCode::BAD_GATEWAY, close(Cause::BadResponse)),
+        UpstreamFault::Aborted(_) => (StatusCode::BAD_GATEWAY, close(Cause::ServerAborted)),
+        UpstreamFault::RequestBody(_) => (StatusCode::BAD_REQUEST, close(Cause::ClientAborted)),
+    };
+    Refusal::new(status, close)
 }
 
 /// A handshake failed; `hello` says what was odd about the ClientHello, if anything was.

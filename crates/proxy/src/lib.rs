@@ -13,6 +13,7 @@ mod conn;
 mod failure;
 mod greeting;
 mod l4;
+mod l7;
 pub mod limit;
 mod proxy_header;
 pub mod route;
@@ -20,6 +21,9 @@ pub mod snapshot;
 mod worker;
 
 pub use limit::{Admission, ClientTable};
-pub use route::{Match, Rule, Table};
-pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target};
+pub use route::{Match, PathMatch, Paths, Rule, Table, Template};
+pub use snapshot::http::{
+    Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Proxy, Redirect, Respond, Rewrite,
+};
+pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target, Tracing};
 pub use worker::{AcceptorId, Command, Shared, Worker, WorkerHandle};

@@ -86,6 +86,8 @@ struct Client {
     /// When the handshakes so far would have ended at the permitted rate, in nanoseconds since the
     /// table was made: the theoretical arrival time of the generic cell rate algorithm.
     arrival: u64,
+    /// The same of requests.
+    requests: u64,
 }
 
 /// Why a client is turned away.
@@ -117,23 +119,24 @@ impl ClientTable {
         let key = client_key(address);
         let now = self.nanos(now);
         let mut shard = self.shard(key);
-        if shard.clients.len() >= shard.sweep_at.max(SWEEP_AT) {
-            shard.clients.retain(|_, client| client.open > 0 || client.arrival > now);
-            shard.sweep_at = shard.clients.len() * 2;
-        }
-        let client = shard.clients.entry(key).or_default();
-        let period = u64::try_from(rate.per.as_nanos()).unwrap_or(u64::MAX);
-        let interval = period / u64::from(rate.count.max(1));
-        let arrival = client.arrival.max(now);
+        let client = shard.client(key, now);
         if client.open >= connections {
             return Err(Refusal::Connections);
         }
-        if arrival.saturating_add(interval) > now.saturating_add(period) {
-            return Err(Refusal::Handshakes);
-        }
-        client.arrival = arrival + interval;
+        client.arrival = arrive(client.arrival, rate, now).map_err(|_| Refusal::Handshakes)?;
         client.open += 1;
         Ok(ClientEntry { table: Arc::clone(self), key })
+    }
+
+    /// Lets a request of `address` in, unless it sends them faster than `rate`: then it says after how
+    /// long there is room for one again.
+    pub(crate) fn request(&self, address: IpAddr, rate: Rate, now: Instant) -> Result<(), Duration> {
+        let key = client_key(address);
+        let now = self.nanos(now);
+        let mut shard = self.shard(key);
+        let client = shard.client(key, now);
+        client.requests = arrive(client.requests, rate, now)?;
+        Ok(())
     }
 
     fn shard(&self, key: IpAddr) -> std::sync::MutexGuard<'_, Shard> {
@@ -144,6 +147,28 @@ impl ClientTable {
 
     fn nanos(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Shard {
+    fn client(&mut self, key: IpAddr, now: u64) -> &mut Client {
+        if self.clients.len() >= self.sweep_at.max(SWEEP_AT) {
+            let owes = |client: &Client| client.open > 0 || client.arrival > now || client.requests > now;
+            self.clients.retain(|_, client| owes(client));
+            self.sweep_at = self.clients.len() * 2;
+        }
+        self.clients.entry(key).or_default()
+    }
+}
+
+/// The arrival time after one more event at `now`, all in nanoseconds; or how long it is too early.
+fn arrive(arrival: u64, rate: Rate, now: u64) -> Result<u64, Duration> {
+    let period = u64::try_from(rate.per.as_nanos()).unwrap_or(u64::MAX);
+    let interval = period / u64::from(rate.count.max(1));
+    let next = arrival.max(now).saturating_add(interval);
+    match next.saturating_sub(now.saturating_add(period)) {
+        0 => Ok(next),
+        early => Err(Duration::from_nanos(early)),
     }
 }
 
@@ -216,6 +241,19 @@ mod tests {
         assert_eq!(enter(101), Err(Refusal::Handshakes));
         assert!((0..10).all(|_| enter(5000).is_ok()));
         assert_eq!(enter(5000), Err(Refusal::Handshakes));
+    }
+
+    #[test]
+    fn requests_are_told_when_to_come_again() {
+        let start = Instant::now();
+        let table = ClientTable::new(start);
+        let rate = Rate { count: 2, per: Duration::from_secs(1) };
+        let ask =
+            |millis| table.request("192.0.2.1".parse().unwrap(), rate, start + Duration::from_millis(millis));
+        assert_eq!((ask(0), ask(0)), (Ok(()), Ok(())));
+        assert_eq!(ask(0), Err(Duration::from_millis(500)));
+        assert_eq!(ask(400), Err(Duration::from_millis(100)));
+        assert_eq!(ask(500), Ok(()));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use offramp_certs::Certificate;
 use offramp_net::Socket;
-use offramp_observe::ConnectionFacts;
-use offramp_observe::facts::Address;
+use offramp_observe::facts::{Address, TlsFacts};
+use offramp_observe::{ConnectionFacts, ConnectionId};
 use offramp_tls::Negotiated;
 use offramp_wire::client_hello::openssl_suite_name;
 use offramp_wire::proxy::{CLIENT_CERT_CONN, CLIENT_CERT_SESS, CLIENT_SSL, Endpoint, Outbound, TlsInfo};
@@ -19,17 +19,27 @@ pub(crate) struct TlsPart<'a> {
     pub(crate) certificate: Option<&'a Certificate>,
 }
 
+/// What a header tells of a connection.
+pub(crate) struct About<'a> {
+    pub(crate) id: ConnectionId,
+    pub(crate) client: &'a Address,
+    /// Where the client connected to.
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) tls: &'a TlsFacts,
+}
+
+impl<'a> About<'a> {
+    pub(crate) fn connection(facts: &'a ConnectionFacts, socket: &Socket) -> Self {
+        let (client, tls) = (&facts.client.address, &facts.tls);
+        Self { id: facts.id, client, local: socket.local_address(), tls }
+    }
+}
+
 /// Builds the header for a connection. One that would be too long leaves out the client's
 /// certificate.
-pub(crate) fn build(
-    version: SendProxy,
-    facts: &ConnectionFacts,
-    client: &Socket,
-    tls: Option<&TlsPart<'_>>,
-) -> Vec<u8> {
+pub(crate) fn build(version: SendProxy, facts: &About<'_>, tls: Option<&TlsPart<'_>>) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
-    let destination = client.local_address();
-    let (source, destination) = endpoints(&facts.client.address, destination);
+    let (source, destination) = endpoints(facts.client, facts.local);
     let id = facts.id.to_bytes();
     let mut header = Outbound::new(source, destination);
     match version {
@@ -67,7 +77,7 @@ fn endpoints(source: &Address, destination: Option<SocketAddr>) -> (Endpoint<'_>
     }
 }
 
-fn info<'a>(facts: &'a ConnectionFacts, part: &TlsPart<'a>, with_certificate: bool) -> TlsInfo<'a> {
+fn info<'a>(facts: &'a About<'_>, part: &TlsPart<'a>, with_certificate: bool) -> TlsInfo<'a> {
     let description = part.certificate.map(|certificate| &certificate.description);
     let certificate = part.negotiated.client_certificate.as_deref();
     let shown = match (certificate, part.negotiated.resumed) {

@@ -3,7 +3,13 @@
 //! Rules come in the order of their preference, whatever made it so; the table finds the first that
 //! matches without walking those that name other hosts.
 
+mod path;
+mod template;
+
 use std::collections::HashMap;
+
+pub use path::{PathMatch, Paths};
+pub use template::{BadTemplate, Parts, Template};
 
 /// What a connection must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,10 +60,12 @@ impl<T> Table<T> {
     /// The first rule that matches a client that asks for `host` (in lower case) and for which
     /// `offers` says whether it offers a protocol.
     pub fn find(&self, host: Option<&str>, offers: impl Fn(&[u8]) -> bool) -> Option<&T> {
-        self.groups(host)
-            .filter_map(|places| places.iter().copied().find(|&at| self.takes(at, &offers)))
-            .min()
-            .map(|at| &self.rules[at].to)
+        self.places(host, |at| self.takes(at, &offers))
+    }
+
+    /// The first rule for `host` (in lower case) whose destination `suits`.
+    pub(crate) fn first(&self, host: Option<&str>, suits: impl Fn(&T) -> bool) -> Option<&T> {
+        self.places(host, |at| suits(&self.rules[at].to))
     }
 
     /// The destinations of every rule that matches a client that asks for `host` (in lower case), whatever
@@ -69,6 +77,13 @@ impl<T> Table<T> {
     /// Every destination, in the order of the rules.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.rules.iter().map(|rule| &rule.to)
+    }
+
+    fn places(&self, host: Option<&str>, takes: impl Fn(usize) -> bool) -> Option<&T> {
+        self.groups(host)
+            .filter_map(|places| places.iter().copied().find(|&at| takes(at)))
+            .min()
+            .map(|at| &self.rules[at].to)
     }
 
     /// The rules that match `host`: by the exact name, by a wildcard, and those for any name.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,10 @@ use offramp_upstream::Backend;
 
 use crate::limit::Rate;
 use crate::route::Table;
+
+pub mod http;
+
+use self::http::{Http, HttpTls};
 
 /// The snapshot in force, swapped whole.
 pub type Current = Arc<ArcSwap<Snapshot>>;
@@ -34,6 +39,15 @@ pub struct Snapshot {
     pub record_size: RecordSize,
     /// The AEAD library for each suite.
     pub choice: Choice,
+    /// The part that requests take in distributed traces; `None`: none, and `traceparent` passes as it came.
+    pub tracing: Option<Tracing>,
+}
+
+/// Distributed traces (W3C Trace Context, level 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tracing {
+    /// Of so many requests that came without a trace one begins one.
+    pub sample_one_in: NonZeroU32,
 }
 
 /// Bounds on what clients may use. Every wait has one.
@@ -61,8 +75,11 @@ pub struct Listener {
     pub accept_proxy: Vec<Network>,
     /// TLS, or plain text where this is absent.
     pub tls: Option<ListenerTls>,
-    /// Where connections go.
+    /// Where connections go. In mode `http` these routes are chosen by the server name alone, before TLS
+    /// ends: each is [`Target::Passthrough`] or [`Target::Http`], with at least one for any name.
     pub routes: Table<Route>,
+    /// Mode `http`: where the requests of [`Target::Http`] go.
+    pub http: Option<Http>,
 }
 
 /// The TLS of a listener.
@@ -79,6 +96,9 @@ pub struct Route {
     pub name: Arc<str>,
     /// What is done.
     pub target: Target,
+    /// Of so many connections that went well one has an event; those that failed always have. It is not for
+    /// [`Target::Http`], whose requests have events by their own routes.
+    pub log_one_in: NonZeroU32,
 }
 
 /// What is done with the connections of a route.
@@ -90,6 +110,8 @@ pub enum Target {
         /// The place of the backend in [`Snapshot::backends`].
         backend: usize,
     },
+    /// TLS ends here, and each request goes its own way by the listener's [`Listener::http`].
+    Http(HttpTls),
 }
 
 /// A relay of plain bytes.

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant, SystemTime};
 use offramp_net::Peer;
 use offramp_net::listen::{AcceptError, Acceptor};
 use offramp_observe::counters::PauseReason;
-use offramp_observe::{ConnectionFacts, EventSender, IdSource, Log, WorkerCounters};
+use offramp_observe::{ConnectionFacts, EventSender, IdSource, Log, RequestFacts, WorkerCounters};
 use offramp_record::Span;
-use offramp_upstream::RoundRobin;
+use offramp_upstream::{Chooser, Pools};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -27,6 +27,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use crate::conn;
+use crate::l7::ClientBody;
 use crate::limit::{Admission, ClientTable};
 use crate::snapshot::{Current, Snapshot};
 
@@ -130,8 +131,14 @@ pub struct Worker {
     open: Cell<usize>,
     ended: Notify,
     standing_by: Cell<bool>,
+    /// HTTP/1 connections that have more than their stream; see `l7::h1`.
+    pub(crate) warm: Cell<usize>,
     begun: Cell<u64>,
     paused: Cell<Option<Instant>>,
+    /// Connections to servers, for HTTP.
+    pub(crate) pools: Pools<ClientBody>,
+    draining: Cell<bool>,
+    dice: Cell<u64>,
 }
 
 /// The memory that records are opened and sealed in, lent to a connection while it is polled.
@@ -143,7 +150,7 @@ pub(crate) struct Scratch {
 /// Round robin over each backend of the newest snapshot.
 struct Turns {
     generation: u64,
-    backends: Vec<Rc<RefCell<RoundRobin>>>,
+    backends: Vec<Rc<RefCell<Chooser>>>,
 }
 
 /// The way to end every relay at once: a flag, and whom to wake for it.
@@ -178,6 +185,11 @@ impl Cut {
 
     fn all(&self) {
         self.now.set(true);
+        self.wake();
+    }
+
+    /// Has everybody look at what has changed.
+    fn wake(&self) {
         for waker in self.wakers.borrow().iter().flatten() {
             waker.wake_by_ref();
         }
@@ -231,8 +243,13 @@ impl Worker {
                 open: Cell::new(0),
                 ended: Notify::new(),
                 standing_by: Cell::new(false),
+                warm: Cell::new(0),
                 begun: Cell::new(0),
                 paused: Cell::new(None),
+                pools: Pools::new(index),
+                draining: Cell::new(false),
+                // Never 0, which the generator does not leave.
+                dice: Cell::new((seed ^ (index as u64) << 48) | 1),
             });
             runtime.block_on(worker.run(receiver));
         })?;
@@ -257,6 +274,8 @@ impl Worker {
         all.into_iter().for_each(|id| self.unlisten(id));
         // Acceptors take whoever waits already before connections are counted.
         tokio::task::yield_now().await;
+        self.draining.set(true);
+        self.cut.wake();
         if timeout(limit, self.all_ended()).await.is_err() {
             self.cut.all();
             let _ = timeout(CUT, self.all_ended()).await;
@@ -377,12 +396,12 @@ impl Worker {
     }
 
     /// The turns of a backend of `snapshot`, in which failures of its servers are remembered.
-    pub(crate) fn turns(&self, snapshot: &Snapshot, backend: usize) -> Rc<RefCell<RoundRobin>> {
+    pub(crate) fn turns(&self, snapshot: &Snapshot, backend: usize) -> Rc<RefCell<Chooser>> {
         let mut turns = self.turns.borrow_mut();
         let fresh = || {
             let now = Instant::now();
             let new = |backend: &Arc<offramp_upstream::Backend>| {
-                Rc::new(RefCell::new(RoundRobin::new(Arc::clone(&backend.picker), self.index, now)))
+                Rc::new(RefCell::new(Chooser::new(Arc::clone(&backend.picker), self.index, now)))
             };
             snapshot.backends.iter().map(new).collect()
         };
@@ -405,10 +424,32 @@ impl Worker {
         Box::new(ConnectionFacts::new(id, index, Arc::clone(listener), now, client))
     }
 
-    /// Facts are finished: counted, and sent on their way.
-    pub(crate) fn ended(&self, facts: Box<ConnectionFacts>) {
-        self.counters.connection_closed(&facts.close, facts.times.total);
+    /// Whether connections are to end as soon as they can.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// A number that nobody needs to be unable to guess (xorshift64*).
+    pub(crate) fn random(&self) -> u64 {
+        let mut state = self.dice.get();
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        self.dice.set(state);
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Sends the facts of a request on their way.
+    pub(crate) fn tell(&self, facts: Box<RequestFacts>) {
         self.events.borrow_mut().send(facts);
+    }
+
+    /// Facts are finished: counted, and sent on their way if they are `told`.
+    pub(crate) fn ended(&self, facts: Box<ConnectionFacts>, told: bool) {
+        self.counters.connection_ended(&facts);
+        if told {
+            self.events.borrow_mut().send(facts);
+        }
         self.open.set(self.open.get() - 1);
         if self.open.get() == 0 {
             self.ended.notify_one();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use offramp_certs::Certificate;
+use offramp_certs::client_auth::Allow;
 use offramp_certs::describe::Description;
 use offramp_certs::store::Pick;
 use offramp_net::{Buffer, Socket};
@@ -20,6 +21,7 @@ use tokio::time::timeout_at;
 
 use super::Life;
 use crate::closing::farewell;
+use crate::snapshot::http::HttpTls;
 use crate::snapshot::{Listener, ListenerTls, Relay, Route, Snapshot, Target};
 use crate::{failure, greeting};
 
@@ -39,8 +41,8 @@ pub(super) struct Hello {
 
 impl Hello {
     /// The certificate that the client is shown.
-    pub(super) fn certificate(&self) -> Option<&Certificate> {
-        self.certificate.as_deref()
+    pub(super) fn certificate(&self) -> Option<&Arc<Certificate>> {
+        self.certificate.as_ref()
     }
 }
 
@@ -94,7 +96,7 @@ fn choose<'l>(
     let Some(route) = listener.routes.find(host, |protocol| hello.offers_alpn(protocol)) else {
         return Err(no_protocol(life, listener, &hello).unwrap_or_else(|| (unknown(), Cause::NoRoute)));
     };
-    life.facts().path.route = Some(Arc::clone(&route.name));
+    life.follow(route);
     if matches!(route.target, Target::Passthrough { .. }) {
         return Ok((Hello::default(), route));
     }
@@ -125,6 +127,7 @@ fn no_protocol(
     for route in listener.routes.for_host(hello.server_name().host()) {
         let offer = match &route.target {
             Target::Relay(relay) => &relay.configured,
+            Target::Http(http) => &http.configured,
             Target::Passthrough { .. } => &Arc::default(),
         };
         match &mut configured {
@@ -223,11 +226,39 @@ impl Secure<'_> {
     }
 }
 
-/// Whether the route lets this client certificate in. Where none was shown, rustls has decided.
-pub(super) fn allowed(relay: &Relay, agreed: &Negotiated) -> bool {
-    match (&relay.allow, &agreed.client_certificate) {
-        (Some(allow), Some(certificate)) => allow.matches(certificate),
-        _ => true,
+/// How a route ends TLS.
+pub(super) struct Terms<'a> {
+    pub(super) configs: Option<&'a Configs>,
+    pub(super) configured: &'a Arc<Offer>,
+    allow: Option<&'a Allow>,
+    /// What comes after.
+    pub(super) to: Ends<'a>,
+}
+
+/// What comes after TLS.
+#[derive(Clone, Copy)]
+pub(super) enum Ends<'a> {
+    Relay(&'a Relay),
+    Http(&'a HttpTls),
+}
+
+impl<'a> Terms<'a> {
+    /// `None` for a passthrough, which does not.
+    pub(super) fn of(route: &'a Route) -> Option<Self> {
+        let (configs, configured, allow, to) = match &route.target {
+            Target::Relay(relay) => (&relay.tls, &relay.configured, &relay.allow, Ends::Relay(relay)),
+            Target::Http(http) => (&http.tls, &http.configured, &http.allow, Ends::Http(http)),
+            Target::Passthrough { .. } => return None,
+        };
+        Some(Self { configs: configs.as_ref(), configured, allow: allow.as_ref(), to })
+    }
+
+    /// Whether the route lets this client certificate in. Where none was shown, rustls has decided.
+    pub(super) fn allows(&self, agreed: &Negotiated) -> bool {
+        match (self.allow, &agreed.client_certificate) {
+            (Some(allow), Some(certificate)) => allow.matches(certificate),
+            _ => true,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,14 +16,17 @@ use offramp_proxy::limit::Rate;
 use offramp_proxy::snapshot::ListenerTls;
 use offramp_proxy::{
     AcceptorId, Admission, ClientTable, Command, Limits, Listener, Match, Network, Relay, Route, Rule,
-    SendProxy, Shared, Snapshot, Table, Target, Worker, WorkerHandle,
+    SendProxy, Shared, Snapshot, Table, Target, Tracing, Worker, WorkerHandle,
+};
+use offramp_proxy::{
+    Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, PathMatch, Paths, Proxy, Rewrite,
 };
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
 use offramp_testkit::ca::{Ca, Key, Leaf};
 use offramp_testkit::server;
 use offramp_tls::{ClientAuth, Configs, Policy, TicketKeys};
-use offramp_upstream::{Backend, Candidate, Picker, Server};
+use offramp_upstream::{Backend, Server};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -42,16 +46,22 @@ pub(crate) enum Door {
     Passthrough,
     /// There is no TLS.
     Plain,
+    /// HTTP over TLS.
+    Https,
+    /// HTTP without TLS.
+    Http,
 }
 
 impl Door {
-    const ALL: [Self; 3] = [Self::Tls, Self::Passthrough, Self::Plain];
+    const ALL: [Self; 5] = [Self::Tls, Self::Passthrough, Self::Plain, Self::Https, Self::Http];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Tls => "tls",
             Self::Passthrough => "passthrough",
             Self::Plain => "plain",
+            Self::Https => "https",
+            Self::Http => "http",
         }
     }
 }
@@ -61,7 +71,39 @@ pub(crate) struct Terms {
     pub(crate) limits: Limits,
     pub(crate) drain: Duration,
     pub(crate) send_proxy: Option<SendProxy>,
+    /// Of the connections of every door.
+    pub(crate) log_one_in: NonZeroU32,
+    pub(crate) tracing: Option<Tracing>,
     pub(crate) trusted: Vec<Network>,
+    pub(crate) http: HttpLimits,
+    pub(crate) trusted_proxies: Vec<Network>,
+    pub(crate) via: bool,
+    /// Where requests go; the backend is number 0.
+    pub(crate) routes: fn() -> Vec<(PathMatch, HttpRoute)>,
+}
+
+/// A route of HTTP that does nothing but what it is made for.
+pub(crate) fn to(action: Action) -> HttpRoute {
+    HttpRoute {
+        name: "app".into(),
+        action,
+        client_auth: AuthClass::default(),
+        request_headers: HeaderRules::default(),
+        response_headers: HeaderRules::default(),
+        hsts: None,
+        max_body: None,
+        log_one_in: NonZeroU32::MIN,
+    }
+}
+
+/// To the backend.
+pub(crate) fn proxied() -> Action {
+    Action::Proxy(Proxy { backend: 0, send_proxy: None, rewrite: Rewrite::Keep })
+}
+
+/// What hosts and paths match.
+pub(crate) fn at(hosts: &[&str], path: &str) -> PathMatch {
+    PathMatch { hosts: hosts.iter().map(ToString::to_string).collect(), path: path.to_owned() }
 }
 
 impl Default for Terms {
@@ -77,7 +119,23 @@ impl Default for Terms {
             },
             drain: PATIENCE,
             send_proxy: None,
+            log_one_in: NonZeroU32::MIN,
+            tracing: None,
             trusted: Vec::new(),
+            http: HttpLimits {
+                request_header_timeout: PATIENCE,
+                request_body_timeout: PATIENCE,
+                min_body_rate: 0,
+                keepalive_timeout: PATIENCE,
+                request_headers: 100,
+                request_header_size: 32 * 1024,
+                request_target_size: 8 * 1024,
+                requests_per_client: None,
+                streams: 100,
+            },
+            trusted_proxies: Vec::new(),
+            via: false,
+            routes: || vec![(at(&[], "/"), to(proxied()))],
         }
     }
 }
@@ -150,6 +208,11 @@ impl House {
         shake(self.knock(Door::Tls)).unwrap()
     }
 
+    /// The same for HTTP.
+    pub(crate) fn https(&self) -> Tls {
+        shake(self.knock(Door::Https)).unwrap()
+    }
+
     /// What is counted now.
     pub(crate) fn totals(&self) -> Totals {
         self.counters.totals()
@@ -190,6 +253,8 @@ fn snapshot(servers: &[&server::Address], terms: &Terms) -> Snapshot {
     let tickets = Arc::new(TicketKeys::new(Duration::from_secs(3600)).unwrap());
     let policy = Policy { tls12: true, post_quantum: false, tickets: 2 };
     let configs = Configs::build(&policy, &pki().store, &[], &ClientAuth::None, &tickets).unwrap();
+    let alpn = [b"h2".to_vec(), b"http/1.1".to_vec()];
+    let http = Configs::build(&policy, &pki().store, &alpn, &ClientAuth::None, &tickets).unwrap();
     let relay = |tls: Option<Configs>| {
         Target::Relay(Relay {
             backend: 0,
@@ -204,13 +269,26 @@ fn snapshot(servers: &[&server::Address], terms: &Terms) -> Snapshot {
             Door::Tls => relay(Some(configs.clone())),
             Door::Passthrough => Target::Passthrough { backend: 0 },
             Door::Plain => relay(None),
+            Door::Https | Door::Http => Target::Http(HttpTls {
+                tls: (door == Door::Https).then(|| http.clone()),
+                allow: None,
+                configured: Arc::default(),
+                client_auth: AuthClass::default(),
+            }),
         };
-        let tls = (door != Door::Plain)
+        let tls = (!matches!(door, Door::Plain | Door::Http))
             .then(|| ListenerTls { store: Arc::clone(&pki().store), fallback: configs.clone() });
-        let route = Route { name: door.name().into(), target };
+        let route = Route { name: door.name().into(), target, log_one_in: terms.log_one_in };
         let routes = Table::new(vec![Rule { matches: Match::default(), to: route }]);
         let name: Arc<str> = door.name().into();
-        let listener = Listener { name: Arc::clone(&name), accept_proxy: terms.trusted.clone(), tls, routes };
+        let accept_proxy = terms.trusted.clone();
+        let http = matches!(door, Door::Https | Door::Http).then(|| Http {
+            routes: Paths::new((terms.routes)()),
+            trusted_proxies: terms.trusted_proxies.clone(),
+            via: terms.via,
+            limits: terms.http,
+        });
+        let listener = Listener { name: Arc::clone(&name), accept_proxy, tls, routes, http };
         (name, Arc::new(listener))
     };
     Snapshot {
@@ -220,6 +298,7 @@ fn snapshot(servers: &[&server::Address], terms: &Terms) -> Snapshot {
         limits: terms.limits,
         record_size: RecordSize::Adaptive,
         choice: Choice::always(Library::Ring),
+        tracing: terms.tracing,
     }
 }
 
@@ -229,13 +308,9 @@ fn backend(servers: &[&server::Address]) -> Backend {
             server::Address::Tcp(tcp) => Address::Tcp(*tcp),
             server::Address::Unix(path) => Address::Unix(path.clone()),
         };
-        Server { name: address.to_string().into(), target: offramp_upstream::Target::Fixed(at) }
+        Server { name: address.to_string().into(), target: offramp_upstream::Target::Fixed(at) }.into()
     };
-    Backend {
-        name: "app".into(),
-        servers: servers.iter().map(server).collect(),
-        picker: Arc::new(Picker::new(servers.iter().map(|_| Candidate::default()))),
-    }
+    Backend::new("app", servers.iter().map(server))
 }
 
 pub(crate) type Tls = StreamOwned<ClientConnection, TcpStream>;

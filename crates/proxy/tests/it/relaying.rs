@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::num::NonZeroU32;
 
 use offramp_testkit::server::{Listen, Pattern, Server, apps, faults};
 
@@ -145,4 +146,28 @@ fn a_server_that_finished_still_gets_the_upload() {
         assert_eq!(event["cause"], "server_closed", "{event}");
         assert_eq!(event["bytes_from_client"], 200_000);
     }
+}
+
+#[test]
+fn sampling_leaves_out_connections_that_went_well() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let rare = Terms { log_one_in: NonZeroU32::new(1_000_000).unwrap(), ..Terms::default() };
+    let house = House::open(&[app.address()], &rare);
+    for _ in 0..3 {
+        let mut plain = house.knock(Door::Plain);
+        echo(&mut plain, b"hello");
+        plain.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(plain.read(&mut [0; 1]).unwrap(), 0);
+        let mut tls = house.tls();
+        echo(&mut tls, b"hello");
+        finish(&mut tls);
+        assert_eq!(tls.read(&mut [0; 1]).unwrap(), 0);
+    }
+    // This one leaves without close_notify.
+    let mut tls = house.tls();
+    echo(&mut tls, b"hello");
+    tls.sock.shutdown(Shutdown::Both).unwrap();
+    house.wait(|totals| totals.active() == 0);
+    let event = house.end_of_one();
+    assert_eq!(event["fault"], "client", "{event}");
 }

@@ -1,0 +1,50 @@
+//! A listener in mode `http`: requests are understood, routed one by one, and answered or passed on.
+//!
+//! hyper speaks HTTP, over the same record layer as the relay. What is here stands around it: the guard
+//! before HTTP/1 and the count of frames before HTTP/2 ([`intake`], [`h2`]), the way of a request
+//! ([`exchange`], [`forward`]), what becomes of its fields ([`hop`], [`told`]), bodies ([`body`]), other
+//! protocols ([`tunnel`]), and one event for each request ([`record`]).
+
+mod answer;
+mod body;
+mod exchange;
+mod forward;
+mod h1;
+mod h2;
+mod hop;
+mod intake;
+mod interim;
+mod record;
+mod session;
+mod told;
+mod trace;
+mod transport;
+mod tunnel;
+
+use std::rc::Rc;
+
+use offramp_observe::facts::HttpVersion;
+use offramp_observe::{Cause, Close};
+
+pub(crate) use answer::Refusal;
+pub(crate) use body::ClientBody;
+pub(crate) use record::Record;
+pub(crate) use session::{Session, Terminated};
+pub(crate) use transport::Transport;
+
+/// Serves a client's connection until it ends.
+pub(crate) async fn serve(session: Rc<Session>, transport: Transport) -> Close {
+    let view = session.view();
+    let Some(http) = view.http() else { return Cause::NoRoute.into() };
+    let limits = http.limits;
+    let idle = view.snapshot.limits.idle_timeout;
+    drop(view);
+    let h2 = session.brief.tls.as_ref().is_some_and(|tls| tls.alpn.as_deref() == Some(b"h2"));
+    let version = if h2 { HttpVersion::Http2 } else { HttpVersion::Http11 };
+    session.worker.counters.http_connection(version);
+    if h2 {
+        h2::serve(session, transport, Vec::new(), &limits, idle).await
+    } else {
+        h1::serve(session, transport, &limits, idle).await
+    }
+}

@@ -1,0 +1,146 @@
+//! Responses of our own: errors, redirects, fixed ones.
+//!
+//! An error says its status in words and carries the request's id; why it came to that is in the event only.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use http::{Response, StatusCode};
+use offramp_observe::{Cause, Close};
+use offramp_wire::{Http1Fault, accept};
+
+use super::told::X_REQUEST_ID;
+use crate::snapshot::http::Respond;
+
+/// Why a request is answered by us.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// The status of the answer.
+    pub(crate) status: StatusCode,
+    /// What the event says.
+    pub(crate) close: Close,
+    /// In how many seconds it may be tried again.
+    pub(crate) retry_after: Option<u32>,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, close: impl Into<Close>) -> Self {
+        Self { status, close: close.into(), retry_after: None }
+    }
+
+    /// What the guard refused.
+    pub(crate) fn fault(fault: Http1Fault) -> Self {
+        let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        let cause = match status {
+            StatusCode::URI_TOO_LONG => Cause::TargetTooLong,
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Cause::HeadersTooLarge,
+            _ => Cause::BadRequest,
+        };
+        Self::new(status, Close::from(cause).with_detail(&format!("{}: {fault}", fault.name())))
+    }
+}
+
+/// Whether `Accept` prefers JSON to text (RFC 9110 §12.5.1).
+pub(crate) fn wants_json(accept: Option<&HeaderValue>) -> bool {
+    accept::prefers_json(accept.map(HeaderValue::as_bytes))
+}
+
+/// The response that tells a client of an error.
+pub(crate) fn error(refusal: &Refusal, json: bool, id: &str) -> Response<Bytes> {
+    let status = refusal.status;
+    let reason = status.canonical_reason().unwrap_or("Error");
+    let (kind, body) = if json {
+        let body =
+            format!("{{\"status\":{},\"error\":\"{reason}\",\"request_id\":\"{id}\"}}\n", status.as_u16());
+        ("application/json", body)
+    } else {
+        let body = format!("{} {reason}\nrequest {id}\n", status.as_u16());
+        ("text/plain; charset=utf-8", body)
+    };
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Ok(id) = HeaderValue::try_from(id) {
+        headers.insert(X_REQUEST_ID, id);
+    }
+    if let Some(seconds) = refusal.retry_after {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// The bytes of [`error`] for a client whose request never reached hyper; the connection is closed after it.
+pub(crate) fn written_error(refusal: &Refusal, id: &str) -> Vec<u8> {
+    let response = error(refusal, false, id);
+    let status = refusal.status;
+    let reason = status.canonical_reason().unwrap_or("Error");
+    let mut out = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
+    for (name, value) in response.headers() {
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(
+        format!("content-length: {}\r\nconnection: close\r\n\r\n", response.body().len()).as_bytes(),
+    );
+    out.extend_from_slice(response.body());
+    out
+}
+
+/// The response that sends a client elsewhere.
+pub(crate) fn redirect(status: StatusCode, to: String) -> Option<Response<Bytes>> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = status;
+    response.headers_mut().insert(LOCATION, HeaderValue::try_from(to).ok()?);
+    Some(response)
+}
+
+/// A response that is always the same.
+pub(crate) fn fixed(respond: &Respond) -> Response<Bytes> {
+    let mut response = Response::new(respond.body.clone());
+    *response.status_mut() = respond.status;
+    if let Some(kind) = &respond.content_type {
+        response.headers_mut().insert(CONTENT_TYPE, kind.clone());
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_carry_the_id_and_nothing_else() {
+        let refusal = Refusal {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            close: Close::from(Cause::TooManyRequests).with_detail("secret"),
+            retry_after: Some(3),
+        };
+        let text = error(&refusal, false, "id-1");
+        assert_eq!(&text.body()[..], b"429 Too Many Requests\nrequest id-1\n");
+        assert_eq!(text.headers()[RETRY_AFTER], "3");
+        let json = error(&refusal, true, "id-1");
+        assert_eq!(
+            &json.body()[..],
+            b"{\"status\":429,\"error\":\"Too Many Requests\",\"request_id\":\"id-1\"}\n"
+        );
+        let written = String::from_utf8(written_error(&refusal, "id-1")).unwrap();
+        assert!(written.starts_with("HTTP/1.1 429 Too Many Requests\r\n"), "{written}");
+        assert!(written.contains("content-length: 35\r\nconnection: close\r\n\r\n429"), "{written}");
+        assert!(!written.contains("secret"));
+    }
+
+    #[test]
+    fn faults_have_statuses_and_causes() {
+        let of = |fault| {
+            let refusal = Refusal::fault(fault);
+            (refusal.status.as_u16(), refusal.close.cause)
+        };
+        assert_eq!(of(Http1Fault::BothLengths), (400, Cause::BadRequest));
+        assert_eq!(of(Http1Fault::TargetTooLong), (414, Cause::TargetTooLong));
+        assert_eq!(of(Http1Fault::TooManyFields), (431, Cause::HeadersTooLarge));
+        assert_eq!(of(Http1Fault::Version), (505, Cause::BadRequest));
+    }
+}

@@ -1,0 +1,360 @@
+//! Bodies on their way through: counted, bounded, never collected.
+//!
+//! Nothing is read that the other side has not room for: hyper asks for the next piece when the last is gone.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::HeaderName;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use offramp_net::clock::coarse_ms;
+use offramp_observe::{Cause, Close};
+use offramp_upstream::ServerBody;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::answer::Refusal;
+use super::intake::{Gate, Stop};
+use super::interim::Interim;
+use super::record::{Carrier, Record};
+
+/// How long a body may come slowly before its rate is looked at.
+const GRACE: Duration = Duration::from_secs(10);
+/// How often a slow body's rate is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a server may take to ask for a body whose client waits to be asked; then it is asked for
+/// anyway, because servers that know nothing of `Expect` never ask (RFC 9110 §10.1.1).
+const ASK: Duration = Duration::from_secs(1);
+
+/// The error of bodies; what it stands for is in the request's record.
+pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What bounds the body of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Between two pieces.
+    pub(crate) timeout: Duration,
+    /// Bytes per second; 0: any.
+    pub(crate) rate: u64,
+    /// Bytes in all.
+    pub(crate) most: Option<u64>,
+}
+
+/// The body of a request. Most have none, and cost nothing.
+pub(crate) struct ClientBody(Option<Box<Upload>>);
+
+/// A body that comes.
+struct Upload {
+    incoming: Incoming,
+    record: Rc<Record>,
+    bounds: Bounds,
+    /// The guard before the connection, where it is HTTP/1.
+    gate: Option<Rc<Gate>>,
+    /// Where the client waits to be asked for the body.
+    unasked: Option<Arc<Interim>>,
+    alarm: Option<Pin<Box<Sleep>>>,
+    /// Since when the client has been waited for, in milliseconds of the coarse clock; 0 while it is not.
+    waiting: u64,
+    /// How long it was waited for in all, in milliseconds.
+    waited: u64,
+}
+
+impl ClientBody {
+    pub(crate) fn new(incoming: Incoming, record: Rc<Record>, bounds: Bounds) -> Self {
+        let empty = incoming.is_end_stream();
+        let upload = || {
+            let (gate, unasked, alarm) = (None, None, None);
+            Box::new(Upload { incoming, record, bounds, gate, unasked, alarm, waiting: 0, waited: 0 })
+        };
+        Self((!empty).then(upload))
+    }
+
+    /// The same body behind a guard; `unasked` where the client waits for `100 Continue`.
+    pub(crate) fn behind(mut self, gate: &Rc<Gate>, unasked: Option<&Arc<Interim>>) -> Self {
+        if let Some(upload) = &mut self.0 {
+            upload.gate = Some(Rc::clone(gate));
+            upload.unasked = unasked.cloned();
+        }
+        self
+    }
+}
+
+impl Upload {
+    fn fail(&self, close: impl Into<Close>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let close = close.into();
+        let error = close.cause.name();
+        *self.record.body_fault.borrow_mut() = Some(close);
+        Poll::Ready(Some(Err(error.into())))
+    }
+
+    /// Whether the body may be asked for.
+    fn poll_asked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(interim) = &self.unasked else { return Poll::Ready(()) };
+        if !interim.may_read() {
+            let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + ASK)));
+            if alarm.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        self.unasked = None;
+        self.alarm = None;
+        Poll::Ready(())
+    }
+
+    fn arrived(&mut self, n: usize) -> Option<Cause> {
+        self.record.received(n);
+        if self.waiting > 0 {
+            self.waited += coarse_ms().saturating_sub(self.waiting);
+            self.waiting = 0;
+        }
+        let over = self.bounds.most.is_some_and(|most| self.record.up.get() > most);
+        if over {
+            return Some(Cause::BodyTooLarge);
+        }
+        self.is_slow(0).then_some(Cause::RequestTooSlow)
+    }
+
+    /// Whether the body comes too slowly, `more` milliseconds of waiting included.
+    fn is_slow(&self, more: u64) -> bool {
+        let waited = self.waited + more;
+        u128::from(waited) >= GRACE.as_millis()
+            && self.record.up.get().saturating_mul(1000) / waited.max(1) < self.bounds.rate
+    }
+
+    /// What the guard has refused, which this request will tell of.
+    fn refused(&self) -> Option<Close> {
+        let gate = self.gate.as_ref()?;
+        let Stop::Refused(fault) = gate.stopped.get() else { return None };
+        gate.told.set(true);
+        Some(Refusal::fault(fault).close)
+    }
+
+    /// Nothing has come: is it too long since something did?
+    fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
+        if let Some(close) = self.refused() {
+            return Poll::Ready(close);
+        }
+        let now = coarse_ms();
+        if self.waiting == 0 {
+            self.waiting = now.max(1);
+        }
+        let step = if self.bounds.rate > 0 { LOOK.min(self.bounds.timeout) } else { self.bounds.timeout };
+        let mut fresh = false;
+        let alarm = self.alarm.get_or_insert_with(|| {
+            fresh = true;
+            Box::pin(sleep_until(Instant::now() + step))
+        });
+        while alarm.as_mut().poll(cx).is_ready() {
+            let waited = Duration::from_millis(now.saturating_sub(self.waiting));
+            if waited >= self.bounds.timeout {
+                return Poll::Ready(Cause::RequestBodyTimeout.into());
+            }
+            let left = (self.bounds.timeout - waited).min(step);
+            alarm.as_mut().reset(Instant::now() + left);
+        }
+        if self.is_slow(now.saturating_sub(self.waiting)) {
+            return Poll::Ready(Cause::RequestTooSlow.into());
+        }
+        Poll::Pending
+    }
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(this) = &mut self.get_mut().0 else { return Poll::Ready(None) };
+        if this.poll_asked(cx).is_pending() {
+            return Poll::Pending;
+        }
+        match Pin::new(&mut this.incoming).poll_frame(cx) {
+            Poll::Ready(Some(Ok(mut frame))) => {
+                let n = frame.data_ref().map_or(0, Bytes::len);
+                if let Some(cause) = this.arrived(n) {
+                    return this.fail(cause);
+                }
+                if let Some(trailers) = frame.trailers_mut() {
+                    clean_trailers(trailers);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Ready(Some(Err(error))) => {
+                let refused = this.refused();
+                let gone = || Close::from(Cause::ClientAborted).with_detail(&error.to_string());
+                this.fail(refused.unwrap_or_else(gone))
+            }
+            Poll::Pending => match this.poll_patience(cx) {
+                Poll::Ready(close) => this.fail(close),
+                Poll::Pending => Poll::Pending,
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(|upload| upload.incoming.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.as_ref().map_or(SizeHint::with_exact(0), |upload| upload.incoming.size_hint())
+    }
+}
+
+/// Takes out of trailers what frames, routes or concerns one connection (RFC 9110 §6.5.1).
+fn clean_trailers(trailers: &mut HeaderMap) {
+    const FORBIDDEN: [HeaderName; 6] = [
+        http::header::CONNECTION,
+        http::header::CONTENT_LENGTH,
+        http::header::HOST,
+        http::header::TE,
+        http::header::TRANSFER_ENCODING,
+        http::header::UPGRADE,
+    ];
+    for name in FORBIDDEN {
+        trailers.remove(name);
+    }
+}
+
+/// The body of a response.
+pub(crate) struct Reply {
+    content: Content,
+    /// Who tells of the end; nobody where it was told already, or is told elsewhere.
+    carrier: Option<Carrier>,
+    /// What the end of it means.
+    close: Option<Close>,
+}
+
+enum Content {
+    Empty,
+    Own(Bytes),
+    Server(ServerBody<ClientBody>),
+    /// The server broke off; told to hyper when what came before has left.
+    Broken(BodyError),
+}
+
+impl Reply {
+    /// A body of our own. `close` is what the event says when it has gone.
+    pub(crate) fn own(body: Bytes, carrier: Carrier, close: Close) -> Self {
+        if body.is_empty() {
+            carrier.0.end(close);
+            return Self::nothing();
+        }
+        Self { content: Content::Own(body), carrier: Some(carrier), close: Some(close) }
+    }
+
+    /// The body that a server sends.
+    pub(crate) fn server(body: ServerBody<ClientBody>, carrier: Carrier) -> Self {
+        if body.is_end_stream() {
+            carrier.0.end(Cause::Completed);
+            return Self::nothing();
+        }
+        let close = Some(Cause::Completed.into());
+        Self { content: Content::Server(body), carrier: Some(carrier), close }
+    }
+
+    /// No body; the end of the request is told elsewhere.
+    pub(crate) const fn nothing() -> Self {
+        Self { content: Content::Empty, carrier: None, close: None }
+    }
+
+    fn end(&mut self) {
+        self.content = Content::Empty;
+        if let (Some(close), Some(carrier)) = (self.close.take(), &self.carrier) {
+            carrier.0.end(close);
+        }
+    }
+
+    fn sent(&self, n: usize) {
+        if let Some(carrier) = &self.carrier {
+            carrier.0.sent(n);
+        }
+    }
+
+    fn broken(&mut self, error: &BodyError) {
+        let Some(carrier) = &self.carrier else { return };
+        let fault = carrier.0.body_fault.take();
+        let aborted = || Close::from(Cause::ServerAborted).with_detail(&error.to_string());
+        self.close = Some(fault.unwrap_or_else(aborted));
+        self.end();
+    }
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        let body = match &mut this.content {
+            Content::Empty => return Poll::Ready(None),
+            Content::Own(bytes) => {
+                let bytes = std::mem::take(bytes);
+                this.sent(bytes.len());
+                this.end();
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+            Content::Broken(_) => {
+                let Content::Broken(error) = std::mem::replace(&mut this.content, Content::Empty) else {
+                    return Poll::Ready(None);
+                };
+                return Poll::Ready(Some(Err(error)));
+            }
+            Content::Server(body) => body,
+        };
+        match std::task::ready!(Pin::new(&mut *body).poll_frame(cx)) {
+            None => {
+                this.end();
+                Poll::Ready(None)
+            }
+            Some(Ok(mut frame)) => {
+                let over = body.is_end_stream();
+                if let Some(data) = frame.data_ref() {
+                    this.sent(data.len());
+                }
+                if let Some(trailers) = frame.trailers_mut() {
+                    clean_trailers(trailers);
+                }
+                if over {
+                    this.end();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => {
+                let error: BodyError = error.into();
+                this.broken(&error);
+                // hyper drops what it has not sent at an error, and sends it when it has to wait.
+                this.content = Content::Broken(error);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Empty => true,
+            Content::Own(_) | Content::Broken(_) => false,
+            Content::Server(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Empty => SizeHint::with_exact(0),
+            Content::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Server(body) => body.size_hint(),
+            Content::Broken(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! One request and its response: where it goes, what it takes along, what comes back.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, HOST, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Version};
+use hyper::body::{Body as _, Incoming};
+use offramp_net::clock::coarse_ms;
+use offramp_observe::{Cause, Close};
+use offramp_wire::host::Authority;
+use tokio::time::timeout;
+
+use super::answer::{self, Refusal};
+use super::body::Reply;
+use super::forward::{self, Errand};
+use super::intake::{Gate, Passed};
+use super::interim::Interim;
+use super::record::{Carrier, Record};
+use super::session::{Session, View};
+use super::told;
+use super::trace;
+use super::tunnel::Switch;
+use crate::route::Parts;
+use crate::snapshot::http::{Action, HeaderRules, Http, HttpRoute};
+
+/// How much is read of a body that nobody wants.
+const UNWANTED: usize = 64 * 1024;
+/// For how long it is read.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What the requests of an HTTP/1 connection need of it.
+pub(crate) struct Line {
+    pub(crate) gate: Rc<Gate>,
+    pub(crate) interim: Arc<Interim>,
+    /// Where a connection is put down that goes on with another protocol.
+    pub(crate) switch: std::cell::RefCell<Option<Switch>>,
+}
+
+/// A request that was understood.
+pub(crate) struct Arrival {
+    pub(crate) record: Rc<Record>,
+    pub(crate) view: Rc<View>,
+    /// What it asked for, as it came.
+    pub(crate) authority: Option<HeaderValue>,
+    /// Whether the target said so, not Host.
+    pub(crate) absolute: bool,
+    /// The same as routes name it.
+    pub(crate) host: Option<Box<str>>,
+    /// What the guard remembers of its head.
+    pub(crate) passed: Passed,
+}
+
+/// Serves one request of `session`; `line` is its connection, where that is HTTP/1.
+pub(crate) async fn serve(
+    session: Rc<Session>,
+    line: Option<Rc<Line>>,
+    request: Request<Incoming>,
+) -> Result<Response<Reply>, Infallible> {
+    let accept = request.headers().get(ACCEPT).cloned();
+    let head = request.method() == Method::HEAD;
+    let passed = line.as_ref().map(|line| line.gate.last.get()).unwrap_or_default();
+    let late = line.as_ref().map_or(Duration::ZERO, |line| line.gate.lateness());
+    let (arrival, understood) = arrive(&session, &request, passed, late);
+    let record = Rc::clone(&arrival.record);
+    let carrier = Carrier(Rc::clone(&record));
+    let outcome = match understood {
+        Ok(()) => route(&session, &arrival, line.as_ref(), request, carrier).await,
+        Err(refusal) => {
+            unwanted(request);
+            Err((refusal, carrier))
+        }
+    };
+    let response = outcome.unwrap_or_else(|(refusal, carrier)| {
+        let json = answer::wants_json(accept.as_ref());
+        let mut response = refuse(&refusal, carrier, json, head);
+        // What is left of the body is not awaited, and the client is to know (RFC 9110 §15.5.9, §15.5.14).
+        let unread = matches!(refusal.status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE);
+        if unread && line.is_some() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    });
+    if let Some(line) = &line {
+        if passed.switches && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            line.gate.stayed();
+        }
+        // Behind a response that has not left yet there is no place for interim ones before the next.
+        if !line.gate.drained.get() {
+            line.interim.clear();
+        }
+    }
+    Ok(response)
+}
+
+/// What becomes of a request: a response, or why there is none.
+pub(crate) type Outcome = Result<Response<Reply>, (Refusal, Carrier)>;
+
+/// Begins the facts of a request, and says whether it can be understood.
+fn arrive(
+    session: &Rc<Session>,
+    request: &Request<Incoming>,
+    passed: Passed,
+    late: Duration,
+) -> (Arrival, Result<(), Refusal>) {
+    let view = session.view();
+    let authority = authority(request);
+    let parsed = authority.as_ref().map(|value| Authority::parse(value.as_bytes()));
+    let (host, mut understood) = match parsed {
+        None => (None, Ok(())),
+        Some(Ok(parsed)) => (Some(parsed.normal().into()), Ok(())),
+        // HTTP/1.0 knows no Host, so an empty one says as much as none.
+        Some(Err(_)) if authority.as_ref().is_some_and(HeaderValue::is_empty) => (None, Ok(())),
+        Some(Err(fault)) => {
+            let close = Close::from(Cause::BadRequest).with_detail(&fault.to_string());
+            (None, Err(Refusal::new(StatusCode::BAD_REQUEST, close)))
+        }
+    };
+    let given = view.trusted.then(|| told::given_id(request.headers())).flatten();
+    let id = given.map_or_else(|| session.next_id(), Into::into);
+    let line_host: Box<str> = host.clone().unwrap_or_default();
+    let record = Record::new(session, super::record::line(session, request, line_host), id, late);
+    if let Some(tracing) = view.snapshot.tracing {
+        let place = trace::place(request.headers(), tracing, || session.worker.random());
+        record.note(|facts| facts.trace = place);
+    }
+    if understood.is_ok() && request.version() == Version::HTTP_2 {
+        understood = super::h2::judge(request);
+    }
+    if understood.is_ok()
+        && let Some(http) = view.http()
+    {
+        understood = within_limits(session, http, request);
+    }
+    let absolute = request.uri().authority().is_some();
+    (Arrival { record, view, authority, absolute, host, passed }, understood)
+}
+
+/// What the request asks for (RFC 9110 §7.2).
+fn authority(request: &Request<Incoming>) -> Option<HeaderValue> {
+    match request.uri().authority() {
+        Some(authority) => HeaderValue::try_from(authority.as_str()).ok(),
+        None => request.headers().get(HOST).cloned(),
+    }
+}
+
+/// The bounds that hold for every request, whatever its version.
+fn within_limits(session: &Session, http: &Http, request: &Request<Incoming>) -> Result<(), Refusal> {
+    let limits = &http.limits;
+    if request.version() == Version::HTTP_2 {
+        if request.headers().len() > limits.request_headers as usize {
+            return Err(Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Cause::HeadersTooLarge));
+        }
+        let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+        if target > limits.request_target_size as usize {
+            return Err(Refusal::new(StatusCode::URI_TOO_LONG, Cause::TargetTooLong));
+        }
+    }
+    if let (Some(rate), Some(ip)) = (limits.requests_per_client, session.ip)
+        && let Err(wait) = session.worker.shared.clients.request(ip, rate, Instant::now())
+    {
+        // Rounded up, so that who waits as long finds room.
+        let seconds = u32::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u32::MAX).max(1);
+        let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, Cause::TooManyRequests);
+        return Err(Refusal { retry_after: Some(seconds), ..refusal });
+    }
+    Ok(())
+}
+
+/// Finds the route, and does what it says.
+async fn route(
+    session: &Rc<Session>,
+    arrival: &Arrival,
+    line: Option<&Rc<Line>>,
+    request: Request<Incoming>,
+    carrier: Carrier,
+) -> Outcome {
+    let host = arrival.host.as_deref();
+    let found = arrival.view.http().and_then(|http| Some((http, http.routes.find(host, path(&request))?)));
+    let Some((http, route)) = found else {
+        unwanted(request);
+        return Err((Refusal::new(StatusCode::NOT_FOUND, Cause::NoRoute), carrier));
+    };
+    carrier.0.note(|facts| facts.path.route = Some(Arc::clone(&route.name)));
+    carrier.0.log_one_in.set(route.log_one_in.get());
+    if !session.may_ask(host, route.client_auth) {
+        unwanted(request);
+        return Err((Refusal::new(StatusCode::MISDIRECTED_REQUEST, Cause::Misdirected), carrier));
+    }
+    if let Some(most) = route.max_body
+        && request.body().size_hint().lower() > most
+    {
+        unwanted(request);
+        return Err((Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, Cause::BodyTooLarge), carrier));
+    }
+    let mut response = match &route.action {
+        Action::Redirect(redirect) => {
+            let parts =
+                Parts { host: host.unwrap_or_default(), path: path(&request), query: request.uri().query() };
+            let Some(response) = answer::redirect(redirect.status, redirect.to.fill(parts)) else {
+                return Err((Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest), carrier));
+            };
+            let head = request.method() == Method::HEAD;
+            unwanted(request);
+            own(response, carrier, Cause::Completed.into(), head)
+        }
+        Action::Respond(respond) => {
+            let head = request.method() == Method::HEAD;
+            unwanted(request);
+            own(answer::fixed(respond), carrier, Cause::Completed.into(), head)
+        }
+        Action::Proxy(proxy) => {
+            let errand = Errand { session, arrival, line, http, route, proxy };
+            forward::forward(&errand, request, carrier).await?
+        }
+    };
+    finish(session, route, &mut response);
+    Ok(response)
+}
+
+/// Reads and forgets some of a body that nobody wants. A stream of HTTP/2 that is dropped before its request is
+/// whole is reset behind the response, and not every client looks at the response then (curl before 8). HTTP/1
+/// needs none of it.
+fn unwanted(request: Request<Incoming>) {
+    if request.version() != Version::HTTP_2 || request.body().is_end_stream() {
+        return;
+    }
+    let (mut body, mut left) = (request.into_body(), UNWANTED);
+    tokio::task::spawn_local(async move {
+        let forget = poll_fn(|cx| {
+            while let Some(Ok(frame)) = ready!(Pin::new(&mut body).poll_frame(cx)) {
+                match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                    Some(less) => left = less,
+                    None => break,
+                }
+            }
+            Poll::Ready(())
+        });
+        // One that takes its time is reset.
+        let _ = timeout(PATIENCE, forget).await;
+    });
+}
+
+/// What a route adds to every response of its own or its servers'.
+fn finish(session: &Session, route: &HttpRoute, response: &mut Response<Reply>) {
+    let headers = response.headers_mut();
+    if let Some(hsts) = &route.hsts
+        && session.brief.tls.is_some()
+    {
+        headers.insert(http::header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+    }
+    apply(&route.response_headers, headers);
+}
+
+/// Changes a header as configured.
+pub(crate) fn apply(rules: &HeaderRules, headers: &mut http::HeaderMap) {
+    for name in &rules.remove {
+        headers.remove(name);
+    }
+    for (name, value) in &rules.set {
+        headers.insert(name.clone(), value.clone());
+    }
+    for (name, value) in &rules.add {
+        headers.append(name.clone(), value.clone());
+    }
+}
+
+/// The path of a request; `*` for the whole server.
+pub(crate) fn path<B>(request: &Request<B>) -> &str {
+    request.uri().path()
+}
+
+/// A response of our own on its way.
+fn own(response: Response<Bytes>, carrier: Carrier, close: Close, head: bool) -> Response<Reply> {
+    let (mut parts, body) = response.into_parts();
+    carrier.0.answered(parts.status.as_u16());
+    let bodiless = matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if !bodiless {
+        parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    }
+    let body = if head || bodiless { Bytes::new() } else { body };
+    Response::from_parts(parts, Reply::own(body, carrier, close))
+}
+
+/// The answer to a request that is refused.
+pub(crate) fn refuse(refusal: &Refusal, carrier: Carrier, json: bool, head: bool) -> Response<Reply> {
+    let id = carrier.0.id();
+    own(answer::error(refusal, json, &id), carrier, refusal.close.clone(), head)
+}
+
+impl Gate {
+    /// How long the head of the request that passed last took to come.
+    fn lateness(&self) -> Duration {
+        Duration::from_millis(match self.began.replace(0) {
+            0 => 0,
+            began => coarse_ms().saturating_sub(began),
+        })
+    }
+}

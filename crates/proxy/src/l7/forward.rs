@@ -1,0 +1,375 @@
+//! The way to a server and back: what is taken out of a request and put into it, and what its response
+//! becomes.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, SET_COOKIE,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::request;
+use http::uri::{PathAndQuery, Uri};
+use http::{Method, Request, Response, StatusCode, Version};
+use hyper::body::{Body as _, Incoming};
+use hyper::ext::Protocol;
+use hyper::upgrade::OnUpgrade;
+use offramp_observe::facts::Scheme;
+use offramp_observe::{Cause, Close};
+use offramp_upstream::{Affinity, Answer, Protocol as Speaks, ServerBody, Tunnel};
+
+use super::answer::Refusal;
+use super::body::{Bounds, ClientBody, Reply};
+use super::exchange::{Arrival, Line, Outcome, apply};
+use super::hop;
+use super::record::Carrier;
+use super::session::Session;
+use super::told::{self, X_REQUEST_ID};
+use super::trace;
+use super::tunnel::{self, Switch};
+use crate::failure;
+use crate::snapshot::http::{Http, HttpRoute, Proxy, Rewrite};
+
+const SEC_WEBSOCKET_KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
+const SEC_WEBSOCKET_ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-accept");
+
+/// A request that is to go to a server, and everything that it goes by.
+pub(crate) struct Errand<'e> {
+    pub(crate) session: &'e Rc<Session>,
+    pub(crate) arrival: &'e Arrival,
+    pub(crate) line: Option<&'e Rc<Line>>,
+    pub(crate) http: &'e Http,
+    pub(crate) route: &'e HttpRoute,
+    pub(crate) proxy: &'e Proxy,
+}
+
+/// How the client may go on with another protocol.
+enum Turn {
+    /// Not at all.
+    None,
+    /// By the answer 101 (RFC 9110 §7.8).
+    Upgrade,
+    /// On its HTTP/2 stream (RFC 8441).
+    Stream(OnUpgrade),
+}
+
+/// Sends a request to a server, and makes its response one for the client.
+pub(crate) async fn forward(errand: &Errand<'_>, request: Request<Incoming>, carrier: Carrier) -> Outcome {
+    let backend = &errand.arrival.view.snapshot.backends[errand.proxy.backend];
+    carrier.0.note(|facts| facts.path.backend = Some(Arc::clone(&backend.name)));
+    let received = request.version();
+    let (mut parts, mut body) = request.into_parts();
+    if received == Version::HTTP_2 && was_reset(&mut body) {
+        return Err((Refusal::new(StatusCode::BAD_REQUEST, Cause::ClientAborted), carrier));
+    }
+    let turn = match errand.turn(&mut parts, backend.protocol) {
+        Ok(turn) => turn,
+        Err(refusal) => return Err((refusal, carrier)),
+    };
+    let body = errand.body(body, &parts.headers, &carrier);
+    errand.header(&mut parts.headers, received, &carrier);
+    // hyper leaves out a body of unknown length with these methods, unless the header says that there is one.
+    if matches!(parts.method, Method::GET | Method::HEAD)
+        && backend.protocol == Speaks::Http1
+        && !matches!(turn, Turn::Stream(_))
+        && !body.is_end_stream()
+        && !parts.headers.contains_key(CONTENT_LENGTH)
+    {
+        parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    if let Err(refusal) = errand.target(&mut parts, backend.protocol) {
+        return Err((refusal, carrier));
+    }
+    parts.version = Version::HTTP_11;
+    let mut request = Request::from_parts(parts, body);
+    if let Some(line) = errand.line
+        && !errand.arrival.passed.http10
+    {
+        line.interim.begin();
+        line.interim.listen(&mut request, errand.arrival.passed.expects);
+    }
+    let private = errand.proxy.send_proxy.map(|version| errand.session.private(version));
+    let worker = &errand.session.worker;
+    let attempted = |succeeded: bool| {
+        worker.counters.connect_attempted();
+        if !succeeded {
+            worker.counters.connect_failed();
+        }
+    };
+    let about = Affinity {
+        client: errand.session.ip,
+        tls: errand.session.scheme == Scheme::Https,
+        private: private.as_deref(),
+        attempted: &attempted,
+    };
+    let answer = match errand.session.worker.pools.send(backend, request, &about).await {
+        Ok(answer) => answer,
+        Err(failed) => {
+            let refusal = failure::request(&failed, &carrier.0, backend.servers.len());
+            return Err((refusal, carrier));
+        }
+    };
+    errand.answered(answer, turn, received, carrier)
+}
+
+impl Errand<'_> {
+    /// Takes out what is for one connection only, and finds out whether the client wants another protocol.
+    fn turn(&self, parts: &mut request::Parts, speaks: Speaks) -> Result<Turn, Refusal> {
+        let upgrade = hop::clean_request(&mut parts.headers, self.arrival.passed.switches);
+        let mut extensions = std::mem::take(&mut parts.extensions);
+        let may = speaks == Speaks::Http1;
+        if parts.method == Method::CONNECT {
+            let (Some(protocol), Some(stream), true) =
+                (extensions.remove::<Protocol>(), extensions.remove::<OnUpgrade>(), may)
+            else {
+                let close = Close::from(Cause::BadRequest).with_detail("CONNECT is not served here");
+                return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, close));
+            };
+            parts.method = Method::GET;
+            let protocol = HeaderValue::try_from(protocol.as_str()).unwrap_or(HeaderValue::from_static(""));
+            if protocol.as_bytes().eq_ignore_ascii_case(b"websocket") {
+                parts.headers.insert(SEC_WEBSOCKET_KEY, tunnel::websocket_key(&self.session.worker));
+            }
+            switching(&mut parts.headers, protocol);
+            return Ok(Turn::Stream(stream));
+        }
+        match upgrade {
+            Some(protocol) if may => {
+                switching(&mut parts.headers, protocol);
+                Ok(Turn::Upgrade)
+            }
+            _ => Ok(Turn::None),
+        }
+    }
+
+    fn body(&self, incoming: Incoming, headers: &HeaderMap, carrier: &Carrier) -> ClientBody {
+        let limits = &self.http.limits;
+        let bounds = Bounds {
+            timeout: limits.request_body_timeout,
+            rate: limits.min_body_rate,
+            most: self.route.max_body,
+        };
+        let body = ClientBody::new(incoming, Rc::clone(&carrier.0), bounds);
+        let Some(line) = self.line else { return body };
+        let unasked = self.arrival.passed.expects && headers.contains_key(EXPECT);
+        body.behind(&line.gate, unasked.then_some(&line.interim))
+    }
+
+    /// What the server sees.
+    fn header(&self, headers: &mut HeaderMap, received: Version, carrier: &Carrier) {
+        let host = self.arrival.authority.as_ref();
+        told::tell(headers, self.session, self.arrival.view.trusted, host);
+        if let Ok(id) = HeaderValue::try_from(&*carrier.0.id()) {
+            headers.insert(X_REQUEST_ID, id);
+        }
+        if let Some(trace) = carrier.0.trace() {
+            trace::tell(headers, &trace);
+        }
+        // HTTP/2 leaves it out or says it twice, an absolute target overrules it (RFC 9112 §3.2.2, RFC 9113
+        // §8.3.1), and HTTP/1.0 may leave it out.
+        if self.arrival.absolute || host.is_none() {
+            headers.insert(HOST, host.cloned().unwrap_or(HeaderValue::from_static("")));
+        }
+        if received == Version::HTTP_2 {
+            join_cookies(headers);
+            if self.arrival.passed.expects {
+                headers.remove(EXPECT);
+            }
+        }
+        if self.http.via {
+            told::via(headers, received);
+        }
+        apply(&self.route.request_headers, headers);
+    }
+
+    /// What the server is asked for: a path, or for HTTP/2 a whole URI.
+    fn target(&self, parts: &mut request::Parts, speaks: Speaks) -> Result<(), Refusal> {
+        let bad = || Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest);
+        let rewritten = rewrite(&self.proxy.rewrite, &parts.uri);
+        let origin = parts.uri.authority().is_none() && rewritten.is_none();
+        if origin && speaks == Speaks::Http1 {
+            return Ok(());
+        }
+        let path = match rewritten {
+            Some(text) => PathAndQuery::try_from(text).map_err(|_| bad())?,
+            None => parts.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")),
+        };
+        let mut uri = http::uri::Parts::default();
+        uri.path_and_query = Some(path);
+        if speaks == Speaks::Http2 {
+            uri.scheme = Some(http::uri::Scheme::HTTP);
+            let host = parts.headers.remove(HOST).filter(|host| !host.is_empty()).ok_or_else(bad)?;
+            uri.authority = Some(host.as_bytes().try_into().map_err(|_| bad())?);
+        }
+        parts.uri = Uri::from_parts(uri).map_err(|_| bad())?;
+        Ok(())
+    }
+
+    /// The response of a server becomes one for the client.
+    fn answered(
+        &self,
+        answer: Answer<ClientBody>,
+        turn: Turn,
+        received: Version,
+        carrier: Carrier,
+    ) -> Outcome {
+        let record = Rc::clone(&carrier.0);
+        record.note(|facts| {
+            facts.path.server = Some(Arc::clone(&answer.server));
+            facts.path.tries = answer.tries;
+            facts.times.queue = (!answer.queue.is_zero()).then_some(answer.queue);
+            facts.times.connect = answer.connect;
+            facts.times.first_byte = Some(record.elapsed());
+        });
+        let set_cookie = answer.set_cookie;
+        let mut response = answer.response;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return self.switched(response, answer.tunnel, turn, carrier);
+        }
+        let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
+        let headers = response.headers_mut();
+        hop::clean_response(headers);
+        if let Some(cookie) = set_cookie {
+            headers.append(SET_COOKIE, cookie);
+        }
+        if self.http.via {
+            told::via(headers, version);
+        }
+        if received == Version::HTTP_2 {
+            headers.remove("keep-alive");
+        }
+        record.answered(response.status().as_u16());
+        let (parts, body) = response.into_parts();
+        Ok(Response::from_parts(parts, Reply::server(body, carrier)))
+    }
+
+    /// The server agreed to another protocol.
+    fn switched(
+        &self,
+        mut response: Response<ServerBody<ClientBody>>,
+        held: Option<Tunnel<ClientBody>>,
+        turn: Turn,
+        carrier: Carrier,
+    ) -> Outcome {
+        let server = hyper::upgrade::on(&mut response);
+        let (mut parts, _) = response.into_parts();
+        let protocol = parts.headers.get(UPGRADE).cloned();
+        hop::clean_response(&mut parts.headers);
+        parts.headers.remove(CONTENT_LENGTH);
+        parts.extensions.clear();
+        match (turn, self.line) {
+            (Turn::Upgrade, Some(line)) => {
+                carrier.0.answered(101);
+                if let Some(protocol) = protocol {
+                    switching(&mut parts.headers, protocol);
+                }
+                *line.switch.borrow_mut() = Some(Switch { server, carrier, _held: held });
+                Ok(Response::from_parts(parts, Reply::nothing()))
+            }
+            (Turn::Stream(client), _) => {
+                carrier.0.answered(200);
+                parts.status = StatusCode::OK;
+                parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
+                let idle = self.arrival.view.snapshot.limits.idle_timeout;
+                let session = Rc::clone(self.session);
+                tokio::task::spawn_local(tunnel::on_stream(
+                    session,
+                    client,
+                    Switch { server, carrier, _held: held },
+                    idle,
+                ));
+                Ok(Response::from_parts(parts, Reply::nothing()))
+            }
+            _ => {
+                let close = Close::from(Cause::BadResponse).with_detail("101 was not asked for");
+                Err((Refusal::new(StatusCode::BAD_GATEWAY, close), carrier))
+            }
+        }
+    }
+}
+
+/// Whether the stream of a body is reset already: it looks like an empty one, which is another request.
+fn was_reset(body: &mut Incoming) -> bool {
+    let mut cx = Context::from_waker(Waker::noop());
+    body.is_end_stream() && matches!(Pin::new(body).poll_frame(&mut cx), Poll::Ready(Some(Err(_))))
+}
+
+/// Has a message say that the protocol changes (RFC 9110 §7.8).
+fn switching(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+/// HTTP/2 may send cookies one by one, HTTP/1.1 wants them in one field (RFC 9113 §8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut crumbs = headers.get_all(COOKIE).iter();
+    let (Some(first), Some(_)) = (crumbs.next(), crumbs.next()) else { return };
+    let mut all = first.as_bytes().to_vec();
+    for crumb in headers.get_all(COOKIE).iter().skip(1) {
+        all.extend_from_slice(b"; ");
+        all.extend_from_slice(crumb.as_bytes());
+    }
+    if let Ok(all) = HeaderValue::try_from(all) {
+        headers.insert(COOKIE, all);
+    }
+}
+
+/// The new path and query, where they change.
+fn rewrite(rewrite: &Rewrite, uri: &Uri) -> Option<String> {
+    let (cut, with) = match rewrite {
+        Rewrite::Keep => return None,
+        Rewrite::Strip(cut) => (*cut, ""),
+        Rewrite::Replace(cut, with) => (*cut, &**with),
+    };
+    let rest = uri.path().get(cut..)?;
+    let mut path = String::with_capacity(with.len() + rest.len() + 1);
+    path.push_str(with.strip_suffix('/').filter(|_| rest.starts_with('/')).unwrap_or(with));
+    if !path.ends_with('/') && !rest.starts_with('/') && (path.is_empty() || !rest.is_empty()) {
+        path.push('/');
+    }
+    path.push_str(rest);
+    if let Some(query) = uri.query() {
+        path.push('?');
+        path.push_str(query);
+    }
+    Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_rewritten() {
+        let of = |rule: &Rewrite, uri: &str| rewrite(rule, &uri.parse().unwrap());
+        let strip = Rewrite::Strip("/app".len());
+        assert_eq!(of(&strip, "/app/x?q=1").as_deref(), Some("/x?q=1"));
+        assert_eq!(of(&strip, "/app").as_deref(), Some("/"));
+        assert_eq!(of(&strip, "/app?q").as_deref(), Some("/?q"));
+        let replace = Rewrite::Replace("/app".len(), "/new".into());
+        assert_eq!(of(&replace, "/app/x").as_deref(), Some("/new/x"));
+        assert_eq!(of(&replace, "/app").as_deref(), Some("/new"));
+        let root = Rewrite::Replace("/app".len(), "/".into());
+        assert_eq!(of(&root, "/app/x").as_deref(), Some("/x"));
+        assert_eq!(of(&root, "/app").as_deref(), Some("/"));
+        let slash = Rewrite::Strip("/app/".len());
+        assert_eq!(of(&slash, "/app/x").as_deref(), Some("/x"));
+        assert_eq!(of(&Rewrite::Keep, "/app"), None);
+        assert_eq!(of(&Rewrite::Replace(0, "/v2".into()), "/x").as_deref(), Some("/v2/x"));
+    }
+
+    #[test]
+    fn crumbs_are_joined() {
+        let mut headers = HeaderMap::new();
+        headers.append(COOKIE, HeaderValue::from_static("a=1"));
+        join_cookies(&mut headers);
+        assert_eq!(headers[COOKIE], "a=1");
+        headers.append(COOKIE, HeaderValue::from_static("b=2"));
+        headers.append(COOKIE, HeaderValue::from_static("c=3"));
+        join_cookies(&mut headers);
+        assert_eq!(headers[COOKIE], "a=1; b=2; c=3");
+        assert_eq!(headers.get_all(COOKIE).iter().count(), 1);
+    }
+}

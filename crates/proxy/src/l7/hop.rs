@@ -1,0 +1,166 @@
+//! Fields that are for one connection only, and what becomes of them on the way through
+//! (RFC 9110 §7.6.1, RFC 9113 §8.2.2).
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+/// A request field that CGI programs take for the setting of a proxy ("httpoxy", CVE-2016-5385).
+const PROXY: HeaderName = HeaderName::from_static("proxy");
+
+/// Takes the fields of one connection out of a request. `TE: trailers` stays, because servers that send
+/// trailers (gRPC) want to see it. Gives the protocol that the client wants to change to, if it may.
+pub(crate) fn clean_request(headers: &mut HeaderMap, switches: bool) -> Option<HeaderValue> {
+    if !is_touched(headers) {
+        return None;
+    }
+    let upgrade = headers.remove(UPGRADE).filter(|value| switches && may_switch(value));
+    let trailers = headers.get_all(TE).iter().any(|value| names(value).any(|name| name == b"trailers"));
+    clean(headers);
+    headers.remove(PROXY);
+    headers.remove(HTTP2_SETTINGS);
+    headers.remove(TE);
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    upgrade
+}
+
+/// Takes the fields of one connection out of a response.
+pub(crate) fn clean_response(headers: &mut HeaderMap) {
+    if !is_touched(headers) {
+        return;
+    }
+    headers.remove(UPGRADE);
+    clean(headers);
+}
+
+/// Whether any field may have to go. Looking at each once is cheaper than looking for each.
+fn is_touched(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| {
+        let name = name.as_str();
+        match name.len() {
+            2 => name == "te",
+            5 => name == "proxy",
+            7 => name == "upgrade",
+            10 => matches!(name, "connection" | "keep-alive"),
+            14 => name == "http2-settings",
+            16 => name == "proxy-connection",
+            17 => name == "transfer-encoding",
+            _ => false,
+        }
+    })
+}
+
+fn clean(headers: &mut HeaderMap) {
+    let more = headers.get_all(CONNECTION).iter().nth(1).is_some();
+    let rest: Vec<_> =
+        if more { headers.get_all(CONNECTION).iter().skip(1).cloned().collect() } else { Vec::new() };
+    if let Some(first) = headers.remove(CONNECTION) {
+        remove_named(headers, &first);
+        rest.iter().for_each(|value| remove_named(headers, value));
+    }
+    headers.remove(KEEP_ALIVE);
+    headers.remove(TRANSFER_ENCODING);
+    headers.remove(PROXY_CONNECTION);
+}
+
+/// Takes out the fields that a `Connection` names, unless they frame or route the message.
+fn remove_named(headers: &mut HeaderMap, connection: &HeaderValue) {
+    for name in names(connection) {
+        if matches!(name.len(), 5 | 10) && is_plain_option(name) {
+            continue;
+        }
+        if let Ok(name) = HeaderName::from_bytes(name)
+            && ![HOST, CONTENT_LENGTH].contains(&name)
+        {
+            headers.remove(name);
+        }
+    }
+}
+
+/// `close` and `keep-alive`, which are most of what is said and name no field worth looking for here.
+fn is_plain_option(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"close") || name.eq_ignore_ascii_case(b"keep-alive")
+}
+
+/// The elements of a list, without parameters.
+fn names(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+    value
+        .as_bytes()
+        .split(|byte| *byte == b',')
+        .map(|part| part.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii())
+        .filter(|name| !name.is_empty())
+}
+
+/// Whether a client may change to the protocol. HTTP/2 is not spoken on a connection that began with
+/// HTTP/1.1: what follows would pass all rules by.
+fn may_switch(protocol: &HeaderValue) -> bool {
+    !names(protocol).any(|name| name.len() >= 2 && name[..2].eq_ignore_ascii_case(b"h2"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in fields {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        map
+    }
+
+    fn left(mut headers: HeaderMap, switches: bool) -> (Vec<String>, Option<HeaderValue>) {
+        let upgrade = clean_request(&mut headers, switches);
+        let mut names: Vec<_> = headers.keys().map(ToString::to_string).collect();
+        names.sort();
+        (names, upgrade)
+    }
+
+    #[test]
+    fn fields_of_the_connection_are_removed() {
+        let headers = map(&[
+            ("host", "a.test"),
+            ("connection", "close, X-Private, Host"),
+            ("x-private", "1"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "keep-alive"),
+            ("transfer-encoding", "chunked"),
+            ("te", "gzip"),
+            ("proxy", "http://evil"),
+            ("accept", "*/*"),
+        ]);
+        assert_eq!(left(headers, false), (vec!["accept".to_owned(), "host".to_owned()], None));
+    }
+
+    #[test]
+    fn trailers_stay_wanted() {
+        let mut headers = map(&[("te", "gzip;q=0.5, trailers"), ("connection", "te")]);
+        clean_request(&mut headers, false);
+        assert_eq!(headers.get(TE).unwrap(), "trailers");
+        assert!(!headers.contains_key(CONNECTION));
+    }
+
+    #[test]
+    fn protocols_that_may_follow() {
+        let ask = |protocol, switches| {
+            let headers = map(&[("connection", "Upgrade"), ("upgrade", protocol)]);
+            left(headers, switches).1.map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(ask("websocket", true).as_deref(), Some("websocket"));
+        assert_eq!(ask("websocket", false), None);
+        assert_eq!(ask("h2c", true), None);
+        assert_eq!(ask("foo, H2C", true), None);
+    }
+
+    #[test]
+    fn every_connection_field_counts() {
+        let mut headers = map(&[("connection", "x-a"), ("connection", "x-b"), ("x-a", "1"), ("x-b", "2")]);
+        clean_response(&mut headers);
+        assert!(headers.is_empty(), "{headers:?}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Interim responses (1xx) on their way from a server to an HTTP/1 client.
+//!
+//! hyper tells of those that servers send, but has no way to send one. So they are put down here, already
+//! written, and [`Intake`](super::intake::Intake) sends them where nothing else is under way. `100 Continue`
+//! is not among them when the client asked for it: hyper sends that one by itself as soon as the request's
+//! body is read, and [`Interim::may_read`] says when that is.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::StatusCode;
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING, UPGRADE};
+
+/// The most bytes of interim responses that wait for a client; more are dropped, as no client needs them.
+const MOST_WAITING: usize = 16 * 1024;
+
+/// The interim responses of one connection. The callbacks of hyper ask for `Send`; nothing here ever leaves
+/// the worker's thread, so neither the lock nor the flags are contended.
+#[derive(Default)]
+pub(crate) struct Interim {
+    waiting: AtomicBool,
+    continued: AtomicBool,
+    bytes: Mutex<Vec<u8>>,
+}
+
+impl Interim {
+    /// Whether there is something to send.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Moves what is to be sent behind `out`.
+    pub(crate) fn take(&self, out: &mut Vec<u8>) {
+        self.waiting.store(false, Ordering::Relaxed);
+        out.append(&mut self.bytes.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// A request begins; what is left of the one before is too late.
+    pub(crate) fn begin(&self) {
+        self.clear();
+        self.continued.store(false, Ordering::Relaxed);
+    }
+
+    /// Forgets what waits.
+    pub(crate) fn clear(&self) {
+        if self.is_waiting() {
+            self.take(&mut Vec::new());
+        }
+    }
+
+    /// Whether the server wants the body of a request whose client waits to be asked for it.
+    pub(crate) fn may_read(&self) -> bool {
+        self.continued.load(Ordering::Relaxed)
+    }
+
+    /// A server sent an interim response to a request whose client `expects` `100 Continue`, or not.
+    fn received(&self, expects: bool, status: StatusCode, headers: &HeaderMap) {
+        if status == StatusCode::CONTINUE && expects {
+            self.continued.store(true, Ordering::Relaxed);
+            return;
+        }
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return;
+        }
+        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes.len() < MOST_WAITING {
+            write(status, headers, &mut bytes);
+            self.waiting.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Has hyper tell of the interim responses to `request`.
+    pub(crate) fn listen<B>(self: &Arc<Self>, request: &mut http::Request<B>, expects: bool) {
+        let interim = Arc::clone(self);
+        hyper::ext::on_informational(request, move |response| {
+            interim.received(expects, response.status(), response.headers());
+        });
+    }
+}
+
+/// Writes an interim response (RFC 9112 §4); fields of the connection are left out (RFC 9110 §7.6.1).
+fn write(status: StatusCode, headers: &HeaderMap, out: &mut Vec<u8>) {
+    let mut line = String::with_capacity(48);
+    let reason = status.canonical_reason().unwrap_or("Interim");
+    // Writing to a string cannot fail.
+    let _ = write!(line, "HTTP/1.1 {} {reason}\r\n", status.as_str());
+    out.extend_from_slice(line.as_bytes());
+    for (name, value) in headers {
+        if [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE].contains(name) {
+            continue;
+        }
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn hints_are_written_and_continue_is_not() {
+        let interim = Interim::default();
+        let mut headers = HeaderMap::new();
+        headers.insert("link", HeaderValue::from_static("</a.css>; rel=preload"));
+        headers.insert("connection", HeaderValue::from_static("x"));
+        interim.received(true, StatusCode::CONTINUE, &HeaderMap::new());
+        assert!(interim.may_read() && !interim.is_waiting());
+        interim.received(true, StatusCode::EARLY_HINTS, &headers);
+        assert!(interim.is_waiting());
+        let mut out = Vec::new();
+        interim.take(&mut out);
+        assert_eq!(out, b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n");
+        assert!(!interim.is_waiting());
+        interim.begin();
+        assert!(!interim.may_read());
+        interim.received(false, StatusCode::CONTINUE, &HeaderMap::new());
+        assert!(interim.is_waiting() && !interim.may_read());
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let interim = Interim::default();
+        for _ in 0..10_000 {
+            interim.received(false, StatusCode::PROCESSING, &HeaderMap::new());
+        }
+        let mut out = Vec::new();
+        interim.take(&mut out);
+        assert!(out.len() < MOST_WAITING + 100, "{}", out.len());
+    }
+}

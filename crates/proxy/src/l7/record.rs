@@ -1,0 +1,181 @@
+//! One request from its head to its last byte: what is known of it, and the one place that tells of it.
+//!
+//! A [`Record`] is shared by whoever carries a part of the request: the way to the server, the body that goes
+//! up, the body that comes down. The first who knows an end ends it; when all have dropped it without one,
+//! the client went away.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant, SystemTime};
+
+use http::Request;
+use http::header::{REFERER, USER_AGENT};
+use offramp_net::clock::coarse_ms;
+use offramp_observe::counters::Direction;
+use offramp_observe::facts::{HttpVersion, RequestLine, Trace};
+use offramp_observe::{Cause, Close, RequestFacts};
+
+use super::session::Session;
+
+/// One request that is under way.
+pub(crate) struct Record {
+    session: Rc<Session>,
+    facts: RefCell<Option<Box<RequestFacts>>>,
+    begun: Instant,
+    /// Of so many that went well one is told.
+    pub(crate) log_one_in: Cell<u32>,
+    /// Bytes of body from the client.
+    pub(crate) up: Cell<u64>,
+    /// Bytes of body to the client.
+    pub(crate) down: Cell<u64>,
+    /// When a byte of a body last moved, in milliseconds of the coarse clock; 0 until the response begins.
+    pub(crate) moved: Cell<u64>,
+    /// What is wrong with the request's body, if anything.
+    pub(crate) body_fault: RefCell<Option<Close>>,
+    /// That the stream is to be dropped.
+    cancelled: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Record {
+    /// A request begins whose head came `late` after its first byte.
+    pub(crate) fn new(session: &Rc<Session>, line: RequestLine, id: Box<str>, late: Duration) -> Rc<Self> {
+        let now = SystemTime::now();
+        let begun = now.checked_sub(late).unwrap_or(now);
+        let facts = RequestFacts::new(id, Arc::clone(&session.brief), begun, line);
+        let instant = Instant::now();
+        let record = Rc::new(Self {
+            session: Rc::clone(session),
+            facts: RefCell::new(Some(Box::new(facts))),
+            begun: instant.checked_sub(late).unwrap_or(instant),
+            log_one_in: Cell::new(1),
+            up: Cell::new(0),
+            down: Cell::new(0),
+            moved: Cell::new(0),
+            body_fault: RefCell::default(),
+            cancelled: Cell::new(false),
+            waker: RefCell::default(),
+        });
+        session.worker.counters.request_begun();
+        session.enter(&record);
+        record
+    }
+
+    /// The request's place in a distributed trace, if it has one and its end was not told yet.
+    pub(crate) fn trace(&self) -> Option<Trace> {
+        self.facts.borrow().as_ref().and_then(|facts| facts.trace)
+    }
+
+    /// The request's id.
+    pub(crate) fn id(&self) -> Box<str> {
+        self.facts.borrow().as_ref().map(|facts| facts.id.clone()).unwrap_or_default()
+    }
+
+    /// Changes what is known, unless it has been told already.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut RequestFacts)) {
+        if let Some(facts) = self.facts.borrow_mut().as_mut() {
+            change(facts);
+        }
+    }
+
+    /// How long the request has taken so far.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Bytes of the request's body came.
+    pub(crate) fn received(&self, n: usize) {
+        self.up.set(self.up.get() + n as u64);
+        if self.moved.get() > 0 {
+            self.moved.set(coarse_ms());
+        }
+    }
+
+    /// Bytes of the response's body go.
+    pub(crate) fn sent(&self, n: usize) {
+        self.down.set(self.down.get() + n as u64);
+        self.moved.set(coarse_ms());
+    }
+
+    /// The response begins.
+    pub(crate) fn answered(&self, status: u16) {
+        self.moved.set(coarse_ms().max(1));
+        self.note(|facts| facts.status = status);
+    }
+
+    /// The request has ended; only the first end counts.
+    pub(crate) fn end(&self, close: impl Into<Close>) {
+        let Some(mut facts) = self.facts.borrow_mut().take() else { return };
+        facts.close = close.into();
+        facts.times.total = self.begun.elapsed();
+        facts.traffic.from_client = self.up.get();
+        facts.traffic.to_client = self.down.get();
+        let worker = &self.session.worker;
+        worker.counters.bytes_relayed(Direction::ClientToServer, self.up.get());
+        worker.counters.bytes_relayed(Direction::ServerToClient, self.down.get());
+        worker.counters.request_ended(&facts);
+        self.session.leave(self);
+        let one_in = u64::from(self.log_one_in.get());
+        if one_in <= 1 || facts.is_failure() || worker.random().is_multiple_of(one_in) {
+            worker.tell(facts);
+        }
+    }
+
+    /// Whether the end was told.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.facts.borrow().is_none()
+    }
+
+    /// Ends the request and has its stream dropped.
+    pub(crate) fn cancel(&self, close: impl Into<Close>) {
+        self.cancelled.set(true);
+        self.end(close);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether the stream is to be dropped; else `waker` learns of it.
+    pub(crate) fn is_cancelled(&self, waker: &Waker) -> bool {
+        let mut known = self.waker.borrow_mut();
+        if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *known = Some(waker.clone());
+        }
+        self.cancelled.get()
+    }
+}
+
+/// Ends the request where whoever carried it is dropped: by then the client is gone, or the worker ends.
+pub(crate) struct Carrier(pub(crate) Rc<Record>);
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        if self.0.has_ended() {
+            return;
+        }
+        let cut = self.0.session.worker.cut.is_now();
+        self.0.end(if cut { Cause::Drain } else { Cause::ClientAborted });
+    }
+}
+
+/// What a request asks for, as events say it.
+pub(crate) fn line<B>(session: &Session, request: &Request<B>, host: Box<str>) -> RequestLine {
+    let field = |name| request.headers().get(name).map(|value| value.as_bytes().into());
+    let version = match request.version() {
+        http::Version::HTTP_2 => HttpVersion::Http2,
+        http::Version::HTTP_10 => HttpVersion::Http10,
+        _ => HttpVersion::Http11,
+    };
+    RequestLine {
+        method: request.method().as_str().into(),
+        scheme: session.scheme,
+        host,
+        target: request.uri().path_and_query().map_or("/", |target| target.as_str()).into(),
+        version,
+        referer: field(REFERER),
+        user_agent: field(USER_AGENT),
+        user: None,
+    }
+}

@@ -1,0 +1,289 @@
+//! What the requests of one client connection share: who the client is, which configuration they follow,
+//! and how many of them are under way.
+
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::HeaderValue;
+use offramp_certs::Certificate;
+use offramp_certs::store::{By, Pick};
+use offramp_net::clock::coarse_ms;
+use offramp_observe::facts::{Scheme, TlsFacts};
+use offramp_observe::{Cause, Close, ConnectionBrief, Fault};
+use offramp_upstream::PrivateConnections;
+
+use super::body::ClientBody;
+use super::record::Record;
+use crate::proxy_header::{self, About};
+use crate::snapshot::http::{AuthClass, Http};
+use crate::snapshot::{Listener, SendProxy, Snapshot};
+use crate::worker::Worker;
+
+/// The server connections of one client.
+pub(crate) type Private = Rc<PrivateConnections<ClientBody>>;
+
+/// What TLS has decided for all requests of a connection.
+#[derive(Default)]
+pub(crate) struct Terminated {
+    /// The certificate that the client was shown.
+    pub(crate) certificate: Option<Arc<Certificate>>,
+    /// By which rule client certificates were asked for.
+    pub(crate) client_auth: AuthClass,
+}
+
+/// One client connection, as its requests see it.
+pub(crate) struct Session {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) brief: Arc<ConnectionBrief>,
+    pub(crate) scheme: Scheme,
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) told: Told,
+    terminated: Terminated,
+    /// Where the client connected to.
+    local: Option<SocketAddr>,
+    /// The PROXY header of each version that a route asked for when the connection began.
+    prologues: Vec<(SendProxy, Vec<u8>)>,
+    private: RefCell<Vec<(SendProxy, Private)>>,
+    view: RefCell<Rc<View>>,
+    /// Requests that have begun, ever.
+    pub(crate) begun: Cell<u64>,
+    /// Requests that are under way.
+    live: RefCell<Vec<Rc<Record>>>,
+    /// When a request last began or ended, in milliseconds of the coarse clock.
+    pub(crate) touched: Cell<u64>,
+    /// Whether something went wrong that no request tells of.
+    pub(crate) untold: Cell<bool>,
+    /// The request that began last, until whoever runs it has taken it.
+    pub(crate) newborn: RefCell<Option<Rc<Record>>>,
+}
+
+/// What servers are told of a client, written once.
+pub(crate) struct Told {
+    /// The client's address, for X-Forwarded-For.
+    pub(crate) client: HeaderValue,
+    /// The port that the client came to.
+    pub(crate) port: Option<HeaderValue>,
+    /// The connection's id.
+    id: Box<str>,
+    /// What `Forwarded` says of a request for a host: clients ask the same one again and again.
+    forwarded: RefCell<Option<(Option<HeaderValue>, HeaderValue)>>,
+}
+
+impl Told {
+    /// What `Forwarded` says of a request for `host`, made by `make` where that is not known yet.
+    pub(crate) fn forwarded(
+        &self,
+        host: Option<&HeaderValue>,
+        make: impl FnOnce() -> HeaderValue,
+    ) -> HeaderValue {
+        let mut known = self.forwarded.borrow_mut();
+        if let Some((_, value)) = known.as_ref().filter(|(known, _)| known.as_ref() == host) {
+            return value.clone();
+        }
+        let value = make();
+        *known = Some((host.cloned(), value.clone()));
+        value
+    }
+}
+
+/// A number in decimal, without the machinery of formatting.
+fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        // The remainder is a digit.
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            // Digits are ASCII.
+            return std::str::from_utf8(&digits[at..]).unwrap_or_default();
+        }
+    }
+}
+
+/// The configuration that requests follow now.
+pub(crate) struct View {
+    pub(crate) snapshot: Arc<Snapshot>,
+    listener: Arc<Listener>,
+    /// Whether the client is a proxy whose word is believed.
+    pub(crate) trusted: bool,
+}
+
+impl View {
+    /// What the listener says of requests; `None` where it changed its mode while the connection was open.
+    pub(crate) fn http(&self) -> Option<&Http> {
+        self.listener.http.as_ref()
+    }
+
+    fn new(snapshot: Arc<Snapshot>, listener: Arc<Listener>, ip: Option<IpAddr>) -> Rc<Self> {
+        let networks = listener.http.as_ref().map_or(&[][..], |http| &http.trusted_proxies);
+        let trusted = ip.is_some_and(|ip| networks.iter().any(|network| network.contains(ip)));
+        Rc::new(Self { snapshot, listener, trusted })
+    }
+}
+
+impl Session {
+    pub(crate) fn new(
+        worker: Rc<Worker>,
+        brief: ConnectionBrief,
+        (snapshot, listener): (Arc<Snapshot>, Arc<Listener>),
+        terminated: Terminated,
+        local: Option<SocketAddr>,
+        prologues: Vec<(SendProxy, Vec<u8>)>,
+    ) -> Rc<Self> {
+        let ip = brief.client.ip();
+        let text = ip.map_or_else(|| "unknown".to_owned(), |ip| ip.to_string());
+        let told = Told {
+            client: HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("unknown")),
+            port: local.map(|local| HeaderValue::from(local.port())),
+            id: brief.id.to_string().into(),
+            forwarded: RefCell::default(),
+        };
+        let scheme = if brief.tls.is_some() { Scheme::Https } else { Scheme::Http };
+        Rc::new(Self {
+            view: RefCell::new(View::new(snapshot, listener, ip)),
+            worker,
+            brief: Arc::new(brief),
+            scheme,
+            ip,
+            told,
+            terminated,
+            local,
+            prologues,
+            private: RefCell::default(),
+            begun: Cell::new(0),
+            live: RefCell::default(),
+            touched: Cell::new(coarse_ms()),
+            untold: Cell::new(false),
+            newborn: RefCell::default(),
+        })
+    }
+
+    /// The configuration in force. Where the listener has left it, the one that it was in last.
+    pub(crate) fn view(&self) -> Rc<View> {
+        let current = self.worker.shared.current.load();
+        let mut view = self.view.borrow_mut();
+        if !Arc::ptr_eq(&current, &view.snapshot)
+            && let Some(listener) = current.listeners.get(&self.brief.listener)
+        {
+            *view = View::new(Arc::clone(&current), Arc::clone(listener), self.ip);
+        }
+        Rc::clone(&view)
+    }
+
+    /// Whether a request for `host` on a route with `client_auth` may come by this connection
+    /// (RFC 9110 §15.5.20).
+    pub(crate) fn may_ask(&self, host: Option<&str>, client_auth: AuthClass) -> bool {
+        let Some(tls) = &self.brief.tls else { return true };
+        if client_auth != self.terminated.client_auth {
+            return false;
+        }
+        // A client that names no host in its hello cannot know better.
+        let (Some(sni), Some(host)) = (tls.sni.as_deref(), host) else { return true };
+        sni.eq_ignore_ascii_case(host) || self.covers(host)
+    }
+
+    /// Whether the client would be shown the same certificate for `host`.
+    fn covers(&self, host: &str) -> bool {
+        let Some(shown) = &self.terminated.certificate else { return true };
+        let view = self.view.borrow();
+        let Some(tls) = &view.listener.tls else { return true };
+        if let Pick::Found { certificate, by: By::Exact | By::Wildcard } = tls.store.pick(Some(host), &[])
+            && certificate.names == shown.names
+        {
+            return true;
+        }
+        shown.names.iter().any(|name| match name.is_wildcard() {
+            true => host.split_once('.').is_some_and(|(_, rest)| rest == name.host()),
+            false => host == name.host(),
+        })
+    }
+
+    /// The server connections that belong to this client alone, and begin with a PROXY header.
+    pub(crate) fn private(&self, version: SendProxy) -> Private {
+        let mut private = self.private.borrow_mut();
+        if let Some((_, known)) = private.iter().find(|(known, _)| *known == version) {
+            return Rc::clone(known);
+        }
+        let made = self.prologues.iter().find(|(made, _)| *made == version);
+        // A route that came with a reload: TLS has forgotten the rest by now.
+        let prologue = made.map_or_else(|| self.late_prologue(version), |(_, prologue)| prologue.clone());
+        let fresh = Rc::new(PrivateConnections::new(prologue));
+        private.push((version, Rc::clone(&fresh)));
+        fresh
+    }
+
+    fn late_prologue(&self, version: SendProxy) -> Vec<u8> {
+        let none = TlsFacts::default();
+        let tls = self.brief.tls.as_ref().unwrap_or(&none);
+        let about = About { id: self.brief.id, client: &self.brief.client.address, local: self.local, tls };
+        proxy_header::build(version, &about, None)
+    }
+
+    /// Whether the end of the connection has an event of its own: where no request tells of it.
+    pub(crate) fn is_to_be_told(&self, close: &Close) -> bool {
+        let of_a_request = matches!(
+            close.cause,
+            Cause::BadRequest
+                | Cause::TargetTooLong
+                | Cause::HeadersTooLarge
+                | Cause::RequestHeaderTimeout
+                | Cause::ClientAborted
+                | Cause::ServerAborted
+                | Cause::ClientHung
+                | Cause::ClientReset
+                | Cause::ClientVanished
+                | Cause::ClientTruncated
+        );
+        let untold = self.begun.get() == 0 || self.untold.get();
+        untold || !(of_a_request || matches!(close.fault, Fault::Nobody | Fault::Policy))
+    }
+
+    /// An id for the next request: that of the connection, and a number behind it.
+    pub(crate) fn next_id(&self) -> Box<str> {
+        let mut id = String::with_capacity(self.told.id.len() + 21);
+        id.push_str(&self.told.id);
+        id.push('-');
+        let mut digits = [0; 20];
+        id.push_str(decimal(self.begun.get() + 1, &mut digits));
+        id.into()
+    }
+
+    /// A request begins.
+    pub(crate) fn enter(&self, record: &Rc<Record>) {
+        self.begun.set(self.begun.get() + 1);
+        self.touched.set(coarse_ms());
+        self.live.borrow_mut().push(Rc::clone(record));
+        *self.newborn.borrow_mut() = Some(Rc::clone(record));
+    }
+
+    /// A request has ended.
+    pub(crate) fn leave(&self, record: &Record) {
+        self.touched.set(coarse_ms());
+        self.live.borrow_mut().retain(|one| !std::ptr::eq(&raw const **one, record));
+    }
+
+    /// How many requests are under way.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.live.borrow().len()
+    }
+
+    /// Those that are under way.
+    pub(crate) fn live(&self) -> Vec<Rc<Record>> {
+        self.live.borrow().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decimal;
+
+    #[test]
+    fn numbers() {
+        for number in [0, 9, 10, 1234, u64::MAX] {
+            assert_eq!(decimal(number, &mut [0; 20]), number.to_string());
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What a server is told of the client and of the request as it came: `X-Forwarded-*`, `Forwarded`
+//! (RFC 7239), `X-Request-Id`, `Via`.
+//!
+//! What an untrusted client says of itself is replaced; what a trusted proxy says is extended.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use http::Version;
+use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue, VIA};
+use offramp_observe::facts::Scheme;
+
+use super::session::Session;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+/// The id of a request, for servers and in answers.
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest id of a request that is kept from a trusted proxy.
+const LONGEST_ID: usize = 128;
+
+/// Tells a server of the client. `host` is what the request asked for, as it came.
+pub(crate) fn tell(headers: &mut HeaderMap, session: &Session, trusted: bool, host: Option<&HeaderValue>) {
+    let forwarded = session.told.forwarded(host, || forwarded(session.ip, session.scheme, host));
+    let proto = HeaderValue::from_static(session.scheme.name());
+    if trusted {
+        extend(headers, X_FORWARDED_FOR, &session.told.client);
+        headers.entry(X_FORWARDED_PROTO).or_insert(proto);
+        if let Some(host) = host {
+            headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
+        }
+        if let Some(port) = &session.told.port {
+            headers.entry(X_FORWARDED_PORT).or_insert_with(|| port.clone());
+        }
+        extend(headers, FORWARDED, &forwarded);
+        return;
+    }
+    headers.insert(X_FORWARDED_FOR, session.told.client.clone());
+    headers.insert(X_FORWARDED_PROTO, proto);
+    replace(headers, X_FORWARDED_HOST, host);
+    replace(headers, X_FORWARDED_PORT, session.told.port.as_ref());
+    headers.insert(FORWARDED, forwarded);
+}
+
+fn replace(headers: &mut HeaderMap, name: HeaderName, value: Option<&HeaderValue>) {
+    match value {
+        Some(value) => drop(headers.insert(name, value.clone())),
+        None => drop(headers.remove(name)),
+    }
+}
+
+/// Puts `value` behind those that are there, in one field: not every server reads more than one.
+fn extend(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
+    let mut all = Vec::new();
+    for one in headers.get_all(&name).iter().filter(|one| !one.is_empty()).chain([value]) {
+        if !all.is_empty() {
+            all.extend_from_slice(b", ");
+        }
+        all.extend_from_slice(one.as_bytes());
+    }
+    headers.insert(name, HeaderValue::from_bytes(&all).unwrap_or_else(|_| value.clone()));
+}
+
+/// One element of `Forwarded` (RFC 7239 §4).
+fn forwarded(ip: Option<IpAddr>, scheme: Scheme, host: Option<&HeaderValue>) -> HeaderValue {
+    let mut text = String::with_capacity(80);
+    // Writing to a string cannot fail.
+    let _ = match ip {
+        Some(IpAddr::V4(ip)) => write!(text, "for={ip}"),
+        Some(IpAddr::V6(ip)) => write!(text, "for=\"[{ip}]\""),
+        None => write!(text, "for=unknown"),
+    };
+    text.push_str(";proto=");
+    text.push_str(scheme.name());
+    if let Some(host) = host.and_then(|host| host.to_str().ok()) {
+        // A port makes it no token, so that it is quoted. Hosts have neither quotes nor backslashes.
+        let token =
+            host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
+        let quote = if token { "" } else { "\"" };
+        let _ = write!(text, ";host={quote}{host}{quote}");
+    }
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("for=unknown"))
+}
+
+/// Adds this proxy to `Via` (RFC 9110 §7.6.3): `version` is that of the message as it was received.
+pub(crate) fn via(headers: &mut HeaderMap, version: Version) {
+    let element = match version {
+        Version::HTTP_2 => "2.0 offramp",
+        Version::HTTP_10 => "1.0 offramp",
+        _ => "1.1 offramp",
+    };
+    extend(headers, VIA, &HeaderValue::from_static(element));
+}
+
+/// The id that a trusted proxy gave the request, if it is one that may be kept.
+pub(crate) fn given_id(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get(X_REQUEST_ID)?.to_str().ok()?;
+    let plain = id.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b';'));
+    (!id.is_empty() && id.len() <= LONGEST_ID && plain).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwarded_is_quoted_where_it_must_be() {
+        let of = |ip: &str, host: Option<&'static str>| {
+            let host = host.map(HeaderValue::from_static);
+            let value = forwarded(ip.parse().ok(), Scheme::Https, host.as_ref());
+            value.to_str().unwrap().to_owned()
+        };
+        assert_eq!(of("192.0.2.1", Some("a.test")), "for=192.0.2.1;proto=https;host=a.test");
+        assert_eq!(
+            of("2001:db8::1", Some("a.test:8443")),
+            "for=\"[2001:db8::1]\";proto=https;host=\"a.test:8443\""
+        );
+        assert_eq!(of("", None), "for=unknown;proto=https");
+    }
+
+    #[test]
+    fn lists_grow_in_one_field() {
+        let mut headers = HeaderMap::new();
+        via(&mut headers, Version::HTTP_2);
+        assert_eq!(headers[VIA], "2.0 offramp");
+        headers.append(VIA, HeaderValue::from_static("1.1 other"));
+        via(&mut headers, Version::HTTP_11);
+        assert_eq!(headers[VIA], "2.0 offramp, 1.1 other, 1.1 offramp");
+        assert_eq!(headers.get_all(VIA).iter().count(), 1);
+    }
+
+    #[test]
+    fn ids_that_are_kept() {
+        let id = |value: &'static str| {
+            let headers = HeaderMap::from_iter([(X_REQUEST_ID, HeaderValue::from_static(value))]);
+            given_id(&headers).map(ToOwned::to_owned)
+        };
+        assert_eq!(id("abc-123").as_deref(), Some("abc-123"));
+        for bad in ["", "with space", "a,b", "quo\"te"] {
+            assert_eq!(id(bad), None, "{bad}");
+        }
+        let long = HeaderValue::try_from("x".repeat(LONGEST_ID + 1)).unwrap();
+        assert_eq!(given_id(&HeaderMap::from_iter([(X_REQUEST_ID, long)])), None);
+    }
+}

@@ -1,0 +1,275 @@
+//! Another protocol after HTTP: bytes both ways, half-closes passed on, until both directions are over.
+//!
+//! WebSocket on HTTP/1.1 and over HTTP/2, and whatever else a client and its server agree on. Bytes are read
+//! into the worker's scratch; a tunnel keeps of its own only what a side has not taken yet, and while one
+//! does not take, the other is not read.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::HeaderValue;
+use hyper::rt::{Read, ReadBuf, Write};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use offramp_net::clock::coarse_ms;
+use offramp_observe::Cause;
+use offramp_upstream::Tunnel;
+use tokio::time::{Instant, sleep};
+
+use super::body::ClientBody;
+use super::record::Carrier;
+use super::session::Session;
+use super::transport::Transport;
+use crate::worker::Worker;
+
+/// The most that is read at a time.
+const PIECE: usize = 64 * 1024;
+/// How many pieces a direction moves before others have their turn.
+const TURN: usize = 8;
+
+/// A connection that is to go on with another protocol.
+pub(crate) struct Switch {
+    /// The server's side, as soon as it is free.
+    pub(crate) server: OnUpgrade,
+    /// Who tells of the request's end.
+    pub(crate) carrier: Carrier,
+    /// What the connection holds of its server.
+    pub(crate) _held: Option<Tunnel<ClientBody>>,
+}
+
+/// One end of a tunnel.
+pub(crate) trait End {
+    /// Reads; 0 is the end of the direction.
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+    /// Writes some of `bytes`.
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+    /// Waits until what was written has left.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Ends the direction.
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+impl End for Transport {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let bytes = ready!(self.poll_fill(cx))?;
+        let n = bytes.len().min(buffer.len());
+        buffer[..n].copy_from_slice(&bytes[..n]);
+        self.consume(n);
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_flush(self, cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_shutdown(self, cx)
+    }
+}
+
+impl End for Upgraded {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        ready!(Read::poll_read(Pin::new(self), cx, buffer.unfilled()))?;
+        Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Write::poll_write(Pin::new(self), cx, bytes)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Write::poll_flush(Pin::new(self), cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Write::poll_shutdown(Pin::new(self), cx)
+    }
+}
+
+/// Which end of a direction broke.
+enum Broken {
+    Reading,
+    Writing,
+}
+
+/// One direction.
+#[derive(Default)]
+struct Way {
+    /// What the other side has not taken yet.
+    kept: Vec<u8>,
+    /// Whether the reading side has ended.
+    ended: bool,
+    /// Whether the writing side was told.
+    shut: bool,
+    moved: u64,
+}
+
+impl Way {
+    /// Moves what there is; `true` where there may be more at once.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut dyn End,
+        to: &mut dyn End,
+        scratch: &mut [u8],
+    ) -> Result<bool, Broken> {
+        for _ in 0..TURN {
+            if !self.kept.is_empty() {
+                match to.poll_write(cx, &self.kept).map_err(|_| Broken::Writing)? {
+                    Poll::Ready(n) => drop(self.kept.drain(..n)),
+                    Poll::Pending => return Ok(false),
+                }
+                if self.kept.is_empty() {
+                    self.kept = Vec::new();
+                }
+                continue;
+            }
+            if self.shut {
+                return Ok(false);
+            }
+            if self.ended {
+                self.shut = to.poll_shutdown(cx).map_err(|_| Broken::Writing)?.is_ready();
+                return Ok(false);
+            }
+            let read = from.poll_read(cx, &mut scratch[..PIECE]).map_err(|_| Broken::Reading)?;
+            let Poll::Ready(n) = read else {
+                let _ = to.poll_flush(cx).map_err(|_| Broken::Writing)?;
+                return Ok(false);
+            };
+            if n == 0 {
+                self.ended = true;
+                continue;
+            }
+            self.moved += n as u64;
+            let taken = match to.poll_write(cx, &scratch[..n]).map_err(|_| Broken::Writing)? {
+                Poll::Ready(taken) => taken,
+                Poll::Pending => 0,
+            };
+            self.kept.extend_from_slice(&scratch[taken..n]);
+        }
+        Ok(true)
+    }
+
+    /// Gives up: nothing more is read, and what was not taken is forgotten.
+    fn abandon(&mut self) {
+        (self.kept, self.ended, self.shut) = (Vec::new(), true, true);
+    }
+}
+
+/// Moves bytes between `client` and the server until both directions are over, one breaks, or nothing moves
+/// for `idle`. `early` came from the client already.
+pub(crate) async fn run(
+    session: &Session,
+    client: &mut dyn End,
+    early: Vec<u8>,
+    switch: Switch,
+    idle: Duration,
+) -> Cause {
+    let Switch { server, carrier, _held } = switch;
+    let Ok(mut server) = server.await else {
+        carrier.0.end(Cause::ServerAborted);
+        return Cause::ServerAborted;
+    };
+    let worker = Rc::clone(&session.worker);
+    let mut up = Way { moved: early.len() as u64, kept: early, ..Way::default() };
+    let mut down = Way::default();
+    let mut alarm = pin!(sleep(idle));
+    let (mut seen, mut since) = (0, coarse_ms());
+    let mut place = None;
+    let cause = poll_fn(|cx| {
+        place.get_or_insert_with(|| worker.cut.remember(cx.waker()));
+        if worker.cut.is_now() {
+            return Poll::Ready(Cause::Drain);
+        }
+        let mut scratch = worker.scratch.borrow_mut();
+        let upward = match up.poll(cx, client, &mut server, &mut scratch.bytes) {
+            Ok(more) => more,
+            Err(Broken::Reading) => return Poll::Ready(Cause::ClientAborted),
+            // A server may be done listening and not yet with talking. If it is gone, reading from it says so.
+            Err(Broken::Writing) => {
+                up.abandon();
+                false
+            }
+        };
+        let downward = match down.poll(cx, &mut server, client, &mut scratch.bytes) {
+            Ok(more) => more,
+            Err(Broken::Reading) => return Poll::Ready(Cause::ServerAborted),
+            Err(Broken::Writing) => return Poll::Ready(Cause::ClientAborted),
+        };
+        carrier.0.up.set(up.moved);
+        carrier.0.down.set(down.moved);
+        if up.shut && down.shut {
+            return Poll::Ready(Cause::Completed);
+        }
+        if up.moved + down.moved != seen {
+            (seen, since) = (up.moved + down.moved, coarse_ms());
+            carrier.0.moved.set(since);
+        }
+        if upward || downward {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        while alarm.as_mut().poll(cx).is_ready() {
+            let left = idle.saturating_sub(Duration::from_millis(coarse_ms().saturating_sub(since)));
+            if left.is_zero() {
+                return Poll::Ready(Cause::IdleTimeout);
+            }
+            alarm.as_mut().reset(Instant::now() + left);
+        }
+        Poll::Pending
+    })
+    .await;
+    if let Some(place) = place {
+        worker.cut.forget(place);
+    }
+    carrier.0.end(cause);
+    cause
+}
+
+/// A tunnel on an HTTP/2 stream, in a task of its own.
+pub(crate) async fn on_stream(session: Rc<Session>, client: OnUpgrade, switch: Switch, idle: Duration) {
+    if let Ok(mut client) = client.await {
+        run(&session, &mut client, Vec::new(), switch, idle).await;
+    }
+}
+
+/// A key for a WebSocket handshake (RFC 6455 §4.1): 16 bytes in base64. It shows that the server understood,
+/// and needs to be no secret.
+pub(crate) fn websocket_key(worker: &Worker) -> HeaderValue {
+    let bits = u128::from(worker.random()) << 64 | u128::from(worker.random());
+    let text = base64(bits.to_be_bytes());
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("AAAAAAAAAAAAAAAAAAAAAA=="))
+}
+
+fn base64(bytes: [u8; 16]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(24);
+    for group in bytes.chunks(3) {
+        let bits =
+            group.iter().enumerate().fold(0, |bits, (at, byte)| bits | u32::from(*byte) << (16 - 8 * at));
+        for at in 0..=group.len() {
+            text.push(char::from(ALPHABET[(bits >> (18 - 6 * at) & 63) as usize]));
+        }
+    }
+    text.push_str("==");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base64;
+
+    #[test]
+    fn keys_are_base64() {
+        // RFC 6455 §1.3.
+        assert_eq!(base64(*b"the sample nonce"), "dGhlIHNhbXBsZSBub25jZQ==");
+    }
+}

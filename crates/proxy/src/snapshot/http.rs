@@ -1,0 +1,152 @@
+//! The part of the read model that only listeners in mode `http` have: where requests go, and what is
+//! done to them on their way. Names and values of headers are checked once, when a snapshot is built.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, StatusCode};
+use offramp_certs::client_auth::Allow;
+use offramp_observe::facts::Offer;
+use offramp_tls::Configs;
+
+use super::{Network, SendProxy};
+use crate::limit::Rate;
+use crate::route::{Paths, Template};
+
+/// A listener in mode `http`.
+pub struct Http {
+    /// Where requests go.
+    pub routes: Paths<HttpRoute>,
+    /// Whose `X-Forwarded-*`, `Forwarded` and `X-Request-Id` are believed and extended.
+    pub trusted_proxies: Vec<Network>,
+    /// Whether `Via` tells of this proxy (RFC 9110 §7.6.3).
+    pub via: bool,
+    /// What bounds requests.
+    pub limits: HttpLimits,
+}
+
+/// Bounds on requests. Times are between two events, not in all, unless it is said.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpLimits {
+    /// From the first byte of a request's head to its last; on a fresh connection also until the first.
+    pub request_header_timeout: Duration,
+    /// Between two pieces of a request's body.
+    pub request_body_timeout: Duration,
+    /// Bytes per second that a request's body must bring on average, after ten seconds; 0: any.
+    pub min_body_rate: u64,
+    /// Between a response and the next request.
+    pub keepalive_timeout: Duration,
+    /// Header fields of a request, trailers included.
+    pub request_headers: u32,
+    /// Bytes of a request's whole head.
+    pub request_header_size: u32,
+    /// Bytes of a request's target.
+    pub request_target_size: u32,
+    /// Requests of one client, over all its connections; `None`: any number.
+    pub requests_per_client: Option<Rate>,
+    /// Streams at a time on an HTTP/2 connection.
+    pub streams: u32,
+}
+
+/// TLS that ends here for HTTP: what a server name chooses on a listener in mode `http`.
+pub struct HttpTls {
+    /// TLS towards the client, with `h2` and `http/1.1`; absent on listeners without.
+    pub tls: Option<Configs>,
+    /// Who of those with a verified certificate is let in; `None` where no certificate is asked for.
+    pub allow: Option<Allow>,
+    /// What is offered to clients, for the event of a handshake that found nothing in common.
+    pub configured: Arc<Offer>,
+    /// The rule for client certificates.
+    pub client_auth: AuthClass,
+}
+
+/// Names a rule for client certificates. Equal rules (mode, authority and allowed names) have equal numbers
+/// within a snapshot; 0 is that no certificate is asked for. A request is refused with 421 where its route's
+/// rule is not the one that its connection was made by.
+///
+/// The number has to stay the same over snapshots while the rule stays the same, because connections outlive
+/// snapshots: a hash of the rule does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AuthClass(pub u64);
+
+/// Where a request goes, and what is done to it.
+pub struct HttpRoute {
+    /// What events call it.
+    pub name: Arc<str>,
+    /// What is done.
+    pub action: Action,
+    /// The rule for client certificates.
+    pub client_auth: AuthClass,
+    /// Changes to the request's header, after everything else is in it.
+    pub request_headers: HeaderRules,
+    /// Changes to the response's header, after everything else is in it.
+    pub response_headers: HeaderRules,
+    /// The whole value of `Strict-Transport-Security` (RFC 6797 §6.1), sent over TLS only.
+    pub hsts: Option<HeaderValue>,
+    /// The most bytes of a request's body.
+    pub max_body: Option<u64>,
+    /// Of so many requests that went well one has an event; those that failed always have.
+    pub log_one_in: NonZeroU32,
+}
+
+/// What is done with a request.
+pub enum Action {
+    /// It goes to a server of a backend.
+    Proxy(Proxy),
+    /// The client is sent elsewhere.
+    Redirect(Redirect),
+    /// It is answered as configured.
+    Respond(Respond),
+}
+
+/// A request that goes to a server.
+pub struct Proxy {
+    /// The place of the backend in [`Snapshot::backends`](super::Snapshot::backends).
+    pub backend: usize,
+    /// The PROXY header that servers get first. Each client connection then has server connections of its own.
+    pub send_proxy: Option<SendProxy>,
+    /// What becomes of the path.
+    pub rewrite: Rewrite,
+}
+
+/// What becomes of the path of a request on its way to a server. The query stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Rewrite {
+    /// It stays.
+    #[default]
+    Keep,
+    /// The prefix of so many bytes that the route matches is taken off; nothing left is `/`.
+    Strip(usize),
+    /// The prefix of so many bytes gives way to this one, which begins with `/`.
+    Replace(usize, Box<str>),
+}
+
+/// A response that sends the client elsewhere.
+pub struct Redirect {
+    /// 301, 302, 303, 307 or 308.
+    pub status: StatusCode,
+    /// Where to; `https` of the configuration is `https://{host}{uri}`.
+    pub to: Template,
+}
+
+/// A response that is always the same.
+pub struct Respond {
+    /// A final status.
+    pub status: StatusCode,
+    /// Its type; `None` sends none.
+    pub content_type: Option<HeaderValue>,
+    /// Its body.
+    pub body: bytes::Bytes,
+}
+
+/// Changes to a header, made in this order.
+#[derive(Clone, Debug, Default)]
+pub struct HeaderRules {
+    /// Fields that are taken out.
+    pub remove: Vec<HeaderName>,
+    /// Fields that take the place of those of the same name.
+    pub set: Vec<(HeaderName, HeaderValue)>,
+    /// Fields that come beside those of the same name.
+    pub add: Vec<(HeaderName, HeaderValue)>,
+}

@@ -1,0 +1,92 @@
+//! Distributed traces: what servers are told, and what the events say.
+
+use std::num::NonZeroU32;
+
+use offramp_proxy::Tracing;
+
+use crate::house::{House, Terms};
+use crate::requests::{Got, ask, mirrored};
+
+const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+fn terms(sample_one_in: u32) -> Terms {
+    Terms {
+        tracing: NonZeroU32::new(sample_one_in).map(|sample_one_in| Tracing { sample_one_in }),
+        ..Terms::default()
+    }
+}
+
+/// Asks with `fields`; what the server saw is the body of the answer.
+fn asked(house: &House, fields: &str) -> Got {
+    let request = format!("GET / HTTP/1.1\r\nhost: a.test\r\n{fields}\r\n");
+    let got = ask(house, &request);
+    assert_eq!(got.status, 200, "{got:?}");
+    got
+}
+
+/// The field of this name that the server saw.
+fn seen(got: &Got, name: &str) -> Option<String> {
+    let text = got.text();
+    let seen = Got { status: 0, head: text, body: Vec::new() };
+    seen.field(name).map(ToOwned::to_owned)
+}
+
+#[test]
+fn without_tracing_the_header_passes_as_it_came() {
+    let (_app, house) = mirrored(&Terms::default());
+    for value in [GIVEN, "nonsense"] {
+        let got = asked(&house, &format!("traceparent: {value}\r\ntracestate: a=b\r\n"));
+        assert_eq!(seen(&got, "traceparent").as_deref(), Some(value));
+        assert_eq!(seen(&got, "tracestate").as_deref(), Some("a=b"));
+    }
+    assert_eq!(seen(&asked(&house, ""), "traceparent"), None);
+    for event in house.end() {
+        assert_eq!(event.get("trace_id"), None, "{event}");
+    }
+}
+
+#[test]
+fn a_trace_goes_on_through_the_house() {
+    // That none is begun changes nothing for those that came.
+    let (_app, house) = mirrored(&terms(1_000_000));
+    let got = asked(&house, &format!("traceparent: {GIVEN}\r\ntracestate: a=b\r\n"));
+    let told = seen(&got, "traceparent").unwrap();
+    assert_eq!(seen(&got, "tracestate").as_deref(), Some("a=b"));
+    let event = house.end_of_one();
+    let span = event["span_id"].as_str().unwrap();
+    assert_eq!(event["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736");
+    assert_ne!(span, "00f067aa0ba902b7");
+    assert_eq!(told, format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{span}-01"));
+}
+
+#[test]
+fn requests_without_a_trace_begin_one() {
+    let (_app, house) = mirrored(&terms(1));
+    let told: Vec<String> = ["", "traceparent: nonsense\r\ntracestate: a=b\r\n"]
+        .map(|fields| {
+            let got = asked(&house, fields);
+            assert_eq!(seen(&got, "tracestate"), None);
+            seen(&got, "traceparent").unwrap()
+        })
+        .into();
+    let expected: Vec<String> = house
+        .end()
+        .iter()
+        .map(|event| {
+            format!("00-{}-{}-01", event["trace_id"].as_str().unwrap(), event["span_id"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(told, expected);
+    assert_ne!(told[0], told[1]);
+}
+
+#[test]
+fn requests_that_begin_none_are_as_they_were() {
+    let (_app, house) = mirrored(&terms(1_000_000));
+    assert_eq!(seen(&asked(&house, ""), "traceparent"), None);
+    let got = asked(&house, "traceparent: nonsense\r\n");
+    assert_eq!(seen(&got, "traceparent").as_deref(), Some("nonsense"));
+    for event in house.end() {
+        assert_eq!(event.get("trace_id"), None, "{event}");
+    }
+}
