@@ -1,0 +1,67 @@
+//! What can go wrong with the log store, grouped by who can do something about it.
+
+use std::fmt;
+
+/// An error of this crate.
+#[derive(Debug)]
+pub enum Error {
+    /// The store's URL is wrong, or asks for what is refused. The text says what is wrong.
+    Url(String),
+    /// Another process holds the store; trying again later may work.
+    Busy(String),
+    /// The store cannot be reached; trying again later may work.
+    Away(String),
+    /// The store may be read but not written.
+    ReadOnly(String),
+    /// The disk or the quota is full.
+    Full(String),
+    /// The store's file is damaged, or is not a store.
+    Corrupt(String),
+    /// The store was written by a later version of Offramp: the version found, and the latest known here.
+    TooNew(i64, i64),
+    /// A question is wrong, or not allowed: what, and why.
+    Question(String),
+    /// A question ran longer than it was allowed to.
+    TimedOut,
+    /// A file could not be read or written.
+    Io(String, std::io::Error),
+    /// The store refused for another reason.
+    Store(String),
+}
+
+impl Error {
+    /// Whether the same may succeed later without anybody repairing the store.
+    #[must_use]
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::Busy(_) | Self::Away(_) | Self::Full(_) | Self::ReadOnly(_) | Self::Io(..))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(what) => write!(f, "the store's URL: {what}"),
+            Self::Busy(what) => write!(f, "the store is held by another process: {what}"),
+            Self::Away(what) => write!(f, "the store cannot be reached: {what}"),
+            Self::ReadOnly(what) => write!(f, "the store cannot be written: {what}"),
+            Self::Full(what) => write!(f, "no space is left for the store: {what}"),
+            Self::Corrupt(what) => write!(f, "the store is damaged: {what}"),
+            Self::TooNew(found, known) => {
+                write!(f, "the store has schema version {found}; this program knows versions up to {known}")
+            }
+            Self::Question(what) => f.write_str(what),
+            Self::TimedOut => f.write_str("the question took longer than its time limit"),
+            Self::Io(what, error) => write!(f, "{what}: {error}"),
+            Self::Store(what) => write!(f, "the store: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Formats of access logs, compiled once; the parser of lines that comes of it allocates nothing per line.
+//!
+//! Named formats, nginx's `log_format` strings and regular expressions with named groups all fill the same
+//! [`Entry`]. Nothing is guessed: a line that differs from its format is refused with the place, and what a format
+//! does not say stays absent.
+
+mod address;
+mod compile;
+mod draft;
+mod escape;
+mod field;
+mod haproxy;
+mod json;
+mod pattern;
+mod program;
+mod time;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use crate::entry::Entry;
+use crate::parse_error::ParseError;
+
+use draft::Draft;
+use escape::Escapes;
+use time::Clock;
+
+/// A format of log lines, compiled. [`LogFormat::parser`] makes parsers of it.
+///
+/// From text (`parse::<LogFormat>()`) it is a name, else an nginx format if it has a `$` and no named group, else a
+/// regular expression.
+#[derive(Clone, Debug)]
+pub struct LogFormat {
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Program(program::Program),
+    Json,
+    Haproxy,
+    Pattern(pattern::Pattern),
+}
+
+impl LogFormat {
+    /// One of [`NAMES`].
+    ///
+    /// # Errors
+    /// [`FormatError::Name`] for any other name.
+    pub fn named(name: &str) -> Result<Self, FormatError> {
+        let kind = match name {
+            "combined" => return Self::nginx(COMBINED),
+            "vhost" => return Self::nginx(VHOST),
+            "common" => return Self::nginx(COMMON),
+            "json" | "caddy" => Kind::Json,
+            "haproxy" => Kind::Haproxy,
+            _ => return Err(FormatError::Name(name.to_owned())),
+        };
+        Ok(Self { kind })
+    }
+
+    /// The string of an nginx `log_format`, or the whole directive with its name, `escape=` and quotes.
+    ///
+    /// Variables without a meaning for an entry are stepped over. `$http_x_forwarded_for` wins over `$remote_addr`
+    /// where it has an address: it is as true as whoever wrote the header.
+    ///
+    /// # Errors
+    /// If two variables have nothing between them, so that nobody could tell where one ends; if no variable says when.
+    pub fn nginx(format: &str) -> Result<Self, FormatError> {
+        Ok(Self { kind: Kind::Program(compile::compile(format)?) })
+    }
+
+    /// A regular expression with named groups, matched against bytes; the groups are named as nginx's variables, or
+    /// `time`, `client`, `host`, `method`, `path`, `query`, `status`, `bytes`, `referer`, `agent`, `user`, `duration`
+    /// (seconds), `duration_ms`, `duration_us` …
+    ///
+    /// # Errors
+    /// If the expression is none, if a group's name has no meaning, or if no group says when.
+    pub fn regex(pattern: &str) -> Result<Self, FormatError> {
+        Ok(Self { kind: Kind::Pattern(pattern::Pattern::new(pattern)?) })
+    }
+
+    /// A parser of this format. `utc_offset` is what times without an offset are taken to be ahead of UTC, in seconds:
+    /// HAProxy writes none.
+    #[must_use]
+    pub fn parser(&self, utc_offset: i32) -> Parser {
+        let locations = match &self.kind {
+            Kind::Pattern(pattern) => Some(pattern.locations()),
+            _ => None,
+        };
+        Parser { format: self.clone(), clock: Clock::new(utc_offset.into()), scratch: Vec::new(), locations }
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = FormatError;
+
+    fn from_str(text: &str) -> Result<Self, FormatError> {
+        let pattern = text.contains("(?P<") || text.contains("(?<");
+        match Self::named(text) {
+            Err(FormatError::Name(_)) if pattern => Self::regex(text),
+            Err(FormatError::Name(_)) if text.contains('$') => Self::nginx(text),
+            named => named,
+        }
+    }
+}
+
+/// Parses lines of one format. Its memory is reused from line to line, so an entry must be done with before the next.
+#[derive(Clone, Debug)]
+pub struct Parser {
+    format: LogFormat,
+    clock: Clock,
+    scratch: Vec<u8>,
+    locations: Option<regex::bytes::CaptureLocations>,
+}
+
+impl Parser {
+    /// The entry in `line`, which has no line end. `None` for a line that is sound but is no request: other events in
+    /// a JSON log.
+    ///
+    /// # Errors
+    /// Where the line stops making sense.
+    pub fn parse<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Entry<'a>>, ParseError> {
+        let mut draft = Draft::default();
+        let clock = &mut self.clock;
+        let escapes = match &self.format.kind {
+            Kind::Program(program) => {
+                program.run(line, &mut draft, clock)?;
+                program.escapes
+            }
+            Kind::Json => {
+                if !json::run(line, &mut draft, clock)? {
+                    return Ok(None);
+                }
+                Escapes::Backslash
+            }
+            Kind::Haproxy => {
+                haproxy::run(line, &mut draft, clock)?;
+                Escapes::Hash
+            }
+            Kind::Pattern(pattern) => {
+                let locations = self.locations.get_or_insert_with(|| pattern.locations());
+                pattern.run(line, &mut draft, clock, locations)?;
+                Escapes::Backslash
+            }
+        };
+        if !draft.has_time() {
+            return Err(ParseError::new(line.len(), "a time somewhere in the line"));
+        }
+        let changed = escapes.mark().is_some_and(|mark| memchr::memchr(mark, line).is_some());
+        Ok(Some(draft.finish(changed, escapes, &mut self.scratch)))
+    }
+}
+
+/// Why a format is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FormatError {
+    /// There is no format of this name.
+    Name(String),
+    /// The `log_format` directive is not as nginx would take it.
+    Directive,
+    /// A `$` is followed by no name.
+    Variable,
+    /// Two variables with nothing between them.
+    Adjacent(String, String),
+    /// Nothing says when a request was made.
+    NoTime,
+    /// The regular expression is none; the reason.
+    Pattern(String),
+    /// A group of the regular expression has a name without a meaning.
+    Group(String),
+}
+
+impl Display for FormatError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(
+                out,
+                "no log format is called {name:?}: there are {}, any nginx log_format, and regular expressions \
+                 with named groups",
+                NAMES.join(", ")
+            ),
+            Self::Directive => {
+                out.write_str("the log_format directive is not complete: log_format name 'text';")
+            }
+            Self::Variable => out.write_str("a `$` in the log format is followed by no name of a variable"),
+            Self::Adjacent(first, second) => {
+                write!(out, "nothing stands between {first} and {second}: nobody can tell where {first} ends")
+            }
+            Self::NoTime => out.write_str(
+                "the log format does not say when: it needs a time ($time_local, $time_iso8601, $msec)",
+            ),
+            Self::Pattern(reason) => write!(out, "the regular expression is none: {reason}"),
+            Self::Group(name) => write!(
+                out,
+                "the group `{name}` of the regular expression means nothing here: name it as nginx's variables are, \
+                 or leave it without a name"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FormatError {}
+
+/// The names that [`LogFormat::named`] knows.
+pub const NAMES: &[&str] = &["combined", "vhost", "common", "json", "haproxy", "caddy"];
+
+/// nginx's and Apache's; the second field is Apache's `%l`, which nginx writes as a dash.
+const COMBINED: &str = r#"$remote_addr $remote_ident $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
+const VHOST: &str = r#"$remote_addr $remote_ident $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$host""#;
+const COMMON: &str =
+    r#"$remote_addr $remote_ident $remote_user [$time_local] "$request" $status $body_bytes_sent"#;

@@ -1,0 +1,165 @@
+//! What a part of a log line may mean, and the names under which logs write it.
+//!
+//! One table serves nginx variables (without `$`), the named groups of regular expressions, and the keys of JSON.
+
+/// What a part of a line means for the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    /// Nothing: it is stepped over.
+    Skip,
+    /// When, in any of the notations that [`super::time`] knows.
+    Time,
+    /// When, in seconds with a fraction: better than [`Field::Time`].
+    Instant,
+    /// The host asked for; the number is its rank among the sources of a host.
+    Host(u8),
+    /// The client's address; the number is its rank among the sources of an address.
+    Client(u8),
+    /// The authenticated user.
+    User,
+    /// The whole request line.
+    Request,
+    /// Path and query as received.
+    Target,
+    /// The path, normalised by the server.
+    Uri,
+    /// The query.
+    Args,
+    /// The method.
+    Method,
+    /// The protocol.
+    Protocol,
+    /// The response's status.
+    Status,
+    /// Bytes sent; the number is the rank: bodies before whole responses.
+    Bytes(u8),
+    /// Bytes received.
+    Received,
+    /// The duration, where no unit is written: in seconds times ten to the power of minus this.
+    Duration(u8),
+    /// The times of upstream servers, a list; only where no duration is known.
+    UpstreamTime,
+    /// The `Referer` header.
+    Referer,
+    /// The `User-Agent` header.
+    Agent,
+    /// The route.
+    Route,
+    /// The server that answered.
+    Server,
+    /// The TLS version.
+    Tls,
+    /// The request's id.
+    Id,
+    /// How the request ended.
+    Cause,
+    /// Whose fault that was: `nobody` means that the cause is none.
+    Fault,
+}
+
+impl Field {
+    /// The meaning of a name; `None` for names without one.
+    pub(super) fn named(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"time" | b"time_local" | b"time_iso8601" | b"timestamp" | b"@timestamp" | b"datetime"
+            | b"date" | b"StartUTC" => Self::Time,
+            b"msec" | b"ts" => Self::Instant,
+            b"host" | b"request_host" | b"RequestHost" | b"authority" | b":authority" | b"domain" => {
+                Self::Host(3)
+            }
+            b"http_host" | b"vhost" => Self::Host(2),
+            b"server_name" | b"sni" | b"ssl_server_name" => Self::Host(1),
+            b"client"
+            | b"client_ip"
+            | b"remote_addr"
+            | b"ip"
+            | b"clientip"
+            | b"client_addr"
+            | b"ClientHost"
+            | b"proxy_protocol_addr" => Self::Client(2),
+            b"remote_ip" | b"remote_host" => Self::Client(1),
+            b"http_x_forwarded_for" | b"http_x_real_ip" | b"x_forwarded_for" => Self::Client(3),
+            _ => return Self::of_request(name).or_else(|| Self::of_response(name)),
+        })
+    }
+
+    fn of_request(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"remote_user" | b"user" | b"user_id" | b"ClientUsername" => Self::User,
+            b"request" => Self::Request,
+            b"request_uri" | b"target" | b"RequestPath" | b"url" => Self::Target,
+            b"uri" | b"path" | b"document_uri" | b"request_path" => Self::Uri,
+            b"args" | b"query_string" | b"query" => Self::Args,
+            b"method" | b"request_method" | b"RequestMethod" => Self::Method,
+            b"server_protocol" | b"protocol" | b"proto" | b"version" | b"http_version"
+            | b"RequestProtocol" => Self::Protocol,
+            b"request_length" | b"bytes_from_client" | b"bytes_received" | b"bytes_read" | b"received" => {
+                Self::Received
+            }
+            b"http_referer" | b"referer" | b"referrer" | b"http_referrer" | b"request_Referer" => {
+                Self::Referer
+            }
+            b"http_user_agent" | b"user_agent" | b"agent" | b"useragent" | b"request_User-Agent" => {
+                Self::Agent
+            }
+            b"request_id" | b"id" => Self::Id,
+            b"ssl_protocol" | b"tls_version" | b"tls" | b"TLSVersion" => Self::Tls,
+            _ => return None,
+        })
+    }
+
+    fn of_response(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"status" | b"status_code" | b"code" | b"DownstreamStatus" => Self::Status,
+            b"body_bytes_sent" | b"bytes" | b"size" | b"bytes_to_client" | b"DownstreamContentSize" => {
+                Self::Bytes(2)
+            }
+            b"bytes_sent" => Self::Bytes(1),
+            b"request_time" | b"duration" | b"duration_s" | b"latency" | b"response_time" | b"took" => {
+                Self::Duration(0)
+            }
+            b"duration_ms" | b"total_ms" | b"time_ms" | b"latency_ms" | b"response_time_ms" => {
+                Self::Duration(3)
+            }
+            b"duration_us" | b"total_us" => Self::Duration(6),
+            b"duration_ns" | b"Duration" => Self::Duration(9),
+            b"upstream_response_time" => Self::UpstreamTime,
+            b"route" | b"RouterName" => Self::Route,
+            b"server" | b"upstream_addr" | b"ServiceAddr" => Self::Server,
+            b"cause" => Self::Cause,
+            b"fault" => Self::Fault,
+            _ => return None,
+        })
+    }
+
+    /// Whether nginx writes several values there, with `, ` and ` : ` between them.
+    pub(super) fn is_list(name: &[u8]) -> bool {
+        name.starts_with(b"upstream_")
+            || name == b"http_x_forwarded_for"
+            || name == b"proxy_add_x_forwarded_for"
+    }
+
+    /// Whether it says when.
+    pub(super) const fn is_time(self) -> bool {
+        matches!(self, Self::Time | Self::Instant)
+    }
+
+    /// Whether it begins with a slash, always.
+    pub(super) const fn begins_with_slash(self) -> bool {
+        matches!(self, Self::Target | Self::Uri)
+    }
+
+    /// Whether its values are of a few bytes only.
+    pub(super) const fn is_short(self) -> bool {
+        matches!(
+            self,
+            Self::Skip
+                | Self::User
+                | Self::Method
+                | Self::Status
+                | Self::Bytes(_)
+                | Self::Received
+                | Self::Duration(_)
+        )
+    }
+}

@@ -1,0 +1,403 @@
+//! Logs into the store: from standard input, from files, and (see [`crate::follow`]) from files that grow.
+//!
+//! Lines are read in large blocks and parsed where they lie. A line that does not parse is counted and described, and
+//! never ends anything. Memory is bounded whatever the input: by the block and by [`MAX_LINE`].
+
+mod input;
+mod lines;
+mod rejects;
+mod stop;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::Error;
+use crate::entry::Entry;
+use crate::format::Parser;
+use crate::parse_error::ParseError;
+
+pub use input::Input;
+pub use lines::MAX_LINE;
+pub(crate) use lines::{Lines, Next};
+pub use rejects::Rejects;
+pub use stop::Stop;
+pub(crate) use stop::Waited;
+
+/// Where entries go. What was added since the last commit becomes durable by the next one, whole or not at all,
+/// together with the position that is given to it.
+pub trait Sink {
+    /// Takes one entry.
+    ///
+    /// # Errors
+    /// If it cannot be kept; reading ends then.
+    fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error>;
+
+    /// Makes what was added durable; with a mark it is the new position of its source.
+    ///
+    /// # Errors
+    /// If that fails; reading ends then.
+    fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error>;
+
+    /// The position that was last committed for a source.
+    ///
+    /// # Errors
+    /// If the store cannot say.
+    fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error>;
+
+    /// Does what falls due beside; called between batches, and about once a minute while nothing arrives.
+    ///
+    /// # Errors
+    /// If it never will succeed.
+    fn tend(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Sink for crate::Writer {
+    fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+        self.add(entry)
+    }
+
+    fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error> {
+        match mark {
+            Some(mark) => self.commit_with(mark.source, mark.position),
+            None => self.commit(),
+        }
+    }
+
+    fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.position(source)
+    }
+
+    fn tend(&mut self) -> Result<(), Error> {
+        match self.upkeep(SystemTime::now()) {
+            Err(error) if !error.is_passing() => Err(error),
+            // What is not done now is done the next time.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How far a source has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark<'a> {
+    /// The source's name.
+    pub source: &'a str,
+    /// Opaque to the store, of at most 64 bytes.
+    pub position: &'a [u8],
+}
+
+/// What has been read so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Lines, of every kind.
+    pub lines: u64,
+    /// Lines that became entries.
+    pub accepted: u64,
+    /// Lines that did not parse, or were longer than [`MAX_LINE`].
+    pub rejected: u64,
+    /// Lines that are no requests: empty ones, and other events in a JSON log.
+    pub skipped: u64,
+    /// Bytes read, after decompression.
+    pub bytes: u64,
+    /// Files that were gone before they had been read to their ends.
+    pub gaps: u64,
+    /// Since the beginning.
+    pub elapsed: Duration,
+}
+
+/// Why no more lines were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drained {
+    /// No whole line is left.
+    Dry,
+    /// The batch is full and wants to be committed.
+    Full,
+}
+
+/// Reads lines, parses them, and gives the entries to a sink in batches.
+pub struct Ingest<S> {
+    parser: Parser,
+    sink: S,
+    rejects: Rejects,
+    stop: Stop,
+    report: Report,
+    begun: Instant,
+    /// The number of the last line in the present source.
+    line: u64,
+    /// Entries added since the last commit, and since when.
+    pending: u64,
+    pending_since: Instant,
+    /// The report as it was when everything was committed, and how many rejects were shown then.
+    committed: (Report, usize),
+    /// The lines of the entries that are pending, where they cannot be read again.
+    kept: Option<Vec<u8>>,
+    /// Who is told of errors that may pass.
+    trouble: Box<dyn FnMut(&Error) + Send>,
+}
+
+impl<S: Sink> Ingest<S> {
+    /// `stop` ends the reading from elsewhere, between two lines and with a last commit.
+    pub fn new(parser: Parser, sink: S, rejects: Rejects, stop: Stop) -> Self {
+        let begun = Instant::now();
+        let report = Report::default();
+        Self {
+            parser,
+            sink,
+            rejects,
+            stop,
+            report,
+            begun,
+            line: 0,
+            pending: 0,
+            pending_since: begun,
+            committed: Default::default(),
+            kept: None,
+            trouble: Box::new(|_| {}),
+        }
+    }
+
+    /// Tells of errors of the sink that may pass: reading waits then, and tries again until it is stopped.
+    #[must_use]
+    pub fn on_trouble(mut self, tell: impl FnMut(&Error) + Send + 'static) -> Self {
+        self.trouble = Box::new(tell);
+        self
+    }
+
+    /// Reads an input to its end, or until it is stopped. What arrives slowly is committed every second.
+    ///
+    /// # Errors
+    /// If reading fails (what was read before that is committed), or the sink.
+    pub fn read(&mut self, input: &mut Input) -> Result<(), Error> {
+        self.kept = Some(Vec::new());
+        let read = self.read_kept(input);
+        self.kept = None;
+        read
+    }
+
+    fn read_kept(&mut self, input: &mut Input) -> Result<(), Error> {
+        self.line = 0;
+        let mut lines = Lines::new();
+        loop {
+            while self.drain(&mut lines)? == Drained::Full {
+                self.commit(None)?;
+            }
+            match self.wait(input)? {
+                Waited::Ready => {}
+                Waited::Stopped => return self.commit(None),
+                Waited::TimedOut => {
+                    self.commit(None)?;
+                    continue;
+                }
+            }
+            match lines.fill(input) {
+                Ok(0) => break,
+                Ok(more) => self.report.bytes += more,
+                Err(error) => {
+                    self.commit(None)?;
+                    return Err(Error::Io(input.name().to_owned(), error));
+                }
+            }
+        }
+        if let Some(last) = lines.rest() {
+            self.line(last)?;
+        }
+        self.commit(None)
+    }
+
+    /// The report as of now.
+    pub fn report(&self) -> Report {
+        Report { elapsed: self.begun.elapsed(), ..self.report.clone() }
+    }
+
+    /// What became of the lines that were rejected.
+    pub const fn rejects(&self) -> &Rejects {
+        &self.rejects
+    }
+
+    /// The sink.
+    pub const fn sink(&mut self) -> &mut S {
+        &mut self.sink
+    }
+
+    /// Gives the sink back, and the last report.
+    pub fn finish(self) -> (S, Report, Rejects) {
+        let report = self.report();
+        (self.sink, report, self.rejects)
+    }
+
+    /// Waits for input: with entries that are not committed only until they are a second old.
+    fn wait(&mut self, input: &Input) -> Result<Waited, Error> {
+        let left = COMMIT_EVERY.saturating_sub(self.pending_since.elapsed());
+        if self.pending > 0 && left.is_zero() {
+            return Ok(Waited::TimedOut);
+        }
+        let timeout = (self.pending > 0).then_some(left);
+        input.wait(timeout, &self.stop).map_err(|error| Error::Io(input.name().to_owned(), error))
+    }
+
+    /// Takes whole lines until none is left or the batch is full.
+    pub(crate) fn drain(&mut self, lines: &mut Lines) -> Result<Drained, Error> {
+        while self.pending < BATCH && self.kept.as_ref().is_none_or(|kept| kept.len() < KEPT) {
+            match lines.next() {
+                Next::Line(line) => self.line(&lines[line])?,
+                Next::TooLong(start) => {
+                    self.count();
+                    self.report.rejected += 1;
+                    let error = ParseError::new(MAX_LINE, "a line of at most 1 MiB");
+                    self.rejects.add(self.line, &lines[start], error)?;
+                }
+                Next::More => return Ok(Drained::Dry),
+            }
+        }
+        Ok(Drained::Full)
+    }
+
+    /// Takes one line, without its line feed.
+    pub(crate) fn line(&mut self, line: &[u8]) -> Result<(), Error> {
+        self.count();
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        // A file that was truncated under a writer that does not append begins with a hole.
+        let line = if line.first() == Some(&0) { without_hole(line) } else { line };
+        if line.is_empty() {
+            self.report.skipped += 1;
+            return Ok(());
+        }
+        loop {
+            match self.parser.parse(line) {
+                Ok(Some(entry)) => match self.sink.add(&entry) {
+                    Ok(()) => break,
+                    Err(error) => self.again(error)?,
+                },
+                Ok(None) => {
+                    self.report.skipped += 1;
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.report.rejected += 1;
+                    return self.rejects.add(self.line, line, error);
+                }
+            }
+        }
+        self.accepted(line);
+        Ok(())
+    }
+
+    fn accepted(&mut self, line: &[u8]) {
+        self.report.accepted += 1;
+        if self.pending == 0 {
+            self.pending_since = Instant::now();
+        }
+        self.pending += 1;
+        if let Some(kept) = &mut self.kept {
+            kept.extend_from_slice(line);
+            kept.push(b'\n');
+        }
+    }
+
+    /// After an error that has made the sink forget what was pending: waits, and adds it again, as often as needed.
+    fn again(&mut self, mut error: Error) -> Result<(), Error> {
+        let Some(kept) = self.kept.take() else { return Err(error) };
+        let mut pause = Pause::default();
+        while error.is_passing() {
+            (self.trouble)(&error);
+            if pause.wait(&self.stop) == Waited::Stopped {
+                break;
+            }
+            let mut lines = kept.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            let added = lines.try_for_each(|line| match self.parser.parse(line) {
+                Ok(Some(entry)) => self.sink.add(&entry),
+                // It was an entry before, and lines mean the same each time.
+                _ => Ok(()),
+            });
+            match added {
+                Ok(()) => {
+                    self.kept = Some(kept);
+                    return Ok(());
+                }
+                Err(another) => error = another,
+            }
+        }
+        Err(error)
+    }
+
+    fn count(&mut self) {
+        self.line += 1;
+        self.report.lines += 1;
+    }
+
+    /// Commits what is pending; with a mark also if nothing is.
+    pub(crate) fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error> {
+        self.rejects.flush()?;
+        if self.pending > 0 || mark.is_some() {
+            while let Err(error) = self.sink.commit(mark) {
+                self.again(error)?;
+            }
+            self.pending = 0;
+            if let Some(kept) = &mut self.kept {
+                kept.clear();
+            }
+            self.sink.tend()?;
+        }
+        self.committed = (self.report.clone(), self.rejects.shown().len());
+        Ok(())
+    }
+
+    /// Forgets what is pending, which is going to be read again.
+    pub(crate) fn forget(&mut self, error: &Error) {
+        (self.trouble)(error);
+        self.pending = 0;
+        self.report = self.committed.0.clone();
+        self.rejects.keep(self.committed.1);
+    }
+
+    pub(crate) fn tend(&mut self) -> Result<(), Error> {
+        self.sink.tend()
+    }
+
+    pub(crate) const fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    pub(crate) const fn counts(&mut self) -> &mut Report {
+        &mut self.report
+    }
+
+    /// Line numbers begin anew.
+    pub(crate) const fn next_source(&mut self) {
+        self.line = 0;
+    }
+}
+
+/// Longer and longer pauses between attempts.
+#[derive(Debug, Default)]
+pub(crate) struct Pause {
+    attempts: u32,
+}
+
+impl Pause {
+    /// Waits for the next attempt.
+    pub(crate) fn wait(&mut self, stop: &Stop) -> Waited {
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.attempts.min(16)).min(LAST_PAUSE);
+        self.attempts += 1;
+        // Without a way to wait it is better to stop than to spin.
+        stop.wait(None, Some(pause)).unwrap_or(Waited::Stopped)
+    }
+}
+
+/// Without the zeros at the front.
+fn without_hole(line: &[u8]) -> &[u8] {
+    &line[line.iter().position(|byte| *byte != 0).unwrap_or(line.len())..]
+}
+
+/// Entries in a batch: enough that the cost of a transaction vanishes, few enough to be kept in memory.
+const BATCH: u64 = 10_000;
+/// How long an entry may wait for more.
+const COMMIT_EVERY: Duration = Duration::from_secs(1);
+/// Bytes of lines that are kept until they are committed, roughly.
+const KEPT: usize = 4 << 20;
+/// Between the first attempts, and between later ones.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(15);

@@ -1,0 +1,100 @@
+//! Ending a reader that waits, from another thread or from a signal's task.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+/// A request to stop, shared by its clones; once made it stays.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    requested: AtomicBool,
+    event: OwnedFd,
+}
+
+/// What a wait ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// Something can be read.
+    Ready,
+    /// It was requested to stop.
+    Stopped,
+    /// Time is up.
+    TimedOut,
+}
+
+impl Stop {
+    /// Not requested yet.
+    ///
+    /// # Errors
+    /// If the kernel has no descriptor for it.
+    pub fn new() -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { shared: Arc::new(Shared { requested: AtomicBool::new(false), event }) })
+    }
+
+    /// Requests it.
+    pub fn request(&self) {
+        self.shared.requested.store(true, Ordering::Release);
+        // It fails only if the counter is full, and then every waiter is awake.
+        let _ = rustix::io::write(&self.shared.event, &1u64.to_ne_bytes());
+    }
+
+    /// Whether it was requested.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        self.shared.requested.load(Ordering::Acquire)
+    }
+
+    /// Rests for so long, unless it is requested to stop; gives whether it was.
+    ///
+    /// # Errors
+    /// If the kernel cannot wait.
+    pub fn rest(&self, limit: Duration) -> io::Result<bool> {
+        self.wait(None, Some(limit)).map(|waited| waited == Waited::Stopped)
+    }
+
+    /// Waits until `other` can be read, it is requested to stop, or time is up.
+    pub(crate) fn wait(
+        &self,
+        other: Option<BorrowedFd<'_>>,
+        timeout: Option<Duration>,
+    ) -> io::Result<Waited> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            if self.is_requested() {
+                return Ok(Waited::Stopped);
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            // Centuries are shortened.
+            let left =
+                left.map(|left| Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1 << 30, tv_nsec: 0 }));
+            let event = PollFd::from_borrowed_fd(self.shared.event.as_fd(), PollFlags::IN);
+            let ready = match other {
+                Some(other) => {
+                    let mut both = [event, PollFd::from_borrowed_fd(other, PollFlags::IN)];
+                    poll(&mut both, left.as_ref()).map(|_| !both[1].revents().is_empty())
+                }
+                None => poll(&mut [event], left.as_ref()).map(|_| false),
+            };
+            match ready {
+                Ok(true) => return Ok(Waited::Ready),
+                Ok(false) if self.is_requested() => return Ok(Waited::Stopped),
+                Ok(false) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                    return Ok(Waited::TimedOut);
+                }
+                Ok(false) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::Command;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::prelude::{any, proptest};
+use proptest::{collection, prop_assert_eq};
+
+use super::{Ingest, Input, Lines, MAX_LINE, Mark, Next, Rejects, Sink, Stop};
+use crate::Error;
+use crate::entry::Entry;
+use crate::format::LogFormat;
+
+/// A store in memory: what is not committed is lost when it is dropped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) committed: Vec<(i64, Vec<u8>, u64)>,
+    pub(crate) pending: Vec<(i64, Vec<u8>, u64)>,
+    pub(crate) positions: HashMap<String, Vec<u8>>,
+    pub(crate) commits: usize,
+    /// Fails at this commit, as a process that is killed before it.
+    pub(crate) fails_at: Option<usize>,
+    /// Refuses these commits, as a store that is locked for a while, and forgets what was pending.
+    pub(crate) busy_at: Vec<usize>,
+}
+
+impl Sink for Memory {
+    fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+        self.pending.push((entry.time_us, entry.request.path.to_vec(), entry.response.bytes));
+        Ok(())
+    }
+
+    fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error> {
+        self.commits += 1;
+        if self.fails_at == Some(self.commits) {
+            self.pending.clear();
+            return Err(Error::Store("killed".to_owned()));
+        }
+        if self.busy_at.contains(&self.commits) {
+            self.pending.clear();
+            return Err(Error::Busy("for a moment".to_owned()));
+        }
+        self.committed.append(&mut self.pending);
+        if let Some(mark) = mark {
+            self.positions.insert(mark.source.to_owned(), mark.position.to_vec());
+        }
+        Ok(())
+    }
+
+    fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.positions.get(source).cloned())
+    }
+}
+
+pub(crate) fn ingest(sink: Memory) -> Ingest<Memory> {
+    let parser = LogFormat::named("combined").unwrap().parser(0);
+    Ingest::new(parser, sink, Rejects::new(), Stop::new().unwrap())
+}
+
+/// A line of the combined format whose path is its number.
+pub(crate) fn line(number: u64) -> String {
+    let (minute, second) = (number / 60 % 60, number % 60);
+    format!(
+        "192.0.2.{} - - [22/Nov/2026:01:{minute:02}:{second:02} +0000] \"GET /{number} HTTP/1.1\" 200 {number} \"-\" \"agent\"\n",
+        number % 256
+    )
+}
+
+fn read(content: &[u8]) -> Ingest<Memory> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    std::fs::write(&path, content).unwrap();
+    let mut ingest = ingest(Memory::default());
+    ingest.read(&mut Input::open(&path).unwrap()).unwrap();
+    ingest
+}
+
+#[test]
+fn counts_lines_of_every_kind() {
+    let mut content = Vec::new();
+    content.extend_from_slice(line(1).as_bytes());
+    content.extend_from_slice(line(2).replace('\n', "\r\n").as_bytes());
+    content.extend_from_slice(b"\n\r\n");
+    content.extend_from_slice(b"\x00\xff\xfe binary\n");
+    content.extend_from_slice(&b"x".repeat(MAX_LINE + 1));
+    content.push(b'\n');
+    content.extend_from_slice(&b"y".repeat(3 * MAX_LINE));
+    content.push(b'\n');
+    content.extend_from_slice(b"\0\0\0\0");
+    content.extend_from_slice(line(3).as_bytes());
+    content.extend_from_slice(line(4).trim_end().as_bytes());
+    let ingest = read(&content);
+    let report = ingest.report();
+    assert_eq!((report.lines, report.accepted, report.rejected, report.skipped), (9, 4, 3, 2));
+    assert_eq!(report.bytes, content.len() as u64);
+    let shown: Vec<_> = ingest.rejects().shown().iter().map(|rejection| rejection.line).collect();
+    assert_eq!(shown, [5, 6, 7]);
+    let paths: Vec<_> = ingest.sink.committed.iter().map(|(_, path, _)| path.clone()).collect();
+    assert_eq!(paths, [b"/1", b"/2", b"/3", b"/4"]);
+}
+
+#[test]
+fn a_line_of_just_the_greatest_length_is_parsed() {
+    let mut long = line(1).trim_end().to_owned();
+    let agent = "a".repeat(MAX_LINE - long.len());
+    long = long.replace("agent", &format!("agent{agent}"));
+    assert_eq!(long.len(), MAX_LINE);
+    assert_eq!(read(format!("{long}\n").as_bytes()).report().accepted, 1);
+    assert_eq!(read(long.as_bytes()).report().accepted, 1);
+    assert_eq!(read(format!("x{long}\n").as_bytes()).report().rejected, 1);
+}
+
+#[test]
+fn reads_gzip_of_several_members() {
+    let member = |numbers: std::ops::Range<u64>| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        numbers.for_each(|number| encoder.write_all(line(number).as_bytes()).unwrap());
+        encoder.finish().unwrap()
+    };
+    let both = [member(0..20_000), member(20_000..25_000)].concat();
+    let ingest = read(&both);
+    assert_eq!(ingest.report().accepted, 25_000);
+    assert_eq!(ingest.sink.commits, 3);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.gz");
+    std::fs::write(&path, &both[..both.len() - 30]).unwrap();
+    let mut cut = super::tests::ingest(Memory::default());
+    let error = cut.read(&mut Input::open(&path).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("cut.gz"), "{error}");
+    assert!(cut.sink.committed.len() >= 20_000, "what was read before is kept");
+}
+
+#[test]
+fn waits_for_a_store_that_is_busy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    std::fs::write(&path, (0..25_000).map(line).collect::<String>()).unwrap();
+    let told = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let tell = told.clone();
+    let mut ingest = ingest(Memory { busy_at: vec![2, 3, 5], ..Memory::default() }).on_trouble(move |_| {
+        tell.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    });
+    ingest.read(&mut Input::open(&path).unwrap()).unwrap();
+    let numbers: Vec<_> = ingest.sink.committed.iter().map(|(_, _, number)| *number).collect();
+    assert_eq!(numbers, (0..25_000).collect::<Vec<_>>());
+    assert_eq!((ingest.report().accepted, told.load(std::sync::atomic::Ordering::Relaxed)), (25_000, 3));
+}
+
+#[test]
+fn keeps_rejects_as_they_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, rejects) = (folder.path().join("log"), folder.path().join("rejects"));
+    let bad: Vec<_> = (0..25).map(|number| format!("bad line {number} \u{e9}\n")).collect();
+    std::fs::write(&log, bad.concat() + &line(1)).unwrap();
+    let parser = LogFormat::named("combined").unwrap().parser(0);
+    let rejected = Rejects::to_file(&rejects).unwrap();
+    let mut ingest = Ingest::new(parser, Memory::default(), rejected, Stop::new().unwrap());
+    ingest.read(&mut Input::open(&log).unwrap()).unwrap();
+    let (_, report, rejected) = ingest.finish();
+    assert_eq!((report.rejected, report.accepted, rejected.shown().len()), (25, 1, 10));
+    assert_eq!(std::fs::read_to_string(&rejects).unwrap(), bad.concat());
+    assert!(Rejects::to_file(Path::new("/nonexistent/rejects")).is_err());
+}
+
+#[test]
+fn a_pipe_that_pauses_is_committed_and_can_be_stopped() {
+    let (reader, mut writer) = io::pipe().unwrap();
+    let stop = Stop::new().unwrap();
+    let requested = stop.clone();
+    let (tell, told) = std::sync::mpsc::channel();
+    /// Tells of its commits.
+    struct Telling(Memory, std::sync::mpsc::Sender<usize>);
+    impl Sink for Telling {
+        fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+            self.0.add(entry)
+        }
+        fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error> {
+            self.0.commit(mark)?;
+            self.1.send(self.0.committed.len()).map_err(|error| Error::Store(error.to_string()))
+        }
+        fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error> {
+            self.0.position(source)
+        }
+    }
+    writer.write_all((line(1) + "192.0.2.1 - - [half a li").as_bytes()).unwrap();
+    let reading = std::thread::spawn(move || {
+        let parser = LogFormat::named("combined").unwrap().parser(0);
+        let mut ingest = Ingest::new(parser, Telling(Memory::default(), tell), Rejects::new(), stop);
+        let descriptor: std::os::fd::OwnedFd = reader.into();
+        let mut input = Input::new("pipe".to_owned(), File::from(descriptor)).unwrap();
+        ingest.read(&mut input).map(|()| ingest.report())
+    });
+    let patience = std::time::Duration::from_secs(20);
+    assert_eq!(told.recv_timeout(patience), Ok(1), "the pause alone makes it commit");
+    requested.request();
+    let report = reading.join().unwrap().unwrap();
+    assert_eq!((report.accepted, report.rejected), (1, 0));
+    drop(writer);
+}
+
+#[test]
+fn an_independent_count_in_python_is_the_same() {
+    const COUNT: &str = r#"
+import re, sys
+pattern = re.compile(rb'^(\S+) \S+ (.*?) \[(\d\d/[A-Z][a-z]{2}/\d{4}:[\d:]{8} [+-]\d{4})\] "([A-Z]+) ([^ "?]*)[^"]*" (\d{3}) (\d+) "[^"]*" "[^"]*"$')
+found = [pattern.match(line) for line in open(sys.argv[1], 'rb').read().split(b'\n') if line]
+good = [match for match in found if match]
+print(len(good), len(found) - len(good), sum(int(match[7]) for match in good), len({match[5] for match in good}))
+"#;
+    let mut content = Vec::new();
+    for number in 0..5_000u64 {
+        let line = line(number * 7919 % 3_001);
+        let line = if number % 97 == 0 { line.replace("\"GET", "GET") } else { line };
+        content.extend_from_slice(line.as_bytes());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    std::fs::write(&path, &content).unwrap();
+    let output = Command::new("python3").args(["-c", COUNT]).arg(&path).output();
+    // Without Python there is nothing to compare with; every machine that tests Offramp has it.
+    let output = output.expect("python3 is needed for the independent count");
+    let mut ingest = ingest(Memory::default());
+    ingest.read(&mut Input::open(&path).unwrap()).unwrap();
+    let report = ingest.report();
+    let entries = &ingest.sink.committed;
+    let paths: std::collections::HashSet<_> = entries.iter().map(|(_, path, _)| path).collect();
+    let bytes: u64 = entries.iter().map(|(_, _, bytes)| bytes).sum();
+    let ours = format!("{} {} {bytes} {}", report.accepted, report.rejected, paths.len());
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), ours);
+    assert!(report.rejected > 0);
+}
+
+/// Gives its bytes in parts of the given lengths.
+struct Parts<'a> {
+    rest: &'a [u8],
+    lengths: std::iter::Cycle<std::slice::Iter<'a, usize>>,
+}
+
+impl Read for Parts<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length =
+            self.lengths.next().map_or(1, |length| 1 + length % 97).min(self.rest.len()).min(buffer.len());
+        let (now, later) = self.rest.split_at(length);
+        buffer[..length].copy_from_slice(now);
+        self.rest = later;
+        Ok(length)
+    }
+}
+
+proptest! {
+    #[test]
+    fn blocks_may_end_anywhere(
+        content in collection::vec(proptest::prop_oneof![1 => proptest::strategy::Just(b'\n'), 5 => any::<u8>()], 0..2_000),
+        lengths in collection::vec(any::<usize>(), 1..20),
+    ) {
+        let mut parts = Parts { rest: &content, lengths: lengths.iter().cycle() };
+        let (mut lines, mut found, mut passed) = (Lines::new(), Vec::new(), 0);
+        loop {
+            match lines.next() {
+                Next::Line(line) => {
+                    found.push(lines[line.clone()].to_vec());
+                    passed += line.len() as u64 + 1;
+                    prop_assert_eq!(lines.passed(), passed);
+                }
+                Next::TooLong(_) => unreachable!("no line is so long"),
+                Next::More if lines.fill(&mut parts).unwrap() == 0 => break,
+                Next::More => {}
+            }
+        }
+        found.extend(lines.rest().map(<[u8]>::to_vec));
+        prop_assert_eq!(lines.passed(), content.len() as u64);
+        let mut expected: Vec<_> = content.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        if expected.last().is_some_and(Vec::is_empty) {
+            expected.pop();
+        }
+        prop_assert_eq!(found, expected);
+    }
+}

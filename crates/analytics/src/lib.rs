@@ -1,0 +1,53 @@
+//! Remembering requests, and answering questions about them.
+//!
+//! [`Entry`] is one request as it goes into the log store, whoever saw it: Offramp itself, or another server
+//! whose log is read.
+
+pub mod background;
+pub mod entry;
+pub mod error;
+pub mod follow;
+pub mod format;
+mod geo;
+pub mod ingest;
+pub mod network;
+mod pack;
+pub mod parse_error;
+pub mod question;
+pub mod questions;
+pub mod record;
+pub mod render;
+pub mod robot;
+mod rollup;
+mod search;
+mod spool;
+mod store;
+mod text;
+mod time;
+pub mod upkeep;
+pub mod writer;
+
+pub use background::{Background, BackgroundSettings, Notice, StoreTap};
+pub use entry::Entry;
+pub use error::Error;
+pub use network::Network;
+pub use question::{Answer, Filter, Top, Value};
+pub use questions::{Questions, Settings};
+pub use upkeep::Upkeep;
+pub use writer::{Options, Writer};
+
+/// Whether this is the URL of a store; nothing is opened.
+///
+/// # Errors
+/// [`Error::Url`], which says what is wrong and never names a password.
+pub fn check_url(url: &str) -> Result<(), Error> {
+    store::location::Location::parse(url).map(drop)
+}
+
+/// Whether this is a GeoIP file that can be used.
+///
+/// # Errors
+/// It cannot be read, or is of another format.
+pub fn check_geoip(path: &std::path::Path) -> Result<(), Error> {
+    geo::Geo::open(path).map(drop)
+}

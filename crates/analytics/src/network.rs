@@ -1,0 +1,107 @@
+//! Networks: ranges of addresses, as users write them and as clients are grouped.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use crate::error::Error;
+
+/// A range of addresses, such as `192.0.2.0/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// The network that stands for an address's neighbourhood: /24 in IPv4, /48 in IPv6.
+    #[must_use]
+    pub fn around(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        let prefix = if address.is_ipv4() { 24 } else { 48 };
+        Self { address: mask(address, prefix), prefix }
+    }
+
+    /// Whether an address is in it. IPv4-mapped IPv6 addresses are taken as the IPv4 addresses that they are.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        address.is_ipv4() == self.address.is_ipv4() && mask(address, self.prefix) == self.address
+    }
+}
+
+impl From<IpAddr> for Network {
+    fn from(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        Self { address, prefix: if address.is_ipv4() { 32 } else { 128 } }
+    }
+}
+
+impl FromStr for Network {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong =
+            || Error::Question(format!("`{text}` is neither an address nor a network like 10.0.0.0/8"));
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().map_err(|_| wrong())?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.unwrap_or(longest);
+        if prefix > longest {
+            return Err(wrong());
+        }
+        Ok(Self { address: mask(address, prefix), prefix })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+fn mask(address: IpAddr, prefix: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & mask))
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_contain_their_addresses() {
+        let ten: Network = "10.1.2.3/8".parse().unwrap();
+        assert_eq!(ten.to_string(), "10.0.0.0/8");
+        assert!(
+            ten.contains("10.255.0.1".parse().unwrap()) && ten.contains("::ffff:10.0.0.1".parse().unwrap())
+        );
+        assert!(!ten.contains("11.0.0.1".parse().unwrap()) && !ten.contains("::a".parse().unwrap()));
+        let all: Network = "0.0.0.0/0".parse().unwrap();
+        assert!(all.contains("255.1.2.3".parse().unwrap()));
+        let one: Network = "2001:db8::1".parse().unwrap();
+        assert!(
+            one.contains("2001:db8::1".parse().unwrap()) && !one.contains("2001:db8::2".parse().unwrap())
+        );
+        assert_eq!(Network::around("2001:db8:1:2::3".parse().unwrap()).to_string(), "2001:db8:1::/48");
+        assert_eq!(Network::around("192.0.2.77".parse().unwrap()).to_string(), "192.0.2.0/24");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "10.0.0.0/33", "a/8", "10.0.0.0/", "::/129", "10.0.0"] {
+            assert!(text.parse::<Network>().is_err(), "{text}");
+        }
+    }
+}

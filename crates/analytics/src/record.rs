@@ -1,0 +1,143 @@
+//! What the proxy saw, as entries of the log store.
+
+use offramp_observe::facts::{Address, TlsFacts};
+use offramp_observe::{ConnectionFacts, Event, Fault, RequestFacts};
+
+use crate::entry::{Entry, ProxyPart, RequestPart, ResponsePart};
+use crate::writer::micros;
+
+/// The entry of an event.
+#[must_use]
+pub fn entry(event: &Event) -> Entry<'_> {
+    match event {
+        Event::Connection(facts) => connection(facts),
+        Event::Request(facts) => request(facts),
+    }
+}
+
+/// The entry of a request.
+#[must_use]
+pub fn request(facts: &RequestFacts) -> Entry<'_> {
+    let (path, query) = facts.request.path_and_query();
+    let tls = facts.connection.tls.as_ref();
+    Entry {
+        time_us: micros(facts.begun),
+        host: Some(facts.request.host.as_bytes()).filter(|host| !host.is_empty()),
+        client: facts.connection.client.ip(),
+        request: RequestPart {
+            method: Some(facts.request.method.as_bytes()),
+            path: path.as_bytes(),
+            query: query.map(str::as_bytes),
+            protocol: Some(facts.request.version.name().as_bytes()),
+        },
+        response: ResponsePart {
+            status: facts.status,
+            bytes: facts.traffic.to_client,
+            received: Some(facts.traffic.from_client),
+            duration_us: Some(duration(facts.times.total)),
+        },
+        referer: facts.request.referer.as_deref(),
+        agent: facts.request.user_agent.as_deref(),
+        user: facts.request.user.as_deref(),
+        proxy: ProxyPart {
+            route: facts.path.route.as_deref().map(str::as_bytes),
+            server: facts.path.server.as_deref().map(str::as_bytes),
+            tls: tls.and_then(version),
+            id: Some(facts.id.as_bytes()),
+            cause: (facts.close.fault != Fault::Nobody).then(|| facts.close.cause.name().as_bytes()),
+        },
+    }
+}
+
+/// The entry of a connection that is relayed blindly, or ended without a request: its host is the server name
+/// that the client asked for, and it has neither method nor path. What failed is in `cause`.
+#[must_use]
+pub fn connection(facts: &ConnectionFacts) -> Entry<'_> {
+    let client = match &facts.client.address {
+        Address::Ip(address) => Some(address.ip().to_canonical()),
+        Address::Unix(_) => None,
+    };
+    Entry {
+        time_us: micros(facts.accepted),
+        host: facts.tls.sni.as_deref().map(str::as_bytes),
+        client,
+        response: ResponsePart {
+            status: 0,
+            bytes: facts.traffic.to_client,
+            received: Some(facts.traffic.from_client),
+            duration_us: Some(duration(facts.times.total)),
+        },
+        proxy: ProxyPart {
+            route: facts.path.route.as_deref().map(str::as_bytes),
+            server: facts.path.server.as_deref().map(str::as_bytes),
+            tls: version(&facts.tls),
+            id: None,
+            cause: (facts.close.fault != Fault::Nobody).then(|| facts.close.cause.name().as_bytes()),
+        },
+        ..Entry::default()
+    }
+}
+
+fn version(tls: &TlsFacts) -> Option<&[u8]> {
+    tls.version.map(|version| version.name().as_bytes())
+}
+
+fn duration(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use offramp_observe::facts::{HttpVersion, RequestLine, Scheme};
+    use offramp_observe::{Cause, Close, ConnectionBrief, IdSource};
+
+    use super::*;
+
+    fn facts() -> ConnectionFacts {
+        let client: std::net::SocketAddr = "[::ffff:192.0.2.1]:443".parse().unwrap();
+        let begun = UNIX_EPOCH + Duration::from_micros(7);
+        let id = IdSource::new(0, 0).next(begun);
+        let mut facts = ConnectionFacts::new(id, 0, "web".into(), begun, client.into());
+        facts.tls.sni = Some("a.test".into());
+        facts.traffic.to_client = 5;
+        facts.times.total = Duration::from_millis(2);
+        facts
+    }
+
+    #[test]
+    fn a_request_is_kept_as_it_was_routed() {
+        let line = RequestLine {
+            method: "GET".into(),
+            scheme: Scheme::Https,
+            host: "b.test".into(),
+            target: "/a?b".into(),
+            version: HttpVersion::Http2,
+            referer: None,
+            user_agent: Some(b"curl"[..].into()),
+            user: None,
+        };
+        let brief = Arc::new(ConnectionBrief::from(&facts()));
+        let mut facts = RequestFacts::new("id-1".into(), brief, UNIX_EPOCH + Duration::from_secs(1), line);
+        (facts.status, facts.close) = (200, Close::from(Cause::Completed));
+        let event = Event::from(Box::new(facts));
+        let entry = entry(&event);
+        assert_eq!((entry.time_us, entry.host), (1_000_000, Some(&b"b.test"[..])));
+        assert_eq!((entry.request.path, entry.request.query), (&b"/a"[..], Some(&b"b"[..])));
+        assert_eq!(entry.client, Some([192, 0, 2, 1].into()));
+        assert_eq!((entry.proxy.id, entry.proxy.cause), (Some(&b"id-1"[..]), None));
+        assert_eq!(entry.request.protocol, Some(&b"HTTP/2.0"[..]));
+    }
+
+    #[test]
+    fn a_connection_has_its_server_name_and_no_method() {
+        let facts = facts();
+        let entry = connection(&facts);
+        assert_eq!((entry.time_us, entry.host), (7, Some(&b"a.test"[..])));
+        assert_eq!((entry.request.method, entry.request.path), (None, &b""[..]));
+        assert_eq!((entry.response.bytes, entry.response.duration_us), (5, Some(2000)));
+        assert_eq!(entry.proxy.cause, Some(Cause::Internal.name().as_bytes()), "an end that nobody named");
+    }
+}

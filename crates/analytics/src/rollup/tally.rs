@@ -1,0 +1,199 @@
+//! Adding up by host, bot and item in bounded memory.
+
+use std::collections::{HashMap, HashSet};
+
+use foldhash::fast::RandomState;
+
+use crate::rollup::REST;
+
+/// More cells than this are not kept while an hour is added up: then the lightest half joins the rest.
+const MOST_CELLS: usize = 65_536;
+
+/// So many hosts of a period are kept by name.
+const MOST_HOSTS: usize = 1000;
+
+/// Of its requests, a host gets one item by name for so many.
+const REQUESTS_PER_ITEM: i64 = 32;
+
+/// What was added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    pub(crate) requests: i64,
+    pub(crate) bytes: i64,
+}
+
+impl Sums {
+    /// Adds, without running over.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+
+    /// Takes away, down to nothing.
+    pub(crate) fn take(&mut self, other: Self) {
+        self.requests = (self.requests - other.requests).max(0);
+        self.bytes = (self.bytes - other.bytes).max(0);
+    }
+}
+
+/// What is added up by: host, bot and item in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Cell(u64);
+
+impl Cell {
+    /// Numbers of dictionary rows, statuses and [`REST`] have 31 bits and a sign.
+    pub(crate) const fn new(host: i64, bot: bool, item: i64) -> Self {
+        Self(((host as u64 & 0x7fff_ffff) << 33) | ((bot as u64) << 32) | (item as u64 & 0xffff_ffff))
+    }
+
+    /// The host's number, or [`REST`].
+    pub(crate) const fn host(self) -> i64 {
+        // Sign-extends the upper 31 bits.
+        (self.0 as i64) >> 33
+    }
+
+    pub(crate) const fn bot(self) -> bool {
+        self.0 >> 32 & 1 == 1
+    }
+
+    /// The item's number, or [`REST`].
+    pub(crate) const fn item(self) -> i64 {
+        self.0 as i32 as i64
+    }
+}
+
+/// Sums by cell.
+#[derive(Default)]
+pub(crate) struct Tally {
+    cells: HashMap<u64, Sums, RandomState>,
+}
+
+/// How many items of a host are kept.
+pub(crate) struct Share<'a> {
+    pub(crate) hosts: &'a HashSet<i64>,
+    pub(crate) most: usize,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, cell: Cell, sums: Sums) {
+        self.cells.entry(cell.0).or_default().add(sums);
+        if self.cells.len() > MOST_CELLS {
+            self.prune();
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Cell, Sums)> + '_ {
+        self.cells.iter().map(|(cell, sums)| (Cell(*cell), *sums))
+    }
+
+    /// Keeps the heavier half by name.
+    fn prune(&mut self) {
+        let mut requests: Vec<i64> = self.cells.values().map(|sums| sums.requests).collect();
+        let middle = requests.len() / 2;
+        let (_, median, _) = requests.select_nth_unstable(middle);
+        let bound = *median;
+        let mut rest = Self::default();
+        let mut room = MOST_CELLS / 2;
+        self.cells.retain(|cell, sums| {
+            let cell = Cell(*cell);
+            let stays = cell.item() == REST || sums.requests > bound || (sums.requests == bound && room > 0);
+            room = room.saturating_sub(usize::from(stays));
+            if !stays {
+                rest.cells.entry(Cell::new(cell.host(), cell.bot(), REST).0).or_default().add(*sums);
+            }
+            stays
+        });
+        for (cell, sums) in rest.cells {
+            self.cells.entry(cell).or_default().add(sums);
+        }
+    }
+
+    /// The same with all hosts that are not kept added up under [`REST`].
+    pub(crate) fn within(&self, hosts: &HashSet<i64>) -> Self {
+        let mut within = Self::default();
+        for (cell, sums) in self.iter() {
+            let host = if hosts.contains(&cell.host()) { cell.host() } else { REST };
+            within.cells.entry(Cell::new(host, cell.bot(), cell.item()).0).or_default().add(sums);
+        }
+        within
+    }
+
+    /// Every host's heaviest items, by requests and by bytes; the others added up under [`REST`].
+    pub(crate) fn heaviest(&self, share: &Share<'_>) -> Vec<(Cell, Sums)> {
+        let mut by_host: HashMap<i64, Vec<(Cell, Sums)>> = HashMap::new();
+        for (cell, sums) in self.iter() {
+            by_host.entry(cell.host()).or_default().push((cell, sums));
+        }
+        let mut kept = Vec::new();
+        for (host, mut cells) in by_host {
+            let requests: i64 = cells.iter().map(|(_, sums)| sums.requests).sum();
+            let most = usize::try_from(requests / REQUESTS_PER_ITEM).unwrap_or(usize::MAX);
+            let most = if share.hosts.contains(&host) { most.clamp(2, share.most) } else { 2 };
+            let mut rest = [Sums::default(); 2];
+            cells.sort_unstable_by_key(|(cell, sums)| (std::cmp::Reverse(sums.requests), cell.0));
+            let (named, mut others) = cells.split_at(most.min(cells.len()));
+            let mut others: Vec<_> = std::mem::take(&mut others).to_vec();
+            others.sort_unstable_by_key(|(cell, sums)| (std::cmp::Reverse(sums.bytes), cell.0));
+            let by_bytes = (most / 4).min(others.len());
+            for (index, (cell, sums)) in named.iter().chain(&others).enumerate() {
+                if cell.item() == REST || index >= named.len() + by_bytes {
+                    rest[usize::from(cell.bot())].add(*sums);
+                } else {
+                    kept.push((*cell, *sums));
+                }
+            }
+            for (bot, sums) in [false, true].into_iter().zip(rest) {
+                if sums.requests > 0 {
+                    kept.push((Cell::new(host, bot, REST), sums));
+                }
+            }
+        }
+        kept
+    }
+}
+
+/// The hosts of a period that are kept by name.
+pub(crate) fn heaviest_hosts(traffic: &Tally) -> HashSet<i64> {
+    let mut hosts: HashMap<i64, i64> = HashMap::new();
+    for (cell, sums) in traffic.iter() {
+        *hosts.entry(cell.host()).or_default() += sums.requests;
+    }
+    let mut hosts: Vec<_> = hosts.into_iter().collect();
+    hosts.sort_unstable_by_key(|(host, requests)| (std::cmp::Reverse(*requests), *host));
+    hosts.into_iter().take(MOST_HOSTS).map(|(host, _)| host).filter(|host| *host != REST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_hold_what_they_are_given() {
+        for host in [0, 1, 77, i64::from(i32::MAX) >> 1, REST] {
+            for bot in [false, true] {
+                for item in [0, 1, 599, i64::from(i32::MAX), REST] {
+                    let cell = Cell::new(host, bot, item);
+                    assert_eq!((cell.host(), cell.bot(), cell.item()), (host, bot, item));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_nothing_is_lost() {
+        let mut tally = Tally::default();
+        for item in 1..=300_000 {
+            tally.add(Cell::new(1, item % 3 == 0, item), Sums { requests: 1, bytes: 10 });
+            tally.add(Cell::new(1, false, 7), Sums { requests: 1, bytes: 1 });
+        }
+        assert!(tally.cells.len() <= MOST_CELLS + 2);
+        let total: i64 = tally.iter().map(|(_, sums)| sums.requests).sum();
+        assert_eq!(total, 600_000);
+        let seven = tally.iter().find(|(cell, _)| *cell == Cell::new(1, false, 7)).unwrap().1;
+        assert_eq!(seven.requests, 300_001);
+        let kept = heaviest_hosts(&tally);
+        let named = tally.within(&kept).heaviest(&Share { hosts: &kept, most: 500 });
+        assert!(named.len() <= 630, "{}", named.len());
+        assert_eq!(named.iter().map(|(_, sums)| sums.requests).sum::<i64>(), 600_000);
+    }
+}

@@ -1,0 +1,101 @@
+//! Words in texts. Texts are in dictionaries, so each is indexed once, however often it was asked for: SQLite has
+//! FTS5 tables beside the dictionaries, PostgreSQL has GIN indexes over `to_tsvector`.
+
+use crate::error::Error;
+use crate::store::{Dialect, Engine};
+
+/// The dictionaries that are searched.
+pub(crate) const SEARCHED: [&str; 4] = ["path", "query", "referer", "agent"];
+
+/// What PostgreSQL indexes: words are what is between everything that is neither letter nor digit, as in FTS5.
+const WORDS: &str = "to_tsvector('simple', regexp_replace(text, '[^[:alnum:]]+', ' ', 'g'))";
+
+/// Whether the store has an index of words.
+pub(crate) fn is_indexed(engine: &mut dyn Engine) -> Result<bool, Error> {
+    let sql = match engine.dialect() {
+        Dialect::Sqlite => "SELECT count(*) FROM sqlite_master WHERE name = 'path_words'",
+        Dialect::Postgres => "SELECT count(*) FROM pg_class WHERE oid = to_regclass('path_words')",
+    };
+    Ok(engine.int(sql)? == Some(1))
+}
+
+/// Makes or removes the index of words, as wanted.
+pub(crate) fn prepare(engine: &mut dyn Engine, wanted: bool) -> Result<(), Error> {
+    if is_indexed(engine)? == wanted {
+        return Ok(());
+    }
+    let dialect = engine.dialect();
+    engine.whole(|engine| {
+        for table in SEARCHED {
+            let sql = match (dialect, wanted) {
+                (Dialect::Sqlite, true) => index(table),
+                (Dialect::Sqlite, false) => format!(
+                    "DROP TRIGGER {table}_added; DROP TRIGGER {table}_removed; DROP TABLE {table}_words;"
+                ),
+                (Dialect::Postgres, true) => {
+                    format!("CREATE INDEX {table}_words ON {table} USING gin ({WORDS})")
+                }
+                (Dialect::Postgres, false) => format!("DROP INDEX {table}_words"),
+            };
+            engine.run(&sql, &[])?;
+        }
+        Ok(())
+    })
+}
+
+/// An FTS5 table over a dictionary, kept up to date by the dictionary itself.
+fn index(table: &str) -> String {
+    format!(
+        "CREATE VIRTUAL TABLE {table}_words USING fts5(text, content='{table}', content_rowid='id');
+         INSERT INTO {table}_words ({table}_words) VALUES ('rebuild');
+         CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN
+           INSERT INTO {table}_words (rowid, text) VALUES (new.id, new.text); END;
+         CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN
+           INSERT INTO {table}_words ({table}_words, rowid, text) VALUES ('delete', old.id, old.text); END;"
+    )
+}
+
+/// The condition that a fact has a text like this in one of the [`SEARCHED`] columns, and the texts it binds.
+///
+/// With an index: every word begins a word of the same text. Without: the text contains it as it is, whatever
+/// the case of ASCII letters.
+pub(crate) fn condition(engine: &mut dyn Engine, text: &str) -> Result<(String, Vec<String>), Error> {
+    let dialect = engine.dialect();
+    let (inner, bound): (fn(Dialect, &str) -> String, String) = if is_indexed(engine)? {
+        let words: Vec<&str> =
+            text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+        if words.is_empty() {
+            return Err(Error::Question("a search needs at least one word".into()));
+        }
+        match dialect {
+            Dialect::Sqlite => {
+                let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"*")).collect();
+                (by_words, quoted.join(" "))
+            }
+            Dialect::Postgres => {
+                let quoted: Vec<String> = words.iter().map(|word| format!("'{word}':*")).collect();
+                (by_words, quoted.join(" & "))
+            }
+        }
+    } else {
+        let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+        (by_letters, format!("%{escaped}%"))
+    };
+    let columns: Vec<String> =
+        SEARCHED.iter().map(|table| format!("{table} IN ({})", inner(dialect, table))).collect();
+    Ok((format!("({})", columns.join(" OR ")), vec![bound]))
+}
+
+fn by_words(dialect: Dialect, table: &str) -> String {
+    match dialect {
+        Dialect::Sqlite => format!("SELECT rowid FROM {table}_words WHERE {table}_words MATCH ?1"),
+        Dialect::Postgres => format!("SELECT id FROM {table} WHERE {WORDS} @@ to_tsquery('simple', $1)"),
+    }
+}
+
+fn by_letters(dialect: Dialect, table: &str) -> String {
+    match dialect {
+        Dialect::Sqlite => format!("SELECT id FROM {table} WHERE text LIKE ?1 ESCAPE '\\'"),
+        Dialect::Postgres => format!("SELECT id FROM {table} WHERE text ILIKE $1"),
+    }
+}

@@ -1,0 +1,234 @@
+//! Where a store is: its URL, taken apart.
+//!
+//! `sqlite:/path`, `sqlite::memory:`, and `postgres://user[:password]@host[:port]/database?…`. Parameters that
+//! this program would not honour are refused: a connection that is less protected than its URL says would be
+//! worse than none.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// Where a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Location {
+    /// A file of SQLite's.
+    File(PathBuf),
+    /// SQLite in memory; gone with its writer.
+    Memory,
+    /// A database of PostgreSQL's.
+    Postgres(Box<Server>),
+}
+
+/// A database of PostgreSQL's, and how to reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// A host name, an address, or the directory of a Unix socket.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) user: String,
+    pub(crate) password: Option<String>,
+    pub(crate) database: String,
+    pub(crate) protection: Protection,
+}
+
+/// Whether the connection is encrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Protection {
+    /// No. Without being told so, only for Unix sockets and this machine's own addresses.
+    None,
+    /// TLS, and the server must show a certificate for its name, issued by one of these authorities (PEM).
+    Verified(PathBuf),
+}
+
+impl Location {
+    /// Takes a URL apart. Errors name what is wrong, never the password.
+    pub(crate) fn parse(url: &str) -> Result<Self, Error> {
+        if let Some(path) = url.strip_prefix("sqlite:") {
+            return match path.strip_prefix("//").unwrap_or(path) {
+                "" => Err(Error::Url("`sqlite:` needs the path of a file".into())),
+                ":memory:" => Ok(Self::Memory),
+                path if path.contains('\0') => Err(Error::Url("a path cannot contain NUL".into())),
+                path => Ok(Self::File(PathBuf::from(path))),
+            };
+        }
+        match url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://")) {
+            Some(rest) => Server::parse(rest).map(|server| Self::Postgres(Box::new(server))),
+            None => Err(Error::Url("it must begin with `sqlite:` or `postgres://`".into())),
+        }
+    }
+}
+
+impl Server {
+    fn parse(rest: &str) -> Result<Self, Error> {
+        let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (credentials, address) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, password) = match credentials.split_once(':') {
+            Some((user, password)) => (decode(user)?, Some(decode(password)?)),
+            None => (decode(credentials)?, None),
+        };
+        let (host, port) = split_port(address)?;
+        let mut server = Self {
+            host: decode(host)?,
+            port,
+            user,
+            password,
+            database: decode(database)?,
+            protection: Protection::None,
+        };
+        let (mut mode, mut authorities) = (None, None);
+        for (key, value) in parameters.split('&').filter_map(|pair| pair.split_once('=')) {
+            let value = decode(value)?;
+            match key {
+                "host" => server.host = value,
+                "port" => {
+                    server.port = value.parse().map_err(|_| Error::Url("port must be a number".into()))?;
+                }
+                "user" => server.user = value,
+                "password" => server.password = Some(value),
+                "dbname" => server.database = value,
+                "sslmode" => mode = Some(value),
+                "sslrootcert" => authorities = Some(value),
+                other => return Err(Error::Url(format!("unknown parameter `{other}`"))),
+            }
+        }
+        server.protection = protection(&server.host, mode.as_deref(), authorities)?;
+        server.complete()
+    }
+
+    /// Fills in what PostgreSQL's own clients fill in, and refuses what cannot be guessed.
+    fn complete(mut self) -> Result<Self, Error> {
+        if self.user.is_empty() {
+            return Err(Error::Url("it must name the user: postgres://user@host/database".into()));
+        }
+        if self.host.is_empty() {
+            self.host = "localhost".into();
+        }
+        if self.database.is_empty() {
+            self.database.clone_from(&self.user);
+        }
+        Ok(self)
+    }
+}
+
+/// `host`, `host:port` or `[address]:port`.
+fn split_port(address: &str) -> Result<(&str, u16), Error> {
+    let (host, port) = match address.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or(rest))),
+        None => match address.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (address, None),
+        },
+    };
+    let port = match port {
+        Some(port) => port.parse().map_err(|_| Error::Url(format!("`{port}` is no port")))?,
+        None => 5432,
+    };
+    Ok((host, port))
+}
+
+fn protection(host: &str, mode: Option<&str>, authorities: Option<String>) -> Result<Protection, Error> {
+    match mode {
+        Some("disable") => Ok(Protection::None),
+        Some("verify-full") => {
+            let path = authorities
+                .filter(|path| path != "system")
+                .map_or_else(system_authorities, |path| Ok(PathBuf::from(path)))?;
+            Ok(Protection::Verified(path))
+        }
+        Some(mode @ ("allow" | "prefer" | "require" | "verify-ca")) => Err(Error::Url(format!(
+            "sslmode={mode} would encrypt without knowing for whom; use verify-full (with sslrootcert=FILE), \
+             or disable"
+        ))),
+        Some(other) => Err(Error::Url(format!("unknown sslmode `{other}`: use verify-full or disable"))),
+        None if is_near(host) => Ok(Protection::None),
+        None => Err(Error::Url(format!(
+            "`{host}` is another machine: say sslmode=verify-full (with sslrootcert=FILE) or sslmode=disable"
+        ))),
+    }
+}
+
+/// Whether a host is reached without leaving the machine.
+fn is_near(host: &str) -> bool {
+    host.is_empty()
+        || host.starts_with('/')
+        || host == "localhost"
+        || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The authorities that the system trusts, where distributions keep them.
+fn system_authorities() -> Result<PathBuf, Error> {
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"]
+        .iter()
+        .map(Path::new)
+        .find(|path| path.exists())
+        .map(Path::to_path_buf)
+        .ok_or_else(|| {
+            Error::Url("this system has no file of trusted authorities: give sslrootcert=FILE".into())
+        })
+}
+
+/// Undoes percent-encoding (RFC 3986 §2.1).
+fn decode(text: &str) -> Result<String, Error> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let pair = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match (first, pair.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            (b'%', None) => return Err(Error::Url("a `%` is not followed by two hexadecimal digits".into())),
+            _ => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| Error::Url("it is not UTF-8".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(url: &str) -> Server {
+        match Location::parse(url) {
+            Ok(Location::Postgres(server)) => *server,
+            other => panic!("{url}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn files_and_memory() {
+        assert_eq!(Location::parse("sqlite:/a/b.db").unwrap(), Location::File("/a/b.db".into()));
+        assert_eq!(Location::parse("sqlite:///a/b.db").unwrap(), Location::File("/a/b.db".into()));
+        assert_eq!(Location::parse("sqlite::memory:").unwrap(), Location::Memory);
+        for url in ["sqlite:", "mysql://a@b/c", "", "sqlite:a\0b"] {
+            assert!(Location::parse(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn servers() {
+        let near = server("postgres://log:p%40ss@127.0.0.1:5433/access");
+        assert_eq!((near.host.as_str(), near.port, near.user.as_str()), ("127.0.0.1", 5433, "log"));
+        assert_eq!((near.password.as_deref(), near.database.as_str()), (Some("p@ss"), "access"));
+        let socket = server("postgres://log@/access?host=/run/postgresql");
+        assert_eq!((socket.host.as_str(), socket.protection), ("/run/postgresql", Protection::None));
+        assert_eq!(server("postgres://log@[::1]:1/").port, 1);
+        assert_eq!(server("postgres://log@/").database, "log");
+    }
+
+    #[test]
+    fn another_machine_needs_a_word_on_protection() {
+        assert!(Location::parse("postgres://log@db.test/access").is_err());
+        assert!(Location::parse("postgres://log@db.test/access?sslmode=require").is_err());
+        assert_eq!(server("postgres://log@db.test/access?sslmode=disable").protection, Protection::None);
+        let verified = server("postgres://log@db.test/access?sslmode=verify-full&sslrootcert=/ca.pem");
+        assert_eq!(verified.protection, Protection::Verified("/ca.pem".into()));
+        assert!(Location::parse("postgres://log@localhost/a?application_name=x").is_err());
+    }
+}

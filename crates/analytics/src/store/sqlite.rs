@@ -1,0 +1,306 @@
+//! The store in a file of SQLite's, which is built in.
+//!
+//! Write-ahead log, so that questions are answered while requests are written; synchronised at checkpoints
+//! only: what a power cut may lose is the last batches, together with the positions that were stored with them.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::limits::Limit;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Statement};
+use rustix::fs::StatVfsMountFlags;
+
+use crate::error::Error;
+use crate::store::{Access, Dialect, Engine, Fact, Fields, Table, Value, Visit};
+
+/// A store in SQLite.
+pub(crate) struct Sqlite {
+    connection: Connection,
+    /// The statement that adds [`TOGETHER`] facts at once.
+    many: String,
+}
+
+/// So many facts go into one statement: the cost of starting a statement is shared by them, and the cursor stays
+/// where the last fact went. More than this gained nothing.
+const TOGETHER: usize = 32;
+
+/// One value or text of a question's answer is refused above this size, in bytes.
+const LONGEST_VALUE: i32 = 16 << 20;
+
+/// How many of SQLite's own steps pass between two looks at the clock: some microseconds.
+const STEPS_BETWEEN_LOOKS: i32 = 4000;
+
+impl Sqlite {
+    /// Opens the file, or begins it.
+    pub(crate) fn open(path: &Path, access: Access) -> Result<Self, Error> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        // What people did is not everybody's to read; the files beside it get the same mode. Where it cannot be
+        // made SQLite says why.
+        drop(OpenOptions::new().write(true).create_new(true).mode(0o640).open(path));
+        let opened = Connection::open_with_flags(path, flags).map_err(|e| error(&e));
+        match opened.and_then(|connection| Self::set_up(connection, access, true)) {
+            Err(Error::Away(what)) if is_on_read_only_media(path) => Err(Error::ReadOnly(what)),
+            opened => opened,
+        }
+    }
+
+    /// Opens the file to read it. Nothing can be written through this engine.
+    pub(crate) fn open_to_read(path: &Path, access: Access) -> Result<Self, Error> {
+        if !path.exists() {
+            return Err(Error::Away(format!("there is no file {}", path.display())));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = match Connection::open_with_flags(path, flags).and_then(looked_at) {
+            // Readers of a log of writes share a file beside it, which cannot be made there: but nothing changes
+            // either. What such a log has at the end is not seen then.
+            Err(_) if is_on_read_only_media(path) => {
+                let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+                Connection::open_with_flags(immutable(path), flags)
+            }
+            opened => opened,
+        };
+        Self::set_up(connection.map_err(|e| error(&e))?, access, false)
+    }
+
+    /// A store that ends with this engine.
+    pub(crate) fn in_memory(access: Access) -> Result<Self, Error> {
+        Self::set_up(Connection::open_in_memory().map_err(|e| error(&e))?, access, true)
+    }
+
+    fn set_up(connection: Connection, access: Access, writes: bool) -> Result<Self, Error> {
+        connection.busy_timeout(access.busy).map_err(|e| error(&e))?;
+        connection.set_prepared_statement_cache_capacity(64);
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST_VALUE).map_err(|e| error(&e))?;
+        let pragmas = if writes {
+            // The first two only count for a file that is being begun. The log is copied into the file every
+            // 8 MiB and then used again, so that it stays that small.
+            "PRAGMA page_size=8192; PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; \
+             PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=16777216; \
+             PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF;"
+        } else {
+            "PRAGMA query_only=ON; PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF;"
+        };
+        connection.execute_batch(pragmas).map_err(|e| error(&e))?;
+        connection
+            .execute_batch(&format!("PRAGMA cache_size=-{}", access.cache_kib))
+            .map_err(|e| error(&e))?;
+        Ok(Self { connection, many: insert_sql(TOGETHER) })
+    }
+}
+
+/// The connection, once it has read something: SQLite opens files no sooner. Whether another process holds the
+/// store is found out later, with patience.
+fn looked_at(connection: Connection) -> rusqlite::Result<Connection> {
+    match connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(())) {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => Err(error),
+        _ => Ok(connection),
+    }
+}
+
+fn is_on_read_only_media(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
+/// The path as SQLite's URI for a file that nobody changes (<https://www.sqlite.org/uri.html>).
+fn immutable(path: &Path) -> OsString {
+    let mut uri = b"file:".to_vec();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'%' => uri.extend(b"%25"),
+            b'?' => uri.extend(b"%3f"),
+            b'#' => uri.extend(b"%23"),
+            byte => uri.push(byte),
+        }
+    }
+    uri.extend(b"?immutable=1");
+    OsString::from_vec(uri)
+}
+
+impl Engine for Sqlite {
+    fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
+    }
+
+    fn run(&mut self, sql: &str, texts: &[&str]) -> Result<u64, Error> {
+        if texts.is_empty() && sql.contains(';') {
+            return self.connection.execute_batch(sql).map(|()| 0).map_err(|e| error(&e));
+        }
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| error(&e))?;
+        for (index, text) in texts.iter().enumerate() {
+            statement.raw_bind_parameter(index + 1, *text).map_err(|e| error(&e))?;
+        }
+        // A pragma or a function may answer with rows, which nobody wants here.
+        let mut rows = statement.raw_query();
+        while rows.next().map_err(|e| error(&e))?.is_some() {}
+        drop(rows);
+        drop(statement);
+        Ok(self.connection.changes())
+    }
+
+    fn rows(&mut self, sql: &str, texts: &[&str], visit: &mut Visit<'_>) -> Result<(), Error> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| error(&e))?;
+        for (index, text) in texts.iter().enumerate() {
+            statement.raw_bind_parameter(index + 1, *text).map_err(|e| error(&e))?;
+        }
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next().map_err(|e| error(&e))? {
+            if visit(row) == ControlFlow::Break(()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, facts: &[Fact]) -> Result<(), Error> {
+        let mut groups = facts.chunks_exact(TOGETHER);
+        let mut statement = self.connection.prepare_cached(&self.many).map_err(|e| error(&e))?;
+        for group in groups.by_ref() {
+            insert(&mut statement, group).map_err(|e| error(&e))?;
+        }
+        let rest = groups.remainder();
+        if !rest.is_empty() {
+            let mut statement = self.connection.prepare_cached(&insert_sql(1)).map_err(|e| error(&e))?;
+            for fact in rest {
+                insert(&mut statement, std::slice::from_ref(fact)).map_err(|e| error(&e))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, sql: &str, limit: Duration, most: usize) -> Result<Table, Error> {
+        self.limit(Some(limit))?;
+        self.connection.authorizer(Some(only_reading)).map_err(|e| error(&e))?;
+        let table = answer(&self.connection, sql, most);
+        self.connection.authorizer(None::<fn(AuthContext<'_>) -> Authorization>).map_err(|e| error(&e))?;
+        self.limit(None)?;
+        table
+    }
+
+    fn limit(&mut self, limit: Option<Duration>) -> Result<(), Error> {
+        let ends = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let look = ends.map(|ends| move || Instant::now() >= ends);
+        self.connection.progress_handler(STEPS_BETWEEN_LOOKS, look).map_err(|e| error(&e))
+    }
+}
+
+impl Fields for Row<'_> {
+    fn int(&self, column: usize) -> i64 {
+        match self.get_ref(column) {
+            Ok(ValueRef::Integer(value)) => value,
+            _ => 0,
+        }
+    }
+
+    fn text(&self, column: usize) -> &str {
+        match self.get_ref(column) {
+            Ok(ValueRef::Text(value)) => std::str::from_utf8(value).unwrap_or_default(),
+            _ => "",
+        }
+    }
+}
+
+/// The statement that adds `count` facts.
+fn insert_sql(count: usize) -> String {
+    let rows = vec!["(?,?,?,?,?,?,?,?,?,?,?)"; count].join(",");
+    format!(
+        "INSERT INTO fact (id,shape,client,path,query,agent,referer,bytes,received,duration_us,request) \
+         VALUES {rows}"
+    )
+}
+
+fn insert(statement: &mut Statement<'_>, facts: &[Fact]) -> rusqlite::Result<()> {
+    let mut place = 0;
+    let mut bind = |value: Option<i64>| {
+        place += 1;
+        statement.raw_bind_parameter(place, value)
+    };
+    let mut requests = Vec::new();
+    for (index, fact) in facts.iter().enumerate() {
+        bind(Some(fact.id))?;
+        bind(Some(fact.shape))?;
+        for reference in [fact.client, fact.path, fact.query, fact.agent, fact.referer] {
+            bind(Some(reference).filter(|id| *id != 0))?;
+        }
+        bind(Some(fact.bytes))?;
+        bind(fact.received)?;
+        bind(fact.duration)?;
+        bind(None)?;
+        if let Some(request) = &fact.request {
+            requests.push(((index + 1) * 11, request));
+        }
+    }
+    for (place, request) in requests {
+        statement.raw_bind_parameter(place, &**request)?;
+    }
+    statement.raw_execute().map(|_| ())
+}
+
+/// Lets a statement read tables and call functions, and nothing else: not even `ATTACH` or a pragma.
+#[allow(clippy::needless_pass_by_value, reason = "the type that the hook has")]
+fn only_reading(context: AuthContext<'_>) -> Authorization {
+    match context.action {
+        AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => Authorization::Allow,
+        AuthAction::Function { function_name } if function_name != "load_extension" => Authorization::Allow,
+        _ => Authorization::Deny,
+    }
+}
+
+fn answer(connection: &Connection, sql: &str, most: usize) -> Result<Table, Error> {
+    let mut statement = connection.prepare(sql).map_err(|e| question_error(&e))?;
+    if !statement.readonly() {
+        return Err(Error::Question("only statements that read are answered".into()));
+    }
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let mut rows = statement.raw_query();
+    let mut found = Vec::new();
+    while found.len() < most {
+        let Some(row) = rows.next().map_err(|e| question_error(&e))? else { break };
+        found.push((0..names.len()).map(|column| value(row, column)).collect());
+    }
+    Ok((names, found))
+}
+
+fn value(row: &Row<'_>, column: usize) -> Value {
+    match row.get_ref(column) {
+        Ok(ValueRef::Integer(value)) => Value::Int(value),
+        Ok(ValueRef::Real(value)) => Value::Real(value),
+        Ok(ValueRef::Text(value)) => Value::Text(String::from_utf8_lossy(value).into_owned()),
+        Ok(ValueRef::Blob(value)) => Value::Text(value.iter().map(|byte| format!("{byte:02x}")).collect()),
+        Ok(ValueRef::Null) | Err(_) => Value::Null,
+    }
+}
+
+/// Errors of a statement that a user wrote: wrong SQL is the question's fault.
+fn question_error(error: &rusqlite::Error) -> Error {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::AuthorizationForStatementDenied) => {
+            Error::Question("only statements that read are answered".into())
+        }
+        // Nothing at all, or only a comment, is a misuse in its words.
+        Some(ErrorCode::Unknown | ErrorCode::ApiMisuse) | None => Error::Question(error.to_string()),
+        _ => self::error(error),
+    }
+}
+
+fn error(error: &rusqlite::Error) -> Error {
+    let text = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Busy(text),
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Error::ReadOnly(text),
+        Some(ErrorCode::DiskFull) => Error::Full(text),
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Error::Away(text),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::Corrupt(text),
+        Some(ErrorCode::OperationInterrupted) => Error::TimedOut,
+        Some(ErrorCode::TooBig) => Error::Question(text),
+        _ => Error::Store(text),
+    }
+}

@@ -1,0 +1,482 @@
+//! The one that writes: requests go in one by one, and into the store in batches.
+//!
+//! What was added since the last [`Writer::commit`] is there as a whole afterwards, or not at all; a position in
+//! the source can be stored with it, so that whoever continues after a crash neither loses nor doubles a line.
+//! Several processes may write to one store; they take turns by transaction.
+
+pub(crate) mod dictionary;
+pub(crate) mod place;
+pub(crate) mod shape;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::Read as _;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::entry::Entry;
+use crate::error::Error;
+use crate::rollup;
+use crate::search;
+use crate::store::location::Location;
+use crate::store::{Access, Engine, Fact, SEQUENCE_BITS, open};
+use crate::text::clean;
+use crate::upkeep::{self, Upkeep};
+use crate::writer::dictionary::{Cache, Keys, intern, settled};
+
+/// How a store is written.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether texts are indexed word by word, for [`crate::Questions::search`]; `None`: as the store is. Costs
+    /// disk and time.
+    pub full_text: Option<bool>,
+    /// How long to wait for another process that holds the store.
+    pub busy_timeout: Duration,
+    /// How long requests are kept one by one; `None`: for ever.
+    pub retention: Option<Duration>,
+    /// How long hourly and daily roll-ups are kept; `None`: for ever.
+    pub rollup_retention: Option<Duration>,
+    /// How many texts of each kind are kept at hand. The default needs some 4 MiB.
+    pub texts_at_hand: usize,
+    /// The database's cache, in KiB (SQLite only).
+    pub cache_kib: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            full_text: None,
+            busy_timeout: Duration::from_secs(5),
+            retention: None,
+            rollup_retention: None,
+            texts_at_hand: 8192,
+            cache_kib: 4096,
+        }
+    }
+}
+
+/// Writes requests into a store.
+pub struct Writer {
+    engine: Box<dyn Engine>,
+    keys: Keys,
+    caches: Caches,
+    /// Facts with provisional numbers, and times instead of places.
+    batch: Vec<Fact>,
+    packed: Vec<u8>,
+    /// Whether a transaction is open.
+    open: bool,
+    /// Hours whose roll-ups are not up to date, and the commit that touched them last.
+    pending: BTreeMap<i64, u64>,
+    /// How often the store's dictionaries had been swept when the caches were filled.
+    swept: i64,
+    commits: u64,
+    options: Options,
+}
+
+struct Caches {
+    shape: Cache,
+    client: Cache,
+    path: Cache,
+    query: Cache,
+    agent: Cache,
+    referer: Cache,
+}
+
+impl Caches {
+    fn new(texts: usize) -> Self {
+        Self {
+            shape: Cache::new(texts / 4),
+            client: Cache::new(texts * 2),
+            path: Cache::new(texts),
+            query: Cache::new(texts / 2),
+            agent: Cache::new(texts / 2),
+            referer: Cache::new(texts / 2),
+        }
+    }
+
+    fn clear(&mut self) {
+        let Self { shape, client, path, query, agent, referer } = self;
+        [shape, client, path, query, agent, referer].into_iter().for_each(Cache::clear);
+    }
+}
+
+/// So many facts are handed to the database at once: enough to share the cost of a statement, little in memory.
+const BATCH: usize = 8192;
+
+/// An hour is rolled up when so many commits have not touched it, so that logs that jump between hours do not
+/// cause it again and again.
+const QUIET_COMMITS: u64 = 2;
+
+impl Writer {
+    /// Opens a store for writing. One that is not there is begun, an older one is brought up to date.
+    ///
+    /// # Errors
+    /// A wrong URL; a store that is held, away, full, damaged, or of a later version of Offramp.
+    pub fn open(url: &str, options: &Options) -> Result<Self, Error> {
+        let access = Access { busy: options.busy_timeout, cache_kib: options.cache_kib };
+        let mut engine = open(&Location::parse(url)?, access)?;
+        let keys = engine.whole(Keys::of)?;
+        if let Some(wanted) = options.full_text {
+            search::prepare(engine.as_mut(), wanted)?;
+        }
+        let pending = rollup::pending(engine.as_mut())?.into_iter().map(|hour| (hour, 0)).collect();
+        let swept = upkeep::sweeps(engine.as_mut())?;
+        Ok(Self {
+            engine,
+            keys,
+            caches: Caches::new(options.texts_at_hand),
+            batch: Vec::with_capacity(BATCH),
+            packed: Vec::new(),
+            open: false,
+            pending,
+            swept,
+            commits: 0,
+            options: options.clone(),
+        })
+    }
+
+    /// Adds a request to the batch.
+    ///
+    /// # Errors
+    /// The store refused a full batch: everything since the last commit is forgotten, and to be added again.
+    pub fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+        let fact = self.fact(entry);
+        self.batch.push(fact);
+        if self.batch.len() >= BATCH {
+            return self.guarded(Self::flush);
+        }
+        Ok(())
+    }
+
+    /// Makes everything added last.
+    ///
+    /// # Errors
+    /// As [`Writer::add`].
+    pub fn commit(&mut self) -> Result<(), Error> {
+        self.finish_transaction(None)
+    }
+
+    /// Makes everything added last, and with it how far its source was read: both, or neither.
+    ///
+    /// # Errors
+    /// As [`Writer::add`].
+    pub fn commit_with(&mut self, source: &str, position: &[u8]) -> Result<(), Error> {
+        self.finish_transaction(Some((source, position)))
+    }
+
+    /// The position that was last committed for a source.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error> {
+        let place = self.engine.text("SELECT place FROM positions WHERE source = $1", &[source])?;
+        Ok(place.as_deref().map(from_hex))
+    }
+
+    /// Forgets what was added since the last commit.
+    pub fn rollback(&mut self) {
+        self.batch.clear();
+        self.caches.clear();
+        if std::mem::take(&mut self.open) {
+            self.engine.rollback();
+        }
+        if let Ok(sweeps) = upkeep::sweeps(self.engine.as_mut()) {
+            self.swept = sweeps;
+        }
+    }
+
+    /// Does what falls due beside writing, in one small step: rolls up hours that are over, and removes what is
+    /// older than its retention. To be called now and then, and until it gives [`Upkeep::Done`] at the end of an
+    /// import.
+    ///
+    /// # Errors
+    /// The store refused; trying again later is harmless.
+    pub fn upkeep(&mut self, now: SystemTime) -> Result<Upkeep, Error> {
+        self.commit()?;
+        let now_us = micros(now);
+        let current = now_us / rollup::HOUR_US;
+        let over: Vec<i64> = self.pending.range(..current).map(|(hour, _)| *hour).take(1).collect();
+        if !over.is_empty() {
+            self.roll(&over)?;
+            return Ok(Upkeep::More);
+        }
+        let step = upkeep::step(self.engine.as_mut(), &self.options, now_us)?;
+        self.look_for_sweeps()?;
+        Ok(step)
+    }
+
+    /// Commits and does everything that falls due: after an import.
+    ///
+    /// # Errors
+    /// As [`Writer::add`].
+    pub fn finish(&mut self, now: SystemTime) -> Result<(), Error> {
+        while self.upkeep(now)? == Upkeep::More {}
+        Ok(())
+    }
+
+    /// The store, to be asked through this writer: for stores in memory. What is not committed is not seen.
+    ///
+    /// # Errors
+    /// As [`Writer::add`].
+    pub fn into_questions(mut self) -> Result<crate::questions::Questions, Error> {
+        self.commit()?;
+        Ok(crate::questions::Questions::over(self.engine))
+    }
+
+    fn fact(&mut self, entry: &Entry<'_>) -> Fact {
+        shape::pack(entry, &mut self.packed);
+        let size = |size: u64| i64::try_from(size).unwrap_or(i64::MAX);
+        let Caches { shape, client, path, query, agent, referer } = &mut self.caches;
+        let number = |cache: &mut Cache, text: Option<&[u8]>| match text {
+            Some(text) if !text.is_empty() => cache.number(bounded(text)),
+            _ => 0,
+        };
+        Fact {
+            id: entry.time_us,
+            shape: shape.number(&self.packed),
+            client: match entry.client.map(|ip| ip.to_canonical()) {
+                Some(IpAddr::V4(ip)) => client.number(&ip.octets()),
+                Some(IpAddr::V6(ip)) => client.number(&ip.octets()),
+                None => 0,
+            },
+            path: number(path, Some(entry.request.path)),
+            query: number(query, entry.request.query),
+            agent: number(agent, entry.agent),
+            referer: number(referer, entry.referer),
+            bytes: size(entry.response.bytes),
+            received: entry.response.received.map(size),
+            duration: entry.response.duration_us.map(size),
+            request: entry.proxy.id.map(|id| clean(&id[..id.len().min(128)]).into()),
+        }
+    }
+
+    /// Runs a step of the transaction; where it fails, the whole transaction is forgotten.
+    fn guarded<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        let result = step(self);
+        if result.is_err() {
+            self.rollback();
+        }
+        result
+    }
+
+    fn ensure_open(&mut self) -> Result<(), Error> {
+        if self.open {
+            return Ok(());
+        }
+        self.engine.begin()?;
+        self.open = true;
+        if upkeep::sweeps(self.engine.as_mut())? != self.swept {
+            // Numbers in the batch may be those of texts that are gone.
+            return Err(Error::Busy("texts were swept meanwhile".into()));
+        }
+        Ok(())
+    }
+
+    /// Hands the batch to the database, inside the transaction.
+    fn flush(&mut self) -> Result<(), Error> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        self.ensure_open()?;
+        self.settle_texts()?;
+        place::assign(self.engine.as_mut(), &mut self.batch)?;
+        self.engine.insert(&self.batch)?;
+        self.count_hours()?;
+        self.batch.clear();
+        Ok(())
+    }
+
+    /// Gives new texts their numbers.
+    fn settle_texts(&mut self) -> Result<(), Error> {
+        let (engine, keys) = (self.engine.as_mut(), self.keys);
+        let shapes = match self.caches.shape.new_texts() {
+            [] => Vec::new(),
+            new => shape::intern_shapes(engine, keys, new)?,
+        };
+        self.caches.shape.settle(&shapes);
+        let mut tables = [
+            ("client", &mut self.caches.client),
+            ("path", &mut self.caches.path),
+            ("query", &mut self.caches.query),
+            ("agent", &mut self.caches.agent),
+            ("referer", &mut self.caches.referer),
+        ];
+        let mut numbers: [Vec<i64>; 5] = Default::default();
+        for ((table, cache), numbers) in tables.iter_mut().zip(&mut numbers) {
+            if cache.new_texts().is_empty() {
+                continue;
+            }
+            let texts: Vec<_> = cache.new_texts().iter().map(|text| readable(table, text)).collect();
+            let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+            *numbers = intern(engine, keys, table, &texts)?;
+            cache.settle(numbers);
+        }
+        for fact in &mut self.batch {
+            fact.shape = settled(fact.shape, &shapes);
+            let references =
+                [&mut fact.client, &mut fact.path, &mut fact.query, &mut fact.agent, &mut fact.referer];
+            for (reference, numbers) in references.into_iter().zip(&numbers) {
+                *reference = settled(*reference, numbers);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes how many facts each hour got, and that its roll-ups are not up to date.
+    fn count_hours(&mut self) -> Result<(), Error> {
+        let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+        for fact in &self.batch {
+            *counts.entry((fact.id >> SEQUENCE_BITS) / rollup::HOUR_US).or_default() += 1;
+        }
+        for hour in counts.keys() {
+            self.pending.insert(*hour, self.commits);
+        }
+        let counts: Vec<_> = counts.into_iter().collect();
+        for chunk in counts.chunks(512) {
+            let mut sql = String::from("INSERT INTO hours (hour, requests, state) VALUES ");
+            for (index, (hour, count)) in chunk.iter().enumerate() {
+                let comma = if index == 0 { "" } else { "," };
+                let _ = write!(sql, "{comma}({hour},{count},0)");
+            }
+            sql += rollup::TOUCH;
+            self.engine.run(&sql, &[])?;
+        }
+        Ok(())
+    }
+
+    fn finish_transaction(&mut self, position: Option<(&str, &[u8])>) -> Result<(), Error> {
+        self.guarded(|writer| {
+            writer.flush()?;
+            if let Some((source, position)) = position {
+                writer.ensure_open()?;
+                writer.engine.run(
+                    "INSERT INTO positions (source, place) VALUES ($1, $2) \
+                     ON CONFLICT (source) DO UPDATE SET place = excluded.place",
+                    &[source, &to_hex(position)],
+                )?;
+            }
+            if writer.open {
+                writer.engine.commit()?;
+                writer.open = false;
+                writer.commits += 1;
+            }
+            Ok(())
+        })?;
+        let newest = self.pending.last_key_value().map_or(0, |(hour, _)| *hour);
+        let quiet = |touched: u64| touched + QUIET_COMMITS <= self.commits;
+        let over: Vec<i64> = self
+            .pending
+            .range(..newest)
+            .filter(|(_, touched)| quiet(**touched))
+            .map(|(hour, _)| *hour)
+            .collect();
+        // What was committed lasts, whatever becomes of roll-ups: they are tried again later.
+        drop(self.roll(&over[..over.len().min(4)]));
+        Ok(())
+    }
+
+    fn roll(&mut self, hours: &[i64]) -> Result<(), Error> {
+        for hour in hours {
+            self.engine.whole(|engine| rollup::roll_hour(engine, *hour))?;
+            self.pending.remove(hour);
+        }
+        Ok(())
+    }
+
+    /// Another process, or this one, may have removed texts that the caches still know.
+    fn look_for_sweeps(&mut self) -> Result<(), Error> {
+        let sweeps = upkeep::sweeps(self.engine.as_mut())?;
+        if sweeps != self.swept {
+            self.swept = sweeps;
+            self.caches.clear();
+        }
+        Ok(())
+    }
+}
+
+/// A text that is longer than what is kept need not be hashed to its end.
+fn bounded(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(crate::text::LONGEST + 8)]
+}
+
+/// The text of what a cache has as bytes.
+fn readable<'a>(table: &str, bytes: &'a [u8]) -> std::borrow::Cow<'a, str> {
+    match (table, bytes) {
+        ("client", [a, b, c, d]) => IpAddr::from([*a, *b, *c, *d]).to_string().into(),
+        ("client", _) => match <[u8; 16]>::try_from(bytes) {
+            Ok(octets) => IpAddr::from(octets).to_string().into(),
+            Err(_) => clean(bytes),
+        },
+        _ => clean(bytes),
+    }
+}
+
+/// Microseconds since 1970; 0 before.
+pub(crate) fn micros(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    text.as_bytes()
+        .chunks(2)
+        .filter_map(|pair| std::str::from_utf8(pair).ok())
+        .filter_map(|pair| u8::from_str_radix(pair, 16).ok())
+        .collect()
+}
+
+/// Whether there is a file that begins as all files of SQLite do (Database File Format, §1.3.1). One that does
+/// not and cannot be opened may be anything: perhaps somebody gave the wrong path.
+pub fn was_a_store(url: &str) -> bool {
+    const MAGIC: &[u8] = b"SQLite format 3\0";
+    let Ok(Location::File(path)) = Location::parse(url) else { return false };
+    let mut start = [0; MAGIC.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == MAGIC
+}
+
+/// Moves a damaged SQLite file aside, with its write-ahead log, and gives its new path. A fresh one is begun
+/// when the store is opened again.
+///
+/// # Errors
+/// The store is no file, or the file cannot be renamed.
+pub fn move_aside(url: &str) -> Result<PathBuf, Error> {
+    let Location::File(path) = Location::parse(url)? else {
+        return Err(Error::Store("only a file can be moved aside".into()));
+    };
+    let seconds = micros(SystemTime::now()) / 1_000_000;
+    let with = |suffix: &str| {
+        let mut name = path.clone().into_os_string();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let aside = (0..100)
+        .map(|again| {
+            if again == 0 {
+                with(&format!(".corrupt-{seconds}"))
+            } else {
+                with(&format!(".corrupt-{seconds}-{again}"))
+            }
+        })
+        .find(|aside| !aside.exists())
+        .ok_or_else(|| Error::Store("too many damaged files lie beside it".into()))?;
+    let failed = |error| Error::Io(format!("moving {} aside", path.display()), error);
+    std::fs::rename(&path, &aside).map_err(failed)?;
+    for suffix in ["-wal", "-shm"] {
+        let mut name = aside.clone().into_os_string();
+        name.push(suffix);
+        match std::fs::rename(with(suffix), PathBuf::from(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+    }
+    Ok(aside)
+}

@@ -1,0 +1,3 @@
+//! Tests of the crate from outside: whole stores, whole imports.
+
+mod store;

@@ -1,0 +1,8 @@
+//! The log store: what goes in comes out, on SQLite and on PostgreSQL.
+
+mod answers;
+mod asking;
+mod count;
+mod failures;
+mod keeping;
+mod requests;
