@@ -1,0 +1,70 @@
+//! Values as Grafana's variables write them. The plugins put a variable into a target as a regular expression:
+//! `a\.test`, and several as `(a\.test|b\.test)`; other formats give `{a.test,b.test}` or `a.test,b.test`.
+
+use serde_json::Value;
+
+/// The values in a text. None where it means everything.
+pub(super) fn values_of_text(text: &str) -> Vec<String> {
+    let text = text.trim();
+    let inner = ['(', '{']
+        .into_iter()
+        .zip([')', '}'])
+        .find_map(|(open, close)| text.strip_prefix(open)?.strip_suffix(close))
+        .unwrap_or(text);
+    let mut values = vec![String::new()];
+    let mut characters = inner.chars();
+    while let Some(character) = characters.next() {
+        match (character, values.last_mut()) {
+            ('|' | ',', _) => values.push(String::new()),
+            ('\\', Some(value)) => value.extend(characters.next()),
+            (character, Some(value)) => value.push(character),
+            (_, None) => {}
+        }
+    }
+    let values = values.into_iter().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+    let values: Vec<String> = values.collect();
+    // What Grafana has for "All".
+    let all = |value: &String| matches!(value.as_str(), "$__all" | ".*" | ".+" | "All" | "*");
+    if values.iter().any(all) || matches!(inner, ".*" | ".+") { Vec::new() } else { values }
+}
+
+/// The values of a member of the payload; `plain` ones are taken as they are. `None` where it is neither text,
+/// number nor a list of those.
+pub(super) fn values_of_json(value: &Value, plain: bool) -> Option<Vec<String>> {
+    match value {
+        Value::Null => Some(Vec::new()),
+        Value::String(text) if plain => {
+            Some(Some(text.clone()).into_iter().filter(|text| !text.is_empty()).collect())
+        }
+        Value::String(text) => Some(values_of_text(text)),
+        Value::Number(number) => Some(vec![number.to_string()]),
+        Value::Array(items) => {
+            let lists: Option<Vec<Vec<String>>> = items
+                .iter()
+                .map(|item| if item.is_array() { None } else { values_of_json(item, plain) })
+                .collect();
+            let lists = lists?;
+            // One item that means everything makes the list mean everything.
+            let everything =
+                lists.iter().zip(items).any(|(list, item)| list.is_empty() && *item != Value::Null);
+            Some(if everything { Vec::new() } else { lists.concat() })
+        }
+        Value::Bool(_) | Value::Object(_) => None,
+    }
+}
+
+/// Decodes `%XX` (RFC 3986 §2.1); what is no UTF-8 afterwards is replaced.
+pub(super) fn percent(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            let digits = std::str::from_utf8(&digits).ok().filter(|digits| !digits.starts_with('+'))?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,25 @@
+//! The admin interface: what is known of the past, over plain HTTP for those who run the house.
+//!
+//! It has a thread and an event loop of its own, so that neither a slow client nor a long question holds up
+//! traffic or reloads. Whoever reaches it reads the log: it belongs on a loopback address or a Unix socket, it
+//! changes nothing, and it has no passwords.
+//!
+//! | question | module |
+//! | --- | --- |
+//! | who may connect, and for how long? | `serve` |
+//! | which request gets which answer? | `service`, `origin` (browsers), `refusal` |
+//! | who asks the log store, and how many at once? | `desk` |
+//! | what does Grafana ask, and what does it get? | `grafana` |
+
+mod desk;
+mod error;
+mod grafana;
+mod origin;
+mod refusal;
+mod serve;
+mod service;
+
+pub use desk::Store;
+pub use error::Error;
+pub use grafana::target_names;
+pub use serve::{Admin, Mount, Settings};

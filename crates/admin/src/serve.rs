@@ -1,0 +1,209 @@
+//! Listening, and the lives of connections: few at once, each bounded in time and in what it may send.
+
+use std::convert::Infallible;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use offramp_net::listen::{self, AcceptError, Acceptor};
+use offramp_net::{Address, Peer};
+use offramp_observe::Log;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
+
+use crate::desk::{AT_ONCE, Desk, Store};
+use crate::error::Error;
+use crate::service::Service;
+
+/// Connections at once: a few Grafana servers and browsers, which keep several each.
+const CONNECTIONS: usize = 64;
+/// How long the head of a request may take, and how long a connection may wait for the next.
+const HEAD: Duration = Duration::from_secs(60);
+/// How long a connection is kept; the request that is under way may finish.
+const LIFE: Duration = Duration::from_secs(600);
+/// How long a request may take after that.
+const LAST: Duration = Duration::from_secs(90);
+/// How long accepting pauses when descriptors or memory have run out.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The largest head of a request, in bytes.
+const HEAD_BYTES: usize = 16 << 10;
+
+/// What is served.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The log store; `None`: Grafana is told that there is none.
+    pub store: Option<Store>,
+    /// Where in the tree of paths.
+    pub mount: Mount,
+    /// Where the program says what happens.
+    pub log: Log,
+}
+
+/// Where the data source for Grafana is in the tree of paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mount {
+    /// Below `/grafana`, with room for others beside it.
+    Grafana,
+    /// At `/`, alone.
+    Root,
+}
+
+/// The admin interface as it runs, on a thread of its own. It ends when dropped, open connections included.
+#[derive(Debug)]
+pub struct Admin {
+    bound: Address,
+    /// Dropped to end the thread.
+    stop: Option<oneshot::Sender<Infallible>>,
+    /// Closed by the thread when it ends.
+    ended: oneshot::Receiver<Infallible>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Admin {
+    /// Listens on `address` and serves. A Unix socket is for its owner and group alone (mode 0660). An address
+    /// that others can reach is warned about, not refused.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or there is no thread.
+    pub fn start(address: &Address, settings: Settings) -> Result<Self, Error> {
+        let refused = |error| Error::Listen(address.clone(), error);
+        let mut fds = listen::open(address, 1).map_err(refused)?;
+        let Some(fd) = fds.pop() else { return Err(refused(io::ErrorKind::NotFound.into())) };
+        let bound = listen::bound_address(&fd).map_or(address.clone(), Address::Tcp);
+        warn(&bound, &settings.log);
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(AT_ONCE)
+            .thread_keep_alive(Duration::from_secs(30))
+            .thread_name("offramp-asks")
+            .build()
+            .map_err(Error::Thread)?;
+        let entered = runtime.enter();
+        let acceptor = Acceptor::new(fd).map_err(refused)?;
+        drop(entered);
+        if let Address::Unix(path) = &bound {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(refused)?;
+            // Whoever was quicker than the permissions.
+            while let Ok(Some(_)) = acceptor.try_accept() {}
+        }
+        let (stop, stopped) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let run = move || {
+            run(runtime, acceptor, settings, stopped);
+            drop::<oneshot::Sender<Infallible>>(end);
+        };
+        let thread = std::thread::Builder::new().name("offramp-admin".into()).spawn(run);
+        Ok(Self { bound, stop: Some(stop), ended, thread: Some(thread.map_err(Error::Thread)?) })
+    }
+
+    /// Where it listens; the kernel may have picked the port.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.bound
+    }
+
+    /// Waits until it has ended though nobody dropped it: the socket broke, which the log tells. Needs no
+    /// particular runtime.
+    pub async fn ended(&mut self) {
+        // Nothing is ever sent: it ends with an error.
+        let _ = (&mut self.ended).await;
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        if let Address::Unix(path) = &self.bound {
+            let _ = fs::remove_file(path);
+        }
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread: serves until it is told to stop.
+fn run(runtime: Runtime, acceptor: Acceptor, settings: Settings, stopped: oneshot::Receiver<Infallible>) {
+    let log = settings.log.clone();
+    runtime.block_on(async {
+        let served = accept(acceptor, settings);
+        tokio::select! {
+            _ = stopped => {}
+            Err(error) = served => log.error("the admin interface broke", &[("reason", (&error).into())]),
+        }
+    });
+    // A question that is still being answered must not hold up the end.
+    runtime.shutdown_background();
+}
+
+fn warn(bound: &Address, log: &Log) {
+    if let Address::Tcp(tcp) = bound
+        && !tcp.ip().to_canonical().is_loopback()
+    {
+        log.warn("the admin interface can be reached by others", &[("address", bound.into())]);
+    }
+}
+
+async fn accept(acceptor: Acceptor, settings: Settings) -> io::Result<Infallible> {
+    let service = Arc::new(Service::new(settings.store.map(Desk::new), settings.mount));
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // The semaphore is never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return Err(io::ErrorKind::Other.into());
+        };
+        let (fd, peer) = match acceptor.accept().await {
+            Ok(accepted) => accepted,
+            Err(AcceptError::Gone) => continue,
+            Err(AcceptError::Descriptors | AcceptError::Memory) => {
+                sleep(PAUSE).await;
+                continue;
+            }
+            Err(AcceptError::Broken(error)) => return Err(error),
+        };
+        let service = Arc::clone(&service);
+        tokio::spawn(async move {
+            // A client that goes away or talks nonsense is no event of this house.
+            let _ = connection(fd, peer, service).await;
+            drop(place);
+        });
+    }
+}
+
+async fn connection(fd: OwnedFd, peer: Peer, service: Arc<Service>) -> io::Result<()> {
+    match peer {
+        Peer::Tcp(_) => {
+            talk(tokio::net::TcpStream::from_std(std::net::TcpStream::from(fd))?, service).await;
+        }
+        Peer::Unix => {
+            talk(tokio::net::UnixStream::from_std(std::os::unix::net::UnixStream::from(fd))?, service).await;
+        }
+    }
+    Ok(())
+}
+
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, service: Arc<Service>) {
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let service = Arc::clone(&service);
+        async move { Ok::<_, Infallible>(service.answer(request).await) }
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).max_headers(64);
+    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), answer));
+    if timeout(LIFE, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(LAST, connection).await;
+    }
+}

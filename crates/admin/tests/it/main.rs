@@ -1,0 +1,10 @@
+//! The data source for Grafana, asked over the wire as Grafana asks; and the dashboards that come with it.
+
+mod answers;
+mod client;
+mod dashboards;
+mod documented;
+mod doors;
+mod menus;
+mod postgres;
+mod store;
