@@ -5,10 +5,12 @@
 
 mod backends;
 mod certificates;
+mod http;
 mod routes;
 mod tls;
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -16,12 +18,15 @@ use offramp_certs::store::Store;
 use offramp_config::{At, Config, model};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::snapshot::ListenerTls;
-use offramp_proxy::{Limits, Listener, Network, Snapshot, Table};
+use offramp_proxy::{Limits, Listener, Network, Snapshot, Table, Tracing};
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
 use offramp_tls::TicketKeys;
+use offramp_upstream::Backend;
 
+use self::http::Ways;
 use crate::error::{Error, Finding, none_or_refused};
+use crate::outputs;
 use crate::resolve::Names;
 use backends::Backends;
 use tls::Termination;
@@ -38,6 +43,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) tickets: &'a Arc<TicketKeys>,
     /// The host names that are known already.
     pub(crate) names: &'a Names,
+    /// The backends of the snapshot before: what was learnt of their servers goes on.
+    pub(crate) backends: &'a [Arc<Backend>],
     /// Whether the local CA may be minted and may issue; without, nothing is written anywhere.
     pub(crate) mint: bool,
 }
@@ -57,7 +64,8 @@ pub fn check(config: &Config, now: SystemTime) -> Result<Vec<Finding>, Error> {
     };
     let choice = Choice::always(Library::AwsLc);
     let names = Names::default();
-    let inputs = Inputs { now, generation: 0, choice, tickets: &tickets, names: &names, mint: false };
+    let inputs =
+        Inputs { now, generation: 0, choice, tickets: &tickets, names: &names, backends: &[], mint: false };
     build(config, &inputs).map(|built| built.warnings)
 }
 
@@ -96,19 +104,30 @@ impl Report {
 /// Everything that cannot be used: certificates, keys, authorities, the local CA.
 pub(crate) fn build(config: &Config, inputs: &Inputs<'_>) -> Result<Built, Error> {
     let mut report = Report::default();
+    report.errors.extend(outputs::prepare(config, inputs.mint));
     let store = Arc::new(certificates::load(config, inputs, &mut report));
-    let mut backends = Backends::of(config, inputs.names);
+    let mut backends = Backends::of(config, inputs.names, inputs.backends, &mut report);
     let mut termination = Termination::new(&config.tls, &store, inputs.tickets, inputs.now);
     let tables = routes::tables(config, &mut backends, &mut termination, &mut report);
     let mut listeners = HashMap::new();
     for (listener, routes) in config.listeners.iter().zip(tables) {
         let tls = if listener.tls { listener_tls(&mut termination, &store, &mut report) } else { None };
+        let (routes, http) = match listener.mode {
+            model::Mode::Tcp => (routes, None),
+            model::Mode::Http => {
+                let Ways { rules, http } =
+                    http::ways(config, listener, &mut backends, &mut termination, &mut report);
+                (rules, Some(http))
+            }
+        };
         let name: Arc<str> = listener.name.as_str().into();
         let network = |range: &model::Cidr| Network::new(range.address(), range.prefix());
         let accept_proxy = listener.accept_proxy.iter().map(network).collect();
-        let built = Listener { name: Arc::clone(&name), accept_proxy, tls, routes: Table::new(routes) };
+        let routes = Table::new(routes);
+        let built = Listener { name: Arc::clone(&name), accept_proxy, tls, routes, http };
         listeners.insert(name, Arc::new(built));
     }
+    let tracing = tracing(&config.tracing, &mut report);
     none_or_refused(report.errors)?;
     let (backends, names) = backends.finish();
     let snapshot = Snapshot {
@@ -118,6 +137,7 @@ pub(crate) fn build(config: &Config, inputs: &Inputs<'_>) -> Result<Built, Error
         limits: limits(&config.limits),
         record_size: record_size(config.tls.record_size),
         choice: inputs.choice,
+        tracing,
     };
     Ok(Built { snapshot, store, names, warnings: report.warnings })
 }
@@ -130,6 +150,19 @@ fn listener_tls(
     let terms = termination.terms(&[], None, &At::NOWHERE, report)?;
     Some(ListenerTls { store: Arc::clone(store), fallback: terms.configs })
 }
+
+/// The part that requests take in traces: none without a collector, as nobody would see it.
+fn tracing(tracing: &model::Tracing, report: &mut Report) -> Option<Tracing> {
+    tracing.otlp.as_ref()?;
+    if !cfg!(feature = "otlp") {
+        report.error(&At::NOWHERE, WITHOUT_OTLP);
+    }
+    // The language has no 0.
+    Some(Tracing { sample_one_in: NonZeroU32::new(tracing.sample_one_in).unwrap_or(NonZeroU32::MIN) })
+}
+
+const WITHOUT_OTLP: &str = "tracing.otlp: this program was built without the feature `otlp`, so that it cannot \
+    tell a collector anything; leave [tracing] out, or build it with `cargo build --features otlp`";
 
 fn limits(limits: &model::Limits) -> Limits {
     let rate = limits.handshakes_per_client;

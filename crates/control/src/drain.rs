@@ -6,6 +6,7 @@ use offramp_observe::facts::{Cause, Fault};
 use offramp_proxy::{Command, WorkerHandle};
 use tokio::sync::oneshot;
 
+use crate::event_store::EventStore;
 use crate::house::House;
 use crate::server::Desk;
 use crate::signals::Ask;
@@ -47,9 +48,11 @@ impl House {
             panicked: ended.unwrap_or_default(),
         };
         let lost = self.crew.flusher.stop(LAST_WORDS).lost();
+        let unstored = self.crew.store.take().map_or(0, EventStore::stop);
         let fields = [
             ("connections_cut", exit.cut.into()),
             ("events_lost", lost.into()),
+            ("events_not_stored", unstored.into()),
             ("took_s", begun.elapsed().as_secs().into()),
             ("hurried", exit.hurried.into()),
         ];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use offramp_certs::store::Store;
+use offramp_config::model::Anonymize;
 use offramp_config::{Config, Environment};
 use offramp_net::notify::Notifier;
 use offramp_observe::{Exposition, Flusher, Log};
@@ -13,8 +14,10 @@ use offramp_record::Choice;
 use offramp_tls::TicketKeys;
 
 use crate::error::Finding;
+use crate::event_store::EventStore;
 use crate::listeners::Listening;
 use crate::metrics::Endpoint;
+use crate::push::{Pushers, Spans};
 use crate::resolve::{Names, Resolver};
 use crate::server::Origin;
 use crate::upkeep::Calendar;
@@ -35,6 +38,8 @@ pub(crate) struct House {
     pub(crate) listening: Listening,
     /// The page for Prometheus.
     pub(crate) metrics: Option<Endpoint>,
+    /// Who sends figures elsewhere.
+    pub(crate) pushers: Pushers,
     /// What snapshots are made of.
     pub(crate) ground: Ground,
     /// Keeps host names fresh.
@@ -57,9 +62,19 @@ pub(crate) struct Crew {
     pub(crate) shared: Shared,
     pub(crate) flusher: Flusher,
     pub(crate) page: Exposition,
+    pub(crate) spans: Spans,
+    /// The log store, if there is one.
+    pub(crate) store: Option<Box<dyn EventStore>>,
 }
 
 impl Crew {
+    /// Has everybody take events whom `config` wants to.
+    pub(crate) fn tap(&self, config: &Config) {
+        let anonymize = config.access_log.anonymize == Anonymize::Ip;
+        let store = self.store.as_ref().map(|store| store.tap(anonymize));
+        self.flusher.set_taps(self.spans.tap(config).into_iter().chain(store).collect());
+    }
+
     /// Waits until a worker's thread has ended though nobody told it to.
     pub(crate) async fn lost(&mut self) {
         let mut waiting: Vec<_> = self.workers.iter_mut().map(|worker| Box::pin(worker.ended())).collect();

@@ -13,17 +13,22 @@
 //! | what does a configuration mean for a worker? | `build` |
 //! | which sockets stay, come and go? | `plan` (pure), `listeners` |
 //! | what happens at start, on reload, as time passes, at the end? | `server`, `reload`, `upkeep`, `drain` |
+//! | which servers are alive? | `probes` |
+//! | where does the log store get its events? | `event_store` |
 //! | who may read the keys? | `privileges`, `state` |
 
 mod build;
 mod drain;
 mod error;
+mod event_store;
 mod house;
 mod listeners;
 mod metrics;
 pub mod outputs;
 mod plan;
 mod privileges;
+mod probes;
+mod push;
 mod reload;
 mod resolve;
 mod server;
@@ -34,5 +39,6 @@ mod upkeep;
 pub use build::check;
 pub use drain::Exit;
 pub use error::{Error, Error as StartError, Finding};
+pub use event_store::{EventStore, OpenStore};
 pub use reload::Changes;
 pub use server::{Handle, Origin, Server, Start};

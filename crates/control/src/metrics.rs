@@ -1,5 +1,7 @@
 //! The page that Prometheus reads: `GET /metrics` over plain HTTP/1.1, and nothing else.
 //!
+//! `GET /metrics?created` as OpenMetrics has the times since when figures are counted as well.
+//!
 //! It runs on the control thread and reads counters; no worker notices. Each connection serves one
 //! request and is bounded in time, and there are few at once: whoever floods this endpoint keeps out
 //! other readers of it, and nothing more.
@@ -10,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
@@ -17,10 +20,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use offramp_config::model;
+use offramp_config::{Config, model};
+use offramp_net::clock::coarse_ms;
 use offramp_net::listen::{AcceptError, Acceptor};
 use offramp_net::{Address, Peer, listen};
-use offramp_observe::{Exposition, ExpositionFormat, Log};
+use offramp_observe::{ClientSettings, Exposition, ExpositionFormat, Log, Sampled, Sampler, names};
+use offramp_proxy::Snapshot;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -28,6 +33,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::Finding;
 use crate::listeners::{explain, net_address, unlink};
+use crate::push::Spans;
 
 /// Requests at once: a few Prometheus servers and a person.
 const CONNECTIONS: usize = 16;
@@ -48,10 +54,10 @@ pub(crate) struct Endpoint {
 ///
 /// # Errors
 /// Which address, why not, and what to do.
-pub(crate) fn open(metrics: &model::Metrics) -> Result<(OwnedFd, Address), Finding> {
-    let address = net_address(&metrics.address);
+pub(crate) fn open(endpoint: &model::Endpoint) -> Result<(OwnedFd, Address), Finding> {
+    let address = net_address(&endpoint.address);
     let refused =
-        |error: &io::Error| Finding::new(&metrics.at, format!("metrics: {}", explain(&address, error)));
+        |error: &io::Error| Finding::new(&endpoint.at, format!("metrics: {}", explain(&address, error)));
     let mut fds = listen::open(&address, 1).map_err(|error| refused(&error))?;
     let Some(fd) = fds.pop() else { return Err(refused(&io::ErrorKind::NotFound.into())) };
     let bound = listen::bound_address(&fd).map_or(address.clone(), Address::Tcp);
@@ -80,6 +86,39 @@ impl Drop for Endpoint {
         unlink(&self.bound);
         self.task.abort();
     }
+}
+
+/// Which clients are told by name: none where nobody would hear of them.
+pub(crate) fn clients(config: &Config) -> ClientSettings {
+    let heard = config.metrics.endpoint.is_some()
+        || config.metrics.graphite.is_some()
+        || config.tracing.metrics
+        || config.admin.is_some();
+    let top = if heard { config.metrics.top_clients as usize } else { 0 };
+    ClientSettings { top, anonymize: config.access_log.anonymize == model::Anonymize::Ip }
+}
+
+/// How the servers of the snapshot in force fare, and what became of spans.
+pub(crate) fn sampler(current: Arc<ArcSwap<Snapshot>>, spans: Spans) -> Sampler {
+    Sampler::new(move || {
+        let snapshot = current.load();
+        let now = coarse_ms();
+        let servers = snapshot
+            .backends
+            .iter()
+            .flat_map(|backend| backend.health.iter().map(move |health| (Arc::clone(&backend.name), health)));
+        let figures = servers.flat_map(|(backend, health)| {
+            let labels = [backend, Arc::clone(health.name())];
+            let figure = move |metric, value| Sampled { metric, labels: labels.to_vec(), value };
+            [
+                figure(&names::SERVER_UP, f64::from(!health.is_down())),
+                figure(&names::SERVER_EJECTED, f64::from(health.is_ejected(now))),
+                figure(&names::SERVER_DRAINING, f64::from(health.is_draining())),
+                figure(&names::SERVER_ACTIVE, f64::from(health.in_flight())),
+            ]
+        });
+        figures.chain(spans.figures()).collect()
+    })
 }
 
 async fn accept(acceptor: Acceptor, page: Arc<Exposition>, log: Log) {
@@ -143,7 +182,12 @@ fn answer<B>(page: &Exposition, request: &Request<B>) -> Response<Full<Bytes>> {
         request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
     let format = ExpositionFormat::from_accept(Some(&accept.join(",")));
     let mut body = Vec::new();
-    page.render(format, &mut body);
+    let created = request.uri().query().is_some_and(|query| query.split('&').any(|key| key == "created"));
+    if created && format == ExpositionFormat::OpenMetrics {
+        page.render_with_created(&mut body);
+    } else {
+        page.render(format, &mut body);
+    }
     let mut response = Response::new(Full::new(body.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
     response
@@ -164,7 +208,7 @@ mod tests {
 
     fn ask(method: &str, path: &str, accept: &str) -> Response<Full<Bytes>> {
         let build = Build { version: "0.0.0", commit: "" };
-        let page = Exposition { counters: Counters::new(1).0, events: None, build };
+        let page = Exposition::new(Counters::new(1).0, build);
         let request = Request::builder().method(method).uri(path).header(ACCEPT, accept).body(()).unwrap();
         answer(&page, &request)
     }

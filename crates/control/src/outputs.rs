@@ -1,7 +1,18 @@
 //! Where the logs go: from the words of the configuration to those of `observe`.
 
-use offramp_config::model;
-use offramp_observe::{EventFormat, Level, LogFormat, Output};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use offramp_config::model::{self, AccessFormat, AccessLog, AccessOutput, Anonymize, Config, SyslogAddress};
+use offramp_observe::sink::JOURNALD_SOCKET;
+use offramp_observe::{
+    EventFormat, EventStyle, Field, HashKey, Level, LogFormat, Output, Rotation, Selection, SyslogTarget,
+};
+
+use crate::error::{Error, Finding};
+use crate::state;
 
 /// Where the program's log goes, how, and from which level on. `journal` says that journald reads
 /// standard output and standard error, as `JOURNAL_STREAM` tells: text then leaves time and level to it.
@@ -10,9 +21,11 @@ pub fn log(log: &model::Log, journal: bool) -> (Output, LogFormat, Level) {
     let output = match &log.output {
         model::LogOutput::Stderr => Output::Stderr,
         model::LogOutput::Stdout => Output::Stdout,
+        model::LogOutput::Journald => Output::Journald(JOURNALD_SOCKET.into()),
+        model::LogOutput::Syslog => Output::Syslog(syslog(&log.syslog)),
         model::LogOutput::File(file) => Output::File(file.path.clone()),
     };
-    let is_stream = !matches!(output, Output::File(_));
+    let is_stream = matches!(output, Output::Stdout | Output::Stderr);
     let format = match log.format {
         model::LogFormat::Text if journal && is_stream => LogFormat::Journal,
         model::LogFormat::Text => LogFormat::Text,
@@ -29,18 +42,206 @@ pub fn log(log: &model::Log, journal: bool) -> (Output, LogFormat, Level) {
 }
 
 /// Where events go, and how.
-#[must_use]
-pub fn access_log(log: &model::AccessLog) -> (Output, EventFormat) {
+///
+/// # Errors
+/// [`prepare`] would complain, or the key under which fields are hashed cannot be read.
+pub(crate) fn access_log(config: &Config) -> Result<(Output, EventStyle), Error> {
+    let log = &config.access_log;
     let output = match &log.output {
-        model::AccessOutput::Stdout => Output::Stdout,
-        model::AccessOutput::Stderr => Output::Stderr,
-        model::AccessOutput::None => Output::None,
-        model::AccessOutput::File(file) => Output::File(file.path.clone()),
+        AccessOutput::Stdout => Output::Stdout,
+        AccessOutput::Stderr => Output::Stderr,
+        AccessOutput::None => Output::None,
+        AccessOutput::Journald => Output::Journald(JOURNALD_SOCKET.into()),
+        AccessOutput::Syslog => Output::Syslog(syslog(&log.syslog)),
+        AccessOutput::File(file) => match log.rotate_size {
+            Some(size) => {
+                let rotation = Rotation { size: size.bytes(), keep: log.rotate_keep };
+                Output::Rotated(file.path.clone(), rotation)
+            }
+            None => Output::File(file.path.clone()),
+        },
     };
     let format = match log.format {
-        model::AccessFormat::Json => EventFormat::Json,
-        model::AccessFormat::Logfmt => EventFormat::Logfmt,
-        model::AccessFormat::Text => EventFormat::Text,
+        AccessFormat::Json => EventFormat::Json,
+        AccessFormat::Logfmt => EventFormat::Logfmt,
+        AccessFormat::Text => EventFormat::Text,
+        AccessFormat::Combined => EventFormat::Combined,
+        AccessFormat::Vhost => EventFormat::Vhost,
     };
-    (output, format)
+    Ok((output, EventStyle { format, selection: selection(config)? }))
+}
+
+/// Finds out whether [`access_log`] will have what it needs, and, if it may `mint`, makes the key under which
+/// fields are hashed. Called while the state directory can still be made. Gives what is wrong.
+pub(crate) fn prepare(config: &Config, mint: bool) -> Vec<Finding> {
+    let log = &config.access_log;
+    let fields = Field::ALL.map(Field::key).join(", ");
+    let named = log.omit.iter().map(|name| ("omit", name)).chain(log.hash.iter().map(|name| ("hash", name)));
+    let unknown = named.filter(|(_, name)| Field::from_key(name.as_str()).is_none());
+    let mut findings: Vec<_> = unknown
+        .map(|(key, name)| {
+            let name = name.as_str();
+            Finding::nowhere(format!("access_log.{key}: events have no field `{name}`; they have {fields}"))
+        })
+        .collect();
+    if mint && config.log_store.url.is_some() {
+        // What the store does not take for now waits there.
+        findings.extend(state::prepare(&config.state_dir).err().iter().flat_map(Error::findings).cloned());
+    }
+    if mint && !log.hash.is_empty() {
+        match state::prepare(&config.state_dir) {
+            Err(error) => findings.extend(error.findings().iter().cloned()),
+            Ok(_) => findings.extend(hash_key(&config.state_dir).err().map(unusable(&config.state_dir))),
+        }
+    }
+    findings
+}
+
+fn selection(config: &Config) -> Result<Selection, Error> {
+    let AccessLog { omit, hash, anonymize, .. } = &config.access_log;
+    let field = |name: &model::FieldName| {
+        let unknown = || Error::one(format!("events have no field `{}`", name.as_str()));
+        Field::from_key(name.as_str()).ok_or_else(unknown)
+    };
+    let mut selection = Selection::default();
+    for name in omit {
+        selection = selection.omit(field(name)?);
+    }
+    if !hash.is_empty() {
+        let fields = hash.iter().map(field).collect::<Result<Vec<_>, _>>()?;
+        let key = hash_key(&config.state_dir).map_err(unusable(&config.state_dir));
+        selection = selection.hash(fields, key.map_err(|finding| Error::one(finding.text))?);
+    }
+    Ok(match anonymize {
+        Anonymize::None => selection,
+        Anonymize::Ip => selection.anonymize(),
+    })
+}
+
+fn syslog(address: &SyslogAddress) -> SyslogTarget {
+    match address {
+        SyslogAddress::Unix(path) => SyslogTarget::Unix(path.clone()),
+        SyslogAddress::Udp(address) => SyslogTarget::Udp(address.to_string().into()),
+    }
+}
+
+/// The key under which fields are hashed; made where there is none yet. Of several processes that make it at
+/// once, one wins, and all use its key.
+fn hash_key(state_dir: &Path) -> io::Result<HashKey> {
+    let path = key_path(state_dir);
+    let mut key = [0; KEY_BYTES];
+    match File::open(&path) {
+        Ok(mut file) => {
+            file.read_exact(&mut key)?;
+            return Ok(HashKey::from(key));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    File::open("/dev/urandom")?.read_exact(&mut key)?;
+    let draft = path.with_extension(format!("new{}", std::process::id()));
+    let made = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)
+        .and_then(|mut file| file.write_all(&key).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::hard_link(&draft, &path));
+    // It has its name, or is of no use.
+    let _ = fs::remove_file(&draft);
+    match made {
+        Ok(()) => Ok(HashKey::from(key)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            File::open(&path)?.read_exact(&mut key)?;
+            Ok(HashKey::from(key))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn key_path(state_dir: &Path) -> PathBuf {
+    state_dir.join("hash.key")
+}
+
+fn unusable(state_dir: &Path) -> impl Fn(io::Error) -> Finding {
+    let path = key_path(state_dir);
+    move |error| {
+        Finding::nowhere(format!("access_log.hash: the key {} cannot be used: {error}", path.display()))
+    }
+}
+
+/// Of SipHash.
+const KEY_BYTES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::{access_log, hash_key, log, prepare};
+    use offramp_config::Environment;
+    use offramp_config::model::Config;
+    use offramp_observe::{
+        EventFormat, EventStyle, Field, LogFormat, Output, Rotation, Selection, SyslogTarget,
+    };
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    fn config(folder: &Path, text: &str) -> Config {
+        let text = format!("state_dir = {:?}\n{text}", folder.join("state"));
+        offramp_config::parse(&text, "/offramp.toml", &Environment::default()).unwrap().0
+    }
+
+    #[test]
+    fn every_word_of_the_language_has_its_output() {
+        let dir = tempfile::tempdir().unwrap();
+        let output = |text: &str| access_log(&config(dir.path(), &format!("[access_log]\n{text}"))).unwrap();
+        assert_eq!(output(""), (Output::Stdout, EventFormat::Json.into()));
+        assert_eq!(output("output = \"none\"\nformat = \"vhost\"").1.format, EventFormat::Vhost);
+        let journald = Output::Journald("/run/systemd/journal/socket".into());
+        assert_eq!(output("output = \"journald\"").0, journald);
+        let local = SyslogTarget::Unix("/dev/log".into());
+        assert_eq!(output("output = \"syslog\"").0, Output::Syslog(local));
+        let udp = SyslogTarget::Udp("192.0.2.1:514".into());
+        let told = output("output = \"syslog\"\nsyslog = \"udp://192.0.2.1:514\"").0;
+        assert_eq!(told, Output::Syslog(udp.clone()));
+        let rotation = Rotation { size: 1 << 20, keep: 3 };
+        let told = output("output = \"/var/log/a.log\"\nrotate_size = \"1MiB\"\nrotate_keep = 3").0;
+        assert_eq!(told, Output::Rotated("/var/log/a.log".into(), rotation));
+        let told = log(
+            &config(dir.path(), "[log]\noutput = \"syslog\"\nsyslog = \"udp://192.0.2.1:514\"").log,
+            true,
+        );
+        assert_eq!((told.0, told.1), (Output::Syslog(udp), LogFormat::Text));
+    }
+
+    #[test]
+    fn fields_are_chosen_by_name_and_hashed_under_one_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "[access_log]\nomit = [\"referer\"]\nhash = [\"client\"]\nanonymize = \"ip\"";
+        let config = config(dir.path(), text);
+        assert!(prepare(&config, true).is_empty());
+        let key = hash_key(&config.state_dir).unwrap();
+        let selection = Selection::default().omit(Field::Referer).hash([Field::Client], key).anonymize();
+        let style = EventStyle { format: EventFormat::Json, selection };
+        assert_eq!(access_log(&config).unwrap().1, style);
+        assert_eq!(access_log(&config).unwrap().1, style, "the key stays");
+        let files: Vec<_> = fs::read_dir(&config.state_dir).unwrap().map(|file| file.unwrap()).collect();
+        assert_eq!(files.len(), 1);
+        assert_eq!(files[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn unknown_fields_and_broken_keys_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let wrong = config(dir.path(), "[access_log]\nomit = [\"refferer\"]\nhash = [\"xyzzy_plugh\"]");
+        let told: Vec<_> = prepare(&wrong, false).into_iter().map(|finding| finding.text).collect();
+        assert!(told[0].contains("no field `refferer`; they have time, event"), "{told:?}");
+        assert!(told[1].contains("access_log.hash: events have no field `xyzzy_plugh`"), "{told:?}");
+        assert!(!wrong.state_dir.exists(), "a check writes nothing");
+        let hashed = config(dir.path(), "[access_log]\nhash = [\"client\"]");
+        fs::create_dir(&hashed.state_dir).unwrap();
+        fs::write(hashed.state_dir.join("hash.key"), "short").unwrap();
+        assert!(prepare(&hashed, true)[0].text.contains("hash.key cannot be used"));
+        assert!(access_log(&hashed).is_err());
+    }
 }

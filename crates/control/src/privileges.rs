@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use offramp_config::Config;
-use offramp_config::model::{AccessOutput, CertificateSource, FilePath, LogOutput, Target, User};
+use offramp_config::model::{AccessOutput, CertificateSource, FilePath, LogOutput, StoreUrl, User};
 use offramp_net::process::{Identity, is_root};
 use offramp_observe::Log;
 
@@ -51,9 +51,15 @@ pub(crate) fn assume(identity: &Identity, config: &Config) -> Result<(), Error> 
     let failed = |doing: &str, error: &io::Error| Error::one(format!("cannot {doing}: {error}"));
     let local =
         |item: &offramp_config::model::Certificate| matches!(item.source, CertificateSource::Local { .. });
-    if config.certificates.iter().any(local) {
+    let has_store = config.log_store.url.is_some();
+    if config.certificates.iter().any(local) || !config.access_log.hash.is_empty() || has_store {
         state::give(&config.state_dir, &own)
             .map_err(|error| failed("give the state directory away", &error))?;
+    }
+    if let Some(StoreUrl::Sqlite(file)) = &config.log_store.url {
+        for path in state::database_files(&file.path) {
+            state::give_file(&path, &own).map_err(|error| failed("give the log store away", &error))?;
+        }
     }
     if let LogOutput::File(file) = &config.log.output {
         state::give_file(&file.path, &own).map_err(|error| failed("give the log file away", &error))?;
@@ -88,9 +94,7 @@ pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
         }
     }
     for route in &config.routes {
-        if let Target::Relay(relay) = &route.target {
-            relay.client_auth.iter().for_each(|auth| look(&auth.ca));
-        }
+        route.client_auth.iter().for_each(|auth| look(&auth.ca));
     }
     findings
 }

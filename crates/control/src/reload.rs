@@ -27,8 +27,8 @@ use crate::resolve::Resolver;
 use crate::server::Origin;
 
 /// The keys whose change takes effect only at the next start. `config` may say so of more keys: those
-/// that are not here are applied.
-const FROZEN: [&str; 3] = ["workers", "user", "state_dir"];
+/// that are not here are applied. A section stands for all its keys.
+const FROZEN: [&str; 4] = ["workers", "user", "state_dir", "log_store"];
 
 /// How long workers have to take in who waits at a listener that is given up, before the snapshot no
 /// longer knows it. It costs nothing but the time of a reload that takes a listener away.
@@ -127,12 +127,14 @@ impl House {
             TicketKeys::new(config.tls.ticket_rotation).map(Arc::new)
         };
         let tickets = tickets.map_err(|error| Error::one(error.to_string()))?;
+        let current = self.crew.shared.current.load();
         let inputs = Inputs {
             now: SystemTime::now(),
             generation: self.ground.generation + 1,
             choice: self.ground.choice,
             tickets: &tickets,
             names: &self.ground.names,
+            backends: &current.backends,
             mint: true,
         };
         let built = note(&mut findings, build(config, &inputs).map_err(|error| error.findings().to_vec()));
@@ -177,10 +179,10 @@ impl House {
     }
 
     fn open_metrics(&self, config: &Config, findings: &mut Vec<Finding>) -> Move {
-        match (&config.metrics, self.config.metrics == config.metrics) {
+        match (&config.metrics.endpoint, self.config.metrics.endpoint == config.metrics.endpoint) {
             (_, true) => Move::Stay,
             (None, false) => Move::Close,
-            (Some(metrics), false) => match metrics::open(metrics) {
+            (Some(endpoint), false) => match metrics::open(endpoint) {
                 Ok((fd, bound)) => Move::To(fd, bound),
                 Err(finding) => {
                     findings.push(finding);
@@ -197,7 +199,10 @@ impl House {
             }
         };
         attempt(config.log != self.config.log, outputs::log(&config.log, self.source.journal).0);
-        attempt(config.access_log != self.config.access_log, outputs::access_log(&config.access_log).0);
+        // What is wrong with its fields was found by the build.
+        if let Ok((output, _)) = outputs::access_log(config) {
+            attempt(config.access_log != self.config.access_log, output);
+        }
     }
 
     /// Makes the change. Nothing in here is refused any more.
@@ -220,6 +225,9 @@ impl House {
         self.listening.serve(&plan, &wanted, fresh, &self.crew.workers);
         self.announce_listening(&before);
         self.move_metrics(metrics);
+        self.crew.page.counters.watch_clients(metrics::clients(&config));
+        self.pushers.change(&config, &self.crew.page, &self.crew.spans, &self.log);
+        self.retap(&config);
         self.resolver = Resolver::start(&names, self.log.clone());
         if !Arc::ptr_eq(&tickets, &self.ground.tickets) || config.tls.tickets != self.config.tls.tickets {
             self.calendar.set_rotation(rotation(&config));
@@ -237,11 +245,21 @@ impl House {
             self.log.set_level(level);
         }
         if config.access_log != self.config.access_log {
-            let (output, format) = outputs::access_log(&config.access_log);
-            outcome = outcome.and(self.crew.flusher.redirect(output, format));
+            match outputs::access_log(config) {
+                Ok((output, style)) => outcome = outcome.and(self.crew.flusher.redirect(output, style)),
+                Err(error) => self.log.error("the access log stays as it was", &[("error", (&error).into())]),
+            }
         }
         // They could be opened a moment ago.
         tell_output(&self.log, outcome);
+    }
+
+    /// Whoever takes events does it as the new configuration wants it.
+    fn retap(&self, config: &Config) {
+        let of = |config: &Config| (config.tracing.otlp.is_some(), config.access_log.anonymize);
+        if of(config) != of(&self.config) {
+            self.crew.tap(config);
+        }
     }
 
     fn move_metrics(&mut self, metrics: Move) {
@@ -298,7 +316,9 @@ fn freeze(new: &mut Config, old: &Config) -> Vec<&'static str> {
     new.workers = old.workers;
     new.user.clone_from(&old.user);
     new.state_dir.clone_from(&old.state_dir);
-    changed.into_iter().map(|key| key.path).filter(|path| FROZEN.contains(path)).collect()
+    new.log_store.clone_from(&old.log_store);
+    let is_frozen = |path: &&str| path.split('.').next().is_some_and(|section| FROZEN.contains(&section));
+    changed.into_iter().map(|key| key.path).filter(is_frozen).collect()
 }
 
 /// How many certificates of `new` are not in `old`.

@@ -16,7 +16,9 @@ use tokio::time::sleep_until;
 
 use crate::drain::Exit;
 use crate::error::Error;
+use crate::event_store::OpenStore;
 use crate::house::House;
+use crate::probes::Probes;
 use crate::reload::Changes;
 use crate::signals::{Ask, Signals};
 
@@ -36,6 +38,8 @@ pub struct Start {
     pub build: Build,
     /// The value of `NOTIFY_SOCKET`, if systemd started the process.
     pub notify_socket: Option<OsString>,
+    /// What opens the log store of the configuration; without, a configuration that has one is refused.
+    pub open_store: Option<OpenStore>,
     /// Whether to obey SIGTERM, SIGINT, SIGHUP and SIGUSR1. Without, only a [`Handle`] commands.
     pub signals: bool,
 }
@@ -106,13 +110,16 @@ impl Server {
 
 /// Obeys and keeps up until somebody orders to stop.
 async fn keep(mut house: House, desk: &mut Desk) -> House {
+    let mut probes = Probes::default();
     loop {
+        probes.follow(&house.crew.shared.current.load(), &house.log);
         let request = tokio::select! {
             request = desk.next() => request,
             () = sleep_until(house.calendar.next()) => {
                 house.keep_up().await;
                 continue;
             }
+            never = probes.run() => match never {},
             () = house.crew.lost() => {
                 // Its sockets are closed and the others carry on, but with less than was asked for:
                 // who watches over the process should see it and start anew.

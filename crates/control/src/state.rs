@@ -6,7 +6,7 @@
 use std::fs::{self, DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Finding};
 
@@ -72,6 +72,15 @@ pub(crate) fn give_file(path: &Path, own: &impl Fn(&Path) -> io::Result<()>) -> 
         Ok(found) if is_ours(&found) => own(path),
         Ok(_) => Ok(()),
     }
+}
+
+/// The files of an SQLite database: itself, its log of writes, and the index of that.
+pub(crate) fn database_files(path: &Path) -> [PathBuf; 3] {
+    ["", "-wal", "-shm"].map(|end| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        name.into()
+    })
 }
 
 fn is_ours(found: &Metadata) -> bool {

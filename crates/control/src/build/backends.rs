@@ -1,15 +1,21 @@
 //! The backends of a configuration. A server that is written in a route is a backend of one, which is
-//! named by its address; routes to the same address share it.
+//! named by its address; routes to the same address share it. What was learnt of servers that stay is
+//! carried over from the snapshot before.
 
 use std::collections::HashMap;
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::time::Duration;
 
 use offramp_config::Config;
 use offramp_config::model::{self, ServerAddress};
 use offramp_net::Address;
-use offramp_upstream::{Backend, Candidate, Picker, Server, Target};
+use offramp_upstream::{
+    Backend, Candidate, Check, CheckKind, Ejection, HashKey, Policy, PoolLimits, Protocol, Server, Sticky,
+    Target,
+};
 
+use super::Report;
 use crate::resolve::Names;
 
 /// Backends as they are collected: the named ones, then those of one server.
@@ -19,20 +25,30 @@ pub(super) struct Backends<'a> {
     inline: HashMap<ServerAddress, usize>,
     names: Names,
     known: &'a Names,
+    previous: &'a [Arc<Backend>],
+    limits: &'a model::Limits,
 }
 
 impl<'a> Backends<'a> {
-    /// The named backends. `known` are the host names whose addresses are kept.
-    pub(super) fn of(config: &'a Config, known: &'a Names) -> Self {
+    /// The named backends. `known` are the host names whose addresses are kept, `previous` the backends of the
+    /// snapshot before.
+    pub(super) fn of(
+        config: &'a Config,
+        known: &'a Names,
+        previous: &'a [Arc<Backend>],
+        report: &mut Report,
+    ) -> Self {
         let mut this = Self {
             list: Vec::new(),
             named: HashMap::new(),
             inline: HashMap::new(),
             names: Names::default(),
             known,
+            previous,
+            limits: &config.limits,
         };
         for backend in &config.backends {
-            let place = this.add(backend.name.as_str(), &backend.servers);
+            let place = this.add(backend.name.as_str(), backend, policy(backend, report));
             this.named.insert(backend.name.as_str(), place);
         }
         this
@@ -48,7 +64,9 @@ impl<'a> Backends<'a> {
         if let Some(place) = self.inline.get(address) {
             return *place;
         }
-        let place = self.add(&address.to_string(), &[model::Server::new(address.clone())]);
+        // The name of an address is none that a section could have.
+        let alone = model::Backend::new(model::Name::default(), vec![model::Server::new(address.clone())]);
+        let place = self.add(&address.to_string(), &alone, Policy::RoundRobin);
         self.inline.insert(address.clone(), place);
         place
     }
@@ -58,21 +76,31 @@ impl<'a> Backends<'a> {
         (self.list, self.names)
     }
 
-    fn add(&mut self, name: &str, servers: &[model::Server]) -> usize {
+    fn add(&mut self, name: &str, backend: &model::Backend, policy: Policy) -> usize {
         let candidate = |server: &model::Server| Candidate {
             // A weight is at least 1.
             weight: NonZeroU16::new(server.weight.get()).unwrap_or(NonZeroU16::MIN),
             backup: server.backup,
         };
-        let picker = Arc::new(Picker::new(servers.iter().map(candidate)));
-        let servers = servers
-            .iter()
-            .map(|server| Server {
-                name: server.address.to_string().into(),
-                target: self.target(&server.address),
-            })
-            .collect();
-        self.list.push(Arc::new(Backend { name: name.into(), servers, picker }));
+        let servers = backend.servers.iter().map(|server| {
+            let target = self.target(&server.address);
+            (Server { name: server.address.to_string().into(), target }, candidate(server))
+        });
+        let mut built = Backend::new(name, servers);
+        built.policy = policy;
+        built.protocol = match backend.protocol {
+            model::Protocol::H1 => Protocol::Http1,
+            model::Protocol::H2 => Protocol::Http2,
+        };
+        built.limits = limits(&backend.pool, self.limits);
+        built.sticky = backend.sticky_cookie.as_ref().map(|name| Sticky { cookie: name.as_str().into() });
+        built.check = backend.health.as_ref().map(|health| check(health, backend));
+        built.ejection = backend.eject.as_ref().map(ejection);
+        built.slow_return = backend.eject.as_ref().map(|eject| eject.slow_start).unwrap_or_default();
+        if let Some(previous) = self.previous.iter().find(|previous| previous.name == built.name) {
+            built.carry_over(previous);
+        }
+        self.list.push(Arc::new(built));
         self.list.len() - 1
     }
 
@@ -84,3 +112,62 @@ impl<'a> Backends<'a> {
         }
     }
 }
+
+fn policy(backend: &model::Backend, report: &mut Report) -> Policy {
+    match &backend.balance {
+        model::Balance::RoundRobin => Policy::RoundRobin,
+        model::Balance::LeastConn => Policy::LeastConn,
+        model::Balance::TwoChoices => Policy::TwoChoices,
+        model::Balance::Hash(model::HashKey::Client) => Policy::Hash(HashKey::Client),
+        model::Balance::Hash(model::HashKey::Cookie(name)) => {
+            Policy::Hash(HashKey::Cookie(name.as_str().into()))
+        }
+        model::Balance::Hash(model::HashKey::Header(name)) => match name.as_str().parse() {
+            Ok(name) => Policy::Hash(HashKey::Header(name)),
+            Err(error) => {
+                report.error(&backend.at, format!("balance: `{name}`: {error}"));
+                Policy::RoundRobin
+            }
+        },
+    }
+}
+
+fn limits(pool: &model::Pool, limits: &model::Limits) -> PoolLimits {
+    PoolLimits {
+        max_connections: pool.max_connections,
+        idle: pool.idle_connections,
+        idle_timeout: pool.idle_timeout,
+        queue: pool.queue,
+        queue_timeout: pool.queue_timeout,
+        connect_timeout: limits.connect_timeout,
+        response_timeout: limits.http.response_timeout,
+        body_timeout: limits.idle_timeout,
+    }
+}
+
+fn check(health: &model::Health, backend: &model::Backend) -> Check {
+    let kind = match &health.probe {
+        model::Probe::Connect => CheckKind::Tcp,
+        model::Probe::Http(probe) => CheckKind::Http {
+            path: probe.path.as_str().into(),
+            host: probe.host.clone().unwrap_or_else(|| host(backend)).into(),
+            status: probe.status.iter().map(|range| range.first()..=range.last()).collect(),
+        },
+    };
+    Check { kind, interval: health.interval, timeout: health.timeout, rise: health.rise, fall: health.fall }
+}
+
+/// The host of a check that names none: that of the first server, or `localhost` for a Unix socket.
+fn host(backend: &model::Backend) -> String {
+    match backend.servers.first().map(|server| &server.address) {
+        None | Some(ServerAddress::Unix(_)) => "localhost".to_owned(),
+        Some(address) => address.to_string(),
+    }
+}
+
+fn ejection(eject: &model::Eject) -> Ejection {
+    Ejection { failures: eject.failures, time: eject.duration, limit: LONGEST_EJECTION.max(eject.duration) }
+}
+
+/// A server that fails again and again is tried at least this often.
+const LONGEST_EJECTION: Duration = Duration::from_secs(300);

@@ -1,34 +1,42 @@
 //! The routes of each listener, the preferred ones first.
 //!
 //! The order is the one that `config` documents: a route that names the listener, then an exact host,
-//! a wildcard, none, then one with `alpn`, then the first in the file. A route with hosts of both
-//! kinds becomes two rules.
+//! a wildcard, none, then the longest path, then one with `alpn`, then the first in the file. A route with
+//! hosts of both kinds becomes two rules. What listeners of HTTP add is in [`super::http`].
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use offramp_certs::client_auth::Allow;
-use offramp_config::Config;
-use offramp_config::model::{self, HostPattern, Listeners, RelayTarget};
+use offramp_config::model::{self, HostPattern, Listeners, Mode, RelayTarget};
+use offramp_config::{At, Config};
 use offramp_proxy::{Match, Relay, Route, Rule, SendProxy, Target};
 
 use super::Report;
 use super::backends::Backends;
 use super::tls::{self, Termination, Terms};
 
-/// The rules of each listener of `config`, in the order of the listeners.
+/// The rules of each listener of connections of `config`, in the order of the listeners; none for listeners of
+/// HTTP.
 pub(super) fn tables(
     config: &Config,
     backends: &mut Backends<'_>,
     termination: &mut Termination<'_>,
     report: &mut Report,
 ) -> Vec<Vec<Rule<Route>>> {
-    let with_tls = config.listeners.iter().filter(|listener| listener.tls);
-    let terminated: HashSet<*const model::Route> =
-        with_tls.flat_map(|listener| config.routes_of(listener)).map(std::ptr::from_ref).collect();
+    let of = |is: fn(&model::Listener) -> bool| -> HashSet<*const model::Route> {
+        let listeners = config.listeners.iter().filter(|listener| listener.mode == Mode::Tcp && is(listener));
+        listeners.flat_map(|listener| config.routes_of(listener)).map(std::ptr::from_ref).collect()
+    };
+    let (relayed, terminated) = (of(|_| true), of(|listener| listener.tls));
     let mut prepared = HashMap::new();
     for route in &config.routes {
         let key = std::ptr::from_ref(route);
+        if !relayed.contains(&key) {
+            continue;
+        }
         let has_tls = terminated.contains(&key);
         // What cannot be prepared is reported, and there will be no snapshot.
         if let Some(ready) = Prepared::new(route, has_tls, backends, termination, report) {
@@ -38,7 +46,7 @@ pub(super) fn tables(
     let mut tables = Vec::with_capacity(config.listeners.len());
     for listener in &config.listeners {
         let mut rules = Vec::new();
-        for route in config.routes_of(listener) {
+        for route in config.routes_of(listener).filter(|_| listener.mode == Mode::Tcp) {
             let Some(prepared) = prepared.get(&std::ptr::from_ref(route)) else { continue };
             rules.extend(split(route).into_iter().map(|(preference, matches)| {
                 (preference, Rule { matches, to: prepared.route(listener.tls) })
@@ -51,20 +59,22 @@ pub(super) fn tables(
     tables
 }
 
-/// What is preferred sorts first.
-type Preference = (bool, HostKind, bool);
+/// What is preferred sorts first: by listener, host, length of the path, protocol.
+pub(super) type Preference = (bool, HostKind, Reverse<usize>, bool);
 
+/// How closely a route matches hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum HostKind {
+pub(super) enum HostKind {
     Exact,
     Wildcard,
     Any,
 }
 
 /// What a route matches, one for each kind of host.
-fn split(route: &model::Route) -> Vec<(Preference, Match)> {
+pub(super) fn split(route: &model::Route) -> Vec<(Preference, Match)> {
     let alpn: Vec<Vec<u8>> = route.alpn.iter().map(|id| id.as_bytes().to_vec()).collect();
-    let preference = |kind| (route.listeners == Listeners::All, kind, alpn.is_empty());
+    let path = Reverse(route.path.as_str().len());
+    let preference = |kind| (route.listeners == Listeners::All, kind, path, alpn.is_empty());
     if route.hosts.is_empty() {
         return vec![(preference(HostKind::Any), Match { hosts: Vec::new(), alpn: alpn.clone() })];
     }
@@ -85,6 +95,7 @@ struct Prepared {
     name: Arc<str>,
     backend: usize,
     relay: Option<PreparedRelay>,
+    log_one_in: NonZeroU32,
 }
 
 struct PreparedRelay {
@@ -102,23 +113,17 @@ impl Prepared {
         report: &mut Report,
     ) -> Option<Self> {
         let name = name(route).into();
+        let log_one_in = route.log_one_in;
         let relay = match &route.target {
             model::Target::Passthrough(server) => {
-                return Some(Self { name, backend: backends.inline(server), relay: None });
+                return Some(Self { name, backend: backends.inline(server), relay: None, log_one_in });
             }
             model::Target::Relay(relay) => relay,
+            // Only listeners of HTTP have them.
+            model::Target::Redirect(_) | model::Target::Respond(_) => return None,
         };
-        let backend = match &relay.to {
-            RelayTarget::Server(server) => backends.inline(server),
-            RelayTarget::Backend(name) => {
-                let place = backends.named(name);
-                if place.is_none() {
-                    report.error(&route.at, format!("there is no backend `{name}`; add [backend.{name}]"));
-                }
-                place?
-            }
-        };
-        let auth = relay.client_auth.as_ref();
+        let backend = place(&relay.to, &route.at, backends, report)?;
+        let auth = route.client_auth.as_ref();
         let terms = has_tls.then(|| termination.terms(&route.alpn, auth, &route.at, report));
         let allow = auth.map(|auth| tls::allow(auth, &route.at, report));
         let terms = match terms {
@@ -126,7 +131,7 @@ impl Prepared {
             Some(terms) => Some(terms?),
         };
         let relay = PreparedRelay { terms, allow, send_proxy: relay.send_proxy.map(send_proxy) };
-        Some(Self { name, backend, relay: Some(relay) })
+        Some(Self { name, backend, relay: Some(relay), log_one_in })
     }
 
     fn route(&self, tls: bool) -> Route {
@@ -144,23 +149,45 @@ impl Prepared {
                 })
             }
         };
-        Route { name: Arc::clone(&self.name), target }
+        Route { name: Arc::clone(&self.name), target, log_one_in: self.log_one_in }
     }
 }
 
-/// What events call a route: what it matches, or `default`.
-fn name(route: &model::Route) -> String {
+/// The place of the backend that a route leads to; `None` where there is none, as is reported.
+pub(super) fn place(
+    to: &RelayTarget,
+    at: &At,
+    backends: &mut Backends<'_>,
+    report: &mut Report,
+) -> Option<usize> {
+    match to {
+        RelayTarget::Server(server) => Some(backends.inline(server)),
+        RelayTarget::Backend(name) => {
+            let place = backends.named(name);
+            if place.is_none() {
+                report.error(at, format!("there is no backend `{name}`; add [backend.{name}]"));
+            }
+            place
+        }
+    }
+}
+
+/// What events call a route: what it matches, such as `a.example,b.example/api`, or `default`.
+pub(super) fn name(route: &model::Route) -> String {
     let hosts: Vec<String> = route.hosts.iter().map(ToString::to_string).collect();
-    let alpn: Vec<&str> = route.alpn.iter().map(model::AlpnId::as_str).collect();
-    match (hosts.is_empty(), alpn.is_empty()) {
-        (true, true) => "default".to_owned(),
-        (false, true) => hosts.join(","),
-        (true, false) => format!("alpn={}", alpn.join(",")),
-        (false, false) => format!("{} alpn={}", hosts.join(","), alpn.join(",")),
+    let mut name = hosts.join(",");
+    if !route.path.is_root() {
+        name.push_str(route.path.as_str());
     }
+    if !route.alpn.is_empty() {
+        let alpn: Vec<&str> = route.alpn.iter().map(model::AlpnId::as_str).collect();
+        let gap = if name.is_empty() { "" } else { " " };
+        name.push_str(&format!("{gap}alpn={}", alpn.join(",")));
+    }
+    if name.is_empty() { "default".to_owned() } else { name }
 }
 
-fn send_proxy(version: model::SendProxy) -> SendProxy {
+pub(super) fn send_proxy(version: model::SendProxy) -> SendProxy {
     match version {
         model::SendProxy::V1 => SendProxy::V1,
         model::SendProxy::V2(options) => {

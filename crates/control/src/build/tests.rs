@@ -10,7 +10,7 @@ use offramp_testkit::ca::{Ca, Key, Leaf, Validity};
 
 use super::*;
 
-fn build_text(text: &str, folder: &Path) -> Result<Built, Error> {
+pub(super) fn build_text(text: &str, folder: &Path) -> Result<Built, Error> {
     let file = folder.join("offramp.toml");
     let text = format!("state_dir = {:?}\n{text}", folder.join("state"));
     let parsed = offramp_config::parse(&text, &file.display().to_string(), &Environment::default());
@@ -25,6 +25,7 @@ fn build_config(config: &Config) -> Result<Built, Error> {
         choice: Choice::always(Library::Ring),
         tickets: &Arc::new(TicketKeys::new(Duration::from_secs(60)).unwrap()),
         names: &Names::default(),
+        backends: &[],
         mint: true,
     };
     build(config, &inputs)
@@ -40,6 +41,7 @@ fn route(built: &Built, listener: &str, host: Option<&str>, alpn: &str) -> Strin
             let backend = match &route.target {
                 offramp_proxy::Target::Relay(relay) => relay.backend,
                 offramp_proxy::Target::Passthrough { backend } => *backend,
+                offramp_proxy::Target::Http(_) => panic!("HTTP"),
             };
             format!("{} to {}", route.name, built.snapshot.backends[backend].name)
         },
@@ -128,6 +130,7 @@ fn tls_is_for_listeners_that_speak_it_and_says_what_it_offers() {
         match &found.unwrap().target {
             offramp_proxy::Target::Relay(relay) => (relay.tls.is_some(), Arc::clone(&relay.configured)),
             offramp_proxy::Target::Passthrough { .. } => panic!("a passthrough"),
+            offramp_proxy::Target::Http(_) => panic!("HTTP"),
         }
     };
     assert!(!relay("plain", None).0);
@@ -202,16 +205,49 @@ fn an_expired_certificate_is_used_with_a_warning() {
 }
 
 #[test]
+fn traces_need_a_collector_and_a_program_that_can_tell_it() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(build_text(ROUTES, folder.path()).unwrap().snapshot.tracing, None);
+    let text = format!("[tracing]\notlp = \"http://127.0.0.1:4318\"\nsample_one_in = 7\n{ROUTES}");
+    match build_text(&text, folder.path()) {
+        Ok(built) => {
+            let tracing = built.snapshot.tracing.unwrap();
+            assert!(cfg!(feature = "otlp") && tracing.sample_one_in.get() == 7);
+        }
+        Err(error) => {
+            let shown = error.to_string();
+            assert!(!cfg!(feature = "otlp") && error.findings().len() == 1, "{shown}");
+            assert!(shown.contains("tracing.otlp") && shown.contains("--features otlp"), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn routes_say_how_many_of_their_connections_are_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = ROUTES
+        .replace("host = \"a.example.org\"\nserver", "host = \"a.example.org\"\nlog_one_in = 5\nserver")
+        .replace("passthrough", "log_one_in = 6\npassthrough");
+    for mode in ["tcp", "http"] {
+        let text = text.replace("4430\"", &format!("4430\"\nmode = \"{mode}\""));
+        let text = if mode == "http" { text.replace("alpn = [\"h2\"]\n", "path = \"/x\"\n") } else { text };
+        let built = build_text(&text, folder.path()).unwrap_or_else(|error| panic!("{error}"));
+        let one_in = |host| {
+            let routes = &built.snapshot.listeners["web"].routes;
+            routes.find(Some(host), |_| false).unwrap().log_one_in.get()
+        };
+        // Requests are told of by their own routes.
+        assert_eq!(one_in("a.example.org"), if mode == "tcp" { 5 } else { 1 });
+        assert_eq!((one_in("legacy.example.org"), one_in("b.example.org")), (6, 1), "{mode}");
+    }
+}
+
+#[test]
 fn a_backend_that_is_not_there_is_an_error() {
     let mut config = Config::default();
+    config.listeners.push(model::Listener { tls: false, ..model::Listener::default() });
     let target = model::RelayTarget::Backend("app".parse().unwrap());
-    config.routes.push(model::Route {
-        listeners: model::Listeners::All,
-        hosts: Vec::new(),
-        alpn: Vec::new(),
-        target: model::Target::Relay(model::Relay::new(target)),
-        at: At::NOWHERE,
-    });
+    config.routes.push(model::Route::to(model::Target::Relay(model::Relay::new(target))));
     let error = build_config(&config).err().unwrap();
     assert!(error.to_string().contains("no backend `app`"), "{error}");
 }

@@ -101,7 +101,8 @@ impl<'a> Termination<'a> {
         }
     }
 
-    fn roots(&mut self, ca: &model::FilePath, report: &mut Report) -> Option<Arc<RootCertStore>> {
+    /// The authorities of a file; `None` where they cannot be used, which is reported once.
+    pub(super) fn roots(&mut self, ca: &model::FilePath, report: &mut Report) -> Option<Arc<RootCertStore>> {
         if let Some(roots) = self.roots.get(&ca.path) {
             return roots.clone();
         }

@@ -22,12 +22,14 @@ use tokio::runtime::Runtime;
 use super::{Desk, Server, Start};
 use crate::build::{Built, Inputs, build};
 use crate::error::{Error, Finding, none_or_refused};
+use crate::event_store::OpenStore;
 use crate::house::{Crew, Ground, House, Source, tell};
 use crate::listeners::{self, Fresh, Listening, wanted};
 use crate::metrics::{self, Endpoint};
 use crate::outputs;
 use crate::plan::{Plan, Wanted};
 use crate::privileges;
+use crate::push::{Pushers, Spans};
 use crate::reload::rotation;
 use crate::resolve::{Names, Resolver};
 use crate::signals::Signals;
@@ -37,7 +39,9 @@ use crate::upkeep::Calendar;
 const LOOK_UPS: usize = 4;
 
 pub(super) fn begin(start: Start) -> Result<Server, Error> {
-    let Start { config, origin, environment, log, journal, build, notify_socket, signals } = start;
+    let Start { config, origin, environment, log, journal, build, notify_socket, open_store, signals } =
+        start;
+    let open_store = store_opener(&config, open_store)?;
     let identity = privileges::find(config.user.as_ref(), &log)?;
     raise_limit(&log);
     let choice = choose_aeads(&log);
@@ -55,12 +59,15 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     }
     let Ready { built: Built { snapshot, store, names, .. }, tickets, plan, wanted, fresh, metrics } = ready;
     let generation = snapshot.generation;
-    let crew = crew(&config, &cores, snapshot, &log, build)?;
+    let events = open_store(&config, &log)?;
+    let crew = Crew { store: events, ..crew(&config, &cores, snapshot, &log, build)? };
+    crew.tap(&config);
     let mut listening = Listening::default();
     listening.serve(&plan, &wanted, fresh, &crew.workers);
     let serve = |(fd, bound)| Endpoint::serve(fd, bound, crew.page.clone(), log.clone());
     let metrics = metrics.map(serve).transpose();
     let metrics = metrics.map_err(|error| Error::one(format!("cannot serve metrics: {error}")))?;
+    let pushers = Pushers::start(&config, &crew.page, &crew.spans, &log);
     let calendar = Calendar::new(rotation(&config), &store);
     let house = House {
         config,
@@ -69,6 +76,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         crew,
         listening,
         metrics,
+        pushers,
         resolver: Resolver::start(&names, log.clone()),
         ground: Ground { choice, tickets, store, names, generation },
         calendar,
@@ -103,6 +111,15 @@ impl House {
         ];
         self.log.info("started", &fields);
         self.notifier.send("READY=1\nSTATUS=serving");
+    }
+}
+
+/// What opens the store, if the configuration has one.
+fn store_opener(config: &Config, opener: Option<OpenStore>) -> Result<OpenStore, Error> {
+    match opener {
+        _ if config.log_store.url.is_none() => Ok(Box::new(|_, _| Ok(None))),
+        Some(opener) => Ok(opener),
+        None => Err(Error::one("[log_store] needs a program that has a log store")),
     }
 }
 
@@ -180,14 +197,21 @@ impl Ready {
                 Err(finding) => findings.push(finding),
             }
         }
-        let metrics = config.metrics.as_ref().map(metrics::open).transpose();
+        let metrics = config.metrics.endpoint.as_ref().map(metrics::open).transpose();
         let metrics = metrics.unwrap_or_else(|finding| {
             findings.push(finding);
             None
         });
         let now = SystemTime::now();
-        let inputs =
-            Inputs { now, generation: 1, choice, tickets: &tickets, names: &Names::default(), mint: true };
+        let inputs = Inputs {
+            now,
+            generation: 1,
+            choice,
+            tickets: &tickets,
+            names: &Names::default(),
+            backends: &[],
+            mint: true,
+        };
         let built = build(config, &inputs);
         if let Err(error) = &built {
             findings.extend_from_slice(error.findings());
@@ -203,8 +227,8 @@ impl Ready {
 
 /// Opens the access log and starts the threads.
 fn crew(config: &Config, cores: &Cores, snapshot: Snapshot, log: &Log, build: Build) -> Result<Crew, Error> {
-    let (output, format) = outputs::access_log(&config.access_log);
-    let settings = FlusherSettings::new(cores.workers, output, format, log.clone());
+    let (output, style) = outputs::access_log(config)?;
+    let settings = FlusherSettings::new(cores.workers, output, style, log.clone());
     let (flusher, senders) = Flusher::start(settings).map_err(|error| {
         Error::one(format!("access log: {error}; the user that Offramp runs as must be able to write it"))
     })?;
@@ -222,6 +246,12 @@ fn crew(config: &Config, cores: &Cores, snapshot: Snapshot, log: &Log, build: Bu
         let worker = Worker::start(index, core, counters, events, shared.clone(), seed);
         workers.push(worker.map_err(|error| Error::one(format!("cannot start worker {index}: {error}")))?);
     }
-    let page = Exposition { counters, events: Some(flusher.monitor()), build };
-    Ok(Crew { workers, shared, flusher, page })
+    counters.watch_clients(metrics::clients(config));
+    let spans = Spans::none_yet();
+    let page = Exposition {
+        events: Some(flusher.monitor()),
+        sampler: Some(metrics::sampler(Arc::clone(&shared.current), spans.clone())),
+        ..Exposition::new(counters, build)
+    };
+    Ok(Crew { workers, shared, flusher, page, spans, store: None })
 }

@@ -62,6 +62,7 @@ impl Folder {
             journal: false,
             build: Build { version: "0.0.0", commit: "" },
             notify_socket: None,
+            open_store: None,
             signals: false,
         })?;
         let (addresses, metrics) = (server.addresses(), server.metrics_address().cloned());

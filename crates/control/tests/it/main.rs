@@ -1,6 +1,7 @@
 //! A whole server in this process: started on free ports, reloaded, drained, without signals.
 
 mod house;
+mod http;
 mod metrics;
 mod refusals;
 mod reload;

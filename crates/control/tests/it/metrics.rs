@@ -31,6 +31,12 @@ fn the_page_is_served_and_moves_on_reload() {
     assert!(get(&first, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(get(&first, "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").contains("405"));
 
+    let server = "offramp_server_up{backend=\"127.0.0.1:1\",server=\"127.0.0.1:1\"} 1\n";
+    assert!(page.contains(server), "{page}");
+    let accept = "Accept: application/openmetrics-text";
+    let open = get(&first, &format!("GET /metrics?created HTTP/1.1\r\nHost: x\r\n{accept}\r\n\r\n"));
+    assert!(open.contains("\nofframp_connections_created ") && open.ends_with("# EOF\n"), "{open}");
+
     let second = folder.path().join("metrics.sock");
     folder.write(&format!("[metrics]\naddress = \"unix:metrics.sock\"\n{rest}"));
     house.reload().unwrap();

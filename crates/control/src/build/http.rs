@@ -1,0 +1,280 @@
+//! What listeners in mode `http` have beside those of connections: where requests go and what is done to them,
+//! and which handshake a server name chooses.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, StatusCode};
+use offramp_config::model::{self, AlpnId, AuthMode, HeaderChanges, HeaderField};
+use offramp_config::{At, Config};
+use offramp_proxy::limit::Rate;
+use offramp_proxy::{
+    Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Match, Network, PathMatch, Paths,
+    Proxy, Redirect, Respond, Rewrite, Route, Rule, Target, Template,
+};
+
+use super::Report;
+use super::backends::Backends;
+use super::routes::{name, place, send_proxy, split};
+use super::tls::{self, Termination};
+
+/// What a listener of HTTP does with connections, and with requests.
+pub(super) struct Ways {
+    /// By the server name, before there is a request.
+    pub(super) rules: Vec<Rule<Route>>,
+    /// By the request.
+    pub(super) http: Http,
+}
+
+/// The ways of one listener.
+pub(super) fn ways(
+    config: &Config,
+    listener: &model::Listener,
+    backends: &mut Backends<'_>,
+    termination: &mut Termination<'_>,
+    report: &mut Report,
+) -> Ways {
+    let mut paths = Vec::new();
+    for route in config.routes_of(listener) {
+        if matches!(route.target, model::Target::Passthrough(_)) {
+            continue;
+        }
+        for (preference, Match { hosts, .. }) in split(route) {
+            // What cannot be made is reported, and there will be no snapshot.
+            if let Some(to) = request(route, backends, termination, report) {
+                let path = route.path.as_str().to_owned();
+                paths.push((preference, (PathMatch { hosts, path }, to)));
+            }
+        }
+    }
+    // The sort is stable, which keeps the order of the file among equals.
+    paths.sort_by_key(|(preference, _)| *preference);
+    let rules = if listener.tls {
+        handshakes(config, listener, backends, termination, report)
+    } else {
+        let plain =
+            HttpTls { tls: None, allow: None, configured: Arc::default(), client_auth: AuthClass::default() };
+        vec![Rule {
+            matches: Match::default(),
+            to: Route { name: "default".into(), target: Target::Http(plain), log_one_in: NonZeroU32::MIN },
+        }]
+    };
+    let network = |range: &model::Cidr| Network::new(range.address(), range.prefix());
+    let http = Http {
+        routes: Paths::new(paths.into_iter().map(|(_, rule)| rule).collect()),
+        trusted_proxies: listener.trusted_proxies.iter().map(network).collect(),
+        via: listener.via,
+        limits: limits(&config.limits.http),
+    };
+    Ways { rules, http }
+}
+
+/// What server names choose: whether TLS ends here, and which rule for client certificates holds.
+fn handshakes(
+    config: &Config,
+    listener: &model::Listener,
+    backends: &mut Backends<'_>,
+    termination: &mut Termination<'_>,
+    report: &mut Report,
+) -> Vec<Rule<Route>> {
+    let mut ranked: Vec<_> = config
+        .routes_of(listener)
+        .flat_map(|route| {
+            split(route).into_iter().map(move |(preference, matches)| (preference, matches, route))
+        })
+        .collect();
+    // Hosts go before listeners: a path for any host must not open the handshake of one that is sealed.
+    ranked.sort_by_key(|((every_listener, host, ..), _, _)| (*host, *every_listener));
+    let mut rules = Vec::new();
+    let mut seen = HashSet::new();
+    for (_, matches, route) in ranked {
+        if !seen.insert(matches.hosts.clone()) {
+            // The best of the routes of these hosts has chosen.
+            continue;
+        }
+        let (target, log_one_in) = match &route.target {
+            model::Target::Passthrough(server) => {
+                (Some(Target::Passthrough { backend: backends.inline(server) }), route.log_one_in)
+            }
+            _ => {
+                let http = handshake(route.client_auth.as_ref(), &route.at, termination, report);
+                // What is told of a connection is told where no request does, which is a failure.
+                (http.map(Target::Http), NonZeroU32::MIN)
+            }
+        };
+        let name = if matches.hosts.is_empty() { "default".to_owned() } else { matches.hosts.join(",") };
+        rules.extend(
+            target.map(|target| Rule { matches, to: Route { name: name.into(), target, log_one_in } }),
+        );
+    }
+    if !rules.iter().any(|rule| rule.matches.hosts.is_empty())
+        && let Some(http) = handshake(None, &listener.at, termination, report)
+    {
+        // The request may name a host that the server name does not.
+        let to = Route { name: "default".into(), target: Target::Http(http), log_one_in: NonZeroU32::MIN };
+        rules.push(Rule { matches: Match::default(), to });
+    }
+    rules
+}
+
+fn handshake(
+    auth: Option<&model::ClientAuth>,
+    at: &At,
+    termination: &mut Termination<'_>,
+    report: &mut Report,
+) -> Option<HttpTls> {
+    let terms = termination.terms(&AlpnId::of_http(), auth, at, report)?;
+    Some(HttpTls {
+        tls: Some(terms.configs),
+        allow: auth.map(|auth| tls::allow(auth, at, report)),
+        configured: terms.offer,
+        client_auth: class(auth, termination, report),
+    })
+}
+
+/// The number of a rule for client certificates: the same as long as mode, authorities and names are.
+fn class(
+    auth: Option<&model::ClientAuth>,
+    termination: &mut Termination<'_>,
+    report: &mut Report,
+) -> AuthClass {
+    let Some(auth) = auth else { return AuthClass::default() };
+    let mut hasher = DefaultHasher::new();
+    (auth.mode == AuthMode::Required).hash(&mut hasher);
+    if let Some(roots) = termination.roots(&auth.ca, report) {
+        for root in &roots.roots {
+            hasher.write(&root.subject);
+            hasher.write(&root.subject_public_key_info);
+        }
+    }
+    for allow in &auth.allow {
+        allow.to_string().hash(&mut hasher);
+    }
+    // 0 is that no certificate is asked for.
+    AuthClass(hasher.finish().max(1))
+}
+
+/// Where a request of this route goes; `None` where that cannot be, as is reported.
+fn request(
+    route: &model::Route,
+    backends: &mut Backends<'_>,
+    termination: &mut Termination<'_>,
+    report: &mut Report,
+) -> Option<HttpRoute> {
+    let rules = &route.http;
+    let made = action(route, backends, report)?.and_then(|action| {
+        Ok(HttpRoute {
+            name: name(route).into(),
+            action,
+            client_auth: class(route.client_auth.as_ref(), termination, report),
+            request_headers: headers(&rules.request_headers)?,
+            response_headers: headers(&rules.response_headers)?,
+            hsts: rules.hsts.as_ref().map(hsts).transpose()?,
+            max_body: rules.max_body.map(model::Size::bytes),
+            log_one_in: route.log_one_in,
+        })
+    });
+    made.map_err(|error| report.error(&route.at, error)).ok()
+}
+
+/// What is done with a request; `None` where there is no such backend, as is reported.
+fn action(
+    route: &model::Route,
+    backends: &mut Backends<'_>,
+    report: &mut Report,
+) -> Option<Result<Action, String>> {
+    let action = match &route.target {
+        model::Target::Relay(relay) => Ok(Action::Proxy(Proxy {
+            backend: place(&relay.to, &route.at, backends, report)?,
+            send_proxy: relay.send_proxy.map(send_proxy),
+            rewrite: rewrite(route),
+        })),
+        model::Target::Redirect(redirect) => self::redirect(redirect).map(Action::Redirect),
+        model::Target::Respond(respond) => self::respond(respond).map(Action::Respond),
+        // It was decided before there was a request.
+        model::Target::Passthrough(_) => return None,
+    };
+    Some(action)
+}
+
+fn rewrite(route: &model::Route) -> Rewrite {
+    let length = if route.path.is_root() { 0 } else { route.path.as_str().len() };
+    match &route.http.rewrite {
+        model::Rewrite::Keep => Rewrite::Keep,
+        model::Rewrite::Strip => Rewrite::Strip(length),
+        // What follows begins with `/` by itself.
+        model::Rewrite::Replace(path) if path.is_root() => Rewrite::Strip(length),
+        model::Rewrite::Replace(path) => Rewrite::Replace(length, path.as_str().into()),
+    }
+}
+
+fn redirect(redirect: &model::Redirect) -> Result<Redirect, String> {
+    let to = match &redirect.to {
+        model::RedirectTo::Https => "https://{host}{uri}".to_owned(),
+        url @ model::RedirectTo::Url(_) => url.to_string(),
+    };
+    Ok(Redirect {
+        status: status(redirect.status)?,
+        to: Template::parse(&to).map_err(|error| format!("redirect: {error}"))?,
+    })
+}
+
+fn respond(respond: &model::Respond) -> Result<Respond, String> {
+    let content_type = if respond.body.is_empty() { None } else { Some(value(&respond.content_type)?) };
+    Ok(Respond { status: status(respond.status)?, content_type, body: respond.body.clone().into() })
+}
+
+fn status(status: u16) -> Result<StatusCode, String> {
+    StatusCode::from_u16(status).map_err(|error| format!("{status}: {error}"))
+}
+
+fn headers(changes: &HeaderChanges) -> Result<HeaderRules, String> {
+    let field = |(name, value): &HeaderField| Ok((self::field_name(name)?, self::value(value)?));
+    let fields = |fields: &[HeaderField]| fields.iter().map(field).collect::<Result<Vec<_>, String>>();
+    Ok(HeaderRules {
+        remove: changes.remove.iter().map(field_name).collect::<Result<_, _>>()?,
+        set: fields(&changes.set)?,
+        add: fields(&changes.add)?,
+    })
+}
+
+fn field_name(name: &model::HeaderName) -> Result<HeaderName, String> {
+    HeaderName::from_bytes(name.as_str().as_bytes()).map_err(|error| format!("`{name}`: {error}"))
+}
+
+fn value(value: &model::HeaderValue) -> Result<HeaderValue, String> {
+    HeaderValue::from_str(value.as_str()).map_err(|error| format!("`{value}`: {error}"))
+}
+
+fn hsts(hsts: &model::Hsts) -> Result<HeaderValue, String> {
+    let mut text = format!("max-age={}", hsts.max_age.as_secs());
+    if hsts.include_subdomains {
+        text.push_str("; includeSubDomains");
+    }
+    if hsts.preload {
+        text.push_str("; preload");
+    }
+    HeaderValue::from_str(&text).map_err(|error| format!("hsts: {error}"))
+}
+
+fn limits(limits: &model::HttpLimits) -> HttpLimits {
+    // The language keeps sizes far below.
+    let small = |size: model::Size| u32::try_from(size.bytes()).unwrap_or(u32::MAX);
+    let rate = |rate: offramp_config::Rate| Rate { count: rate.count.get(), per: rate.per.duration() };
+    HttpLimits {
+        request_header_timeout: limits.request_header_timeout,
+        request_body_timeout: limits.request_body_timeout,
+        min_body_rate: limits.min_body_rate.bytes(),
+        keepalive_timeout: limits.keepalive_timeout,
+        request_headers: limits.request_headers,
+        request_header_size: small(limits.request_header_size),
+        request_target_size: small(limits.request_target_size),
+        requests_per_client: limits.requests_per_client.map(rate),
+        streams: limits.streams,
+    }
+}
+
+#[cfg(test)]
+mod tests;
