@@ -3,11 +3,13 @@
 //! Values are parsed into what they mean as they are read, so that a wrong one is refused with its remedy
 //! before anything happens. Nothing here touches the system.
 
+pub(crate) mod logs;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use offramp_config::model::{CertificateName, ListenAddress, ServerAddress};
+use offramp_config::model::{CertificateName, ListenAddress, ServerAddress, StoreUrl};
 
 use crate::{help, target};
 
@@ -37,8 +39,8 @@ pub(crate) enum Command {
     /// Put TLS in front of one application, without a configuration file
     ///
     /// The certificate is minted by the local CA (see `offramp ca`) unless --cert names one. Bytes are relayed
-    /// as they come, whatever their protocol. One event per connection goes to standard output: text on a
-    /// terminal, else JSON.
+    /// as they come, whatever their protocol, and one event per connection goes to standard output: text on a
+    /// terminal, else JSON. With --http there is one per request.
     To(To),
     /// Run what a configuration file describes
     ///
@@ -58,6 +60,11 @@ pub(crate) enum Command {
     ///
     /// The CA is minted where there is none.
     Ca(Ca),
+    /// Read access logs into a store, and ask it: who, what, how much
+    ///
+    /// The store is the one of `[log_store]` in the configuration, which `offramp run` writes to, or any other
+    /// that --store names.
+    Logs(logs::Logs),
     /// Print the version
     Version,
     /// Print completions for a shell
@@ -93,9 +100,16 @@ pub(crate) struct To {
     /// The key of --cert in PEM
     #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
     pub(crate) key: Option<PathBuf>,
+    /// Speak HTTP: HTTP/1.1 and HTTP/2 to clients, HTTP/1.1 to the application, which is told about each client
+    /// by Forwarded and X-Forwarded-For, -Proto, -Host and -Port
+    #[arg(long)]
+    pub(crate) http: bool,
     /// Tell the application about each client by a PROXY protocol header, which it must expect
     #[arg(long, value_name = "VERSION")]
     pub(crate) send_proxy: Option<ProxyVersion>,
+    /// Keep events in a store too, for `offramp logs --store URL`: sqlite:/path or postgres://user@host/database
+    #[arg(long, value_name = "URL", value_parser = target::store)]
+    pub(crate) log_store: Option<StoreUrl>,
     /// Worker threads, 1 to 1024 [default: one per core that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
@@ -181,7 +195,13 @@ mod tests {
         let Command::To(to) = Cli::parse_from(["offramp", "to", ":3000"]).command else { unreachable!() };
         assert_eq!(to.target.to_string(), "127.0.0.1:3000");
         assert_eq!(to.listen.to_string(), "[::]:8443");
-        assert!(to.name.is_empty() && to.cert.is_none() && to.send_proxy.is_none() && to.workers.is_none());
+        assert!(
+            !to.http
+                && to.name.is_empty()
+                && to.cert.is_none()
+                && to.send_proxy.is_none()
+                && to.workers.is_none()
+        );
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! `offramp`: takes TLS off in front of any application.
 
+mod admin;
 mod banner;
 mod check;
 mod demo;
+mod event_store;
 mod failure;
 mod flags;
 mod help;
+mod logs;
 mod man;
 mod run;
 mod single;

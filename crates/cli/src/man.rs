@@ -26,7 +26,7 @@ pub(crate) fn write(command: Command, out: &mut dyn Write) -> io::Result<()> {
     let mut roff = Roff::new();
     roff.control("SH", ["COMMANDS"]);
     for command in command.get_subcommands() {
-        subcommand(&mut roff, command);
+        subcommand(&mut roff, command, command.get_name());
     }
     for section in SECTIONS {
         roff.control("SH", [section.title.to_uppercase().as_str()]);
@@ -41,8 +41,14 @@ pub(crate) fn write(command: Command, out: &mut dyn Write) -> io::Result<()> {
     roff.to_writer(out)
 }
 
-fn subcommand(roff: &mut Roff, command: &Command) {
-    let mut synopsis = vec![bold(format!("offramp {}", command.get_name()))];
+/// A command, called `name` with those above it, and the commands below it.
+fn subcommand(roff: &mut Roff, command: &Command, name: &str) {
+    let mut synopsis = vec![bold(format!("offramp {name}"))];
+    let below = || command.get_subcommands().filter(|below| below.get_name() != "help");
+    if below().next().is_some() {
+        synopsis.push(roman(" "));
+        synopsis.push(italic("COMMAND"));
+    }
     let options = || command.get_arguments().filter(|option| !option.is_positional() && !is_help(option));
     for option in options() {
         synopsis.push(roman(" ["));
@@ -53,7 +59,7 @@ fn subcommand(roff: &mut Roff, command: &Command) {
         synopsis.push(roman(" "));
         synopsis.push(italic(value_name(positional)));
     }
-    roff.control("SS", [command.get_name()]);
+    roff.control("SS", [name]);
     roff.text(synopsis);
     roff.control("PP", []);
     let about = command.get_long_about().or_else(|| command.get_about());
@@ -64,6 +70,9 @@ fn subcommand(roff: &mut Roff, command: &Command) {
         let help = argument.get_long_help().or_else(|| argument.get_help());
         let help = help.map(ToString::to_string).unwrap_or_default();
         roff.text([roman(format!("{help}{}", details(argument)))]);
+    }
+    for command in below() {
+        subcommand(roff, command, &format!("{name} {}", command.get_name()));
     }
 }
 

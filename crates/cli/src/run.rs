@@ -5,20 +5,23 @@ use std::time::{Duration, SystemTime};
 
 use clap::CommandFactory as _;
 use offramp_certs::local_ca::{LocalCa, trust_instructions};
-use offramp_config::model::{CertificateName, CertificateSource, ProxyV2, SendProxy, ServerAddress, Workers};
+use offramp_config::model::{
+    CertificateName, CertificateSource, Mode, ProxyV2, SendProxy, ServerAddress, Workers,
+};
 use offramp_config::{Config, Environment};
 use offramp_control::{Origin, Server, Start, outputs};
 use offramp_net::Address;
 use offramp_observe::Log;
 use offramp_observe::prometheus::Build;
 
+use crate::admin;
 use crate::banner::{self, Banner};
 use crate::demo::Demo;
 use crate::failure::Failure;
 use crate::flags::{self, Cli, Command};
 use crate::single::{Single, local};
 use crate::surroundings::{self, print, say};
-use crate::{check, man, target};
+use crate::{check, event_store, logs, man, target};
 
 /// Does what the command line says.
 ///
@@ -31,6 +34,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Check(arguments) => check::check(arguments),
         Command::Demo(arguments) => demo(arguments),
         Command::Ca(arguments) => ca(arguments),
+        Command::Logs(arguments) => logs::run(arguments),
         Command::Version => print(format!("offramp {VERSION}\n").as_bytes()),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -84,9 +88,11 @@ fn demo(arguments: flags::Demo) -> Result<(), Failure> {
         server: ServerAddress::Unix(demo.socket()),
         certificate: local(&arguments.listen),
         listen: arguments.listen,
+        mode: Mode::Tcp,
         send_proxy: Some(SendProxy::V2(ProxyV2::default())),
         workers: Workers::Auto,
         events: surroundings::events(),
+        log_store: None,
     };
     let mut config = kept_in(arguments.state_dir, single.config(&environment))?;
     // The socket is this user's alone, and browsers keep connections open for nothing.
@@ -144,17 +150,22 @@ fn serve(
         config: config.clone(),
         origin,
         environment,
-        log,
+        log: log.clone(),
         journal,
         build: Build { version: VERSION, commit: "" },
         notify_socket: surroundings::notify_socket(),
+        open_store: Some(event_store::opener()),
         signals: true,
     };
     let server = Server::start(start).map_err(|error| not_started(&error, &config))?;
+    // After the start, so that its socket belongs to the user that was switched to.
+    let admin = admin::of(&config, &log)?;
     announce(&server, &config)?;
     // What the demo and the banner needed of it is not needed for days of running.
     drop(config);
-    match server.run().panicked {
+    let exit = server.run();
+    drop(admin);
+    match exit.panicked {
         0 => Ok(()),
         1 => Err(Failure::runtime("error: a worker panicked, see above; please report it")),
         workers => Err(Failure::runtime(format_args!(

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use offramp_config::model::{
     AccessFormat, Certificate, CertificateName, CertificateSource, DefaultRole, FilePath, HostName,
-    HostPattern, ListenAddress, Listener, Listeners, ProxyV2, Relay, RelayTarget, Route, SendProxy,
-    ServerAddress, Target, Workers,
+    HostPattern, ListenAddress, Listener, Mode, ProxyV2, Relay, RelayTarget, Route, SendProxy, ServerAddress,
+    StoreUrl, Target, Workers,
 };
 use offramp_config::{At, Config, Environment};
 
@@ -19,6 +19,8 @@ pub(crate) struct Single {
     pub(crate) server: ServerAddress,
     /// Where clients come.
     pub(crate) listen: ListenAddress,
+    /// What is done with connections.
+    pub(crate) mode: Mode,
     /// Where the certificate comes from.
     pub(crate) certificate: CertificateSource,
     /// The PROXY header for the application.
@@ -27,6 +29,8 @@ pub(crate) struct Single {
     pub(crate) workers: Workers,
     /// How events are written to standard output.
     pub(crate) events: AccessFormat,
+    /// Where events are kept to be asked for.
+    pub(crate) log_store: Option<StoreUrl>,
 }
 
 impl Single {
@@ -43,6 +47,7 @@ impl Single {
         Ok(Single {
             server: arguments.target,
             listen: arguments.listen,
+            mode: if arguments.http { Mode::Http } else { Mode::Tcp },
             certificate,
             send_proxy: arguments.send_proxy.map(|version| match version {
                 ProxyVersion::V1 => SendProxy::V1,
@@ -53,6 +58,7 @@ impl Single {
                 None => Workers::Auto,
             },
             events,
+            log_store: arguments.log_store,
         })
     }
 
@@ -62,16 +68,12 @@ impl Single {
         let mut config = Config::for_environment(environment);
         config.workers = self.workers;
         config.access_log.format = self.events;
+        config.log_store.url = self.log_store;
         config.certificates =
             vec![Certificate { source: self.certificate, default: DefaultRole::Always, at: At::NOWHERE }];
-        config.listeners = vec![Listener { addresses: vec![self.listen], ..Listener::default() }];
-        config.routes = vec![Route {
-            listeners: Listeners::All,
-            hosts: Vec::new(),
-            alpn: Vec::new(),
-            target: Target::Relay(relay),
-            at: At::NOWHERE,
-        }];
+        config.listeners =
+            vec![Listener { addresses: vec![self.listen], mode: self.mode, ..Listener::default() }];
+        config.routes = vec![Route::to(Target::Relay(relay))];
         config
     }
 }
@@ -118,7 +120,9 @@ mod tests {
         assert!(text.contains("address = [\"[::]:8443\"]"), "{text}");
         assert!(text.contains("names = [\"localhost\", \"127.0.0.1\", \"::1\"]"), "{text}");
         assert!(text.contains("server = \"127.0.0.1:3000\""), "{text}");
-        assert!(!text.contains("send_proxy"), "{text}");
+        assert!(text.contains("mode = \"tcp\"") && !text.contains("send_proxy"), "{text}");
+        let text = printed("offramp to 3000 --http");
+        assert!(text.contains("mode = \"http\""), "{text}");
     }
 
     #[test]
@@ -134,6 +138,8 @@ mod tests {
         let text = printed("offramp to 1 --name *.home.arpa --name 10.0.0.1 --send-proxy v1");
         assert!(text.contains("names = [\"*.home.arpa\", \"10.0.0.1\"]"), "{text}");
         assert!(text.contains("send_proxy = \"v1\""), "{text}");
+        let text = printed("offramp to 1 --log-store sqlite:/a.db");
+        assert!(text.contains("url = \"sqlite:/a.db\""), "{text}");
         let text = printed("offramp to 1 --listen 10.0.0.7:443");
         assert!(text.contains("\"::1\", \"10.0.0.7\"]"), "{text}");
     }

@@ -34,6 +34,18 @@ pub(crate) fn events() -> AccessFormat {
     if io::stdout().is_terminal() { AccessFormat::Text } else { AccessFormat::Json }
 }
 
+/// How many columns the terminal has to which answers go, if it is one.
+pub(crate) fn columns() -> Option<usize> {
+    let out = io::stdout();
+    let size = rustix::termios::tcgetwinsize(&out).ok().filter(|_| out.is_terminal())?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// Whether a person reads what is said.
+pub(crate) fn is_watched() -> bool {
+    io::stderr().is_terminal()
+}
+
 /// Prints to standard output. A reader that has gone away has seen enough.
 ///
 /// # Errors
@@ -51,4 +63,10 @@ pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
 /// Prints to standard error. Where that is closed, there is nobody to tell.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Writes a line over the one before, on a terminal.
+pub(crate) fn say_over(text: &str) {
+    let mut err = io::stderr();
+    let _ = write!(err, "\r{text}\x1b[K\r").and_then(|()| err.flush());
 }

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use offramp_config::model::ServerAddress;
+use offramp_config::model::{FilePath, ServerAddress, StoreUrl};
 
 /// Reads a TARGET.
 ///
@@ -80,6 +80,19 @@ pub(crate) fn missing_socket(target: &ServerAddress) -> Option<&Path> {
     match target {
         ServerAddress::Unix(path) if !path.exists() => Some(path),
         _ => None,
+    }
+}
+
+/// The URL of a log store; a relative path is one from here.
+pub(crate) fn store(text: &str) -> Result<StoreUrl, String> {
+    offramp_analytics::check_url(text).map_err(|error| error.to_string())?;
+    match text.strip_prefix("sqlite:") {
+        Some(":memory:") => Err("a store in memory could not be asked; name a file".to_owned()),
+        Some(path) => {
+            let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+            Ok(StoreUrl::Sqlite(FilePath::new(path)))
+        }
+        None => Ok(StoreUrl::Postgres(text.to_owned())),
     }
 }
 

@@ -3,6 +3,7 @@
 //! | module | for |
 //! | --- | --- |
 //! | [`process`] | child processes with captured output, readiness and a bounded life |
+//! | [`postgres`] | a PostgreSQL of the test's own |
 //! | [`server`] | small applications on threads, correct and broken ones, over TCP and Unix sockets |
 //! | [`ca`] | certificates of every key type and shape, as files |
 //! | [`tls_client`] | a record-level TLS client that can say anything |
@@ -16,6 +17,7 @@ pub mod ca;
 pub mod cases;
 mod error;
 pub mod oracle;
+pub mod postgres;
 pub mod process;
 pub mod server;
 pub mod tls_client;

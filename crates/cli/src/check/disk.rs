@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use offramp_config::model::{AccessOutput, ListenAddress, LogOutput, User};
+use offramp_config::model::{AccessOutput, ListenAddress, LogOutput, StoreUrl, User};
 use offramp_config::{At, Config};
 use offramp_control::Finding;
 use offramp_net::process::Identity;
@@ -29,6 +29,7 @@ pub(crate) fn look(config: &Config, now: SystemTime) -> Findings {
     let mut found = Findings::default();
     user(config.user.as_ref(), &mut found);
     outputs(config, &mut found);
+    store(config, &mut found);
     match offramp_control::check(config, now) {
         Ok(warnings) => found.warnings = warnings,
         Err(error) => found.errors.extend(error.findings().iter().cloned()),
@@ -58,6 +59,24 @@ fn outputs(config: &Config, found: &mut Findings) {
     }
     if let AccessOutput::File(file) = &config.access_log.output {
         folder(&file.path, &file.at, found);
+    }
+}
+
+fn store(config: &Config, found: &mut Findings) {
+    let Some(url) = &config.log_store.url else { return };
+    if let Err(error) = offramp_analytics::check_url(&url.to_string()) {
+        found.error(&At::NOWHERE, format!("log_store.url: {error}"));
+    }
+    if let StoreUrl::Sqlite(file) = url {
+        // The state directory is made by a start.
+        if file.path.parent() != Some(config.state_dir.as_path()) {
+            folder(&file.path, &file.at, found);
+        }
+    }
+    if let Some(file) = &config.log_store.geoip
+        && let Err(error) = offramp_analytics::check_geoip(&file.path)
+    {
+        found.error(&file.at, error.to_string());
     }
 }
 

@@ -79,7 +79,7 @@ fn browse(house: &House, home: &Path) -> Output {
 }
 
 /// Makes the CA one that the browser trusts, as `offramp ca` says.
-fn trust(home: &Path, ca: &Path) {
+pub(crate) fn trust(home: &Path, ca: &Path) {
     let database = home.join(".pki/nssdb");
     fs::create_dir_all(&database).unwrap();
     fs::set_permissions(&database, fs::Permissions::from_mode(0o700)).unwrap();

@@ -100,7 +100,7 @@ fn shake(config: &Arc<ClientConfig>, mut stream: TcpStream, name: &str) -> Resul
 
 /// One HTTP/1.1 request on a kept connection, and the body of its answer, which must have a length.
 pub(crate) fn get(stream: &mut (impl Read + Write), path: &str) -> io::Result<String> {
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n").as_bytes())?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())?;
     stream.flush()?;
     let mut answer = Vec::new();
     let mut chunk = [0; 4096];

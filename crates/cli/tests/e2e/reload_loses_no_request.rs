@@ -27,7 +27,8 @@ fn reload(house: &House) -> String {
     house.until("the outcome of the reload", || outcomes().into_iter().nth(before))
 }
 
-fn reload_to(house: &House, text: &str) -> String {
+/// The same with a new configuration.
+pub(crate) fn reload_to(house: &House, text: &str) -> String {
     house.home.configure(text);
     reload(house)
 }

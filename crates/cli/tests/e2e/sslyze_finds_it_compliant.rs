@@ -6,52 +6,16 @@
 //! renewed, as it should be, for one that was refused.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
-use std::time::Duration;
 
-use offramp_testkit::process::require;
 use offramp_testkit::server::{Listen, Server, apps};
 use serde_json::Value;
 
-use crate::house::{Home, LISTENER, ask};
+use crate::house::{Home, LISTENER};
+use crate::venv::{self, succeed};
 
 /// What the expectations below were written for.
 const VERSION: &str = "6.3.1";
-
-/// The Python of an environment that has SSLyze; made once, whichever test comes first.
-fn python() -> &'static Path {
-    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
-    PYTHON.get_or_init(environment)
-}
-
-fn environment() -> PathBuf {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sslyze-{VERSION}"));
-    let python = place.join("bin/python");
-    if !place.join("complete").exists() {
-        // What an interrupted run may have left is of no use.
-        let _ = fs::remove_dir_all(&place);
-        let mut venv = Command::new(require("python3", "python3"));
-        venv.args(["-m", "venv"]).arg(&place);
-        succeed(venv, "on Debian: apt-get install python3-venv");
-        let mut pip = Command::new(&python);
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        pip.arg(format!("sslyze=={VERSION}"));
-        succeed(pip, "it comes from PyPI, which must be reachable once");
-        fs::write(place.join("complete"), VERSION).unwrap();
-    }
-    python
-}
-
-fn succeed(command: Command, advice: &str) -> String {
-    let what = format!("{command:?}");
-    let output = ask(command, b"", Duration::from_secs(120));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what}: {said}{complaint}\n{advice}");
-    said
-}
 
 /// Scans an Offramp with these settings against one of Mozilla's configurations, and gives what is
 /// printed and what is found.
@@ -62,7 +26,7 @@ fn scan(settings: &str, mozilla: &str) -> (String, Value) {
          [[certificate]]\nlocal = true\nnames = [\"localhost\"]\n[[route]]\nserver = \"{}\"\n",
         app.address()
     ));
-    let mut sslyze = Command::new(python());
+    let mut sslyze = Command::new(venv::python("sslyze", VERSION));
     sslyze.args(["-m", "sslyze", &format!("--mozilla_config={mozilla}"), "--certinfo", "--early_data"]);
     sslyze.arg("--certinfo_ca_file").arg(house.home.file("state/ca/ca.pem"));
     sslyze.args(["--json_out", "found.json", &format!("localhost:{}{{127.0.0.1}}", house.address().port())]);

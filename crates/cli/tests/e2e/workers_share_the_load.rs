@@ -24,7 +24,7 @@ fn both_workers_serve() {
     }
     let page = Page::scrape(house.metrics());
     let connections = tally.connections as f64;
-    let request = "GET /crowd HTTP/1.1\r\nHost: test\r\n\r\n".len() * tally.answered;
+    let request = "GET /crowd HTTP/1.1\r\nHost: localhost\r\n\r\n".len() * tally.answered;
     for (name, figure) in [
         ("offramp_workers", 2.0),
         ("offramp_connections_total", connections),

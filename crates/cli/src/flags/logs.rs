@@ -1,0 +1,301 @@
+//! The options of `offramp logs`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::TypedValueParser as _;
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use offramp_analytics::Network;
+use offramp_analytics::format::LogFormat;
+use offramp_analytics::question::{Bots, Order, Top};
+use offramp_config::model::ListenAddress;
+
+use crate::logs::when::{self, When};
+
+/// Options of `logs`.
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do with logs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Read access logs of any server into the store
+    ///
+    /// Lines that do not parse are counted, the first ten are shown with the place where parsing failed, and all
+    /// can be kept with --rejects; they are never fatal. gzip is recognised.
+    Ingest(Ingest),
+    /// The heaviest pages, clients and others with their requests and bytes
+    Top(List),
+    /// Requests and bytes over time
+    Traffic(Traffic),
+    /// Requests whose path, query, referrer or agent has a text, the newest first
+    ///
+    /// With `full_text` in the configuration each word of the text must begin a word there, which an index
+    /// answers; without, the text must be contained as it is, and every text in the store is looked at.
+    Search(Search),
+    /// Answer a statement in the database's own SQL, which must only read
+    ///
+    /// The view `requests` has a row per request: time, time_us, host, client, network, method, path, query,
+    /// protocol, status, bytes, received, duration_us, referer, agent, bot, user, route, server, tls, cause,
+    /// request_id.
+    Query(Query),
+    /// Answer Grafana from the store, without a proxy
+    ///
+    /// The data source is at http://ADDR/, for Grafana's plugin simpod-json-datasource. `offramp run` has the same at
+    /// /grafana of its `[admin]` address. SIGTERM and SIGINT end it.
+    Serve(Serve),
+    /// Roll up what is complete, remove what is older than its retention, and give space back
+    ///
+    /// `offramp run` and `logs ingest` do it as they write; a store that nobody writes to needs this.
+    Tidy(Tidy),
+}
+
+/// Which store.
+#[derive(Debug, Args)]
+pub(crate) struct StoreOptions {
+    /// The store: sqlite:/path or postgres://user@host/database (default: `[log_store]` of the configuration)
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// The configuration that names the store [default: ./offramp.toml, else /etc/offramp/offramp.toml]
+    #[arg(long = "config", short = 'c', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// Options of `logs ingest`.
+#[derive(Debug, Args)]
+pub(crate) struct Ingest {
+    /// Files to read, in this order; - is standard input, as is naming none
+    #[arg(value_name = "FILES", value_hint = ValueHint::FilePath, conflicts_with = "follow")]
+    pub(crate) files: Vec<PathBuf>,
+    /// How lines are written.
+    #[command(flatten)]
+    pub(crate) format: FormatOptions,
+    /// Read this file and all that is added to it, until stopped; rotation, truncation and restarts neither lose
+    /// nor double a line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) follow: Option<PathBuf>,
+    /// Follow from the present end of a file that was never followed before, not from its beginning
+    #[arg(long, requires = "follow")]
+    pub(crate) from_end: bool,
+    /// Append lines that do not parse to this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) rejects: Option<PathBuf>,
+    /// The host of requests whose lines name none
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    /// How far times without an offset are ahead of UTC, such as +01:00; HAProxy writes none
+    #[arg(long, value_name = "OFFSET", default_value = "+00:00", allow_hyphen_values = true, value_parser = when::offset)]
+    pub(crate) utc_offset: i32,
+    /// Which store.
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+/// How lines are written.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct FormatOptions {
+    /// A format by its name: combined, vhost, common, json (of Offramp and others), haproxy, caddy [default: combined]
+    #[arg(long, value_name = "NAME", value_parser = LogFormat::named)]
+    pub(crate) format: Option<LogFormat>,
+    /// The string of an nginx log_format, or the whole directive
+    #[arg(long, value_name = "STRING", value_parser = LogFormat::nginx)]
+    pub(crate) log_format: Option<LogFormat>,
+    /// A regular expression with groups named as nginx's variables, or time, client, host, method, path or status
+    #[arg(long, value_name = "RE", value_parser = LogFormat::regex)]
+    pub(crate) regex: Option<LogFormat>,
+}
+
+/// Which requests count.
+#[derive(Debug, Args)]
+pub(crate) struct FilterOptions {
+    /// Only this host; may be repeated
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Vec<String>,
+    /// Only from then on: 24h or 7d ago, 2026-11-22, or 2026-11-22T10:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = when::parse)]
+    pub(crate) since: Option<When>,
+    /// Only before then, written as for --since
+    #[arg(long, value_name = "TIME", value_parser = when::parse)]
+    pub(crate) until: Option<When>,
+    /// At most so many rows [default: 20 in lists, 100 in searches, all otherwise]
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// Not from this address, one's own for example; may be repeated, or a list with commas
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    pub(crate) exclude_client: Vec<Network>,
+    /// Not from this network, such as 10.0.0.0/8; may be repeated, or a list with commas
+    #[arg(long, value_name = "NET", value_delimiter = ',')]
+    pub(crate) exclude_networks: Vec<Network>,
+    /// What is done with bots, as their agents tell
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "include")]
+    pub(crate) bots: BotsChoice,
+}
+
+/// What is done with bots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BotsChoice {
+    /// They count like everybody
+    Include,
+    /// They do not count
+    Exclude,
+    /// Only they count
+    Only,
+}
+
+impl From<BotsChoice> for Bots {
+    fn from(choice: BotsChoice) -> Self {
+        match choice {
+            BotsChoice::Include => Bots::Included,
+            BotsChoice::Exclude => Bots::Excluded,
+            BotsChoice::Only => Bots::Only,
+        }
+    }
+}
+
+/// How an answer is made and written.
+#[derive(Debug, Args)]
+pub(crate) struct AnswerOptions {
+    /// Write an array of flat JSON objects instead of a table
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) json: bool,
+    /// Write comma-separated values (RFC 4180) instead of a table
+    #[arg(long)]
+    pub(crate) csv: bool,
+    /// End the question after so long
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = when::duration)]
+    pub(crate) time_limit: Duration,
+}
+
+/// Options of `logs top`.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Of what
+    #[arg(value_name = "WHAT", value_parser = clap::builder::PossibleValuesParser::new(Top::ALL.map(Top::name)).map(|name| named(&name)))]
+    pub(crate) what: Top,
+    /// What the heaviest have most of
+    #[arg(long, value_enum, default_value = "requests")]
+    pub(crate) by: By,
+    /// Count each request instead of using sums by the hour, whose lists leave out what was rare
+    #[arg(long)]
+    pub(crate) exact: bool,
+    /// A GeoIP file in MaxMind's format, for countries and cities [default: the configuration's]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) geoip: Option<PathBuf>,
+    /// Which requests.
+    #[command(flatten)]
+    pub(crate) filter: FilterOptions,
+    /// How it is written.
+    #[command(flatten)]
+    pub(crate) answer: AnswerOptions,
+    /// Which store.
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+/// What lists are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// The number of requests
+    Requests,
+    /// The bytes that were sent
+    Bytes,
+}
+
+impl From<By> for Order {
+    fn from(by: By) -> Self {
+        match by {
+            By::Requests => Order::Requests,
+            By::Bytes => Order::Bytes,
+        }
+    }
+}
+
+/// Options of `logs traffic`.
+#[derive(Debug, Args)]
+pub(crate) struct Traffic {
+    /// The length of an interval: 5m, 1h, 1d
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = when::duration)]
+    pub(crate) interval: Duration,
+    /// A row for each host
+    #[arg(long)]
+    pub(crate) by_host: bool,
+    /// Which requests.
+    #[command(flatten)]
+    pub(crate) filter: FilterOptions,
+    /// How it is written.
+    #[command(flatten)]
+    pub(crate) answer: AnswerOptions,
+    /// Which store.
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+/// Options of `logs search`.
+#[derive(Debug, Args)]
+pub(crate) struct Search {
+    /// What to look for
+    pub(crate) text: String,
+    /// Which requests.
+    #[command(flatten)]
+    pub(crate) filter: FilterOptions,
+    /// How it is written.
+    #[command(flatten)]
+    pub(crate) answer: AnswerOptions,
+    /// Which store.
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+/// Options of `logs query`.
+#[derive(Debug, Args)]
+pub(crate) struct Query {
+    /// The statement
+    pub(crate) sql: String,
+    /// At most so many rows
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 100_000)]
+    pub(crate) limit: usize,
+    /// How it is written.
+    #[command(flatten)]
+    pub(crate) answer: AnswerOptions,
+    /// Which store.
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+/// Options of `logs serve`.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Where to listen: an address and a port (0: any free one), or unix: and a path; not for the public
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3333")]
+    pub(crate) address: ListenAddress,
+    /// A GeoIP file in MaxMind's format, for countries and cities [default: the configuration's]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) geoip: Option<PathBuf>,
+    /// Which store.
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+/// Options of `logs tidy`.
+#[derive(Debug, Args)]
+pub(crate) struct Tidy {
+    /// How long requests are kept, such as 90d [default: the configuration's, for ever with --store]
+    #[arg(long, value_name = "TIME", value_parser = when::duration)]
+    pub(crate) retention: Option<Duration>,
+    /// How long hourly and daily sums are kept [default: the configuration's, for ever with --store]
+    #[arg(long, value_name = "TIME", value_parser = when::duration)]
+    pub(crate) rollup_retention: Option<Duration>,
+    /// Which store.
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+fn named(name: &str) -> Top {
+    // The parser lets only the names of lists pass.
+    Top::ALL.into_iter().find(|top| top.name() == name).unwrap_or(Top::Pages)
+}

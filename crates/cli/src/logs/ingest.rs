@@ -1,0 +1,166 @@
+//! `offramp logs ingest`.
+//!
+//! SIGINT and SIGTERM end it between two lines, with everything before them in the store; a second one ends it at
+//! once, and what was not committed is read again by the next `--follow`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use offramp_analytics::follow::{Start, follow};
+use offramp_analytics::format::LogFormat;
+use offramp_analytics::ingest::{Ingest, Input, Rejects, Report, Stop};
+use offramp_analytics::writer::{move_aside, was_a_store};
+use offramp_analytics::{Error, Options, Writer};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::Failure;
+use crate::flags::logs::{self, FormatOptions};
+use crate::surroundings::{self, say};
+
+use super::failure;
+use super::place::Place;
+use super::sink::IngestSink;
+
+/// Texts at hand, and KiB of the database's cache, while files are imported: more than a proxy's store has, as it is
+/// over soon.
+const MEMORY_OF_AN_IMPORT: (usize, u32) = (32_768, 16 << 10);
+
+/// The same while a log is followed, which goes on for months and is rarely in a hurry.
+const MEMORY_OF_A_FOLLOWER: (usize, u32) = (4096, 2 << 10);
+
+/// Between attempts to open a store that is away, while following.
+const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
+
+pub(super) fn run(arguments: logs::Ingest) -> Result<(), Failure> {
+    let place = Place::find(arguments.store)?;
+    let import = arguments.follow.is_none();
+    let (texts_at_hand, cache_kib) = if import { MEMORY_OF_AN_IMPORT } else { MEMORY_OF_A_FOLLOWER };
+    let options = Options { texts_at_hand, cache_kib, ..place.options };
+    let rejects = match &arguments.rejects {
+        Some(path) => Rejects::to_file(path).map_err(|error| failure(&error))?,
+        None => Rejects::new(),
+    };
+    let rejects = rejects.on_reject(|rejection| say(&rejection.to_string()));
+    let parser = format(arguments.format)?.parser(arguments.utc_offset);
+    let unable = |error| Failure::runtime(format_args!("error: cannot wait: {error}"));
+    let stop = Stop::new().map_err(unable)?;
+    obey_signals(stop.clone())?;
+    let mut tell = tell_once();
+    let writer = loop {
+        match Writer::open(&place.url, &options) {
+            Ok(writer) => break writer,
+            // Whatever begins together with the store must not fail because it is the first.
+            Err(error) if matches!(error, Error::Busy(_) | Error::Away(_) | Error::Full(_)) && !import => {
+                tell(&error);
+                if stop.rest(BETWEEN_ATTEMPTS).map_err(unable)? {
+                    return Ok(());
+                }
+            }
+            Err(error @ Error::Corrupt(_)) if was_a_store(&place.url) => {
+                let aside = move_aside(&place.url).map_err(|error| failure(&error))?;
+                say(&format!("warning: {error}; moved to {}, a fresh store is begun", aside.display()));
+            }
+            Err(error) => return Err(failure(&error)),
+        }
+    };
+    let sink = IngestSink::new(writer, arguments.host, surroundings::is_watched());
+    let mut ingest = Ingest::new(parser, sink, rejects, stop.clone()).on_trouble(tell);
+    let outcome = match &arguments.follow {
+        Some(path) => {
+            let start = if arguments.from_end { Start::End } else { Start::Beginning };
+            follow(&mut ingest, path, start)
+        }
+        None => import_all(&mut ingest, &arguments.files, &stop),
+    };
+    let (sink, report, _) = ingest.finish();
+    // What was read before a failure is in the store, so it is told as well.
+    say(&summary(&report));
+    outcome.map_err(|error| failure(&error))?;
+    match import && !stop.is_requested() {
+        true => sink.into_writer().finish(SystemTime::now()).map_err(|error| failure(&error)),
+        false => Ok(()),
+    }
+}
+
+fn format(options: FormatOptions) -> Result<LogFormat, Failure> {
+    match options.format.or(options.log_format).or(options.regex) {
+        Some(format) => Ok(format),
+        None => LogFormat::named("combined").map_err(Failure::usage),
+    }
+}
+
+/// Reads one input after the other.
+fn import_all(ingest: &mut Ingest<IngestSink>, files: &[PathBuf], stop: &Stop) -> Result<(), Error> {
+    let standard_input = [PathBuf::from("-")];
+    let files = if files.is_empty() { &standard_input } else { files };
+    for file in files {
+        let name = |error: io::Error| Error::Io(file.display().to_string(), error);
+        let mut input =
+            if file == Path::new("-") { Input::stdin() } else { Input::open(file) }.map_err(name)?;
+        ingest.read(&mut input)?;
+        if stop.is_requested() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Tells of trouble with the store when it begins and when it becomes another one.
+fn tell_once() -> impl FnMut(&Error) + Send {
+    let mut last = String::new();
+    move |error| {
+        let text = error.to_string();
+        if text != last {
+            say(&format!("warning: {text}; waiting for it"));
+            last = text;
+        }
+    }
+}
+
+fn summary(report: &Report) -> String {
+    let seconds = report.elapsed.as_secs_f64();
+    let count = |number: u64, what: &str| match number {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    };
+    let mut text = format!("{}: {} stored", count(report.lines, "line"), count(report.accepted, "request"));
+    if report.rejected > 0 {
+        text += &format!(", {} did not parse", report.rejected);
+    }
+    if report.skipped > 0 {
+        text += &format!(", {} without a request", report.skipped);
+    }
+    if report.gaps > 0 {
+        text += &format!(", {} where a file was gone before it was read", count(report.gaps, "gap"));
+    }
+    text + &format!("; {seconds:.1} s")
+}
+
+/// Has `stop` requested by SIGINT and SIGTERM.
+fn obey_signals(stop: Stop) -> Result<(), Failure> {
+    let failed =
+        |error: io::Error| Failure::runtime(format_args!("error: cannot listen to signals: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
+    let entered = runtime.enter();
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    drop(entered);
+    let listen = async move {
+        let asked = AtomicBool::new(false);
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if asked.swap(true, Ordering::Relaxed) {
+                std::process::exit(1);
+            }
+            stop.request();
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    thread.spawn(move || runtime.block_on(listen)).map_err(failed)?;
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! What is within the rules of HTTP/2 and still an attack: floods, bombs, windows that never open.
+//!
+//! Each ends with GOAWAY or a refusal, an event that names the cause, a bounded cost in memory, and a
+//! service that others do not find changed.
+
+use std::time::{Duration, Instant};
+
+use crate::figures::resident;
+use crate::h2_client::kind::{CONTINUATION, DATA, GOAWAY, HEADERS, PING, PRIORITY, RST_STREAM, SETTINGS};
+use crate::h2_client::{
+    ACK, END_HEADERS, END_STREAM, H2, WHOLE, block, data, frame, get, headers, post, request, reset,
+    settings, text, window,
+};
+use crate::h2_follows_rfc9113::http_house;
+use crate::h2_rules::{CALM, FLOW_CONTROL, PROTOCOL};
+use crate::house::{House, cause};
+use crate::smuggling_backend::Backend;
+
+/// How often a flood says the same, at the most.
+const MOST: u32 = 20_000;
+/// How much memory an attack may leave behind.
+const SLACK: u64 = 12 << 20;
+
+/// What a flood says first, and then over and over.
+struct Flood {
+    what: &'static str,
+    first: Vec<u8>,
+    each: fn(u32) -> Vec<u8>,
+}
+
+fn flood(what: &'static str, first: Vec<u8>, each: fn(u32) -> Vec<u8>) -> Flood {
+    Flood { what, first, each }
+}
+
+fn floods() -> Vec<Flood> {
+    let open = || post(1, "/", &[]);
+    vec![
+        flood("PING", Vec::new(), |_| frame(PING, 0, 0, &[0; 8])),
+        flood("answers to PING", Vec::new(), |_| frame(PING, ACK, 0, &[0; 8])),
+        flood("SETTINGS", Vec::new(), |_| settings(&[])),
+        flood("SETTINGS that change windows", Vec::new(), |n| settings(&[(4, 100 + n % 2)])),
+        flood("acknowledgements", Vec::new(), |_| frame(SETTINGS, ACK, 0, &[])),
+        flood("PRIORITY", Vec::new(), |n| frame(PRIORITY, 0, 3 + 2 * n, &[0, 0, 0, 0, 1])),
+        flood("WINDOW_UPDATE of the connection", Vec::new(), |_| window(0, 1)),
+        flood("WINDOW_UPDATE of a stream", open(), |_| window(1, 1)),
+        flood("empty DATA", open(), |_| data(1, 0, &[])),
+        flood("DATA that is all padding", open(), |_| data(1, 8, &[3, 0, 0, 0])),
+        flood("GOAWAY", Vec::new(), |_| frame(GOAWAY, 0, 0, &[0; 8])),
+        flood("frames of no known type", Vec::new(), |_| frame(0xf7, 0, 0, b"")),
+        flood("resets of one stream", [open(), reset(1, 8)].concat(), |_| reset(1, 8)),
+        flood("rapid reset (CVE-2023-44487)", Vec::new(), |n| {
+            [get(1 + 2 * n, "/"), reset(1 + 2 * n, 8)].concat()
+        }),
+        flood("rapid reset of uploads", Vec::new(), |n| {
+            [post(1 + 2 * n, "/", &[]), reset(1 + 2 * n, 8)].concat()
+        }),
+        flood("requests that make us reset (CVE-2025-8671)", Vec::new(), |n| {
+            [post(1 + 2 * n, "/", &[]), window(1 + 2 * n, 0)].concat()
+        }),
+        flood("malformed requests", Vec::new(), |n| headers(1 + 2 * n, WHOLE, &[(":method", "GET")])),
+        flood("CONTINUATION without bytes", frame(HEADERS, END_STREAM, 1, &[]), |_| {
+            frame(CONTINUATION, 0, 1, &[])
+        }),
+        flood("CONTINUATION with little", frame(HEADERS, END_STREAM, 1, &[]), |_| {
+            frame(CONTINUATION, 0, 1, &block(&[("x-a", "1")]))
+        }),
+        flood("CONTINUATION with much", frame(HEADERS, END_STREAM, 1, &[]), |_| {
+            frame(CONTINUATION, 0, 1, &block(&[("x-a", &"y".repeat(8000))]))
+        }),
+    ]
+}
+
+/// Says it until the connection ends, and gives the code of the GOAWAY.
+fn pour(h2: &mut H2, flood: &Flood) -> Option<u32> {
+    h2.patience(Duration::from_secs(20));
+    h2.send(&flood.first);
+    for round in 0..MOST / 100 {
+        let bytes: Vec<_> = (0..100).flat_map(|n| (flood.each)(round * 100 + n)).collect();
+        if !h2.send(&bytes) {
+            break;
+        }
+    }
+    let mut code = None;
+    while let Some(frame) = h2.next() {
+        if frame.kind == GOAWAY && frame.code() != 0 {
+            code = Some(frame.code());
+        }
+    }
+    code
+}
+
+/// Waits for an event of this connection with one of the causes.
+fn tells(house: &House, port: u16, causes: &[&str]) {
+    house.event(&format!("{causes:?} of {port}"), |event| {
+        event["client_port"] == port && causes.contains(&cause(event))
+    });
+}
+
+#[test]
+fn floods_are_ended_and_named() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    let mut before = None;
+    for flood in floods() {
+        let mut h2 = H2::open(&config, house.address(), &[]);
+        let code = pour(&mut h2, &flood);
+        // A reset may overtake the GOAWAY, as the client was still talking.
+        assert!(matches!(code, None | Some(CALM | PROTOCOL)), "{}: {code:?}", flood.what);
+        let port = h2.port;
+        drop(h2);
+        println!("{}", flood.what);
+        tells(&house, port, &["h2_flood", "h2_protocol_error"]);
+        H2::open(&config, house.address(), &[]).is_well(1);
+        let now = resident(house.process.id());
+        let first = *before.get_or_insert(now);
+        assert!(now < first + SLACK, "{}: from {first} to {now} bytes", flood.what);
+    }
+    house.stop();
+}
+
+/// RFC 7541 §7.1.3, RFC 9113 §10.5.1: few bytes that stand for many.
+#[test]
+fn bombs_of_fields_are_refused() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    let plain = block(&request("GET", "/", &[]));
+    // One field of 4000 bytes is put into the table, and meant 12,000 times by one byte each.
+    let mut bomb = [&plain[..], &[0x40]].concat();
+    text(&mut bomb, b"x-bomb");
+    text(&mut bomb, &[b'x'; 4000]);
+    bomb.extend_from_slice(&[0xbe; 12_000]);
+    let big = "y".repeat(4000);
+    let large: Vec<_> = (0..12).map(|_| ("x-large", &big[..])).collect();
+    let large = block(&request("GET", "/", &large));
+    let many: Vec<_> = (0..150).map(|_| ("x-many", "1")).collect();
+    let long = format!("/{}", "p".repeat(9000));
+    H2::open(&config, house.address(), &[]).is_well(1);
+    let before = resident(house.process.id());
+    for (what, first, more, status, name) in [
+        ("a bomb", &bomb[..16_000], &bomb[16_000..], 431, "headers_too_large"),
+        ("48 kB", &large[..16_000], &large[16_000..], 431, "headers_too_large"),
+        ("150 fields", &block(&request("GET", "/", &many))[..], &[][..], 431, "headers_too_large"),
+        ("a path of 9000 bytes", &block(&request("GET", &long, &[]))[..], &[][..], 414, "target_too_long"),
+    ] {
+        for _ in 0..5 {
+            let mut h2 = H2::open(&config, house.address(), &[]);
+            let mut bytes = frame(HEADERS, END_STREAM, 1, first);
+            let parts: Vec<_> = more.chunks(16_000).collect();
+            parts.iter().for_each(|part| bytes.extend(frame(CONTINUATION, 0, 1, part)));
+            bytes.extend(frame(CONTINUATION, END_HEADERS, 1, &[]));
+            h2.send(&bytes);
+            let end = h2.find(what, |frame| matches!(frame.kind, HEADERS | RST_STREAM | GOAWAY));
+            match end.kind {
+                HEADERS => assert_eq!(end.status(), status, "{what}"),
+                _ => assert!(matches!(end.code(), PROTOCOL | CALM), "{what}: {end:?}"),
+            }
+            let port = h2.port;
+            drop(h2);
+            tells(&house, port, &[name, "h2_protocol_error", "h2_flood"]);
+        }
+    }
+    let now = resident(house.process.id());
+    assert!(now < before + SLACK, "from {before} to {now} bytes");
+    house.stop();
+}
+
+/// §6.9.1: no byte above the window, and all of them when it opens.
+#[test]
+fn windows_of_clients_are_kept() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, house.address(), &[(4, 10)]);
+    h2.send(&get(1, "/bytes/100000"));
+    let mut have = 0;
+    // Each time the barrier is answered, what the window allows has come and nothing else.
+    for (more, wanted) in [(0, 10), (1, 11), (20_000, 20_011), (45_524, 65_535), (34_465, 65_535)] {
+        if more > 0 {
+            h2.send(&window(1, more));
+        }
+        while have < wanted {
+            let part = h2.find("data", |frame| frame.kind == DATA);
+            have += part.payload.len();
+        }
+        assert_eq!(have, wanted);
+        h2.send(&frame(PING, 0, 0, b"barrier!"));
+        let answer = h2.find("answer", |frame| matches!(frame.kind, PING | DATA));
+        assert_eq!(answer.kind, PING, "more than the window: {answer:?}");
+    }
+    // The stream's window is open, the connection's was used up.
+    h2.send(&window(0, 100_000));
+    while have < 100_000 {
+        have += h2.find("data", |frame| frame.kind == DATA).payload.len();
+    }
+    assert_eq!(have, 100_000);
+    h2.is_well(3);
+    drop(h2);
+    house.stop();
+}
+
+/// A client that asks and then gives no window holds nothing for longer than `idle_timeout`.
+#[test]
+fn windows_that_never_open_end_by_time() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1\n[limits]\nidle_timeout = \"1s\"");
+    for size in [0, 1, 100] {
+        let mut h2 = H2::open(&config, house.address(), &[(4, size)]);
+        h2.send(&get(1, "/bytes/1000000"));
+        // The reset of the stream would wait behind its data, so that the connection ends instead.
+        let end = h2.find("end", |frame| frame.kind == GOAWAY);
+        assert_eq!(end.code(), 0);
+        let begun = Instant::now();
+        while h2.next().is_some() {}
+        assert!(begun.elapsed() < Duration::from_secs(10), "the connection ends");
+        tells(&house, h2.port, &["idle_timeout"]);
+    }
+    house.stop();
+}
+
+/// §6.9.1: a client that sends more than it was allowed is not listened to.
+#[test]
+fn windows_of_ours_are_enforced() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, house.address(), &[]);
+    h2.send(&post(1, "/deaf", &[]));
+    let mut sent = 0_u64;
+    while sent < 64 << 20 && h2.send(&data(1, 0, &[0; 16_384])) {
+        sent += 16_384;
+    }
+    // A reset may overtake what it says, as the client was still talking.
+    let mut said = std::iter::from_fn(|| h2.next());
+    let end = said.find(|frame| matches!(frame.kind, RST_STREAM | GOAWAY));
+    assert!(end.is_none_or(|end| end.code() == FLOW_CONTROL));
+    let port = h2.port;
+    drop(h2);
+    tells(&house, port, &["h2_protocol_error"]);
+    assert!(resident(house.process.id()) < 200 << 20);
+    H2::open(&config, house.address(), &[]).is_well(1);
+    house.stop();
+}

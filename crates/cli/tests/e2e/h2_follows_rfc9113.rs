@@ -1,0 +1,180 @@
+//! The rules of RFC 9113, section by section, said byte for byte to the real binary.
+//!
+//! Each row has a connection of its own. What follows must be what the RFC asks for, the event must name
+//! the cause, and a fresh connection must work behind it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+
+use crate::crowd::trusting;
+use crate::h2_client::kind::{GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS};
+use crate::h2_client::{ACK, H2, PREFACE, frame, reset, settings};
+use crate::h2_messages::{lengths, names_and_values, order, pseudo_fields, pseudo_values};
+use crate::h2_rules::{Connection, Nothing, PROTOCOL, Row, Status, Stream, Then};
+use crate::h2_rules::{compression, frames, numbers, of_blocks, of_connections, of_streams, streams};
+use crate::house::{Home, House, PATIENCE, cause};
+use crate::smuggling_backend::Backend;
+
+/// One route for HTTP to `backend`, with `more` as configuration.
+pub(crate) fn http_house(backend: &Backend, more: &str) -> (House, Arc<ClientConfig>) {
+    let home = Home::new();
+    let config = trusting(&home.ca.certificate());
+    // A table of rows is one busy client.
+    let limits = "[limits]\nhandshakes_per_client = \"10000/s\"\n";
+    let more = match more.split_once("[limits]") {
+        Some((before, after)) => format!("{before}{limits}{after}"),
+        None => format!("{more}\n{limits}"),
+    };
+    let text = format!(
+        "{more}\n{}[[listener]]\nname = \"default\"\naddress = \"127.0.0.1:0\"\nmode = \"http\"\n[[route]]\nserver = \"{}\"\n",
+        crate::house::CERTIFICATE,
+        backend.address()
+    );
+    (home.run(&text), config)
+}
+
+/// Says a row on a connection of its own; what followed, and the connection's port.
+fn say(house: &House, config: &Arc<ClientConfig>, row: &Row) -> (Option<Then>, u16) {
+    let mut h2 = H2::open(config, house.address(), &[]);
+    h2.patience(Duration::from_secs(5));
+    h2.send(&row.bytes);
+    h2.send(&frame(PING, 0, 0, b"and then"));
+    let then = follow(&mut h2, row);
+    match then {
+        Some(Connection(_)) => assert!(h2.next().is_none(), "§{} {}: it goes on", row.section, row.what),
+        Some(_) => {
+            h2.patience(PATIENCE);
+            if row.stream > 200 {
+                // There is room for another stream then.
+                h2.send(&reset(1, 8));
+            }
+            h2.is_well(1001);
+        }
+        None => {}
+    }
+    (then, h2.port)
+}
+
+fn follow(h2: &mut H2, row: &Row) -> Option<Then> {
+    while let Some(frame) = h2.next() {
+        match frame.kind {
+            GOAWAY if frame.code() != 0 => return Some(Connection(frame.code())),
+            RST_STREAM if frame.stream == row.stream => return Some(Stream(frame.code())),
+            HEADERS if frame.stream == row.stream => return Some(Status(frame.status())),
+            PING if frame.payload == b"and then" && row.then.contains(&Nothing) => return Some(Nothing),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether `then` is what is `wanted`, or more: an error of a stream may be one of the connection (§5.4.1), and
+/// the library says PROTOCOL_ERROR where some of the more precise codes would do.
+fn is_as_good(then: Then, wanted: Then) -> bool {
+    let error = matches!(wanted, Connection(_) | Stream(_));
+    then == wanted || error && then == Connection(PROTOCOL)
+}
+
+/// Whether an event tells of what followed on the connection from `port`.
+fn told(house: &House, port: u16, then: Then) -> bool {
+    let wanted: &[&str] = match then {
+        Connection(_) | Stream(_) => &["h2_protocol_error", "h2_flood"],
+        Status(200..=299) => &["completed"],
+        Status(431) => &["headers_too_large"],
+        Status(_) => &["bad_request", "misdirected"],
+        Nothing => return true,
+    };
+    let of = |event: &serde_json::Value| event["client_port"] == port && wanted.contains(&cause(event));
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while std::time::Instant::now() < deadline {
+        if house.events().iter().any(of) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+fn hold(rows: impl IntoIterator<Item = Row>) {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    let mut wrong = BTreeMap::new();
+    for row in rows {
+        let (then, port) = say(&house, &config, &row);
+        let name = format!("§{} {}", row.section, row.what);
+        if !then.is_some_and(|then| row.then.iter().any(|wanted| is_as_good(then, *wanted))) {
+            wrong.insert(name, format!("{then:?} instead of {:?}", row.then));
+        } else if !told(&house, port, then.unwrap()) {
+            let events = house.events().into_iter().filter(|event| event["client_port"] == port);
+            let causes: Vec<_> = events.map(|event| cause(&event).to_owned()).collect();
+            wrong.insert(name, format!("{then:?}, but the events say {causes:?}"));
+        }
+        H2::open(&config, house.address(), &[]).is_well(1);
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    house.stop();
+}
+
+#[test]
+fn frames_of_section_4() {
+    hold(frames().into_iter().chain(compression()));
+}
+
+#[test]
+fn streams_of_section_5() {
+    hold(streams().into_iter().chain(numbers()));
+}
+
+#[test]
+fn frame_types_of_section_6() {
+    hold(of_streams().into_iter().chain(of_connections()).chain(of_blocks()));
+}
+
+#[test]
+fn messages_of_section_8() {
+    hold(order().into_iter().chain(lengths()).chain(names_and_values()));
+}
+
+#[test]
+fn pseudo_fields_of_section_8() {
+    hold(pseudo_fields().into_iter().chain(pseudo_values()));
+}
+
+/// §3.4: both sides begin with a preface, and settings are acknowledged (§6.5.3).
+#[test]
+fn prefaces_of_section_3() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, house.address(), &[]);
+    let first = h2.next().unwrap();
+    assert!(first.kind == SETTINGS && first.flags == 0, "{first:?}");
+    h2.find("acknowledgement", |frame| frame.kind == SETTINGS && frame.flags == ACK);
+    h2.send(&settings(&[(4, 1)]));
+    h2.find("second acknowledgement", |frame| frame.kind == SETTINGS && frame.flags == ACK);
+    h2.is_well(1);
+    drop(h2);
+    for bytes in [
+        b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec(),
+        b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n".to_vec(),
+        b"\0\0\0\x04\0\0\0\0\0 and a little more of it".to_vec(),
+        [PREFACE, &frame(SETTINGS, 0, 0, &[0; 5])].concat(),
+    ] {
+        let mut h2 = H2::silent(&config, house.address());
+        h2.send(&bytes);
+        let mut code = None;
+        while let Some(frame) = h2.next() {
+            assert!(frame.kind != HEADERS, "{} is answered", bytes.escape_ascii());
+            code = (frame.kind == GOAWAY).then(|| frame.code()).or(code);
+        }
+        assert!(matches!(code, None | Some(PROTOCOL)), "{} gets {code:?}", bytes.escape_ascii());
+        let port = h2.port;
+        drop(h2);
+        assert!(told(&house, port, Connection(PROTOCOL)), "nobody tells of {}", bytes.escape_ascii());
+        H2::open(&config, house.address(), &[]).is_well(1);
+    }
+    assert_eq!(backend.take().1.len(), 5);
+    house.stop();
+}

@@ -1,0 +1,131 @@
+//! `docs/http.md`: every configuration there starts, and every command there prints what it says.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use offramp_testkit::process::{Process, Ready, Signal, Source, require};
+use offramp_testkit::server::{Listen, Server, Stream};
+
+use crate::house::{Home, House, LIFE, PATIENCE, ask};
+use crate::http_app::{Request, app, respond};
+use crate::offramp::offramp;
+
+/// A configuration, and the commands behind it with what they print.
+#[derive(Default)]
+struct Example {
+    configuration: String,
+    commands: Vec<(String, String)>,
+}
+
+fn examples() -> Vec<Example> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/http.md");
+    let page = fs::read_to_string(page).unwrap();
+    let mut examples: Vec<Example> = Vec::new();
+    for block in page.split("\n```").skip(1).step_by(2) {
+        let (kind, text) = block.split_once('\n').unwrap();
+        match kind {
+            "toml" => examples.push(Example { configuration: format!("{text}\n"), ..Example::default() }),
+            "console" => {
+                let commands = &mut examples.last_mut().unwrap().commands;
+                for command in format!("\n{text}\n").split("\n$ ").skip(1) {
+                    let (line, output) = command.split_once('\n').unwrap();
+                    commands.push((line.to_owned(), output.to_owned()));
+                }
+            }
+            _ => {}
+        }
+    }
+    examples
+}
+
+/// Answers as the page says that its applications do.
+fn tell(name: &str, request: &Request, stream: &mut Stream) -> io::Result<()> {
+    let mut body = format!("{name}: {} {}\n", request.method, request.target);
+    if request.target == "/headers" {
+        let mut fields: Vec<_> =
+            request.fields.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+        fields.sort();
+        body.extend(fields);
+    }
+    respond(stream, 200, &["Server: app/1.0"], body.as_bytes())
+}
+
+/// Starts what the configuration names: applications on Unix sockets, and Offramp on free ports.
+fn start(configuration: &str) -> (Vec<Server>, House) {
+    let home = Home::new();
+    let text = configuration.replace("unix:/run/", "unix:").replace("\"[::]:80\"", "\"127.0.0.1:0\"");
+    // Where no address is written it is one with a port that tests must not take.
+    let text = text.replace("[[listener]]\nmode", "[[listener]]\naddress = \"127.0.0.1:0\"\nmode");
+    let names = text.split("unix:").skip(1).filter_map(|rest| rest.split_once(".sock").map(|(name, _)| name));
+    let names: BTreeSet<String> = names.map(str::to_owned).collect();
+    let servers = names.into_iter().map(|name| {
+        app(&Listen::Unix(home.file(&format!("{name}.sock"))), move |request, stream| {
+            tell(&name, request, stream)
+        })
+    });
+    (servers.collect(), home.run(&text))
+}
+
+/// Whether `said` is `expected`, where `…` stands for anything within a line; empty lines at the end are none.
+fn is_like(said: &str, expected: &str) -> bool {
+    let (said, expected) = (said.trim_end(), expected.trim_end());
+    let like = |(said, expected): (&str, &str)| match expected.split_once('…') {
+        None => said == expected,
+        Some((front, back)) => {
+            said.len() >= front.len() + back.len() && said.starts_with(front) && said.ends_with(back)
+        }
+    };
+    said.lines().count() == expected.lines().count() && said.lines().zip(expected.lines()).all(like)
+}
+
+#[test]
+fn the_page_on_http_says_what_happens() {
+    let (mut configurations, mut commands) = (0, 0);
+    for example in examples() {
+        configurations += 1;
+        let (_apps, house) = start(&example.configuration);
+        for (line, expected) in example.commands {
+            commands += 1;
+            let listener = if line.contains("http://") { "plain" } else { "default" };
+            let port = house.address_of(listener).port();
+            let ca = house.home.file("state/ca/ca.pem");
+            let curl = format!(
+                "curl -q --silent --show-error --noproxy '*' --cacert {} --connect-to ::127.0.0.1:{port} ",
+                ca.display()
+            );
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(line.replacen("curl ", &curl, 1)).current_dir(house.home.path());
+            let output = ask(shell, b"", PATIENCE);
+            let said = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            assert!(is_like(&said, &expected), "{line}\n{said}{complaint}instead of\n{expected}");
+        }
+        house.stop();
+    }
+    assert!(configurations >= 6 && commands >= 13, "{configurations} configurations, {commands} commands");
+}
+
+#[test]
+fn one_command_serves_one_application_over_http() {
+    let home = Home::new();
+    let _app = app(&Listen::Unix(home.file("app.sock")), |request, stream| tell("app", request, stream));
+    let arguments = ["to", "unix:app.sock", "--http", "--listen", "127.0.0.1:0", "--state-dir", "state"];
+    let offramp = Process::start(offramp(home.path(), &arguments), LIFE).unwrap();
+    offramp.wait_for(&Ready::Line("  try  ".to_owned()), PATIENCE).unwrap();
+    let lines = offramp.lines(Source::Stderr);
+    let told = lines.iter().find_map(|line| line.trim().strip_prefix("try ")).unwrap();
+    let told = told.trim().strip_prefix("curl ").unwrap();
+    for (version, protocol) in [("--http1.1", "HTTP/1.1"), ("--http2", "HTTP/2.0")] {
+        let mut curl = Command::new(require("curl", "curl"));
+        curl.args(["-q", "--silent", "--noproxy", "*", version]).args(told.split_whitespace());
+        curl.current_dir(home.path());
+        let output = ask(curl, b"", PATIENCE);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "app: GET /\n", "{told}");
+        offramp.wait_for(&Ready::Line(format!("\"protocol\":\"{protocol}\"")), PATIENCE).unwrap();
+    }
+    offramp.signal(Signal::TERM).unwrap();
+    assert_eq!(offramp.wait(PATIENCE).unwrap().code(), Some(0), "{}", offramp.transcript());
+}

@@ -1,0 +1,143 @@
+//! A server that goes away in the middle of a response: the client sees that it is cut off, never a clean
+//! end, and the event says whose fault it was. A client that goes away ends its server's work.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+
+use offramp_testkit::process::{Process, Ready, require};
+use offramp_testkit::server::{Listen, Server, faults};
+
+use crate::crowd::{connect, trusting};
+use crate::house::{CERTIFICATE, Home, LIFE, PATIENCE, cause, text};
+use crate::http_curl::{HTTP, command, curl};
+
+#[test]
+fn a_response_that_is_cut_off_does_not_look_whole() {
+    let home = Home::new();
+    let cut: [(&str, &'static [u8], bool); 5] = [
+        ("length", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", false),
+        ("chunked", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", false),
+        ("in-chunk", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhalf", false),
+        ("reset-length", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", true),
+        ("reset-eof", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf", true),
+    ];
+    let mut text_ = format!("{CERTIFICATE}{HTTP}");
+    let mut servers = Vec::new();
+    for (name, said, reset) in cut {
+        let server = if reset {
+            Server::start(&Listen::Ipv4, faults::reset_in_the_middle(said)).unwrap()
+        } else {
+            Server::start(&Listen::Ipv4, faults::close_in_the_middle(said)).unwrap()
+        };
+        text_.push_str(&format!("[[route]]\npath = \"/{name}\"\nserver = \"{}\"\n", server.address()));
+        servers.push(server);
+    }
+    let house = home.run(&text_);
+    for (name, _, reset) in cut {
+        // 18: partial file; 92: HTTP/2 stream error; 56: the connection was reset or truncated.
+        for (version, codes) in [("--http1.1", &[18, 56][..]), ("--http2", &[92, 18])] {
+            let answer = curl(&house, &[version], &format!("https://localhost/{name}?{version}"));
+            assert!(codes.contains(&answer.code), "{name} {version}: {answer:?}");
+            // A reset may overtake what was sent before it.
+            assert!(
+                reset || (answer.status(), answer.text().as_str()) == (200, "half"),
+                "{name} {version}: {answer:?}"
+            );
+            let event = house.event(name, |event| {
+                text(event, "path") == format!("/{name}") && text(event, "query") == version
+            });
+            assert_eq!((cause(&event), text(&event, "fault")), ("server_aborted", "server"), "{event}");
+        }
+    }
+    let whole = "a response whose end is the end of the connection";
+    drop(house);
+    // In order that is no fault (RFC 9112 §6.3).
+    let home = Home::new();
+    let said = b"HTTP/1.1 200 OK\r\n\r\nto the end";
+    let _app =
+        Server::start(&Listen::Unix(home.file("app.sock")), faults::close_in_the_middle(said)).unwrap();
+    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    for version in ["--http1.0", "--http1.1", "--http2"] {
+        let answer = curl(&house, &[version], "https://localhost/");
+        assert_eq!((answer.code, answer.text().as_str()), (0, "to the end"), "{whole}: {answer:?}");
+    }
+    assert!(house.stop().iter().all(|event| cause(event) == "completed"));
+}
+
+/// Sends a head and some of the body, and no more.
+const ENDLESS: &str = r#"
+import socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("app.sock")
+listener.listen()
+held = []
+print("listening", flush=True)
+while True:
+    connection, _ = listener.accept()
+    held.append(connection)
+    if connection.recv(4096):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1000)
+"#;
+
+#[test]
+fn a_server_that_is_killed_is_told_in_the_event() {
+    let home = Home::new();
+    let mut python = Command::new(require("python3", "python3"));
+    python.args(["-c", ENDLESS]).current_dir(home.path());
+    let application = Process::start(python, LIFE).unwrap();
+    application.wait_for(&Ready::Line("listening".to_owned()), PATIENCE).unwrap();
+    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    let mut clients: Vec<_> = ["--http1.1", "--http2"]
+        .map(|version| {
+            let mut curl = command(&house, "https");
+            curl.args(["--no-buffer", version, "https://localhost/"]);
+            curl.stdout(Stdio::piped()).spawn().unwrap()
+        })
+        .into();
+    for client in &mut clients {
+        let mut some = [0; 1000];
+        client.stdout.as_mut().unwrap().read_exact(&mut some).unwrap();
+    }
+    // Killed, as a Process is that is dropped.
+    drop(application);
+    for client in clients {
+        let output = client.wait_with_output().unwrap();
+        assert!(matches!(output.status.code(), Some(18 | 56 | 92)), "{output:?}");
+    }
+    for event in house.events_of(2) {
+        assert_eq!((cause(&event), text(&event, "fault")), ("server_aborted", "server"), "{event}");
+        assert_eq!(
+            (event["status"].as_u64(), event["bytes_to_client"].as_u64()),
+            (Some(200), Some(1000)),
+            "{event}"
+        );
+    }
+    house.stop();
+}
+
+#[test]
+fn a_client_that_goes_away_ends_the_work_of_its_server() {
+    let home = Home::new();
+    let (gone, ended) = channel();
+    let gone = std::sync::Mutex::new(gone);
+    let _app = Server::start(&Listen::Unix(home.file("app.sock")), move |mut stream| {
+        let mut chunk = [0; 4096];
+        if matches!(stream.read(&mut chunk), Ok(1..)) {
+            // The end of the connection is all that can come now.
+            let rest = stream.read(&mut chunk).unwrap_or(0);
+            let _ = gone.lock().unwrap().send(rest);
+        }
+    })
+    .unwrap();
+    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    let config = trusting(&house.home.ca.certificate());
+    let mut tls = connect(&config, house.address(), "localhost").unwrap();
+    tls.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    house.until("a request at the server", || (_app.accepted() > 0).then_some(()));
+    drop(tls);
+    assert_eq!(ended.recv_timeout(PATIENCE).unwrap(), 0);
+    let event = house.event("a client that went away", |_| true);
+    assert_eq!((event["status"].as_u64(), text(&event, "fault")), (Some(0), "client"), "{event}");
+    house.stop();
+}

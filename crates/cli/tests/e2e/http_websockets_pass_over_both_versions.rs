@@ -1,0 +1,193 @@
+//! WebSocket over HTTP/1.1 and HTTP/2 (RFC 6455, RFC 8441), and other protocols by `Upgrade`.
+
+use std::io::{Read as _, Write as _};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::ext::Protocol;
+use offramp_testkit::server::{Listen, Server};
+
+use crate::crowd::{connect, get, trusting};
+use crate::house::{CERTIFICATE, Home, cause, text};
+use crate::http_app::{app, respond};
+use crate::http_curl::HTTP;
+use crate::{http_h2, http_node};
+
+/// A masked frame (RFC 6455 §5.2) whose mask is nothing but zeros.
+fn frame(opcode: u8, data: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0x80 | opcode, 0x80 | 127];
+    frame.extend_from_slice(&(data.len() as u64).to_be_bytes());
+    frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(data);
+    frame
+}
+
+/// The same as a server sends it, for data of 64 KiB or more.
+fn answer(opcode: u8, data: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0x80 | opcode, 127];
+    frame.extend_from_slice(&(data.len() as u64).to_be_bytes());
+    frame.extend_from_slice(data);
+    frame
+}
+
+const ROUTE: &str = "[[route]]\nserver = \"unix:app.sock\"\n";
+
+/// Reads a head, and not a byte more.
+fn head(stream: &mut impl std::io::Read) -> String {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap().to_ascii_lowercase()
+}
+
+#[test]
+fn a_websocket_passes_over_http_1() {
+    let home = Home::new();
+    let _application = http_node::start(&home);
+    let house = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    let mut tls = connect(&trusting(&house.home.ca.certificate()), house.address(), "localhost").unwrap();
+    // A request before it on the same connection, and a frame that does not wait for the 101.
+    assert!(get(&mut tls, "/before").unwrap().contains("/before"));
+    let message = vec![b'm'; 1 << 20];
+    tls.write_all(
+        b"GET /socket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    )
+    .unwrap();
+    let head = head(&mut tls);
+    assert!(head.starts_with("http/1.1 101 "), "{head}");
+    // RFC 6455 §1.3.
+    assert!(head.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo="), "{head}");
+    tls.write_all(&frame(2, &message)).unwrap();
+    let expected = answer(2, &message);
+    let mut back = vec![0; expected.len()];
+    tls.read_exact(&mut back).unwrap();
+    assert!(back == expected);
+    tls.write_all(&frame(8, &[])).unwrap();
+    let mut end = Vec::new();
+    tls.read_to_end(&mut end).unwrap();
+    assert_eq!(end, [0x88, 0]);
+    tls.conn.send_close_notify();
+    tls.flush().unwrap();
+    let event = house.event("the WebSocket", |event| event["status"] == 101);
+    assert_eq!((cause(&event), text(&event, "path")), ("completed", "/socket"), "{event}");
+    assert!(event["bytes_to_client"].as_u64().unwrap() > 1 << 20, "{event}");
+    house.stop();
+}
+
+#[test]
+fn a_websocket_passes_over_http_2() {
+    let home = Home::new();
+    let _application = http_node::start(&home);
+    let house = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    let config = trusting(&house.home.ca.certificate());
+    http_h2::run(async {
+        let mut sender = http_h2::connect(&config, house.address()).await.unwrap().ready().await.unwrap();
+        while !sender.is_extended_connect_protocol_enabled() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let request = || {
+            http::Request::connect("https://localhost/socket")
+                .version(http::Version::HTTP_2)
+                .header("sec-websocket-version", "13")
+                .extension(Protocol::from_static("websocket"))
+                .body(())
+                .unwrap()
+        };
+        let (response, mut up) = sender.send_request(request(), false).unwrap();
+        let response = response.await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert!(!response.headers().contains_key("sec-websocket-accept"), "{response:?}");
+        let mut down = response.into_body();
+        let message = vec![b'm'; 200_000];
+        let expected = answer(1, &message);
+        up.send_data(Bytes::from(frame(1, &message)), false).unwrap();
+        let mut back = Vec::new();
+        while back.len() < expected.len() {
+            let part = down.data().await.unwrap().unwrap();
+            down.flow_control().release_capacity(part.len()).unwrap();
+            back.extend_from_slice(&part);
+        }
+        assert!(back == expected);
+        // Other requests go on beside it.
+        let beside = http::Request::get("https://localhost/beside").body(()).unwrap();
+        let (beside, _) = sender.send_request(beside, true).unwrap();
+        assert_eq!(beside.await.unwrap().status(), 200);
+        up.send_data(Bytes::from(frame(8, &[])), true).unwrap();
+        assert_eq!(http_h2::body(down).await.unwrap(), [0x88, 0]);
+
+        // One that is reset ends at the server too.
+        let (response, mut up) = sender.send_request(request(), false).unwrap();
+        assert_eq!(response.await.unwrap().status(), 200);
+        up.send_reset(h2::Reason::CANCEL);
+        let aborted = || house.events().into_iter().find(|event| cause(event) == "client_aborted");
+        while aborted().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    let events = house.stop();
+    let sockets: Vec<_> = events.iter().filter(|event| text(event, "path") == "/socket").collect();
+    let told: Vec<_> = sockets.iter().map(|e| (text(e, "method"), e["status"].as_u64(), cause(e))).collect();
+    assert_eq!(told, [("CONNECT", Some(200), "completed"), ("CONNECT", Some(200), "client_aborted")]);
+}
+
+#[test]
+fn any_protocol_may_be_agreed_on_and_ends_half_by_half() {
+    let home = Home::new();
+    let _app = Server::start(&Listen::Unix(home.file("app.sock")), |mut stream| {
+        let head = head(&mut stream);
+        assert!(head.contains("upgrade: shout/1") && head.contains("connection: upgrade"), "{head}");
+        // The first words of the new protocol come with the answer.
+        stream
+            .write_all(
+                b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: shout/1\r\n\r\nready ",
+            )
+            .unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        all.make_ascii_uppercase();
+        stream.write_all(&all).unwrap();
+    })
+    .unwrap();
+    let house = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    let mut tls = connect(&trusting(&house.home.ca.certificate()), house.address(), "localhost").unwrap();
+    tls.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: shout/1\r\n\r\n")
+        .unwrap();
+    let head = head(&mut tls);
+    assert!(head.starts_with("http/1.1 101 ") && head.contains("upgrade: shout/1"), "{head}");
+    tls.write_all(b"anybody there?").unwrap();
+    tls.conn.send_close_notify();
+    tls.flush().unwrap();
+    let mut said = String::new();
+    tls.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "ready ANYBODY THERE?");
+    let event = &house.stop()[0];
+    assert_eq!((event["status"].as_u64(), cause(event)), (Some(101), "completed"), "{event}");
+    assert_eq!(
+        (event["bytes_from_client"].as_u64(), event["bytes_to_client"].as_u64()),
+        (Some(14), Some(20)),
+        "{event}"
+    );
+}
+
+#[test]
+fn a_server_may_decline_to_change_the_protocol() {
+    let home = Home::new();
+    let _app = app(&Listen::Unix(home.file("app.sock")), |request, stream| {
+        respond(stream, 200, &[], format!("stay {}\n", request.target).as_bytes())
+    });
+    let house = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    let mut tls = connect(&trusting(&house.home.ca.certificate()), house.address(), "localhost").unwrap();
+    tls.write_all(b"GET /1 HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: other/1\r\n\r\n")
+        .unwrap();
+    let head = head(&mut tls);
+    assert!(head.starts_with("http/1.1 200 "), "{head}");
+    let mut body = [0; 8];
+    tls.read_exact(&mut body).unwrap();
+    assert_eq!(&body, b"stay /1\n");
+    assert_eq!(get(&mut tls, "/2").unwrap(), "stay /2\n");
+    drop(tls);
+    house.stop();
+}

@@ -1,0 +1,55 @@
+//! A real PostgreSQL as the store: it goes away for a while, and nothing is missing once it is back.
+
+use offramp_testkit::postgres::Server;
+use offramp_testkit::process::{Process, Signal};
+
+use crate::house::{Home, LIFE, PATIENCE};
+use crate::logs_answer_for_what_was_served::{config, fetch};
+use crate::logs_desk::{assert_counts, command, refusal, rows, until};
+
+#[test]
+fn requests_wait_while_postgres_is_away() {
+    let mut postgres = Server::start();
+    let url = postgres.database();
+    let house = Home::new().run(&config(&format!("[log_store]\nurl = \"{url}\"\n")));
+    let home = house.home.path().to_owned();
+    let count = ["query", "SELECT count(*)::bigint AS n FROM requests"];
+    fetch(&house, "one", &["https://a.example.org/before-[1-50]"]);
+    until(&home, &count, |rows| rows[0]["n"] == 50);
+    let follower = ["ingest", "--follow", "other.log", "--format", "vhost", "--host", "other.test"];
+    let follower = Process::start(command(&home, &follower), LIFE).unwrap();
+    postgres.pause();
+    fetch(&house, "two", &["https://b.example.org/while-it-is-away-[1-500]"]);
+    std::fs::write(home.join("other.log"), OTHER).unwrap();
+    house.until("the log says that events wait", || {
+        let log = house.process.transcript();
+        log.contains("wait in the spool").then_some(())
+    });
+    let said = refusal(&home, &["top", "pages"], 1);
+    assert!(said.contains("cannot be reached"), "{said}");
+    postgres.resume();
+    until(&home, &count, |rows| rows[0]["n"] == 552);
+    house.until("the log says that it caught up", || {
+        house.process.transcript().contains("caught up").then_some(())
+    });
+    follower.signal(Signal::TERM).unwrap();
+    assert_eq!(follower.wait(PATIENCE).unwrap().code(), Some(0), "{}", follower.transcript());
+    let other = rows(&home, &["top", "clients", "--host", "other.test"]);
+    assert_eq!(other.len(), 2, "{other:?}");
+    for sql in
+        ["DELETE FROM fact", "COPY fact TO PROGRAM 'cat'", "SELECT pg_terminate_backend(pg_backend_pid())"]
+    {
+        let output = crate::logs_desk::output(&home, &["query", sql]);
+        assert!(!output.status.success(), "{sql}");
+    }
+    house.process.signal(Signal::TERM).unwrap();
+    assert_eq!(house.process.wait(PATIENCE).unwrap().code(), Some(0), "{}", house.process.transcript());
+    let log = std::fs::read_to_string(home.join("access.log")).unwrap();
+    std::fs::write(home.join("all.log"), log + &OTHER.replace("\"-\"\n", "\"other.test\"\n")).unwrap();
+    assert_counts(&home, &url, &home.join("all.log"));
+}
+
+/// Lines that name no host.
+const OTHER: &str = r#"192.0.2.1 - - [22/Nov/2026:10:00:00 +0000] "GET /a HTTP/1.1" 200 100 "-" "one" "-"
+192.0.2.2 - - [22/Nov/2026:10:00:01 +0000] "GET /a HTTP/1.1" 200 50 "-" "one" "-"
+"#;

@@ -1,0 +1,127 @@
+//! `slowhttptest` in its four modes: hundreds of clients that send or read as slowly as they may.
+//!
+//! The tool's own probe must find the service available in every second, a healthy client beside it is
+//! answered at once, and the slow ones are sent away when their time is over.
+
+use std::io::{Read as _, Write as _};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use offramp_testkit::process::require;
+
+use crate::crowd::{Tls, connect};
+use crate::h2_follows_rfc9113::http_house;
+use crate::house::{House, ask, cause};
+use crate::smuggling_backend::Backend;
+
+/// Connections of the tool.
+const CLIENTS: &str = "200";
+/// How long the healthy client may ever wait, on a machine that does other things beside.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+/// Bounds that are over within a run of the tool.
+const SHORT: &str = "workers = 2\n[limits]\nrequest_header_timeout = \"2s\"\nrequest_body_timeout = \"2s\"\n\
+                     min_body_rate = \"1KiB\"\nidle_timeout = \"2s\"\nkeepalive_timeout = \"2s\"\n";
+
+/// Runs the tool beside a healthy client; its report without colours, and the causes of all events.
+fn under(mode: &[&str]) -> (String, Vec<String>) {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, SHORT);
+    let address = house.address();
+    let over = Arc::new(AtomicBool::new(false));
+    let healthy = thread::spawn({
+        let (over, config) = (Arc::clone(&over), Arc::clone(&config));
+        move || {
+            let (mut asked, mut worst) = (0, Duration::ZERO);
+            while !over.load(Ordering::SeqCst) {
+                let begun = Instant::now();
+                let mut tls = connect(&config, address, "localhost").expect("a healthy client is let in");
+                for _ in 0..5 {
+                    healthy(&mut tls);
+                    asked += 1;
+                }
+                worst = worst.max(begun.elapsed());
+                thread::sleep(Duration::from_millis(20));
+            }
+            (asked, worst)
+        }
+    });
+    let mut tool = Command::new(require("slowhttptest", "slowhttptest"));
+    tool.args(mode).args(["-c", CLIENTS, "-r", "200", "-l", "6", "-p", "3", "-v", "1"]);
+    tool.args(["-u", &format!("https://{address}/bytes/3000000")]);
+    let output = ask(tool, b"", Duration::from_secs(60));
+    over.store(true, Ordering::SeqCst);
+    let (asked, worst) = healthy.join().unwrap();
+    assert!(asked >= 20, "only {asked} answers");
+    assert!(worst < AT_ONCE, "the healthy client waited {worst:?}");
+    let report = plain(&String::from_utf8_lossy(&output.stdout));
+    let causes = causes(house);
+    (report, causes)
+}
+
+/// One request of the healthy client.
+fn healthy(tls: &mut Tls) {
+    tls.write_all(b"GET /healthy HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a healthy client is heard");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\nok") {
+        let mut chunk = [0; 1024];
+        let n = tls.read(&mut chunk).expect("a healthy client is answered");
+        assert!(n > 0, "{}", answer.escape_ascii());
+        answer.extend_from_slice(&chunk[..n]);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", answer.escape_ascii());
+}
+
+/// Stops the house; slow ones that are still there are of no interest to the drain.
+fn causes(house: House) -> Vec<String> {
+    house.stop().iter().map(|event| cause(event).to_owned()).collect()
+}
+
+/// The text without the sequences that colour it.
+fn plain(text: &str) -> String {
+    let mut parts = text.split('\u{1b}');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.push_str(part.split_once('m').map_or(part, |(_, rest)| rest));
+    }
+    plain
+}
+
+/// The values of a line of the report, second by second.
+fn values<'a>(report: &'a str, name: &str) -> Vec<&'a str> {
+    report.lines().filter_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim())).collect()
+}
+
+/// The tool found the service there in every second, and `cause` ended at least as many of its clients.
+#[track_caller]
+fn was_harmless(mode: &[&str], name: &str, least: usize) {
+    let (report, causes) = under(mode);
+    let available = values(&report, "service available");
+    assert!(!available.is_empty() && available.iter().all(|found| *found == "YES"), "{report}");
+    let count = causes.iter().filter(|cause| *cause == name).count();
+    assert!(count >= least, "{count} of {name} in {causes:?}\n{report}");
+}
+
+#[test]
+fn slow_headers() {
+    was_harmless(&["-H", "-i", "1", "-x", "10"], "request_header_timeout", 150);
+}
+
+#[test]
+fn slow_bodies() {
+    was_harmless(&["-B", "-i", "3", "-s", "8192", "-x", "10"], "request_body_timeout", 150);
+}
+
+#[test]
+fn ranges_without_number() {
+    // What the ranges mean is the application's business: it gets them, or a head that is too long is refused.
+    was_harmless(&["-R", "-t", "HEAD", "-a", "10", "-b", "3000"], "completed", 20);
+}
+
+#[test]
+fn slow_readers() {
+    was_harmless(&["-X", "-w", "1", "-y", "64", "-n", "3", "-z", "5", "-k", "3"], "client_hung", 100);
+}
