@@ -67,7 +67,7 @@ impl Campaign {
     /// Only what makes going on useless: results that cannot be written.
     pub(crate) async fn run(&mut self) -> Result<()> {
         let contestants = &self.plan.contestants;
-        let entries: usize = self.plan.cases.iter().map(|case| case.method.entrants(contestants)).sum();
+        let entries: usize = self.plan.cases.iter().map(|case| case.entrants(contestants)).sum();
         let steps = entries * self.plan.rounds;
         let mut progress = Progress::new(steps);
         for case in self.plan.cases.clone() {
@@ -90,7 +90,8 @@ impl Campaign {
         let usable = usable_cores();
         let cores = Cores::divide(&usable, case.setup.workers);
         let identity = pki::identity(&self.work, case.setup.key)?;
-        let place = if self.plan.unix { Place::Unix(self.work.join("app.sock")) } else { Place::Tcp };
+        let place =
+            if self.plan.unix || case.unix { Place::Unix(self.work.join("app.sock")) } else { Place::Tcp };
         let order = BackendSpec { place, service: case.service };
         let (backend, found) = Helper::backend(&order, &self.work, &cores.backend).await?;
         let dir = self.work.clone();
@@ -169,7 +170,7 @@ impl Campaign {
     async fn enter(&mut self, case: &Case, bench: &Bench<'_>, progress: &mut Progress) -> Vec<Entrant> {
         let mut entrants = Vec::new();
         let all = self.plan.contestants.clone();
-        for contestant in all.into_iter().filter(|c| case.method.takes(c.peer)) {
+        for contestant in all.into_iter().filter(|c| case.takes(c)) {
             let name = contestant.peer.name;
             if let Some(why) = contestant.lacks(case.setup) {
                 progress.skip(self.plan.rounds);

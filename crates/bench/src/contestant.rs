@@ -25,11 +25,39 @@ pub(crate) struct Setup {
     pub(crate) group: Group,
     /// Worker threads or processes.
     pub(crate) workers: usize,
+    pub(crate) mode: Mode,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { version: Version::Tls13, key: KeyKind::P256, group: Group::X25519, workers: 1 }
+        Self {
+            version: Version::Tls13,
+            key: KeyKind::P256,
+            group: Group::X25519,
+            workers: 1,
+            mode: Mode::Stream,
+        }
+    }
+}
+
+/// What a proxy makes of the bytes of its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Mode {
+    /// It does not look at them: any protocol.
+    Stream,
+    /// HTTP/1.1, which it parses, routes and forwards request by request.
+    Http1,
+    /// HTTP/2 from the clients, HTTP/1.1 to the application.
+    Http2,
+}
+
+impl Mode {
+    /// The protocol's name for ALPN (RFC 7301).
+    pub(crate) fn alpn(self) -> &'static str {
+        match self {
+            Self::Stream | Self::Http1 => "http/1.1",
+            Self::Http2 => "h2",
+        }
     }
 }
 
@@ -48,12 +76,14 @@ pub(crate) struct Peer {
     pub(crate) version_args: &'static [&'static str],
     /// Its TLS library.
     pub(crate) library: Library,
-    /// Its configuration, and the name of the file that it goes to.
-    pub(crate) config: (&'static str, &'static str),
+    /// The name of the file that its configuration goes to.
+    pub(crate) file: &'static str,
+    /// Its configuration as a proxy of byte streams; none where it knows HTTP alone.
+    pub(crate) stream: Option<&'static str>,
+    /// Its configuration as a proxy of HTTP; none where it knows no HTTP.
+    pub(crate) http: Option<&'static str>,
     /// Its arguments; `{{config}}` and `{{dir}}` are filled in.
     pub(crate) args: &'static [&'static str],
-    /// Whether it carries any byte stream, or HTTP alone.
-    pub(crate) carries: Carries,
     /// Whether it can do X25519MLKEM768.
     pub(crate) post_quantum: bool,
     /// Whether it has a number of workers that can be set.
@@ -69,13 +99,14 @@ pub(crate) enum Library {
     Is(&'static str),
 }
 
-/// What a proxy can be put in front of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carries {
-    /// Any protocol: it does not look inside.
-    Anything,
-    /// HTTP, which it parses and forwards request by request.
-    Http,
+impl Peer {
+    /// Its configuration in a mode; none where it has no such mode.
+    pub(crate) fn config(&self, mode: Mode) -> Option<&'static str> {
+        match mode {
+            Mode::Stream => self.stream,
+            Mode::Http1 | Mode::Http2 => self.http,
+        }
+    }
 }
 
 /// A contestant that is installed.
@@ -124,14 +155,16 @@ impl Contestant {
     pub(crate) async fn start(&self, site: &Site<'_>) -> Result<Running> {
         let name = self.peer.name;
         let dir = make_dir(&site.dir.join(name))?;
+        let template = self.peer.config(site.setup.mode);
+        let template = template.ok_or_else(|| Error::Measure(format!("{name} has no such mode")))?;
         // The port may be taken between the look and the start; two more tries settle that.
         let mut tries = 0;
         loop {
             tries += 1;
             let listen = SocketAddr::from(([127, 0, 0, 1], free_port()?));
             let values = template::values(&dir, listen, site);
-            let config = dir.join(self.peer.config.1);
-            write_file(&config, template::fill(self.peer.config.0, &values)?)?;
+            let config = dir.join(self.peer.file);
+            write_file(&config, template::fill(template, &values)?)?;
             let mut args = Vec::new();
             for arg in self.peer.args {
                 let arg = arg.replace("{{config}}", &config.display().to_string());

@@ -11,6 +11,7 @@ mod compare;
 mod contestant;
 mod error;
 mod gate;
+mod h2load;
 mod helper;
 mod load;
 mod machine;
@@ -24,6 +25,7 @@ mod report;
 mod run;
 mod scenario;
 mod stats;
+mod web;
 mod wrk;
 
 use std::process::ExitCode;

@@ -83,12 +83,21 @@ pub(crate) enum Work {
         warmup: f64,
     },
     /// Connections that made one exchange and then stay silent until the load is stopped.
-    Idle { connections: usize, exchange: (usize, usize) },
+    Idle { connections: usize, exchange: Exchange },
     /// Requests that arrive at fixed times whether or not earlier ones are answered; latency counts from
     /// the time of arrival, so that a stall shows in every request that it delays.
     Rate { connections: usize, request: usize, response: usize, rate: f64, seconds: f64, warmup: f64 },
     /// Connections that send one byte of a request each `interval` seconds, until the load is stopped.
     Drip { connections: usize, interval: f64 },
+}
+
+/// One question and its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Exchange {
+    /// So many bytes each way.
+    Bytes { request: usize, response: usize },
+    /// An HTTP/1.1 GET and its response, whose length the response says.
+    Get,
 }
 
 /// What a helper says.

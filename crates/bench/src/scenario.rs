@@ -2,13 +2,14 @@
 //! it, with one setup of the contestants, one backend and one kind of load.
 
 pub(crate) mod apps;
+mod http;
 
 use crate::contestant::template::connections;
-use crate::contestant::{Carries, Contestant, Peer, Setup};
+use crate::contestant::{Contestant, Setup};
 use crate::error::{Error, Result};
 use crate::metrics;
 use crate::pki::KeyKind;
-use crate::protocol::{Group, Service, Version, Work};
+use crate::protocol::{Exchange, Group, Service, Version, Work};
 use crate::scenario::apps::{Arrangement, Served};
 
 /// One measurement, repeated in rounds over all contestants.
@@ -23,7 +24,24 @@ pub(crate) struct Case {
     pub(crate) unit: &'static str,
     pub(crate) setup: Setup,
     pub(crate) service: Service,
+    /// The application is on a Unix socket, whatever the run is told.
+    pub(crate) unix: bool,
     pub(crate) method: Method,
+}
+
+impl Case {
+    /// How many take part: the proxies, or the arrangements of an application.
+    pub(crate) fn entrants(&self, contestants: &[Contestant]) -> usize {
+        match self.method {
+            Method::Served(served) => served.arrangements.len(),
+            _ => contestants.iter().filter(|c| self.takes(c)).count(),
+        }
+    }
+
+    /// Whether a proxy can take part at all.
+    pub(crate) fn takes(&self, contestant: &Contestant) -> bool {
+        contestant.peer.config(self.setup.mode).is_some()
+    }
 }
 
 /// How a case is measured.
@@ -36,13 +54,13 @@ pub(crate) enum Method {
     /// The same while other clients drip.
     BesideDrip { work: Work, drip: Work },
     /// Memory per idle connection, and CPU while idle.
-    Idle { connections: usize, exchange: (usize, usize), seconds: f64 },
+    Idle { connections: usize, exchange: Exchange, seconds: f64 },
     /// Memory after the start.
     Start,
     /// System calls per unit.
     Syscalls(Work),
-    /// CPU time and latency under HTTP load.
-    Web { connections: usize, seconds: u32 },
+    /// CPU time and latency under HTTP load, perhaps while others drip.
+    Web { load: Web, connections: usize, seconds: u32, drip: Option<Work> },
     /// An application under HTTP load, in several arrangements.
     Served(Served),
 }
@@ -51,8 +69,8 @@ impl Method {
     /// The figure that this is all about.
     pub(crate) fn figure(&self) -> &'static str {
         match self {
+            Self::Paced { .. } | Self::BesideDrip { .. } | Self::Web { drip: Some(_), .. } => "p99",
             Self::Window(_) | Self::Web { .. } => metrics::CPU,
-            Self::Paced { .. } | Self::BesideDrip { .. } => "p99",
             Self::Idle { .. } => metrics::CONNECTION_BYTES,
             Self::Start => metrics::START_RESIDENT,
             Self::Syscalls(_) => metrics::SYSCALLS,
@@ -61,23 +79,19 @@ impl Method {
         }
     }
 
-    /// How many take part: the proxies, or the arrangements of an application.
-    pub(crate) fn entrants(&self, contestants: &[Contestant]) -> usize {
-        match self {
-            Self::Served(served) => served.arrangements.len(),
-            _ => contestants.iter().filter(|c| self.takes(c.peer)).count(),
-        }
-    }
-
-    /// Whether a proxy can take part at all.
-    pub(crate) fn takes(&self, peer: &Peer) -> bool {
-        matches!(self, Self::Web { .. }) || peer.carries == Carries::Anything
-    }
-
     /// The one that the others are compared with, where it is not Offramp alone.
     pub(crate) fn reference(&self) -> Option<&'static str> {
         matches!(self, Self::Served(_)).then(|| Arrangement::TlsOff.name())
     }
+}
+
+/// Who makes HTTP load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Web {
+    /// wrk: HTTP/1.1, one request under way on each connection.
+    Wrk,
+    /// h2load: HTTP/2, so many requests under way on each connection.
+    H2load { streams: usize },
 }
 
 /// How long and how often.
@@ -152,9 +166,15 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "http1",
-        what: "HTTP/1.1 requests through every proxy, those that parse HTTP included",
-        short: false,
-        cases: apps::http1,
+        what: "HTTP/1.1 through proxies that parse, route and forward each request",
+        short: true,
+        cases: http::http1,
+    },
+    Scenario {
+        name: "http2",
+        what: "HTTP/2 from the clients, HTTP/1.1 to the application",
+        short: true,
+        cases: http::http2,
     },
     Scenario {
         name: "echo",
@@ -197,6 +217,7 @@ impl Scenario {
             unit,
             setup: Setup::default(),
             service,
+            unix: false,
             method,
         }
     }
@@ -239,7 +260,10 @@ fn small_service() -> Service {
 fn small(scenario: &Scenario, pace: Pace) -> Vec<Case> {
     let work = relay(CONNECTIONS, SMALL, SMALL, pace.seconds);
     let what = "64 kept connections, 10 bytes each way, one request under way on each";
-    vec![scenario.case("", what, Service::Echo, Method::Window(work))]
+    let tcp = scenario.case("", what, Service::Echo, Method::Window(work.clone()));
+    let what = format!("{what}; the application on a Unix socket");
+    let unix = scenario.case("unix", &what, Service::Echo, Method::Window(work));
+    vec![tcp, Case { unix: true, ..unix }]
 }
 
 fn bulk(scenario: &Scenario, pace: Pace) -> Vec<Case> {
@@ -273,7 +297,7 @@ fn handshakes(scenario: &Scenario, pace: Pace) -> Vec<Case> {
         .map(|(suffix, what, version, key, group)| {
             let work = shake(resumed, None, pace.seconds);
             let mut case = scenario.case(suffix, what, Service::Echo, Method::Window(work));
-            case.setup = Setup { version, key, group, workers: 1 };
+            case.setup = Setup { version, key, group, ..Setup::default() };
             case
         })
         .collect()
@@ -287,7 +311,8 @@ fn idle(scenario: &Scenario, pace: Pace) -> Vec<Case> {
         .into_iter()
         .map(|connections| {
             let what = format!("{connections} connections that made one small exchange and fell silent");
-            let method = Method::Idle { connections, exchange: (SMALL, SMALL), seconds: 1.0 };
+            let exchange = Exchange::Bytes { request: SMALL, response: SMALL };
+            let method = Method::Idle { connections, exchange, seconds: 1.0 };
             scenario.case(&connections.to_string(), &what, Service::Echo, method)
         })
         .collect()

@@ -15,7 +15,7 @@ use crate::pki::Identity;
 use crate::process::Process;
 use crate::scenario::Case;
 use crate::scenario::apps::{Arrangement, Served};
-use crate::wrk;
+use crate::{web, wrk};
 
 /// An arrangement that runs.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl Stage<'_> {
         Ok(self.figures(&answer, used().since(before)))
     }
 
-    fn figures(&self, answer: &wrk::Answer, server: CpuTime) -> Figures {
+    fn figures(&self, answer: &web::Answer, server: CpuTime) -> Figures {
         let units = answer.requests as f64;
         let per_unit = server.total / units * 1e6;
         let mut figures: Figures = [

@@ -14,7 +14,7 @@ use crate::measure::syscalls::Tracer;
 use crate::metrics;
 use crate::protocol::{LoadResult, LoadSpec, Work};
 use crate::scenario::{Case, Method};
-use crate::wrk;
+use crate::web;
 
 /// Names and values of one measurement.
 pub(crate) type Figures = Vec<(String, f64)>;
@@ -33,6 +33,8 @@ pub(crate) struct Bench<'a> {
 
 /// Memory is read when allocators and kernels have settled.
 const SETTLE: Duration = Duration::from_millis(300);
+/// What a proxy keeps for a connection that may go on at any moment is not yet the cost of an idle one.
+const FALL_SILENT: Duration = Duration::from_millis(2500);
 
 impl Bench<'_> {
     /// Measures one contestant once; `running` is where it runs, unless the case starts it anew.
@@ -64,7 +66,10 @@ impl Bench<'_> {
         match &self.case.method {
             Method::Window(work) => self.window(running, work).await,
             Method::Syscalls(work) => self.syscalls(running, work).await,
-            &Method::Web { connections, seconds } => self.web(running, connections, seconds).await,
+            Method::Web { load, connections, seconds, drip } => {
+                let order = web::Order { load: *load, connections: *connections, seconds: *seconds };
+                self.beside(running, drip.as_ref(), self.web(running, order)).await
+            }
             &Method::Paced { connections, size, .. } => {
                 let rate = self.rate.ok_or_else(|| Error::Measure("the capacity is not known".into()))?;
                 let (seconds, warmup) = (3.0, 0.5);
@@ -74,19 +79,7 @@ impl Bench<'_> {
                 Ok(figures)
             }
             Method::BesideDrip { work, drip } => {
-                let mut other = Helper::load(&self.spec(running, drip), self.dir, &self.cores.load).await?;
-                other.go().await?;
-                let figures = self.window(running, work).await?;
-                other.go().await?;
-                let held = other.result(0.0).await?;
-                if held.errors > 0 {
-                    let first = held.first_error.unwrap_or_default();
-                    return Err(Error::Measure(format!(
-                        "{} slow clients were cut off: {first}",
-                        held.errors
-                    )));
-                }
-                Ok(figures)
+                self.beside(running, Some(drip), self.window(running, work)).await
             }
             Method::Idle { .. } | Method::Start | Method::Served(_) => {
                 Err(Error::Measure("not a case of running proxies".into()))
@@ -118,12 +111,32 @@ impl Bench<'_> {
         Ok(self.figures(&result, used))
     }
 
-    async fn web(&self, running: &Running, connections: usize, seconds: u32) -> Result<Figures> {
-        let order = wrk::Order { target: running.listen, tls: true, body: 0, connections, seconds };
-        wrk::run(wrk::Order { seconds: 1, ..order }, self.dir, &self.cores.load).await?;
+    /// Measures while other clients drip.
+    async fn beside(
+        &self,
+        running: &Running,
+        drip: Option<&Work>,
+        measurement: impl Future<Output = Result<Figures>>,
+    ) -> Result<Figures> {
+        let Some(drip) = drip else { return measurement.await };
+        let mut other = Helper::load(&self.spec(running, drip), self.dir, &self.cores.load).await?;
+        other.go().await?;
+        let figures = measurement.await?;
+        other.go().await?;
+        let held = other.result(0.0).await?;
+        if held.errors > 0 {
+            let first = held.first_error.unwrap_or_default();
+            return Err(Error::Measure(format!("{} slow clients were cut off: {first}", held.errors)));
+        }
+        Ok(figures)
+    }
+
+    async fn web(&self, running: &Running, order: web::Order) -> Result<Figures> {
+        let (target, cores) = (running.listen, self.cores.load.as_slice());
+        web::run(web::Order { seconds: 1, ..order }, target, self.dir, cores).await?;
         let pids = [running.process.pid(), self.backend.process.pid()];
         let before = pids.map(CpuTime::of_tree);
-        let answer = wrk::run(order, self.dir, &self.cores.load).await?;
+        let answer = web::run(order, target, self.dir, cores).await?;
         let after = pids.map(CpuTime::of_tree);
         let load = CpuTime { total: answer.cpu, ..CpuTime::default() };
         let result = LoadResult {
@@ -181,7 +194,7 @@ impl Bench<'_> {
         let pid = running.process.pid();
         let before = Memory::of_tree(pid)?;
         let mut load = Helper::load(&self.spec(&running, &work), self.dir, &self.cores.load).await?;
-        tokio::time::sleep(SETTLE).await;
+        tokio::time::sleep(FALL_SILENT).await;
         let held = Memory::of_tree(pid)?;
         let cpu = CpuTime::of_tree(pid);
         tokio::time::sleep(Duration::from_secs_f64(seconds)).await;

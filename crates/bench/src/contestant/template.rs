@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::contestant::Site;
+use crate::contestant::{Mode, Site};
 use crate::error::{Error, Result};
 use crate::protocol::{Found, Version};
 
@@ -64,6 +64,10 @@ pub(crate) fn values(dir: &Path, listen: SocketAddr, site: &Site<'_>) -> Values 
         ("both", site.identity.both.display().to_string()),
         ("protocol", protocol.to_owned()),
         ("sozu_protocol", sozu_protocol.to_owned()),
+        ("alpn", site.setup.mode.alpn().to_owned()),
+        ("nginx_http2", if site.setup.mode == Mode::Http2 { " http2" } else { "" }.to_owned()),
+        // Caddy knows HTTP/2 only beside HTTP/1.1.
+        ("caddy_protocols", if site.setup.mode == Mode::Http2 { "h1 h2" } else { "h1" }.to_owned()),
         ("ciphers12", "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256".to_owned()),
         ("load_stream", stream),
         // As root, workers would change to a user who may not see the harness's directory.

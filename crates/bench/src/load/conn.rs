@@ -4,6 +4,7 @@
 //! Every byte is still opened and authenticated. Key updates are refused: no run is long enough for one.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -186,11 +187,34 @@ impl Conn {
         let mut missing = wanted;
         while missing > 0 {
             let got = self.read_record().await?.ok_or_else(|| Error::Tls("closed by the proxy".into()))?;
+            let got = got.len();
             missing = missing
                 .checked_sub(got)
                 .ok_or_else(|| Error::Tls(format!("{got} bytes came where {missing} were missing")))?;
         }
         Ok(())
+    }
+
+    /// Reads one HTTP/1.1 response with a Content-Length, and forgets it.
+    ///
+    /// # Errors
+    /// As [`Conn::read`]; where the response is none, or says another status than 200.
+    pub(crate) async fn read_response(&mut self) -> Result<()> {
+        const LONGEST: usize = 16 * 1024;
+        let mut text = Vec::new();
+        loop {
+            let got = self.read_record().await?.ok_or_else(|| Error::Tls("closed by the proxy".into()))?;
+            text.extend_from_slice(&self.input.buffer[got]);
+            if let Some(end) = text.windows(4).position(|four| four == b"\r\n\r\n") {
+                let length = content_length(&text[..end])?;
+                let missing = length.checked_sub(text.len() - end - 4);
+                let missing = missing.ok_or_else(|| Error::Tls("more came than the response says".into()))?;
+                return self.read(missing).await;
+            }
+            if text.len() > LONGEST {
+                return Err(Error::Tls("a response without an end of its head".into()));
+            }
+        }
     }
 
     /// Sends close_notify and the end of the stream, then waits until the proxy has closed too.
@@ -211,19 +235,35 @@ impl Conn {
         Ok(())
     }
 
-    /// The number of application bytes in the next record, 0 for a ticket; none at the end.
-    async fn read_record(&mut self) -> Result<Option<usize>> {
+    /// Where the application bytes of the next record lie until the one after it is read, empty for a
+    /// ticket; none at the end.
+    async fn read_record(&mut self) -> Result<Option<Range<usize>>> {
         let Some(length) = self.input.record().await? else { return Ok(None) };
         let start = self.input.start;
         self.input.start += length;
         let record = &mut self.input.buffer[start..start + length];
         match self.receive.open(record)? {
-            (DATA, length) => Ok(Some(length)),
+            (DATA, length) => Ok(Some(start + HEADER..start + HEADER + length)),
             // Tickets; a KeyUpdate (RFC 8446 §4.6.3) would be of type 24.
-            (HANDSHAKE, _) if record.get(HEADER) != Some(&24) => Ok(Some(0)),
+            (HANDSHAKE, _) if record.get(HEADER) != Some(&24) => Ok(Some(0..0)),
             (ALERT, _) => Ok(None),
             (other, _) => Err(Error::Tls(format!("a record of type {other} was not expected"))),
         }
+    }
+}
+
+/// The Content-Length of a response head of status 200.
+fn content_length(head: &[u8]) -> Result<usize> {
+    let head = String::from_utf8_lossy(head);
+    let mut lines = head.lines();
+    let status = lines.next().unwrap_or_default();
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+    });
+    match length {
+        Some(length) if status.starts_with("HTTP/1.1 200") => Ok(length),
+        _ => Err(Error::Tls(format!("the response {status:?} was not expected"))),
     }
 }
 

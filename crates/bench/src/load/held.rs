@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
+use crate::load::conn::Conn;
 use crate::load::relay::open;
 use crate::load::{Gate, Tally, join};
-use crate::protocol::{LoadResult, LoadSpec, Work};
+use crate::protocol::{Exchange, LoadResult, LoadSpec, Work};
 
 /// Runs `Work::Idle`: `ready` when all connections have made their exchange and fell silent; at `go` each
 /// makes one more, which shows that the proxy kept them all.
@@ -15,25 +16,41 @@ use crate::protocol::{LoadResult, LoadSpec, Work};
 /// # Errors
 /// When not every connection could be made.
 pub(crate) async fn idle(spec: &LoadSpec, gate: &mut Gate) -> Result<LoadResult> {
-    let Work::Idle { connections, exchange: (request, response) } = spec.work else {
+    let Work::Idle { connections, exchange } = spec.work else {
         return Err(Error::Measure("not an idle load".into()));
     };
-    let bytes = vec![b'q'; request];
+    let request = match exchange {
+        Exchange::Bytes { request, .. } => vec![b'q'; request],
+        Exchange::Get => GET.to_vec(),
+    };
     let mut conns = open(spec, connections).await?;
     for conn in &mut conns {
-        conn.exchange(&bytes, response).await?;
+        ask(conn, &request, exchange).await?;
     }
     gate.pass().await?;
     let start = Instant::now();
     let mut tally = Tally::new();
     for conn in &mut conns {
         let begin = Instant::now();
-        match conn.exchange(&bytes, response).await {
+        match ask(conn, &request, exchange).await {
             Ok(()) => tally.success(begin.elapsed()),
             Err(error) => tally.failure(&error),
         }
     }
     Ok(tally.result(start))
+}
+
+/// A request as a browser's simplest relative makes it.
+const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+async fn ask(conn: &mut Conn, request: &[u8], exchange: Exchange) -> Result<()> {
+    match exchange {
+        Exchange::Bytes { response, .. } => conn.exchange(request, response).await,
+        Exchange::Get => {
+            conn.write(request).await?;
+            conn.read_response().await
+        }
+    }
 }
 
 /// Runs `Work::Drip`: `ready` when all connections are there; at `go` they begin to drip, at the next word

@@ -14,7 +14,7 @@ use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 use crate::error::Result;
 use crate::load::{Gate, run};
 use crate::pki::{KeyKind, identity};
-use crate::protocol::{Group, LoadResult, LoadSpec, Version, Work};
+use crate::protocol::{Exchange, Group, LoadResult, LoadSpec, Version, Work};
 
 /// What the server has seen.
 #[derive(Debug, Default)]
@@ -156,7 +156,7 @@ async fn a_connection_with_one_request_brings_one_answer() {
 #[tokio::test]
 async fn idle_connections_are_all_there_at_the_end() {
     let server = Known::start(PROMPT);
-    let work = Work::Idle { connections: 5, exchange: (10, 10) };
+    let work = Work::Idle { connections: 5, exchange: Exchange::Bytes { request: 10, response: 10 } };
     let result = server.load(Version::Tls13, Group::X25519, work).await.unwrap();
     assert_eq!((result.units, result.errors), (5, 0));
     assert_eq!(server.seen.answers.load(Ordering::SeqCst), 10);
@@ -195,7 +195,7 @@ async fn a_wrong_answer_is_an_error_and_not_a_unit() {
 async fn a_server_that_is_not_there_is_an_error_that_says_so() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let gone = Known { address, seen: Arc::default() };
-    let work = Work::Idle { connections: 1, exchange: (10, 10) };
+    let work = Work::Idle { connections: 1, exchange: Exchange::Bytes { request: 10, response: 10 } };
     let error = gone.load(Version::Tls13, Group::X25519, work).await.unwrap_err();
     assert!(error.to_string().starts_with("connecting"), "{error}");
 }

@@ -62,28 +62,6 @@ impl Served {
     }
 }
 
-/// `http1`: what a user of HTTP might pick.
-pub(super) fn http1(scenario: &Scenario, pace: Pace) -> Vec<Case> {
-    [("100", 100, "100 bytes"), ("64k", 64 << 10, "64 KiB")]
-        .into_iter()
-        .map(|(suffix, response, size)| {
-            let what = format!(
-                "HTTP/1.1 GET of {size} on 64 kept connections; proxies of a byte stream beside those that parse \
-                 and route each request, which do more"
-            );
-            Case {
-                scenario: scenario.name,
-                name: format!("{}/{suffix}", scenario.name),
-                what,
-                unit: "request",
-                setup: Setup::default(),
-                service: Service::Http { response },
-                method: Method::Web { connections: 64, seconds: whole(pace.seconds) },
-            }
-        })
-        .collect()
-}
-
 /// `echo`: the classic matrix on Node.js.
 pub(super) fn echo(scenario: &Scenario, pace: Pace) -> Vec<Case> {
     [10, 100, 1_000, 10_000]
@@ -147,10 +125,11 @@ fn case(scenario: &Scenario, suffix: &str, what: &str, served: Served) -> Case {
         unit: "request",
         setup: Setup::default(),
         service: Service::Echo,
+        unix: false,
         method: Method::Served(served),
     }
 }
 
-fn whole(seconds: f64) -> u32 {
+pub(super) fn whole(seconds: f64) -> u32 {
     seconds.ceil() as u32
 }
