@@ -5,11 +5,11 @@ use std::fs;
 use std::path::PathBuf;
 
 use offramp_observe::names::{self, Kind};
+use offramp_testkit::postgres::shared;
 use postgres::SimpleQueryMessage;
 use serde_json::{Value, json};
 
 use super::client::over;
-use super::postgres::Server;
 use super::store::{self, FROM, TO};
 
 fn directory() -> PathBuf {
@@ -217,11 +217,18 @@ fn sql(text: &str, host: &str, exclude: &str, bots: &str) -> String {
     plain
 }
 
+/// A connection as Grafana would have one: it may only read.
+fn reader(database: &str) -> postgres::Client {
+    let mut client = postgres::Client::connect(database, postgres::NoTls).unwrap();
+    client.batch_execute("SET default_transaction_read_only = on; SET statement_timeout = 30000").unwrap();
+    client
+}
+
 #[test]
 fn postgresql_answers_its_dashboard() {
-    let server = Server::start();
-    store::fill(&server.url());
-    let mut client = server.connect();
+    let database = shared().database();
+    store::fill(&database);
+    let mut client = reader(&database);
     let mut ask = |text: &str| -> Vec<(Vec<String>, Vec<Option<String>>)> {
         let messages = client.simple_query(text).unwrap_or_else(|error| panic!("{error:?} in {text}"));
         messages
@@ -266,9 +273,9 @@ fn postgresql_answers_its_dashboard() {
 
 #[test]
 fn a_database_that_ends_connections_is_asked_again() {
-    let server = Server::start();
-    store::fill(&server.url());
-    let client = over(&server.url());
+    let database = shared().database();
+    store::fill(&database);
+    let client = over(&database);
     let body = json!({
         "range": { "from": "2016-10-31T06:33:44.866Z", "to": "2016-10-31T12:33:44.866Z" },
         "targets": [{ "target": "hosts" }, { "target": "search?text=page22" }],
@@ -282,8 +289,9 @@ fn a_database_that_ends_connections_is_asked_again() {
     }
     for _ in 0..3 {
         // It waits until the other end is gone.
-        let ended = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'offramp'";
-        let messages = server.connect().simple_query(ended).unwrap();
+        let ended = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
+                     WHERE application_name = 'offramp' AND datname = current_database()";
+        let messages = reader(&database).simple_query(ended).unwrap();
         assert!(messages.iter().any(|message| matches!(message, SimpleQueryMessage::Row(_))));
         assert_eq!(client.good("/query", &body.to_string()), expected);
     }

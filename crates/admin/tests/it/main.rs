@@ -6,5 +6,4 @@ mod dashboards;
 mod documented;
 mod doors;
 mod menus;
-mod postgres;
 mod store;
