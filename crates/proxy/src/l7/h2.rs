@@ -189,7 +189,8 @@ async fn end(session: &Session, pulse: &Pulse, transport: &mut Transport, close:
         transport.poll_shutdown(cx)
     });
     let told: Result<std::io::Result<()>, _> = tokio::time::timeout(TICK, goodbye).await;
-    if told.is_ok() && !matches!(close.cause, Cause::ClientClosed | Cause::IdleTimeout) {
+    // One that said GOAWAY may still be talking, and reading its last answer.
+    if told.is_ok() && !pulse.heard_all.get() && close.cause != Cause::IdleTimeout {
         farewell(transport.socket(), &[]).await;
     }
 }
@@ -200,15 +201,26 @@ struct Streams(Rc<Session>);
 
 impl<F: Future<Output = ()> + 'static> Executor<F> for Streams {
     fn execute(&self, stream: F) {
-        // hyper asks for a task right after it has asked for the response, so the request that was born last
-        // is this one. Tasks of tunnels come without one.
-        let record = self.0.newborn.take();
+        let session = Rc::clone(&self.0);
+        // The task that writes for a tunnel is asked for while its request is polled, and goes by its record.
+        // A stream is asked for by the connection, and its request begins when it is polled first.
+        let mut record = session.newborn.borrow().clone();
         tokio::task::spawn_local(async move {
             let mut stream = pin!(stream);
-            poll_fn(|cx| match &record {
+            poll_fn(|cx| {
+                let known = record.is_some();
                 // Dropped from outside: the stream is reset.
-                Some(record) if record.is_cancelled(cx.waker()) => Poll::Ready(()),
-                _ => stream.as_mut().poll(cx),
+                if record.as_ref().is_some_and(|record| record.is_cancelled(cx.waker())) {
+                    return Poll::Ready(());
+                }
+                *session.newborn.borrow_mut() = record.take();
+                let outcome = stream.as_mut().poll(cx);
+                record = session.newborn.take();
+                if !known && let Some(record) = &record {
+                    // From now on it knows whom to wake.
+                    record.is_cancelled(cx.waker());
+                }
+                outcome
             })
             .await;
         });
