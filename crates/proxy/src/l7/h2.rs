@@ -229,7 +229,8 @@ async fn end(session: &Session, pulse: &Pulse, transport: &mut Transport, close:
         transport.poll_shutdown(cx)
     });
     let told: Result<std::io::Result<()>, _> = tokio::time::timeout(TICK, goodbye).await;
-    if told.is_ok() && !matches!(close.cause, Cause::ClientClosed | Cause::IdleTimeout) {
+    // One that said GOAWAY may still be talking, and reading its last answer.
+    if told.is_ok() && !pulse.heard_all.get() && close.cause != Cause::IdleTimeout {
         farewell(transport.socket(), &[]).await;
     }
 }

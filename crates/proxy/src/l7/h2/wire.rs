@@ -22,6 +22,8 @@ pub(super) struct Pulse {
     /// Whether what was written ends where a frame ends.
     whole: Cell<bool>,
     last_stream: Cell<u32>,
+    /// Whether the client's direction has ended.
+    pub(super) heard_all: Cell<bool>,
     /// What the library said by itself.
     pub(super) told: Cell<Told>,
     /// Whether the client is quiet, so that no memory is kept for what it might send.
@@ -113,6 +115,7 @@ impl AsyncRead for Wire {
             match filled {
                 Ok(bytes) => {
                     this.pulse.quiet.set(false);
+                    this.pulse.heard_all.set(bytes.is_empty());
                     let fresh = bytes.len() > this.counted;
                     let calm = !fresh || this.flood.look(&bytes[this.counted..], coarse_ms());
                     let n = bytes.len().min(buffer.remaining());
