@@ -2,6 +2,9 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
+/// How far [`coarse_ms`] may be behind the time, in milliseconds: the longest tick of a kernel.
+pub const COARSE_MS: u64 = 10;
+
 /// Milliseconds of a steady clock with the kernel's tick as resolution (1 to 10 ms): no system call
 /// is made, and no counter of the CPU is read.
 #[must_use]

@@ -7,11 +7,13 @@
 
 mod answer;
 mod body;
+mod date;
 mod exchange;
 mod forward;
 mod h1;
 mod h2;
 mod hop;
+mod inbound;
 mod intake;
 mod interim;
 mod record;
@@ -28,6 +30,7 @@ use offramp_observe::{Cause, Close};
 
 pub(crate) use answer::Refusal;
 pub(crate) use body::ClientBody;
+pub(crate) use date::Calendar;
 pub(crate) use record::Record;
 pub(crate) use session::{Session, Terminated};
 pub(crate) use transport::Transport;

@@ -12,8 +12,8 @@ use crate::h2_client::{
     settings, text, window,
 };
 use crate::h2_follows_rfc9113::http_house;
-use crate::h2_rules::{CALM, FLOW_CONTROL, PROTOCOL};
-use crate::house::{House, cause};
+use crate::h2_rules::{CALM, CANCEL, FLOW_CONTROL, PROTOCOL};
+use crate::house::{House, PATIENCE, cause, text as field};
 use crate::smuggling_backend::Backend;
 
 /// How often a flood says the same, at the most.
@@ -26,10 +26,12 @@ struct Flood {
     what: &'static str,
     first: Vec<u8>,
     each: fn(u32) -> Vec<u8>,
+    /// How it may end.
+    ends: &'static [&'static str],
 }
 
 fn flood(what: &'static str, first: Vec<u8>, each: fn(u32) -> Vec<u8>) -> Flood {
-    Flood { what, first, each }
+    Flood { what, first, each, ends: &["h2_flood", "h2_protocol_error"] }
 }
 
 fn floods() -> Vec<Flood> {
@@ -45,7 +47,12 @@ fn floods() -> Vec<Flood> {
         flood("WINDOW_UPDATE of a stream", open(), |_| window(1, 1)),
         flood("empty DATA", open(), |_| data(1, 0, &[])),
         flood("DATA that is all padding", open(), |_| data(1, 8, &[3, 0, 0, 0])),
-        flood("GOAWAY", Vec::new(), |_| frame(GOAWAY, 0, 0, &[0; 8])),
+        flood("GOAWAY with a stream open", open(), |_| frame(GOAWAY, 0, 0, &[0; 8])),
+        // Without one the client is let go as soon as it has been listened to, which may be before it is too much.
+        Flood {
+            ends: &["h2_flood", "client_closed"],
+            ..flood("GOAWAY", Vec::new(), |_| frame(GOAWAY, 0, 0, &[0; 8]))
+        },
         flood("frames of no known type", Vec::new(), |_| frame(0xf7, 0, 0, b"")),
         flood("resets of one stream", [open(), reset(1, 8)].concat(), |_| reset(1, 8)),
         flood("rapid reset (CVE-2023-44487)", Vec::new(), |n| {
@@ -72,7 +79,6 @@ fn floods() -> Vec<Flood> {
 
 /// Says it until the connection ends, and gives the code of the GOAWAY.
 fn pour(h2: &mut H2, flood: &Flood) -> Option<u32> {
-    h2.patience(Duration::from_secs(20));
     h2.send(&flood.first);
     for round in 0..MOST / 100 {
         let bytes: Vec<_> = (0..100).flat_map(|n| (flood.each)(round * 100 + n)).collect();
@@ -109,11 +115,34 @@ fn floods_are_ended_and_named() {
         let port = h2.port;
         drop(h2);
         println!("{}", flood.what);
-        tells(&house, port, &["h2_flood", "h2_protocol_error"]);
+        tells(&house, port, flood.ends);
         H2::open(&config, house.address(), &[]).is_well(1);
         let now = resident(house.process.id());
         let first = *before.get_or_insert(now);
         assert!(now < first + SLACK, "{}: from {first} to {now} bytes", flood.what);
+    }
+    house.stop();
+}
+
+/// §6.8: a client that will not ask again gets the answer that it waits for, whatever else it says meanwhile.
+#[test]
+fn who_says_goodbye_is_answered_to_the_end() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    for _ in 0..5 {
+        let mut h2 = H2::open(&config, house.address(), &[(4, 2 << 20)]);
+        h2.send(&[window(0, 2 << 20), get(1, "/bytes/2000000"), frame(GOAWAY, 0, 0, &[0; 8])].concat());
+        let (mut have, mut ended) = (0, false);
+        while !ended {
+            let part = h2.find("data", |frame| frame.kind == DATA);
+            have += part.payload.len();
+            ended = part.flags & END_STREAM > 0;
+            // Nobody reads this any more when the last of the answer is under way.
+            h2.send(&frame(PING, 0, 0, &[0; 8]));
+        }
+        assert_eq!(have, 2_000_000);
+        while h2.next().is_some() {}
+        tells(&house, h2.port, &["completed"]);
     }
     house.stop();
 }
@@ -197,21 +226,36 @@ fn windows_of_clients_are_kept() {
     house.stop();
 }
 
-/// A client that asks and then gives no window holds nothing for longer than `idle_timeout`.
+/// A client that asks and then gives no window holds nothing for longer than `idle_timeout`: its stream is reset,
+/// and no other.
 #[test]
 fn windows_that_never_open_end_by_time() {
     let backend = Backend::start();
     let (house, config) = http_house(&backend, "workers = 1\n[limits]\nidle_timeout = \"1s\"");
     for size in [0, 1, 100] {
         let mut h2 = H2::open(&config, house.address(), &[(4, size)]);
-        h2.send(&get(1, "/bytes/1000000"));
-        // The reset of the stream would wait behind its data, so that the connection ends instead.
-        let end = h2.find("end", |frame| frame.kind == GOAWAY);
-        assert_eq!(end.code(), 0);
+        h2.send(&[get(1, "/bytes/1000000"), get(3, "/bytes/1000001")].concat());
+        // The second goes on slowly for as long as the first stands still.
+        h2.patience(Duration::from_millis(20));
         let begun = Instant::now();
-        while h2.next().is_some() {}
-        assert!(begun.elapsed() < Duration::from_secs(10), "the connection ends");
-        tells(&house, h2.port, &["idle_timeout"]);
+        let end = loop {
+            assert!(h2.send(&window(3, 1)), "the connection has ended");
+            if let Some(frame) = h2.next()
+                && matches!(frame.kind, RST_STREAM | GOAWAY)
+            {
+                break frame;
+            }
+            assert!(begun.elapsed() < PATIENCE, "nothing ends");
+        };
+        assert_eq!((end.kind, end.stream, end.code()), (RST_STREAM, 1, CANCEL), "{end:?}");
+        h2.patience(PATIENCE);
+        h2.is_well(5);
+        let port = h2.port;
+        house.event("the stream that stood still", |event| {
+            event["client_port"] == port
+                && cause(event) == "idle_timeout"
+                && field(event, "path") == "/bytes/1000000"
+        });
     }
     house.stop();
 }

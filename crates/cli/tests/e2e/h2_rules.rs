@@ -15,6 +15,7 @@ pub(crate) const FLOW_CONTROL: u32 = 3;
 pub(crate) const CLOSED: u32 = 5;
 pub(crate) const FRAME_SIZE: u32 = 6;
 pub(crate) const REFUSED: u32 = 7;
+pub(crate) const CANCEL: u32 = 8;
 pub(crate) const COMPRESSION: u32 = 9;
 pub(crate) const CALM: u32 = 11;
 

@@ -3,8 +3,6 @@
 //! Lines and spaces that a frame may carry and a line may not, lengths that lie, fields that frame
 //! (RFC 9113 §10.3): none of them reaches the application, or all that reaches it is one whole request.
 
-use std::time::Duration;
-
 use crate::h2_client::kind::{GOAWAY, HEADERS, RST_STREAM};
 use crate::h2_client::{END_HEADERS, END_STREAM, H2, WHOLE, data, headers, request};
 use crate::h2_follows_rfc9113::http_house;
@@ -116,7 +114,6 @@ fn what_hides_in_http2_does_not_come_out_in_http1() {
     for fields in attacks() {
         let get = fields.contains(&(":method", "GET"));
         let mut h2 = H2::open(&config, house.address(), &[]);
-        h2.patience(Duration::from_secs(5));
         if get {
             h2.send(&headers(1, WHOLE, &fields));
         } else {

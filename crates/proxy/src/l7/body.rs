@@ -11,16 +11,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::HeaderName;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::ServerBody;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::answer::Refusal;
+use super::inbound::Inbound;
 use super::intake::{Gate, Stop};
 use super::interim::Interim;
 use super::record::{Carrier, Record};
+use super::tunnel::Switch;
 
 /// How long a body may come slowly before its rate is looked at.
 const GRACE: Duration = Duration::from_secs(10);
@@ -49,7 +51,7 @@ pub(crate) struct ClientBody(Option<Box<Upload>>);
 
 /// A body that comes.
 struct Upload {
-    incoming: Incoming,
+    incoming: Inbound,
     record: Rc<Record>,
     bounds: Bounds,
     /// The guard before the connection, where it is HTTP/1.
@@ -64,7 +66,7 @@ struct Upload {
 }
 
 impl ClientBody {
-    pub(crate) fn new(incoming: Incoming, record: Rc<Record>, bounds: Bounds) -> Self {
+    pub(crate) fn new(incoming: Inbound, record: Rc<Record>, bounds: Bounds) -> Self {
         let empty = incoming.is_end_stream();
         let upload = || {
             let (gate, unasked, alarm) = (None, None, None);
@@ -236,6 +238,8 @@ enum Content {
     Empty,
     Own(Bytes),
     Server(ServerBody<ClientBody>),
+    /// Another protocol, on a stream of HTTP/2.
+    Tunnel(Switch),
     /// The server broke off; told to hyper when what came before has left.
     Broken(BodyError),
 }
@@ -263,6 +267,19 @@ impl Reply {
     /// No body; the end of the request is told elsewhere.
     pub(crate) const fn nothing() -> Self {
         Self { content: Content::Empty, carrier: None, close: None }
+    }
+
+    /// Another protocol follows the head, on the stream of the request.
+    pub(crate) const fn tunnel(switch: Switch) -> Self {
+        Self { content: Content::Tunnel(switch), carrier: None, close: None }
+    }
+
+    /// What follows the head, if it is another protocol.
+    pub(crate) fn into_tunnel(self) -> Result<Switch, Self> {
+        match self.content {
+            Content::Tunnel(switch) => Ok(switch),
+            content => Err(Self { content, ..self }),
+        }
     }
 
     fn end(&mut self) {
@@ -297,7 +314,7 @@ impl Body for Reply {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         let body = match &mut this.content {
-            Content::Empty => return Poll::Ready(None),
+            Content::Empty | Content::Tunnel(_) => return Poll::Ready(None),
             Content::Own(bytes) => {
                 let bytes = std::mem::take(bytes);
                 this.sent(bytes.len());
@@ -343,7 +360,7 @@ impl Body for Reply {
 
     fn is_end_stream(&self) -> bool {
         match &self.content {
-            Content::Empty => true,
+            Content::Empty | Content::Tunnel(_) => true,
             Content::Own(_) | Content::Broken(_) => false,
             Content::Server(body) => body.is_end_stream(),
         }
@@ -351,7 +368,7 @@ impl Body for Reply {
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
-            Content::Empty => SizeHint::with_exact(0),
+            Content::Empty | Content::Tunnel(_) => SizeHint::with_exact(0),
             Content::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Content::Server(body) => body.size_hint(),
             Content::Broken(_) => SizeHint::default(),

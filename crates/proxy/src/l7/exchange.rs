@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, HOST, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use offramp_wire::host::Authority;
@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use super::answer::{self, Refusal};
 use super::body::Reply;
 use super::forward::{self, Errand};
+use super::inbound::Inbound;
 use super::intake::{Gate, Passed};
 use super::interim::Interim;
 use super::record::{Carrier, Record};
@@ -61,7 +62,7 @@ pub(crate) struct Arrival {
 pub(crate) async fn serve(
     session: Rc<Session>,
     line: Option<Rc<Line>>,
-    request: Request<Incoming>,
+    request: Request<Inbound>,
 ) -> Result<Response<Reply>, Infallible> {
     let accept = request.headers().get(ACCEPT).cloned();
     let head = request.method() == Method::HEAD;
@@ -105,7 +106,7 @@ pub(crate) type Outcome = Result<Response<Reply>, (Refusal, Carrier)>;
 /// Begins the facts of a request, and says whether it can be understood.
 fn arrive(
     session: &Rc<Session>,
-    request: &Request<Incoming>,
+    request: &Request<Inbound>,
     passed: Passed,
     late: Duration,
 ) -> (Arrival, Result<(), Refusal>) {
@@ -143,7 +144,7 @@ fn arrive(
 }
 
 /// What the request asks for (RFC 9110 §7.2).
-fn authority(request: &Request<Incoming>) -> Option<HeaderValue> {
+fn authority(request: &Request<Inbound>) -> Option<HeaderValue> {
     match request.uri().authority() {
         Some(authority) => HeaderValue::try_from(authority.as_str()).ok(),
         None => request.headers().get(HOST).cloned(),
@@ -151,7 +152,7 @@ fn authority(request: &Request<Incoming>) -> Option<HeaderValue> {
 }
 
 /// The bounds that hold for every request, whatever its version.
-fn within_limits(session: &Session, http: &Http, request: &Request<Incoming>) -> Result<(), Refusal> {
+fn within_limits(session: &Session, http: &Http, request: &Request<Inbound>) -> Result<(), Refusal> {
     let limits = &http.limits;
     if request.version() == Version::HTTP_2 {
         if request.headers().len() > limits.request_headers as usize {
@@ -178,7 +179,7 @@ async fn route(
     session: &Rc<Session>,
     arrival: &Arrival,
     line: Option<&Rc<Line>>,
-    request: Request<Incoming>,
+    request: Request<Inbound>,
     carrier: Carrier,
 ) -> Outcome {
     let host = arrival.host.as_deref();
@@ -227,7 +228,7 @@ async fn route(
 /// Reads and forgets some of a body that nobody wants. A stream of HTTP/2 that is dropped before its request is
 /// whole is reset behind the response, and not every client looks at the response then (curl before 8). HTTP/1
 /// needs none of it.
-fn unwanted(request: Request<Incoming>) {
+fn unwanted(request: Request<Inbound>) {
     if request.version() != Version::HTTP_2 || request.body().is_end_stream() {
         return;
     }

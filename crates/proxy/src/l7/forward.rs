@@ -1,11 +1,11 @@
 //! The way to a server and back: what is taken out of a request and put into it, and what its response
 //! becomes.
 
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
+use h2::ext::Protocol;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, SET_COOKIE,
     TRANSFER_ENCODING, UPGRADE,
@@ -13,9 +13,7 @@ use http::header::{
 use http::request;
 use http::uri::{PathAndQuery, Uri};
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::{Body as _, Incoming};
-use hyper::ext::Protocol;
-use hyper::upgrade::OnUpgrade;
+use hyper::body::Body as _;
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::{Affinity, Answer, Protocol as Speaks, ServerBody, Tunnel};
@@ -24,6 +22,7 @@ use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};
 use super::exchange::{Arrival, Line, Outcome, apply};
 use super::hop;
+use super::inbound::Inbound;
 use super::record::Carrier;
 use super::session::Session;
 use super::told::{self, X_REQUEST_ID};
@@ -52,16 +51,16 @@ enum Turn {
     /// By the answer 101 (RFC 9110 §7.8).
     Upgrade,
     /// On its HTTP/2 stream (RFC 8441).
-    Stream(OnUpgrade),
+    Stream,
 }
 
 /// Sends a request to a server, and makes its response one for the client.
-pub(crate) async fn forward(errand: &Errand<'_>, request: Request<Incoming>, carrier: Carrier) -> Outcome {
+pub(crate) async fn forward(errand: &Errand<'_>, request: Request<Inbound>, carrier: Carrier) -> Outcome {
     let backend = &errand.arrival.view.snapshot.backends[errand.proxy.backend];
     carrier.0.note(|facts| facts.path.backend = Some(Arc::clone(&backend.name)));
     let received = request.version();
     let (mut parts, mut body) = request.into_parts();
-    if received == Version::HTTP_2 && was_reset(&mut body) {
+    if was_reset(&mut body) {
         return Err((Refusal::new(StatusCode::BAD_REQUEST, Cause::ClientAborted), carrier));
     }
     let turn = match errand.turn(&mut parts, backend.protocol) {
@@ -73,7 +72,7 @@ pub(crate) async fn forward(errand: &Errand<'_>, request: Request<Incoming>, car
     // hyper leaves out a body of unknown length with these methods, unless the header says that there is one.
     if matches!(parts.method, Method::GET | Method::HEAD)
         && backend.protocol == Speaks::Http1
-        && !matches!(turn, Turn::Stream(_))
+        && !matches!(turn, Turn::Stream)
         && !body.is_end_stream()
         && !parts.headers.contains_key(CONTENT_LENGTH)
     {
@@ -121,9 +120,7 @@ impl Errand<'_> {
         let mut extensions = std::mem::take(&mut parts.extensions);
         let may = speaks == Speaks::Http1;
         if parts.method == Method::CONNECT {
-            let (Some(protocol), Some(stream), true) =
-                (extensions.remove::<Protocol>(), extensions.remove::<OnUpgrade>(), may)
-            else {
+            let (Some(protocol), true) = (extensions.remove::<Protocol>(), may) else {
                 let close = Close::from(Cause::BadRequest).with_detail("CONNECT is not served here");
                 return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, close));
             };
@@ -133,7 +130,7 @@ impl Errand<'_> {
                 parts.headers.insert(SEC_WEBSOCKET_KEY, tunnel::websocket_key(&self.session.worker));
             }
             switching(&mut parts.headers, protocol);
-            return Ok(Turn::Stream(stream));
+            return Ok(Turn::Stream);
         }
         match upgrade {
             Some(protocol) if may => {
@@ -144,7 +141,7 @@ impl Errand<'_> {
         }
     }
 
-    fn body(&self, incoming: Incoming, headers: &HeaderMap, carrier: &Carrier) -> ClientBody {
+    fn body(&self, incoming: Inbound, headers: &HeaderMap, carrier: &Carrier) -> ClientBody {
         let limits = &self.http.limits;
         let bounds = Bounds {
             timeout: limits.request_body_timeout,
@@ -268,19 +265,11 @@ impl Errand<'_> {
                 *line.switch.borrow_mut() = Some(Switch { server, carrier, _held: held });
                 Ok(Response::from_parts(parts, Reply::nothing()))
             }
-            (Turn::Stream(client), _) => {
+            (Turn::Stream, _) => {
                 carrier.0.answered(200);
                 parts.status = StatusCode::OK;
                 parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
-                let idle = self.arrival.view.snapshot.limits.idle_timeout;
-                let session = Rc::clone(self.session);
-                tokio::task::spawn_local(tunnel::on_stream(
-                    session,
-                    client,
-                    Switch { server, carrier, _held: held },
-                    idle,
-                ));
-                Ok(Response::from_parts(parts, Reply::nothing()))
+                Ok(Response::from_parts(parts, Reply::tunnel(Switch { server, carrier, _held: held })))
             }
             _ => {
                 let close = Close::from(Cause::BadResponse).with_detail("101 was not asked for");
@@ -291,9 +280,11 @@ impl Errand<'_> {
 }
 
 /// Whether the stream of a body is reset already: it looks like an empty one, which is another request.
-fn was_reset(body: &mut Incoming) -> bool {
-    let mut cx = Context::from_waker(Waker::noop());
-    body.is_end_stream() && matches!(Pin::new(body).poll_frame(&mut cx), Poll::Ready(Some(Err(_))))
+fn was_reset(body: &mut Inbound) -> bool {
+    match body {
+        Inbound::Http2(content) => content.was_reset(&mut Context::from_waker(Waker::noop())),
+        _ => false,
+    }
 }
 
 /// Has a message say that the protocol changes (RFC 9110 §7.8).

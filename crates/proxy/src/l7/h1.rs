@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use offramp_net::clock::coarse_ms;
@@ -27,6 +28,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::answer::{Refusal, written_error};
 use super::exchange::{self, Line};
+use super::inbound::Inbound;
 use super::intake::{Gate, Intake, Stop};
 use super::interim::Interim;
 use super::record::Record;
@@ -210,7 +212,10 @@ async fn busy(
 ) -> (Intake, Turn) {
     let service = service_fn({
         let (session, line) = (Rc::clone(session), Rc::clone(line));
-        move |request| exchange::serve(Rc::clone(&session), Some(Rc::clone(&line)), request)
+        move |request: Request<Incoming>| {
+            let request = request.map(Inbound::Http1);
+            exchange::serve(Rc::clone(&session), Some(Rc::clone(&line)), request)
+        }
     });
     let mut intake = intake;
     intake.transport.keep_buffer(true);

@@ -1,31 +1,33 @@
-//! An HTTP/2 connection: hyper's, behind a count of what costs us more than it costs the client.
+//! An HTTP/2 connection: the `h2` library, behind a count of what costs us more than it costs the client.
 //!
 //! Each stream runs in a task of the same thread, because any of them may be the one that can go on. A
 //! stream that is dropped is reset, so who stands still for too long is dropped.
 
+mod content;
+mod end;
 mod flood;
 mod outgoing;
 mod rules;
+mod stream;
 mod wire;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hyper::rt::Executor;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
+use bytes::Bytes;
+use h2::server::{Builder, Connection, Handshake};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use tokio::time::{Instant, sleep};
 
-use super::exchange;
 use super::session::Session;
 use super::transport::Transport;
 use crate::closing::farewell;
 use crate::snapshot::http::HttpLimits;
+pub(crate) use content::Content;
 pub(crate) use rules::judge;
 use wire::{Pulse, Wire};
 
@@ -52,24 +54,20 @@ pub(crate) async fn serve(
 ) -> Close {
     let pulse = Rc::new(Pulse::default());
     let wire = Wire::new(transport, early, Rc::clone(&pulse));
-    let service = service_fn({
-        let session = Rc::clone(&session);
-        move |request| exchange::serve(Rc::clone(&session), None, request)
-    });
-    let mut builder = http2::Builder::new(Streams(Rc::clone(&session)));
+    let mut builder = Builder::new();
     builder
-        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(limits.request_header_size)
-        .max_send_buf_size(SEND_BUFFER)
+        .max_send_buffer_size(SEND_BUFFER)
         .max_pending_accept_reset_streams(PENDING_RESETS)
-        .max_local_error_reset_streams(ERROR_RESETS)
+        .max_local_error_reset_streams(Some(ERROR_RESETS))
         .enable_connect_protocol();
-    let mut connection = Box::pin(builder.serve_connection(wire, service));
+    let mut line = Box::new(Line::Greeting { handshake: builder.handshake(wire), leaving: false });
     let bounds = Bounds::new(limits, idle);
-    let close = drive(&session, &pulse, connection.as_mut(), bounds).await;
-    drop(connection);
+    let close = drive(&session, &pulse, &mut line, bounds).await;
+    drop(line);
     for record in session.live() {
         record.cancel(if close.cause == Cause::Drain { Cause::Drain } else { Cause::ClientAborted });
     }
@@ -108,11 +106,53 @@ impl Bounds {
     }
 }
 
+/// A connection, as the library has it.
+enum Line {
+    /// The client's preface and settings have not come yet.
+    Greeting { handshake: Handshake<Wire, Bytes>, leaving: bool },
+    /// Streams come and go.
+    Serving(Connection<Wire, Bytes>),
+}
+
+impl Line {
+    /// Reads, writes, and has new streams served; ready when the connection is over.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: &Rc<Session>,
+        idle: Duration,
+    ) -> Poll<Result<(), h2::Error>> {
+        loop {
+            match self {
+                Self::Greeting { handshake, leaving } => {
+                    let mut connection = ready!(Pin::new(handshake).poll(cx))?;
+                    if *leaving {
+                        connection.graceful_shutdown();
+                    }
+                    *self = Self::Serving(connection);
+                }
+                Self::Serving(connection) => match ready!(connection.poll_accept(cx)).transpose()? {
+                    Some((request, respond)) => {
+                        let served = stream::serve(Rc::clone(session), request, respond, idle);
+                        tokio::task::spawn_local(served);
+                    }
+                    None => return Poll::Ready(Ok(())),
+                },
+            }
+        }
+    }
+
+    /// Takes no more streams, and ends when the last has ended.
+    fn leave(&mut self) {
+        match self {
+            Self::Greeting { leaving, .. } => *leaving = true,
+            Self::Serving(connection) => connection.graceful_shutdown(),
+        }
+    }
+}
+
 /// Polls a connection until it ends. A connection without streams gets GOAWAY and a moment to end.
-async fn drive<C>(session: &Rc<Session>, pulse: &Pulse, mut connection: Pin<&mut C>, bounds: Bounds) -> Close
-where
-    C: Future<Output = hyper::Result<()>> + Graceful,
-{
+async fn drive(session: &Rc<Session>, pulse: &Pulse, line: &mut Line, bounds: Bounds) -> Close {
     let mut alarm = pin!(sleep(bounds.tick));
     let cut = &session.worker.cut;
     let (mut place, mut leaving, mut dropped) = (None, None, 0);
@@ -123,9 +163,9 @@ where
         }
         if session.worker.is_draining() && leaving.is_none() {
             leaving = Some(Cause::Drain);
-            connection.as_mut().leave();
+            line.leave();
         }
-        if let Poll::Ready(outcome) = connection.as_mut().poll(cx) {
+        if let Poll::Ready(outcome) = line.poll(cx, session, bounds.idle) {
             let ordinary = leaving.unwrap_or(Cause::ClientClosed);
             return Poll::Ready(pulse.verdict(outcome, ordinary));
         }
@@ -145,8 +185,8 @@ where
                     return Poll::Ready(leaving.unwrap_or(Cause::IdleTimeout).into());
                 }
                 leaving.get_or_insert(Cause::IdleTimeout);
-                connection.as_mut().leave();
-                if let Poll::Ready(outcome) = connection.as_mut().poll(cx) {
+                line.leave();
+                if let Poll::Ready(outcome) = line.poll(cx, session, bounds.idle) {
                     return Poll::Ready(pulse.verdict(outcome, leaving.unwrap_or(Cause::IdleTimeout)));
                 }
             }
@@ -175,7 +215,7 @@ fn stalled(session: &Session, now: u64, idle: Duration) -> u32 {
     dropped
 }
 
-/// Tells the client why, where hyper has no way to, and closes.
+/// Tells the client why, where the library has no way to, and closes.
 async fn end(session: &Session, pulse: &Pulse, transport: &mut Transport, close: &Close) {
     if session.worker.cut.is_now() || matches!(close.cause, Cause::ClientReset | Cause::ClientVanished) {
         return;
@@ -189,46 +229,8 @@ async fn end(session: &Session, pulse: &Pulse, transport: &mut Transport, close:
         transport.poll_shutdown(cx)
     });
     let told: Result<std::io::Result<()>, _> = tokio::time::timeout(TICK, goodbye).await;
-    if told.is_ok() && !matches!(close.cause, Cause::ClientClosed | Cause::IdleTimeout) {
+    // One that said GOAWAY may still be talking, and reading its last answer.
+    if told.is_ok() && !pulse.heard_all.get() && close.cause != Cause::IdleTimeout {
         farewell(transport.socket(), &[]).await;
-    }
-}
-
-/// Runs streams in tasks of this thread.
-#[derive(Clone)]
-struct Streams(Rc<Session>);
-
-impl<F: Future<Output = ()> + 'static> Executor<F> for Streams {
-    fn execute(&self, stream: F) {
-        // hyper asks for a task right after it has asked for the response, so the request that was born last
-        // is this one. Tasks of tunnels come without one.
-        let record = self.0.newborn.take();
-        tokio::task::spawn_local(async move {
-            let mut stream = pin!(stream);
-            poll_fn(|cx| match &record {
-                // Dropped from outside: the stream is reset.
-                Some(record) if record.is_cancelled(cx.waker()) => Poll::Ready(()),
-                _ => stream.as_mut().poll(cx),
-            })
-            .await;
-        });
-    }
-}
-
-/// The end of a connection that lets its streams finish.
-trait Graceful {
-    fn leave(self: Pin<&mut Self>);
-}
-
-impl<S, B> Graceful for http2::Connection<Wire, S, Streams>
-where
-    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = B>,
-    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    B: hyper::body::Body + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    Streams: hyper::rt::bounds::Http2ServerConnExec<S::Future, B>,
-{
-    fn leave(self: Pin<&mut Self>) {
-        self.graceful_shutdown();
     }
 }

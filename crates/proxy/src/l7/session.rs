@@ -55,7 +55,7 @@ pub(crate) struct Session {
     pub(crate) touched: Cell<u64>,
     /// Whether something went wrong that no request tells of.
     pub(crate) untold: Cell<bool>,
-    /// The request that began last, until whoever runs it has taken it.
+    /// The request that began last, until the task that polled it then has taken it.
     pub(crate) newborn: RefCell<Option<Rc<Record>>>,
 }
 

@@ -234,13 +234,6 @@ pub(crate) async fn run(
     cause
 }
 
-/// A tunnel on an HTTP/2 stream, in a task of its own.
-pub(crate) async fn on_stream(session: Rc<Session>, client: OnUpgrade, switch: Switch, idle: Duration) {
-    if let Ok(mut client) = client.await {
-        run(&session, &mut client, Vec::new(), switch, idle).await;
-    }
-}
-
 /// A key for a WebSocket handshake (RFC 6455 §4.1): 16 bytes in base64. It shows that the server understood,
 /// and needs to be no secret.
 pub(crate) fn websocket_key(worker: &Worker) -> HeaderValue {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 
-use offramp_net::clock::coarse_ms;
+use offramp_net::clock::{COARSE_MS, coarse_ms};
 use tokio::sync::Notify;
 
 /// How often deadlines are looked at while there are any.
@@ -81,8 +81,10 @@ impl Watch {
 }
 
 impl Deadline {
-    /// Has `waker` woken at `due`; `true` where that time is over.
+    /// Has `waker` woken at `due`; `true` where that time is over. What `due` was counted from may have been later
+    /// than the coarse clock said, so it is over when it is so for certain: no wait is shorter than it should be.
     pub(crate) fn wait(&mut self, due: u64, waker: &Waker) -> bool {
+        let due = due.saturating_add(COARSE_MS);
         if due <= coarse_ms() {
             return true;
         }
@@ -127,7 +129,25 @@ pub(crate) fn after(from: u64, duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
+
+    #[test]
+    fn no_wait_is_short() {
+        let watch = Rc::new(Watch::default());
+        let wait = Duration::from_millis(25);
+        for _ in 0..20 {
+            // Begun anywhere within a tick of the coarse clock.
+            let begun = Instant::now();
+            let due = after(coarse_ms(), wait);
+            while !watch.deadline().wait(due, Waker::noop()) {
+                std::hint::spin_loop();
+            }
+            let waited = begun.elapsed();
+            assert!(waited >= wait, "{waited:?}");
+        }
+    }
 
     #[test]
     fn slots_are_used_again() {

@@ -1,7 +1,7 @@
 //! Frames that cost a client next to nothing and us more: counted, without a look at what is in them.
 //!
 //! Each such frame takes from an allowance that grows with time, and window updates also with what was sent.
-//! Honest clients stay far below. What streams and header blocks may cost is bounded by hyper and h2.
+//! Honest clients stay far below. What streams and header blocks may cost is bounded by the library.
 
 /// What may come in a burst.
 const BURST: u32 = 1000;

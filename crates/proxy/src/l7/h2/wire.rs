@@ -1,4 +1,4 @@
-//! What hyper reads from and writes to on an HTTP/2 connection: the client, with its frames counted.
+//! What the library reads from and writes to on an HTTP/2 connection: the client, with its frames counted.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -6,15 +6,15 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use hyper::rt::{Read, ReadBufCursor, Write};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::flood::Flood;
 use super::outgoing::{Outgoing, Told};
 use crate::l7::transport::Transport;
 
-/// What is left of a connection when hyper is done with it, and what it knows of its end.
+/// What is left of a connection when the library is done with it, and what it knows of its end.
 #[derive(Default)]
 pub(super) struct Pulse {
     transport: RefCell<Option<Transport>>,
@@ -22,6 +22,8 @@ pub(super) struct Pulse {
     /// Whether what was written ends where a frame ends.
     whole: Cell<bool>,
     last_stream: Cell<u32>,
+    /// Whether the client's direction has ended.
+    pub(super) heard_all: Cell<bool>,
     /// What the library said by itself.
     pub(super) told: Cell<Told>,
     /// Whether the client is quiet, so that no memory is kept for what it might send.
@@ -29,19 +31,18 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// The client's connection, when hyper has dropped it.
+    /// The client's connection, when the library has dropped it.
     pub(super) fn transport(&self) -> Option<Transport> {
         self.transport.take()
     }
 
     /// How the connection ended: by `ordinary`, unless something failed.
-    pub(super) fn verdict(&self, outcome: hyper::Result<()>, ordinary: Cause) -> Close {
+    pub(super) fn verdict(&self, outcome: Result<(), h2::Error>, ordinary: Cause) -> Close {
         if let Some(close) = self.failed.borrow_mut().take() {
             return close;
         }
         let Err(error) = outcome else { return ordinary.into() };
-        let source = std::error::Error::source(&error);
-        let text = source.map_or_else(|| error.to_string(), ToString::to_string);
+        let text = error.to_string();
         // ENHANCE_YOUR_CALM is what h2 says to those that reset or err too often.
         let cause = if text.contains("excessive") || text.contains("too_many") {
             Cause::H2Flood
@@ -60,7 +61,7 @@ impl Pulse {
     }
 }
 
-/// The client's connection as hyper has it.
+/// The client's connection as the library has it.
 pub(super) struct Wire {
     transport: Option<Transport>,
     early: Vec<u8>,
@@ -98,11 +99,11 @@ impl Drop for Wire {
     }
 }
 
-impl Read for Wire {
+impl AsyncRead for Wire {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let calm = if this.early.is_empty() {
@@ -114,6 +115,7 @@ impl Read for Wire {
             match filled {
                 Ok(bytes) => {
                     this.pulse.quiet.set(false);
+                    this.pulse.heard_all.set(bytes.is_empty());
                     let fresh = bytes.len() > this.counted;
                     let calm = !fresh || this.flood.look(&bytes[this.counted..], coarse_ms());
                     let n = bytes.len().min(buffer.remaining());
@@ -139,7 +141,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl AsyncWrite for Wire {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
