@@ -7,13 +7,16 @@
 
 mod answer;
 mod body;
+mod content;
 mod exchange;
 mod forward;
 mod h1;
 mod h2;
 mod hop;
+mod inbound;
 mod intake;
 mod interim;
+mod line;
 mod record;
 mod session;
 mod told;
@@ -28,6 +31,7 @@ use offramp_observe::{Cause, Close};
 
 pub(crate) use answer::Refusal;
 pub(crate) use body::ClientBody;
+pub(crate) use h1::Date;
 pub(crate) use record::Record;
 pub(crate) use session::{Session, Terminated};
 pub(crate) use transport::Transport;

@@ -20,6 +20,7 @@ mod chunked;
 mod chunks;
 mod fault;
 mod field;
+mod fields;
 mod framing;
 mod head;
 mod lines;
@@ -30,6 +31,7 @@ pub(crate) mod scan;
 use chunked::{Chunked, Progress};
 pub use chunks::{Chunk, Chunks, fields};
 pub use fault::Http1Fault;
+pub use fields::{FieldAt, Fields};
 use head::{Draft, Drafted};
 pub use outcome::{Form, Framing, Head, Inspected, Outcome, Phase, Version};
 

@@ -1,6 +1,6 @@
 //! Bodies on their way through: counted, bounded, never collected.
 //!
-//! Nothing is read that the other side has not room for: hyper asks for the next piece when the last is gone.
+//! Nothing is read that the other side has not room for: the next piece is asked for when the last is gone.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,13 +11,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::HeaderName;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::ServerBody;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::answer::Refusal;
+use super::inbound::Inbound;
 use super::intake::{Gate, Stop};
 use super::interim::Interim;
 use super::record::{Carrier, Record};
@@ -49,7 +50,7 @@ pub(crate) struct ClientBody(Option<Box<Upload>>);
 
 /// A body that comes.
 struct Upload {
-    incoming: Incoming,
+    incoming: Inbound,
     record: Rc<Record>,
     bounds: Bounds,
     /// The guard before the connection, where it is HTTP/1.
@@ -64,7 +65,7 @@ struct Upload {
 }
 
 impl ClientBody {
-    pub(crate) fn new(incoming: Incoming, record: Rc<Record>, bounds: Bounds) -> Self {
+    pub(crate) fn new(incoming: Inbound, record: Rc<Record>, bounds: Bounds) -> Self {
         let empty = incoming.is_end_stream();
         let upload = || {
             let (gate, unasked, alarm) = (None, None, None);
@@ -135,9 +136,6 @@ impl Upload {
 
     /// Nothing has come: is it too long since something did?
     fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
-        if let Some(close) = self.refused() {
-            return Poll::Ready(close);
-        }
         let now = coarse_ms();
         if self.waiting == 0 {
             self.waiting = now.max(1);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, HOST, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use offramp_wire::host::Authority;
@@ -20,13 +20,13 @@ use tokio::time::timeout;
 use super::answer::{self, Refusal};
 use super::body::Reply;
 use super::forward::{self, Errand};
+use super::inbound::Inbound;
 use super::intake::{Gate, Passed};
-use super::interim::Interim;
+use super::line::Line;
 use super::record::{Carrier, Record};
 use super::session::{Session, View};
 use super::told;
 use super::trace;
-use super::tunnel::Switch;
 use crate::route::Parts;
 use crate::snapshot::http::{Action, HeaderRules, Http, HttpRoute};
 
@@ -34,14 +34,6 @@ use crate::snapshot::http::{Action, HeaderRules, Http, HttpRoute};
 const UNWANTED: usize = 64 * 1024;
 /// For how long it is read.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// What the requests of an HTTP/1 connection need of it.
-pub(crate) struct Line {
-    pub(crate) gate: Rc<Gate>,
-    pub(crate) interim: Arc<Interim>,
-    /// Where a connection is put down that goes on with another protocol.
-    pub(crate) switch: std::cell::RefCell<Option<Switch>>,
-}
 
 /// A request that was understood.
 pub(crate) struct Arrival {
@@ -61,7 +53,7 @@ pub(crate) struct Arrival {
 pub(crate) async fn serve(
     session: Rc<Session>,
     line: Option<Rc<Line>>,
-    request: Request<Incoming>,
+    request: Request<Inbound>,
 ) -> Result<Response<Reply>, Infallible> {
     let accept = request.headers().get(ACCEPT).cloned();
     let head = request.method() == Method::HEAD;
@@ -87,14 +79,11 @@ pub(crate) async fn serve(
         }
         response
     });
-    if let Some(line) = &line {
-        if passed.switches && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            line.gate.stayed();
-        }
-        // Behind a response that has not left yet there is no place for interim ones before the next.
-        if !line.gate.drained.get() {
-            line.interim.clear();
-        }
+    if let Some(line) = &line
+        && passed.switches
+        && response.status() != StatusCode::SWITCHING_PROTOCOLS
+    {
+        line.gate.stayed();
     }
     Ok(response)
 }
@@ -105,7 +94,7 @@ pub(crate) type Outcome = Result<Response<Reply>, (Refusal, Carrier)>;
 /// Begins the facts of a request, and says whether it can be understood.
 fn arrive(
     session: &Rc<Session>,
-    request: &Request<Incoming>,
+    request: &Request<Inbound>,
     passed: Passed,
     late: Duration,
 ) -> (Arrival, Result<(), Refusal>) {
@@ -143,7 +132,7 @@ fn arrive(
 }
 
 /// What the request asks for (RFC 9110 §7.2).
-fn authority(request: &Request<Incoming>) -> Option<HeaderValue> {
+fn authority(request: &Request<Inbound>) -> Option<HeaderValue> {
     match request.uri().authority() {
         Some(authority) => HeaderValue::try_from(authority.as_str()).ok(),
         None => request.headers().get(HOST).cloned(),
@@ -151,7 +140,7 @@ fn authority(request: &Request<Incoming>) -> Option<HeaderValue> {
 }
 
 /// The bounds that hold for every request, whatever its version.
-fn within_limits(session: &Session, http: &Http, request: &Request<Incoming>) -> Result<(), Refusal> {
+fn within_limits(session: &Session, http: &Http, request: &Request<Inbound>) -> Result<(), Refusal> {
     let limits = &http.limits;
     if request.version() == Version::HTTP_2 {
         if request.headers().len() > limits.request_headers as usize {
@@ -178,7 +167,7 @@ async fn route(
     session: &Rc<Session>,
     arrival: &Arrival,
     line: Option<&Rc<Line>>,
-    request: Request<Incoming>,
+    request: Request<Inbound>,
     carrier: Carrier,
 ) -> Outcome {
     let host = arrival.host.as_deref();
@@ -227,7 +216,7 @@ async fn route(
 /// Reads and forgets some of a body that nobody wants. A stream of HTTP/2 that is dropped before its request is
 /// whole is reset behind the response, and not every client looks at the response then (curl before 8). HTTP/1
 /// needs none of it.
-fn unwanted(request: Request<Incoming>) {
+fn unwanted(request: Request<Inbound>) {
     if request.version() != Version::HTTP_2 || request.body().is_end_stream() {
         return;
     }

@@ -13,7 +13,7 @@ use http::header::{
 use http::request;
 use http::uri::{PathAndQuery, Uri};
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use hyper::ext::Protocol;
 use hyper::upgrade::OnUpgrade;
 use offramp_observe::facts::Scheme;
@@ -22,8 +22,10 @@ use offramp_upstream::{Affinity, Answer, Protocol as Speaks, ServerBody, Tunnel}
 
 use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};
-use super::exchange::{Arrival, Line, Outcome, apply};
+use super::exchange::{Arrival, Outcome, apply};
 use super::hop;
+use super::inbound::Inbound;
+use super::line::Line;
 use super::record::Carrier;
 use super::session::Session;
 use super::told::{self, X_REQUEST_ID};
@@ -56,7 +58,7 @@ enum Turn {
 }
 
 /// Sends a request to a server, and makes its response one for the client.
-pub(crate) async fn forward(errand: &Errand<'_>, request: Request<Incoming>, carrier: Carrier) -> Outcome {
+pub(crate) async fn forward(errand: &Errand<'_>, request: Request<Inbound>, carrier: Carrier) -> Outcome {
     let backend = &errand.arrival.view.snapshot.backends[errand.proxy.backend];
     carrier.0.note(|facts| facts.path.backend = Some(Arc::clone(&backend.name)));
     let received = request.version();
@@ -144,7 +146,7 @@ impl Errand<'_> {
         }
     }
 
-    fn body(&self, incoming: Incoming, headers: &HeaderMap, carrier: &Carrier) -> ClientBody {
+    fn body(&self, incoming: Inbound, headers: &HeaderMap, carrier: &Carrier) -> ClientBody {
         let limits = &self.http.limits;
         let bounds = Bounds {
             timeout: limits.request_body_timeout,
@@ -291,7 +293,7 @@ impl Errand<'_> {
 }
 
 /// Whether the stream of a body is reset already: it looks like an empty one, which is another request.
-fn was_reset(body: &mut Incoming) -> bool {
+fn was_reset(body: &mut Inbound) -> bool {
     let mut cx = Context::from_waker(Waker::noop());
     body.is_end_stream() && matches!(Pin::new(body).poll_frame(&mut cx), Poll::Ready(Some(Err(_))))
 }

@@ -14,6 +14,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use http::Request;
+use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -22,6 +24,7 @@ use offramp_observe::{Cause, Close};
 use tokio::time::{Instant, sleep};
 
 use super::exchange;
+use super::inbound::Inbound;
 use super::session::Session;
 use super::transport::Transport;
 use crate::closing::farewell;
@@ -54,7 +57,9 @@ pub(crate) async fn serve(
     let wire = Wire::new(transport, early, Rc::clone(&pulse));
     let service = service_fn({
         let session = Rc::clone(&session);
-        move |request| exchange::serve(Rc::clone(&session), None, request)
+        move |request: Request<Incoming>| {
+            exchange::serve(Rc::clone(&session), None, request.map(Inbound::Stream))
+        }
     });
     let mut builder = http2::Builder::new(Streams(Rc::clone(&session)));
     builder
