@@ -7,6 +7,7 @@
 
 mod answer;
 mod body;
+mod content;
 mod date;
 mod exchange;
 mod forward;
@@ -16,6 +17,7 @@ mod hop;
 mod inbound;
 mod intake;
 mod interim;
+mod line;
 mod record;
 mod session;
 mod told;
@@ -30,7 +32,7 @@ use offramp_observe::{Cause, Close};
 
 pub(crate) use answer::Refusal;
 pub(crate) use body::ClientBody;
-pub(crate) use date::Calendar;
+pub(crate) use date::Date;
 pub(crate) use record::Record;
 pub(crate) use session::{Session, Terminated};
 pub(crate) use transport::Transport;

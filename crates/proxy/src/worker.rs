@@ -13,7 +13,6 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use http::HeaderValue;
 use offramp_net::Peer;
 use offramp_net::listen::{AcceptError, Acceptor};
 use offramp_observe::counters::PauseReason;
@@ -28,7 +27,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use crate::conn;
-use crate::l7::{Calendar, ClientBody};
+use crate::l7::{ClientBody, Date};
 use crate::limit::{Admission, ClientTable};
 use crate::snapshot::{Current, Snapshot};
 
@@ -134,7 +133,8 @@ pub struct Worker {
     standing_by: Cell<bool>,
     /// HTTP/1 connections that have more than their stream; see `l7::h1`.
     pub(crate) warm: Cell<usize>,
-    calendar: Calendar,
+    /// What responses say of the time.
+    pub(crate) date: Date,
     begun: Cell<u64>,
     paused: Cell<Option<Instant>>,
     /// Connections to servers, for HTTP.
@@ -246,7 +246,7 @@ impl Worker {
                 ended: Notify::new(),
                 standing_by: Cell::new(false),
                 warm: Cell::new(0),
-                calendar: Calendar::default(),
+                date: Date::default(),
                 begun: Cell::new(0),
                 paused: Cell::new(None),
                 pools: Pools::new(index),
@@ -440,11 +440,6 @@ impl Worker {
         state ^= state >> 27;
         self.dice.set(state);
         state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// The time of day, as HTTP says it.
-    pub(crate) fn date(&self) -> HeaderValue {
-        self.calendar.date(SystemTime::now())
     }
 
     /// Sends the facts of a request on their way.

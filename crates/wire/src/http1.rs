@@ -17,8 +17,10 @@
 //! content are for the layers behind.
 
 mod chunked;
+mod chunks;
 mod fault;
 mod field;
+mod fields;
 mod framing;
 mod head;
 mod lines;
@@ -27,7 +29,9 @@ mod request_line;
 pub(crate) mod scan;
 
 use chunked::{Chunked, Progress};
+pub use chunks::{Chunk, Chunks, fields};
 pub use fault::Http1Fault;
+pub use fields::{FieldAt, Fields};
 use head::{Draft, Drafted};
 pub use outcome::{Form, Framing, Head, Inspected, Outcome, Phase, Version};
 

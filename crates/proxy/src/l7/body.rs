@@ -1,6 +1,6 @@
 //! Bodies on their way through: counted, bounded, never collected.
 //!
-//! Nothing is read that the other side has not room for: hyper asks for the next piece when the last is gone.
+//! Nothing is read that the other side has not room for: the next piece is asked for when the last is gone.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -137,9 +137,6 @@ impl Upload {
 
     /// Nothing has come: is it too long since something did?
     fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
-        if let Some(close) = self.refused() {
-            return Poll::Ready(close);
-        }
         let now = coarse_ms();
         if self.waiting == 0 {
             self.waiting = now.max(1);

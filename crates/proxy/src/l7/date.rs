@@ -1,38 +1,51 @@
-//! The `Date` of responses (RFC 9110 §6.6.1), written once a second.
+//! The field `date` (RFC 9110 §6.6.1), written once a second at the most.
 
 use std::cell::{Cell, RefCell};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::HeaderValue;
 use httpdate::HttpDate;
+use offramp_net::clock::coarse_ms;
 
-/// The time of day as responses say it. Belongs to one worker.
-#[derive(Debug)]
-pub(crate) struct Calendar {
-    /// The second since the epoch that `text` says.
-    second: Cell<u64>,
+/// The time of day as responses tell it. Belongs to one worker.
+pub(crate) struct Date {
     text: RefCell<HeaderValue>,
+    /// From when on it is another, in milliseconds of the coarse clock.
+    until: Cell<u64>,
 }
 
-impl Default for Calendar {
+impl Default for Date {
     fn default() -> Self {
-        Self { second: Cell::new(0), text: RefCell::new(written(0)) }
+        Self { text: RefCell::new(text(0)), until: Cell::new(0) }
     }
 }
 
-impl Calendar {
-    /// The time `now`, to the second.
-    pub(crate) fn date(&self, now: SystemTime) -> HeaderValue {
-        let second = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        if self.second.replace(second) != second {
-            *self.text.borrow_mut() = written(second);
-        }
+impl Date {
+    /// The date, to the second.
+    pub(crate) fn now(&self) -> HeaderValue {
+        self.refresh();
         self.text.borrow().clone()
     }
+
+    /// Appends the date.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        self.refresh();
+        out.extend_from_slice(self.text.borrow().as_bytes());
+    }
+
+    fn refresh(&self) {
+        let now = coarse_ms();
+        if now >= self.until.get() {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            *self.text.borrow_mut() = text(since.as_secs());
+            self.until.set(now + 1000 - u64::from(since.subsec_millis()));
+        }
+    }
 }
 
-fn written(second: u64) -> HeaderValue {
-    let date = HttpDate::from(SystemTime::UNIX_EPOCH + Duration::from_secs(second)).to_string();
+/// A moment, in seconds since 1970, as an IMF-fixdate (RFC 9110 §5.6.7).
+fn text(seconds: u64) -> HeaderValue {
+    let date = HttpDate::from(UNIX_EPOCH + Duration::from_secs(seconds)).to_string();
     // A date is printable.
     HeaderValue::try_from(date).unwrap_or_else(|_| HeaderValue::from_static("Thu, 01 Jan 1970 00:00:00 GMT"))
 }
@@ -42,13 +55,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_change_with_the_second() {
-        let calendar = Calendar::default();
-        let at = |millis| calendar.date(SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
-        assert_eq!(at(0), "Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(at(784_111_777_000), "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(at(784_111_777_999), "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(at(784_111_778_000), "Sun, 06 Nov 1994 08:49:38 GMT");
-        assert_eq!(at(784_111_777_000), "Sun, 06 Nov 1994 08:49:37 GMT", "clocks may be set back");
+    fn it_is_now() {
+        let date = Date::default();
+        let seconds = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let before = seconds();
+        let (value, mut out) = (date.now(), Vec::new());
+        date.write(&mut out);
+        let after = seconds();
+        assert!((before..=after).any(|moment| text(moment) == value), "{value:?}");
+        assert!((before..=after).any(|moment| text(moment).as_bytes() == out), "{}", out.escape_ascii());
+    }
+
+    #[test]
+    fn moments_have_the_one_form() {
+        assert_eq!(text(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(text(1_709_251_199), "Thu, 29 Feb 2024 23:59:59 GMT");
     }
 }

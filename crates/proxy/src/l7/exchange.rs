@@ -22,12 +22,11 @@ use super::body::Reply;
 use super::forward::{self, Errand};
 use super::inbound::Inbound;
 use super::intake::{Gate, Passed};
-use super::interim::Interim;
+use super::line::Line;
 use super::record::{Carrier, Record};
 use super::session::{Session, View};
 use super::told;
 use super::trace;
-use super::tunnel::Switch;
 use crate::route::Parts;
 use crate::snapshot::http::{Action, HeaderRules, Http, HttpRoute};
 
@@ -35,14 +34,6 @@ use crate::snapshot::http::{Action, HeaderRules, Http, HttpRoute};
 const UNWANTED: usize = 64 * 1024;
 /// For how long it is read.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// What the requests of an HTTP/1 connection need of it.
-pub(crate) struct Line {
-    pub(crate) gate: Rc<Gate>,
-    pub(crate) interim: Arc<Interim>,
-    /// Where a connection is put down that goes on with another protocol.
-    pub(crate) switch: std::cell::RefCell<Option<Switch>>,
-}
 
 /// A request that was understood.
 pub(crate) struct Arrival {
@@ -88,14 +79,11 @@ pub(crate) async fn serve(
         }
         response
     });
-    if let Some(line) = &line {
-        if passed.switches && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            line.gate.stayed();
-        }
-        // Behind a response that has not left yet there is no place for interim ones before the next.
-        if !line.gate.drained.get() {
-            line.interim.clear();
-        }
+    if let Some(line) = &line
+        && passed.switches
+        && response.status() != StatusCode::SWITCHING_PROTOCOLS
+    {
+        line.gate.stayed();
     }
     Ok(response)
 }

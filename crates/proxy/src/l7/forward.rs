@@ -20,9 +20,10 @@ use offramp_upstream::{Affinity, Answer, Protocol as Speaks, ServerBody, Tunnel}
 
 use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};
-use super::exchange::{Arrival, Line, Outcome, apply};
+use super::exchange::{Arrival, Outcome, apply};
 use super::hop;
 use super::inbound::Inbound;
+use super::line::Line;
 use super::record::Carrier;
 use super::session::Session;
 use super::told::{self, X_REQUEST_ID};
@@ -282,7 +283,7 @@ impl Errand<'_> {
 /// Whether the stream of a body is reset already: it looks like an empty one, which is another request.
 fn was_reset(body: &mut Inbound) -> bool {
     match body {
-        Inbound::Http2(content) => content.was_reset(&mut Context::from_waker(Waker::noop())),
+        Inbound::Stream(content) => content.was_reset(&mut Context::from_waker(Waker::noop())),
         _ => false,
     }
 }

@@ -1,60 +1,77 @@
-//! An HTTP/1 connection: hyper while there is something to do, next to nothing while there is not.
+//! An HTTP/1 connection: one future that reads a head, serves the request, writes the response, and begins
+//! anew.
 //!
-//! hyper keeps buffers and state for as long as its connection lives. So when a client has been quiet for a
-//! second, its connection is taken apart: only the stream stays, and its first byte has hyper built anew. Where
-//! many connections of a worker are quiet at once, those above a number do not get that second: memory that is
-//! freed later stays with the process.
+//! What a request needs, memory for its exchange and for what is written, is kept while there is something to
+//! do. When a client has been quiet for a second it is given up: only the stream stays, and its first byte
+//! brings the rest back. Where many connections of a worker are quiet at once, those above a number do not get
+//! that second: memory that is freed later stays with the process.
 //!
 //! One timer does for all bounds of a connection. It rings once a second, or more often where a bound is
 //! shorter, and looks at when things began: a request costs no timer.
 
+mod conversation;
+mod head;
+mod outbox;
+mod refuse;
+mod response;
+
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::io::IoSlice;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, StatusCode};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
 use offramp_net::clock::coarse_ms;
-use offramp_observe::facts::{HttpVersion, RequestLine};
 use offramp_observe::{Cause, Close};
 use offramp_wire::http1::{Limits as GuardLimits, Phase};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::answer::{Refusal, written_error};
-use super::exchange::{self, Line};
+use super::answer::Refusal;
+use super::body::Reply;
+use super::exchange;
 use super::inbound::Inbound;
 use super::intake::{Gate, Intake, Stop};
-use super::interim::Interim;
-use super::record::Record;
+use super::line::Line;
 use super::session::Session;
 use super::transport::Transport;
+use super::tunnel::Switch;
 use super::{h2, tunnel};
 use crate::closing::farewell;
 use crate::snapshot::http::HttpLimits;
+use conversation::Conversation;
+use refuse::refuse;
 
-/// How often bounds are looked at, at the least; also how long a client is quiet before hyper is taken apart.
+/// How often bounds are looked at, at the least; also how long a client is quiet before it keeps nothing.
 const TICK: Duration = Duration::from_secs(1);
-/// How many connections of a worker may keep hyper while they are quiet.
+/// How many connections of a worker may keep memory for requests while they are quiet.
 const WARM: usize = 128;
-/// How much more than the guard hyper lets through, so that it is the guard who refuses.
-const SLACK: usize = 16 * 1024;
-/// How much of the request line of a refused request is told.
-const LONGEST_TOLD: usize = 512;
 
-/// How a turn with hyper ended.
+/// What a response has to know of its request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    /// Whether the response has no body, by HEAD.
+    head: bool,
+    /// Whether the client knows HTTP/1.0 only.
+    http10: bool,
+    /// Whether the client may send another request.
+    keep_alive: bool,
+    /// Whether the client wants trailers.
+    trailers: bool,
+}
+
+/// How a turn with requests ended.
 enum Turn {
     /// The client is quiet.
     Idle,
-    /// hyper is done with the connection.
+    /// The client is done, or the last response said `close`, or another protocol follows.
     Done,
     /// The guard stopped it, and everything before was answered.
     Stopped,
+    /// A head that the guard let pass is refused.
+    Refused(Refusal, Bytes),
     /// The connection has to end.
     Ended(Close),
     /// The head of a request did not come in time.
@@ -92,49 +109,66 @@ pub(crate) async fn serve(
         fields: u16::try_from(limits.request_headers).unwrap_or(u16::MAX),
         connect: false,
     });
-    let interim = Arc::new(Interim::default());
-    let line = Rc::new(Line { gate: Rc::clone(&gate), interim: Arc::clone(&interim), switch: None.into() });
-    let mut intake = Intake::new(transport, gate, interim);
-    let builder = builder(limits);
-    loop {
-        if let Some(close) = parked(&session, &mut intake, bounds).await {
-            return close_down(&session, &mut intake, close).await;
+    let line = Line::new(transport, gate);
+    let exchange = |request| exchange::serve(Rc::clone(&session), Some(Rc::clone(&line)), request);
+    let turn = loop {
+        if let Some(close) = parked(&session, &line, bounds).await {
+            break Turn::Ended(close);
         }
-        let turn;
-        (intake, turn) = busy(&session, &line, &builder, intake, bounds).await;
-        let close = match turn {
-            Turn::Idle => continue,
-            Turn::Done => done(&session, &line, &mut intake, bounds).await,
-            Turn::Stopped => match line.gate.stopped.get() {
-                Stop::Http2 => return upgrade_to_h2(session, intake, limits, idle).await,
-                Stop::Refused(fault) if line.gate.told.get() => Some(Refusal::fault(fault).close),
-                Stop::Refused(fault) => Some(refuse(&session, &mut intake, &Refusal::fault(fault)).await),
-                Stop::Not => None,
-            },
-            Turn::HeaderTimeout => {
-                let refusal = Refusal::new(StatusCode::REQUEST_TIMEOUT, Cause::RequestHeaderTimeout);
-                Some(refuse(&session, &mut intake, &refusal).await)
-            }
-            Turn::Ended(close) => Some(close),
-        };
-        return close_down(&session, &mut intake, close.unwrap_or(Cause::ClientClosed.into())).await;
-    }
+        match busy(&session, &line, &exchange, bounds).await {
+            Turn::Idle => {}
+            turn => break turn,
+        }
+    };
+    // Bodies of requests do not keep the connection.
+    let Some(line) = Rc::into_inner(line) else { return Cause::Internal.into() };
+    let Line { gate, switch, intake, .. } = line;
+    // What is left to do is rare, and as large as all the rest.
+    Box::pin(last(session, turn, (gate, intake.into_inner()), switch.into_inner(), limits, idle)).await
 }
 
-fn builder(limits: &HttpLimits) -> http1::Builder {
-    let mut builder = http1::Builder::new();
-    builder.header_read_timeout(None).max_buf_size(limits.request_header_size as usize + SLACK);
-    // hyper's own bound of 100 costs no allocation.
-    if limits.request_headers > 100 {
-        builder.max_headers(limits.request_headers as usize);
-    }
-    builder
+/// What follows the last turn with requests.
+async fn last(
+    session: Rc<Session>,
+    turn: Turn,
+    (gate, mut intake): (Rc<Gate>, Intake),
+    switch: Option<Switch>,
+    limits: &HttpLimits,
+    idle: Duration,
+) -> Close {
+    let close = match (turn, gate.stopped.get()) {
+        (Turn::Done, _) => match switch {
+            Some(switch) => {
+                gate.switched();
+                let early = intake.take_held();
+                tunnel::run(&session, &mut intake.transport, early, switch, idle).await.into()
+            }
+            // Closed after a response that said so, or because the client had ended.
+            None if session.worker.is_draining() => Cause::Drain.into(),
+            None => Cause::ClientClosed.into(),
+        },
+        (Turn::Stopped, Stop::Http2) => return upgrade_to_h2(session, intake, limits, idle).await,
+        (Turn::Stopped, Stop::Refused(fault)) if gate.told.get() => Refusal::fault(fault).close,
+        (Turn::Stopped, Stop::Refused(fault)) => {
+            let held = intake.take_held();
+            refuse(&session, &mut intake, &Refusal::fault(fault), &held).await
+        }
+        (Turn::Refused(refusal, head), _) => refuse(&session, &mut intake, &refusal, &head).await,
+        (Turn::HeaderTimeout, _) => {
+            let refusal = Refusal::new(StatusCode::REQUEST_TIMEOUT, Cause::RequestHeaderTimeout);
+            let held = intake.take_held();
+            refuse(&session, &mut intake, &refusal, &held).await
+        }
+        (Turn::Ended(close), _) => close,
+        (Turn::Idle | Turn::Stopped, _) => Cause::ClientClosed.into(),
+    };
+    close_down(&session, &mut intake, close).await
 }
 
 /// Waits for the first byte of a request. Gives how the connection ended, where it did. While the worker
 /// drains, whoever has asked before is let go at once; a new client has [`TICK`] to ask, because it cannot know
 /// that its request will not be answered, and may not repeat it.
-async fn parked(session: &Session, intake: &mut Intake, bounds: Bounds) -> Option<Close> {
+async fn parked(session: &Session, line: &Line, bounds: Bounds) -> Option<Close> {
     let fresh = session.begun.get() == 0;
     let patience = if fresh { bounds.header } else { bounds.keepalive };
     let quiet = coarse_ms().saturating_sub(session.touched.get());
@@ -146,6 +180,7 @@ async fn parked(session: &Session, intake: &mut Intake, bounds: Bounds) -> Optio
         if cut.is_now() {
             return Poll::Ready(Some(Cause::Drain.into()));
         }
+        let intake = &mut *line.intake.borrow_mut();
         if let Poll::Ready(outcome) = intake.transport.poll_fill(cx) {
             let close = match outcome {
                 Ok([]) if fresh => Some(Cause::ClientSilent.into()),
@@ -174,10 +209,10 @@ async fn parked(session: &Session, intake: &mut Intake, bounds: Bounds) -> Optio
     outcome
 }
 
-/// A connection that has hyper.
+/// A connection that has memory for requests.
 struct Warm<'s> {
     session: &'s Session,
-    /// Requests of the connection before hyper had it.
+    /// Requests of the connection before that.
     before: u64,
 }
 
@@ -188,8 +223,8 @@ impl<'s> Warm<'s> {
         Self { session, before: session.begun.get() }
     }
 
-    /// Whether there are more than may be quiet. Not before hyper has had a request, or bytes that are none
-    /// would have it built and taken apart without end.
+    /// Whether there are more than may be quiet. Not before there was a request, or bytes that are none would
+    /// have memory taken and given up without end.
     fn is_one_too_many(&self) -> bool {
         self.session.worker.warm.get() > WARM && self.session.begun.get() > self.before
     }
@@ -202,50 +237,36 @@ impl Drop for Warm<'_> {
     }
 }
 
-/// Has hyper serve the connection until there is a reason to stop.
-async fn busy(
-    session: &Rc<Session>,
-    line: &Rc<Line>,
-    builder: &http1::Builder,
-    intake: Intake,
-    bounds: Bounds,
-) -> (Intake, Turn) {
-    let service = service_fn({
-        let (session, line) = (Rc::clone(session), Rc::clone(line));
-        move |request: Request<Incoming>| {
-            let request = request.map(Inbound::Http1);
-            exchange::serve(Rc::clone(&session), Some(Rc::clone(&line)), request)
-        }
-    });
-    let mut intake = intake;
-    intake.transport.keep_buffer(true);
+/// Serves requests until there is a reason to stop.
+async fn busy<S, F>(session: &Session, line: &Rc<Line>, exchange: &S, bounds: Bounds) -> Turn
+where
+    S: Fn(Request<Inbound>) -> F,
+    F: Future<Output = Result<Response<Reply>, Infallible>>,
+{
+    line.intake.borrow_mut().transport.keep_buffer(true);
     let warm = Warm::new(session);
-    let mut connection = Box::new(builder.serve_connection(intake, service));
+    let mut conversation = Box::new(Conversation::new(session, line, exchange));
     let mut alarm = pin!(sleep(bounds.tick));
     let cut = &session.worker.cut;
-    let (mut place, mut told) = (None, false);
+    let mut place = None;
     let turn = poll_fn(|cx| {
-        place.get_or_insert_with(|| cut.remember(cx.waker()));
+        place.get_or_insert_with(|| {
+            line.driven_by(cx.waker());
+            cut.remember(cx.waker())
+        });
         if cut.is_now() {
             return Poll::Ready(Turn::Ended(Cause::Drain.into()));
         }
-        let mut outcome = Pin::new(&mut *connection).poll(cx);
-        // Not before hyper has read what is there: one that has read nothing would close at once.
-        if session.worker.is_draining() && outcome.is_pending() && !std::mem::replace(&mut told, true) {
-            Pin::new(&mut *connection).graceful_shutdown();
-            outcome = Pin::new(&mut *connection).poll(cx);
+        if session.worker.is_draining() {
+            conversation.leave();
         }
+        let outcome = conversation.poll(cx);
         // Only streams of HTTP/2 are taken over by somebody.
         session.newborn.take();
-        if let Poll::Ready(outcome) = outcome {
-            return Poll::Ready(outcome.map_or_else(|error| failed(&error), |()| Turn::Done));
+        if outcome.is_ready() {
+            return outcome;
         }
-        let quiet = session.in_flight() == 0
-            && line.gate.passed.get() == session.begun.get()
-            && line.gate.drained.get();
-        if quiet && line.gate.stopped.get() != Stop::Not {
-            return Poll::Ready(Turn::Stopped);
-        }
+        let quiet = conversation.is_quiet() && session.in_flight() == 0;
         if quiet && warm.is_one_too_many() && line.gate.phase() == Phase::Idle {
             return Poll::Ready(Turn::Idle);
         }
@@ -255,16 +276,9 @@ async fn busy(
     if let Some(place) = place {
         cut.forget(place);
     }
-    drop(warm);
-    let mut intake = connection.into_parts().io;
-    intake.transport.keep_buffer(false);
-    (intake, turn)
-}
-
-/// hyper gave up. What failed below it is remembered by the intake, what failed above was told.
-fn failed(error: &hyper::Error) -> Turn {
-    let cause = if error.is_parse() { Cause::BadRequest } else { Cause::ClientAborted };
-    Turn::Ended(Close::from(cause).with_detail(&error.to_string()))
+    drop((conversation, warm));
+    line.intake.borrow_mut().transport.keep_buffer(false);
+    turn
 }
 
 /// Looks at the bounds when the alarm rings.
@@ -318,18 +332,6 @@ fn hung(session: &Session) -> Close {
     Cause::ClientHung.into()
 }
 
-/// hyper is done: the connection goes on with another protocol, or ends.
-async fn done(session: &Session, line: &Line, intake: &mut Intake, bounds: Bounds) -> Option<Close> {
-    let Some(switch) = line.switch.take() else {
-        // Closed after a response that said so, or because the client had ended.
-        let cause = if session.worker.is_draining() { Cause::Drain } else { Cause::ClientClosed };
-        return Some(cause.into());
-    };
-    line.gate.switched();
-    let early = intake.take_held();
-    Some(tunnel::run(session, &mut intake.transport, early, switch, bounds.idle).await.into())
-}
-
 /// A client that speaks HTTP/2 at once (RFC 9113 §3.3).
 async fn upgrade_to_h2(
     session: Rc<Session>,
@@ -341,53 +343,12 @@ async fn upgrade_to_h2(
     if session.brief.tls.is_some() {
         let close = Close::from(Cause::BadRequest).with_detail("HTTP/2 without ALPN");
         let refusal = Refusal::new(StatusCode::BAD_REQUEST, close);
-        let close = refuse(&session, &mut intake, &refusal).await;
+        let held = intake.take_held();
+        let close = refuse(&session, &mut intake, &refusal, &held).await;
         return close_down(&session, &mut intake, close).await;
     }
     let early = intake.take_held();
     h2::serve(session, intake.transport, early, limits, idle).await
-}
-
-/// Answers a request that never reached hyper, and tells of it.
-async fn refuse(session: &Rc<Session>, intake: &mut Intake, refusal: &Refusal) -> Close {
-    let held = intake.take_held();
-    let id = session.next_id();
-    let record = Record::new(session, told_line(session, &held), id.clone(), Duration::ZERO);
-    session.newborn.take();
-    record.answered(refusal.status.as_u16());
-    let bytes = written_error(refusal, &id);
-    let sending = poll_fn(|cx| {
-        let mut gone = 0;
-        while gone < bytes.len() {
-            match intake.transport.poll_write_vectored(cx, &[IoSlice::new(&bytes[gone..])]) {
-                Poll::Ready(Ok(n)) => gone += n,
-                Poll::Ready(Err(_)) | Poll::Pending => break,
-            }
-        }
-        intake.transport.poll_flush(cx)
-    });
-    // One that takes nothing needs no answer.
-    let _ = tokio::time::timeout(TICK, sending).await;
-    record.end(refusal.close.clone());
-    refusal.close.clone()
-}
-
-/// What can be told of a request whose head was refused.
-fn told_line(session: &Session, held: &[u8]) -> RequestLine {
-    let line =
-        held.split(|byte| matches!(byte, b'\r' | b'\n')).find(|line| !line.is_empty()).unwrap_or_default();
-    let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST_TOLD)]);
-    let mut words = text.split(' ').filter(|word| !word.is_empty());
-    RequestLine {
-        method: words.next().unwrap_or_default().into(),
-        scheme: session.scheme,
-        host: Box::default(),
-        target: words.next().unwrap_or_default().into(),
-        version: HttpVersion::Http11,
-        referer: None,
-        user_agent: None,
-        user: None,
-    }
 }
 
 /// Says goodbye. The client may be in the middle of sending, and must not be reset while it reads what was

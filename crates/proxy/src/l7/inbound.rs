@@ -1,22 +1,106 @@
-//! The body of a request as it comes from a client, whatever version brings it.
+//! The body of a request, whichever protocol it comes by.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
+use offramp_wire::http1::Framing;
 
 use super::body::BodyError;
-use super::h2::Content;
+use super::content::{Broken, Chunked};
+use super::h2;
+use super::line::Line;
 
-/// The body of a request that a client sends.
+/// The body of a request.
 pub(crate) enum Inbound {
     /// There is none.
     Empty,
-    /// What comes on an HTTP/1 connection.
-    Http1(Incoming),
-    /// What comes on a stream of HTTP/2.
-    Http2(Content),
+    /// It comes on a stream of HTTP/2.
+    Stream(h2::Content),
+    /// It comes on an HTTP/1 connection.
+    Line(Upload),
+}
+
+/// The content of a request on an HTTP/1 connection. It is read from the connection when it is asked for. It
+/// does not keep the connection: whoever still has it when its request is over reads nothing more.
+pub(crate) struct Upload {
+    line: Weak<Line>,
+    /// Which request of the connection it belongs to.
+    serial: u64,
+    content: Content,
+    /// Whether the client is to be asked for it (RFC 9110 §10.1.1).
+    unasked: bool,
+}
+
+enum Content {
+    /// So many bytes are left.
+    Length(u64),
+    Chunked(Box<Chunked>),
+}
+
+impl Upload {
+    /// The content of request `serial` of `line`; nothing where it has none.
+    pub(super) fn new(line: &Rc<Line>, serial: u64, framing: Framing, unasked: bool) -> Option<Self> {
+        let content = match framing {
+            Framing::None | Framing::Length(0) => return None,
+            Framing::Length(length) => Content::Length(length),
+            Framing::Chunked => Content::Chunked(Box::new(Chunked::new())),
+        };
+        Some(Self { line: Rc::downgrade(line), serial, content, unasked })
+    }
+
+    fn line(&self) -> Option<Rc<Line>> {
+        self.line.upgrade().filter(|line| line.is_at(self.serial))
+    }
+
+    fn is_over(&self) -> bool {
+        match &self.content {
+            Content::Length(left) => *left == 0,
+            Content::Chunked(message) => message.is_over(),
+        }
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if self.is_over() {
+            return Poll::Ready(None);
+        }
+        let Some(line) = self.line() else { return Poll::Ready(Some(Err(Broken::Gone))) };
+        if std::mem::take(&mut self.unasked) {
+            line.ask(cx.waker());
+        }
+        let data = match &mut self.content {
+            Content::Length(left) => {
+                let data = ready!(line.intake.borrow_mut().poll_data(cx));
+                if let Ok(data) = &data {
+                    *left = left.saturating_sub(data.as_ref().map_or(0, Bytes::len) as u64);
+                }
+                data
+            }
+            Content::Chunked(message) => ready!(line.intake.borrow_mut().poll_chunks(cx, message)),
+        };
+        let frame = match (data, &mut self.content) {
+            (Ok(Some(data)), _) => Some(Ok(Frame::data(data))),
+            (Ok(None), Content::Chunked(message)) => {
+                message.take_trailers().map(|all| Ok(Frame::trailers(all)))
+            }
+            (Ok(None), Content::Length(_)) => None,
+            (Err(broken), _) => Some(Err(broken)),
+        };
+        if self.is_over() {
+            line.was_read(cx.waker());
+        }
+        Poll::Ready(frame)
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if let Some(line) = self.line() {
+            line.unwanted();
+        }
+    }
 }
 
 impl Body for Inbound {
@@ -29,26 +113,27 @@ impl Body for Inbound {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Http1(incoming) => {
-                Pin::new(incoming).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+            Self::Stream(content) => Pin::new(content).poll_frame(cx),
+            Self::Line(upload) => {
+                upload.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
             }
-            Self::Http2(content) => Pin::new(content).poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Http1(incoming) => incoming.is_end_stream(),
-            Self::Http2(content) => content.is_end_stream(),
+            Self::Stream(content) => content.is_end_stream(),
+            Self::Line(upload) => upload.is_over(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Http1(incoming) => incoming.size_hint(),
-            Self::Http2(content) => content.size_hint(),
+            Self::Stream(content) => content.size_hint(),
+            Self::Line(Upload { content: Content::Length(left), .. }) => SizeHint::with_exact(*left),
+            Self::Line(_) => SizeHint::default(),
         }
     }
 }

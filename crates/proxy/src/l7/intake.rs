@@ -1,30 +1,35 @@
-//! What hyper reads from and writes to on an HTTP/1 connection: the client behind a guard.
+//! The client's direction of an HTTP/1 connection, behind a guard.
 //!
-//! The guard looks at every byte before hyper sees it. What it refuses never arrives there: reading then
-//! waits for ever, and whoever drives the connection finds the refusal in [`Intake::refused`] when the
-//! responses to what came before have gone. Interim responses, which hyper has no way to send, are written
-//! here between two of its writes, where nothing of it is under way.
+//! The guard looks at every byte before anybody reads it. Heads are taken out whole, content as far as it has
+//! passed. Bytes stay where they arrived; only what the guard needs in one piece and did not get in one piece is
+//! put together. Of what the guard refuses nothing is given out, and nothing behind it.
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
-use hyper::rt::{Read, ReadBufCursor, Write};
+use bytes::{Bytes, BytesMut};
+use offramp_net::Buffer;
 use offramp_net::clock::coarse_ms;
 use offramp_wire::Http1Fault;
-use offramp_wire::http1::{Guard, Head, Outcome, Phase, Version};
+use offramp_wire::http1::{Chunk, Guard, Head, Limits, Outcome, Phase, Version};
 
-use super::interim::Interim;
+use super::content::{Broken, Chunked};
 use super::transport::Transport;
+
+/// The most content that is given out at a time.
+const PIECE: usize = 64 * 1024;
+/// From this size on a piece is one of many, and what comes with it is put together with it.
+const BULK: usize = 8 * 1024;
+/// How much content that nobody wants is dropped, so that the connection can go on. What lies there already is
+/// rarely more; whoever sends more is better told to stop.
+const UNWANTED: usize = 64 * 1024;
 
 /// What the guard and the requests behind it tell each other.
 pub(crate) struct Gate {
     guard: RefCell<Guard>,
-    /// Requests that passed the guard.
-    pub(crate) passed: Cell<u64>,
+    limits: Limits,
     /// When the head that is coming began, in milliseconds of the coarse clock; 0 while none is.
     pub(crate) head_since: Cell<u64>,
     /// When the head that passed last had begun, where it did not come at once; else 0.
@@ -33,14 +38,12 @@ pub(crate) struct Gate {
     pub(crate) last: Cell<Passed>,
     /// When a byte was last read or written, in milliseconds of the coarse clock.
     pub(crate) moved: Cell<u64>,
-    /// Whether everything that hyper wrote has reached the kernel.
+    /// Whether everything that was written has reached the kernel.
     pub(crate) drained: Cell<bool>,
     /// Whether a request that was under way has told of what was refused.
     pub(crate) told: Cell<bool>,
-    /// Whether reading waits for the answer to a request for another protocol.
+    /// Why nothing more is read.
     pub(crate) stopped: Cell<Stop>,
-    /// Who reads.
-    reader: RefCell<Option<Waker>>,
 }
 
 /// What is remembered of a request's head.
@@ -54,7 +57,7 @@ pub(crate) struct Passed {
     pub(crate) http10: bool,
 }
 
-/// Why nothing more is given to hyper.
+/// Why nothing more is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// More may come.
@@ -67,10 +70,10 @@ pub(crate) enum Stop {
 }
 
 impl Gate {
-    pub(crate) fn new(limits: offramp_wire::http1::Limits) -> Rc<Self> {
+    pub(crate) fn new(limits: Limits) -> Rc<Self> {
         Rc::new(Self {
             guard: RefCell::new(Guard::new(limits)),
-            passed: Cell::new(0),
+            limits,
             head_since: Cell::new(0),
             began: Cell::new(0),
             last: Cell::default(),
@@ -78,7 +81,6 @@ impl Gate {
             drained: Cell::new(true),
             told: Cell::new(false),
             stopped: Cell::default(),
-            reader: RefCell::default(),
         })
     }
 
@@ -90,9 +92,6 @@ impl Gate {
     /// The answer to a request for another protocol was an ordinary one.
     pub(crate) fn stayed(&self) {
         self.guard.borrow_mut().stayed();
-        if let Some(reader) = self.reader.take() {
-            reader.wake();
-        }
     }
 
     /// The protocol changes.
@@ -101,228 +100,306 @@ impl Gate {
     }
 
     fn note(&self, head: &Head) {
-        self.passed.set(self.passed.get() + 1);
+        self.began.set(self.head_since.replace(0));
         self.last.set(Passed {
             switches: head.switches,
             expects: head.expects_continue,
             http10: head.version == Version::Http10,
         });
     }
+
+    /// Has the guard look at `bytes`, all of which have come and not passed, for a head: the head and its
+    /// length, or nothing, where there is more to come or a reason to stop.
+    fn head(&self, bytes: &[u8]) -> Option<(Head, usize)> {
+        let mut guard = self.guard.borrow_mut();
+        let inspected = guard.inspect(bytes);
+        match inspected.outcome {
+            Outcome::Head(head) => {
+                self.note(&head);
+                return Some((head, inspected.pass));
+            }
+            Outcome::Http2 => self.stopped.set(Stop::Http2),
+            Outcome::Refused(fault) => self.stopped.set(Stop::Refused(fault)),
+            Outcome::Wait | Outcome::End | Outcome::Over => {}
+        }
+        if guard.phase() == Phase::Head && self.head_since.get() == 0 {
+            self.head_since.set(coarse_ms().max(1));
+        }
+        None
+    }
+
+    /// The same for content: how many of `bytes` have passed.
+    fn content(&self, bytes: &[u8]) -> usize {
+        let inspected = self.guard.borrow_mut().inspect(bytes);
+        if let Outcome::Refused(fault) = inspected.outcome {
+            self.stopped.set(Stop::Refused(fault));
+        }
+        inspected.pass
+    }
 }
 
-/// The client's connection as hyper has it.
+/// What comes next on a connection.
+pub(crate) enum Heading {
+    /// A request: its head, and the bytes of it.
+    Request(Head, Bytes),
+    /// The end of the client's direction; [`Intake::failed`] says whether in order.
+    End,
+    /// Nothing, for the reason that [`Gate::stopped`] gives.
+    Stopped,
+}
+
+/// The client's connection and what has arrived on it.
 pub(crate) struct Intake {
     pub(crate) transport: Transport,
     gate: Rc<Gate>,
-    interim: Arc<Interim>,
-    /// Bytes that the guard has not let pass yet, where they lie in more than one record.
-    held: Vec<u8>,
-    /// How many bytes at the front of `held`, or of what has arrived, may pass.
+    /// Bytes that were not given out yet, where the guard needs them in one piece; what the transport has
+    /// comes behind them.
+    held: Buffer,
+    /// Whether the guard has looked at all of `held` and needs more.
+    seen: bool,
+    /// How many bytes of content at the front have passed the guard.
     passing: usize,
-    /// Bytes of an interim response that the client has not taken yet.
-    unsent: Vec<u8>,
-    /// How the client's direction ended.
+    /// How the client's direction failed.
     pub(crate) failed: Option<io::Error>,
     /// Whether it ended in order.
     pub(crate) ended: bool,
 }
 
 impl Intake {
-    pub(crate) fn new(transport: Transport, gate: Rc<Gate>, interim: Arc<Interim>) -> Self {
-        Self {
-            transport,
-            gate,
-            interim,
-            held: Vec::new(),
-            passing: 0,
-            unsent: Vec::new(),
-            failed: None,
-            ended: false,
-        }
+    pub(crate) fn new(transport: Transport, gate: Rc<Gate>) -> Self {
+        let held = Buffer::default();
+        Self { transport, gate, held, seen: false, passing: 0, failed: None, ended: false }
     }
 
     /// What the guard has not let pass.
     pub(crate) fn take_held(&mut self) -> Vec<u8> {
-        self.passing = 0;
-        std::mem::take(&mut self.held)
+        let held = self.held.filled().to_vec();
+        self.held.free();
+        held
     }
 
-    /// Finds out how many bytes may pass, reading more where it must; 0 at the end.
-    fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut fresh = !self.held.is_empty();
+    /// Whether all of the last request was given out.
+    pub(crate) fn is_between(&self) -> bool {
+        self.passing == 0 && self.gate.phase() != Phase::Body
+    }
+
+    /// Waits for the next head.
+    pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Heading> {
+        loop {
+            if self.gate.stopped.get() != Stop::Not {
+                return Poll::Ready(Heading::Stopped);
+            }
+            if self.needs_more() {
+                if !ready!(self.poll_more(cx)) {
+                    return Poll::Ready(Heading::End);
+                }
+                let alone = self.held.is_empty();
+                if alone
+                    && let Poll::Ready(Ok(bytes)) = self.transport.poll_fill(cx)
+                    && let Some((head, length)) = self.gate.head(bytes)
+                {
+                    let bytes = Bytes::copy_from_slice(&bytes[..length]);
+                    self.transport.consume(length);
+                    return Poll::Ready(Heading::Request(head, bytes));
+                }
+                self.hold(cx, alone);
+                continue;
+            }
+            self.seen = true;
+            if let Some((head, length)) = self.gate.head(self.held.filled()) {
+                let bytes = Bytes::copy_from_slice(&self.held.filled()[..length]);
+                self.consume_held(length);
+                return Poll::Ready(Heading::Request(head, bytes));
+            }
+        }
+    }
+
+    /// Waits for content of a message with a length; nothing at its end.
+    pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+        if ready!(self.poll_passed(cx))? == 0 {
+            return Poll::Ready(Ok(None));
+        }
+        let more = self.gate.phase() == Phase::Body;
+        let front = self.front(cx)?;
+        if !more || !(BULK..PIECE).contains(&front.len()) {
+            let piece = Bytes::copy_from_slice(&front[..front.len().min(PIECE)]);
+            self.take(piece.len());
+            return Poll::Ready(Ok(Some(piece)));
+        }
+        let mut piece = BytesMut::with_capacity(PIECE);
+        loop {
+            let front = self.front(cx)?;
+            let n = front.len().min(PIECE - piece.len());
+            piece.extend_from_slice(&front[..n]);
+            self.take(n);
+            // What goes wrong now is said the next time.
+            if piece.len() == PIECE || !matches!(self.poll_passed(cx), Poll::Ready(Ok(1..))) {
+                return Poll::Ready(Ok(Some(piece.freeze())));
+            }
+        }
+    }
+
+    /// The same for a message in chunks, of which as many are put together as have come.
+    pub(crate) fn poll_chunks(
+        &mut self,
+        cx: &mut Context<'_>,
+        message: &mut Chunked,
+    ) -> Poll<Result<Option<Bytes>, Broken>> {
+        let mut piece = BytesMut::new();
+        while message.end.is_none() && piece.len() < PIECE {
+            match self.poll_passed(cx) {
+                Poll::Ready(Ok(1..)) => {}
+                _ if !piece.is_empty() => break,
+                Poll::Ready(Ok(_)) => return Poll::Ready(Ok(None)),
+                Poll::Ready(Err(broken)) => return Poll::Ready(Err(broken)),
+                Poll::Pending => return Poll::Pending,
+            }
+            let limits = self.gate.limits;
+            let front = self.front(cx)?;
+            match message.chunks.next(front, &limits) {
+                Ok(Chunk::Data(range)) => {
+                    if piece.is_empty() {
+                        piece.reserve(front.len().min(PIECE));
+                    }
+                    piece.extend_from_slice(&front[range.clone()]);
+                    self.take(range.end);
+                }
+                Ok(Chunk::End { trailers, length }) => {
+                    message.finish(&front[trailers]);
+                    self.take(length);
+                }
+                // Lines pass the guard whole, so there is something to be used up.
+                Ok(Chunk::Wait(0)) => return Poll::Ready(Err(Broken::Unreadable)),
+                Ok(Chunk::Wait(n)) => self.take(n),
+                Err(fault) => {
+                    self.gate.stopped.set(Stop::Refused(fault));
+                    return Poll::Ready(Err(Broken::Refused(fault)));
+                }
+            }
+        }
+        Poll::Ready(Ok((!piece.is_empty()).then(|| piece.freeze())))
+    }
+
+    /// Drops what has come of content that nobody wants. Whether that was all of it.
+    pub(crate) fn forget_content(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut left = UNWANTED;
+        while let Poll::Ready(Ok(n)) = self.poll_passed(cx) {
+            if n == 0 {
+                return true;
+            }
+            if n > left {
+                return false;
+            }
+            left -= n;
+            self.take(n);
+        }
+        false
+    }
+
+    /// Waits for the end of the client's direction while nothing is expected from it. Bytes that come are left
+    /// where they lie; as long as they do, the end cannot be seen.
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.held.is_empty() {
+            return Poll::Pending;
+        }
+        match ready!(self.transport.poll_fill(cx)) {
+            Ok([]) => self.ended = true,
+            Ok(_) => return Poll::Pending,
+            Err(error) => self.failed = Some(error),
+        }
+        Poll::Ready(())
+    }
+
+    /// Whether the guard has looked at all that is there.
+    fn needs_more(&self) -> bool {
+        self.seen || self.held.is_empty()
+    }
+
+    /// Waits for bytes of the transport. Not so at the end, which is noted.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        match ready!(self.transport.poll_fill(cx)) {
+            Ok([]) if self.held.is_empty() => self.ended = true,
+            Ok([]) => self.failed = Some(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {
+                self.gate.moved.set(coarse_ms());
+                return Poll::Ready(true);
+            }
+            Err(error) => self.failed = Some(error),
+        }
+        Poll::Ready(false)
+    }
+
+    /// Puts what the transport has behind what is held; `seen`: the guard knows it.
+    fn hold(&mut self, cx: &mut Context<'_>, seen: bool) {
+        // What was lent a moment ago is still there.
+        if let Poll::Ready(Ok(bytes)) = self.transport.poll_fill(cx) {
+            self.held.extend(bytes);
+            let n = bytes.len();
+            self.transport.consume(n);
+        }
+        self.seen = seen;
+    }
+
+    /// Waits until content has passed the guard, and says how much; 0 at its end.
+    fn poll_passed(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Broken>> {
         loop {
             if self.passing > 0 {
                 return Poll::Ready(Ok(self.passing));
             }
-            if self.gate.stopped.get() != Stop::Not {
-                return Poll::Pending;
+            if let Stop::Refused(fault) = self.gate.stopped.get() {
+                return Poll::Ready(Err(Broken::Refused(fault)));
             }
-            if self.held.is_empty() {
-                let over = self.gate.phase() == Phase::Over;
-                let bytes = ready!(self.transport.poll_fill(cx))?;
-                if bytes.is_empty() {
-                    return Poll::Ready(Ok(0));
-                }
-                self.gate.moved.set(coarse_ms());
-                if over {
-                    let n = bytes.len();
-                    self.transport.consume(n);
+            if self.gate.phase() != Phase::Body {
+                return Poll::Ready(Ok(0));
+            }
+            if self.ended || self.failed.is_some() {
+                return Poll::Ready(Err(Broken::Gone));
+            }
+            if self.needs_more() {
+                if !ready!(self.poll_more(cx)) {
                     continue;
                 }
-                self.passing = inspect(&self.gate, bytes, cx);
+                let alone = self.held.is_empty();
+                if alone && let Poll::Ready(Ok(bytes)) = self.transport.poll_fill(cx) {
+                    self.passing = self.gate.content(bytes);
+                }
                 if self.passing == 0 {
-                    // What is kept is appended to: the guard needs it in one piece.
-                    self.held.extend_from_slice(bytes);
-                    let n = bytes.len();
-                    self.transport.consume(n);
+                    self.hold(cx, alone);
                 }
                 continue;
             }
-            if fresh {
-                fresh = false;
-                self.passing = inspect(&self.gate, &self.held, cx);
-                continue;
-            }
-            if self.gate.phase() == Phase::Deciding {
-                return Poll::Pending;
-            }
-            let bytes = ready!(self.transport.poll_fill(cx))?;
-            if bytes.is_empty() {
-                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-            }
-            self.gate.moved.set(coarse_ms());
-            self.held.extend_from_slice(bytes);
-            let n = bytes.len();
+            self.seen = true;
+            self.passing = self.gate.content(self.held.filled());
+        }
+    }
+
+    /// The content that has passed; not empty.
+    fn front(&mut self, cx: &mut Context<'_>) -> Result<&[u8], Broken> {
+        let bytes = if self.held.is_empty() {
+            // What was lent a moment ago is still there.
+            let Poll::Ready(Ok(bytes)) = self.transport.poll_fill(cx) else { return Err(Broken::Unreadable) };
+            bytes
+        } else {
+            self.held.filled()
+        };
+        bytes.get(..self.passing).ok_or(Broken::Unreadable)
+    }
+
+    /// Uses up the first `n` bytes of the content that has passed.
+    fn take(&mut self, n: usize) {
+        self.passing -= n;
+        if self.held.is_empty() {
             self.transport.consume(n);
-            fresh = true;
+        } else {
+            self.consume_held(n);
         }
     }
 
-    /// Sends what is left of an interim response.
-    fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.unsent.is_empty() {
-            let n = ready!(self.transport.poll_write_vectored(cx, &[IoSlice::new(&self.unsent)]))?;
-            self.unsent.drain(..n);
+    fn consume_held(&mut self, n: usize) {
+        self.held.consume(n);
+        self.seen = false;
+        if self.held.is_empty() {
+            self.held.free();
         }
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// Has the guard look at `bytes`, all of which have come and not passed. Stops behind the first message that
-/// ends, so that a request is passed on only when the one before it was.
-fn inspect(gate: &Gate, bytes: &[u8], cx: &Context<'_>) -> usize {
-    let mut guard = gate.guard.borrow_mut();
-    let mut pass = 0;
-    loop {
-        let inspected = guard.inspect(&bytes[pass..]);
-        pass += inspected.pass;
-        match inspected.outcome {
-            Outcome::Wait => break,
-            Outcome::Head(head) => {
-                gate.note(&head);
-                gate.began.set(gate.head_since.replace(0));
-                if head.framing.is_empty() {
-                    break;
-                }
-            }
-            Outcome::End => break,
-            // Nothing that follows is a request; it is dropped by the next read.
-            Outcome::Over => break,
-            Outcome::Http2 => {
-                gate.stopped.set(Stop::Http2);
-                break;
-            }
-            Outcome::Refused(fault) => {
-                gate.stopped.set(Stop::Refused(fault));
-                break;
-            }
-        }
-    }
-    match guard.phase() {
-        Phase::Head if gate.head_since.get() == 0 => gate.head_since.set(coarse_ms().max(1)),
-        Phase::Deciding => *gate.reader.borrow_mut() = Some(cx.waker().clone()),
-        _ => {}
-    }
-    pass
-}
-
-impl Read for Intake {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        match ready!(this.poll_pass(cx)) {
-            Ok(0) => this.ended = true,
-            Ok(pass) => {
-                let n = pass.min(buffer.remaining());
-                if this.held.is_empty() {
-                    let Poll::Ready(bytes) = this.transport.poll_fill(cx)? else {
-                        // What was lent a moment ago is still there.
-                        return Poll::Pending;
-                    };
-                    buffer.put_slice(&bytes[..n]);
-                    this.transport.consume(n);
-                } else {
-                    buffer.put_slice(&this.held[..n]);
-                    this.held.drain(..n);
-                    if this.held.is_empty() {
-                        this.held = Vec::new();
-                    }
-                }
-                this.passing = pass - n;
-            }
-            Err(error) => {
-                let kind = error.kind();
-                this.failed = Some(error);
-                return Poll::Ready(Err(kind.into()));
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl Write for Intake {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        // What was drained begins anew with the head of a response: what comes before it goes first.
-        if this.gate.drained.replace(false) && this.interim.is_waiting() {
-            this.interim.take(&mut this.unsent);
-        }
-        ready!(this.poll_unsent(cx))?;
-        let n = ready!(this.transport.poll_write_vectored(cx, parts))?;
-        this.gate.moved.set(coarse_ms());
-        Poll::Ready(Ok(n))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    /// hyper flushes only when it has written all that it has: the place for interim responses.
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.interim.is_waiting() {
-            this.interim.take(&mut this.unsent);
-            this.gate.drained.set(false);
-        }
-        ready!(this.poll_unsent(cx))?;
-        ready!(this.transport.poll_flush(cx))?;
-        this.gate.drained.set(true);
-        Poll::Ready(Ok(()))
-    }
-
-    /// The end is told by whoever drives the connection.
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_flush(cx)
     }
 }

@@ -89,7 +89,7 @@ impl Told {
 }
 
 /// A number in decimal, without the machinery of formatting.
-fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
+pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
     let mut at = digits.len();
     loop {
         at -= 1;

@@ -41,7 +41,7 @@ pub(super) async fn serve(
     let (inbound, rest) = match connects {
         // What follows belongs to the tunnel, if there will be one.
         true => (Inbound::Empty, Some(recv)),
-        false => (Inbound::Http2(Content::new(recv, length)), None),
+        false => (Inbound::Stream(Content::new(recv, length)), None),
     };
     let request = Request::from_parts(head, inbound);
     let mut life = Life::default();
@@ -114,7 +114,7 @@ fn dressed(response: Response<Reply>, session: &Session) -> (Response<()>, Reply
     let (mut head, body) = response.into_parts();
     hop::clean_response(&mut head.headers);
     head.headers.remove(TE);
-    head.headers.entry(DATE).or_insert_with(|| session.worker.date());
+    head.headers.entry(DATE).or_insert_with(|| session.worker.date.now());
     if let Some(length) = body.size_hint().exact().filter(|_| !body.is_end_stream()) {
         head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
     }

@@ -1,0 +1,66 @@
+//! What is being read of the content of an HTTP/1 request.
+
+use std::fmt;
+
+use http::HeaderMap;
+use http::header::{HeaderName, HeaderValue};
+use offramp_wire::Http1Fault;
+use offramp_wire::http1::{Chunks, fields};
+
+/// Why the content of a request does not go on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Broken {
+    /// The client's direction ended before it, or its request did.
+    Gone,
+    /// The guard refused it.
+    Refused(Http1Fault),
+    /// It passed the guard, and cannot be read all the same.
+    Unreadable,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => f.write_str("the connection ended before the body did"),
+            Self::Refused(fault) => write!(f, "{}: {fault}", fault.name()),
+            Self::Unreadable => f.write_str("the body cannot be read"),
+        }
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// Content in chunks.
+pub(crate) struct Chunked {
+    pub(super) chunks: Chunks,
+    /// The trailers, as soon as the end was read.
+    pub(super) end: Option<HeaderMap>,
+}
+
+impl Chunked {
+    pub(super) fn new() -> Self {
+        Self { chunks: Chunks::new(), end: None }
+    }
+
+    /// The end was read, with these lines before it.
+    pub(super) fn finish(&mut self, lines: &[u8]) {
+        let mut trailers = HeaderMap::new();
+        for (name, value) in fields(lines) {
+            // Everything that passed the guard is a name and a value; the map may have no room for it.
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+                let _ = trailers.try_append(name, value);
+            }
+        }
+        self.end = Some(trailers);
+    }
+
+    /// Whether nothing more is to be said.
+    pub(super) fn is_over(&self) -> bool {
+        self.end.as_ref().is_some_and(HeaderMap::is_empty)
+    }
+
+    /// The trailers, once, where there are any.
+    pub(super) fn take_trailers(&mut self) -> Option<HeaderMap> {
+        self.end.as_mut().filter(|trailers| !trailers.is_empty()).map(std::mem::take)
+    }
+}

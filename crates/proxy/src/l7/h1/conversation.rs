@@ -1,0 +1,317 @@
+//! Requests and responses in turn: a head is read, the request served, the response written, and so on.
+//!
+//! One request is under way at a time. What a client sends ahead waits where it lies, and is not read before
+//! the response to what came earlier has left. While a request is under way its client is watched: once nothing
+//! more can come from it, nobody waits for the response (RFC 9112 §9.5 leaves that open).
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use hyper::body::Body as _;
+use offramp_observe::{Cause, Close};
+use offramp_wire::http1::{Head, Phase};
+
+use super::outbox::Outbox;
+use super::response::{self, Framing, Size};
+use super::{Asked, Turn, head};
+use crate::l7::answer::Refusal;
+use crate::l7::body::Reply;
+use crate::l7::inbound::Inbound;
+use crate::l7::intake::{Heading, Stop};
+use crate::l7::line::Line;
+use crate::l7::session::Session;
+
+/// How many steps are taken before others have their turn; three make a request.
+const STEPS: usize = 48;
+/// What tells a client to send its body (RFC 9110 §15.2.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// How many bytes of interim responses may wait for a client that does not read.
+const INTERIM: usize = 32 * 1024;
+
+/// A connection in the middle of requests. `F` is what serves one; its memory is used again and again.
+pub(super) struct Conversation<'c, S, F> {
+    session: &'c Session,
+    line: &'c Rc<Line>,
+    serve: &'c S,
+    exchange: Pin<Box<Option<F>>>,
+    step: Step,
+    asked: Asked,
+    reply: Reply,
+    framing: Framing,
+    /// Whether all of the response is in the outbox.
+    over: bool,
+    /// Whether another request may follow.
+    keep_alive: bool,
+    /// Whether the request that is under way is to be the last.
+    leaving: bool,
+    outbox: Outbox,
+    /// The header map of the response before, for the next request.
+    spare: HeaderMap,
+}
+
+/// What the connection is at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// A head is awaited; everything before was answered.
+    Heading,
+    /// The request is being served.
+    Serving,
+    /// The response is on its way.
+    Responding,
+}
+
+/// What there is of a body.
+enum Gathered {
+    /// As much as has room.
+    Some,
+    /// Everything that there is now.
+    Waiting,
+    /// All of it.
+    All,
+    /// Not all, and no more.
+    Broken,
+}
+
+impl<'c, S, F> Conversation<'c, S, F>
+where
+    S: Fn(Request<Inbound>) -> F,
+    F: Future<Output = Result<Response<Reply>, Infallible>>,
+{
+    pub(super) fn new(session: &'c Session, line: &'c Rc<Line>, serve: &'c S) -> Self {
+        Self {
+            session,
+            line,
+            serve,
+            exchange: Box::pin(None),
+            step: Step::Heading,
+            asked: Asked::default(),
+            reply: Reply::nothing(),
+            framing: Framing::None,
+            over: false,
+            keep_alive: false,
+            leaving: false,
+            outbox: Outbox::default(),
+            spare: HeaderMap::new(),
+        }
+    }
+
+    /// Lets the request that is under way, or has come already, be the last.
+    pub(super) fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.step == Step::Heading
+    }
+
+    /// Goes on until there is a reason to stop.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
+        for _ in 0..STEPS {
+            let stop = match self.step {
+                Step::Heading => ready!(self.poll_heading(cx)),
+                Step::Serving => ready!(self.poll_exchange(cx)),
+                Step::Responding => ready!(self.poll_response(cx)),
+            };
+            if let Some(turn) = stop {
+                return Poll::Ready(turn);
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn poll_heading(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
+        let heading = self.line.intake.borrow_mut().poll_head(cx);
+        Poll::Ready(match heading {
+            Poll::Pending if self.leaving && self.line.gate.phase() == Phase::Idle => Some(Turn::Done),
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Heading::Request(head, bytes)) => {
+                self.begin(&head, &bytes).err().map(|refusal| Turn::Refused(refusal, bytes))
+            }
+            Poll::Ready(Heading::End) => Some(Turn::Done),
+            Poll::Ready(Heading::Stopped) => Some(Turn::Stopped),
+        })
+    }
+
+    /// A request begins.
+    fn begin(&mut self, head: &Head, bytes: &Bytes) -> Result<(), Refusal> {
+        let (mut request, asked) = head::request(head, bytes, std::mem::take(&mut self.spare))?;
+        *request.body_mut() = self.line.begin(head);
+        self.asked = asked;
+        self.exchange.set(Some((self.serve)(request)));
+        self.step = Step::Serving;
+        Ok(())
+    }
+
+    fn poll_exchange(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
+        let Some(exchange) = self.exchange.as_mut().as_pin_mut() else {
+            return Poll::Ready(Some(Turn::Done));
+        };
+        if let Poll::Ready(response) = exchange.poll(cx) {
+            let Ok(response) = response;
+            self.exchange.set(None);
+            self.respond(cx, response);
+            return Poll::Ready(None);
+        }
+        if self.line.is_asking() {
+            self.outbox.text().extend_from_slice(CONTINUE);
+        }
+        self.take_interim();
+        if !self.outbox.is_empty()
+            && let Poll::Ready(Err(turn)) = self.poll_send(cx)
+        {
+            return Poll::Ready(Some(turn));
+        }
+        self.watch(cx)
+    }
+
+    /// Interim responses go before the response that they belong to.
+    fn take_interim(&mut self) {
+        let interim = &self.line.interim;
+        if interim.is_waiting() && self.outbox.text().len() < INTERIM {
+            interim.take(self.outbox.text());
+        }
+    }
+
+    /// A response begins.
+    fn respond(&mut self, cx: &mut Context<'_>, response: Response<Reply>) {
+        self.take_interim();
+        let (parts, reply) = response.into_parts();
+        let size = match reply.size_hint().exact() {
+            _ if reply.is_end_stream() => Size::None,
+            Some(length) => Size::Exact(length),
+            None => Size::Unknown,
+        };
+        // Whoever is still sent content goes on with it; else what has come of it is dropped.
+        let whole = {
+            let mut intake = self.line.intake.borrow_mut();
+            intake.is_between() || self.line.is_wanted() || intake.forget_content(cx)
+        };
+        let refused = self.line.gate.stopped.get() != Stop::Not;
+        let keep_alive = self.asked.keep_alive && whole && !refused && !self.leaving;
+        let date = &self.session.worker.date;
+        let written = response::head(self.outbox.text(), &parts, size, self.asked, keep_alive, date);
+        (self.framing, self.keep_alive) = (written.framing, written.keep_alive);
+        self.over = self.framing == Framing::None || size == Size::None;
+        self.reply = reply;
+        self.spare = parts.headers;
+        self.spare.clear();
+        self.step = Step::Responding;
+    }
+
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
+        // What came before was taken, or is taken now.
+        if !self.line.gate.drained.get() {
+            match self.poll_send(cx) {
+                Poll::Pending => return self.watch(cx),
+                Poll::Ready(Err(turn)) => return Poll::Ready(Some(turn)),
+                Poll::Ready(Ok(())) => {}
+            }
+        }
+        let gathered = self.gather(cx);
+        if !self.outbox.is_empty() {
+            match self.poll_send(cx) {
+                Poll::Pending => return self.watch(cx),
+                Poll::Ready(Err(turn)) => return Poll::Ready(Some(turn)),
+                Poll::Ready(Ok(())) => {}
+            }
+        }
+        match gathered {
+            Gathered::Some => Poll::Ready(None),
+            Gathered::Waiting => self.watch(cx),
+            Gathered::All => Poll::Ready(self.finish(cx)),
+            Gathered::Broken => {
+                let close = Close::from(Cause::ServerAborted).with_detail("the response broke off");
+                Poll::Ready(Some(Turn::Ended(close)))
+            }
+        }
+    }
+
+    /// Takes what there is of the response's body.
+    fn gather(&mut self, cx: &mut Context<'_>) -> Gathered {
+        while !self.over {
+            if !self.outbox.has_room() {
+                return Gathered::Some;
+            }
+            let frame = match Pin::new(&mut self.reply).poll_frame(cx) {
+                Poll::Pending => return Gathered::Waiting,
+                Poll::Ready(Some(Ok(frame))) => frame,
+                Poll::Ready(Some(Err(_))) => return Gathered::Broken,
+                Poll::Ready(None) => {
+                    if self.framing.end(None, &mut self.outbox).is_err() {
+                        return Gathered::Broken;
+                    }
+                    self.over = true;
+                    break;
+                }
+            };
+            let outcome = match frame.into_data() {
+                Ok(data) => {
+                    self.framing.data(data, &mut self.outbox);
+                    if !self.reply.is_end_stream() {
+                        continue;
+                    }
+                    self.framing.end(None, &mut self.outbox)
+                }
+                Err(frame) => self.framing.end(frame.into_trailers().ok().as_ref(), &mut self.outbox),
+            };
+            if outcome.is_err() {
+                return Gathered::Broken;
+            }
+            self.over = true;
+        }
+        Gathered::All
+    }
+
+    /// The response has left.
+    fn finish(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
+        self.reply = Reply::nothing();
+        self.line.end();
+        if !self.keep_alive || self.line.switch.borrow().is_some() {
+            return Some(Turn::Done);
+        }
+        let mut intake = self.line.intake.borrow_mut();
+        if !intake.is_between() && !intake.forget_content(cx) {
+            return Some(Turn::Done);
+        }
+        self.step = Step::Heading;
+        None
+    }
+
+    /// Sends what is in the outbox, and waits until the kernel has it.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Turn>> {
+        let mut intake = self.line.intake.borrow_mut();
+        let mut moved = false;
+        let sent = self.outbox.poll_send(cx, &mut intake.transport, &mut moved);
+        let gate = &self.line.gate;
+        if moved {
+            gate.moved.set(offramp_net::clock::coarse_ms());
+        }
+        gate.drained.set(sent.is_ready());
+        sent.map(|sent| {
+            sent.map_err(|error| {
+                let close = Close::from(Cause::ClientAborted).with_detail(&error.to_string());
+                intake.failed.get_or_insert(error);
+                Turn::Ended(close)
+            })
+        })
+    }
+
+    /// Waits for a client that leaves in the middle.
+    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
+        let mut intake = self.line.intake.borrow_mut();
+        // What comes is for the body, or for nobody.
+        if !intake.is_between() {
+            return Poll::Pending;
+        }
+        ready!(intake.poll_gone(cx));
+        let close = Close::from(Cause::ClientAborted).with_detail("the client left before the response had");
+        Poll::Ready(Some(Turn::Ended(close)))
+    }
+}

@@ -1,0 +1,180 @@
+//! Every way in which a response is framed, by what asked for it, what it is, and what is known of its body.
+
+use http::{Response, StatusCode};
+
+use super::*;
+
+const MODERN: Asked = Asked { head: false, http10: false, keep_alive: true, trailers: false };
+const OLD: Asked = Asked { http10: true, ..MODERN };
+const HEAD: Asked = Asked { head: true, ..MODERN };
+const TRAILED: Asked = Asked { trailers: true, ..MODERN };
+
+/// The lines of a head but its date, and what was decided.
+fn written(
+    asked: Asked,
+    status: u16,
+    size: Size,
+    keep_alive: bool,
+    more: &[(&'static str, &'static str)],
+) -> (String, Written) {
+    let mut builder = Response::builder().status(StatusCode::from_u16(status).unwrap());
+    for (name, value) in more {
+        builder = builder.header(*name, *value);
+    }
+    let (parts, ()) = builder.body(()).unwrap().into_parts();
+    let mut out = Vec::new();
+    let written = head(&mut out, &parts, size, asked, keep_alive, &Date::default());
+    let text = String::from_utf8(out).unwrap();
+    let text = text.strip_suffix("\r\n\r\n").expect("a head ends so");
+    let lines: Vec<_> = text.split("\r\n").filter(|line| !line.starts_with("date: ")).collect();
+    assert_eq!(text.split("\r\n").count(), lines.len() + 1, "one date: {text}");
+    (lines.join(" | "), written)
+}
+
+#[test]
+fn framings() {
+    let length = |left| Framing::Length(left);
+    let chunked = || Framing::Chunked(Vec::new());
+    let rows = [
+        (MODERN, 200, Size::None, "HTTP/1.1 200 OK | content-length: 0", length(0), true),
+        (MODERN, 200, Size::Exact(7), "HTTP/1.1 200 OK | content-length: 7", length(7), true),
+        (MODERN, 200, Size::Unknown, "HTTP/1.1 200 OK | transfer-encoding: chunked", chunked(), true),
+        (MODERN, 404, Size::Exact(7), "HTTP/1.1 404 Not Found | content-length: 7", length(7), true),
+        (MODERN, 299, Size::None, "HTTP/1.1 299  | content-length: 0", length(0), true),
+        (MODERN, 204, Size::None, "HTTP/1.1 204 No Content", Framing::None, true),
+        (MODERN, 204, Size::Unknown, "HTTP/1.1 204 No Content", Framing::None, true),
+        (MODERN, 304, Size::Exact(7), "HTTP/1.1 304 Not Modified", Framing::None, true),
+        (MODERN, 101, Size::None, "HTTP/1.1 101 Switching Protocols", Framing::None, false),
+        (HEAD, 200, Size::None, "HTTP/1.1 200 OK", Framing::None, true),
+        (HEAD, 200, Size::Exact(7), "HTTP/1.1 200 OK | content-length: 7", Framing::None, true),
+        (HEAD, 200, Size::Unknown, "HTTP/1.1 200 OK", Framing::None, true),
+        (HEAD, 204, Size::Exact(7), "HTTP/1.1 204 No Content", Framing::None, true),
+        (
+            OLD,
+            200,
+            Size::None,
+            "HTTP/1.0 200 OK | content-length: 0 | connection: keep-alive",
+            length(0),
+            true,
+        ),
+        (
+            OLD,
+            200,
+            Size::Exact(7),
+            "HTTP/1.0 200 OK | content-length: 7 | connection: keep-alive",
+            length(7),
+            true,
+        ),
+        (OLD, 200, Size::Unknown, "HTTP/1.0 200 OK", Framing::Close, false),
+        (OLD, 204, Size::None, "HTTP/1.0 204 No Content | connection: keep-alive", Framing::None, true),
+    ];
+    for (asked, status, size, text, framing, keep_alive) in rows {
+        let expected = (text.to_owned(), Written { framing, keep_alive });
+        assert_eq!(written(asked, status, size, true, &[]), expected, "{asked:?} {status} {size:?}");
+    }
+}
+
+#[test]
+fn the_last_response_says_so() {
+    let rows: [(_, &[(&str, &str)], _); 5] = [
+        (MODERN, &[], "HTTP/1.1 200 OK | content-length: 0 | connection: close"),
+        (OLD, &[], "HTTP/1.0 200 OK | content-length: 0"),
+        (MODERN, &[("connection", "x, Close")], "HTTP/1.1 200 OK | connection: x, Close | content-length: 0"),
+        (OLD, &[("connection", "close")], "HTTP/1.0 200 OK | connection: close | content-length: 0"),
+        (
+            MODERN,
+            &[("connection", "x")],
+            "HTTP/1.1 200 OK | connection: x | content-length: 0 | connection: close",
+        ),
+    ];
+    for (asked, fields, text) in rows {
+        let (lines, written) = written(asked, 200, Size::None, false, fields);
+        assert_eq!((&*lines, written.keep_alive), (text, false));
+    }
+    // A response that says close is the last one, whatever was meant.
+    let (lines, written) = written(MODERN, 413, Size::None, true, &[("connection", "close")]);
+    assert_eq!(lines, "HTTP/1.1 413 Payload Too Large | connection: close | content-length: 0");
+    assert!(!written.keep_alive);
+    let (_, written) = self::written(OLD, 101, Size::None, true, &[("connection", "upgrade")]);
+    assert!(!written.keep_alive);
+}
+
+#[test]
+fn fields_of_the_server() {
+    // Its own length counts where the body tells none; one that is none does not.
+    let (lines, known) = written(MODERN, 200, Size::Unknown, true, &[("content-length", "12"), ("x-a", "b")]);
+    assert_eq!(
+        (&*lines, known.framing),
+        ("HTTP/1.1 200 OK | x-a: b | content-length: 12", Framing::Length(12))
+    );
+    let (lines, _) = written(MODERN, 200, Size::Unknown, true, &[("content-length", "+12")]);
+    assert_eq!(lines, "HTTP/1.1 200 OK | transfer-encoding: chunked");
+    // What the body is counts more.
+    let fields = [("content-length", "12"), ("transfer-encoding", "gzip, chunked")];
+    let (lines, _) = written(MODERN, 200, Size::Exact(3), true, &fields);
+    assert_eq!(lines, "HTTP/1.1 200 OK | content-length: 3");
+    let (lines, _) = written(MODERN, 204, Size::None, true, &fields);
+    assert_eq!(lines, "HTTP/1.1 204 No Content");
+    let (lines, head) = written(HEAD, 200, Size::None, true, &fields);
+    assert_eq!((&*lines, head.framing), ("HTTP/1.1 200 OK | content-length: 12", Framing::None));
+    // A date is not written twice.
+    let (parts, ()) = Response::builder().header("date", "then").body(()).unwrap().into_parts();
+    let mut out = Vec::new();
+    super::head(&mut out, &parts, Size::None, MODERN, true, &Date::default());
+    assert_eq!(out, b"HTTP/1.1 200 OK\r\ndate: then\r\ncontent-length: 0\r\n\r\n");
+}
+
+/// What the outbox has.
+fn sent(outbox: &Outbox) -> String {
+    String::from_utf8(outbox.all()).unwrap()
+}
+
+fn trailers() -> HeaderMap {
+    let fields = [("x-sum", "1"), ("x-other", "2"), ("content-length", "3")];
+    fields.iter().map(|&(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value))).collect()
+}
+
+#[test]
+fn bodies() {
+    let body = |mut framing: Framing, pieces: &[usize], trailers: Option<&HeaderMap>| {
+        let mut outbox = Outbox::default();
+        for &length in pieces {
+            framing.data(Bytes::from(vec![b'x'; length]), &mut outbox);
+        }
+        framing.end(trailers, &mut outbox).map(|()| sent(&outbox))
+    };
+    assert_eq!(body(Framing::Length(5), &[2, 3], None), Ok("xxxxx".to_owned()));
+    assert_eq!(body(Framing::Length(5), &[2, 4], None), Ok("xxxxx".to_owned()));
+    assert_eq!(body(Framing::Length(5), &[2, 2], None), Err(()));
+    assert_eq!(body(Framing::Close, &[2, 2], None), Ok("xxxx".to_owned()));
+    assert_eq!(body(Framing::None, &[2], None), Ok(String::new()));
+    let chunked = || Framing::Chunked(Vec::new());
+    assert_eq!(
+        body(chunked(), &[2, 0, 17], None),
+        Ok(format!("2\r\nxx\r\n11\r\n{}\r\n0\r\n\r\n", "x".repeat(17)))
+    );
+    let large = body(chunked(), &[0x12345], None).unwrap();
+    assert_eq!(large, format!("12345\r\n{}\r\n0\r\n\r\n", "x".repeat(0x12345)));
+    // Only what was announced, and may come so late.
+    assert_eq!(body(chunked(), &[], Some(&trailers())), Ok("0\r\n\r\n".to_owned()));
+    let named = Framing::Chunked(vec!["x-sum".parse().unwrap(), CONTENT_LENGTH]);
+    assert_eq!(body(named, &[1], Some(&trailers())), Ok("1\r\nx\r\n0\r\nx-sum: 1\r\n\r\n".to_owned()));
+}
+
+#[test]
+fn trailers_are_announced() {
+    let fields = [("trailer", "X-Sum, x-more"), ("trailer", "x-last")];
+    let (lines, taken) = written(TRAILED, 200, Size::Unknown, true, &fields);
+    assert_eq!(
+        lines,
+        "HTTP/1.1 200 OK | trailer: X-Sum, x-more | trailer: x-last | transfer-encoding: chunked"
+    );
+    let names = ["x-sum", "x-more", "x-last"].map(|name| name.parse().unwrap()).to_vec();
+    assert_eq!(taken.framing, Framing::Chunked(names));
+    let (_, unasked) = written(MODERN, 200, Size::Unknown, true, &fields);
+    assert_eq!(unasked.framing, Framing::Chunked(Vec::new()));
+    for (asked, status) in [(OLD, 200), (HEAD, 200), (MODERN, 304)] {
+        let (lines, _) = written(asked, status, Size::Unknown, true, &fields);
+        assert!(!lines.contains("trailer"), "{lines}");
+    }
+}

@@ -1,0 +1,108 @@
+//! One HTTP/1 connection, as the request that is under way on it sees it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+use offramp_wire::http1::Head;
+
+use super::inbound::{Inbound, Upload};
+use super::intake::{Gate, Intake};
+use super::interim::Interim;
+use super::transport::Transport;
+use super::tunnel::Switch;
+
+/// What the requests of an HTTP/1 connection need of it. All of it belongs to one task, in which one part after
+/// the other has its turn; only the body of a request may be read in another.
+pub(crate) struct Line {
+    pub(crate) gate: Rc<Gate>,
+    pub(crate) interim: Arc<Interim>,
+    /// Where a connection is put down that goes on with another protocol.
+    pub(crate) switch: RefCell<Option<Switch>>,
+    /// Never borrowed while something else is polled.
+    pub(crate) intake: RefCell<Intake>,
+    /// The number of the request that is under way.
+    serial: Cell<u64>,
+    /// Whether somebody has its body.
+    wanted: Cell<bool>,
+    /// Whether its client is to be told to go on with the body, and was not yet.
+    asking: Cell<bool>,
+    /// Who drives the connection.
+    driver: RefCell<Option<Waker>>,
+}
+
+impl Line {
+    pub(crate) fn new(transport: Transport, gate: Rc<Gate>) -> Rc<Self> {
+        Rc::new(Self {
+            intake: RefCell::new(Intake::new(transport, Rc::clone(&gate))),
+            gate,
+            interim: Arc::default(),
+            switch: RefCell::default(),
+            serial: Cell::new(0),
+            wanted: Cell::new(false),
+            asking: Cell::new(false),
+            driver: RefCell::default(),
+        })
+    }
+
+    /// The connection is driven by whom `waker` wakes.
+    pub(super) fn driven_by(&self, waker: &Waker) {
+        *self.driver.borrow_mut() = Some(waker.clone());
+    }
+
+    /// A request with this head begins; its body.
+    pub(super) fn begin(self: &Rc<Self>, head: &Head) -> Inbound {
+        self.end();
+        let upload = Upload::new(self, self.serial.get(), head.framing, head.expects_continue);
+        self.wanted.set(upload.is_some());
+        upload.map_or(Inbound::Empty, Inbound::Line)
+    }
+
+    /// The request is over: whoever has its body reads nothing more.
+    pub(super) fn end(&self) {
+        self.serial.set(self.serial.get() + 1);
+        self.wanted.set(false);
+        self.asking.set(false);
+    }
+
+    /// Whether request `serial` is under way.
+    pub(super) fn is_at(&self, serial: u64) -> bool {
+        self.serial.get() == serial
+    }
+
+    /// Whether somebody has the body of the request.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.get()
+    }
+
+    /// Nobody has it any more.
+    pub(super) fn unwanted(&self) {
+        self.wanted.set(false);
+    }
+
+    /// The client is to be told to go on with the body; by whom `waker` wakes, or the driver.
+    pub(super) fn ask(&self, waker: &Waker) {
+        self.asking.set(true);
+        self.call(waker);
+    }
+
+    /// Whether the client is to be told to go on with the body, which whoever asks does now.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking.take()
+    }
+
+    /// The body was read to its end by whom `waker` wakes: from now on the driver reads.
+    pub(super) fn was_read(&self, waker: &Waker) {
+        self.call(waker);
+    }
+
+    /// Wakes the driver, where it is not the one at work.
+    fn call(&self, at_work: &Waker) {
+        if let Some(driver) = &*self.driver.borrow()
+            && !driver.will_wake(at_work)
+        {
+            driver.wake_by_ref();
+        }
+    }
+}
