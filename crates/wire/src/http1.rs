@@ -17,6 +17,7 @@
 //! content are for the layers behind.
 
 mod chunked;
+mod chunks;
 mod fault;
 mod field;
 mod framing;
@@ -27,6 +28,7 @@ mod request_line;
 pub(crate) mod scan;
 
 use chunked::{Chunked, Progress};
+pub use chunks::{Chunk, Chunks, fields};
 pub use fault::Http1Fault;
 use head::{Draft, Drafted};
 pub use outcome::{Form, Framing, Head, Inspected, Outcome, Phase, Version};

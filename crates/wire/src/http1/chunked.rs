@@ -1,6 +1,7 @@
 //! Chunked content (RFC 9112 §7.1), by the letter.
 //!
-//! Lines of sizes and the trailers are passed whole or not at all; data passes as it comes.
+//! Lines of sizes and the trailers are passed whole or not at all; data passes as it comes. The guard asks how
+//! much passes, `Chunks` asks where the data lies: both take the same steps.
 
 use super::field::{self, Name};
 use super::framing::MAX_LENGTH;
@@ -13,6 +14,8 @@ pub(super) struct Chunked {
     part: Part,
     /// The bytes of extensions in this message so far.
     extensions: u32,
+    /// Whether a client sent it, and is held to the letter.
+    strict: bool,
 }
 
 #[derive(Debug)]
@@ -30,54 +33,81 @@ pub(super) enum Progress {
     Fault(usize, Http1Fault),
 }
 
+/// What the bytes begin with.
+pub(super) enum Step {
+    /// Nothing whole.
+    Wait,
+    /// So many bytes of framing.
+    Framing(usize),
+    /// So many bytes of data, at least one.
+    Data(usize),
+    /// Trailer lines of that length, and the empty line behind them; both together are `length` bytes.
+    End { trailers: usize, length: usize },
+}
+
 impl Chunked {
     pub(super) fn new() -> Self {
-        Self { part: Part::Size, extensions: 0 }
+        Self { part: Part::Size, extensions: 0, strict: true }
+    }
+
+    /// The same for what a server sent: whitespace behind a size, extensions of any form, and trailers of any
+    /// name are let pass. None of them changes where a chunk ends.
+    pub(super) fn of_server() -> Self {
+        Self { strict: false, ..Self::new() }
     }
 
     /// Reads on in `bytes`, which begin behind what was passed before.
     pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Progress {
         let mut at = 0;
         loop {
-            let rest = &bytes[at..];
-            match &mut self.part {
-                Part::Size => match self.size(rest) {
-                    Ok(Some((size, length))) => {
-                        at += length;
-                        self.part = match size {
-                            0 => Part::Trailers { lines: Lines::default(), fields: 0 },
-                            size => Part::Data(size),
-                        };
-                    }
-                    Ok(None) => return Progress::Wait(at),
-                    Err(fault) => return Progress::Fault(at, fault),
-                },
-                Part::Data(left) => {
-                    let now = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
-                    at += now;
-                    *left -= now as u64;
-                    if *left > 0 {
-                        return Progress::Wait(at);
-                    }
-                    self.part = Part::DataEnd;
-                }
-                Part::DataEnd => match rest {
-                    [b'\r', b'\n', ..] => {
-                        at += 2;
-                        self.part = Part::Size;
-                    }
-                    [] | [b'\r'] => return Progress::Wait(at),
-                    _ => return Progress::Fault(at, Http1Fault::ChunkEnd),
-                },
-                Part::Trailers { lines, fields } => {
-                    return match trailers(lines, fields, rest, limits) {
-                        Ok(Some(length)) => Progress::End(at + length),
-                        Ok(None) => Progress::Wait(at),
-                        Err(fault) => Progress::Fault(at, fault),
-                    };
-                }
+            match self.step(&bytes[at..], limits) {
+                Ok(Step::Framing(length) | Step::Data(length)) => at += length,
+                Ok(Step::Wait) => return Progress::Wait(at),
+                Ok(Step::End { length, .. }) => return Progress::End(at + length),
+                Err(fault) => return Progress::Fault(at, fault),
             }
         }
+    }
+
+    /// What `bytes` begin with, which begin behind the step before.
+    #[inline]
+    pub(super) fn step(&mut self, bytes: &[u8], limits: &Limits) -> Result<Step, Http1Fault> {
+        match &mut self.part {
+            Part::Size => {
+                let Some((size, length)) = self.size(bytes)? else { return Ok(Step::Wait) };
+                self.part = match size {
+                    0 => Part::Trailers { lines: Lines::default(), fields: 0 },
+                    size => Part::Data(size),
+                };
+                Ok(Step::Framing(length))
+            }
+            Part::Data(_) if bytes.is_empty() => Ok(Step::Wait),
+            Part::Data(left) => {
+                let now = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                *left -= now as u64;
+                if *left == 0 {
+                    self.part = Part::DataEnd;
+                }
+                Ok(Step::Data(now))
+            }
+            Part::DataEnd => match bytes {
+                [b'\r', b'\n', ..] => {
+                    self.part = Part::Size;
+                    Ok(Step::Framing(2))
+                }
+                [] | [b'\r'] => Ok(Step::Wait),
+                _ => Err(Http1Fault::ChunkEnd),
+            },
+            Part::Trailers { lines, fields } => {
+                let end = trailers(lines, fields, bytes, limits, self.strict)?;
+                Ok(end.map_or(Step::Wait, |trailers| Step::End { trailers, length: trailers + 2 }))
+            }
+        }
+    }
+
+    /// How many bytes of the chunk that has begun are still to come; 0 between chunks.
+    pub(super) fn left(&self) -> u64 {
+        if let Part::Data(left) = self.part { left } else { 0 }
     }
 
     /// A line with a size: the size, and the length of the line.
@@ -97,6 +127,10 @@ impl Chunked {
         let Some(&behind) = bytes.get(digits) else { return Ok(None) };
         let end = match behind {
             b'\r' if digits > 0 => digits,
+            b';' | b' ' | b'\t' if digits > 0 && !self.strict => match padded_end(bytes, digits)? {
+                Some(end) => end,
+                None => return Ok(None),
+            },
             b';' if digits > 0 => match self.extensions(bytes, digits)? {
                 Some(end) => end,
                 None => return Ok(None),
@@ -107,7 +141,9 @@ impl Chunked {
         };
         match bytes.get(end + 1) {
             Some(b'\n') => {
-                self.extensions += (end - digits) as u32;
+                if self.strict {
+                    self.extensions += (end - digits) as u32;
+                }
                 Ok(Some((size, end + 2)))
             }
             Some(_) => Err(Http1Fault::BareCarriageReturn),
@@ -124,6 +160,23 @@ impl Chunked {
             None if window.len() == most => Err(Http1Fault::ChunkExtensionTooLong),
             end => Ok(end),
         }
+    }
+}
+
+/// The place of the CR behind what a server wrote after a size at `from`: whitespace, or extensions of any form.
+fn padded_end(bytes: &[u8], from: usize) -> Result<Option<usize>, Http1Fault> {
+    // With the CR.
+    let window = &bytes[..bytes.len().min(MAX_CHUNK_LINE + 1)];
+    let behind = window[from..].iter().find(|&&byte| !matches!(byte, b' ' | b'\t'));
+    match (behind, scan::control(window, from)) {
+        (Some(b'\r' | b';') | None, None) if window.len() > MAX_CHUNK_LINE => {
+            Err(Http1Fault::ChunkExtensionTooLong)
+        }
+        (Some(b'\r' | b';') | None, None) => Ok(None),
+        (Some(b'\r' | b';'), Some(at)) if window[at] == b'\r' => Ok(Some(at)),
+        (_, Some(at)) if window[at] == b'\n' => Err(Http1Fault::BareLineFeed),
+        (Some(b';'), Some(_)) => Err(Http1Fault::ControlByte),
+        _ => Err(Http1Fault::ChunkSizeSpace),
     }
 }
 
@@ -188,12 +241,14 @@ fn misplaced(byte: u8) -> Http1Fault {
     }
 }
 
-/// Reads the trailers, which `bytes` begin with: their length with the empty line that ends them.
+/// Reads the trailers, which `bytes` begin with: the length of their lines, without the empty line that ends
+/// them.
 fn trailers(
     lines: &mut Lines,
     fields: &mut u16,
     bytes: &[u8],
     limits: &Limits,
+    strict: bool,
 ) -> Result<Option<usize>, Http1Fault> {
     let window = &bytes[..bytes.len().min(limits.head as usize)];
     loop {
@@ -204,15 +259,18 @@ fn trailers(
             Line::Fault(fault) => return Err(fault),
         };
         if line.is_empty() {
-            return Ok(Some(line.end + 2));
+            return Ok(Some(line.start));
         }
         if *fields == limits.fields {
             return Err(Http1Fault::TooManyTrailers);
         }
         let field = field::read(window, line.start, line.end, *fields == 0)?;
         *fields += 1;
-        if field.name != Name::Other {
-            return Err(Http1Fault::TrailerForbidden);
+        match field.name {
+            Name::Other => {}
+            _ if !strict => {}
+            Name::Ambiguous => return Err(Http1Fault::AmbiguousName),
+            _ => return Err(Http1Fault::TrailerForbidden),
         }
     }
 }

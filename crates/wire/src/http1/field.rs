@@ -20,6 +20,8 @@ pub(super) enum Name {
     Connection,
     Upgrade,
     Expect,
+    /// One of those that frame the message, with `_` in the place of `-`.
+    Ambiguous,
     Other,
 }
 
@@ -33,7 +35,7 @@ pub(super) fn read(section: &[u8], start: usize, end: usize, first: bool) -> Res
     if colon >= end || line[colon] != b':' || colon == start {
         return Err(unreadable(&line[start..], colon - start, first));
     }
-    let name = name(&line[start..colon])?;
+    let name = name(&line[start..colon]);
     let mut from = colon + 1;
     while line.get(from).is_some_and(|&byte| is_space(byte)) {
         from += 1;
@@ -62,7 +64,7 @@ fn unreadable(line: &[u8], end: usize, first: bool) -> Http1Fault {
 }
 
 #[inline]
-fn name(name: &[u8]) -> Result<Name, Http1Fault> {
+fn name(name: &[u8]) -> Name {
     let (known, meant): (&[u8], Name) = match name.len() {
         4 => (b"host", Name::Host),
         6 => (b"expect", Name::Expect),
@@ -70,27 +72,27 @@ fn name(name: &[u8]) -> Result<Name, Http1Fault> {
         10 => (b"connection", Name::Connection),
         14 => (b"content-length", Name::ContentLength),
         17 => (b"transfer-encoding", Name::TransferEncoding),
-        _ => return Ok(Name::Other),
+        _ => return Name::Other,
     };
     // Most names of a known length are others, and differ in the first letter.
     if name[0] | 0x20 != known[0] {
-        return Ok(Name::Other);
+        return Name::Other;
     }
     if name.eq_ignore_ascii_case(known) {
-        return Ok(meant);
+        return meant;
     }
     let like = |(&byte, &wanted): (&u8, &u8)| {
         byte.to_ascii_lowercase() == if wanted == b'-' { b'_' } else { wanted }
     };
     if name.len() >= 14 && name.iter().zip(known).all(like) {
-        return Err(Http1Fault::AmbiguousName);
+        return Name::Ambiguous;
     }
-    Ok(Name::Other)
+    Name::Other
 }
 
 /// Whether it is a name that frames the message, with `_` in the place of `-`.
 pub(super) fn is_ambiguous(text: &[u8]) -> bool {
-    matches!(name(text), Err(Http1Fault::AmbiguousName))
+    name(text) == Name::Ambiguous
 }
 
 #[inline]

@@ -110,6 +110,7 @@ impl Draft {
         self.fields += 1;
         match field.name {
             Name::Other => {}
+            Name::Ambiguous => return Err(Http1Fault::AmbiguousName),
             Name::Host if self.host.is_some() => return Err(Http1Fault::HostRepeated),
             Name::Host if !Authority::is_valid(field.value) => return Err(Http1Fault::HostMalformed),
             Name::Host => {

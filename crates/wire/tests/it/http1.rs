@@ -1,6 +1,7 @@
 //! The guard of HTTP/1 requests, from outside.
 
 mod accepted;
+mod chunks;
 mod oracle;
 mod refused;
 mod smuggling;
