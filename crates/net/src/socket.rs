@@ -71,10 +71,19 @@ impl Socket {
         wanted: usize,
         mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
+        self.poll_with_room(cx, |fd| read(fd).map(|n| (n, wanted)))
+    }
+
+    /// The same for a `read` that makes room only when it is called, and tells how much.
+    pub(crate) fn poll_with_room(
+        &self,
+        cx: &mut Context<'_>,
+        mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)>,
+    ) -> Poll<io::Result<usize>> {
         loop {
             let mut ready = ready!(self.fd.poll_read_ready(cx))?;
             match read(self.fd.as_fd()) {
-                Ok(n) => {
+                Ok((n, wanted)) => {
                     if n < wanted && n > 0 {
                         ready.clear_ready();
                     }

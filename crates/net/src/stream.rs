@@ -1,4 +1,5 @@
-//! A socket as tokio's `AsyncRead` and `AsyncWrite`, for code that is written against them.
+//! A socket as tokio's `AsyncRead` and `AsyncWrite`, for code that is written against them, and reading into a
+//! buffer whose parts can be shared.
 //!
 //! Bytes go straight into the caller's buffer, which need not be initialised. No write is buffered, so
 //! that there is nothing to flush.
@@ -7,10 +8,35 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::BytesMut;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::Socket;
+
+impl Socket {
+    /// Reads behind what is in `buffer`, with room for at least `room` bytes, which is made when there is
+    /// something to read. 0 bytes mean the end of the stream.
+    ///
+    /// # Errors
+    /// As [`Socket::poll_readv`].
+    pub fn poll_read_behind(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut BytesMut,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
+        let n = ready!(self.poll_with_room(cx, |fd| {
+            buffer.reserve(room.max(1));
+            let spare = buffer.spare_capacity_mut();
+            let wanted = spare.len();
+            recv(fd, spare, RecvFlags::empty()).map(|((filled, _), _)| (filled.len(), wanted))
+        }))?;
+        // SAFETY: `recv` has initialised the first `n` bytes of the spare capacity.
+        unsafe { buffer.set_len(buffer.len() + n) };
+        Poll::Ready(Ok(n))
+    }
+}
 
 impl AsyncRead for Socket {
     fn poll_read(

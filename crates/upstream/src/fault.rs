@@ -2,8 +2,11 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+
+use offramp_wire::http1::{Http1Fault, ResponseFault};
 
 use crate::connect::Reason;
 
@@ -32,27 +35,53 @@ pub enum Fault {
     /// A body stood still for too long after the response had begun.
     Stalled,
     /// What the server sent is no HTTP (502).
-    BadResponse(hyper::Error),
+    BadResponse(Violation),
     /// The server broke off: before its response (502), or within it.
-    Aborted(hyper::Error),
-    /// The body of the request failed: whoever gave it knows why; it is the source of this error.
-    RequestBody(hyper::Error),
+    Aborted(Breach),
+    /// The body of the request failed: whoever gave it knows why, and says so here.
+    RequestBody(Box<dyn StdError + Send + Sync>),
+}
+
+/// What is wrong with what a server sent.
+#[derive(Debug)]
+pub enum Violation {
+    /// The head of a response, of HTTP/1.
+    Head(ResponseFault),
+    /// The chunks of its content.
+    Content(Http1Fault),
+    /// More interim responses than anybody needs.
+    Interim,
+    /// It changed the protocol before the request had come to its end (RFC 9110 §7.8).
+    EarlySwitch,
+    /// Anything about HTTP/2.
+    Http2(hyper::Error),
+}
+
+/// How a server broke off.
+#[derive(Debug)]
+pub enum Breach {
+    /// It closed the connection where there was more to come.
+    Closed,
+    /// The connection failed.
+    Io(io::Error),
+    /// It ended the stream or the connection of HTTP/2.
+    Http2(hyper::Error),
 }
 
 impl Fault {
-    /// What an error of hyper's means.
+    /// What an error of hyper's means, which speaks HTTP/2.
     pub(crate) fn of(error: hyper::Error) -> Self {
         if error.is_parse() {
-            return Self::BadResponse(error);
+            return Self::BadResponse(Violation::Http2(error));
         }
         if h2_error(&error).is_some_and(|below| below.is_library() && !below.is_go_away()) {
-            return Self::BadResponse(error);
+            return Self::BadResponse(Violation::Http2(error));
         }
         // The only thing of the user's that can fail on this side is the request's body.
         if error.is_user() {
-            return Self::RequestBody(error);
+            return Self::RequestBody(error.into());
         }
-        Self::Aborted(error)
+        Self::Aborted(Breach::Http2(error))
     }
 
     /// Whether it speaks against the server.
@@ -87,9 +116,31 @@ impl fmt::Display for Fault {
             Self::Connect(reason) => reason.fmt(f),
             Self::ResponseTimeout => f.write_str("the server did not begin its response in time"),
             Self::Stalled => f.write_str("the server stood still within its response"),
-            Self::BadResponse(error) => write!(f, "the server's response is no HTTP: {}", Chain(error)),
-            Self::Aborted(error) => write!(f, "the server broke off: {}", Chain(error)),
-            Self::RequestBody(error) => write!(f, "the request's body failed: {}", Chain(error)),
+            Self::BadResponse(violation) => write!(f, "the server's response is no HTTP: {violation}"),
+            Self::Aborted(breach) => write!(f, "the server broke off: {breach}"),
+            Self::RequestBody(error) => write!(f, "the request's body failed: {}", Chain(&**error)),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Head(fault) => fault.fmt(f),
+            Self::Content(fault) => fault.fmt(f),
+            Self::Interim => f.write_str("too many interim responses"),
+            Self::EarlySwitch => f.write_str("it changed the protocol before the request had ended"),
+            Self::Http2(error) => Chain(error).fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("it closed the connection before the message had ended"),
+            Self::Io(error) => error.fmt(f),
+            Self::Http2(error) => Chain(error).fmt(f),
         }
     }
 }
@@ -97,9 +148,18 @@ impl fmt::Display for Fault {
 impl StdError for Fault {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::Connect(Reason::Io(error)) => Some(error),
-            Self::BadResponse(error) | Self::Aborted(error) | Self::RequestBody(error) => error.source(),
-            Self::Connect(_) | Self::ResponseTimeout | Self::Stalled => None,
+            Self::Connect(Reason::Io(error)) | Self::Aborted(Breach::Io(error)) => Some(error),
+            Self::BadResponse(Violation::Http2(error)) | Self::Aborted(Breach::Http2(error)) => {
+                error.source()
+            }
+            Self::BadResponse(Violation::Head(fault)) => Some(fault),
+            Self::BadResponse(Violation::Content(fault)) => Some(fault),
+            Self::RequestBody(error) => error.source(),
+            Self::BadResponse(Violation::Interim | Violation::EarlySwitch)
+            | Self::Aborted(Breach::Closed)
+            | Self::Connect(_)
+            | Self::ResponseTimeout
+            | Self::Stalled => None,
         }
     }
 }

@@ -5,7 +5,6 @@
 //! task.
 
 mod again;
-mod bell;
 mod body;
 mod line;
 mod mux;
@@ -17,6 +16,6 @@ mod shelf;
 mod watch;
 
 pub use body::ServerBody;
-pub use line::RequestBody;
+pub use line::{InterimListener, RequestBody};
 pub use pools::{Pools, PrivateConnections};
 pub use send::{Affinity, Answer, Tunnel};

@@ -18,8 +18,10 @@ pub mod sticky;
 pub use admission::Seat;
 pub use backend::{Backend, PoolLimits, Protocol, Server, Target};
 pub use connect::{Connected, Reason, Unreachable, connect};
-pub use fault::{Failure, Fault};
+pub use fault::{Breach, Failure, Fault, Violation};
 pub use health::{Check, CheckKind, Ejection, ServerHealth};
-pub use http::{Affinity, Answer, Pools, PrivateConnections, RequestBody, ServerBody, Tunnel};
+pub use http::{
+    Affinity, Answer, InterimListener, Pools, PrivateConnections, RequestBody, ServerBody, Tunnel,
+};
 pub use pick::{Candidate, Chooser, HashKey, Picker, Policy};
 pub use sticky::Sticky;

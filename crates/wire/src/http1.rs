@@ -1,4 +1,5 @@
-//! A strict gatekeeper for the requests of an HTTP/1 connection, without I/O.
+//! HTTP/1 without I/O: a strict gatekeeper for the requests of a connection, the content of messages in chunks
+//! ([`Chunks`]), and the heads of responses ([`ResponseReader`]).
 //!
 //! Request smuggling lives on bytes that two parsers read differently. The [`Guard`] stands before the parser
 //! that serves the request and lets pass only what has one reading: RFC 9112 by the letter, where it offers a
@@ -26,6 +27,7 @@ mod head;
 mod lines;
 mod outcome;
 mod request_line;
+mod response;
 pub(crate) mod scan;
 
 use chunked::{Chunked, Progress};
@@ -34,6 +36,7 @@ pub use fault::Http1Fault;
 pub use fields::{FieldAt, Fields};
 use head::{Draft, Drafted};
 pub use outcome::{Form, Framing, Head, Inspected, Outcome, Phase, Version};
+pub use response::{Asked, ResponseFault, ResponseField, ResponseFraming, ResponseHead, ResponseReader};
 
 /// Reads a Content-Length as a guard does, for requests that came by another protocol and go on in HTTP/1.
 ///

@@ -271,11 +271,14 @@ impl Reply {
         Self { content: Content::Tunnel(switch), carrier: None, close: None }
     }
 
-    /// What follows the head, if it is another protocol.
-    pub(crate) fn into_tunnel(self) -> Result<Switch, Self> {
-        match self.content {
-            Content::Tunnel(switch) => Ok(switch),
-            content => Err(Self { content, ..self }),
+    /// Takes out what follows the head, if it is another protocol.
+    pub(crate) fn take_tunnel(&mut self) -> Option<Switch> {
+        match std::mem::replace(&mut self.content, Content::Empty) {
+            Content::Tunnel(switch) => Some(switch),
+            content => {
+                self.content = content;
+                None
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Body as _;
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
-use offramp_upstream::{Affinity, Answer, Protocol as Speaks, ServerBody, Tunnel};
+use offramp_upstream::{Affinity, Answer, InterimListener, Protocol as Speaks, ServerBody, Tunnel};
 
 use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};
@@ -83,13 +83,11 @@ pub(crate) async fn forward(errand: &Errand<'_>, request: Request<Inbound>, carr
         return Err((refusal, carrier));
     }
     parts.version = Version::HTTP_11;
-    let mut request = Request::from_parts(parts, body);
-    if let Some(line) = errand.line
-        && !errand.arrival.passed.http10
-    {
-        line.interim.begin();
-        line.interim.listen(&mut request, errand.arrival.passed.expects);
-    }
+    let request = Request::from_parts(parts, body);
+    let interim = errand.line.filter(|_| !errand.arrival.passed.http10).map(|line| {
+        line.interim.begin(errand.arrival.passed.expects);
+        Arc::clone(&line.interim) as Arc<dyn InterimListener>
+    });
     let private = errand.proxy.send_proxy.map(|version| errand.session.private(version));
     let worker = &errand.session.worker;
     let attempted = |succeeded: bool| {
@@ -103,6 +101,7 @@ pub(crate) async fn forward(errand: &Errand<'_>, request: Request<Inbound>, carr
         tls: errand.session.scheme == Scheme::Https,
         private: private.as_deref(),
         attempted: &attempted,
+        interim,
     };
     let answer = match errand.session.worker.pools.send(backend, request, &about).await {
         Ok(answer) => answer,
@@ -246,31 +245,30 @@ impl Errand<'_> {
     /// The server agreed to another protocol.
     fn switched(
         &self,
-        mut response: Response<ServerBody<ClientBody>>,
-        held: Option<Tunnel<ClientBody>>,
+        response: Response<ServerBody<ClientBody>>,
+        server: Option<Tunnel>,
         turn: Turn,
         carrier: Carrier,
     ) -> Outcome {
-        let server = hyper::upgrade::on(&mut response);
         let (mut parts, _) = response.into_parts();
         let protocol = parts.headers.get(UPGRADE).cloned();
         hop::clean_response(&mut parts.headers);
         parts.headers.remove(CONTENT_LENGTH);
         parts.extensions.clear();
-        match (turn, self.line) {
-            (Turn::Upgrade, Some(line)) => {
+        match (turn, self.line, server) {
+            (Turn::Upgrade, Some(line), Some(server)) => {
                 carrier.0.answered(101);
                 if let Some(protocol) = protocol {
                     switching(&mut parts.headers, protocol);
                 }
-                *line.switch.borrow_mut() = Some(Switch { server, carrier, _held: held });
+                *line.switch.borrow_mut() = Some(Switch { server, carrier });
                 Ok(Response::from_parts(parts, Reply::nothing()))
             }
-            (Turn::Stream, _) => {
+            (Turn::Stream, _, Some(server)) => {
                 carrier.0.answered(200);
                 parts.status = StatusCode::OK;
                 parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
-                Ok(Response::from_parts(parts, Reply::tunnel(Switch { server, carrier, _held: held })))
+                Ok(Response::from_parts(parts, Reply::tunnel(Switch { server, carrier })))
             }
             _ => {
                 let close = Close::from(Cause::BadResponse).with_detail("101 was not asked for");

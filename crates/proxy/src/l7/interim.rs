@@ -1,26 +1,29 @@
 //! Interim responses (1xx) on their way from a server to an HTTP/1 client.
 //!
-//! hyper tells of those that servers send, but has no way to send one. So they are put down here, already
+//! hyper has no way to send one. So they are put down here, already
 //! written, and [`Intake`](super::intake::Intake) sends them where nothing else is under way. `100 Continue`
 //! is not among them when the client asked for it: hyper sends that one by itself as soon as the request's
 //! body is read, and [`Interim::may_read`] says when that is.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use http::StatusCode;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING, UPGRADE};
+use offramp_upstream::InterimListener;
 
 /// The most bytes of interim responses that wait for a client; more are dropped, as no client needs them.
 const MOST_WAITING: usize = 16 * 1024;
 
-/// The interim responses of one connection. The callbacks of hyper ask for `Send`; nothing here ever leaves
-/// the worker's thread, so neither the lock nor the flags are contended.
+/// The interim responses of one connection. Listeners have to be `Send`; nothing here ever leaves the worker's
+/// thread, so neither the lock nor the flags are contended.
 #[derive(Default)]
 pub(crate) struct Interim {
     waiting: AtomicBool,
     continued: AtomicBool,
+    /// Whether the client waits for `100 Continue`.
+    expects: AtomicBool,
     bytes: Mutex<Vec<u8>>,
 }
 
@@ -36,10 +39,12 @@ impl Interim {
         out.append(&mut self.bytes.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// A request begins; what is left of the one before is too late.
-    pub(crate) fn begin(&self) {
+    /// A request begins, whose client `expects` `100 Continue`, or not; what is left of the one before is too
+    /// late.
+    pub(crate) fn begin(&self, expects: bool) {
         self.clear();
         self.continued.store(false, Ordering::Relaxed);
+        self.expects.store(expects, Ordering::Relaxed);
     }
 
     /// Forgets what waits.
@@ -53,10 +58,11 @@ impl Interim {
     pub(crate) fn may_read(&self) -> bool {
         self.continued.load(Ordering::Relaxed)
     }
+}
 
-    /// A server sent an interim response to a request whose client `expects` `100 Continue`, or not.
-    fn received(&self, expects: bool, status: StatusCode, headers: &HeaderMap) {
-        if status == StatusCode::CONTINUE && expects {
+impl InterimListener for Interim {
+    fn heard(&self, status: StatusCode, headers: &HeaderMap) {
+        if status == StatusCode::CONTINUE && self.expects.load(Ordering::Relaxed) {
             self.continued.store(true, Ordering::Relaxed);
             return;
         }
@@ -68,14 +74,6 @@ impl Interim {
             write(status, headers, &mut bytes);
             self.waiting.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Has hyper tell of the interim responses to `request`.
-    pub(crate) fn listen<B>(self: &Arc<Self>, request: &mut http::Request<B>, expects: bool) {
-        let interim = Arc::clone(self);
-        hyper::ext::on_informational(request, move |response| {
-            interim.received(expects, response.status(), response.headers());
-        });
     }
 }
 
@@ -107,20 +105,21 @@ mod tests {
     #[test]
     fn hints_are_written_and_continue_is_not() {
         let interim = Interim::default();
+        interim.begin(true);
         let mut headers = HeaderMap::new();
         headers.insert("link", HeaderValue::from_static("</a.css>; rel=preload"));
         headers.insert("connection", HeaderValue::from_static("x"));
-        interim.received(true, StatusCode::CONTINUE, &HeaderMap::new());
+        interim.heard(StatusCode::CONTINUE, &HeaderMap::new());
         assert!(interim.may_read() && !interim.is_waiting());
-        interim.received(true, StatusCode::EARLY_HINTS, &headers);
+        interim.heard(StatusCode::EARLY_HINTS, &headers);
         assert!(interim.is_waiting());
         let mut out = Vec::new();
         interim.take(&mut out);
         assert_eq!(out, b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n");
         assert!(!interim.is_waiting());
-        interim.begin();
+        interim.begin(false);
         assert!(!interim.may_read());
-        interim.received(false, StatusCode::CONTINUE, &HeaderMap::new());
+        interim.heard(StatusCode::CONTINUE, &HeaderMap::new());
         assert!(interim.is_waiting() && !interim.may_read());
     }
 
@@ -128,7 +127,7 @@ mod tests {
     fn what_waits_is_bounded() {
         let interim = Interim::default();
         for _ in 0..10_000 {
-            interim.received(false, StatusCode::PROCESSING, &HeaderMap::new());
+            interim.heard(StatusCode::PROCESSING, &HeaderMap::new());
         }
         let mut out = Vec::new();
         interim.take(&mut out);

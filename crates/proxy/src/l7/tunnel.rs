@@ -6,20 +6,18 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Buf as _;
 use http::HeaderValue;
-use hyper::rt::{Read, ReadBuf, Write};
-use hyper::upgrade::{OnUpgrade, Upgraded};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::Cause;
 use offramp_upstream::Tunnel;
 use tokio::time::{Instant, sleep};
 
-use super::body::ClientBody;
 use super::record::Carrier;
 use super::session::Session;
 use super::transport::Transport;
@@ -32,12 +30,10 @@ const TURN: usize = 8;
 
 /// A connection that is to go on with another protocol.
 pub(crate) struct Switch {
-    /// The server's side, as soon as it is free.
-    pub(crate) server: OnUpgrade,
+    /// The server's side.
+    pub(crate) server: Tunnel,
     /// Who tells of the request's end.
     pub(crate) carrier: Carrier,
-    /// What the connection holds of its server.
-    pub(crate) _held: Option<Tunnel<ClientBody>>,
 }
 
 /// One end of a tunnel.
@@ -74,23 +70,26 @@ impl End for Transport {
     }
 }
 
-impl End for Upgraded {
+impl End for Tunnel {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let mut buffer = ReadBuf::new(buffer);
-        ready!(Read::poll_read(Pin::new(self), cx, buffer.unfilled()))?;
-        Poll::Ready(Ok(buffer.filled().len()))
+        if self.ahead.is_empty() {
+            return self.socket.poll_read(cx, buffer);
+        }
+        let n = self.ahead.len().min(buffer.len());
+        self.ahead.split_to(n).copy_to_slice(&mut buffer[..n]);
+        Poll::Ready(Ok(n))
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Write::poll_write(Pin::new(self), cx, bytes)
+        self.socket.poll_write(cx, bytes)
     }
 
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Write::poll_flush(Pin::new(self), cx)
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Write::poll_shutdown(Pin::new(self), cx)
+    fn poll_shutdown(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.socket.shutdown_write())
     }
 }
 
@@ -173,11 +172,7 @@ pub(crate) async fn run(
     switch: Switch,
     idle: Duration,
 ) -> Cause {
-    let Switch { server, carrier, _held } = switch;
-    let Ok(mut server) = server.await else {
-        carrier.0.end(Cause::ServerAborted);
-        return Cause::ServerAborted;
-    };
+    let Switch { mut server, carrier } = switch;
     let worker = Rc::clone(&session.worker);
     let mut up = Way { moved: early.len() as u64, kept: early, ..Way::default() };
     let mut down = Way::default();

@@ -1,28 +1,36 @@
 //! One HTTP/1.1 connection to a server.
 //!
 //! It has no task. Whoever has sent a request drives it until the response has ended; in the pool it
-//! lies still, and whether the server has closed it is seen when it is taken out or swept.
+//! lies still, and whether the server has closed it is seen when it is taken out or swept. A response may come
+//! before its request has gone: both ways move whenever one of them is asked.
+
+mod encode;
+mod inbound;
+mod outbound;
 
 use std::error::Error as StdError;
-use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
-use hyper::body::{Body, Incoming};
-use hyper::client::conn::TrySendError;
-use hyper::client::conn::http1::{Builder, SendRequest};
-use hyper_util::rt::TokioIo;
+use http::{HeaderMap, Request, Response, StatusCode};
+use hyper::body::{Body, Frame, SizeHint};
 use offramp_net::Socket;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use offramp_net::clock::coarse_ms;
+use offramp_wire::http1::ResponseFraming;
 
-use super::bell::Bell;
-use super::outgoing::{Outgoing, Progress};
-use super::watch::Deadline;
+use self::inbound::{Head, Inbound};
+use self::outbound::Halt;
+pub(crate) use self::outbound::{Outbound, is_idempotent};
+use super::outgoing::Progress;
+use super::shelf::Shelf;
+use super::watch::{Deadline, after};
+use crate::admission::Seat;
+use crate::fault::{Breach, Fault, Violation};
 
 /// What can be the body of a request. It belongs to one worker and need not be `Send`.
 pub trait RequestBody:
@@ -35,61 +43,61 @@ impl<B> RequestBody for B where
 {
 }
 
-/// The most that one read takes: large bodies come in few calls, and small ones in small buffers, as
-/// hyper's buffer grows with what it gets. Also the bound on the head of a response.
-const READ_MOST: usize = 128 * 1024;
+/// Who is told of the interim responses (1xx) that come before the response to a request (RFC 9110 §15.2), but
+/// for 101. hyper, which speaks HTTP/2, asks for `Send`; it is called on the worker's thread alone.
+pub trait InterimListener: Send + Sync {
+    /// One has come.
+    fn heard(&self, status: StatusCode, headers: &HeaderMap);
+}
 
-/// How often a connection is polled again at once because one end of it woke the other.
-const TURNS: usize = 8;
+/// The most interim responses to one request. Whoever works for long says so with 102 once in a while.
+const MOST_INTERIM: u32 = 500;
 
 /// A connection.
 pub(crate) struct Line<B: RequestBody> {
-    sender: SendRequest<Outgoing<B>>,
-    /// hyper's connection with upgrades, whose type has no name.
-    driver: Pin<Box<dyn Future<Output = hyper::Result<()>>>>,
-    bell: Arc<Bell>,
-    /// The bell, as a waker.
-    waker: Waker,
-    progress: Rc<Progress>,
-    /// Whom the bell wakes.
-    owner: Option<Waker>,
-    /// How the driver ended, when it has.
-    ended: Option<Option<hyper::Error>>,
+    socket: Socket,
+    out: Outbound<B>,
+    inbound: Inbound,
+    progress: Progress,
+    /// Why the server takes no more of the request; it may have answered all the same.
+    refused: Option<io::Error>,
     reused: bool,
+    /// What is held for the response, while its body comes.
+    held: Option<Held<B>>,
 }
 
-/// What hyper says in the end of a request with this body.
-pub(crate) type Sent<B> = Result<Response<Incoming>, TrySendError<Request<B>>>;
+/// What is held until the body of a response has ended.
+pub(crate) struct Held<B: RequestBody> {
+    /// Where the connection goes afterwards.
+    pub(crate) shelf: Rc<Shelf<B>>,
+    /// The count on the server.
+    pub(crate) _seat: Seat,
+    pub(crate) deadline: Deadline,
+    /// How long nothing may move.
+    pub(crate) patience: Duration,
+    /// When something of the response last came.
+    pub(crate) moved: u64,
+}
 
-/// How an exchange failed. Large, and moved once.
-#[allow(clippy::large_enum_variant)]
-pub(crate) enum Broken<B> {
-    /// The request, unsent.
-    Unsent(hyper::Error, Request<Outgoing<B>>),
-    /// It was sent, or begun to be.
-    Sent(hyper::Error),
-    /// The deadline has come.
-    Late,
+/// What came back from a server.
+pub(crate) enum Heard {
+    Response(Response<()>),
+    /// The protocol changes.
+    Switched(Response<()>),
 }
 
 impl<B: RequestBody> Line<B> {
     /// Takes over a socket that is connected.
-    pub(crate) async fn open(socket: Socket) -> Result<Self, hyper::Error> {
-        let bell = Arc::new(Bell::default());
-        let io = TokioIo::new(Io { socket, bell: Arc::clone(&bell) });
-        let (sender, driver) = Builder::new().max_buf_size(READ_MOST).handshake(io).await?;
-        let waker = Waker::from(Arc::clone(&bell));
-        let driver = Box::pin(driver.with_upgrades());
-        Ok(Line {
-            sender,
-            driver,
-            bell,
-            waker,
-            progress: Rc::default(),
-            owner: None,
-            ended: None,
+    pub(crate) fn new(socket: Socket) -> Self {
+        Line {
+            socket,
+            out: Outbound::idle(),
+            inbound: Inbound::new(),
+            progress: Progress::default(),
+            refused: None,
             reused: false,
-        })
+            held: None,
+        }
     }
 
     /// Whether it has carried a request before.
@@ -97,200 +105,176 @@ impl<B: RequestBody> Line<B> {
         self.reused
     }
 
-    /// Whether a byte has come since the latest request was sent.
-    pub(crate) fn has_heard(&self) -> bool {
-        self.bell.has_heard()
+    /// Whether it can take a request: the server has not closed it as far as is known, nor sent anything
+    /// unasked. Costs no system call where nothing has happened to the socket.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.socket.poll_read(&mut Context::from_waker(Waker::noop()), &mut [0]).is_pending()
     }
 
-    /// Has the head of the next request kept as it is sent.
-    pub(crate) fn keep_bytes(&self) {
-        self.bell.keep_bytes();
+    /// Gives memory back, now that it has been idle for a while.
+    pub(crate) fn rest(&mut self) {
+        self.out.trim(true);
+        self.inbound.trim(true);
     }
 
-    /// The head of the latest request, if it was kept and got as far as the socket.
-    pub(crate) fn bytes(&self) -> Option<Bytes> {
-        Some(self.bell.bytes()).filter(|bytes| !bytes.is_empty())
+    /// Takes on a request, which goes out as the response is waited for.
+    pub(crate) fn send(&mut self, request: Request<B>) {
+        self.out.load(request);
+        self.begin();
     }
 
-    /// How its latest request comes along.
-    pub(crate) fn progress(&self) -> &Rc<Progress> {
-        &self.progress
+    /// Takes on a request that another connection gave back.
+    pub(crate) fn send_again(&mut self, request: Outbound<B>) {
+        self.out = request;
+        self.begin();
     }
 
-    /// Whether it can take a request: the server has not closed it as far as is known, nor sent
-    /// anything unasked. Had it done so, the bell would have rung.
-    pub(crate) fn is_alive(&mut self) -> bool {
-        !self.bell.has_rung() || (self.drive().is_pending() && self.sender.is_ready())
-    }
-
-    /// Whether it can be kept now that a response has ended.
-    pub(crate) fn settle(&mut self) -> bool {
-        if self.ended.is_none() && (self.bell.has_rung() || !self.sender.is_ready()) {
-            let _ = self.drive();
-            // Whatever that was about, it has been seen to.
-            self.bell.has_rung();
-        }
-        self.ended.is_none() && self.sender.is_ready()
-    }
-
-    /// Has nobody woken, now that it has been idle for a while: a task that has ended would be kept in
-    /// memory by it.
-    pub(crate) fn forget_owner(&mut self) {
-        if self.owner.take().is_some() {
-            self.bell.belongs_to(None);
-            self.bell.forget_bytes();
-        }
-    }
-
-    /// Hands over a request, which goes out as the response is waited for. Not `async`: a future would hold
-    /// the request first.
-    pub(crate) fn send(
-        &mut self,
-        request: Request<Outgoing<B>>,
-    ) -> impl Future<Output = Sent<Outgoing<B>>> + use<B> {
-        self.bell.listen();
+    fn begin(&mut self) {
+        self.inbound.begin();
         self.progress.begin();
         self.reused = true;
-        self.sender.try_send_request(request)
     }
 
-    /// Waits for the head of the response, until `due` says so.
+    /// The request, if it may be sent once more after `fault`. `pooled`: the server may have closed the
+    /// connection before it came.
+    pub(crate) fn take_back(&mut self, fault: &Fault, pooled: bool) -> Option<Outbound<B>> {
+        match fault {
+            Fault::Aborted(_) if !self.inbound.has_heard() => self.out.take_back(pooled),
+            _ => None,
+        }
+    }
+
+    /// Sends the request and waits for the head of the response, for at most `limit` while it is the server that
+    /// is waited for.
     pub(crate) async fn hear(
         &mut self,
-        mut response: Pin<&mut impl Future<Output = Sent<Outgoing<B>>>>,
+        listener: Option<&Arc<dyn InterimListener>>,
         deadline: &mut Deadline,
-        due: impl Fn(&Progress) -> Option<u64>,
-    ) -> Result<Response<Incoming>, Broken<B>> {
-        poll_fn(|cx| {
-            let outcome = self.poll_turns(cx, |line| {
-                // The driver first: the response is its doing.
-                let _ = line.drive();
-                response.as_mut().poll(&mut Context::from_waker(&line.waker))
-            });
-            match outcome {
-                Poll::Ready(outcome) => Poll::Ready(outcome.map_err(broken)),
-                Poll::Pending => {
-                    let late = due(&self.progress).is_some_and(|due| deadline.wait(due, cx.waker()));
-                    if late { Poll::Ready(Err(Broken::Late)) } else { Poll::Pending }
-                }
+        limit: Duration,
+    ) -> Result<Heard, Fault> {
+        let mut interim = 0;
+        poll_fn(|cx| match self.poll_final(cx, listener, &mut interim) {
+            Poll::Ready(heard) => Poll::Ready(heard),
+            Poll::Pending => {
+                let since = self.progress.since();
+                let late = since.is_some_and(|since| deadline.wait(after(since, limit), cx.waker()));
+                if late { Poll::Ready(Err(Fault::ResponseTimeout)) } else { Poll::Pending }
             }
         })
         .await
     }
 
-    /// Drives it until hyper has given its socket to whoever asked for the upgrade.
-    pub(crate) async fn hand_over(mut self) {
-        poll_fn(|cx| self.poll_turns(cx, Self::drive)).await;
-    }
-
-    /// Polls for the body of the response, and drives the connection while it has nothing.
-    pub(crate) fn poll_body<T>(
+    fn poll_final(
         &mut self,
-        cx: &Context<'_>,
-        mut body: impl FnMut(&mut Context<'_>) -> Poll<T>,
-    ) -> Poll<T> {
-        self.poll_turns(cx, |line| {
-            let frame = body(&mut Context::from_waker(&line.waker));
-            if frame.is_pending() {
-                // If this brings something, the bell rings.
-                let _ = line.drive();
-            }
-            frame
-        })
-    }
-
-    /// The error that the driver ended with, if it did.
-    pub(crate) fn take_error(&mut self) -> Option<hyper::Error> {
-        self.ended.as_mut().and_then(Option::take)
-    }
-
-    /// Takes steps while the connection calls for them itself.
-    fn poll_turns<T>(&mut self, cx: &Context<'_>, mut step: impl FnMut(&mut Self) -> Poll<T>) -> Poll<T> {
-        if !self.owner.as_ref().is_some_and(|owner| owner.will_wake(cx.waker())) {
-            self.owner = Some(cx.waker().clone());
-            self.bell.belongs_to(self.owner.clone());
-        }
-        self.bell.enter();
-        let mut outcome = step(self);
-        for _ in 1..TURNS {
-            if outcome.is_ready() || !self.bell.has_rung() {
-                break;
-            }
-            outcome = step(self);
-        }
-        // Where it calls once more after so many turns, others come first.
-        if self.bell.leave() && outcome.is_pending() {
-            cx.waker().wake_by_ref();
-        }
-        outcome
-    }
-
-    /// Moves what can be moved; ready when the connection is over.
-    fn drive(&mut self) -> Poll<()> {
-        if self.ended.is_some() {
-            return Poll::Ready(());
-        }
-        let outcome = ready!(self.driver.as_mut().poll(&mut Context::from_waker(&self.waker)));
-        self.ended = Some(outcome.err());
-        Poll::Ready(())
-    }
-}
-
-/// What an error of hyper's leaves of the request.
-pub(super) fn broken<B>(mut error: TrySendError<Request<Outgoing<B>>>) -> Broken<B> {
-    match error.take_message() {
-        Some(request) => Broken::Unsent(error.into_error(), request),
-        None => Broken::Sent(error.into_error()),
-    }
-}
-
-/// A socket that tells when it hears something.
-pub(crate) struct Io {
-    socket: Socket,
-    bell: Arc<Bell>,
-}
-
-impl AsyncRead for Io {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.socket).poll_read(cx, buffer))?;
-        if buffer.filled().len() > before {
-            self.bell.hear();
+        listener: Option<&Arc<dyn InterimListener>>,
+        interim: &mut u32,
+    ) -> Poll<Result<Heard, Fault>> {
+        self.drive(cx)?;
+        loop {
+            let head = ready!(self.inbound.poll_head(cx, &self.socket, self.out.asked()));
+            let Head { response, framing } = head.map_err(|fault| self.explain(fault))?;
+            match framing {
+                ResponseFraming::Interim => {
+                    *interim += 1;
+                    if *interim > MOST_INTERIM {
+                        return Poll::Ready(Err(Fault::BadResponse(Violation::Interim)));
+                    }
+                    if let Some(listener) = listener {
+                        listener.heard(response.status(), response.headers());
+                        // What the listener allows may be asked of the body now.
+                        self.drive(cx)?;
+                    }
+                }
+                ResponseFraming::Switched if !self.out.is_complete() => {
+                    return Poll::Ready(Err(Fault::BadResponse(Violation::EarlySwitch)));
+                }
+                ResponseFraming::Switched => return Poll::Ready(Ok(Heard::Switched(response))),
+                _ => {
+                    if self.refused.is_some() {
+                        self.out.give_up();
+                    }
+                    return Poll::Ready(Ok(Heard::Response(response)));
+                }
+            }
         }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Io {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.bell.sends(bytes);
-        Pin::new(&mut self.socket).poll_write(cx, bytes)
     }
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        if let Some(first) = parts.first() {
-            self.bell.sends(first);
+    /// Moves what can be moved of the request.
+    fn drive(&mut self, cx: &mut Context<'_>) -> Result<(), Fault> {
+        if self.out.is_over() || self.refused.is_some() {
+            return Ok(());
         }
-        Pin::new(&mut self.socket).poll_write_vectored(cx, parts)
+        match self.out.poll(cx, &self.socket, &self.progress) {
+            Poll::Ready(Err(Halt::Body(error))) => Err(Fault::RequestBody(error)),
+            Poll::Ready(Err(Halt::Io(error))) => {
+                // It may have sent a response before it closed.
+                self.refused = Some(error);
+                Ok(())
+            }
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
     }
 
-    fn is_write_vectored(&self) -> bool {
-        true
+    /// A connection that broke while the request was written: that says more than its end.
+    fn explain(&mut self, fault: Fault) -> Fault {
+        match (fault, self.refused.take()) {
+            (Fault::Aborted(_), Some(error)) => Fault::Aborted(Breach::Io(error)),
+            (fault, _) => fault,
+        }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    /// Whether the response has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.inbound.has_ended()
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
+    /// What is known of the length of the rest of the response.
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.inbound.size_hint()
+    }
+
+    /// Holds what is to be held while the body comes.
+    pub(crate) fn hold(&mut self, held: Held<B>) {
+        self.held = Some(held);
+    }
+
+    /// The next frame of the body.
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        if let Err(fault) = self.drive(cx) {
+            return Poll::Ready(Some(Err(fault)));
+        }
+        if self.refused.is_some() {
+            self.out.give_up();
+        }
+        let frame = self.inbound.poll_frame(cx, &self.socket);
+        let Some(held) = &mut self.held else { return frame };
+        if frame.is_ready() {
+            held.moved = coarse_ms();
+            return frame;
+        }
+        // While the client has more to send, and does not, the silence is its own.
+        let Some(since) = self.progress.since() else { return Poll::Pending };
+        if held.deadline.wait(after(held.moved.max(since), held.patience), cx.waker()) {
+            return Poll::Ready(Some(Err(Fault::Stalled)));
+        }
+        Poll::Pending
+    }
+
+    /// The response has ended: keeps the connection for the next request, if it can take one.
+    pub(crate) fn give_back(mut self: Box<Self>) {
+        let Some(Held { shelf, .. }) = self.held.take() else { return };
+        // Perhaps the last of the request just waits to be written.
+        let moves = self.drive(&mut Context::from_waker(Waker::noop())).is_ok();
+        if moves && self.refused.is_none() && self.out.is_complete() && self.inbound.is_settled() {
+            self.out.trim(false);
+            self.inbound.trim(false);
+            shelf.put(self);
+        }
+    }
+
+    /// The socket, and what was read behind the head, for another protocol.
+    pub(crate) fn into_parts(self) -> (Socket, Bytes) {
+        (self.socket, self.inbound.into_rest())
     }
 }

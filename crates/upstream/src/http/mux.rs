@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::rt::Executor;
 use hyper_util::rt::TokioIo;
@@ -15,7 +16,7 @@ use offramp_net::Socket;
 use offramp_net::clock::coarse_ms;
 use tokio::task::{AbortHandle, spawn_local};
 
-use super::line::{Broken, RequestBody, Sent, broken};
+use super::line::RequestBody;
 use super::outgoing::{Outgoing, Progress};
 use super::watch::Deadline;
 
@@ -51,6 +52,20 @@ pub(crate) struct Stream<B> {
     mux: Rc<Mux<B>>,
     progress: Rc<Progress>,
     reused: bool,
+}
+
+/// What hyper says in the end of a request with this body.
+pub(crate) type Sent<B> = Result<Response<Incoming>, TrySendError<Request<B>>>;
+
+/// How an exchange failed. Large, and moved once.
+#[allow(clippy::large_enum_variant)]
+pub(crate) enum Broken<B> {
+    /// The request, unsent.
+    Unsent(hyper::Error, Request<Outgoing<B>>),
+    /// It was sent, or begun to be.
+    Sent(hyper::Error),
+    /// The deadline has come.
+    Late,
 }
 
 /// Runs what hyper spawns on this thread.
@@ -165,6 +180,14 @@ impl<B: RequestBody> Stream<B> {
             }
         })
         .await
+    }
+}
+
+/// What an error of hyper's leaves of the request.
+fn broken<B>(mut error: TrySendError<Request<Outgoing<B>>>) -> Broken<B> {
+    match error.take_message() {
+        Some(request) => Broken::Unsent(error.into_error(), request),
+        None => Broken::Sent(error.into_error()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The body of a request on its way to a server.
+//! How a request comes along on its way to a server, and its body for hyper, which speaks HTTP/2.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -51,9 +51,15 @@ impl Progress {
         (!self.starved.get()).then(|| self.moved.get())
     }
 
-    /// When something last moved.
-    pub(crate) fn moved(&self) -> u64 {
-        self.moved.get()
+    /// A piece was there, or was taken.
+    pub(crate) fn note(&self) {
+        self.moved.set(coarse_ms());
+        self.starved.set(false);
+    }
+
+    /// All that there was is taken, and the next piece is not there yet.
+    pub(crate) fn starve(&self) {
+        self.starved.set(true);
     }
 }
 

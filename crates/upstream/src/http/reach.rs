@@ -6,13 +6,18 @@ use std::rc::Rc;
 use offramp_net::Socket;
 use tokio::time::timeout;
 
-use super::body::Carrier;
 use super::line::{Line, RequestBody};
-use super::mux::Mux;
+use super::mux::{Mux, Stream};
 use super::send::Affinity;
 use super::shelf::Shelf;
 use crate::backend::{Backend, Protocol};
 use crate::connect::{Reason, reach};
+
+/// A connection, or a part of one.
+pub(super) enum Carrier<B: RequestBody> {
+    Line(Box<Line<B>>, Rc<Shelf<B>>),
+    Stream(Stream<B>),
+}
 
 /// A connection that is there already.
 pub(super) fn pooled<B: RequestBody>(protocol: Protocol, shelf: &Rc<Shelf<B>>) -> Option<Carrier<B>> {
@@ -32,8 +37,7 @@ pub(super) async fn connected<B: RequestBody>(
     match backend.protocol {
         Protocol::Http1 => {
             let socket = socket(backend, server, about).await?;
-            let line = Line::open(socket).await.map_err(closed)?;
-            Ok(Carrier::Line(Box::new(line), shelf))
+            Ok(Carrier::Line(Box::new(Line::new(socket)), shelf))
         }
         Protocol::Http2 => {
             let make = async || Mux::open(socket(backend, server, about).await?).await.map_err(closed);

@@ -9,16 +9,20 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::header::HeaderValue;
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
+use offramp_net::Socket;
 use offramp_net::clock::coarse_ms;
 
 use super::again::{judge, pack};
-use super::body::{Carrier, ServerBody, Source};
-use super::line::RequestBody;
+use super::body::ServerBody;
+use super::line::{Heard, Held, InterimListener, Line, Outbound, RequestBody};
+use super::mux::Stream;
 use super::outgoing::Progress;
 use super::pools::{House, Pools, PrivateConnections};
-use super::reach::{connected, pooled};
+use super::reach::{Carrier, connected, pooled};
+use super::shelf::Shelf;
 use super::watch::{Deadline, after};
 use crate::admission::{Denied, Seat, Wish, client_key, seat_later, seat_now};
 use crate::backend::Backend;
@@ -38,12 +42,14 @@ pub struct Affinity<'a, B: RequestBody> {
     pub private: Option<&'a PrivateConnections<B>>,
     /// Told of each attempt to connect, and whether it succeeded.
     pub attempted: &'a dyn Fn(bool),
+    /// Told of interim responses; they are dropped where there is none.
+    pub interim: Option<Arc<dyn InterimListener>>,
 }
 
 /// A response whose head has come.
 #[derive(Debug)]
 pub struct Answer<B: RequestBody> {
-    /// The response; with status 101 `hyper::upgrade::on` gives the connection.
+    /// The response.
     pub response: Response<ServerBody<B>>,
     /// The server's name.
     pub server: Arc<str>,
@@ -55,35 +61,44 @@ pub struct Answer<B: RequestBody> {
     pub connect: Option<Duration>,
     /// The cookie that ties the client to this server, where it has to be set.
     pub set_cookie: Option<HeaderValue>,
-    /// Where the connection was upgraded (101, or a CONNECT that was let through): to be kept as long
-    /// as it is used.
-    pub tunnel: Option<Tunnel<B>>,
+    /// The connection, where the protocol changes with this response (101, or a CONNECT that was let through).
+    pub tunnel: Option<Tunnel>,
 }
 
-/// What an upgraded connection holds of its server.
-pub struct Tunnel<B: RequestBody> {
+/// A connection to a server that speaks HTTP no longer, and what is held of its server meanwhile.
+pub struct Tunnel {
+    /// The connection.
+    pub socket: Socket,
+    /// What was read behind the response: the first bytes of the new protocol.
+    pub ahead: Bytes,
     _seat: Seat,
-    _carrier: Option<Carrier<B>>,
 }
 
-impl<B: RequestBody> fmt::Debug for Tunnel<B> {
+impl fmt::Debug for Tunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tunnel")
+        f.debug_struct("Tunnel").field("ahead", &self.ahead.len()).finish_non_exhaustive()
     }
+}
+
+/// A request while it is on no connection.
+#[allow(clippy::large_enum_variant)]
+enum Errand<B: RequestBody> {
+    /// It was not sent yet.
+    New(Request<B>),
+    /// It was written for an HTTP/1 connection, which gave it back.
+    Written(Outbound<B>),
 }
 
 /// A request under way.
 struct Journey<'j, B: RequestBody> {
     /// The request, while it is not on a connection.
-    request: Option<Request<B>>,
+    errand: Option<Errand<B>>,
     pools: &'j Pools<B>,
     backend: &'j Arc<Backend>,
     about: &'j Affinity<'j, B>,
     house: Rc<House<B>>,
     key: Option<u64>,
     tied: Option<usize>,
-    /// Whether the method is CONNECT.
-    connects: bool,
     tried: Tried,
     server: Option<usize>,
     tries: u16,
@@ -94,7 +109,7 @@ struct Journey<'j, B: RequestBody> {
 /// How one attempt ended. Large, and moved once.
 #[allow(clippy::large_enum_variant)]
 enum Attempt<B: RequestBody> {
-    Answered(Response<ServerBody<B>>, Option<Tunnel<B>>),
+    Answered(Response<ServerBody<B>>, Option<Tunnel>),
     /// Nothing of the request was used, and it is back: another server may have it.
     Unreached(Reason),
     /// The server had closed the connection, and the request is back: another connection may have it.
@@ -129,8 +144,7 @@ impl<B: RequestBody> Pools<B> {
             house: self.house(backend),
             key: hash_key(&backend.policy, &request, about.client),
             tied,
-            connects: request.method() == Method::CONNECT,
-            request: Some(request),
+            errand: Some(Errand::New(request)),
             tried: Tried::default(),
             server: None,
             tries: 0,
@@ -145,7 +159,7 @@ impl<B: RequestBody> Pools<B> {
 }
 
 impl<B: RequestBody> Journey<'_, B> {
-    async fn run(&mut self) -> Result<(Response<ServerBody<B>>, Option<Tunnel<B>>), Fault> {
+    async fn run(&mut self) -> Result<(Response<ServerBody<B>>, Option<Tunnel>), Fault> {
         let mut unreached: Option<Reason> = None;
         loop {
             let seat = match self.sit().await {
@@ -212,7 +226,7 @@ impl<B: RequestBody> Journey<'_, B> {
             None => Rc::clone(&self.house.shelves[server]),
         };
         let pooled = if again { None } else { pooled(self.backend.protocol, &shelf) };
-        let mut carrier = match pooled {
+        let carrier = match pooled {
             Some(carrier) => carrier,
             None => {
                 let begun = Instant::now();
@@ -224,48 +238,74 @@ impl<B: RequestBody> Journey<'_, B> {
                 }
             }
         };
-        let Some(request) = self.request.take() else {
+        match carrier {
+            Carrier::Line(line, shelf) => self.over_line(line, shelf, seat).await,
+            Carrier::Stream(stream) => self.over_stream(stream, seat, again).await,
+        }
+    }
+
+    /// An exchange over HTTP/1.
+    async fn over_line(&mut self, mut line: Box<Line<B>>, shelf: Rc<Shelf<B>>, seat: Seat) -> Attempt<B> {
+        let pooled = line.is_reused();
+        match self.errand.take() {
+            Some(Errand::New(request)) => line.send(request),
+            Some(Errand::Written(request)) => line.send_again(request),
             // It comes back before another attempt is made.
+            None => return Attempt::Unreached(Reason::NoServerAlive),
+        }
+        let limits = &self.backend.limits;
+        let mut deadline = self.pools.watch().deadline();
+        match line.hear(self.about.interim.as_ref(), &mut deadline, limits.response_timeout).await {
+            Ok(Heard::Response(response)) => {
+                let held =
+                    Held { shelf, _seat: seat, deadline, patience: limits.body_timeout, moved: coarse_ms() };
+                Attempt::Answered(response.map(|()| ServerBody::of_line(line, held)), None)
+            }
+            Ok(Heard::Switched(response)) => {
+                let (socket, ahead) = line.into_parts();
+                let tunnel = Tunnel { socket, ahead, _seat: seat };
+                Attempt::Answered(response.map(|()| ServerBody::empty()), Some(tunnel))
+            }
+            Err(fault) => match line.take_back(&fault, pooled) {
+                Some(request) => {
+                    self.errand = Some(Errand::Written(request));
+                    Attempt::Stale(fault, seat)
+                }
+                None => Attempt::Failed(fault),
+            },
+        }
+    }
+
+    /// An exchange over HTTP/2.
+    async fn over_stream(&mut self, stream: Stream<B>, seat: Seat, again: bool) -> Attempt<B> {
+        let Some(Errand::New(mut request)) = self.errand.take() else {
             return Attempt::Unreached(Reason::NoServerAlive);
         };
-        let (request, copy) = pack(request, &carrier, carrier.is_reused() && !again);
+        if let Some(listener) = self.about.interim.clone() {
+            hyper::ext::on_informational(&mut request, move |response| {
+                listener.heard(response.status(), response.headers());
+            });
+        }
+        let (request, copy) = pack(request, &stream, stream.is_reused() && !again);
         let mut deadline = self.pools.watch().deadline();
-        let limit = self.backend.limits.response_timeout;
-        let due = |progress: &Progress| progress.since().map(|since| after(since, limit));
-        let heard = match &mut carrier {
-            Carrier::Line(line, _) => {
-                let response = pin!(line.send(request));
-                line.hear(response, &mut deadline, due).await
-            }
-            Carrier::Stream(stream) => {
-                let response = pin!(stream.send(request));
-                stream.hear(response, &mut deadline, due).await
-            }
-        };
-        match heard {
-            Ok(response) if self.is_upgraded(response.status()) => {
-                let tunnel = Tunnel { _seat: seat, _carrier: carrier.hand_over().await };
-                Attempt::Answered(response.map(ServerBody::empty), Some(tunnel))
-            }
+        let limits = &self.backend.limits;
+        let due = |progress: &Progress| progress.since().map(|since| after(since, limits.response_timeout));
+        let response = pin!(stream.send(request));
+        match stream.hear(response, &mut deadline, due).await {
             Ok(response) => {
-                let patience = self.backend.limits.body_timeout;
-                let source = Source { carrier, _seat: seat, deadline, patience, moved: coarse_ms() };
-                Attempt::Answered(response.map(|incoming| ServerBody::new(incoming, source)), None)
+                let patience = limits.body_timeout;
+                let body = |incoming| ServerBody::of_stream(incoming, stream, seat, deadline, patience);
+                Attempt::Answered(response.map(body), None)
             }
             Err(broken) => {
-                let (fault, request) = judge(broken, copy, &carrier);
-                self.request = request;
-                if self.request.is_some() { Attempt::Stale(fault, seat) } else { Attempt::Failed(fault) }
+                let (fault, request) = judge(broken, copy, &stream);
+                self.errand = request.map(Errand::New);
+                if self.errand.is_some() { Attempt::Stale(fault, seat) } else { Attempt::Failed(fault) }
             }
         }
     }
 
-    /// Whether the connection is no longer HTTP's after a response with this status.
-    fn is_upgraded(&self, status: StatusCode) -> bool {
-        status == StatusCode::SWITCHING_PROTOCOLS || (self.connects && status.is_success())
-    }
-
-    fn answer(&self, response: Response<ServerBody<B>>, tunnel: Option<Tunnel<B>>) -> Answer<B> {
+    fn answer(&self, response: Response<ServerBody<B>>, tunnel: Option<Tunnel>) -> Answer<B> {
         // One has answered.
         let server = self.server.unwrap_or_default();
         let name = Arc::clone(&self.backend.servers[server].name);

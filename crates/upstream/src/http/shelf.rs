@@ -58,8 +58,8 @@ impl<B: RequestBody> Shelf<B> {
     /// The connection that was put here last and is still good: the others may time out.
     pub(crate) fn take(&self) -> Option<Box<Line<B>>> {
         loop {
-            // Not borrowed while it is driven or dropped.
-            let mut idle = self.idle.borrow_mut().pop()?;
+            // Not borrowed while it is looked at or dropped.
+            let idle = self.idle.borrow_mut().pop()?;
             if idle.line.is_alive() {
                 return Some(idle.line);
             }
@@ -79,12 +79,13 @@ impl<B: RequestBody> Shelf<B> {
         let timeout = self.timeout.get();
         let all = self.idle.take();
         let kept = all.into_iter().filter_map(|mut idle| {
+            // Looking also forgets whom the socket would wake: a task that has ended is kept by it.
             let kept = after(idle.since, timeout) > now && idle.line.is_alive();
-            idle.line.forget_owner();
+            idle.line.rest();
             kept.then_some(idle)
         });
         let kept: Vec<_> = kept.collect();
-        // Driving the others has put nothing here.
+        // Dropping the others has put nothing here.
         *self.idle.borrow_mut() = kept;
         let over = |mux: &Rc<Mux<B>>| mux.idle_since().is_some_and(|since| after(since, timeout) <= now);
         self.shared.borrow_mut().retain(|mux| mux.is_alive() && !over(mux));

@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
-use hyper_util::rt::TokioIo;
-use offramp_upstream::{Affinity, Fault, Pools, PrivateConnections, Sticky};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use offramp_upstream::{Affinity, Fault, InterimListener, Pools, PrivateConnections, Sticky};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::server::{HELLO, Server};
@@ -134,6 +133,16 @@ fn large_bodies_arrive_whole_both_ways() {
     });
 }
 
+/// Remembers interim responses: status, and number of fields.
+#[derive(Default)]
+struct Told(Mutex<Vec<(u16, usize)>>);
+
+impl InterimListener for Told {
+    fn heard(&self, status: StatusCode, headers: &HeaderMap) {
+        self.0.lock().unwrap().push((status.as_u16(), headers.len()));
+    }
+}
+
 #[test]
 fn what_comes_before_the_response_is_told() {
     worker(async {
@@ -145,16 +154,12 @@ fn what_comes_before_the_response_is_told() {
             peer.wait_for_close();
         });
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let mut wanted = get("/");
-        let tell = Arc::clone(&told);
-        hyper::ext::on_informational(&mut wanted, move |response| {
-            tell.lock().unwrap().push((response.status().as_u16(), response.headers().len()));
-        });
-        let answer = send(&pools, &backend, wanted).await.unwrap();
+        let told = Arc::new(Told::default());
+        let about = Affinity { interim: Some(Arc::clone(&told) as _), ..nobody() };
+        let answer = pools.send(&backend, get("/"), &about).await.unwrap();
         assert_eq!(answer.response.status(), StatusCode::OK);
         assert_eq!(text(answer).await, "hello");
-        assert_eq!(*told.lock().unwrap(), [(103, 1), (102, 0)]);
+        assert_eq!(*told.0.lock().unwrap(), [(103, 1), (102, 0)]);
         assert_eq!(pools.kept(), 1);
     });
 }
@@ -176,13 +181,14 @@ fn an_upgraded_connection_is_handed_over() {
         wanted.headers_mut().insert("upgrade", "echo".parse().unwrap());
         let answer = send(&pools, &backend, wanted).await.unwrap();
         assert_eq!(answer.response.status(), StatusCode::SWITCHING_PROTOCOLS);
-        assert!(answer.tunnel.is_some());
-        let upgraded = hyper::upgrade::on(answer.response).await.unwrap();
-        let mut stream = TokioIo::new(upgraded);
+        let tunnel = answer.tunnel.unwrap();
+        let ahead = tunnel.ahead.len();
+        assert!(b"ready".starts_with(&tunnel.ahead));
+        let mut stream = tunnel.socket;
         let mut buffer = [0; 5];
-        stream.read_exact(&mut buffer).await.unwrap();
-        assert_eq!(&buffer, b"ready");
-        stream.write_all(b"ping").await.unwrap();
+        stream.read_exact(&mut buffer[ahead..]).await.unwrap();
+        assert_eq!(&buffer[ahead..], &b"ready"[ahead..]);
+        AsyncWriteExt::write_all(&mut stream, b"ping").await.unwrap();
         stream.read_exact(&mut buffer[..4]).await.unwrap();
         assert_eq!(&buffer[..4], b"ping");
         assert_eq!(pools.kept(), 0);

@@ -4,6 +4,8 @@ mod health;
 mod http1;
 mod http2;
 mod limits;
+mod requests;
+mod responses;
 mod retry;
 mod server;
 mod world;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use offramp_upstream::{Backend, Ejection, Failure, Fault, Pools, Reason};
 
 use crate::server::{HELLO, Server};
-use crate::world::{Sent, backend, get, request, send, text, whole, worker};
+use crate::world::{Sent, backend, get, nobody, request, send, text, whole, worker};
 
 /// A server that answers one request of a connection, reads the next and closes without a word.
 fn closes_on_second() -> Server {
@@ -116,7 +116,7 @@ fn who_cannot_be_reached_is_passed_over_for_any_method() {
             let side = if good { &attempts.0 } else { &attempts.1 };
             side.fetch_add(1, Ordering::Relaxed);
         };
-        let about = offramp_upstream::Affinity { attempted: &count, client: None, tls: false, private: None };
+        let about = offramp_upstream::Affinity { attempted: &count, ..nobody() };
         for tries in [2, 1, 1] {
             let posted = request("POST", "/", whole("data"));
             let answer = pools.send(&backend, posted, &about).await.unwrap();

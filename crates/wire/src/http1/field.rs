@@ -7,7 +7,9 @@ pub(super) struct Field<'a> {
     pub(super) name: Name,
     /// Without the whitespace around it.
     pub(super) value: &'a [u8],
-    /// Where the value stands in the line.
+    /// Where the name ends in the section.
+    pub(super) name_end: usize,
+    /// Where the value stands in the section.
     pub(super) at: usize,
 }
 
@@ -44,7 +46,7 @@ pub(super) fn read(section: &[u8], start: usize, end: usize, first: bool) -> Res
     while let [rest @ .., b' ' | b'\t'] = value {
         value = rest;
     }
-    Ok(Field { name, value, at: from })
+    Ok(Field { name, value, name_end: colon, at: from })
 }
 
 /// The reason for which a line is no field; `end` is where its token ends.

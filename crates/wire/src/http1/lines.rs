@@ -1,4 +1,4 @@
-//! Lines that end in CRLF and in nothing else (RFC 9112 §2.2), without looking at a byte twice.
+//! Lines that end in CRLF (RFC 9112 §2.2), without looking at a byte twice.
 //!
 //! Heads and trailers are read through it. It refuses control bytes wherever they stand.
 
@@ -61,6 +61,20 @@ impl Lines {
             (b'\r', Some(_)) => Line::Fault(Http1Fault::BareCarriageReturn),
             (b'\n', _) => Line::Fault(Http1Fault::BareLineFeed),
             _ => Line::Fault(Http1Fault::ControlByte),
+        }
+    }
+
+    /// The same for what a server sent, whose lines may end in LF alone (RFC 9112 §2.2).
+    #[inline(always)]
+    pub(super) fn next_of_server(&mut self, section: &[u8]) -> Line {
+        match self.next(section) {
+            Line::Fault(Http1Fault::BareLineFeed) => {
+                let line = self.line..self.seen;
+                self.line = self.seen + 1;
+                self.seen = self.line;
+                Line::Whole(line)
+            }
+            line => line,
         }
     }
 }

@@ -4,6 +4,7 @@ mod accepted;
 mod chunks;
 mod oracle;
 mod refused;
+mod responses;
 mod smuggling;
 mod splits;
 

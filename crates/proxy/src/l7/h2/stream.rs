@@ -46,18 +46,18 @@ pub(super) async fn serve(
     let request = Request::from_parts(head, inbound);
     let mut life = Life::default();
     let Some(response) = life.exchange(&session, request, &mut respond).await else { return };
-    let (head, body) = dressed(response, &session);
+    let (head, mut body) = dressed(response, &session);
     let over = body.is_end_stream();
-    match (body.into_tunnel(), rest) {
-        (Ok(switch), Some(recv)) => {
+    match (body.take_tunnel(), rest) {
+        (Some(switch), Some(recv)) => {
             let Some(send) = begin(&mut respond, head, false) else { return };
             let mut client = StreamEnd::new(send, recv);
             let tunnel = tunnel::run(&session, &mut client, Vec::new(), switch, idle);
             life.bound(tunnel).await;
         }
         // Only the answer to a CONNECT is a tunnel.
-        (Ok(_), None) => respond.send_reset(Reason::INTERNAL_ERROR),
-        (Err(body), _) => {
+        (Some(_), None) => respond.send_reset(Reason::INTERNAL_ERROR),
+        (None, _) => {
             let Some(send) = begin(&mut respond, head, over) else { return };
             if !over {
                 let mut pipe = Pipe { send, body, waiting: None };

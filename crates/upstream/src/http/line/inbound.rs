@@ -1,0 +1,319 @@
+//! The way of a response from a server: bytes that have come, heads, and content.
+//!
+//! Heads and content are parts of the buffer that they were read into, and share it: nothing is copied. How much
+//! is read at a time follows what comes, so that large bodies come in few calls and slow ones cost little.
+
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode, Version};
+use hyper::body::{Frame, SizeHint};
+use hyper::ext::ReasonPhrase;
+use offramp_net::Socket;
+use offramp_wire::http1::{
+    Asked, Chunk, Chunks, Http1Fault, Limits, ResponseFault, ResponseFraming, ResponseHead, ResponseReader,
+    fields,
+};
+
+use crate::fault::{Breach, Fault, Violation};
+
+/// What a head may cost: larger than that of any server that is in its right mind.
+const LIMITS: Limits = Limits { head: 128 * 1024, fields: 256, target: 0, connect: false };
+/// The room for a first read, which most responses fit into.
+const READ_FIRST: usize = 8 * 1024;
+/// The least room for a read.
+const READ_LEAST: usize = 2 * 1024;
+/// The most that one read takes.
+const READ_MOST: usize = 128 * 1024;
+/// By how much reads grow each time that one took all that it could.
+const GROWTH: usize = 4;
+/// The room beyond the end of content: a read that does not fill its room knows that nothing more is there.
+const BEYOND: u64 = 512;
+
+/// The responses of a connection.
+pub(crate) struct Inbound {
+    bytes: BytesMut,
+    reader: ResponseReader,
+    content: Content,
+    /// The room for the next read of content.
+    room: usize,
+    /// Whether a byte of the response has come.
+    heard: bool,
+    /// Whether the connection may be used again behind the response.
+    keep_alive: bool,
+}
+
+/// What is to come of the content.
+enum Content {
+    Over,
+    Length(u64),
+    Chunked(Chunks, Option<Result<Chunk, Http1Fault>>),
+    UntilClose,
+}
+
+/// A head that has come.
+pub(crate) struct Head {
+    pub(crate) response: Response<()>,
+    pub(crate) framing: ResponseFraming,
+}
+
+impl Inbound {
+    pub(super) fn new() -> Self {
+        Inbound {
+            bytes: BytesMut::new(),
+            reader: ResponseReader::default(),
+            content: Content::Over,
+            room: READ_FIRST,
+            heard: false,
+            keep_alive: true,
+        }
+    }
+
+    /// A request is sent: what comes is its response.
+    pub(super) fn begin(&mut self) {
+        self.heard = false;
+        self.room = READ_FIRST;
+    }
+
+    /// Whether a byte of the response has come.
+    pub(super) fn has_heard(&self) -> bool {
+        self.heard
+    }
+
+    /// Whether the content has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.content, Content::Over)
+    }
+
+    /// Whether the response has ended and nothing but another response can follow.
+    pub(super) fn is_settled(&self) -> bool {
+        self.has_ended() && self.keep_alive && self.bytes.is_empty()
+    }
+
+    /// What is known of the length of the rest of the content.
+    pub(super) fn size_hint(&self) -> SizeHint {
+        match self.content {
+            Content::Over => SizeHint::with_exact(0),
+            Content::Length(left) => SizeHint::with_exact(left),
+            Content::Chunked(..) | Content::UntilClose => SizeHint::default(),
+        }
+    }
+
+    /// Gives memory back: all of it, or what few responses need.
+    pub(super) fn trim(&mut self, all: bool) {
+        if all || self.bytes.capacity() > READ_FIRST {
+            self.bytes = BytesMut::new();
+        }
+        if all {
+            self.reader = ResponseReader::default();
+        }
+    }
+
+    /// What was read behind a head that changes the protocol.
+    pub(super) fn into_rest(self) -> Bytes {
+        self.bytes.freeze()
+    }
+
+    /// The next head, final or not.
+    pub(super) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &Socket,
+        asked: Asked,
+    ) -> Poll<Result<Head, Fault>> {
+        loop {
+            if !self.bytes.is_empty()
+                && let Some(head) = self.reader.read(&self.bytes, &LIMITS, asked).map_err(bad_head)?
+            {
+                return Poll::Ready(self.head(head));
+            }
+            ready!(self.poll_more(cx, socket, READ_LEAST as u64))?;
+            self.heard = true;
+        }
+    }
+
+    /// The next frame of the content; `None` is its end.
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &Socket,
+    ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        let frame = match &self.content {
+            Content::Over => return Poll::Ready(None),
+            Content::Length(left) => ready!(self.poll_length(cx, socket, *left)).map(Some),
+            Content::Chunked(..) => ready!(self.poll_chunked(cx, socket)),
+            Content::UntilClose => ready!(self.poll_rest(cx, socket)),
+        };
+        if frame.is_err() {
+            (self.content, self.keep_alive) = (Content::Over, false);
+        }
+        Poll::Ready(frame.transpose())
+    }
+
+    fn poll_length(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &Socket,
+        left: u64,
+    ) -> Poll<Result<Frame<Bytes>, Fault>> {
+        if self.bytes.is_empty() {
+            ready!(self.poll_more(cx, socket, left))?;
+        }
+        let now = usize::try_from(left).map_or(self.bytes.len(), |left| left.min(self.bytes.len()));
+        let left = left - now as u64;
+        self.content = if left == 0 { Content::Over } else { Content::Length(left) };
+        Poll::Ready(Ok(Frame::data(self.bytes.split_to(now).freeze())))
+    }
+
+    fn poll_chunked(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &Socket,
+    ) -> Poll<Result<Option<Frame<Bytes>>, Fault>> {
+        loop {
+            let Content::Chunked(chunks, ahead) = &mut self.content else { return Poll::Ready(Ok(None)) };
+            let next = ahead.take().unwrap_or_else(|| chunks.next(&self.bytes, &LIMITS));
+            match next.map_err(bad_content)? {
+                Chunk::Wait(used) => {
+                    let left = chunks.left();
+                    self.bytes.advance(used);
+                    ready!(self.poll_more(cx, socket, left))?;
+                }
+                Chunk::Data(range) => {
+                    self.bytes.advance(range.start);
+                    let data = self.bytes.split_to(range.len()).freeze();
+                    self.look_ahead();
+                    return Poll::Ready(Ok(Some(Frame::data(data))));
+                }
+                Chunk::End { trailers, length } => {
+                    let lines = self.bytes.split_to(length).freeze();
+                    self.content = Content::Over;
+                    if trailers.is_empty() {
+                        return Poll::Ready(Ok(None));
+                    }
+                    let trailers = trailer_map(&lines.slice(trailers))?;
+                    return Poll::Ready(Ok(Some(Frame::trailers(trailers))));
+                }
+            }
+        }
+    }
+
+    /// Whether the end of the content is here already is worth knowing with the last of its data.
+    fn look_ahead(&mut self) {
+        let Content::Chunked(chunks, ahead) = &mut self.content else { return };
+        match chunks.next(&self.bytes, &LIMITS) {
+            Ok(Chunk::Wait(used)) => self.bytes.advance(used),
+            Ok(Chunk::End { trailers, length }) if trailers.is_empty() => {
+                self.bytes.advance(length);
+                self.content = Content::Over;
+            }
+            other => *ahead = Some(other),
+        }
+    }
+
+    fn poll_rest(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &Socket,
+    ) -> Poll<Result<Option<Frame<Bytes>>, Fault>> {
+        if self.bytes.is_empty() && !ready!(self.poll_read(cx, socket, u64::MAX))? {
+            self.content = Content::Over;
+            return Poll::Ready(Ok(None));
+        }
+        Poll::Ready(Ok(Some(Frame::data(self.bytes.split().freeze()))))
+    }
+
+    /// Reads more of a message that has not ended; `wanted` bytes of it are known to come.
+    fn poll_more(&mut self, cx: &mut Context<'_>, socket: &Socket, wanted: u64) -> Poll<Result<(), Fault>> {
+        if ready!(self.poll_read(cx, socket, wanted))? {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Ready(Err(Fault::Aborted(Breach::Closed)))
+        }
+    }
+
+    /// Reads once; `false` is the end of the stream.
+    fn poll_read(&mut self, cx: &mut Context<'_>, socket: &Socket, wanted: u64) -> Poll<Result<bool, Fault>> {
+        let wanted = usize::try_from(wanted.saturating_add(BEYOND)).unwrap_or(usize::MAX);
+        // Where there is no memory yet, a first read gets some in one piece.
+        let least = if self.bytes.capacity() == 0 { READ_FIRST } else { READ_LEAST };
+        let room = wanted.clamp(least, self.room.max(least));
+        let read = socket.poll_read_behind(cx, &mut self.bytes, room);
+        let n = ready!(read).map_err(|error| Fault::Aborted(Breach::Io(error)))?;
+        if self.bytes.len() == self.bytes.capacity() {
+            self.room = (self.room * GROWTH).min(READ_MOST);
+        }
+        Poll::Ready(Ok(n > 0))
+    }
+
+    /// A head has come: makes it one that can be passed on.
+    fn head(&mut self, head: ResponseHead) -> Result<Head, Fault> {
+        let bytes = self.bytes.split_to(head.length).freeze();
+        let headers = self.headers(&bytes, head.odd_length)?;
+        self.reader.clear();
+        let mut response = Response::new(());
+        *response.headers_mut() = headers;
+        let status = StatusCode::from_u16(head.status).map_err(|_| bad_head(ResponseFault::StatusLine))?;
+        *response.status_mut() = status;
+        if head.version == offramp_wire::http1::Version::Http10 {
+            *response.version_mut() = Version::HTTP_10;
+        }
+        let reason = &bytes[head.reason.clone()];
+        if !reason.is_empty()
+            && status.canonical_reason().is_none_or(|usual| usual.as_bytes() != reason)
+            && let Ok(reason) = ReasonPhrase::try_from(bytes.slice(head.reason))
+        {
+            response.extensions_mut().insert(reason);
+        }
+        self.keep_alive = head.keep_alive;
+        self.content = match head.framing {
+            ResponseFraming::Length(length @ 1..) => Content::Length(length),
+            ResponseFraming::Chunked => Content::Chunked(Chunks::of_server(), None),
+            ResponseFraming::UntilClose => Content::UntilClose,
+            _ => Content::Over,
+        };
+        Ok(Head { response, framing: head.framing })
+    }
+
+    /// The fields of a head that lies in `bytes`. A length that is said in odd words is said anew.
+    fn headers(&self, bytes: &Bytes, odd_length: Option<u64>) -> Result<HeaderMap, Fault> {
+        let mut headers = HeaderMap::with_capacity(self.reader.fields().len());
+        for field in self.reader.fields() {
+            let (name, value) = (&bytes[field.name.clone()], bytes.slice(field.value.clone()));
+            let (name, value) = header(name, value)?;
+            match odd_length {
+                Some(length) if name == CONTENT_LENGTH => drop(headers.insert(name, length.into())),
+                _ => drop(headers.append(name, value)),
+            }
+        }
+        Ok(headers)
+    }
+}
+
+fn trailer_map(lines: &Bytes) -> Result<HeaderMap, Fault> {
+    let mut trailers = HeaderMap::new();
+    for (name, value) in fields(lines) {
+        let (name, value) = header(name, lines.slice_ref(value))?;
+        trailers.append(name, value);
+    }
+    Ok(trailers)
+}
+
+/// A field as the types know it; whatever was accepted is one.
+fn header(name: &[u8], value: Bytes) -> Result<(HeaderName, HeaderValue), Fault> {
+    let name = HeaderName::from_bytes(name).map_err(|_| bad_head(ResponseFault::Head(Http1Fault::Name)))?;
+    let value = HeaderValue::from_maybe_shared(value)
+        .map_err(|_| bad_head(ResponseFault::Head(Http1Fault::ControlByte)))?;
+    Ok((name, value))
+}
+
+#[cold]
+fn bad_head(fault: ResponseFault) -> Fault {
+    Fault::BadResponse(Violation::Head(fault))
+}
+
+#[cold]
+fn bad_content(fault: Http1Fault) -> Fault {
+    Fault::BadResponse(Violation::Content(fault))
+}

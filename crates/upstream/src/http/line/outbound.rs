@@ -1,0 +1,337 @@
+//! The way of a request to a server: what waits to be written, and what is still to be asked of its body.
+//!
+//! The head and the first piece of a body that is there at once leave in one write; a body is asked for its next
+//! piece only when the socket has taken what came before. Nothing of a body is copied.
+
+use std::error::Error as StdError;
+use std::io::{self, IoSlice, Write as _};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf as _;
+use http::header::{HeaderMap, HeaderName};
+use http::{Method, Request};
+use hyper::body::{Body, Frame};
+use offramp_net::Socket;
+use offramp_wire::http1::Asked;
+
+use super::RequestBody;
+use super::encode::{self, Framing, Size, Written};
+use crate::http::outgoing::Progress;
+
+/// How many pieces are moved before others have their turn.
+const TURN: usize = 16;
+/// How many parts of a piece that is not in one part are written at once.
+const PARTS: usize = 6;
+/// The capacity up to which memory is kept for the next request.
+const KEEP: usize = 8 * 1024;
+
+/// A request on its way.
+pub(crate) struct Outbound<B: RequestBody> {
+    /// What goes before the data: the head, and the lines of chunk sizes. The head stays until something of the
+    /// body is used: the request can then be sent once more.
+    before: Vec<u8>,
+    /// How much of it has gone.
+    gone: usize,
+    data: Option<B::Data>,
+    /// What goes behind the data.
+    after: &'static [u8],
+    /// What is not asked for yet.
+    body: Option<B>,
+    framing: Framing,
+    trailers: Vec<HeaderName>,
+    asked: Asked,
+    idempotent: bool,
+    /// Whether anything of the body was used.
+    touched: bool,
+    /// Whether the kernel has taken a byte.
+    begun: bool,
+    /// Whether it cannot come to an end in order.
+    broken: bool,
+}
+
+/// Why a request does not go on.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// The server does not take it.
+    Io(io::Error),
+    /// The body failed, or is not of the length that was said.
+    Body(Box<dyn StdError + Send + Sync>),
+}
+
+impl<B: RequestBody> Outbound<B> {
+    /// Nothing to send.
+    pub(super) fn idle() -> Self {
+        Outbound {
+            before: Vec::new(),
+            gone: 0,
+            data: None,
+            after: &[],
+            body: None,
+            framing: Framing::Length(0),
+            trailers: Vec::new(),
+            asked: Asked::Other,
+            idempotent: false,
+            touched: false,
+            begun: false,
+            broken: false,
+        }
+    }
+
+    /// Takes on a request, which goes out with [`Outbound::poll`].
+    pub(super) fn load(&mut self, request: Request<B>) {
+        let (parts, body) = request.into_parts();
+        let size = match body.is_end_stream() {
+            true => Size::None,
+            false => body.size_hint().exact().map_or(Size::Unknown, Size::Exact),
+        };
+        let mut before = std::mem::take(&mut self.before);
+        before.clear();
+        let Written { framing, trailers } = encode::head(&parts, size, &mut before);
+        let ends = size == Size::None || framing == Framing::Length(0);
+        *self = Outbound {
+            before,
+            body: (!ends).then_some(body),
+            framing,
+            trailers,
+            asked: match parts.method {
+                Method::HEAD => Asked::Head,
+                Method::CONNECT => Asked::Connect,
+                _ => Asked::Other,
+            },
+            idempotent: is_idempotent(&parts.method),
+            ..Self::idle()
+        };
+    }
+
+    /// Takes the request back as [`Outbound::load`] left it, if nothing of it was used that would be missing.
+    /// `stale`: the server may have closed the connection before it saw the request, and so much is known to have
+    /// been done that an idempotent one may be sent again (RFC 9110 §9.2.2).
+    pub(super) fn take_back(&mut self, stale: bool) -> Option<Self> {
+        let unseen = !self.begun || (stale && self.idempotent && !self.touched);
+        if !unseen || self.broken {
+            return None;
+        }
+        let request = std::mem::replace(self, Self::idle());
+        Some(Outbound { gone: 0, begun: false, ..request })
+    }
+
+    /// What was asked for.
+    pub(super) fn asked(&self) -> Asked {
+        self.asked
+    }
+
+    /// Whether nothing is left to be done.
+    pub(super) fn is_over(&self) -> bool {
+        self.body.is_none() && self.is_written()
+    }
+
+    /// Whether the request has come to its end in order.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_over() && !self.broken
+    }
+
+    /// Gives up what is left, which the server does not take.
+    pub(super) fn give_up(&mut self) {
+        self.drop_rest();
+        self.broken = true;
+    }
+
+    /// Gives memory back: all of it, or what few requests need.
+    pub(super) fn trim(&mut self, all: bool) {
+        if all || self.before.capacity() > KEEP {
+            self.before = Vec::new();
+            self.gone = 0;
+        }
+        self.trailers = Vec::new();
+    }
+
+    /// Moves what can be moved. Ready when the request has gone, or cannot.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &Socket,
+        progress: &Progress,
+    ) -> Poll<Result<(), Halt>> {
+        for _ in 0..TURN {
+            let starved = match self.poll_body(cx, progress) {
+                Ok(starved) => starved,
+                Err(error) => {
+                    self.give_up();
+                    return Poll::Ready(Err(Halt::Body(error)));
+                }
+            };
+            while !self.is_written() {
+                ready!(self.poll_write(cx, socket))?;
+                progress.note();
+            }
+            self.clear();
+            if starved {
+                progress.starve();
+                return Poll::Pending;
+            }
+            if self.body.is_none() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Asks the body for its next piece, if its time has come. Whether it has none yet.
+    fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        progress: &Progress,
+    ) -> Result<bool, Box<dyn StdError + Send + Sync>> {
+        if self.data.is_some() || !self.after.is_empty() {
+            return Ok(false);
+        }
+        let Some(body) = &mut self.body else {
+            // The head promised content, and there is none.
+            return if !self.touched && self.is_short() { Err(WRONG_LENGTH.into()) } else { Ok(false) };
+        };
+        let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) else { return Ok(true) };
+        let ends = body.is_end_stream();
+        self.touched = true;
+        progress.note();
+        match frame.transpose().map_err(Into::into)?.map(Frame::into_data) {
+            Some(Ok(data)) => self.piece(data, ends)?,
+            Some(Err(frame)) => {
+                let trailers = frame.into_trailers().unwrap_or_default();
+                self.end(Some(&trailers))?;
+            }
+            None => self.end(None)?,
+        }
+        Ok(false)
+    }
+
+    /// The next piece of the content; with the last one its end goes along.
+    fn piece(&mut self, data: B::Data, ends: bool) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        let n = data.remaining() as u64;
+        match &mut self.framing {
+            Framing::Length(left) => {
+                *left = left.checked_sub(n).ok_or(WRONG_LENGTH)?;
+                if *left == 0 {
+                    self.body = None;
+                }
+            }
+            Framing::Chunked if n > 0 => {
+                // Writing to a vector cannot fail.
+                let _ = write!(self.before, "{n:x}\r\n");
+                self.after = b"\r\n";
+                if ends {
+                    self.after = b"\r\n0\r\n\r\n";
+                    self.body = None;
+                }
+            }
+            Framing::Chunked => {}
+        }
+        if n > 0 {
+            self.data = Some(data);
+        }
+        Ok(())
+    }
+
+    /// The content has ended.
+    fn end(&mut self, trailers: Option<&HeaderMap>) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        self.body = None;
+        if self.is_short() {
+            return Err(WRONG_LENGTH.into());
+        }
+        if self.framing == Framing::Chunked {
+            self.before.extend_from_slice(b"0\r\n");
+            for (name, value) in trailers.into_iter().flatten() {
+                if self.trailers.contains(name) {
+                    encode::field(name.as_str(), value.as_bytes(), &mut self.before);
+                }
+            }
+            self.before.extend_from_slice(b"\r\n");
+        }
+        Ok(())
+    }
+
+    fn is_short(&self) -> bool {
+        matches!(self.framing, Framing::Length(1..))
+    }
+
+    fn is_written(&self) -> bool {
+        self.gone == self.before.len() && self.data.is_none() && self.after.is_empty()
+    }
+
+    /// Makes room for what goes before the next piece. A head that may be needed again stays.
+    fn clear(&mut self) {
+        if self.touched {
+            self.before.clear();
+            self.gone = 0;
+        }
+    }
+
+    /// Writes once.
+    fn poll_write(&mut self, cx: &mut Context<'_>, socket: &Socket) -> Poll<Result<(), Halt>> {
+        let before = &self.before[self.gone..];
+        let mut parts = [IoSlice::new(&[]); PARTS + 2];
+        let mut filled = 0;
+        if !before.is_empty() {
+            parts[0] = IoSlice::new(before);
+            filled = 1;
+        }
+        if let Some(data) = &self.data {
+            let many = data.chunks_vectored(&mut parts[filled..PARTS + 1]);
+            filled += many;
+            let shown: usize = parts[filled - many..filled].iter().map(|part| part.len()).sum();
+            if shown == data.remaining() && !self.after.is_empty() {
+                parts[filled] = IoSlice::new(self.after);
+                filled += 1;
+            }
+        } else if !self.after.is_empty() {
+            parts[filled] = IoSlice::new(self.after);
+            filled += 1;
+        }
+        // The call for one buffer is the cheaper one.
+        let written = match &parts[..filled] {
+            [only] => socket.poll_write(cx, only),
+            parts => socket.poll_writev(cx, parts),
+        };
+        let n = ready!(written).map_err(Halt::Io)?;
+        if n == 0 {
+            return Poll::Ready(Err(Halt::Io(io::ErrorKind::WriteZero.into())));
+        }
+        self.begun = true;
+        self.advance(n);
+        Poll::Ready(Ok(()))
+    }
+
+    /// So many bytes have gone.
+    fn advance(&mut self, mut n: usize) {
+        let now = n.min(self.before.len() - self.gone);
+        self.gone += now;
+        n -= now;
+        if let Some(data) = &mut self.data {
+            let now = n.min(data.remaining());
+            data.advance(now);
+            n -= now;
+            if !data.has_remaining() {
+                self.data = None;
+            }
+        }
+        self.after = &self.after[n..];
+    }
+
+    fn drop_rest(&mut self) {
+        self.gone = self.before.len();
+        self.data = None;
+        self.after = &[];
+        self.body = None;
+    }
+}
+
+const WRONG_LENGTH: &str = "it is not of the length that its head says";
+
+/// RFC 9110 §9.2.2, as far as methods are known by name.
+pub(crate) fn is_idempotent(method: &Method) -> bool {
+    matches!(
+        *method,
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE
+    )
+}

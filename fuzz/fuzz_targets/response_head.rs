@@ -1,0 +1,95 @@
+//! Arbitrary bytes as a response of HTTP/1: nothing panics, how the bytes arrive does not matter, and what is
+//! accepted, httparse reads the same. Chunked content behind the head is taken apart too.
+//!
+//! The first byte of the input chooses what was asked, the limits and the pieces in which the rest arrives.
+
+#![no_main]
+
+use httparse::{EMPTY_HEADER, Status};
+use libfuzzer_sys::fuzz_target;
+use offramp_wire::http1::{
+    Asked, Chunk, Chunks, Limits, ResponseFault, ResponseField, ResponseFraming, ResponseHead,
+    ResponseReader, Version,
+};
+
+/// How long the pieces are.
+const PIECES: [usize; 8] = [1, 2, 3, 7, 16, 33, 100, 1000];
+
+type Read = Result<Option<(ResponseHead, Vec<ResponseField>)>, ResponseFault>;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&choice, stream)) = data.split_first() else { return };
+    let limits = match choice >> 3 & 1 {
+        0 => Limits { head: 100, fields: 4, ..Limits::default() },
+        _ => Limits::default(),
+    };
+    let asked = match choice >> 4 & 3 {
+        0 => Asked::Head,
+        1 => Asked::Connect,
+        _ => Asked::Other,
+    };
+    let piece = PIECES[usize::from(choice & 7)];
+    let whole = head(stream, &limits, asked, stream.len().max(1));
+    assert_eq!(whole, head(stream, &limits, asked, piece));
+    let Ok(Some((head, fields))) = whole else { return };
+    agree(stream, &head, &fields);
+    if head.framing == ResponseFraming::Chunked {
+        let rest = &stream[head.length..];
+        assert_eq!(content(rest, &limits, rest.len().max(1)), content(rest, &limits, piece));
+    }
+});
+
+fn head(stream: &[u8], limits: &Limits, asked: Asked, piece: usize) -> Read {
+    let mut reader = ResponseReader::default();
+    let mut end = 0;
+    while end < stream.len() {
+        end = (end + piece).min(stream.len());
+        if let Some(head) = reader.read(&stream[..end], limits, asked)? {
+            return Ok(Some((head, reader.fields().to_vec())));
+        }
+        assert!(end < limits.head as usize, "a head that does not end is refused in time");
+    }
+    Ok(None)
+}
+
+/// Holds a head against the oracle.
+fn agree(stream: &[u8], head: &ResponseHead, fields: &[ResponseField]) {
+    let mut headers = [EMPTY_HEADER; 128];
+    let mut read = httparse::Response::new(&mut headers);
+    assert_eq!(read.parse(stream), Ok(Status::Complete(head.length)));
+    assert_eq!(read.code, Some(head.status));
+    assert_eq!(read.version, Some(u8::from(head.version == Version::Http11)));
+    assert!(!head.keep_alive || head.framing != ResponseFraming::UntilClose);
+    let ours: Vec<_> =
+        fields.iter().map(|field| (&stream[field.name.clone()], &stream[field.value.clone()])).collect();
+    let theirs: Vec<_> = read.headers.iter().map(|field| (field.name.as_bytes(), field.value)).collect();
+    assert_eq!(ours, theirs);
+    let has = |name: &str| read.headers.iter().any(|field| field.name.eq_ignore_ascii_case(name));
+    assert!(!has("transfer-encoding") || !has("content-length"));
+}
+
+/// The data of chunked content, and how it ended.
+fn content(stream: &[u8], limits: &Limits, piece: usize) -> (Vec<u8>, Option<Result<usize, String>>) {
+    let mut chunks = Chunks::of_server();
+    let (mut data, mut used, mut end) = (Vec::new(), 0, 0);
+    while end < stream.len() {
+        end = (end + piece).min(stream.len());
+        loop {
+            let rest = &stream[used..end];
+            match chunks.next(rest, limits) {
+                Ok(Chunk::Wait(n)) => {
+                    used += n;
+                    assert!(end - used <= limits.head.max(512) as usize);
+                    break;
+                }
+                Ok(Chunk::Data(range)) => {
+                    data.extend_from_slice(&rest[range.clone()]);
+                    used += range.end;
+                }
+                Ok(Chunk::End { length, .. }) => return (data, Some(Ok(used + length))),
+                Err(fault) => return (data, Some(Err(fault.to_string()))),
+            }
+        }
+    }
+    (data, None)
+}
