@@ -14,6 +14,7 @@ use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Body as _;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
+use offramp_upstream::InterimListener;
 use offramp_wire::host::Authority;
 use tokio::time::timeout;
 
@@ -49,21 +50,40 @@ pub(crate) struct Arrival {
     pub(crate) passed: Passed,
 }
 
-/// Serves one request of `session`; `line` is its connection, where that is HTTP/1.
+/// What a request comes by.
+pub(crate) enum Client {
+    /// Its connection, which is HTTP/1.
+    Line(Rc<Line>),
+    /// A stream of HTTP/2, with who sends interim responses on it.
+    Stream(Arc<dyn InterimListener>),
+}
+
+impl Client {
+    /// The connection, where that is HTTP/1.
+    pub(crate) fn line(&self) -> Option<&Rc<Line>> {
+        match self {
+            Self::Line(line) => Some(line),
+            Self::Stream(_) => None,
+        }
+    }
+}
+
+/// Serves one request of `session`.
 pub(crate) async fn serve(
     session: Rc<Session>,
-    line: Option<Rc<Line>>,
+    client: Client,
     request: Request<Inbound>,
 ) -> Result<Response<Reply>, Infallible> {
     let accept = request.headers().get(ACCEPT).cloned();
     let head = request.method() == Method::HEAD;
-    let passed = line.as_ref().map(|line| line.gate.last.get()).unwrap_or_default();
-    let late = line.as_ref().map_or(Duration::ZERO, |line| line.gate.lateness());
+    let line = client.line();
+    let passed = line.map(|line| line.gate.last.get()).unwrap_or_default();
+    let late = line.map_or(Duration::ZERO, |line| line.gate.lateness());
     let (arrival, understood) = arrive(&session, &request, passed, late);
     let record = Rc::clone(&arrival.record);
     let carrier = Carrier(Rc::clone(&record));
     let outcome = match understood {
-        Ok(()) => route(&session, &arrival, line.as_ref(), request, carrier).await,
+        Ok(()) => route(&session, &arrival, &client, request, carrier).await,
         Err(refusal) => {
             unwanted(request);
             Err((refusal, carrier))
@@ -79,7 +99,7 @@ pub(crate) async fn serve(
         }
         response
     });
-    if let Some(line) = &line
+    if let Some(line) = line
         && passed.switches
         && response.status() != StatusCode::SWITCHING_PROTOCOLS
     {
@@ -166,7 +186,7 @@ fn within_limits(session: &Session, http: &Http, request: &Request<Inbound>) -> 
 async fn route(
     session: &Rc<Session>,
     arrival: &Arrival,
-    line: Option<&Rc<Line>>,
+    client: &Client,
     request: Request<Inbound>,
     carrier: Carrier,
 ) -> Outcome {
@@ -205,7 +225,7 @@ async fn route(
             own(answer::fixed(respond), carrier, Cause::Completed.into(), head)
         }
         Action::Proxy(proxy) => {
-            let errand = Errand { session, arrival, line, http, route, proxy };
+            let errand = Errand { session, arrival, client, http, route, proxy };
             forward::forward(&errand, request, carrier).await?
         }
     };

@@ -20,10 +20,9 @@ use offramp_upstream::{Affinity, Answer, InterimListener, Protocol as Speaks, Se
 
 use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};
-use super::exchange::{Arrival, Outcome, apply};
+use super::exchange::{Arrival, Client, Outcome, apply};
 use super::hop;
 use super::inbound::Inbound;
-use super::line::Line;
 use super::record::Carrier;
 use super::session::Session;
 use super::told::{self, X_REQUEST_ID};
@@ -39,7 +38,7 @@ const SEC_WEBSOCKET_ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-
 pub(crate) struct Errand<'e> {
     pub(crate) session: &'e Rc<Session>,
     pub(crate) arrival: &'e Arrival,
-    pub(crate) line: Option<&'e Rc<Line>>,
+    pub(crate) client: &'e Client,
     pub(crate) http: &'e Http,
     pub(crate) route: &'e HttpRoute,
     pub(crate) proxy: &'e Proxy,
@@ -84,10 +83,7 @@ pub(crate) async fn forward(errand: &Errand<'_>, request: Request<Inbound>, carr
     }
     parts.version = Version::HTTP_11;
     let request = Request::from_parts(parts, body);
-    let interim = errand.line.filter(|_| !errand.arrival.passed.http10).map(|line| {
-        line.interim.begin(errand.arrival.passed.expects);
-        Arc::clone(&line.interim) as Arc<dyn InterimListener>
-    });
+    let interim = errand.interim();
     let private = errand.proxy.send_proxy.map(|version| errand.session.private(version));
     let worker = &errand.session.worker;
     let attempted = |succeeded: bool| {
@@ -114,6 +110,18 @@ pub(crate) async fn forward(errand: &Errand<'_>, request: Request<Inbound>, carr
 }
 
 impl Errand<'_> {
+    /// Who is told of interim responses; nobody where the client knows none.
+    fn interim(&self) -> Option<Arc<dyn InterimListener>> {
+        match self.client {
+            Client::Line(_) if self.arrival.passed.http10 => None,
+            Client::Line(line) => {
+                line.interim.begin(self.arrival.passed.expects);
+                Some(Arc::clone(&line.interim) as Arc<dyn InterimListener>)
+            }
+            Client::Stream(listener) => Some(Arc::clone(listener)),
+        }
+    }
+
     /// Takes out what is for one connection only, and finds out whether the client wants another protocol.
     fn turn(&self, parts: &mut request::Parts, speaks: Speaks) -> Result<Turn, Refusal> {
         let upgrade = hop::clean_request(&mut parts.headers, self.arrival.passed.switches);
@@ -149,7 +157,7 @@ impl Errand<'_> {
             most: self.route.max_body,
         };
         let body = ClientBody::new(incoming, Rc::clone(&carrier.0), bounds);
-        let Some(line) = self.line else { return body };
+        let Some(line) = self.client.line() else { return body };
         let unasked = self.arrival.passed.expects && headers.contains_key(EXPECT);
         body.behind(&line.gate, unasked.then_some(&line.interim))
     }
@@ -255,7 +263,7 @@ impl Errand<'_> {
         hop::clean_response(&mut parts.headers);
         parts.headers.remove(CONTENT_LENGTH);
         parts.extensions.clear();
-        match (turn, self.line, server) {
+        match (turn, self.client.line(), server) {
             (Turn::Upgrade, Some(line), Some(server)) => {
                 carrier.0.answered(101);
                 if let Some(protocol) = protocol {

@@ -31,7 +31,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::answer::Refusal;
 use super::body::Reply;
-use super::exchange;
+use super::exchange::{self, Client};
 use super::inbound::Inbound;
 use super::intake::{Gate, Intake, Stop};
 use super::line::Line;
@@ -110,7 +110,7 @@ pub(crate) async fn serve(
         connect: false,
     });
     let line = Line::new(transport, gate);
-    let exchange = |request| exchange::serve(Rc::clone(&session), Some(Rc::clone(&line)), request);
+    let exchange = |request| exchange::serve(Rc::clone(&session), Client::Line(Rc::clone(&line)), request);
     let turn = loop {
         if let Some(close) = parked(&session, &line, bounds).await {
             break Turn::Ended(close);

@@ -6,6 +6,7 @@
 mod content;
 mod end;
 mod flood;
+mod hints;
 mod outgoing;
 mod rules;
 mod stream;

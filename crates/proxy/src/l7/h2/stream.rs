@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,15 +13,18 @@ use h2::{Reason, RecvStream, SendStream};
 use http::header::{CONTENT_LENGTH, DATE, TE};
 use http::{Method, Request, Response};
 use hyper::body::Body;
+use offramp_upstream::InterimListener;
 use offramp_wire::http1::content_length;
 
 use super::content::Content;
 use super::end::StreamEnd;
+use super::hints::Hints;
 use crate::l7::body::Reply;
+use crate::l7::exchange::{self, Client};
 use crate::l7::inbound::Inbound;
 use crate::l7::record::Record;
 use crate::l7::session::Session;
-use crate::l7::{exchange, hop, tunnel};
+use crate::l7::{hop, tunnel};
 
 /// Serves the request that began a stream. A stream that is dropped before its response is whole is reset.
 /// `idle` bounds another protocol on the stream.
@@ -81,9 +85,12 @@ impl Life {
         request: Request<Inbound>,
         respond: &mut SendResponse<Bytes>,
     ) -> Option<Response<Reply>> {
-        let mut exchange = pin!(exchange::serve(Rc::clone(session), None, request));
+        let hints = Arc::new(Hints::default());
+        let heard = Arc::clone(&hints) as Arc<dyn InterimListener>;
+        let mut exchange = pin!(exchange::serve(Rc::clone(session), Client::Stream(heard), request));
         poll_fn(|cx| {
             let outcome = exchange.as_mut().poll(cx);
+            hints.send(respond);
             if self.record.is_none() {
                 // The first poll has begun it.
                 self.record = session.newborn.take();

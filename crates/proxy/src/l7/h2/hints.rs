@@ -1,0 +1,83 @@
+//! Interim responses (1xx) on their way from a server to a stream of HTTP/2 (RFC 9113 §8.1).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use http::header::{CONTENT_LENGTH, HeaderMap, TE};
+use http::{Response, StatusCode};
+use offramp_upstream::InterimListener;
+
+use crate::l7::hop;
+
+/// The most that wait at a time; more are dropped, as no client needs them.
+const MOST_WAITING: usize = 16;
+
+/// The interim responses to one request, until its task sends them. Listeners have to be `Send`; nothing here
+/// ever leaves the worker's thread, so neither the lock nor the flag is contended.
+#[derive(Default)]
+pub(super) struct Hints {
+    waiting: AtomicBool,
+    heads: Mutex<Vec<Response<()>>>,
+}
+
+impl Hints {
+    /// Sends what waits.
+    pub(super) fn send(&self, respond: &mut SendResponse<Bytes>) {
+        if self.waiting.swap(false, Ordering::Relaxed) {
+            let heads = std::mem::take(&mut *self.heads.lock().unwrap_or_else(PoisonError::into_inner));
+            for head in heads {
+                // A stream that is gone says so when the response is sent.
+                let _ = respond.send_informational(head);
+            }
+        }
+    }
+}
+
+impl InterimListener for Hints {
+    fn heard(&self, status: StatusCode, headers: &HeaderMap) {
+        // Another protocol is agreed on otherwise here (RFC 9113 §8.6).
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return;
+        }
+        let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        if heads.len() == MOST_WAITING {
+            return;
+        }
+        let mut head = Response::new(());
+        *head.status_mut() = status;
+        let fields = head.headers_mut();
+        fields.clone_from(headers);
+        hop::clean_response(fields);
+        fields.remove(TE);
+        fields.remove(CONTENT_LENGTH);
+        heads.push(head);
+        self.waiting.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn hints_wait_without_fields_of_the_connection() {
+        let hints = Hints::default();
+        let mut headers = HeaderMap::new();
+        headers.insert("link", HeaderValue::from_static("</a.css>; rel=preload"));
+        headers.insert("connection", HeaderValue::from_static("x"));
+        headers.insert("x", HeaderValue::from_static("1"));
+        hints.heard(StatusCode::SWITCHING_PROTOCOLS, &headers);
+        assert!(!hints.waiting.load(Ordering::Relaxed));
+        for _ in 0..100 {
+            hints.heard(StatusCode::EARLY_HINTS, &headers);
+        }
+        let heads = hints.heads.lock().unwrap();
+        assert_eq!(heads.len(), MOST_WAITING);
+        assert_eq!(heads[0].status(), StatusCode::EARLY_HINTS);
+        assert_eq!(heads[0].headers().keys().map(http::HeaderName::as_str).collect::<Vec<_>>(), ["link"]);
+    }
+}
