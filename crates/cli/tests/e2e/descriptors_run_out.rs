@@ -94,7 +94,7 @@ fn a_client_for_whose_server_none_is_left_is_told() {
 fn a_start_with_few_of_them_serves_with_few_of_them() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
     let home = Home::new();
-    let path = home.configure(&Home::one_route(app.address()));
+    let path = home.configure(&format!("workers = 1\n{}", Home::one_route(app.address())));
     let mut command = Command::new(require("prlimit", "util-linux"));
     command.arg("--nofile=48:48").arg(env!("CARGO_BIN_EXE_offramp")).args(["run", "-c"]).arg(path);
     let process = Process::start(command, LIFE).unwrap();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::crowd::tcp;
@@ -69,6 +70,21 @@ pub(crate) fn resident(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+/// For how long the threads of a process were ready to run and had no core, in all.
+pub(crate) fn delayed(process: u32) -> Duration {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    tasks.map(|task| delay(&task.unwrap().path().join("schedstat"))).sum()
+}
+
+/// The same for one thread, from its `schedstat`; nothing for one that has ended.
+pub(crate) fn delay(schedstat: &Path) -> Duration {
+    let text = fs::read_to_string(schedstat).unwrap_or_default();
+    // Time on a core, time in a queue for one, turns; nanoseconds (proc(5), Documentation/scheduler/sched-stats).
+    text.split_whitespace()
+        .nth(1)
+        .map_or(Duration::ZERO, |waited| Duration::from_nanos(waited.parse().unwrap()))
 }
 
 /// The CPU time that a process has used, user and system, with the resolution of a kernel's tick.

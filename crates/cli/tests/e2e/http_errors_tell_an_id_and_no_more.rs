@@ -27,8 +27,8 @@ fn street() -> Street {
     let reset = Server::start(&Listen::Ipv4, faults::reset_in_the_middle(b"")).unwrap();
     let refusing = Refusing::new(&Listen::Ipv4).unwrap();
     let mut text = format!(
-        "[limits]\nresponse_timeout = \"300ms\"\nrequest_header_timeout = \"400ms\"\n\
-         request_body_timeout = \"400ms\"\nrequest_target_size = \"100B\"\nrequest_headers = 20\n\
+        "[limits]\nresponse_timeout = \"1s\"\nrequest_header_timeout = \"1s\"\n\
+         request_body_timeout = \"1s\"\nrequest_target_size = \"100B\"\nrequest_headers = 20\n\
          {CERTIFICATE}{HTTP}\
          [[route]]\nhost = \"localhost\"\npath = \"/good\"\nserver = \"unix:good.sock\"\nmax_body = \"1KiB\"\n\
          [[route]]\nhost = \"localhost\"\npath = \"/down\"\nbackend = \"down\"\n\

@@ -9,7 +9,7 @@ use offramp_testkit::server::{Listen, Server, apps, faults};
 
 use crate::house::{Door, House, Terms, echo, finish, shake};
 
-const SHORT: Duration = Duration::from_millis(150);
+const SHORT: Duration = Duration::from_secs(1);
 
 fn hasty() -> Terms {
     let mut terms = Terms::default();
@@ -33,7 +33,7 @@ fn an_idle_connection_is_closed_in_order() {
         }
         let event = house.end_of_one();
         assert_eq!(event["cause"], "idle_timeout", "{door:?}");
-        assert!(event["total_us"].as_u64().unwrap() >= 140_000);
+        assert!(event["total_us"].as_u64().unwrap() >= 990_000);
     }
 }
 

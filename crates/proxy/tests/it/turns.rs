@@ -11,7 +11,7 @@ use offramp_testkit::server::{Listen, Server, Stream, apps};
 use crate::house::{Door, House, PATIENCE, Terms, at, proxied, to};
 use crate::requests::{ask, head, response};
 
-const SHORT: Duration = Duration::from_millis(200);
+const SHORT: Duration = Duration::from_secs(1);
 const GET: &str = "GET /x HTTP/1.1\r\nhost: a.test\r\n\r\n";
 
 /// Reads a head, then does what it is made for.

@@ -80,7 +80,7 @@ fn probes_tell_what_is_wrong() {
     worker(async {
         let status = [200..=299, 401..=401].into();
         let kind = CheckKind::Http { path: "/".into(), host: "app.test".into(), status };
-        let check = Check { kind, timeout: Duration::from_millis(150), ..Check::default() };
+        let check = Check { kind, timeout: Duration::from_secs(2), ..Check::default() };
         let of = async |response: &'static str| {
             let server = Server::start(move |mut peer| {
                 peer.answer(response);
