@@ -1,9 +1,9 @@
 //! A listener in mode `http`: requests are understood, routed one by one, and answered or passed on.
 //!
-//! hyper speaks HTTP, over the same record layer as the relay. What is here stands around it: the guard
-//! before HTTP/1 and the count of frames before HTTP/2 ([`intake`], [`h2`]), the way of a request
-//! ([`exchange`], [`forward`]), what becomes of its fields ([`hop`], [`told`]), bodies ([`body`]), other
-//! protocols ([`tunnel`]), and one event for each request ([`record`]).
+//! HTTP/1 is spoken here ([`h1`], over the guard of [`intake`]), HTTP/2 by the library of that name behind a count of
+//! frames ([`h2`]). Both lead to the way of a request ([`exchange`], [`forward`]), what becomes of its fields ([`hop`],
+//! [`told`]), bodies ([`inbound`], [`body`]), other protocols ([`tunnel`]), and one event for each request
+//! ([`record`]).
 
 mod answer;
 mod body;

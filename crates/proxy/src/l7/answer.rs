@@ -70,7 +70,7 @@ pub(crate) fn error(refusal: &Refusal, json: bool, id: &str) -> Response<Bytes> 
     response
 }
 
-/// The bytes of [`error`] for a client whose request never reached hyper; the connection is closed after it.
+/// The bytes of [`error`] for a client whose request was never served; the connection is closed after it.
 pub(crate) fn written_error(refusal: &Refusal, id: &str) -> Vec<u8> {
     let response = error(refusal, false, id);
     let status = refusal.status;

@@ -237,7 +237,7 @@ enum Content {
     Server(ServerBody<ClientBody>),
     /// Another protocol, on a stream of HTTP/2.
     Tunnel(Switch),
-    /// The server broke off; told to hyper when what came before has left.
+    /// The server broke off; told to whoever writes when what came before has left.
     Broken(BodyError),
 }
 
@@ -350,7 +350,8 @@ impl Body for Reply {
             Some(Err(error)) => {
                 let error: BodyError = error.into();
                 this.broken(&error);
-                // hyper drops what it has not sent at an error, and sends it when it has to wait.
+                // hyper, which writes HTTP/2, drops what it has not sent at an error, and sends it when it has
+                // to wait.
                 this.content = Content::Broken(error);
                 cx.waker().wake_by_ref();
                 Poll::Pending

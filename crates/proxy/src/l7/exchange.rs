@@ -15,7 +15,6 @@ use hyper::body::Body as _;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::InterimListener;
-use offramp_wire::host::Authority;
 use tokio::time::timeout;
 
 use super::answer::{self, Refusal};
@@ -45,7 +44,7 @@ pub(crate) struct Arrival {
     /// Whether the target said so, not Host.
     pub(crate) absolute: bool,
     /// The same as routes name it.
-    pub(crate) host: Option<Box<str>>,
+    pub(crate) host: Option<Rc<str>>,
     /// What the guard remembers of its head.
     pub(crate) passed: Passed,
 }
@@ -120,10 +119,9 @@ fn arrive(
 ) -> (Arrival, Result<(), Refusal>) {
     let view = session.view();
     let authority = authority(request);
-    let parsed = authority.as_ref().map(|value| Authority::parse(value.as_bytes()));
-    let (host, mut understood) = match parsed {
+    let (host, mut understood) = match authority.as_ref().map(|asked| session.host(asked)) {
         None => (None, Ok(())),
-        Some(Ok(parsed)) => (Some(parsed.normal().into()), Ok(())),
+        Some(Ok(host)) => (Some(host), Ok(())),
         // HTTP/1.0 knows no Host, so an empty one says as much as none.
         Some(Err(_)) if authority.as_ref().is_some_and(HeaderValue::is_empty) => (None, Ok(())),
         Some(Err(fault)) => {
@@ -133,7 +131,7 @@ fn arrive(
     };
     let given = view.trusted.then(|| told::given_id(request.headers())).flatten();
     let id = given.map_or_else(|| session.next_id(), Into::into);
-    let line_host: Box<str> = host.clone().unwrap_or_default();
+    let line_host: Box<str> = host.as_deref().unwrap_or_default().into();
     let record = Record::new(session, super::record::line(session, request, line_host), id, late);
     if let Some(tracing) = view.snapshot.tracing {
         let place = trace::place(request.headers(), tracing, || session.worker.random());

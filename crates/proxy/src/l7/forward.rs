@@ -166,7 +166,7 @@ impl Errand<'_> {
     fn header(&self, headers: &mut HeaderMap, received: Version, carrier: &Carrier) {
         let host = self.arrival.authority.as_ref();
         told::tell(headers, self.session, self.arrival.view.trusted, host);
-        if let Ok(id) = HeaderValue::try_from(&*carrier.0.id()) {
+        if let Some(id) = carrier.0.id_value() {
             headers.insert(X_REQUEST_ID, id);
         }
         if let Some(trace) = carrier.0.trace() {

@@ -49,6 +49,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// How many connections of a worker may keep memory for requests while they are quiet.
 const WARM: usize = 128;
 
+/// How far before its time an alarm is asked, in milliseconds: more than what the coarse clock may lag behind.
+const COARSE: u64 = 50;
+
 /// What a response has to know of its request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
@@ -247,8 +250,7 @@ where
     let warm = Warm::new(session);
     let mut conversation = Box::new(Conversation::new(session, line, exchange));
     let mut alarm = pin!(sleep(bounds.tick));
-    let cut = &session.worker.cut;
-    let mut place = None;
+    let (cut, mut place, mut due) = (&session.worker.cut, None, 0);
     let turn = poll_fn(|cx| {
         place.get_or_insert_with(|| {
             line.driven_by(cx.waker());
@@ -270,7 +272,15 @@ where
         if quiet && warm.is_one_too_many() && line.gate.phase() == Phase::Idle {
             return Poll::Ready(Turn::Idle);
         }
-        poll_alarm(cx, alarm.as_mut(), session, &line.gate, bounds, quiet)
+        // It was asked when it was set, and asking costs more than the time of day.
+        let now = coarse_ms();
+        if now + COARSE < due {
+            return Poll::Pending;
+        }
+        let turn = poll_alarm(cx, alarm.as_mut(), session, &line.gate, bounds, quiet);
+        let left = alarm.deadline().saturating_duration_since(Instant::now());
+        due = now + u64::try_from(left.as_millis()).unwrap_or(u64::MAX / 2);
+        turn
     })
     .await;
     if let Some(place) = place {

@@ -14,12 +14,13 @@ const PROXY: HeaderName = HeaderName::from_static("proxy");
 /// Takes the fields of one connection out of a request. `TE: trailers` stays, because servers that send
 /// trailers (gRPC) want to see it. Gives the protocol that the client wants to change to, if it may.
 pub(crate) fn clean_request(headers: &mut HeaderMap, switches: bool) -> Option<HeaderValue> {
-    if !is_touched(headers) {
+    let touched = touched(headers);
+    if touched == 0 {
         return None;
     }
     let upgrade = headers.remove(UPGRADE).filter(|value| switches && may_switch(value));
     let trailers = headers.get_all(TE).iter().any(|value| names(value).any(|name| name == b"trailers"));
-    clean(headers);
+    clean(headers, touched);
     headers.remove(PROXY);
     headers.remove(HTTP2_SETTINGS);
     headers.remove(TE);
@@ -31,41 +32,52 @@ pub(crate) fn clean_request(headers: &mut HeaderMap, switches: bool) -> Option<H
 
 /// Takes the fields of one connection out of a response.
 pub(crate) fn clean_response(headers: &mut HeaderMap) {
-    if !is_touched(headers) {
-        return;
+    let touched = touched(headers);
+    if touched & UPGRADES > 0 {
+        headers.remove(UPGRADE);
     }
-    headers.remove(UPGRADE);
-    clean(headers);
+    clean(headers, touched);
 }
 
-/// Whether any field may have to go. Looking at each once is cheaper than looking for each.
-fn is_touched(headers: &HeaderMap) -> bool {
-    headers.keys().any(|name| {
+/// Which fields may have to go, a bit for each. Looking at each once is cheaper than looking for each.
+fn touched(headers: &HeaderMap) -> u8 {
+    headers.keys().fold(0, |touched, name| {
         let name = name.as_str();
-        match name.len() {
-            2 => name == "te",
-            5 => name == "proxy",
-            7 => name == "upgrade",
-            10 => matches!(name, "connection" | "keep-alive"),
-            14 => name == "http2-settings",
-            16 => name == "proxy-connection",
-            17 => name == "transfer-encoding",
-            _ => false,
-        }
+        touched
+            | match name.len() {
+                2 if name == "te" => OTHERS,
+                5 if name == "proxy" => OTHERS,
+                7 if name == "upgrade" => UPGRADES,
+                10 if name == "connection" => CONNECTIONS,
+                10 if name == "keep-alive" => KEPT,
+                14 if name == "http2-settings" => OTHERS,
+                16 if name == "proxy-connection" => PROXIED,
+                17 if name == "transfer-encoding" => CODED,
+                _ => 0,
+            }
     })
 }
 
-fn clean(headers: &mut HeaderMap) {
-    let more = headers.get_all(CONNECTION).iter().nth(1).is_some();
-    let rest: Vec<_> =
-        if more { headers.get_all(CONNECTION).iter().skip(1).cloned().collect() } else { Vec::new() };
-    if let Some(first) = headers.remove(CONNECTION) {
-        remove_named(headers, &first);
-        rest.iter().for_each(|value| remove_named(headers, value));
+const CONNECTIONS: u8 = 1;
+const KEPT: u8 = 2;
+const PROXIED: u8 = 4;
+const CODED: u8 = 8;
+const UPGRADES: u8 = 16;
+const OTHERS: u8 = 32;
+
+fn clean(headers: &mut HeaderMap, touched: u8) {
+    if touched & CONNECTIONS > 0 {
+        let rest: Vec<_> = headers.get_all(CONNECTION).iter().skip(1).cloned().collect();
+        if let Some(first) = headers.remove(CONNECTION) {
+            remove_named(headers, &first);
+            rest.iter().for_each(|value| remove_named(headers, value));
+        }
     }
-    headers.remove(KEEP_ALIVE);
-    headers.remove(TRANSFER_ENCODING);
-    headers.remove(PROXY_CONNECTION);
+    for (bit, name) in [(KEPT, KEEP_ALIVE), (PROXIED, PROXY_CONNECTION), (CODED, TRANSFER_ENCODING)] {
+        if touched & bit > 0 {
+            headers.remove(name);
+        }
+    }
 }
 
 /// Takes out the fields that a `Connection` names, unless they frame or route the message.

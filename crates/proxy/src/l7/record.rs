@@ -11,7 +11,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::Request;
-use http::header::{REFERER, USER_AGENT};
+use http::header::{HeaderValue, REFERER, USER_AGENT};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::counters::Direction;
 use offramp_observe::facts::{HttpVersion, RequestLine, Trace};
@@ -71,6 +71,11 @@ impl Record {
     /// The request's id.
     pub(crate) fn id(&self) -> Box<str> {
         self.facts.borrow().as_ref().map(|facts| facts.id.clone()).unwrap_or_default()
+    }
+
+    /// The same for a header, without a copy between.
+    pub(crate) fn id_value(&self) -> Option<HeaderValue> {
+        self.facts.borrow().as_ref().and_then(|facts| HeaderValue::from_str(&facts.id).ok())
     }
 
     /// Changes what is known, unless it has been told already.

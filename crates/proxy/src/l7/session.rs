@@ -13,6 +13,7 @@ use offramp_net::clock::coarse_ms;
 use offramp_observe::facts::{Scheme, TlsFacts};
 use offramp_observe::{Cause, Close, ConnectionBrief, Fault};
 use offramp_upstream::PrivateConnections;
+use offramp_wire::host::{Authority, HostFault};
 
 use super::body::ClientBody;
 use super::record::Record;
@@ -55,6 +56,8 @@ pub(crate) struct Session {
     pub(crate) touched: Cell<u64>,
     /// Whether something went wrong that no request tells of.
     pub(crate) untold: Cell<bool>,
+    /// What was asked for last, as it came and as routes name it.
+    host: RefCell<Option<(HeaderValue, Rc<str>)>>,
     /// The request that began last, until the task that polled it then has taken it.
     pub(crate) newborn: RefCell<Option<Rc<Record>>>,
 }
@@ -157,6 +160,7 @@ impl Session {
             live: RefCell::default(),
             touched: Cell::new(coarse_ms()),
             untold: Cell::new(false),
+            host: RefCell::default(),
             newborn: RefCell::default(),
         })
     }
@@ -241,13 +245,29 @@ impl Session {
         untold || !(of_a_request || matches!(close.fault, Fault::Nobody | Fault::Policy))
     }
 
+    /// What routes call the host that a request asks for: clients ask for the same one again and again.
+    pub(crate) fn host(&self, asked: &HeaderValue) -> Result<Rc<str>, HostFault> {
+        let mut known = self.host.borrow_mut();
+        if let Some((_, host)) = known.as_ref().filter(|(known, _)| known == asked) {
+            return Ok(Rc::clone(host));
+        }
+        let host: Rc<str> = Authority::parse(asked.as_bytes())?.normal().into();
+        // A copy, as what came may be a part of something larger.
+        if let Ok(asked) = HeaderValue::from_bytes(asked.as_bytes()) {
+            *known = Some((asked, Rc::clone(&host)));
+        }
+        Ok(host)
+    }
+
     /// An id for the next request: that of the connection, and a number behind it.
     pub(crate) fn next_id(&self) -> Box<str> {
-        let mut id = String::with_capacity(self.told.id.len() + 21);
+        let mut digits = [0; 20];
+        let number = decimal(self.begun.get() + 1, &mut digits);
+        // Exactly as much as it takes, so that it need not be moved.
+        let mut id = String::with_capacity(self.told.id.len() + 1 + number.len());
         id.push_str(&self.told.id);
         id.push('-');
-        let mut digits = [0; 20];
-        id.push_str(decimal(self.begun.get() + 1, &mut digits));
+        id.push_str(number);
         id.into()
     }
 

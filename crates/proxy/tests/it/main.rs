@@ -2,6 +2,7 @@
 
 mod backpressure;
 mod endings;
+mod exchanges;
 mod house;
 mod limits;
 mod model;

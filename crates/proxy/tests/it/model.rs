@@ -101,7 +101,7 @@ impl Script {
 }
 
 /// A body that shows where a byte is lost.
-fn letters(length: usize) -> Vec<u8> {
+pub(crate) fn letters(length: usize) -> Vec<u8> {
     (b'a'..=b'z').cycle().take(length).collect()
 }
 
@@ -334,7 +334,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Pieces>, hyper::E
 }
 
 /// Runs the application on a thread of its own, for as long as the process lives.
-fn application() -> SocketAddr {
+pub(crate) fn application() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
