@@ -231,7 +231,7 @@ fn windows_of_clients_are_kept() {
 #[test]
 fn windows_that_never_open_end_by_time() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1\n[limits]\nidle_timeout = \"1s\"");
+    let (house, config) = http_house(&backend, "workers = 1\n[limits]\nidle_timeout = \"3s\"");
     for size in [0, 1, 100] {
         let mut h2 = H2::open(&config, house.address(), &[(4, size)]);
         h2.send(&[get(1, "/bytes/1000000"), get(3, "/bytes/20000000")].concat());
@@ -249,7 +249,7 @@ fn windows_that_never_open_end_by_time() {
                 Some(frame) if matches!(frame.kind, RST_STREAM | GOAWAY) => break frame,
                 Some(_) => {}
                 None => {
-                    let more = [window(0, 30_000), window(3, 30_000)].concat();
+                    let more = [window(0, 60_000), window(3, 60_000)].concat();
                     assert!(h2.send(&more), "the connection has ended");
                 }
             }
