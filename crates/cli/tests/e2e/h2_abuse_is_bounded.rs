@@ -231,19 +231,27 @@ fn windows_of_clients_are_kept() {
 #[test]
 fn windows_that_never_open_end_by_time() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1\n[limits]\nidle_timeout = \"1s\"");
+    let (house, config) = http_house(&backend, "workers = 1\n[limits]\nidle_timeout = \"3s\"");
     for size in [0, 1, 100] {
         let mut h2 = H2::open(&config, house.address(), &[(4, size)]);
-        h2.send(&[get(1, "/bytes/1000000"), get(3, "/bytes/1000001")].concat());
+        h2.send(&[get(1, "/bytes/1000000"), get(3, "/bytes/20000000")].concat());
+        // Both have begun, and taken what their windows allow.
+        let (mut begun, mut taken) = (0, 0);
+        while begun < 2 || taken < 2 * size as usize {
+            let frame = h2.find("answer", |frame| matches!(frame.kind, HEADERS | DATA));
+            if frame.kind == DATA { taken += frame.payload.len() } else { begun += 1 }
+        }
         // The second goes on slowly for as long as the first stands still.
         h2.patience(Duration::from_millis(20));
         let begun = Instant::now();
         let end = loop {
-            assert!(h2.send(&window(3, 1)), "the connection has ended");
-            if let Some(frame) = h2.next()
-                && matches!(frame.kind, RST_STREAM | GOAWAY)
-            {
-                break frame;
+            match h2.next() {
+                Some(frame) if matches!(frame.kind, RST_STREAM | GOAWAY) => break frame,
+                Some(_) => {}
+                None => {
+                    let more = [window(0, 60_000), window(3, 60_000)].concat();
+                    assert!(h2.send(&more), "the connection has ended");
+                }
             }
             assert!(begun.elapsed() < PATIENCE, "nothing ends");
         };

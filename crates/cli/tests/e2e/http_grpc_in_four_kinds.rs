@@ -119,7 +119,7 @@ fn grpc_works_in_all_four_kinds_of_calls() {
     let server = Process::start(server, LIFE).unwrap();
     server.wait_for(&Ready::Line("serving".to_owned()), PATIENCE).unwrap();
     let house = home.run(&format!(
-        "{CERTIFICATE}{HTTP}[[route]]\nbackend = \"grpc\"\n\
+        "[limits]\nmin_body_rate = \"0B\"\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"grpc\"\n\
          [backend.grpc]\nservers = \"unix:grpc.sock\"\nprotocol = \"h2\"\n"
     ));
     let mut client = Command::new(&python);
