@@ -188,7 +188,8 @@ mod tests {
         const FIVE: (&str, &str) = ("content-length", "5");
         let chunked = "transfer-encoding: chunked\r\n";
         let five = "content-length: 5\r\n";
-        let table: &[(&str, &[(&str, &str)], Size, &str, Framing)] = &[
+        type Row<'r> = (&'r str, &'r [(&'r str, &'r str)], Size, &'r str, Framing);
+        let table: &[Row<'_>] = &[
             ("GET", &[], Size::None, "", Length(0)),
             ("POST", &[], Size::None, "", Length(0)),
             ("POST", &[("content-length", "0")], Size::None, "content-length: 0\r\n", Length(0)),
