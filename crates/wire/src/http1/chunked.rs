@@ -105,11 +105,6 @@ impl Chunked {
         }
     }
 
-    /// How many bytes of the chunk that has begun are still to come; 0 between chunks.
-    pub(super) fn left(&self) -> u64 {
-        if let Part::Data(left) = self.part { left } else { 0 }
-    }
-
     /// A line with a size: the size, and the length of the line.
     fn size(&mut self, bytes: &[u8]) -> Result<Option<(u64, usize)>, Http1Fault> {
         let mut size: u64 = 0;
@@ -167,16 +162,17 @@ impl Chunked {
 fn padded_end(bytes: &[u8], from: usize) -> Result<Option<usize>, Http1Fault> {
     // With the CR.
     let window = &bytes[..bytes.len().min(MAX_CHUNK_LINE + 1)];
-    let behind = window[from..].iter().find(|&&byte| !matches!(byte, b' ' | b'\t'));
-    match (behind, scan::control(window, from)) {
-        (Some(b'\r' | b';') | None, None) if window.len() > MAX_CHUNK_LINE => {
-            Err(Http1Fault::ChunkExtensionTooLong)
-        }
-        (Some(b'\r' | b';') | None, None) => Ok(None),
-        (Some(b'\r' | b';'), Some(at)) if window[at] == b'\r' => Ok(Some(at)),
-        (_, Some(at)) if window[at] == b'\n' => Err(Http1Fault::BareLineFeed),
-        (Some(b';'), Some(_)) => Err(Http1Fault::ControlByte),
-        _ => Err(Http1Fault::ChunkSizeSpace),
+    match window[from..].iter().find(|&&byte| !matches!(byte, b' ' | b'\t')) {
+        Some(b'\r' | b';') | None => {}
+        Some(b'\n') => return Err(Http1Fault::BareLineFeed),
+        Some(_) => return Err(Http1Fault::ChunkSizeSpace),
+    }
+    match scan::control(window, from).map(|at| (at, window[at])) {
+        Some((at, b'\r')) => Ok(Some(at)),
+        Some((_, b'\n')) => Err(Http1Fault::BareLineFeed),
+        Some(_) => Err(Http1Fault::ControlByte),
+        None if window.len() > MAX_CHUNK_LINE => Err(Http1Fault::ChunkExtensionTooLong),
+        None => Ok(None),
     }
 }
 

@@ -56,12 +56,6 @@ impl Chunks {
         Self { chunked: Chunked::of_server(), over: None }
     }
 
-    /// How many bytes of the chunk that has begun are still to come; 0 between chunks.
-    #[must_use]
-    pub fn left(&self) -> u64 {
-        self.chunked.left()
-    }
-
     /// What is next in `bytes`, which begin behind what was used up before.
     ///
     /// # Errors

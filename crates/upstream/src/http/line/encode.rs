@@ -40,16 +40,17 @@ pub(super) fn head(parts: &Parts, size: Size, out: &mut Vec<u8>) -> Written {
     out.push(b' ');
     target(&parts.uri, out);
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    let (mut announced, mut said) = (false, None);
+    let (mut announced, mut framed) = (false, None);
     for (name, value) in &parts.headers {
         if *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING {
-            said.get_or_insert_with(|| Said::of(&parts.headers));
+            // All that there is of them is said in the place of the first.
+            framed.get_or_insert_with(|| framing(parts, Said::of(&parts.headers), size, out));
             continue;
         }
         announced |= *name == TRAILER;
         field(name.as_str(), value.as_bytes(), out);
     }
-    let framing = framing(&parts.method, said.unwrap_or_default(), size, &parts.headers, out);
+    let framing = framed.unwrap_or_else(|| framing(parts, Said::default(), size, out));
     out.extend_from_slice(b"\r\n");
     let trailers = match framing {
         Framing::Chunked if announced => trailers(&parts.headers),
@@ -77,13 +78,13 @@ impl Said {
 }
 
 /// Writes the fields that frame the content, and says how they do.
-fn framing(method: &Method, said: Said, size: Size, headers: &HeaderMap, out: &mut Vec<u8>) -> Framing {
-    let bodiless = matches!(*method, Method::GET | Method::HEAD | Method::CONNECT);
+fn framing(parts: &Parts, said: Said, size: Size, out: &mut Vec<u8>) -> Framing {
+    let bodiless = matches!(parts.method, Method::GET | Method::HEAD | Method::CONNECT);
     let length = match (size, said) {
         (Size::None, Said { length: None, .. }) => return Framing::Length(0),
         (Size::None, Said { length: Some(length), .. }) => length,
         (_, Said { coded: true, .. }) => {
-            codings(headers, out);
+            codings(&parts.headers, out);
             return Framing::Chunked;
         }
         (_, Said { length: Some(length), .. }) | (Size::Exact(length), _) => length,
@@ -187,7 +188,8 @@ mod tests {
         const FIVE: (&str, &str) = ("content-length", "5");
         let chunked = "transfer-encoding: chunked\r\n";
         let five = "content-length: 5\r\n";
-        let table: &[(&str, &[(&str, &str)], Size, &str, Framing)] = &[
+        type Row<'r> = (&'r str, &'r [(&'r str, &'r str)], Size, &'r str, Framing);
+        let table: &[Row<'_>] = &[
             ("GET", &[], Size::None, "", Length(0)),
             ("POST", &[], Size::None, "", Length(0)),
             ("POST", &[("content-length", "0")], Size::None, "content-length: 0\r\n", Length(0)),
@@ -225,6 +227,13 @@ mod tests {
             assert_eq!(head, format!("{method} / HTTP/1.1\r\n{line}\r\n"), "{fields:?} {size:?}");
             assert_eq!(written.framing, *framing);
         }
+    }
+
+    #[test]
+    fn fields_keep_their_order() {
+        let fields = [("a", "1"), ("content-length", "5"), ("b", "2"), ("a", "3"), ("content-length", "5")];
+        let (head, _) = written("POST", "/", &fields, Size::Exact(5));
+        assert_eq!(head, "POST / HTTP/1.1\r\na: 1\r\na: 3\r\ncontent-length: 5\r\nb: 2\r\n\r\n");
     }
 
     #[test]

@@ -102,7 +102,8 @@ impl Inbound {
 
     /// Gives memory back: all of it, or what few responses need.
     pub(super) fn trim(&mut self, all: bool) {
-        if all || self.bytes.capacity() > READ_FIRST {
+        // What is left of a buffer does not tell how large the whole is.
+        if all || self.room > READ_FIRST || self.bytes.capacity() > READ_FIRST {
             self.bytes = BytesMut::new();
         }
         if all {
@@ -176,9 +177,8 @@ impl Inbound {
             let next = ahead.take().unwrap_or_else(|| chunks.next(&self.bytes, &LIMITS));
             match next.map_err(bad_content)? {
                 Chunk::Wait(used) => {
-                    let left = chunks.left();
                     self.bytes.advance(used);
-                    ready!(self.poll_more(cx, socket, left))?;
+                    ready!(self.poll_more(cx, socket, u64::MAX))?;
                 }
                 Chunk::Data(range) => {
                     self.bytes.advance(range.start);
@@ -224,7 +224,7 @@ impl Inbound {
         Poll::Ready(Ok(Some(Frame::data(self.bytes.split().freeze()))))
     }
 
-    /// Reads more of a message that has not ended; `wanted` bytes of it are known to come.
+    /// Reads more of a message that has not ended; `wanted` bytes of it are to come at most.
     fn poll_more(&mut self, cx: &mut Context<'_>, socket: &Socket, wanted: u64) -> Poll<Result<(), Fault>> {
         if ready!(self.poll_read(cx, socket, wanted))? {
             Poll::Ready(Ok(()))

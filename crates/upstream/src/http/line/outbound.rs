@@ -218,7 +218,7 @@ impl<B: RequestBody> Outbound<B> {
             }
             Framing::Chunked if n > 0 => {
                 // Writing to a vector cannot fail.
-                let _ = write!(self.before, "{n:x}\r\n");
+                let _ = write!(self.before, "{n:X}\r\n");
                 self.after = b"\r\n";
                 if ends {
                     self.after = b"\r\n0\r\n\r\n";

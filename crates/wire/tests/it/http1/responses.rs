@@ -10,13 +10,11 @@ use proptest::prelude::*;
 use ResponseFault::{Head as Bad, StatusLine};
 use ResponseFraming::{Chunked, Interim, Length, None as Nothing, Switched, UntilClose};
 
+/// A head with its fields, where one has come.
+type Read = Result<Option<(ResponseHead, Vec<(String, Vec<u8>)>)>, ResponseFault>;
+
 /// Reads a head that arrives in pieces of `piece` bytes.
-fn read(
-    stream: &[u8],
-    limits: &Limits,
-    asked: Asked,
-    piece: usize,
-) -> Result<Option<(ResponseHead, Vec<(String, Vec<u8>)>)>, ResponseFault> {
+fn read(stream: &[u8], limits: &Limits, asked: Asked, piece: usize) -> Read {
     let mut reader = ResponseReader::default();
     let mut end = 0;
     while end < stream.len() {
