@@ -48,8 +48,6 @@ pub(crate) struct Session {
     prologues: Vec<(SendProxy, Vec<u8>)>,
     private: RefCell<Vec<(SendProxy, Private)>>,
     view: RefCell<Rc<View>>,
-    /// What was asked for last, as it came and as routes name it.
-    host: RefCell<Option<(HeaderValue, Rc<str>)>>,
     /// Requests that have begun, ever.
     pub(crate) begun: Cell<u64>,
     /// Requests that are under way.
@@ -58,6 +56,8 @@ pub(crate) struct Session {
     pub(crate) touched: Cell<u64>,
     /// Whether something went wrong that no request tells of.
     pub(crate) untold: Cell<bool>,
+    /// What was asked for last, as it came and as routes name it.
+    host: RefCell<Option<(HeaderValue, Rc<str>)>>,
     /// The request that began last, until whoever runs it has taken it.
     pub(crate) newborn: RefCell<Option<Rc<Record>>>,
 }
