@@ -32,6 +32,8 @@ const STEPS: usize = 48;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// How many bytes of interim responses may wait for a client that does not read.
 const INTERIM: usize = 32 * 1024;
+/// The largest header map that is used again.
+const MOST_SPARE: usize = 192;
 
 /// A connection in the middle of requests. `F` is what serves one; its memory is used again and again.
 pub(super) struct Conversation<'c, S, F> {
@@ -200,8 +202,10 @@ where
         (self.framing, self.keep_alive) = (written.framing, written.keep_alive);
         self.over = self.framing == Framing::None || size == Size::None;
         self.reply = reply;
-        self.spare = parts.headers;
-        self.spare.clear();
+        if parts.headers.capacity() <= MOST_SPARE {
+            self.spare = parts.headers;
+            self.spare.clear();
+        }
         self.step = Step::Responding;
     }
 

@@ -17,16 +17,17 @@ const TOLD: usize = 8;
 const LONGEST_TARGET: usize = u16::MAX as usize - 1;
 
 /// The request that `head` of `bytes` is the head of, without its body, and what its response has to know of
-/// it. `headers` is empty.
+/// it. `spare` is empty, and used where it has room.
 pub(super) fn request(
     head: &Head,
     bytes: &Bytes,
-    mut headers: HeaderMap,
+    spare: HeaderMap,
 ) -> Result<(Request<Inbound>, Asked), Refusal> {
     let mut trailers = false;
-    if headers.try_reserve(usize::from(head.fields) + TOLD).is_err() {
-        return Err(too_many());
-    }
+    let room = usize::from(head.fields) + TOLD;
+    // A new one costs less than one that has to grow.
+    let fresh = || HeaderMap::try_with_capacity(room).map_err(|_| too_many());
+    let mut headers = if spare.capacity() >= room { spare } else { fresh()? };
     for field in head.fields(bytes) {
         let name = HeaderName::from_bytes(&bytes[field.name]).map_err(|error| bad(&error))?;
         let value = HeaderValue::from_maybe_shared(bytes.slice(field.value)).map_err(|error| bad(&error))?;

@@ -12,6 +12,8 @@ use crate::l7::transport::Transport;
 const GATHERED: usize = 16 * 1024;
 /// Pieces up to this size are copied behind the text: that costs less than a call with one part more.
 const SMALL: usize = 4 * 1024;
+/// How much memory is kept for the next response.
+const KEPT: usize = 2 * GATHERED;
 
 /// Bytes on their way to a client.
 #[derive(Default)]
@@ -72,6 +74,9 @@ impl Outbox {
                 self.text.clear();
                 self.piece = Bytes::new();
                 self.tail.clear();
+                if self.text.capacity() > KEPT {
+                    self.text = Vec::new();
+                }
             }
         }
         transport.poll_flush(cx)
