@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::Socket;
 
 impl Socket {
-    /// Reads behind what is in `buffer`, with room for at least `room` bytes, which is made when there is
+    /// Reads behind what is in `buffer`, `room` bytes at the most, for which memory is made when there is
     /// something to read. 0 bytes mean the end of the stream.
     ///
     /// # Errors
@@ -27,9 +27,9 @@ impl Socket {
         room: usize,
     ) -> Poll<io::Result<usize>> {
         let n = ready!(self.poll_with_room(cx, |fd| {
-            buffer.reserve(room.max(1));
-            let spare = buffer.spare_capacity_mut();
-            let wanted = spare.len();
+            let wanted = room.max(1);
+            buffer.reserve(wanted);
+            let spare = &mut buffer.spare_capacity_mut()[..wanted];
             recv(fd, spare, RecvFlags::empty()).map(|((filled, _), _)| (filled.len(), wanted))
         }))?;
         // SAFETY: `recv` has initialised the first `n` bytes of the spare capacity.

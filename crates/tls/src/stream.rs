@@ -5,6 +5,7 @@
 //! record is half read or half sent. The stream never ends in silence: an end of the socket without
 //! close_notify is `UnexpectedEof`.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +23,11 @@ const READ_ROOM: usize = 17 * 1024;
 const BLOCK: usize = 68 * 1024;
 /// The most records that one write seals.
 const MOST_RECORDS: usize = 64;
+
+thread_local! {
+    /// The memory of a batch that has gone, for the next one of any stream of this thread.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// A TLS stream after its handshake.
 pub struct Stream {
@@ -254,9 +260,13 @@ impl Stream {
                 Poll::Pending => break Poll::Pending,
             }
         };
-        self.outgoing.drain(..sent);
-        if self.outgoing.is_empty() {
-            self.outgoing = Vec::new();
+        if sent < self.outgoing.len() {
+            self.outgoing.drain(..sent);
+        } else if sent > 0 {
+            let used = std::mem::take(&mut self.outgoing);
+            if used.capacity() <= 2 * BLOCK {
+                SPARE.set(used);
+            }
             self.answering = false;
         }
         outcome
@@ -287,10 +297,17 @@ impl Stream {
         let start = self.outgoing.len();
         // A record never adds more than 32 bytes.
         let block = (total + 32 * total.div_ceil(slot)).min(BLOCK);
-        self.outgoing.resize(start + block, 0);
+        if start == 0 {
+            // What is left in it is overwritten or cut off.
+            self.outgoing = SPARE.take();
+        }
+        if self.outgoing.len() < start + block {
+            self.outgoing.resize(start + block, 0);
+        }
         let layout = self.session.sealer.layout(slot, block, MOST_RECORDS);
-        let filled = layout.fill(&mut self.outgoing[start..], parts);
-        let wire = self.session.sealer.seal(&layout, &mut self.outgoing[start..], filled);
+        let batch = &mut self.outgoing[start..start + block];
+        let filled = layout.fill(batch, parts);
+        let wire = self.session.sealer.seal(&layout, batch, filled);
         self.outgoing.truncate(start + wire);
         self.pacing.sent(filled, now);
         // The plaintext is taken even where the socket takes nothing now: a flush or the next write

@@ -350,8 +350,8 @@ impl Body for Reply {
             Some(Err(error)) => {
                 let error: BodyError = error.into();
                 this.broken(&error);
-                // hyper, which writes HTTP/2, drops what it has not sent at an error, and sends it when it has
-                // to wait.
+                // A stream of HTTP/2 forgets what it has not sent when it is reset, and sends it when it has to
+                // wait.
                 this.content = Content::Broken(error);
                 cx.waker().wake_by_ref();
                 Poll::Pending

@@ -69,7 +69,7 @@ pub(crate) async fn forward(errand: &Errand<'_>, request: Request<Inbound>, carr
     };
     let body = errand.body(body, &parts.headers, &carrier);
     errand.header(&mut parts.headers, received, &carrier);
-    // hyper leaves out a body of unknown length with these methods, unless the header says that there is one.
+    // A body of unknown length is left out with these methods, unless the header says that there is one.
     if matches!(parts.method, Method::GET | Method::HEAD)
         && backend.protocol == Speaks::Http1
         && !matches!(turn, Turn::Stream)

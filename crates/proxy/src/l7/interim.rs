@@ -1,9 +1,8 @@
 //! Interim responses (1xx) on their way from a server to an HTTP/1 client.
 //!
-//! hyper has no way to send one. So they are put down here, already
-//! written, and [`Intake`](super::intake::Intake) sends them where nothing else is under way. `100 Continue`
-//! is not among them when the client asked for it: hyper sends that one by itself as soon as the request's
-//! body is read, and [`Interim::may_read`] says when that is.
+//! They are put down here, already written, and the connection sends them where nothing else is under way.
+//! `100 Continue` is not among them when the client asked for it: the connection says that one by itself as soon
+//! as the request's body is read, and [`Interim::may_read`] says when that is.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};

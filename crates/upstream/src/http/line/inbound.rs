@@ -241,7 +241,7 @@ impl Inbound {
         let room = wanted.clamp(least, self.room.max(least));
         let read = socket.poll_read_behind(cx, &mut self.bytes, room);
         let n = ready!(read).map_err(|error| Fault::Aborted(Breach::Io(error)))?;
-        if self.bytes.len() == self.bytes.capacity() {
+        if n == room {
             self.room = (self.room * GROWTH).min(READ_MOST);
         }
         Poll::Ready(Ok(n > 0))
