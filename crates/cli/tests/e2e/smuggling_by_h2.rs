@@ -141,11 +141,11 @@ fn what_is_honest_in_http2_is_whole_in_http1() {
     let backend = Backend::start();
     let (house, config) = http_house(&backend, "workers = 1");
     let length = SMUGGLED.len().to_string();
-    let chunks = format!("2b\r\n{SMUGGLED}\r\n0\r\n\r\n");
+    let chunks = format!("2B\r\n{SMUGGLED}\r\n0\r\n\r\n");
     for (fields, head, body) in [
         (
             with(&[("content-length", &length)]),
-            "POST /bad HTTP/1.1\r\nhost: localhost\r\ncontent-length: 43\r\n\r\n",
+            "POST /bad HTTP/1.1\r\ncontent-length: 43\r\nhost: localhost\r\n\r\n",
             SMUGGLED,
         ),
         (with(&[]), "POST /bad HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n", &*chunks),

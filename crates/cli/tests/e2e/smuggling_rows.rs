@@ -301,7 +301,7 @@ pub(crate) const GOOD: &[Good] = &[
     good(
         "POST /a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nA\r\n0\r\n\r\n01234\r\n0\r\n\r\n",
         "POST /a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n",
-        "a\r\n0\r\n\r\n01234\r\n0\r\n\r\n",
+        "A\r\n0\r\n\r\n01234\r\n0\r\n\r\n",
     ),
     good(
         "GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: X-Own\r\nX-Own: 1\r\nKeep-Alive: 5\r\nTE: gzip\r\nX: y\r\n\r\n",
