@@ -3,7 +3,7 @@
 //! server gets requests of one reading only, and none but those that the guard finds in the same bytes, with the
 //! same content; the client gets a sequence of whole responses, each to a request of its own.
 //!
-//! The first byte of the input chooses the pieces in which the client sends, the second what the server says. What
+//! The first byte of the input chooses how the client sends, the second what the server says. What
 //! stands behind the first [`BORDER`] is said by the server, where there is one.
 
 #![no_main]
@@ -36,7 +36,7 @@ use offramp_wire::http1::{Form, Framing, Guard, Limits as GuardLimits, Outcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::timeout;
 
@@ -137,14 +137,23 @@ fuzz_target!(|data: &[u8]| {
         None => (stream, None),
     };
     let seen = Rc::new(RefCell::new(Seen { choice: usize::from(*choice), said, ..Seen::default() }));
-    let piece = PIECES[usize::from(*pieces & 7)];
-    let got = STAGE.with(|stage| stage.play(stream, piece, &seen));
     let (model, http2) = model(stream);
+    let manner = Manner { piece: PIECES[usize::from(*pieces & 7)], at_once: http2 || *pieces & 8 != 0 };
+    let got = STAGE.with(|stage| stage.play(stream, manner, &model, &seen));
     if !http2 {
         hold_against(&model, &seen.borrow().requests);
         responses(&got, &model);
     }
 });
+
+/// How the client sends.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// How long the first pieces are.
+    piece: usize,
+    /// Whether it ends before it has all responses.
+    at_once: bool,
+}
 
 impl Stage {
     fn build() -> Self {
@@ -171,15 +180,21 @@ impl Stage {
     }
 
     /// Has a client send `stream`, and end; what it gets.
-    fn play(&self, stream: &[u8], piece: usize, seen: &Rc<RefCell<Seen>>) -> Vec<u8> {
+    fn play(&self, stream: &[u8], manner: Manner, model: &[Request], seen: &Rc<RefCell<Seen>>) -> Vec<u8> {
         let local = LocalSet::new();
-        let played =
-            local.block_on(&self.runtime, async { timeout(PATIENCE, self.run(stream, piece, seen)).await });
+        let run = async { timeout(PATIENCE, self.run(stream, manner, model, seen)).await };
+        let played = local.block_on(&self.runtime, run);
         assert!(!self.worker.is_finished(), "the worker has ended");
-        played.expect("everything ends when the client has ended")
+        played.expect("all is answered, and everything ends when the client has ended")
     }
 
-    async fn run(&self, stream: &[u8], piece: usize, seen: &Rc<RefCell<Seen>>) -> Vec<u8> {
+    async fn run(
+        &self,
+        stream: &[u8],
+        manner: Manner,
+        model: &[Request],
+        seen: &Rc<RefCell<Seen>>,
+    ) -> Vec<u8> {
         let listener = self.backlog.try_clone().and_then(UnixListener::from_std).expect("a server");
         let (end, over) = watch::channel(false);
         let serving = Rc::new(RefCell::new(Vec::new()));
@@ -192,7 +207,7 @@ impl Stage {
             }
         };
         let got = tokio::select! {
-            got = client(StdStream::connect(&self.door), stream, piece) => got,
+            got = client(StdStream::connect(&self.door), stream, manner, model) => got,
             () = accepting => panic!("the server's socket broke"),
         };
         // Connections that nobody has accepted yet would be taken for those of the next input.
@@ -200,7 +215,8 @@ impl Stage {
             stream.set_nonblocking(true).expect("a socket that does not block");
             serving.borrow_mut().push(open(UnixStream::from_std(stream).expect("a connection")));
         }
-        // Nor must one be left for it.
+        // Nor must one be left for it. The worker looks after those that lie idle once a second, too rarely to be
+        // waited for, and before it uses one.
         end.send_replace(true);
         for connection in serving.take() {
             if let Err(failed) = connection.await {
@@ -211,8 +227,13 @@ impl Stage {
     }
 }
 
-/// Sends `bytes` and ends; everything that comes back.
-async fn client(connected: std::io::Result<StdStream>, bytes: &[u8], piece: usize) -> Vec<u8> {
+/// Sends `bytes` and ends when it has the responses to all requests of the model; everything that comes back.
+async fn client(
+    connected: std::io::Result<StdStream>,
+    bytes: &[u8],
+    Manner { piece, at_once }: Manner,
+    model: &[Request],
+) -> Vec<u8> {
     let mut stream = connected.expect("the worker listens");
     let mut rest = bytes;
     for _ in 0..CUTS {
@@ -228,14 +249,26 @@ async fn client(connected: std::io::Result<StdStream>, bytes: &[u8], piece: usiz
     }
     stream.set_nonblocking(true).expect("a socket that does not block");
     let (mut reader, mut writer) = UnixStream::from_std(stream).expect("a connection").into_split();
+    let enough = Notify::new();
     let sending = async {
         let _ = writer.write_all(rest).await;
+        if !at_once {
+            enough.notified().await;
+        }
         let _ = writer.shutdown().await;
     };
+    let whole = model.iter().filter(|request| request.whole).count();
     let mut got = Vec::new();
     let reading = async {
-        // A socket that is closed with unread bytes is reset.
-        let _ = reader.read_to_end(&mut got).await;
+        loop {
+            if !at_once && responses(&got, model).is_none_or(|count| count >= whole) {
+                enough.notify_one();
+            }
+            // A socket that is closed with unread bytes is reset.
+            if !matches!(reader.read_buf(&mut got).await, Ok(1..)) {
+                break enough.notify_one();
+            }
+        }
     };
     tokio::join!(sending, reading);
     got
@@ -274,13 +307,19 @@ async fn serve(mut stream: UnixStream, mut over: watch::Receiver<bool>, seen: Rc
                 mute |= say(&mut stream, &seen, answer).await;
             }
         }
-        if *over.borrow_and_update() && !mute {
-            mute = true;
-            let _ = stream.shutdown().await;
+        if *over.borrow() {
+            // The worker has said everything that it had to say.
+            match stream.try_read_buf(&mut held) {
+                Ok(1..) => {
+                    mute = true;
+                    continue;
+                }
+                _ => return,
+            }
         }
         let read = tokio::select! {
             read = stream.read_buf(&mut held) => read,
-            changed = over.changed(), if !mute => match changed {
+            changed = over.changed() => match changed {
                 Ok(()) => continue,
                 Err(_) => return,
             },
@@ -491,8 +530,9 @@ fn hold_against(model: &[Request], seen: &[Request]) {
 }
 
 /// What the client got is a sequence of responses, of which the last may be cut short, and not more than it asked
-/// for, but for one to what is no request.
-fn responses(mut got: &[u8], model: &[Request]) {
+/// for, but for one to what is no request. How many are whole; `None` where the last ends with the connection.
+fn responses(mut got: &[u8], model: &[Request]) -> Option<usize> {
+    let mut count = 0;
     let mut asked = model.iter();
     let mut unasked = false;
     while !got.is_empty() {
@@ -500,7 +540,7 @@ fn responses(mut got: &[u8], model: &[Request]) {
         let mut read = httparse::Response::new(&mut fields);
         let length = match read.parse(got) {
             Ok(Status::Complete(length)) => length,
-            Ok(Status::Partial) => return,
+            Ok(Status::Partial) => break,
             Err(fault) => panic!("{fault} in {}", got.escape_ascii()),
         };
         clean(read.headers);
@@ -522,7 +562,7 @@ fn responses(mut got: &[u8], model: &[Request]) {
         };
         got = &got[length..];
         match status {
-            101 => return,
+            101 => return None,
             100..=199 => continue,
             _ => {}
         }
@@ -530,12 +570,14 @@ fn responses(mut got: &[u8], model: &[Request]) {
         assert!(request.is_some() || !unasked, "a response to nothing");
         unasked = request.is_none();
         if request.is_some_and(|request| request.method == b"HEAD") || matches!(status, 204 | 304) {
+            count += 1;
             continue;
         }
-        let Some(framing) = framing else { return };
-        let (_, Some(end)) = content(got, framing) else { return };
+        let (_, Some(end)) = content(got, framing?) else { break };
         got = &got[end..];
+        count += 1;
     }
+    Some(count)
 }
 
 fn snapshot(app: PathBuf) -> Snapshot {
