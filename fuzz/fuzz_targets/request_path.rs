@@ -227,6 +227,15 @@ impl Stage {
     }
 }
 
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Some(directory) = self.door.parent() {
+            // What is left behind is two sockets.
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
 /// Sends `bytes` and ends when it has the responses to all requests of the model; everything that comes back.
 async fn client(
     connected: std::io::Result<StdStream>,
