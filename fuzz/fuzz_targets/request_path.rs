@@ -1,0 +1,655 @@
+//! Arbitrary bytes of a client on the whole way of a request: a worker, as it runs in the product, between a client
+//! and a server that are played here. Nothing panics; once the client has said its last byte everything ends; the
+//! server gets requests of one reading only, and none but those that the guard finds in the same bytes, with the
+//! same content; the client gets a sequence of whole responses, each to a request of its own.
+//!
+//! The first byte of the input chooses how the client sends, the second what the server says. What
+//! stands behind the first [`BORDER`] is said by the server, where there is one.
+
+#![no_main]
+
+use std::cell::RefCell;
+use std::io::{ErrorKind, Write as _};
+use std::num::NonZeroU32;
+use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use http::StatusCode;
+use httparse::{EMPTY_HEADER, Header, Status};
+use libfuzzer_sys::fuzz_target;
+use offramp_net::{Address, listen};
+use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
+use offramp_proxy::limit::Rate;
+use offramp_proxy::{
+    AcceptorId, Action, Admission, AuthClass, ClientTable, Command, HeaderRules, Http, HttpLimits, HttpRoute,
+    HttpTls, Limits, Listener, Match, PathMatch, Paths, Proxy, Respond, Rewrite, Route, Rule, Shared,
+    Snapshot, Table, Target, Worker, WorkerHandle,
+};
+use offramp_record::aead::Library;
+use offramp_record::{Choice, RecordSize};
+use offramp_upstream::{Backend, Server};
+use offramp_wire::http1::{Form, Framing, Guard, Limits as GuardLimits, Outcome};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::Runtime;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::time::timeout;
+
+/// How long the pieces are that the client sends first; the rest follows at once.
+const PIECES: [usize; 8] = [usize::MAX, 1, 2, 7, 16, 33, 100, 1000];
+/// How many pieces are sent before the rest.
+const CUTS: usize = 6;
+/// How long the worker has to read a piece before the next. Nothing depends on whether it does.
+const PAUSE: Duration = Duration::from_micros(60);
+/// The longest that a run may take. The bounds of the worker are longer, so that nothing ends by them.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// The bounds of the worker.
+const NEVER: Duration = Duration::from_secs(600);
+/// The most bytes of a body on the route that has such a bound.
+const SMALL: u64 = 16;
+/// What divides the client's bytes from the server's.
+const BORDER: &[u8] = b"\n\0\n";
+
+/// What a server says to one request.
+#[derive(Clone, Copy)]
+struct Answer {
+    bytes: &'static [u8],
+    /// Whether it ends its direction then.
+    closes: bool,
+    /// Whether it says so before it has read the content.
+    early: bool,
+}
+
+const fn answer(bytes: &'static [u8]) -> Answer {
+    Answer { bytes, closes: false, early: false }
+}
+
+const fn closing(bytes: &'static [u8]) -> Answer {
+    Answer { bytes, closes: true, early: false }
+}
+
+/// What the server says; the request after the one that got one of them gets the next.
+const ANSWERS: [Answer; 16] = [
+    answer(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
+    answer(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n"),
+    closing(b"HTTP/1.1 200 OK\r\n\r\nuntil the end"),
+    answer(b"HTTP/1.1 204 No Content\r\n\r\n"),
+    answer(b"HTTP/1.1 304 Not Modified\r\ncontent-length: 7\r\netag: \"a\"\r\n\r\n"),
+    closing(b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold"),
+    answer(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404\r\ncontent-length:0\r\n\r\n"),
+    closing(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nraw bytes"),
+    Answer { early: true, ..answer(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nbig") },
+    // A head that is said to have content, and content that is not there.
+    closing(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort"),
+    closing(b""),
+    closing(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
+    // More than was asked for.
+    answer(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"),
+    Answer { early: true, ..closing(b"HTTP/1.1 500 Oh\nno-carriage: return\ncontent-length: 1\n\n!") },
+    closing(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab"),
+    closing(b"SSH-2.0-OpenSSH_9.7\r\n"),
+];
+
+/// A request, as a server or the model knows it.
+#[derive(Debug)]
+struct Request {
+    method: Vec<u8>,
+    /// `None` where the proxy says it in another form.
+    target: Option<Vec<u8>>,
+    /// The proxy's name for it; nothing in the model.
+    id: Vec<u8>,
+    content: Vec<u8>,
+    whole: bool,
+}
+
+/// What the server has seen and said in one run.
+#[derive(Default)]
+struct Seen {
+    requests: Vec<Request>,
+    choice: usize,
+    said: Option<Vec<u8>>,
+}
+
+/// What lives on from one input to the next.
+struct Stage {
+    runtime: Runtime,
+    door: PathBuf,
+    backlog: StdListener,
+    worker: WorkerHandle,
+    _counters: Counters,
+    _flusher: Flusher,
+}
+
+thread_local! {
+    static STAGE: Stage = Stage::build();
+}
+
+fuzz_target!(|data: &[u8]| {
+    let [pieces, choice, stream @ ..] = data else { return };
+    let border = stream.windows(BORDER.len()).position(|part| part == BORDER);
+    let (stream, said) = match border {
+        Some(at) => (&stream[..at], Some(stream[at + BORDER.len()..].to_vec())),
+        None => (stream, None),
+    };
+    let seen = Rc::new(RefCell::new(Seen { choice: usize::from(*choice), said, ..Seen::default() }));
+    let (model, http2) = model(stream);
+    let manner = Manner { piece: PIECES[usize::from(*pieces & 7)], at_once: http2 || *pieces & 8 != 0 };
+    let got = STAGE.with(|stage| stage.play(stream, manner, &model, &seen));
+    if !http2 {
+        hold_against(&model, &seen.borrow().requests);
+        responses(&got, &model);
+    }
+});
+
+/// How the client sends.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// How long the first pieces are.
+    piece: usize,
+    /// Whether it ends before it has all responses.
+    at_once: bool,
+}
+
+impl Stage {
+    fn build() -> Self {
+        let directory = std::env::temp_dir().join(format!("offramp-fuzz-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("there is a place for sockets");
+        let (door, app) = (directory.join("door"), directory.join("app"));
+        let _ = std::fs::remove_file(&app);
+        let backlog = StdListener::bind(&app).expect("a socket for the server");
+        backlog.set_nonblocking(true).expect("a socket that does not block");
+        let settings = FlusherSettings::new(1, Output::None, EventFormat::Json, Log::silent());
+        let (flusher, mut senders) = Flusher::start(settings).expect("a thread for events");
+        let (counters, mut own) = Counters::new(1);
+        let shared = Shared {
+            current: Arc::new(ArcSwap::from_pointee(snapshot(app))),
+            admission: Admission::new(1),
+            clients: ClientTable::new(Instant::now()),
+            log: Log::silent(),
+        };
+        let worker = Worker::start(0, None, own.remove(0), senders.remove(0), shared, 7).expect("a worker");
+        let fd = listen::open(&Address::Unix(door.clone()), 1).expect("a socket for the worker").remove(0);
+        worker.send(Command::Listen { id: AcceptorId(0), listener: "door".into(), fd });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a loop");
+        Self { runtime, door, backlog, worker, _counters: counters, _flusher: flusher }
+    }
+
+    /// Has a client send `stream`, and end; what it gets.
+    fn play(&self, stream: &[u8], manner: Manner, model: &[Request], seen: &Rc<RefCell<Seen>>) -> Vec<u8> {
+        let local = LocalSet::new();
+        let run = async { timeout(PATIENCE, self.run(stream, manner, model, seen)).await };
+        let played = local.block_on(&self.runtime, run);
+        assert!(!self.worker.is_finished(), "the worker has ended");
+        played.expect("all is answered, and everything ends when the client has ended")
+    }
+
+    async fn run(
+        &self,
+        stream: &[u8],
+        manner: Manner,
+        model: &[Request],
+        seen: &Rc<RefCell<Seen>>,
+    ) -> Vec<u8> {
+        let listener = self.backlog.try_clone().and_then(UnixListener::from_std).expect("a server");
+        let (end, over) = watch::channel(false);
+        let serving = Rc::new(RefCell::new(Vec::new()));
+        let open = |stream: UnixStream| -> JoinHandle<()> {
+            spawn_local(serve(stream, over.clone(), Rc::clone(seen)))
+        };
+        let accepting = async {
+            while let Ok((stream, _)) = listener.accept().await {
+                serving.borrow_mut().push(open(stream));
+            }
+        };
+        let got = tokio::select! {
+            got = client(StdStream::connect(&self.door), stream, manner, model) => got,
+            () = accepting => panic!("the server's socket broke"),
+        };
+        // Connections that nobody has accepted yet would be taken for those of the next input.
+        while let Ok((stream, _)) = self.backlog.accept() {
+            stream.set_nonblocking(true).expect("a socket that does not block");
+            serving.borrow_mut().push(open(UnixStream::from_std(stream).expect("a connection")));
+        }
+        // Nor must one be left for it. The worker looks after those that lie idle once a second, too rarely to be
+        // waited for, and before it uses one.
+        end.send_replace(true);
+        for connection in serving.take() {
+            if let Err(failed) = connection.await {
+                std::panic::resume_unwind(failed.into_panic());
+            }
+        }
+        got
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Some(directory) = self.door.parent() {
+            // What is left behind is two sockets.
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
+/// Sends `bytes` and ends when it has the responses to all requests of the model; everything that comes back.
+async fn client(
+    connected: std::io::Result<StdStream>,
+    bytes: &[u8],
+    Manner { piece, at_once }: Manner,
+    model: &[Request],
+) -> Vec<u8> {
+    let mut stream = connected.expect("the worker listens");
+    let mut rest = bytes;
+    for _ in 0..CUTS {
+        if piece >= rest.len() {
+            break;
+        }
+        // A worker that has had enough closes.
+        if stream.write_all(&rest[..piece]).is_err() {
+            break;
+        }
+        rest = &rest[piece..];
+        std::thread::sleep(PAUSE);
+    }
+    stream.set_nonblocking(true).expect("a socket that does not block");
+    let (mut reader, mut writer) = UnixStream::from_std(stream).expect("a connection").into_split();
+    let enough = Notify::new();
+    let sending = async {
+        let _ = writer.write_all(rest).await;
+        if !at_once {
+            enough.notified().await;
+        }
+        let _ = writer.shutdown().await;
+    };
+    let whole = model.iter().filter(|request| request.whole).count();
+    let mut got = Vec::new();
+    let reading = async {
+        loop {
+            if !at_once && responses(&got, model).is_none_or(|count| count >= whole) {
+                enough.notify_one();
+            }
+            // A socket that is closed with unread bytes is reset.
+            if !matches!(reader.read_buf(&mut got).await, Ok(1..)) {
+                break enough.notify_one();
+            }
+        }
+    };
+    tokio::join!(sending, reading);
+    got
+}
+
+/// Serves a connection of the worker until the worker ends it.
+async fn serve(mut stream: UnixStream, mut over: watch::Receiver<bool>, seen: Rc<RefCell<Seen>>) {
+    let mut held = Vec::new();
+    let mut open: Option<(usize, Framing, Option<Answer>)> = None;
+    let mut mute = false;
+    // Whether other bytes than requests are to be expected.
+    let mut opaque = false;
+    loop {
+        while !opaque {
+            let (number, framing, answer) = match open.take() {
+                Some(known) => known,
+                None => {
+                    let Some((length, request, framing)) = head(&held) else { break };
+                    held.drain(..length);
+                    let (number, answer) = seen.borrow_mut().enter(request);
+                    if answer.early && !mute {
+                        mute |= say(&mut stream, &seen, answer).await;
+                    }
+                    (number, framing, (!answer.early).then_some(answer))
+                }
+            };
+            let (content, end) = content(&held, framing);
+            seen.borrow_mut().came(number, content, end.is_some());
+            let Some(end) = end else {
+                open = Some((number, framing, answer));
+                break;
+            };
+            held.drain(..end);
+            if let Some(answer) = answer.filter(|_| !mute) {
+                opaque = seen.borrow().switches(answer);
+                mute |= say(&mut stream, &seen, answer).await;
+            }
+        }
+        if *over.borrow() {
+            // The worker has said everything that it had to say.
+            match stream.try_read_buf(&mut held) {
+                Ok(1..) => {
+                    mute = true;
+                    continue;
+                }
+                _ => return,
+            }
+        }
+        let read = tokio::select! {
+            read = stream.read_buf(&mut held) => read,
+            changed = over.changed() => match changed {
+                Ok(()) => continue,
+                Err(_) => return,
+            },
+        };
+        match read {
+            Ok(1..) => {}
+            Ok(0) => {
+                assert!(opaque || open.is_some() || held.is_empty(), "a head is cut short: {held:?}");
+                return;
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl Seen {
+    /// Notes a request whose head has come; its number, and what is said to it.
+    fn enter(&mut self, request: Request) -> (usize, Answer) {
+        let number = self.requests.len();
+        self.requests.push(request);
+        (number, ANSWERS[(self.choice + number) % ANSWERS.len()])
+    }
+
+    /// Notes the content of a request, as far as it has come.
+    fn came(&mut self, number: usize, content: Vec<u8>, whole: bool) {
+        let request = &mut self.requests[number];
+        request.content = content;
+        request.whole = whole;
+    }
+
+    /// Whether another protocol may follow an answer.
+    fn switches(&self, answer: Answer) -> bool {
+        let said = self.said.as_deref().unwrap_or(answer.bytes);
+        said.windows(4).any(|part| part == b" 101")
+    }
+}
+
+/// Says what is to be said; whether that was all for this connection. Whoever has gone does not hear it.
+async fn say(stream: &mut UnixStream, seen: &RefCell<Seen>, answer: Answer) -> bool {
+    let said = seen.borrow().said.clone();
+    let _ = stream.write_all(said.as_deref().unwrap_or(answer.bytes)).await;
+    let closes = answer.closes || said.is_some();
+    if closes {
+        let _ = stream.shutdown().await;
+    }
+    closes
+}
+
+/// Reads a head that the worker sent, which must be one that every server reads the same way.
+fn head(bytes: &[u8]) -> Option<(usize, Request, Framing)> {
+    let mut fields = [EMPTY_HEADER; 160];
+    let mut read = httparse::Request::new(&mut fields);
+    let length = match read.parse(bytes) {
+        Ok(Status::Complete(length)) => length,
+        Ok(Status::Partial) => return None,
+        Err(fault) => panic!("{fault} in {}", bytes.escape_ascii()),
+    };
+    let shown = || bytes[..length].escape_ascii().to_string();
+    assert!(!bytes.starts_with(b"\r") && !bytes.starts_with(b"\n"), "{}", shown());
+    assert_eq!(read.version, Some(1), "{}", shown());
+    let bare = |at: &usize| bytes[*at] == b'\n' && bytes[at - 1] != b'\r';
+    assert_eq!((1..length).find(bare), None, "{}", shown());
+    let target = read.path.unwrap_or_default().as_bytes();
+    assert!(target.iter().all(|byte| *byte > b' ' && *byte != 0x7f), "{}", shown());
+    clean(read.headers);
+    let values = |name: &str| -> Vec<&[u8]> {
+        let fields = read.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+        fields.map(|field| field.value).collect()
+    };
+    let framing = match (&values("transfer-encoding")[..], &values("content-length")[..]) {
+        ([], []) => Framing::None,
+        ([b"chunked"], []) => Framing::Chunked,
+        ([], [length]) => {
+            assert!(length.iter().all(u8::is_ascii_digit), "{}", shown());
+            let length = std::str::from_utf8(length).ok().and_then(|length| length.parse().ok());
+            Framing::Length(length.expect("a length is a number"))
+        }
+        _ => panic!("more than one framing: {}", shown()),
+    };
+    assert_eq!(values("host").len(), 1, "{}", shown());
+    let [id] = values("x-request-id")[..] else { panic!("not from the worker: {}", shown()) };
+    let request = Request {
+        method: read.method.unwrap_or_default().into(),
+        target: Some(target.to_vec()),
+        id: id.to_vec(),
+        content: Vec::new(),
+        whole: false,
+    };
+    Some((length, request, framing))
+}
+
+fn clean(fields: &[Header<'_>]) {
+    for field in fields {
+        assert!(!field.name.is_empty());
+        let control = |byte: &u8| matches!(byte, 0..=8 | 10..=31 | 127);
+        assert!(!field.value.iter().any(control), "{field:?}");
+    }
+}
+
+/// The content at the front of `bytes`, as far as it has come, and where it ends.
+fn content(bytes: &[u8], framing: Framing) -> (Vec<u8>, Option<usize>) {
+    match framing {
+        Framing::None => (Vec::new(), Some(0)),
+        Framing::Length(length) => {
+            let whole = usize::try_from(length).ok().filter(|length| *length <= bytes.len());
+            (bytes[..whole.unwrap_or(bytes.len())].to_vec(), whole)
+        }
+        Framing::Chunked => chunks(bytes),
+    }
+}
+
+fn chunks(bytes: &[u8]) -> (Vec<u8>, Option<usize>) {
+    let (mut data, mut at) = (Vec::new(), 0);
+    loop {
+        let size = match httparse::parse_chunk_size(&bytes[at..]) {
+            Ok(Status::Complete((line, size))) => {
+                at += line;
+                usize::try_from(size).expect("a chunk has a size that fits")
+            }
+            Ok(Status::Partial) => return (data, None),
+            Err(_) => panic!("no chunk size: {}", bytes[at..].escape_ascii()),
+        };
+        if size == 0 {
+            break;
+        }
+        let rest = &bytes[at..];
+        data.extend_from_slice(&rest[..size.min(rest.len())]);
+        match rest.get(size..).unwrap_or_default() {
+            [b'\r', b'\n', ..] => at += size + 2,
+            [] | [b'\r'] => return (data, None),
+            other => panic!("a chunk does not end: {}", other.escape_ascii()),
+        }
+    }
+    let mut trailers = [EMPTY_HEADER; 160];
+    match httparse::parse_headers(&bytes[at..], &mut trailers) {
+        Ok(Status::Complete((length, fields))) => {
+            clean(fields);
+            (data, Some(at + length))
+        }
+        Ok(Status::Partial) => (data, None),
+        Err(fault) => panic!("{fault} in {}", bytes[at..].escape_ascii()),
+    }
+}
+
+/// The requests that the guard finds, where no protocol is changed, and whether HTTP/2 follows.
+fn model(stream: &[u8]) -> (Vec<Request>, bool) {
+    let mut guard = Guard::new(GuardLimits::default());
+    let (mut requests, mut at) = (Vec::<(Request, Framing, Vec<u8>)>::new(), 0);
+    let http2 = loop {
+        let inspected = guard.inspect(&stream[at..]);
+        let passed = &stream[at..at + inspected.pass];
+        at += inspected.pass;
+        if let Outcome::Head(head) = inspected.outcome {
+            guard.stayed();
+            let request = Request {
+                method: passed[head.method].to_vec(),
+                target: (head.form != Form::Absolute).then(|| passed[head.target].to_vec()),
+                id: Vec::new(),
+                content: Vec::new(),
+                whole: false,
+            };
+            requests.push((request, head.framing, Vec::new()));
+            continue;
+        }
+        if let Some((_, _, raw)) = requests.last_mut() {
+            raw.extend_from_slice(passed);
+        }
+        match inspected.outcome {
+            Outcome::End => {}
+            outcome => break outcome == Outcome::Http2,
+        }
+    };
+    let known = |(mut request, framing, raw): (Request, Framing, Vec<u8>)| {
+        let (content, end) = content(&raw, framing);
+        request.content = content;
+        request.whole = end.is_some();
+        request
+    };
+    (requests.into_iter().map(known).collect(), http2)
+}
+
+/// Each request that the server saw is one of the client's, in their order. One that was sent again on another
+/// connection has the same id.
+fn hold_against(model: &[Request], seen: &[Request]) {
+    let mut place = None;
+    let mut id: &[u8] = &[];
+    for request in seen {
+        let is = |known: &Request| {
+            known.method == request.method
+                && known.target.as_ref().is_none_or(|target| Some(target) == request.target.as_ref())
+                && known.content.starts_with(&request.content)
+                && (!request.whole || known.whole && known.content == request.content)
+        };
+        let from = match place {
+            Some(place) if id == request.id => place,
+            Some(place) => place + 1,
+            None => 0,
+        };
+        let found = model.get(from..).and_then(|rest| rest.iter().position(is));
+        let Some(found) = found else { panic!("nobody asked for {request:?}: {model:?}") };
+        assert!(id != request.id || found == 0, "two requests have one id: {request:?}");
+        place = Some(from + found);
+        id = &request.id;
+    }
+}
+
+/// What the client got is a sequence of responses, of which the last may be cut short, and not more than it asked
+/// for, but for one to what is no request. How many are whole; `None` where the last ends with the connection.
+fn responses(mut got: &[u8], model: &[Request]) -> Option<usize> {
+    let mut count = 0;
+    let mut asked = model.iter();
+    let mut unasked = false;
+    while !got.is_empty() {
+        let mut fields = [EMPTY_HEADER; 160];
+        let mut read = httparse::Response::new(&mut fields);
+        let length = match read.parse(got) {
+            Ok(Status::Complete(length)) => length,
+            Ok(Status::Partial) => break,
+            Err(fault) => panic!("{fault} in {}", got.escape_ascii()),
+        };
+        clean(read.headers);
+        let status = read.code.unwrap_or_default();
+        let value = |name: &str| {
+            let mut fields = read.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+            let value = fields.next().map(|field| field.value);
+            assert!(fields.next().is_none(), "{name} twice in {}", got.escape_ascii());
+            value
+        };
+        let framing = match (value("transfer-encoding"), value("content-length")) {
+            (None, None) => None,
+            (Some(b"chunked"), None) => Some(Framing::Chunked),
+            (None, Some(length)) => {
+                let length = std::str::from_utf8(length).ok().and_then(|length| length.parse().ok());
+                Some(Framing::Length(length.expect("a length is a number")))
+            }
+            _ => panic!("more than one framing: {}", got.escape_ascii()),
+        };
+        got = &got[length..];
+        match status {
+            101 => return None,
+            100..=199 => continue,
+            _ => {}
+        }
+        let request = asked.next();
+        assert!(request.is_some() || !unasked, "a response to nothing");
+        unasked = request.is_none();
+        if request.is_some_and(|request| request.method == b"HEAD") || matches!(status, 204 | 304) {
+            count += 1;
+            continue;
+        }
+        let (_, Some(end)) = content(got, framing?) else { break };
+        got = &got[end..];
+        count += 1;
+    }
+    Some(count)
+}
+
+fn snapshot(app: PathBuf) -> Snapshot {
+    let route = |path: &str, action, max_body| {
+        let route = HttpRoute {
+            name: path.into(),
+            action,
+            client_auth: AuthClass::default(),
+            request_headers: HeaderRules::default(),
+            response_headers: HeaderRules::default(),
+            hsts: None,
+            max_body,
+            log_one_in: NonZeroU32::MIN,
+        };
+        (PathMatch { hosts: Vec::new(), path: path.to_owned() }, route)
+    };
+    let proxied = || Action::Proxy(Proxy { backend: 0, send_proxy: None, rewrite: Rewrite::Keep });
+    let respond = Respond { status: StatusCode::OK, content_type: None, body: "said".into() };
+    let http = Http {
+        routes: Paths::new(vec![
+            route("/", proxied(), None),
+            route("/small", proxied(), Some(SMALL)),
+            route("/said", Action::Respond(respond), None),
+        ]),
+        trusted_proxies: Vec::new(),
+        via: true,
+        limits: HttpLimits {
+            request_header_timeout: NEVER,
+            request_body_timeout: NEVER,
+            min_body_rate: 0,
+            keepalive_timeout: NEVER,
+            request_headers: GuardLimits::default().fields.into(),
+            request_header_size: GuardLimits::default().head,
+            request_target_size: GuardLimits::default().target,
+            requests_per_client: None,
+            streams: 100,
+        },
+    };
+    let target = Target::Http(HttpTls {
+        tls: None,
+        allow: None,
+        configured: Arc::default(),
+        client_auth: AuthClass::default(),
+    });
+    let to = Route { name: "door".into(), target, log_one_in: NonZeroU32::MIN };
+    let routes = Table::new(vec![Rule { matches: Match::default(), to }]);
+    let listener =
+        Listener { name: "door".into(), accept_proxy: Vec::new(), tls: None, routes, http: Some(http) };
+    let server = Server { name: "app".into(), target: offramp_upstream::Target::Fixed(Address::Unix(app)) };
+    Snapshot {
+        generation: 1,
+        listeners: [("door".into(), Arc::new(listener))].into(),
+        backends: vec![Arc::new(Backend::new("app", [server.into()]))],
+        limits: Limits {
+            connections: 1000,
+            connections_per_client: 1000,
+            handshakes_per_client: Rate { count: 1000, per: Duration::from_secs(1) },
+            handshake_timeout: NEVER,
+            connect_timeout: NEVER,
+            idle_timeout: NEVER,
+        },
+        record_size: RecordSize::Adaptive,
+        choice: Choice::always(Library::Ring),
+        tracing: None,
+    }
+}
