@@ -1,10 +1,12 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::gate::Strictness;
+use crate::network;
 
 /// Measures Offramp beside nginx, HAProxy, hitch, stunnel, Caddy and Sōzu on this machine.
 ///
@@ -44,6 +46,19 @@ pub(crate) enum Command {
     },
     /// List scenarios and contestants, and what is installed.
     List,
+    /// Prepares the network namespace that it was started in, and becomes a program; started by `run`.
+    #[command(hide = true)]
+    Enter {
+        /// The congestion control to set.
+        #[arg(long)]
+        congestion: String,
+        /// Settings of the machine, as FILE=VALUE below /proc/sys/net.
+        #[arg(long)]
+        keep: Vec<String>,
+        /// The program and its arguments; without them, the preparation is only tried.
+        #[arg(last = true)]
+        program: Vec<OsString>,
+    },
     /// The helper that plays the application; started by `run`.
     #[command(hide = true)]
     Backend,
@@ -72,6 +87,14 @@ pub(crate) struct RunArgs {
     /// How the proxies reach the application.
     #[arg(long, value_enum, default_value_t = Transport::Tcp)]
     pub(crate) transport: Transport,
+    /// TCP congestion control, in a network namespace of the run's own where the machine has another (takes
+    /// root); `system` leaves the machine's network as it is [default: cubic, or the machine's where it cannot
+    /// be had].
+    #[arg(long, value_name = "NAME", value_parser = network::name)]
+    pub(crate) congestion: Option<String>,
+    /// The machine's own congestion control, which the harness tells itself inside a namespace.
+    #[arg(long, hide = true)]
+    pub(crate) machine_congestion: Option<String>,
     /// The Offramp to measure [default: target/release/offramp, else the one in PATH].
     #[arg(long, value_name = "FILE")]
     pub(crate) offramp: Option<PathBuf>,

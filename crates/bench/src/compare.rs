@@ -21,6 +21,10 @@ pub(crate) fn table(a: &Summary, b: &Summary) -> String {
             a.cpu, a.cores, b.cpu, b.cores
         );
     }
+    let (ours, theirs) = (a.machine.network.clause(), b.machine.network.clause());
+    if a.machine.network.congestion != b.machine.network.congestion {
+        let _ = writeln!(out, "A: {ours}. B: {theirs}. This alone changes figures and ratios.\n");
+    }
     let mut lines = vec![
         ["case", "contestant", "figure", "A", "B", "B over A", "ratio A", "ratio B", ""]
             .map(str::to_owned)

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::network::Network;
 use crate::process::usable_cores;
 
 /// What a reader must know of the machine.
@@ -13,10 +14,12 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// Load average over a minute when the run began: what else was going on.
     pub(crate) load_at_start: f64,
+    #[serde(default)]
+    pub(crate) network: Network,
 }
 
 impl Machine {
-    pub(crate) fn here() -> Self {
+    pub(crate) fn here(network: Network) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let value = |text: &str, key: &str| {
             let line = text.lines().find(|l| l.starts_with(key))?;
@@ -35,6 +38,7 @@ impl Machine {
                 .next()
                 .and_then(|v| v.parse().ok())
                 .unwrap_or_default(),
+            network,
         }
     }
 }

@@ -17,6 +17,7 @@ mod load;
 mod machine;
 mod measure;
 mod metrics;
+mod network;
 mod pki;
 mod process;
 mod progress;
@@ -48,12 +49,12 @@ fn main() -> ExitCode {
 }
 
 fn run_command(command: &Command) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| Error::io("starting the runtime", e))?;
     match command {
-        Command::Run(args) => runtime.block_on(run::run(args)),
+        Command::Run(args) => {
+            // First of all: this may become another process.
+            let network = network::settle(args)?;
+            runtime()?.block_on(run::run(args, network))
+        }
         Command::Compare { a, b } => {
             print!("{}", compare::table(&Summary::read(a)?, &Summary::read(b)?));
             Ok(())
@@ -67,9 +68,19 @@ fn run_command(command: &Command) -> Result<()> {
             list();
             Ok(())
         }
-        Command::Backend => runtime.block_on(backend::main()),
-        Command::Load => runtime.block_on(load::main()),
+        Command::Enter { congestion, keep, program } => {
+            network::namespace::prepare(congestion, keep, program)
+        }
+        Command::Backend => runtime()?.block_on(backend::main()),
+        Command::Load => runtime()?.block_on(load::main()),
     }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::io("starting the runtime", e))
 }
 
 fn list() {

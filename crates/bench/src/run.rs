@@ -12,6 +12,7 @@ use crate::contestant::peers::{PEERS, peer};
 use crate::error::{Error, Result, make_dir, read_text};
 use crate::gate::{self, Gates};
 use crate::machine::{Cores, Machine};
+use crate::network::Network;
 use crate::process::usable_cores;
 use crate::report::{Heading, Note, Summary, markdown};
 use crate::scenario::{Pace, select};
@@ -20,7 +21,7 @@ use crate::scenario::{Pace, select};
 ///
 /// # Errors
 /// Wrong arguments, nothing to measure, results that cannot be written, an interrupt.
-pub(crate) async fn run(args: &RunArgs) -> Result<()> {
+pub(crate) async fn run(args: &RunArgs, network: Network) -> Result<()> {
     let gates = args.gate.map(|_| read_text(&args.gates).and_then(|text| Gates::parse(&text))).transpose()?;
     let (contestants, mut notes) = contestants(args)?;
     raise_descriptors();
@@ -29,7 +30,7 @@ pub(crate) async fn run(args: &RunArgs) -> Result<()> {
     let date = date();
     let dir = make_dir(&args.out.clone().unwrap_or_else(|| PathBuf::from("target/bench").join(&date)))?;
     prioritize(args.nice)?;
-    let machine = Machine::here();
+    let machine = Machine::here(network);
     warn(&machine);
     let plan = Plan {
         cases,
@@ -115,6 +116,9 @@ fn warn(machine: &Machine) {
     let usable = usable_cores();
     if let Some(caveat) = Cores::divide(&usable, 1).caveat {
         eprintln!("note: {} usable cores: {caveat}; compare CPU time per unit", usable.len());
+    }
+    if let Some(caveat) = machine.network.caveat() {
+        eprintln!("note: {caveat}");
     }
     if machine.load_at_start > 0.5 {
         eprintln!("note: the load average is {:.1}: figures will be noisy", machine.load_at_start);

@@ -23,13 +23,14 @@ pub(crate) fn page(summary: &Summary, plots: &[Vec<Plot>]) -> String {
     let _ = writeln!(
         out,
         "<p>{}. {}, {} usable cores, {} of memory, Linux {}, load average {:.1} at the start. All traffic is on the \
-         loopback; the proxies reach the application over {}.</p>",
+         loopback, {}; the proxies reach the application over {}.</p>",
         escape(&summary.date),
         escape(&machine.cpu),
         machine.cores,
         bytes(machine.memory_bytes),
         escape(&machine.kernel),
         machine.load_at_start,
+        escape(&machine.network.clause()),
         if summary.transport == "unix" { "a Unix socket" } else { "TCP" }
     );
     for paragraph in intro(summary) {

@@ -31,14 +31,15 @@ fn heading(summary: &Summary) -> String {
     }
     let _ = writeln!(
         out,
-        "{}; {}, {} cores usable, {} of memory, Linux {}; load average {:.1} at the start; loopback; proxies reach \
-         the application over {}.\n",
+        "{}; {}, {} cores usable, {} of memory, Linux {}; load average {:.1} at the start; loopback; {}; proxies \
+         reach the application over {}.\n",
         summary.date,
         machine.cpu,
         machine.cores,
         bytes(machine.memory_bytes),
         machine.kernel,
         machine.load_at_start,
+        machine.network.clause(),
         if summary.transport == "unix" { "a Unix socket" } else { "TCP" },
     );
     for (name, version) in &summary.contestants {
@@ -71,6 +72,7 @@ pub(crate) fn intro(summary: &Summary) -> Vec<String> {
                 .to_owned(),
         );
     }
+    paragraphs.extend(summary.machine.network.caveat());
     paragraphs
 }
 

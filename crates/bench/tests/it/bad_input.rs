@@ -22,6 +22,16 @@ fn numbers_out_of_range_are_refused() {
 }
 
 #[test]
+fn a_congestion_control_that_cannot_be_had_is_an_error_where_it_was_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["no_such_thing", "not/a/name"] {
+        let output = bench(dir.path(), &format!("run --congestion {name}"));
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert!(text(&output).contains(name), "{}", text(&output));
+    }
+}
+
+#[test]
 fn a_missing_offramp_is_named_with_what_brings_it() {
     let dir = tempfile::tempdir().unwrap();
     let output = bench(dir.path(), "run --contestants offramp --offramp nowhere/offramp");

@@ -1,6 +1,7 @@
 //! The harness as a program: bad input, interrupts, and a short run with whatever is installed.
 
 mod bad_input;
+mod namespace;
 mod short_run;
 
 use std::path::Path;

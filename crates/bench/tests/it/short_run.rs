@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{bench, text};
 
 /// A peer that is installed here; a machine without any runs the test of the failing contestant alone.
-fn installed_peer() -> Option<&'static str> {
+pub(crate) fn installed_peer() -> Option<&'static str> {
     let found =
         |name: &str| ["/usr/sbin", "/usr/bin"].iter().any(|d| std::path::Path::new(d).join(name).exists());
     ["haproxy", "stunnel", "hitch"].into_iter().find(|name| found(name))
@@ -56,11 +56,16 @@ fn a_contestant_that_fails_is_reported_with_its_own_words_and_the_rest_goes_on()
 
 #[test]
 fn an_interrupt_stops_everything_and_keeps_what_was_measured() {
+    interrupt("system");
+}
+
+/// Interrupts a run with this congestion control in its second case.
+pub(crate) fn interrupt(congestion: &str) {
     let Some(peer) = installed_peer() else { return };
     let dir = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_offramp-bench"))
         .args(["run", "--contestants", peer, "--scenarios", "start,relay-small", "--rounds", "1"])
-        .args(["--seconds", "60", "--out", "results"])
+        .args(["--seconds", "60", "--out", "results", "--congestion", congestion])
         .current_dir(dir.path())
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
