@@ -1,0 +1,88 @@
+//! One measurement of a scenario: what is set up for it, and how it is taken.
+
+use crate::contestant::{Contestant, Setup};
+use crate::metrics;
+use crate::protocol::{Exchange, Service, Work};
+use crate::scenario::apps::{Arrangement, Served};
+
+/// One measurement, repeated in rounds over all contestants.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) scenario: &'static str,
+    /// Unique within the run.
+    pub(crate) name: String,
+    /// One sentence for the report.
+    pub(crate) what: String,
+    /// What one unit of work is.
+    pub(crate) unit: &'static str,
+    pub(crate) setup: Setup,
+    pub(crate) service: Service,
+    /// The application is on a Unix socket, whatever the run is told.
+    pub(crate) unix: bool,
+    pub(crate) method: Method,
+}
+
+impl Case {
+    /// How many take part: the proxies, or the arrangements of an application.
+    pub(crate) fn entrants(&self, contestants: &[Contestant]) -> usize {
+        match self.method {
+            Method::Served(served) => served.arrangements.len(),
+            _ => contestants.iter().filter(|c| self.takes(c)).count(),
+        }
+    }
+
+    /// Whether a proxy can take part at all.
+    pub(crate) fn takes(&self, contestant: &Contestant) -> bool {
+        contestant.peer.config(self.setup.mode).is_some()
+    }
+}
+
+/// How a case is measured.
+#[derive(Clone, Debug)]
+pub(crate) enum Method {
+    /// CPU time and latency of a load.
+    Window(Work),
+    /// The same at a share of the capacity of the slowest contestant, arrivals at fixed times.
+    Paced { share: f64, connections: usize, size: usize },
+    /// The same while other clients drip.
+    BesideDrip { work: Work, drip: Work },
+    /// Memory per idle connection, and CPU while idle.
+    Idle { connections: usize, exchange: Exchange, seconds: f64 },
+    /// Memory after the start.
+    Start,
+    /// System calls per unit.
+    Syscalls(Work),
+    /// CPU time and latency under HTTP load, perhaps while others drip.
+    Web { load: Web, connections: usize, seconds: u32, drip: Option<Work> },
+    /// An application under HTTP load, in several arrangements.
+    Served(Served),
+}
+
+impl Method {
+    /// The figure that this is all about.
+    pub(crate) fn figure(&self) -> &'static str {
+        match self {
+            Self::Paced { .. } | Self::BesideDrip { .. } | Self::Web { drip: Some(_), .. } => "p99",
+            Self::Window(_) | Self::Web { .. } => metrics::CPU,
+            Self::Idle { .. } => metrics::CONNECTION_BYTES,
+            Self::Start => metrics::START_RESIDENT,
+            Self::Syscalls(_) => metrics::SYSCALLS,
+            Self::Served(served) if served.traced => metrics::SYSCALLS,
+            Self::Served(_) => metrics::CPU,
+        }
+    }
+
+    /// The one that the others are compared with, where it is not Offramp alone.
+    pub(crate) fn reference(&self) -> Option<&'static str> {
+        matches!(self, Self::Served(_)).then(|| Arrangement::TlsOff.name())
+    }
+}
+
+/// Who makes HTTP load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Web {
+    /// wrk: HTTP/1.1, one request under way on each connection.
+    Wrk,
+    /// h2load: HTTP/2, so many requests under way on each connection.
+    H2load { streams: usize },
+}
