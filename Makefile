@@ -27,7 +27,7 @@ lint: ## Check format and lints
 fuzz: ## Fuzz every target for FUZZ_SECONDS
 	scripts/fuzz "$(FUZZ_SECONDS)"
 
-bench: ## Compare with the installed peers, about a quarter of an hour; fails naming each bound that is missed
+bench: ## Compare with the installed peers, less than ten minutes; fails naming each bound that is missed
 	$(CARGO) build --locked --release -p offramp -p offramp-bench
 	target/release/offramp-bench run --gate strict $(ARGS)
 

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::gate::Strictness;
 use crate::network;
+use crate::scenario::Breadth;
 
 /// Measures Offramp beside nginx, HAProxy, hitch, stunnel, Caddy and Sōzu on this machine.
 ///
@@ -69,20 +70,21 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Scenarios, comma separated; default: a selection of about ten minutes.
+    /// Scenarios, comma separated; default: a selection of less than ten minutes.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) scenarios: Vec<String>,
-    /// Contestants, comma separated; default: all that are installed.
+    /// Contestants, comma separated; default: all that are installed, stunnel and Caddy in few cases of the
+    /// selection.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) contestants: Vec<String>,
     /// Every scenario in every variant.
     #[arg(long)]
     pub(crate) full: bool,
-    /// Rounds per case.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) rounds: u16,
-    /// Seconds per window.
-    #[arg(long, default_value_t = 1.5, value_parser = seconds)]
+    /// Rounds per case [default: 5, and 3 for memory and system calls, which hardly vary].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) rounds: Option<u16>,
+    /// Seconds per window; whole ones for HTTP, and a third for system calls.
+    #[arg(long, default_value_t = 1.2, value_parser = seconds)]
     pub(crate) seconds: f64,
     /// How the proxies reach the application.
     #[arg(long, value_enum, default_value_t = Transport::Tcp)]
@@ -117,6 +119,17 @@ pub(crate) struct RunArgs {
 pub(crate) enum Transport {
     Tcp,
     Unix,
+}
+
+impl RunArgs {
+    /// How much is asked for.
+    pub(crate) fn breadth(&self) -> Breadth {
+        match (self.full, self.scenarios.is_empty()) {
+            (true, _) => Breadth::Full,
+            (false, true) => Breadth::Selection,
+            (false, false) => Breadth::Named,
+        }
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

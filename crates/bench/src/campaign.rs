@@ -28,11 +28,24 @@ use crate::scenario::{Case, Method};
 pub(crate) struct Plan {
     pub(crate) cases: Vec<Case>,
     pub(crate) contestants: Vec<Contestant>,
-    pub(crate) rounds: usize,
+    /// Rounds of every case; none: as many as each wants.
+    pub(crate) rounds: Option<usize>,
+    /// Whether those take part everywhere that no bound refers to.
+    pub(crate) everyone: bool,
     /// Whether the proxies reach the backend over a Unix socket.
     pub(crate) unix: bool,
     /// Where results go; exists.
     pub(crate) dir: PathBuf,
+}
+
+impl Plan {
+    fn rounds(&self, case: &Case) -> usize {
+        self.rounds.unwrap_or_else(|| case.rounds())
+    }
+
+    fn steps(&self, case: &Case) -> usize {
+        case.entrants(&self.contestants, self.everyone) * self.rounds(case)
+    }
 }
 
 /// A run under way, and what it has found so far.
@@ -66,10 +79,7 @@ impl Campaign {
     /// # Errors
     /// Only what makes going on useless: results that cannot be written.
     pub(crate) async fn run(&mut self) -> Result<()> {
-        let contestants = &self.plan.contestants;
-        let entries: usize = self.plan.cases.iter().map(|case| case.entrants(contestants)).sum();
-        let steps = entries * self.plan.rounds;
-        let mut progress = Progress::new(steps);
+        let mut progress = Progress::new(self.plan.cases.iter().map(|case| self.plan.steps(case)).sum());
         for case in self.plan.cases.clone() {
             self.cases.push(CaseInfo::of(&case));
             let outcome = match case.method {
@@ -97,12 +107,14 @@ impl Campaign {
         let dir = self.work.clone();
         let site =
             Site { dir: &dir, backend: &found, identity: &identity, setup: case.setup, cores: &cores.proxy };
-        let mut bench = Bench { case, site: &site, cores: &cores, backend: &backend, dir: &dir, rate: None };
+        let mut bench =
+            Bench { case, site: &site, cores: &cores, backend: &backend, dir: &dir, rate: None, cold: true };
         let mut entrants = self.enter(case, &bench, progress).await;
         if let Method::Paced { share, .. } = case.method {
             bench.rate = self.rate(&mut entrants, &bench, share).await?;
         }
-        for round in 0..self.plan.rounds {
+        for round in 0..self.plan.rounds(case) {
+            bench.cold = round == 0;
             // Each round begins with another one, so that none always runs after the same neighbour.
             let (first, count) = (round % entrants.len().max(1), entrants.len());
             for entrant in (0..count).map(|turn| (first + turn) % count) {
@@ -143,12 +155,12 @@ impl Campaign {
             match stage.start(arrangement).await {
                 Ok(stack) => stacks.push(stack),
                 Err(error) => {
-                    progress.skip(self.plan.rounds);
+                    progress.skip(self.plan.rounds(case));
                     self.note(progress, case, arrangement.name(), &error.to_string());
                 }
             }
         }
-        for round in 0..self.plan.rounds {
+        for round in 0..self.plan.rounds(case) {
             let (first, count) = (round % stacks.len().max(1), stacks.len());
             for turn in 0..count {
                 let stack = &stacks[(first + turn) % count];
@@ -169,11 +181,12 @@ impl Campaign {
     /// Starts the contestants that can do this case.
     async fn enter(&mut self, case: &Case, bench: &Bench<'_>, progress: &mut Progress) -> Vec<Entrant> {
         let mut entrants = Vec::new();
-        let all = self.plan.contestants.clone();
-        for contestant in all.into_iter().filter(|c| case.takes(c)) {
+        let (all, rounds) = (self.plan.contestants.clone(), self.plan.rounds(case));
+        let everyone = self.plan.everyone;
+        for contestant in all.into_iter().filter(|c| case.takes(c.peer, everyone)) {
             let name = contestant.peer.name;
             if let Some(why) = contestant.lacks(case.setup) {
-                progress.skip(self.plan.rounds);
+                progress.skip(rounds);
                 self.note(progress, case, name, why);
                 continue;
             }
@@ -183,7 +196,7 @@ impl Campaign {
             match running.transpose() {
                 Ok(running) => entrants.push(Entrant { contestant, running, out: false }),
                 Err(error) => {
-                    progress.skip(self.plan.rounds);
+                    progress.skip(rounds);
                     self.note(progress, case, name, &error.to_string());
                 }
             }

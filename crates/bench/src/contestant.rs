@@ -88,6 +88,8 @@ pub(crate) struct Peer {
     pub(crate) post_quantum: bool,
     /// Whether it has a number of workers that can be set.
     pub(crate) scales: bool,
+    /// No bound refers to it: the selection measures it in the headline cases alone.
+    pub(crate) aside: bool,
 }
 
 /// How a proxy's TLS library is known.

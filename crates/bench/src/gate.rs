@@ -203,9 +203,11 @@ enum Absent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contestant::peers::peer;
     use crate::machine::Machine;
     use crate::report::raw::Sample;
     use crate::report::{CaseInfo, Heading};
+    use crate::scenario::{Breadth, Pace, SCENARIOS};
 
     fn run(figures: &[(&str, &str, &str, f64)]) -> Summary {
         let mut cases: Vec<CaseInfo> = Vec::new();
@@ -281,15 +283,29 @@ mod tests {
     }
 
     #[test]
+    fn the_selection_has_every_case_with_a_bound() {
+        let gates = Gates::parse(include_str!("../../../bench/gates.toml")).unwrap();
+        for cores in [2, 4] {
+            let pace = Pace { seconds: 1.0, breadth: Breadth::Selection, cores };
+            let cases: Vec<String> =
+                SCENARIOS.iter().filter(|s| s.short).flat_map(|s| s.cases(pace)).map(|c| c.name).collect();
+            // The full run alone tells how workers scale.
+            for gate in gates.gate.iter().filter(|gate| gate.cores <= cores && gate.case != "scaling/2") {
+                assert!(cases.contains(&gate.case), "{}", gate.case);
+            }
+        }
+    }
+
+    #[test]
     fn the_projects_own_gates_are_valid_and_name_real_cases() {
         let gates = Gates::parse(include_str!("../../../bench/gates.toml")).unwrap();
-        let pace = crate::scenario::Pace { seconds: 1.0, full: true, cores: 2 };
-        let known: Vec<String> =
-            crate::scenario::SCENARIOS.iter().flat_map(|s| s.cases(pace)).map(|c| c.name).collect();
+        let pace = Pace { seconds: 1.0, breadth: Breadth::Full, cores: 2 };
+        let known: Vec<String> = SCENARIOS.iter().flat_map(|s| s.cases(pace)).map(|c| c.name).collect();
         for gate in &gates.gate {
             assert!(known.contains(&gate.case), "{}", gate.case);
             assert!(gate.generous.is_none_or(|g| g >= gate.strict) || gate.over.is_some());
-            assert!(gate.peers.iter().all(|p| crate::contestant::peers::peer(p).is_some()));
+            // Those that stand aside are not measured in every case of the selection.
+            assert!(gate.peers.iter().all(|p| peer(p).is_some_and(|p| !p.aside)), "{}", gate.case);
         }
     }
 }

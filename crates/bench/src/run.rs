@@ -15,7 +15,7 @@ use crate::machine::{Cores, Machine};
 use crate::network::Network;
 use crate::process::usable_cores;
 use crate::report::{Heading, Note, Summary, markdown};
-use crate::scenario::{Pace, select};
+use crate::scenario::{Breadth, HEADLINES, Pace, select};
 
 /// Runs and reports.
 ///
@@ -25,7 +25,12 @@ pub(crate) async fn run(args: &RunArgs, network: Network) -> Result<()> {
     let gates = args.gate.map(|_| read_text(&args.gates).and_then(|text| Gates::parse(&text))).transpose()?;
     let (contestants, mut notes) = contestants(args)?;
     raise_descriptors();
-    let pace = Pace { seconds: args.seconds, full: args.full, cores: usable_cores().len() };
+    let breadth = args.breadth();
+    let everyone = breadth != Breadth::Selection || !args.contestants.is_empty();
+    if !everyone {
+        notes.extend(contestants.iter().filter(|c| c.peer.aside).map(standing_aside));
+    }
+    let pace = Pace { seconds: args.seconds, breadth, cores: usable_cores().len() };
     let cases: Vec<_> = select(&args.scenarios, args.full)?.iter().flat_map(|s| s.cases(pace)).collect();
     let date = date();
     let dir = make_dir(&args.out.clone().unwrap_or_else(|| PathBuf::from("target/bench").join(&date)))?;
@@ -35,7 +40,8 @@ pub(crate) async fn run(args: &RunArgs, network: Network) -> Result<()> {
     let plan = Plan {
         cases,
         contestants: contestants.clone(),
-        rounds: args.rounds.into(),
+        rounds: args.rounds.map(usize::from),
+        everyone,
         unix: args.transport == Transport::Unix,
         dir: dir.clone(),
     };
@@ -104,6 +110,16 @@ fn contestants(args: &RunArgs) -> Result<(Vec<Contestant>, Vec<Note>)> {
         return Err(Error::Usage("no contestant is installed; `make bench-peers` installs them".into()));
     }
     Ok((found, notes))
+}
+
+/// Why a contestant is missing in most tables.
+fn standing_aside(contestant: &Contestant) -> Note {
+    let text = format!(
+        "no bound refers to it, so that the selection measures it only in those of {} that it can do; --full, \
+         --scenarios and --contestants measure it everywhere",
+        HEADLINES.join(", ")
+    );
+    Note { case: String::new(), contestant: contestant.peer.name.into(), text }
 }
 
 /// The Offramp to measure: the given one, or the release build of this checkout.

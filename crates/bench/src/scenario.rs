@@ -10,15 +10,25 @@ use crate::contestant::template::connections;
 use crate::error::{Error, Result};
 use crate::pki::KeyKind;
 use crate::protocol::{Exchange, Group, Service, Version, Work};
-pub(crate) use crate::scenario::case::{Case, Method, Web};
+pub(crate) use crate::scenario::case::{Case, HEADLINES, Method, Web};
 
-/// How long and how often.
+/// How much of all that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Breadth {
+    /// What bounds refer to and a little more, in less than ten minutes.
+    Selection,
+    /// Scenarios that were named, without their variants.
+    Named,
+    /// Every scenario, or the named ones, in every variant.
+    Full,
+}
+
+/// How long and how much.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// Of each window.
     pub(crate) seconds: f64,
-    /// Everything, or the selection that ends in about ten minutes.
-    pub(crate) full: bool,
+    pub(crate) breadth: Breadth,
     /// The most workers to measure.
     pub(crate) cores: usize,
 }
@@ -206,7 +216,7 @@ fn handshakes(scenario: &Scenario, pace: Pace) -> Vec<Case> {
         ("tls12", "TLS 1.2, P-256, X25519", Version::Tls12, KeyKind::P256, Group::X25519),
         ("tls12-rsa", "TLS 1.2, RSA-2048, X25519", Version::Tls12, KeyKind::Rsa2048, Group::X25519),
     ];
-    let wanted = if pace.full { variants.len() } else { 1 };
+    let wanted = if pace.breadth == Breadth::Full { variants.len() } else { 1 };
     variants
         .into_iter()
         .take(wanted)
@@ -224,7 +234,7 @@ fn handshakes(scenario: &Scenario, pace: Pace) -> Vec<Case> {
 fn idle(scenario: &Scenario, pace: Pace) -> Vec<Case> {
     // Ten thousand, or what the limit of descriptors allows.
     let many = connections().saturating_sub(200).min(10_000);
-    let counts = if pace.full && many > 1_000 { vec![1_000, many] } else { vec![1_000] };
+    let counts = if pace.breadth == Breadth::Full && many > 1_000 { vec![1_000, many] } else { vec![1_000] };
     counts
         .into_iter()
         .map(|connections| {
@@ -241,7 +251,8 @@ fn start(scenario: &Scenario, _: Pace) -> Vec<Case> {
 }
 
 fn syscalls(scenario: &Scenario, pace: Pace) -> Vec<Case> {
-    let seconds = pace.seconds;
+    // Counts need no long window, and strace makes everything slow.
+    let seconds = pace.seconds / 3.0;
     let download = Service::Exchange { request: SMALL, response: MIB };
     let mut cases = vec![
         scenario.case(
@@ -310,16 +321,45 @@ fn scaling(scenario: &Scenario, pace: Pace) -> Vec<Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contestant::Mode;
+    use crate::contestant::peers::peer;
 
     #[test]
     fn case_names_are_unique_in_the_full_run() {
-        let pace = Pace { seconds: 1.0, full: true, cores: 4 };
+        let pace = Pace { seconds: 1.0, breadth: Breadth::Full, cores: 4 };
         let mut names: Vec<String> =
             SCENARIOS.iter().flat_map(|s| s.cases(pace)).map(|case| case.name).collect();
         let count = names.len();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), count);
+    }
+
+    /// The cases of the selection on a machine with so many cores.
+    fn selection(cores: usize) -> Vec<Case> {
+        let pace = Pace { seconds: 1.0, breadth: Breadth::Selection, cores };
+        select(&[], false).unwrap().iter().flat_map(|s| s.cases(pace)).collect()
+    }
+
+    #[test]
+    fn the_selection_leaves_out_what_two_cores_cannot_tell_and_those_that_stand_aside() {
+        let names = |cores| selection(cores).into_iter().map(|case| case.name).collect::<Vec<_>>();
+        assert!(names(3).contains(&"http1/slow".to_owned()));
+        assert!(!names(2).contains(&"http1/slow".to_owned()));
+        assert!(HEADLINES.iter().all(|headline| names(2).iter().any(|name| name == headline)));
+        let (stunnel, hitch) = (peer("stunnel").unwrap(), peer("hitch").unwrap());
+        for case in selection(2).iter().filter(|case| case.setup.mode == Mode::Stream) {
+            assert_eq!(case.takes(stunnel, false), HEADLINES.contains(&case.name.as_str()), "{}", case.name);
+            assert!(case.takes(stunnel, true) && case.takes(hitch, false), "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn figures_that_a_clock_blurs_have_five_rounds() {
+        for case in selection(2) {
+            let clocked = case.method.figure() == crate::metrics::CPU;
+            assert_eq!(case.rounds(), if clocked { 5 } else { 3 }, "{}", case.name);
+        }
     }
 
     #[test]

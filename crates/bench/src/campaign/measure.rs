@@ -29,6 +29,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) dir: &'a Path,
     /// Arrivals per second, for a paced case.
     pub(crate) rate: Option<f64>,
+    /// Whether the running proxies have not worked yet.
+    pub(crate) cold: bool,
 }
 
 /// Memory is read when allocators and kernels have settled.
@@ -133,7 +135,10 @@ impl Bench<'_> {
 
     async fn web(&self, running: &Running, order: web::Order) -> Result<Figures> {
         let (target, cores) = (running.listen, self.cores.load.as_slice());
-        web::run(web::Order { seconds: 1, ..order }, target, self.dir, cores).await?;
+        // The tools connect anew each time: it is the proxy that is warmed up, and it stays warm.
+        if self.cold {
+            web::run(web::Order { seconds: 1, ..order }, target, self.dir, cores).await?;
+        }
         let pids = [running.process.pid(), self.backend.process.pid()];
         let before = pids.map(CpuTime::of_tree);
         let answer = web::run(order, target, self.dir, cores).await?;

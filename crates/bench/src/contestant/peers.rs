@@ -17,6 +17,7 @@ pub(crate) const PEERS: &[Peer] = &[
         args: &["run", "-c", "{{config}}"],
         post_quantum: true,
         scales: true,
+        aside: false,
     },
     Peer {
         name: "nginx",
@@ -31,6 +32,7 @@ pub(crate) const PEERS: &[Peer] = &[
         args: &["-p", "{{dir}}", "-e", "{{dir}}/error.log", "-c", "{{config}}"],
         post_quantum: false,
         scales: true,
+        aside: false,
     },
     Peer {
         name: "haproxy",
@@ -45,6 +47,7 @@ pub(crate) const PEERS: &[Peer] = &[
         args: &["-db", "-f", "{{config}}"],
         post_quantum: false,
         scales: true,
+        aside: false,
     },
     Peer {
         name: "hitch",
@@ -59,6 +62,7 @@ pub(crate) const PEERS: &[Peer] = &[
         args: &["--config={{config}}"],
         post_quantum: false,
         scales: true,
+        aside: false,
     },
     Peer {
         name: "stunnel",
@@ -73,6 +77,7 @@ pub(crate) const PEERS: &[Peer] = &[
         args: &["{{config}}"],
         post_quantum: false,
         scales: false,
+        aside: true,
     },
     Peer {
         name: "caddy",
@@ -87,6 +92,7 @@ pub(crate) const PEERS: &[Peer] = &[
         args: &["run", "--adapter", "caddyfile", "--config", "{{config}}"],
         post_quantum: false,
         scales: false,
+        aside: true,
     },
     Peer {
         name: "sozu",
@@ -101,6 +107,7 @@ pub(crate) const PEERS: &[Peer] = &[
         args: &["start", "-c", "{{config}}"],
         post_quantum: false,
         scales: true,
+        aside: false,
     },
 ];
 

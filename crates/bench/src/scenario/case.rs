@@ -1,9 +1,13 @@
 //! One measurement of a scenario: what is set up for it, and how it is taken.
 
-use crate::contestant::{Contestant, Setup};
+use crate::contestant::{Contestant, Peer, Setup};
 use crate::metrics;
 use crate::protocol::{Exchange, Service, Work};
 use crate::scenario::apps::{Arrangement, Served};
+
+/// The cases of the selection in which those take part, too, that no bound refers to.
+pub(crate) const HEADLINES: &[&str] =
+    &["relay-small", "handshake-full", "idle/1000", "start", "http1/10", "http1/idle"];
 
 /// One measurement, repeated in rounds over all contestants.
 #[derive(Clone, Debug)]
@@ -24,16 +28,22 @@ pub(crate) struct Case {
 
 impl Case {
     /// How many take part: the proxies, or the arrangements of an application.
-    pub(crate) fn entrants(&self, contestants: &[Contestant]) -> usize {
+    pub(crate) fn entrants(&self, contestants: &[Contestant], everyone: bool) -> usize {
         match self.method {
             Method::Served(served) => served.arrangements.len(),
-            _ => contestants.iter().filter(|c| self.takes(c)).count(),
+            _ => contestants.iter().filter(|c| self.takes(c.peer, everyone)).count(),
         }
     }
 
-    /// Whether a proxy can take part at all.
-    pub(crate) fn takes(&self, contestant: &Contestant) -> bool {
-        contestant.peer.config(self.setup.mode).is_some()
+    /// Whether a proxy takes part: one that can, and unless `everyone` is wanted, not one that stands aside.
+    pub(crate) fn takes(&self, peer: &Peer, everyone: bool) -> bool {
+        let wanted = everyone || !peer.aside || HEADLINES.contains(&self.name.as_str());
+        wanted && peer.config(self.setup.mode).is_some()
+    }
+
+    /// Rounds, unless the user gave a number.
+    pub(crate) fn rounds(&self) -> usize {
+        if self.method.hardly_varies() { 3 } else { 5 }
     }
 }
 
@@ -69,6 +79,15 @@ impl Method {
             Self::Syscalls(_) => metrics::SYSCALLS,
             Self::Served(served) if served.traced => metrics::SYSCALLS,
             Self::Served(_) => metrics::CPU,
+        }
+    }
+
+    /// Whether a few rounds tell the figure: memory and numbers of calls, which no clock blurs.
+    fn hardly_varies(&self) -> bool {
+        match self {
+            Self::Idle { .. } | Self::Start | Self::Syscalls(_) => true,
+            Self::Served(served) => served.traced,
+            _ => false,
         }
     }
 

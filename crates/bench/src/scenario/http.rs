@@ -4,7 +4,7 @@
 use crate::contestant::{Mode, Setup};
 use crate::protocol::{Exchange, Service, Work};
 use crate::scenario::apps::whole;
-use crate::scenario::{CONNECTIONS, Case, MIB, Method, Pace, SMALL, Scenario, TRANSFERS, Web};
+use crate::scenario::{Breadth, CONNECTIONS, Case, MIB, Method, Pace, SMALL, Scenario, TRANSFERS, Web};
 
 /// Connections of HTTP/2, each with [`STREAMS`] requests under way.
 const MULTIPLEXED: usize = 8;
@@ -30,14 +30,17 @@ pub(super) fn http1(scenario: &Scenario, pace: Pace) -> Vec<Case> {
         case("10", "GET of 10 bytes on 64 kept connections", SMALL, load(CONNECTIONS, None)),
         case("1m", "GET of 1 MiB on 8 kept connections", MIB, load(TRANSFERS, None)),
         idle,
-        case(
+    ];
+    // With a core for the load and another for the application, or the tail is theirs and not the proxy's.
+    if pace.breadth != Breadth::Selection || pace.cores >= 3 {
+        cases.push(case(
             "slow",
             "GET of 10 bytes on 64 kept connections, while 1,000 others send a request's head byte by byte",
             SMALL,
             load(CONNECTIONS, Some(drip)),
-        ),
-    ];
-    if pace.full {
+        ));
+    }
+    if pace.breadth == Breadth::Full {
         cases.push(case("64k", "GET of 64 KiB on 64 kept connections", 64 << 10, load(CONNECTIONS, None)));
     }
     cases
@@ -47,7 +50,7 @@ pub(super) fn http1(scenario: &Scenario, pace: Pace) -> Vec<Case> {
 pub(super) fn http2(scenario: &Scenario, pace: Pace) -> Vec<Case> {
     let seconds = whole(pace.seconds);
     let sizes = [("10", "10 bytes", SMALL), ("64k", "64 KiB", 64 << 10)];
-    let wanted = if pace.full { sizes.len() } else { 1 };
+    let wanted = if pace.breadth == Breadth::Full { sizes.len() } else { 1 };
     sizes
         .into_iter()
         .take(wanted)
