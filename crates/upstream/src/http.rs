@@ -18,4 +18,4 @@ mod watch;
 pub use body::ServerBody;
 pub use line::{InterimListener, RequestBody};
 pub use pools::{Pools, PrivateConnections};
-pub use send::{Affinity, Answer, Tunnel};
+pub use send::{Affinity, Answer, Aside, Tunnel};

@@ -21,7 +21,7 @@ pub use connect::{Connected, Reason, Unreachable, connect};
 pub use fault::{Breach, Failure, Fault, Violation};
 pub use health::{Check, CheckKind, Ejection, ServerHealth};
 pub use http::{
-    Affinity, Answer, InterimListener, Pools, PrivateConnections, RequestBody, ServerBody, Tunnel,
+    Affinity, Answer, Aside, InterimListener, Pools, PrivateConnections, RequestBody, ServerBody, Tunnel,
 };
 pub use pick::{Candidate, Chooser, HashKey, Picker, Policy};
 pub use sticky::Sticky;

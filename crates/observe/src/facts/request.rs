@@ -3,6 +3,7 @@
 //! What all requests of a connection have in common is kept once and shared by them. As with connections,
 //! facts hold what happened, and nothing that a log must not hold: no bodies, no cookies, no credentials.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -115,11 +116,11 @@ impl ClientFacts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLine {
     /// The method.
-    pub method: Box<str>,
+    pub method: Cow<'static, str>,
     /// How the client spoke to us.
     pub scheme: Scheme,
     /// The host as routed: lower case, without port; empty where the request names none.
-    pub host: Box<str>,
+    pub host: Arc<str>,
     /// Path and query as received.
     pub target: Box<str>,
     /// The version of HTTP.

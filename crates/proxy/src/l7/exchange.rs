@@ -1,6 +1,5 @@
 //! One request and its response: where it goes, what it takes along, what comes back.
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,7 +18,7 @@ use tokio::time::timeout;
 
 use super::answer::{self, Refusal};
 use super::body::Reply;
-use super::forward::{self, Errand};
+use super::forward::{Bound, Errand};
 use super::inbound::Inbound;
 use super::intake::{Gate, Passed};
 use super::line::Line;
@@ -44,9 +43,17 @@ pub(crate) struct Arrival {
     /// Whether the target said so, not Host.
     pub(crate) absolute: bool,
     /// The same as routes name it.
-    pub(crate) host: Option<Rc<str>>,
+    pub(crate) host: Option<Arc<str>>,
     /// What the guard remembers of its head.
     pub(crate) passed: Passed,
+}
+
+impl Arrival {
+    /// Whether the server has to be told the host anew: HTTP/2 leaves `Host` out or says it twice, an absolute target
+    /// overrules it (RFC 9112 §3.2.2, RFC 9113 §8.3.1), and HTTP/1.0 may leave it out.
+    pub(crate) fn names_host(&self) -> bool {
+        self.absolute || self.authority.is_none()
+    }
 }
 
 /// What a request comes by.
@@ -68,28 +75,45 @@ impl Client {
 }
 
 /// Serves one request of `session`.
-pub(crate) async fn serve(
+///
+/// This is moved about as a whole with everything that it waits for, so that it is a block, which keeps what it
+/// takes in once, and whatever does not wait is a function of its own.
+pub(crate) fn serve(
     session: Rc<Session>,
     client: Client,
     request: Request<Inbound>,
-) -> Result<Response<Reply>, Infallible> {
-    let accept = request.headers().get(ACCEPT).cloned();
-    let head = request.method() == Method::HEAD;
+) -> impl Future<Output = Response<Reply>> {
+    async move {
+        let accept = request.headers().get(ACCEPT).cloned();
+        let head = request.method() == Method::HEAD;
+        let (arrival, understood) = arrive(&session, &request, &client);
+        let carrier = Carrier(Rc::clone(&arrival.record));
+        let outcome = match understood {
+            Ok(()) => match route(&session, &arrival, &client, request, carrier) {
+                Ok(Step::Answered(response)) => Ok(response),
+                Ok(Step::Forward(errand, bound, carrier)) => errand.forward(bound, carrier).await,
+                Err(refused) => Err(refused),
+            },
+            Err(refusal) => {
+                unwanted(request);
+                Err((refusal, carrier))
+            }
+        };
+        answered(&client, arrival.passed, outcome, || (answer::wants_json(accept.as_ref()), head))
+    }
+}
+
+/// The response to a request, whatever became of it. `asked`: whether an answer of ours is to be JSON, and whether
+/// it is one to HEAD.
+fn answered(
+    client: &Client,
+    passed: Passed,
+    outcome: Outcome,
+    asked: impl FnOnce() -> (bool, bool),
+) -> Response<Reply> {
     let line = client.line();
-    let passed = line.map(|line| line.gate.last.get()).unwrap_or_default();
-    let late = line.map_or(Duration::ZERO, |line| line.gate.lateness());
-    let (arrival, understood) = arrive(&session, &request, passed, late);
-    let record = Rc::clone(&arrival.record);
-    let carrier = Carrier(Rc::clone(&record));
-    let outcome = match understood {
-        Ok(()) => route(&session, &arrival, &client, request, carrier).await,
-        Err(refusal) => {
-            unwanted(request);
-            Err((refusal, carrier))
-        }
-    };
     let response = outcome.unwrap_or_else(|(refusal, carrier)| {
-        let json = answer::wants_json(accept.as_ref());
+        let (json, head) = asked();
         let mut response = refuse(&refusal, carrier, json, head);
         // What is left of the body is not awaited, and the client is to know (RFC 9110 §15.5.9, §15.5.14).
         let unread = matches!(refusal.status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE);
@@ -104,7 +128,15 @@ pub(crate) async fn serve(
     {
         line.gate.stayed();
     }
-    Ok(response)
+    response
+}
+
+/// What a route does with a request.
+enum Step<'e> {
+    /// It has a response.
+    Answered(Response<Reply>),
+    /// It sends it to a server.
+    Forward(Errand<'e>, Bound, Carrier),
 }
 
 /// What becomes of a request: a response, or why there is none.
@@ -114,11 +146,13 @@ pub(crate) type Outcome = Result<Response<Reply>, (Refusal, Carrier)>;
 fn arrive(
     session: &Rc<Session>,
     request: &Request<Inbound>,
-    passed: Passed,
-    late: Duration,
+    client: &Client,
 ) -> (Arrival, Result<(), Refusal>) {
+    let line = client.line();
+    let passed = line.map(|line| line.gate.last.get()).unwrap_or_default();
+    let late = line.map_or(Duration::ZERO, |line| line.gate.lateness());
     let view = session.view();
-    let authority = authority(request);
+    let authority = authority(session, request);
     let (host, mut understood) = match authority.as_ref().map(|asked| session.host(asked)) {
         None => (None, Ok(())),
         Some(Ok(host)) => (Some(host), Ok(())),
@@ -131,8 +165,8 @@ fn arrive(
     };
     let given = view.trusted.then(|| told::given_id(request.headers())).flatten();
     let id = given.map_or_else(|| session.next_id(), Into::into);
-    let line_host: Box<str> = host.as_deref().unwrap_or_default().into();
-    let record = Record::new(session, super::record::line(session, request, line_host), id, late);
+    let line = super::record::line(session, request, host.clone().unwrap_or_default());
+    let record = Record::new(session, line, id, late);
     if let Some(tracing) = view.snapshot.tracing {
         let place = trace::place(request.headers(), tracing, || session.worker.random());
         record.note(|facts| facts.trace = place);
@@ -150,9 +184,9 @@ fn arrive(
 }
 
 /// What the request asks for (RFC 9110 §7.2).
-fn authority(request: &Request<Inbound>) -> Option<HeaderValue> {
+fn authority(session: &Session, request: &Request<Inbound>) -> Option<HeaderValue> {
     match request.uri().authority() {
-        Some(authority) => HeaderValue::try_from(authority.as_str()).ok(),
+        Some(authority) => session.asked(authority.as_str()),
         None => request.headers().get(HOST).cloned(),
     }
 }
@@ -181,13 +215,13 @@ fn within_limits(session: &Session, http: &Http, request: &Request<Inbound>) -> 
 }
 
 /// Finds the route, and does what it says.
-async fn route(
-    session: &Rc<Session>,
-    arrival: &Arrival,
-    client: &Client,
+fn route<'e>(
+    session: &'e Rc<Session>,
+    arrival: &'e Arrival,
+    client: &'e Client,
     request: Request<Inbound>,
     carrier: Carrier,
-) -> Outcome {
+) -> Result<Step<'e>, (Refusal, Carrier)> {
     let host = arrival.host.as_deref();
     let found = arrival.view.http().and_then(|http| Some((http, http.routes.find(host, path(&request))?)));
     let Some((http, route)) = found else {
@@ -224,11 +258,14 @@ async fn route(
         }
         Action::Proxy(proxy) => {
             let errand = Errand { session, arrival, client, http, route, proxy };
-            forward::forward(&errand, request, carrier).await?
+            return match errand.bind(request, &carrier) {
+                Ok(bound) => Ok(Step::Forward(errand, bound, carrier)),
+                Err(refusal) => Err((refusal, carrier)),
+            };
         }
     };
     finish(session, route, &mut response);
-    Ok(response)
+    Ok(Step::Answered(response))
 }
 
 /// Reads and forgets some of a body that nobody wants. A stream of HTTP/2 that is dropped before its request is
@@ -255,7 +292,7 @@ fn unwanted(request: Request<Inbound>) {
 }
 
 /// What a route adds to every response of its own or its servers'.
-fn finish(session: &Session, route: &HttpRoute, response: &mut Response<Reply>) {
+pub(crate) fn finish(session: &Session, route: &HttpRoute, response: &mut Response<Reply>) {
     let headers = response.headers_mut();
     if let Some(hsts) = &route.hsts
         && session.brief.tls.is_some()

@@ -16,15 +16,18 @@ use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Body as _;
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
-use offramp_upstream::{Affinity, Answer, InterimListener, Protocol as Speaks, ServerBody, Tunnel};
+use offramp_upstream::{
+    Affinity, Answer, Aside, Backend, HashKey, InterimListener, Policy, Protocol as Speaks, ServerBody,
+    Tunnel,
+};
 
 use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};
-use super::exchange::{Arrival, Client, Outcome, apply};
+use super::exchange::{Arrival, Client, Outcome, apply, finish};
 use super::hop;
 use super::inbound::Inbound;
 use super::record::Carrier;
-use super::session::Session;
+use super::session::{Private, Session};
 use super::told::{self, X_REQUEST_ID};
 use super::trace;
 use super::tunnel::{self, Switch};
@@ -33,6 +36,9 @@ use crate::snapshot::http::{Http, HttpRoute, Proxy, Rewrite};
 
 const SEC_WEBSOCKET_KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
 const SEC_WEBSOCKET_ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-accept");
+
+/// The host of a request that names none.
+static NO_HOST: HeaderValue = HeaderValue::from_static("");
 
 /// A request that is to go to a server, and everything that it goes by.
 pub(crate) struct Errand<'e> {
@@ -54,62 +60,92 @@ enum Turn {
     Stream,
 }
 
-/// Sends a request to a server, and makes its response one for the client.
-pub(crate) async fn forward(errand: &Errand<'_>, request: Request<Inbound>, carrier: Carrier) -> Outcome {
-    let backend = &errand.arrival.view.snapshot.backends[errand.proxy.backend];
-    carrier.0.note(|facts| facts.path.backend = Some(Arc::clone(&backend.name)));
-    let received = request.version();
-    let (mut parts, mut body) = request.into_parts();
-    if was_reset(&mut body) {
-        return Err((Refusal::new(StatusCode::BAD_REQUEST, Cause::ClientAborted), carrier));
-    }
-    let turn = match errand.turn(&mut parts, backend.protocol) {
-        Ok(turn) => turn,
-        Err(refusal) => return Err((refusal, carrier)),
-    };
-    let body = errand.body(body, &parts.headers, &carrier);
-    errand.header(&mut parts.headers, received, &carrier);
-    // A body of unknown length is left out with these methods, unless the header says that there is one.
-    if matches!(parts.method, Method::GET | Method::HEAD)
-        && backend.protocol == Speaks::Http1
-        && !matches!(turn, Turn::Stream)
-        && !body.is_end_stream()
-        && !parts.headers.contains_key(CONTENT_LENGTH)
-    {
-        parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    if let Err(refusal) = errand.target(&mut parts, backend.protocol) {
-        return Err((refusal, carrier));
-    }
-    parts.version = Version::HTTP_11;
-    let request = Request::from_parts(parts, body);
-    let interim = errand.interim();
-    let private = errand.proxy.send_proxy.map(|version| errand.session.private(version));
-    let worker = &errand.session.worker;
-    let attempted = |succeeded: bool| {
-        worker.counters.connect_attempted();
-        if !succeeded {
-            worker.counters.connect_failed();
-        }
-    };
-    let about = Affinity {
-        client: errand.session.ip,
-        tls: errand.session.scheme == Scheme::Https,
-        private: private.as_deref(),
-        attempted: &attempted,
-        interim,
-    };
-    let answer = match errand.session.worker.pools.send(backend, request, &about).await {
-        Ok(answer) => answer,
-        Err(failed) => {
-            let refusal = failure::request(&failed, &carrier.0, backend.servers.len());
-            return Err((refusal, carrier));
-        }
-    };
-    errand.answered(answer, turn, received, carrier)
+/// A request as its server is to get it.
+pub(crate) struct Bound {
+    request: Request<ClientBody>,
+    turn: Turn,
+    received: Version,
+    interim: Option<Arc<dyn InterimListener>>,
+    private: Option<Private>,
+    /// What the server is told of the client, where that is not in the header.
+    told: Option<Rc<[u8]>>,
 }
 
 impl Errand<'_> {
+    /// Makes a request one for a server.
+    pub(crate) fn bind(&self, request: Request<Inbound>, carrier: &Carrier) -> Result<Bound, Refusal> {
+        let backend = self.backend();
+        carrier.0.note(|facts| facts.path.backend = Some(Arc::clone(&backend.name)));
+        let received = request.version();
+        let (mut parts, mut body) = request.into_parts();
+        if was_reset(&mut body) {
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, Cause::ClientAborted));
+        }
+        let turn = self.turn(&mut parts, backend.protocol)?;
+        let body = self.body(body, &parts.headers, carrier);
+        let told = self.header(&mut parts.headers, received, carrier);
+        // A body of unknown length is left out with these methods, unless the header says that there is one.
+        if matches!(parts.method, Method::GET | Method::HEAD)
+            && backend.protocol == Speaks::Http1
+            && !matches!(turn, Turn::Stream)
+            && !body.is_end_stream()
+            && !parts.headers.contains_key(CONTENT_LENGTH)
+        {
+            parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        self.target(&mut parts, backend.protocol)?;
+        parts.version = Version::HTTP_11;
+        Ok(Bound {
+            request: Request::from_parts(parts, body),
+            turn,
+            received,
+            interim: self.interim(),
+            private: self.proxy.send_proxy.map(|version| self.session.private(version)),
+            told,
+        })
+    }
+
+    /// Sends a request to a server, and makes its response one for the client. A block, for the reason of
+    /// [`serve`](super::exchange::serve).
+    pub(crate) fn forward(&self, bound: Bound, carrier: Carrier) -> impl Future<Output = Outcome> {
+        async move {
+            let backend = self.backend();
+            let counters = &self.session.worker.counters;
+            let attempted = |succeeded: bool| {
+                counters.connect_attempted();
+                if !succeeded {
+                    counters.connect_failed();
+                }
+            };
+            let record = Rc::clone(&carrier.0);
+            let authority = self.arrival.authority.as_ref();
+            let host = self.arrival.names_host().then_some(authority.unwrap_or(&NO_HOST));
+            let fields = |out: &mut Vec<u8>| {
+                out.extend_from_slice(bound.told.as_deref().unwrap_or_default());
+                record.write_id(out);
+            };
+            let about = Affinity {
+                client: self.session.ip,
+                tls: self.session.scheme == Scheme::Https,
+                private: bound.private.as_deref(),
+                attempted: &attempted,
+                interim: bound.interim,
+                aside: bound.told.is_some().then_some(Aside { host, fields: &fields }),
+            };
+            match self.session.worker.pools.send(backend, bound.request, &about).await {
+                Ok(answer) => self.answered(answer, bound.turn, bound.received, carrier),
+                Err(failed) => {
+                    let refusal = failure::request(&failed, &carrier.0, backend.servers.len());
+                    Err((refusal, carrier))
+                }
+            }
+        }
+    }
+
+    fn backend(&self) -> &Arc<Backend> {
+        &self.arrival.view.snapshot.backends[self.proxy.backend]
+    }
+
     /// Who is told of interim responses; nobody where the client knows none.
     fn interim(&self) -> Option<Arc<dyn InterimListener>> {
         match self.client {
@@ -162,20 +198,37 @@ impl Errand<'_> {
         body.behind(&line.gate, unasked.then_some(&line.interim))
     }
 
-    /// What the server sees.
-    fn header(&self, headers: &mut HeaderMap, received: Version, carrier: &Carrier) {
+    /// Whether what the server is told of the client need not be in the header, where rules may change it, balancing
+    /// may look at it, and what a trusted proxy has said is extended: written at once it costs much less.
+    fn tells_in_writing(&self) -> bool {
+        let backend = self.backend();
+        backend.protocol == Speaks::Http1
+            && !self.arrival.view.trusted
+            && self.route.request_headers.is_empty()
+            && !matches!(backend.policy, Policy::Hash(HashKey::Header(_)))
+    }
+
+    /// What the server sees. Gives what is not put into the header: that it is told of the client.
+    fn header(&self, headers: &mut HeaderMap, received: Version, carrier: &Carrier) -> Option<Rc<[u8]>> {
         let host = self.arrival.authority.as_ref();
-        told::tell(headers, self.session, self.arrival.view.trusted, host);
-        if let Some(id) = carrier.0.id_value() {
-            headers.insert(X_REQUEST_ID, id);
+        let written = self.tells_in_writing().then(|| told::written(self.session, host));
+        if written.is_some() {
+            told::forget(headers);
+        } else {
+            told::tell(headers, self.session, self.arrival.view.trusted, host);
+            if let Some(id) = carrier.0.id_value() {
+                headers.insert(X_REQUEST_ID, id);
+            }
         }
         if let Some(trace) = carrier.0.trace() {
             trace::tell(headers, &trace);
         }
-        // HTTP/2 leaves it out or says it twice, an absolute target overrules it (RFC 9112 §3.2.2, RFC 9113
-        // §8.3.1), and HTTP/1.0 may leave it out.
-        if self.arrival.absolute || host.is_none() {
-            headers.insert(HOST, host.cloned().unwrap_or(HeaderValue::from_static("")));
+        match (self.arrival.names_host(), &written) {
+            (true, Some(_)) => drop(headers.remove(HOST)),
+            (true, None) => {
+                headers.insert(HOST, host.unwrap_or(&NO_HOST).clone());
+            }
+            (false, _) => {}
         }
         if received == Version::HTTP_2 {
             join_cookies(headers);
@@ -187,6 +240,7 @@ impl Errand<'_> {
             told::via(headers, received);
         }
         apply(&self.route.request_headers, headers);
+        written
     }
 
     /// What the server is asked for: a path, or for HTTP/2 a whole URI.
@@ -246,8 +300,9 @@ impl Errand<'_> {
             headers.remove("keep-alive");
         }
         record.answered(response.status().as_u16());
-        let (parts, body) = response.into_parts();
-        Ok(Response::from_parts(parts, Reply::server(body, carrier)))
+        let mut response = response.map(|body| Reply::server(body, carrier));
+        finish(self.session, self.route, &mut response);
+        Ok(response)
     }
 
     /// The server agreed to another protocol.
@@ -270,13 +325,17 @@ impl Errand<'_> {
                     switching(&mut parts.headers, protocol);
                 }
                 *line.switch.borrow_mut() = Some(Switch { server, carrier });
-                Ok(Response::from_parts(parts, Reply::nothing()))
+                let mut response = Response::from_parts(parts, Reply::nothing());
+                finish(self.session, self.route, &mut response);
+                Ok(response)
             }
             (Turn::Stream, _, Some(server)) => {
                 carrier.0.answered(200);
                 parts.status = StatusCode::OK;
                 parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
-                Ok(Response::from_parts(parts, Reply::tunnel(Switch { server, carrier })))
+                let mut response = Response::from_parts(parts, Reply::tunnel(Switch { server, carrier }));
+                finish(self.session, self.route, &mut response);
+                Ok(response)
             }
             _ => {
                 let close = Close::from(Cause::BadResponse).with_detail("101 was not asked for");

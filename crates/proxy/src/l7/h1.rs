@@ -15,7 +15,6 @@ mod outbox;
 mod refuse;
 mod response;
 
-use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -244,7 +243,7 @@ impl Drop for Warm<'_> {
 async fn busy<S, F>(session: &Session, line: &Rc<Line>, exchange: &S, bounds: Bounds) -> Turn
 where
     S: Fn(Request<Inbound>) -> F,
-    F: Future<Output = Result<Response<Reply>, Infallible>>,
+    F: Future<Output = Response<Reply>>,
 {
     line.intake.borrow_mut().transport.keep_buffer(true);
     let warm = Warm::new(session);
@@ -287,7 +286,7 @@ where
         cut.forget(place);
     }
     drop((conversation, warm));
-    line.intake.borrow_mut().transport.keep_buffer(false);
+    line.intake.borrow_mut().rest();
     turn
 }
 

@@ -26,6 +26,18 @@ const BULK: usize = 8 * 1024;
 /// rarely more; whoever sends more is better told to stop.
 const UNWANTED: usize = 64 * 1024;
 
+/// How much memory a connection gets for heads at a time.
+const HEADS: usize = 2 * 1024;
+
+/// A copy of a head, in `heads` if there is room, which there is again when nobody has those before.
+fn copied(heads: &mut BytesMut, head: &[u8]) -> Bytes {
+    if heads.capacity() < head.len() {
+        heads.reserve(head.len().max(HEADS));
+    }
+    heads.extend_from_slice(head);
+    heads.split().freeze()
+}
+
 /// What the guard and the requests behind it tell each other.
 pub(crate) struct Gate {
     guard: RefCell<Guard>,
@@ -163,12 +175,21 @@ pub(crate) struct Intake {
     pub(crate) failed: Option<io::Error>,
     /// Whether it ended in order.
     pub(crate) ended: bool,
+    /// Room for the next heads, which are parts of it as long as somebody has them.
+    heads: BytesMut,
 }
 
 impl Intake {
     pub(crate) fn new(transport: Transport, gate: Rc<Gate>) -> Self {
         let held = Buffer::default();
-        Self { transport, gate, held, seen: false, passing: 0, failed: None, ended: false }
+        let heads = BytesMut::new();
+        Self { transport, gate, held, seen: false, passing: 0, failed: None, ended: false, heads }
+    }
+
+    /// Gives back what is kept for the next requests.
+    pub(crate) fn rest(&mut self) {
+        self.transport.keep_buffer(false);
+        self.heads = BytesMut::new();
     }
 
     /// What the guard has not let pass.
@@ -198,7 +219,7 @@ impl Intake {
                     && let Poll::Ready(Ok(bytes)) = self.transport.poll_fill(cx)
                     && let Some((head, length)) = self.gate.head(bytes)
                 {
-                    let bytes = Bytes::copy_from_slice(&bytes[..length]);
+                    let bytes = copied(&mut self.heads, &bytes[..length]);
                     self.transport.consume(length);
                     return Poll::Ready(Heading::Request(head, bytes));
                 }
@@ -207,7 +228,7 @@ impl Intake {
             }
             self.seen = true;
             if let Some((head, length)) = self.gate.head(self.held.filled()) {
-                let bytes = Bytes::copy_from_slice(&self.held.filled()[..length]);
+                let bytes = copied(&mut self.heads, &self.held.filled()[..length]);
                 self.consume_held(length);
                 return Poll::Ready(Heading::Request(head, bytes));
             }

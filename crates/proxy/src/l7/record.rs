@@ -4,14 +4,15 @@
 //! up, the body that comes down. The first who knows an end ends it; when all have dropped it without one,
 //! the client went away.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime};
 
-use http::Request;
 use http::header::{HeaderValue, REFERER, USER_AGENT};
+use http::{Method, Request};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::counters::Direction;
 use offramp_observe::facts::{HttpVersion, RequestLine, Trace};
@@ -76,6 +77,15 @@ impl Record {
     /// The same for a header, without a copy between.
     pub(crate) fn id_value(&self) -> Option<HeaderValue> {
         self.facts.borrow().as_ref().and_then(|facts| HeaderValue::from_str(&facts.id).ok())
+    }
+
+    /// Writes the field that tells a server the id, if the end was not told yet.
+    pub(crate) fn write_id(&self, out: &mut Vec<u8>) {
+        if let Some(facts) = self.facts.borrow().as_ref() {
+            out.extend_from_slice(b"x-request-id: ");
+            out.extend_from_slice(facts.id.as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
     }
 
     /// Changes what is known, unless it has been told already.
@@ -166,7 +176,7 @@ impl Drop for Carrier {
 }
 
 /// What a request asks for, as events say it.
-pub(crate) fn line<B>(session: &Session, request: &Request<B>, host: Box<str>) -> RequestLine {
+pub(crate) fn line<B>(session: &Session, request: &Request<B>, host: Arc<str>) -> RequestLine {
     let field = |name| request.headers().get(name).map(|value| value.as_bytes().into());
     let version = match request.version() {
         http::Version::HTTP_2 => HttpVersion::Http2,
@@ -174,7 +184,7 @@ pub(crate) fn line<B>(session: &Session, request: &Request<B>, host: Box<str>) -
         _ => HttpVersion::Http11,
     };
     RequestLine {
-        method: request.method().as_str().into(),
+        method: method(request.method()),
         scheme: session.scheme,
         host,
         target: request.uri().path_and_query().map_or("/", |target| target.as_str()).into(),
@@ -182,5 +192,19 @@ pub(crate) fn line<B>(session: &Session, request: &Request<B>, host: Box<str>) -
         referer: field(REFERER),
         user_agent: field(USER_AGENT),
         user: None,
+    }
+}
+
+/// A method's name, without a copy where it is a usual one.
+fn method(method: &Method) -> Cow<'static, str> {
+    match *method {
+        Method::GET => "GET".into(),
+        Method::POST => "POST".into(),
+        Method::PUT => "PUT".into(),
+        Method::DELETE => "DELETE".into(),
+        Method::HEAD => "HEAD".into(),
+        Method::OPTIONS => "OPTIONS".into(),
+        Method::PATCH => "PATCH".into(),
+        _ => method.as_str().to_owned().into(),
     }
 }

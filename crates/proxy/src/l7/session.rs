@@ -57,7 +57,7 @@ pub(crate) struct Session {
     /// Whether something went wrong that no request tells of.
     pub(crate) untold: Cell<bool>,
     /// What was asked for last, as it came and as routes name it.
-    host: RefCell<Option<(HeaderValue, Rc<str>)>>,
+    host: RefCell<Option<(HeaderValue, Arc<str>)>>,
     /// The request that began last, until the task that polled it then has taken it.
     pub(crate) newborn: RefCell<Option<Rc<Record>>>,
 }
@@ -71,7 +71,24 @@ pub(crate) struct Told {
     /// The connection's id.
     id: Box<str>,
     /// What `Forwarded` says of a request for a host: clients ask the same one again and again.
-    forwarded: RefCell<Option<(Option<HeaderValue>, HeaderValue)>>,
+    forwarded: Known<HeaderValue>,
+    /// All of it, written out, by the same rule.
+    written: Known<Rc<[u8]>>,
+}
+
+/// What was made last for requests that asked for a host, or for none.
+type Known<T> = RefCell<Option<(Option<HeaderValue>, T)>>;
+
+/// What is known for `host`, or else is made by `make`.
+fn known<T: Clone>(known: &Known<T>, host: Option<&HeaderValue>, make: impl FnOnce() -> T) -> T {
+    if let Some((_, value)) = known.borrow().as_ref().filter(|(known, _)| known.as_ref() == host) {
+        return value.clone();
+    }
+    let value = make();
+    // A copy, as what came may be a part of something larger.
+    let host = host.and_then(|host| HeaderValue::from_bytes(host.as_bytes()).ok());
+    *known.borrow_mut() = Some((host, value.clone()));
+    value
 }
 
 impl Told {
@@ -81,13 +98,12 @@ impl Told {
         host: Option<&HeaderValue>,
         make: impl FnOnce() -> HeaderValue,
     ) -> HeaderValue {
-        let mut known = self.forwarded.borrow_mut();
-        if let Some((_, value)) = known.as_ref().filter(|(known, _)| known.as_ref() == host) {
-            return value.clone();
-        }
-        let value = make();
-        *known = Some((host.cloned(), value.clone()));
-        value
+        known(&self.forwarded, host, make)
+    }
+
+    /// The fields that say all of it of a request for `host`, made by `make` where that is not known yet.
+    pub(crate) fn written(&self, host: Option<&HeaderValue>, make: impl FnOnce() -> Rc<[u8]>) -> Rc<[u8]> {
+        known(&self.written, host, make)
     }
 }
 
@@ -143,6 +159,7 @@ impl Session {
             port: local.map(|local| HeaderValue::from(local.port())),
             id: brief.id.to_string().into(),
             forwarded: RefCell::default(),
+            written: RefCell::default(),
         };
         let scheme = if brief.tls.is_some() { Scheme::Https } else { Scheme::Http };
         Rc::new(Self {
@@ -246,17 +263,25 @@ impl Session {
     }
 
     /// What routes call the host that a request asks for: clients ask for the same one again and again.
-    pub(crate) fn host(&self, asked: &HeaderValue) -> Result<Rc<str>, HostFault> {
+    pub(crate) fn host(&self, asked: &HeaderValue) -> Result<Arc<str>, HostFault> {
         let mut known = self.host.borrow_mut();
         if let Some((_, host)) = known.as_ref().filter(|(known, _)| known == asked) {
-            return Ok(Rc::clone(host));
+            return Ok(Arc::clone(host));
         }
-        let host: Rc<str> = Authority::parse(asked.as_bytes())?.normal().into();
+        let host: Arc<str> = Authority::parse(asked.as_bytes())?.normal().into();
         // A copy, as what came may be a part of something larger.
         if let Ok(asked) = HeaderValue::from_bytes(asked.as_bytes()) {
-            *known = Some((asked, Rc::clone(&host)));
+            *known = Some((asked, Arc::clone(&host)));
         }
         Ok(host)
+    }
+
+    /// What a request asks for, for a header.
+    pub(crate) fn asked(&self, authority: &str) -> Option<HeaderValue> {
+        match &*self.host.borrow() {
+            Some((asked, _)) if asked.as_bytes() == authority.as_bytes() => Some(asked.clone()),
+            _ => HeaderValue::try_from(authority).ok(),
+        }
     }
 
     /// An id for the next request: that of the connection, and a number behind it.

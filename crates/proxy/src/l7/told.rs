@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use http::Version;
 use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue, VIA};
@@ -18,6 +19,9 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 /// The id of a request, for servers and in answers.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Every field that servers are told something by.
+const TOLD: [HeaderName; 6] =
+    [FORWARDED, X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, X_FORWARDED_PORT, X_REQUEST_ID];
 /// The longest id of a request that is kept from a trusted proxy.
 const LONGEST_ID: usize = 128;
 
@@ -61,6 +65,39 @@ fn extend(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
         all.extend_from_slice(one.as_bytes());
     }
     headers.insert(name, HeaderValue::from_bytes(&all).unwrap_or_else(|_| value.clone()));
+}
+
+/// Takes out of an untrusted request what it says of its client, where that is to be told by others means.
+pub(crate) fn forget(headers: &mut HeaderMap) {
+    let shortest = FORWARDED.as_str().len();
+    let told = headers.keys().any(|name| name.as_str().len() >= shortest && TOLD.contains(name));
+    if told {
+        for name in &TOLD {
+            headers.remove(name);
+        }
+    }
+}
+
+/// The fields that servers are told of an untrusted client, as they are sent. The id of the request is not among
+/// them.
+pub(crate) fn written(session: &Session, host: Option<&HeaderValue>) -> Rc<[u8]> {
+    session.told.written(host, || {
+        let mut headers = HeaderMap::new();
+        tell(&mut headers, session, false, host);
+        let mut text = Vec::with_capacity(256);
+        for (name, value) in &headers {
+            write_field(name, value, &mut text);
+        }
+        text.into()
+    })
+}
+
+/// Writes a field with its line end.
+pub(crate) fn write_field(name: &HeaderName, value: &HeaderValue, out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_str().as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value.as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
 
 /// One element of `Forwarded` (RFC 7239 §4).

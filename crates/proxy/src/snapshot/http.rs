@@ -150,3 +150,11 @@ pub struct HeaderRules {
     /// Fields that come beside those of the same name.
     pub add: Vec<(HeaderName, HeaderValue)>,
 }
+
+impl HeaderRules {
+    /// Whether nothing is changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
+    }
+}

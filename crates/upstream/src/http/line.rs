@@ -27,6 +27,7 @@ use self::inbound::{Head, Inbound};
 use self::outbound::Halt;
 pub(crate) use self::outbound::{Outbound, is_idempotent};
 use super::outgoing::Progress;
+use super::send::Aside;
 use super::shelf::Shelf;
 use super::watch::{Deadline, after};
 use crate::admission::Seat;
@@ -118,8 +119,9 @@ impl<B: RequestBody> Line<B> {
     }
 
     /// Takes on a request, which goes out as the response is waited for.
-    pub(crate) fn send(&mut self, request: Request<B>) {
-        self.out.load(request);
+    pub(crate) fn send(&mut self, request: Request<B>, aside: Option<Aside<'_>>) {
+        let headers = self.out.load(request, aside);
+        self.inbound.reuse(headers);
         self.begin();
     }
 

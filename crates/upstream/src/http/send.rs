@@ -44,6 +44,18 @@ pub struct Affinity<'a, B: RequestBody> {
     pub attempted: &'a dyn Fn(bool),
     /// Told of interim responses; they are dropped where there is none.
     pub interim: Option<Arc<dyn InterimListener>>,
+    /// What an HTTP/1 server gets besides; HTTP/2 servers get only what the request has.
+    pub aside: Option<Aside<'a>>,
+}
+
+/// Fields of a request that are not in its header map, because writing them at once costs less. The map has none of
+/// their names.
+#[derive(Clone, Copy)]
+pub struct Aside<'a> {
+    /// `Host`, which comes first (RFC 9110 §7.2), where the map has none.
+    pub host: Option<&'a HeaderValue>,
+    /// Writes the others, each with its line end, behind those of the map; called at most once.
+    pub fields: &'a dyn Fn(&mut Vec<u8>),
 }
 
 /// A response whose head has come.
@@ -128,12 +140,12 @@ impl<B: RequestBody> Pools<B> {
     ///
     /// # Errors
     /// [`Failure`] says what to answer and whose fault it is.
-    pub async fn send(
-        &self,
-        backend: &Arc<Backend>,
+    pub fn send<'j>(
+        &'j self,
+        backend: &'j Arc<Backend>,
         request: Request<B>,
-        about: &Affinity<'_, B>,
-    ) -> Result<Answer<B>, Failure> {
+        about: &'j Affinity<'j, B>,
+    ) -> impl Future<Output = Result<Answer<B>, Failure>> + use<'j, B> {
         self.attend();
         let names = || backend.servers.iter().map(|server| &*server.name);
         let tied = backend.sticky.as_ref().and_then(|sticky| sticky.server(request.headers(), names()));
@@ -151,29 +163,35 @@ impl<B: RequestBody> Pools<B> {
             queue: Duration::ZERO,
             connect: None,
         };
-        match journey.run().await {
-            Ok((response, tunnel)) => Ok(journey.answer(response, tunnel)),
-            Err(fault) => Err(journey.failure(fault)),
+        // What is taken in is kept once; the arguments of a function would be kept beside what becomes of them.
+        async move {
+            match journey.run().await {
+                Ok((response, tunnel)) => Ok(journey.answer(response, tunnel)),
+                Err(fault) => Err(journey.failure(fault)),
+            }
         }
     }
 }
 
+// A request carries the futures of these along, and they are moved as a whole: what is rare is boxed.
 impl<B: RequestBody> Journey<'_, B> {
     async fn run(&mut self) -> Result<(Response<ServerBody<B>>, Option<Tunnel>), Fault> {
         let mut unreached: Option<Reason> = None;
+        let (mut seat, mut again) = (None, false);
         loop {
-            let seat = match self.sit().await {
-                Ok(seat) => seat,
-                Err(None) => return Err(Fault::Connect(unreached.unwrap_or(Reason::NoServerAlive))),
-                Err(Some(reason)) => return Err(Fault::Connect(unreached.unwrap_or(reason))),
+            let sits = match seat.take() {
+                Some(seat) => seat,
+                None => match self.sit_now().transpose() {
+                    Some(seat) => seat,
+                    None => Box::pin(self.sit()).await,
+                }
+                .map_err(|reason| {
+                    Fault::Connect(unreached.take().or(reason).unwrap_or(Reason::NoServerAlive))
+                })?,
             };
-            let server = seat.server();
+            let server = sits.server();
             self.server = Some(server);
-            let mut attempt = self.attempt(seat, false).await;
-            if let Attempt::Stale(_, seat) = attempt {
-                attempt = self.attempt(seat, true).await;
-            }
-            match attempt {
+            match self.attempt(sits, again).await {
                 Attempt::Answered(response, tunnel) => {
                     self.note(server, outcome(response.status()));
                     self.house.chooser.borrow_mut().note_success(server);
@@ -188,7 +206,9 @@ impl<B: RequestBody> Journey<'_, B> {
                     self.house.chooser.borrow_mut().note_failure(server, Instant::now());
                     self.tried.insert(server);
                     unreached = Some(reason);
+                    again = false;
                 }
+                Attempt::Stale(_, held) if !again => (seat, again) = (Some(held), true),
                 Attempt::Stale(fault, ..) | Attempt::Failed(fault) => {
                     if fault.is_the_servers() {
                         self.note(server, Outcome::Bad);
@@ -199,13 +219,16 @@ impl<B: RequestBody> Journey<'_, B> {
         }
     }
 
-    /// A seat, after a wait if need be; `Err(None)`: nobody is left to be tried.
+    /// A seat, if there is one at once; `Err(None)`: nobody is left to be tried.
+    fn sit_now(&self) -> Result<Option<Seat>, Option<Reason>> {
+        let wish = Wish { key: self.key, tied: self.tied, tried: &self.tried };
+        seat_now(self.backend, &self.house.chooser, wish).map_err(Denied::reason)
+    }
+
+    /// A seat, after a wait.
     async fn sit(&mut self) -> Result<Seat, Option<Reason>> {
         let wish = Wish { key: self.key, tied: self.tied, tried: &self.tried };
         let chooser = &self.house.chooser;
-        if let Some(seat) = seat_now(self.backend, chooser, wish).map_err(Denied::reason)? {
-            return Ok(seat);
-        }
         let begun = Instant::now();
         let due = after(coarse_ms(), self.backend.limits.queue_timeout);
         let later = seat_later(self.backend, chooser, wish);
@@ -230,7 +253,7 @@ impl<B: RequestBody> Journey<'_, B> {
             Some(carrier) => carrier,
             None => {
                 let begun = Instant::now();
-                let made = connected(self.backend, server, shelf, self.about).await;
+                let made = Box::pin(connected(self.backend, server, shelf, self.about)).await;
                 self.connect = Some(self.connect.unwrap_or_default() + begun.elapsed());
                 match made {
                     Ok(carrier) => carrier,
@@ -240,7 +263,7 @@ impl<B: RequestBody> Journey<'_, B> {
         };
         match carrier {
             Carrier::Line(line, shelf) => self.over_line(line, shelf, seat).await,
-            Carrier::Stream(stream) => self.over_stream(stream, seat, again).await,
+            Carrier::Stream(stream) => Box::pin(self.over_stream(stream, seat, again)).await,
         }
     }
 
@@ -248,7 +271,7 @@ impl<B: RequestBody> Journey<'_, B> {
     async fn over_line(&mut self, mut line: Box<Line<B>>, shelf: Rc<Shelf<B>>, seat: Seat) -> Attempt<B> {
         let pooled = line.is_reused();
         match self.errand.take() {
-            Some(Errand::New(request)) => line.send(request),
+            Some(Errand::New(request)) => line.send(request, self.about.aside),
             Some(Errand::Written(request)) => line.send_again(request),
             // It comes back before another attempt is made.
             None => return Attempt::Unreached(Reason::NoServerAlive),

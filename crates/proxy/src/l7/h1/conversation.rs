@@ -4,7 +4,6 @@
 //! the response to what came earlier has left. While a request is under way its client is watched: once nothing
 //! more can come from it, nobody waits for the response (RFC 9112 §9.5 leaves that open).
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -82,7 +81,7 @@ enum Gathered {
 impl<'c, S, F> Conversation<'c, S, F>
 where
     S: Fn(Request<Inbound>) -> F,
-    F: Future<Output = Result<Response<Reply>, Infallible>>,
+    F: Future<Output = Response<Reply>>,
 {
     pub(super) fn new(session: &'c Session, line: &'c Rc<Line>, serve: &'c S) -> Self {
         Self {
@@ -156,7 +155,6 @@ where
             return Poll::Ready(Some(Turn::Done));
         };
         if let Poll::Ready(response) = exchange.poll(cx) {
-            let Ok(response) = response;
             self.exchange.set(None);
             self.respond(cx, response);
             return Poll::Ready(None);

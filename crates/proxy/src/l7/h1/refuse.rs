@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -53,9 +54,9 @@ fn told_line(session: &Session, came: &[u8]) -> RequestLine {
     let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST_TOLD)]);
     let mut words = text.split(' ').filter(|word| !word.is_empty());
     RequestLine {
-        method: words.next().unwrap_or_default().into(),
+        method: words.next().unwrap_or_default().to_owned().into(),
         scheme: session.scheme,
-        host: Box::default(),
+        host: Arc::default(),
         target: words.next().unwrap_or_default().into(),
         version: HttpVersion::Http11,
         referer: None,

@@ -27,48 +27,66 @@ use crate::l7::session::Session;
 use crate::l7::{hop, tunnel};
 
 /// Serves the request that began a stream. A stream that is dropped before its response is whole is reset.
-/// `idle` bounds another protocol on the stream.
-pub(super) async fn serve(
+/// `idle` bounds another protocol on the stream. A block, for the reason of [`exchange::serve`].
+pub(super) fn serve(
     session: Rc<Session>,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     idle: Duration,
-) {
+) -> impl Future<Output = ()> {
+    async move {
+        let Some((request, rest)) = open(request, &mut respond) else { return };
+        let mut life = Life::default();
+        let response = {
+            let hints = Arc::new(Hints::default());
+            let client = Client::Stream(Arc::clone(&hints) as Arc<dyn InterimListener>);
+            let mut exchange = pin!(exchange::serve(Rc::clone(&session), client, request));
+            poll_fn(|cx| life.exchange(cx, exchange.as_mut(), &session, (&hints, &mut respond))).await
+        };
+        let Some(response) = response else { return };
+        let (head, mut body) = dressed(response, &session);
+        let over = body.is_end_stream();
+        match (body.take_tunnel(), rest) {
+            (Some(switch), Some(recv)) => {
+                let Some(send) = begin(&mut respond, head, false) else { return };
+                let mut client = StreamEnd::new(send, recv);
+                let tunnel = tunnel::run(&session, &mut client, Vec::new(), switch, idle);
+                // As large as all the rest, and rare.
+                Box::pin(life.bound(tunnel)).await;
+            }
+            // Only the answer to a CONNECT is a tunnel.
+            (Some(_), None) => respond.send_reset(Reason::INTERNAL_ERROR),
+            (None, _) => {
+                let Some(send) = begin(&mut respond, head, over) else { return };
+                if !over {
+                    let mut pipe = Pipe { send, body, waiting: None };
+                    life.bound(poll_fn(|cx| pipe.poll(cx))).await;
+                }
+            }
+        }
+    }
+}
+
+/// The request that began a stream, and what comes behind its head where that belongs to a tunnel, if there will
+/// be one. Nothing where the stream was reset.
+fn open(
+    request: Request<RecvStream>,
+    respond: &mut SendResponse<Bytes>,
+) -> Option<(Request<Inbound>, Option<RecvStream>)> {
     let connects = request.method() == Method::CONNECT;
     let length = request.headers().get(CONTENT_LENGTH);
     let length = length.and_then(|value| content_length(value.as_bytes()).ok());
     if connects && length.is_some_and(|length| length > 0) {
         // What follows such a head is no content (RFC 9110 §9.3.6).
-        return respond.send_reset(Reason::PROTOCOL_ERROR);
+        respond.send_reset(Reason::PROTOCOL_ERROR);
+        return None;
     }
     let (head, recv) = request.into_parts();
     let (inbound, rest) = match connects {
-        // What follows belongs to the tunnel, if there will be one.
         true => (Inbound::Empty, Some(recv)),
         false => (Inbound::Stream(Content::new(recv, length)), None),
     };
-    let request = Request::from_parts(head, inbound);
-    let mut life = Life::default();
-    let Some(response) = life.exchange(&session, request, &mut respond).await else { return };
-    let (head, mut body) = dressed(response, &session);
-    let over = body.is_end_stream();
-    match (body.take_tunnel(), rest) {
-        (Some(switch), Some(recv)) => {
-            let Some(send) = begin(&mut respond, head, false) else { return };
-            let mut client = StreamEnd::new(send, recv);
-            let tunnel = tunnel::run(&session, &mut client, Vec::new(), switch, idle);
-            life.bound(tunnel).await;
-        }
-        // Only the answer to a CONNECT is a tunnel.
-        (Some(_), None) => respond.send_reset(Reason::INTERNAL_ERROR),
-        (None, _) => {
-            let Some(send) = begin(&mut respond, head, over) else { return };
-            if !over {
-                let mut pipe = Pipe { send, body, waiting: None };
-                life.bound(poll_fn(|cx| pipe.poll(cx))).await;
-            }
-        }
-    }
+    Some((Request::from_parts(head, inbound), rest))
 }
 
 /// What can end a stream from outside: it stood still for too long, or its connection ends.
@@ -79,29 +97,24 @@ struct Life {
 
 impl Life {
     /// Has the request served; nothing where its client, or time, has ended it.
-    async fn exchange(
+    fn exchange(
         &mut self,
-        session: &Rc<Session>,
-        request: Request<Inbound>,
-        respond: &mut SendResponse<Bytes>,
-    ) -> Option<Response<Reply>> {
-        let hints = Arc::new(Hints::default());
-        let heard = Arc::clone(&hints) as Arc<dyn InterimListener>;
-        let mut exchange = pin!(exchange::serve(Rc::clone(session), Client::Stream(heard), request));
-        poll_fn(|cx| {
-            let outcome = exchange.as_mut().poll(cx);
-            hints.send(respond);
-            if self.record.is_none() {
-                // The first poll has begun it.
-                self.record = session.newborn.take();
-            }
-            match outcome {
-                Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
-                Poll::Pending if self.is_over(cx) || respond.poll_reset(cx).is_ready() => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
-            }
-        })
-        .await
+        cx: &mut Context<'_>,
+        exchange: Pin<&mut impl Future<Output = Response<Reply>>>,
+        session: &Session,
+        (hints, respond): (&Hints, &mut SendResponse<Bytes>),
+    ) -> Poll<Option<Response<Reply>>> {
+        let outcome = exchange.poll(cx);
+        hints.send(respond);
+        if self.record.is_none() {
+            // The first poll has begun it.
+            self.record = session.newborn.take();
+        }
+        match outcome {
+            Poll::Ready(response) => Poll::Ready(Some(response)),
+            Poll::Pending if self.is_over(cx) || respond.poll_reset(cx).is_ready() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
     }
 
     /// Runs `future` while the stream lives.

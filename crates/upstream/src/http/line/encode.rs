@@ -7,6 +7,8 @@ use http::request::Parts;
 use http::{Method, Uri, header};
 use offramp_wire::http1::content_length;
 
+use crate::http::send::Aside;
+
 /// How the content of a request is delimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
@@ -35,11 +37,14 @@ pub(super) struct Written {
 /// Writes a head behind `out`. What the caller says of the framing counts, as long as it can be kept to: a
 /// transfer coding, which ends in `chunked` where it did not, or else a length. Otherwise the body decides.
 /// Content of unknown length is left out with methods that have none, unless the head says that there is some.
-pub(super) fn head(parts: &Parts, size: Size, out: &mut Vec<u8>) -> Written {
+pub(super) fn head(parts: &Parts, size: Size, aside: Option<Aside<'_>>, out: &mut Vec<u8>) -> Written {
     out.extend_from_slice(parts.method.as_str().as_bytes());
     out.push(b' ');
     target(&parts.uri, out);
     out.extend_from_slice(b" HTTP/1.1\r\n");
+    if let Some(host) = aside.and_then(|aside| aside.host) {
+        field("host", host.as_bytes(), out);
+    }
     let (mut announced, mut framed) = (false, None);
     for (name, value) in &parts.headers {
         if *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING {
@@ -51,6 +56,9 @@ pub(super) fn head(parts: &Parts, size: Size, out: &mut Vec<u8>) -> Written {
         field(name.as_str(), value.as_bytes(), out);
     }
     let framing = framed.unwrap_or_else(|| framing(parts, Said::default(), size, out));
+    if let Some(aside) = aside {
+        (aside.fields)(out);
+    }
     out.extend_from_slice(b"\r\n");
     let trailers = match framing {
         Framing::Chunked if announced => trailers(&parts.headers),
@@ -163,7 +171,7 @@ mod tests {
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let mut out = Vec::new();
-        let written = head(&parts, size, &mut out);
+        let written = head(&parts, size, None, &mut out);
         (String::from_utf8(out).unwrap(), written)
     }
 

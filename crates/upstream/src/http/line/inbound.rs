@@ -42,6 +42,8 @@ pub(crate) struct Inbound {
     heard: bool,
     /// Whether the connection may be used again behind the response.
     keep_alive: bool,
+    /// The memory of a header map, for the next head.
+    spare: HeaderMap,
 }
 
 /// What is to come of the content.
@@ -67,7 +69,14 @@ impl Inbound {
             room: READ_FIRST,
             heard: false,
             keep_alive: true,
+            spare: HeaderMap::new(),
         }
+    }
+
+    /// Takes the memory of a header map for the next head.
+    pub(super) fn reuse(&mut self, mut headers: HeaderMap) {
+        headers.clear();
+        self.spare = headers;
     }
 
     /// A request is sent: what comes is its response.
@@ -106,6 +115,7 @@ impl Inbound {
         if all || self.room > READ_FIRST || self.bytes.capacity() > READ_FIRST {
             self.bytes = BytesMut::new();
         }
+        self.spare = HeaderMap::new();
         if all {
             self.reader = ResponseReader::default();
         }
@@ -277,8 +287,9 @@ impl Inbound {
     }
 
     /// The fields of a head that lies in `bytes`. A length that is said in odd words is said anew.
-    fn headers(&self, bytes: &Bytes, odd_length: Option<u64>) -> Result<HeaderMap, Fault> {
-        let mut headers = HeaderMap::with_capacity(self.reader.fields().len());
+    fn headers(&mut self, bytes: &Bytes, odd_length: Option<u64>) -> Result<HeaderMap, Fault> {
+        let (room, spare) = (self.reader.fields().len(), std::mem::take(&mut self.spare));
+        let mut headers = if spare.capacity() >= room { spare } else { HeaderMap::with_capacity(room) };
         for field in self.reader.fields() {
             let (name, value) = (&bytes[field.name.clone()], bytes.slice(field.value.clone()));
             let (name, value) = header(name, value)?;

@@ -18,6 +18,7 @@ use offramp_wire::http1::Asked;
 use super::RequestBody;
 use super::encode::{self, Framing, Size, Written};
 use crate::http::outgoing::Progress;
+use crate::http::send::Aside;
 
 /// How many pieces are moved before others have their turn.
 const TURN: usize = 16;
@@ -78,8 +79,9 @@ impl<B: RequestBody> Outbound<B> {
         }
     }
 
-    /// Takes on a request, which goes out with [`Outbound::poll`].
-    pub(super) fn load(&mut self, request: Request<B>) {
+    /// Takes on a request, which goes out with [`Outbound::poll`]. Gives its header map back, which is written out
+    /// by now.
+    pub(super) fn load(&mut self, request: Request<B>, aside: Option<Aside<'_>>) -> HeaderMap {
         let (parts, body) = request.into_parts();
         let size = match body.is_end_stream() {
             true => Size::None,
@@ -87,7 +89,7 @@ impl<B: RequestBody> Outbound<B> {
         };
         let mut before = std::mem::take(&mut self.before);
         before.clear();
-        let Written { framing, trailers } = encode::head(&parts, size, &mut before);
+        let Written { framing, trailers } = encode::head(&parts, size, aside, &mut before);
         let ends = size == Size::None || framing == Framing::Length(0);
         *self = Outbound {
             before,
@@ -102,6 +104,7 @@ impl<B: RequestBody> Outbound<B> {
             idempotent: is_idempotent(&parts.method),
             ..Self::idle()
         };
+        parts.headers
     }
 
     /// Takes the request back as [`Outbound::load`] left it, if nothing of it was used that would be missing.
