@@ -33,6 +33,7 @@ use offramp_observe::{Cause, Close};
 pub(crate) use answer::Refusal;
 pub(crate) use body::ClientBody;
 pub(crate) use date::Date;
+pub(crate) use h2::Runners;
 pub(crate) use record::Record;
 pub(crate) use session::{Session, Terminated};
 pub(crate) use transport::Transport;

@@ -27,7 +27,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use crate::conn;
-use crate::l7::{ClientBody, Date};
+use crate::l7::{ClientBody, Date, Runners};
 use crate::limit::{Admission, ClientTable};
 use crate::snapshot::{Current, Snapshot};
 
@@ -133,6 +133,8 @@ pub struct Worker {
     standing_by: Cell<bool>,
     /// HTTP/1 connections that have more than their stream; see `l7::h1`.
     pub(crate) warm: Cell<usize>,
+    /// What serves streams of HTTP/2.
+    pub(crate) runners: Rc<Runners>,
     /// What responses say of the time.
     pub(crate) date: Date,
     begun: Cell<u64>,
@@ -246,6 +248,7 @@ impl Worker {
                 ended: Notify::new(),
                 standing_by: Cell::new(false),
                 warm: Cell::new(0),
+                runners: Rc::default(),
                 date: Date::default(),
                 begun: Cell::new(0),
                 paused: Cell::new(None),

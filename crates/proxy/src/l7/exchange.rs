@@ -88,18 +88,20 @@ pub(crate) fn serve(
         let head = request.method() == Method::HEAD;
         let (arrival, understood) = arrive(&session, &request, &client);
         let carrier = Carrier(Rc::clone(&arrival.record));
-        let outcome = match understood {
-            Ok(()) => match route(&session, &arrival, &client, request, carrier) {
-                Ok(Step::Answered(response)) => Ok(response),
-                Ok(Step::Forward(errand, bound, carrier)) => errand.forward(bound, carrier).await,
-                Err(refused) => Err(refused),
-            },
+        let step = match understood {
+            Ok(()) => route(&session, &arrival, &client, request, carrier),
             Err(refusal) => {
                 unwanted(request);
-                Err((refusal, carrier))
+                Step::Answered(Err((refusal, carrier)))
             }
         };
-        answered(&client, arrival.passed, outcome, || (answer::wants_json(accept.as_ref()), head))
+        let asked = || (answer::wants_json(accept.as_ref()), head);
+        let (errand, bound, carrier) = match step {
+            Step::Answered(outcome) => return answered(&client, arrival.passed, outcome, asked),
+            Step::Forward(errand, bound, carrier) => (errand, bound, carrier),
+        };
+        let outcome = errand.forward(bound, carrier).await;
+        answered(&client, arrival.passed, outcome, asked)
     }
 }
 
@@ -131,11 +133,12 @@ fn answered(
     response
 }
 
-/// What a route does with a request.
+/// What a route does with a request. Large, and moved once.
+#[allow(clippy::large_enum_variant)]
 enum Step<'e> {
-    /// It has a response.
-    Answered(Response<Reply>),
-    /// It sends it to a server.
+    /// It has a response, or is refused.
+    Answered(Outcome),
+    /// It goes to a server.
     Forward(Errand<'e>, Bound, Carrier),
 }
 
@@ -221,31 +224,32 @@ fn route<'e>(
     client: &'e Client,
     request: Request<Inbound>,
     carrier: Carrier,
-) -> Result<Step<'e>, (Refusal, Carrier)> {
+) -> Step<'e> {
+    let refused = |status, cause: Cause, carrier| Step::Answered(Err((Refusal::new(status, cause), carrier)));
     let host = arrival.host.as_deref();
     let found = arrival.view.http().and_then(|http| Some((http, http.routes.find(host, path(&request))?)));
     let Some((http, route)) = found else {
         unwanted(request);
-        return Err((Refusal::new(StatusCode::NOT_FOUND, Cause::NoRoute), carrier));
+        return refused(StatusCode::NOT_FOUND, Cause::NoRoute, carrier);
     };
     carrier.0.note(|facts| facts.path.route = Some(Arc::clone(&route.name)));
     carrier.0.log_one_in.set(route.log_one_in.get());
     if !session.may_ask(host, route.client_auth) {
         unwanted(request);
-        return Err((Refusal::new(StatusCode::MISDIRECTED_REQUEST, Cause::Misdirected), carrier));
+        return refused(StatusCode::MISDIRECTED_REQUEST, Cause::Misdirected, carrier);
     }
     if let Some(most) = route.max_body
         && request.body().size_hint().lower() > most
     {
         unwanted(request);
-        return Err((Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, Cause::BodyTooLarge), carrier));
+        return refused(StatusCode::PAYLOAD_TOO_LARGE, Cause::BodyTooLarge, carrier);
     }
     let mut response = match &route.action {
         Action::Redirect(redirect) => {
             let parts =
                 Parts { host: host.unwrap_or_default(), path: path(&request), query: request.uri().query() };
             let Some(response) = answer::redirect(redirect.status, redirect.to.fill(parts)) else {
-                return Err((Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest), carrier));
+                return refused(StatusCode::BAD_REQUEST, Cause::BadRequest, carrier);
             };
             let head = request.method() == Method::HEAD;
             unwanted(request);
@@ -259,13 +263,13 @@ fn route<'e>(
         Action::Proxy(proxy) => {
             let errand = Errand { session, arrival, client, http, route, proxy };
             return match errand.bind(request, &carrier) {
-                Ok(bound) => Ok(Step::Forward(errand, bound, carrier)),
-                Err(refusal) => Err((refusal, carrier)),
+                Ok(bound) => Step::Forward(errand, bound, carrier),
+                Err(refusal) => Step::Answered(Err((refusal, carrier))),
             };
         }
     };
     finish(session, route, &mut response);
-    Ok(Step::Answered(response))
+    Step::Answered(Ok(response))
 }
 
 /// Reads and forgets some of a body that nobody wants. A stream of HTTP/2 that is dropped before its request is

@@ -1,7 +1,7 @@
 //! An HTTP/2 connection: the `h2` library, behind a count of what costs us more than it costs the client.
 //!
-//! Each stream runs in a task of the same thread, because any of them may be the one that can go on. A
-//! stream that is dropped is reset, so who stands still for too long is dropped.
+//! Each stream runs in a task of the same thread, because any of them may be the one that can go on; tasks serve
+//! one stream after the other. A stream that is dropped is reset, so who stands still for too long is dropped.
 
 mod content;
 mod end;
@@ -9,6 +9,7 @@ mod flood;
 mod hints;
 mod outgoing;
 mod rules;
+mod runner;
 mod stream;
 mod wire;
 
@@ -30,6 +31,8 @@ use crate::closing::farewell;
 use crate::snapshot::http::HttpLimits;
 pub(crate) use content::Content;
 pub(crate) use rules::judge;
+use runner::Job;
+pub(crate) use runner::Runners;
 use wire::{Pulse, Wire};
 
 /// How often bounds are looked at, at the least.
@@ -134,8 +137,8 @@ impl Line {
                 }
                 Self::Serving(connection) => match ready!(connection.poll_accept(cx)).transpose()? {
                     Some((request, respond)) => {
-                        let served = stream::serve(Rc::clone(session), request, respond, idle);
-                        tokio::task::spawn_local(served);
+                        let job = Job { session: Rc::clone(session), request, respond, idle };
+                        session.worker.runners.run(job);
                     }
                     None => return Poll::Ready(Ok(())),
                 },

@@ -67,12 +67,14 @@ fn extend(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
     headers.insert(name, HeaderValue::from_bytes(&all).unwrap_or_else(|_| value.clone()));
 }
 
-/// Takes out of an untrusted request what it says of its client, where that is to be told by others means.
+/// Takes out of an untrusted request what it says of its client, where that is told by other means.
 pub(crate) fn forget(headers: &mut HeaderMap) {
-    let shortest = FORWARDED.as_str().len();
-    let told = headers.keys().any(|name| name.as_str().len() >= shortest && TOLD.contains(name));
-    if told {
-        for name in &TOLD {
+    let tells = |name: &HeaderName| match name.as_str() {
+        "forwarded" | "x-request-id" => true,
+        name => name.starts_with("x-forwarded-"),
+    };
+    if headers.keys().any(tells) {
+        for name in TOLD {
             headers.remove(name);
         }
     }

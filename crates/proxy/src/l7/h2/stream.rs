@@ -5,7 +5,6 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -19,6 +18,7 @@ use offramp_wire::http1::content_length;
 use super::content::Content;
 use super::end::StreamEnd;
 use super::hints::Hints;
+use super::runner::Job;
 use crate::l7::body::Reply;
 use crate::l7::exchange::{self, Client};
 use crate::l7::inbound::Inbound;
@@ -27,13 +27,9 @@ use crate::l7::session::Session;
 use crate::l7::{hop, tunnel};
 
 /// Serves the request that began a stream. A stream that is dropped before its response is whole is reset.
-/// `idle` bounds another protocol on the stream. A block, for the reason of [`exchange::serve`].
-pub(super) fn serve(
-    session: Rc<Session>,
-    request: Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
-    idle: Duration,
-) -> impl Future<Output = ()> {
+/// A block, for the reason of [`exchange::serve`].
+pub(super) fn serve(job: Job) -> impl Future<Output = ()> {
+    let Job { session, request, mut respond, idle } = job;
     async move {
         let Some((request, rest)) = open(request, &mut respond) else { return };
         let mut life = Life::default();

@@ -1,0 +1,80 @@
+//! Tasks that serve one stream after the other.
+//!
+//! A task of the runtime has its memory from the allocator, and what it runs is moved into it: for a stream with one
+//! small request that would be a tenth of all that is done for it. So a task that has served a stream waits for the
+//! next one, of whichever connection of its worker.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::Request;
+
+use super::stream;
+use crate::l7::session::Session;
+
+/// How many tasks of a worker wait at most; each has about 3 KiB.
+const MOST_IDLE: usize = 64;
+
+/// A stream that has begun.
+pub(super) struct Job {
+    pub(super) session: Rc<Session>,
+    pub(super) request: Request<RecvStream>,
+    pub(super) respond: SendResponse<Bytes>,
+    /// Bounds another protocol on the stream.
+    pub(super) idle: Duration,
+}
+
+/// The tasks of a worker that have nothing to do.
+#[derive(Default)]
+pub(crate) struct Runners {
+    idle: RefCell<Vec<Rc<Runner>>>,
+}
+
+/// A task, and how it is called.
+#[derive(Default)]
+struct Runner {
+    job: RefCell<Option<Job>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Runners {
+    /// Has a stream served.
+    pub(super) fn run(self: &Rc<Self>, job: Job) {
+        let idle = self.idle.borrow_mut().pop();
+        let fresh = idle.is_none();
+        let runner = idle.unwrap_or_default();
+        *runner.job.borrow_mut() = Some(job);
+        if fresh {
+            tokio::task::spawn_local(Rc::clone(self).serve(runner));
+        } else if let Some(waker) = &*runner.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    async fn serve(self: Rc<Self>, runner: Rc<Runner>) {
+        loop {
+            let job = poll_fn(|cx| match runner.job.take() {
+                Some(job) => Poll::Ready(job),
+                None => {
+                    let mut waker = runner.waker.borrow_mut();
+                    if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                        *waker = Some(cx.waker().clone());
+                    }
+                    Poll::Pending
+                }
+            });
+            stream::serve(job.await).await;
+            let mut idle = self.idle.borrow_mut();
+            if idle.len() >= MOST_IDLE {
+                break;
+            }
+            idle.push(Rc::clone(&runner));
+        }
+    }
+}
