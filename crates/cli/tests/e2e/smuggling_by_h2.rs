@@ -145,13 +145,13 @@ fn what_is_honest_in_http2_is_whole_in_http1() {
     for (fields, head, body) in [
         (
             with(&[("content-length", &length)]),
-            "POST /bad HTTP/1.1\r\ncontent-length: 43\r\nhost: localhost\r\n\r\n",
+            "POST /bad HTTP/1.1\r\nhost: localhost\r\ncontent-length: 43\r\n\r\n",
             SMUGGLED,
         ),
         (with(&[]), "POST /bad HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n", &*chunks),
         (
             with(&[("x", "a\tb"), ("cookie", "a=1"), ("cookie", "b=2")]),
-            "POST /bad HTTP/1.1\r\nx: a\tb\r\ncookie: a=1; b=2\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n",
+            "POST /bad HTTP/1.1\r\nhost: localhost\r\nx: a\tb\r\ncookie: a=1; b=2\r\ntransfer-encoding: chunked\r\n\r\n",
             &*chunks,
         ),
     ] {

@@ -128,7 +128,7 @@ pub struct RequestLine {
     /// The `Referer` header (RFC 9110 §10.1.3).
     pub referer: Option<Box<[u8]>>,
     /// The `User-Agent` header (RFC 9110 §10.1.5).
-    pub user_agent: Option<Box<[u8]>>,
+    pub user_agent: Option<Arc<[u8]>>,
     /// The authenticated user, for whoever authenticates one; Offramp itself does not yet.
     pub user: Option<Box<[u8]>>,
 }

@@ -64,7 +64,6 @@ enum Turn {
 pub(crate) struct Bound {
     request: Request<ClientBody>,
     turn: Turn,
-    received: Version,
     interim: Option<Arc<dyn InterimListener>>,
     private: Option<Private>,
     /// What the server is told of the client, where that is not in the header.
@@ -98,7 +97,6 @@ impl Errand<'_> {
         Ok(Bound {
             request: Request::from_parts(parts, body),
             turn,
-            received,
             interim: self.interim(),
             private: self.proxy.send_proxy.map(|version| self.session.private(version)),
             told,
@@ -133,7 +131,7 @@ impl Errand<'_> {
                 aside: bound.told.is_some().then_some(Aside { host, fields: &fields }),
             };
             match self.session.worker.pools.send(backend, bound.request, &about).await {
-                Ok(answer) => self.answered(answer, bound.turn, bound.received, carrier),
+                Ok(answer) => self.answered(answer, bound.turn, carrier),
                 Err(failed) => {
                     let refusal = failure::request(&failed, &carrier.0, backend.servers.len());
                     Err((refusal, carrier))
@@ -267,13 +265,7 @@ impl Errand<'_> {
     }
 
     /// The response of a server becomes one for the client.
-    fn answered(
-        &self,
-        answer: Answer<ClientBody>,
-        turn: Turn,
-        received: Version,
-        carrier: Carrier,
-    ) -> Outcome {
+    fn answered(&self, answer: Answer<ClientBody>, turn: Turn, carrier: Carrier) -> Outcome {
         let record = Rc::clone(&carrier.0);
         record.note(|facts| {
             facts.path.server = Some(Arc::clone(&answer.server));
@@ -295,9 +287,6 @@ impl Errand<'_> {
         }
         if self.http.via {
             told::via(headers, version);
-        }
-        if received == Version::HTTP_2 {
-            headers.remove("keep-alive");
         }
         record.answered(response.status().as_u16());
         let mut response = response.map(|body| Reply::server(body, carrier));

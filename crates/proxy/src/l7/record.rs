@@ -177,7 +177,6 @@ impl Drop for Carrier {
 
 /// What a request asks for, as events say it.
 pub(crate) fn line<B>(session: &Session, request: &Request<B>, host: Arc<str>) -> RequestLine {
-    let field = |name| request.headers().get(name).map(|value| value.as_bytes().into());
     let version = match request.version() {
         http::Version::HTTP_2 => HttpVersion::Http2,
         http::Version::HTTP_10 => HttpVersion::Http10,
@@ -189,8 +188,8 @@ pub(crate) fn line<B>(session: &Session, request: &Request<B>, host: Arc<str>) -
         host,
         target: request.uri().path_and_query().map_or("/", |target| target.as_str()).into(),
         version,
-        referer: field(REFERER),
-        user_agent: field(USER_AGENT),
+        referer: request.headers().get(REFERER).map(|value| value.as_bytes().into()),
+        user_agent: request.headers().get(USER_AGENT).map(|agent| session.agent(agent)),
         user: None,
     }
 }

@@ -58,6 +58,8 @@ pub(crate) struct Session {
     pub(crate) untold: Cell<bool>,
     /// What was asked for last, as it came and as routes name it.
     host: RefCell<Option<(HeaderValue, Arc<str>)>>,
+    /// The program that the client said it is, last.
+    agent: RefCell<Option<Arc<[u8]>>>,
     /// The request that began last, until the task that polled it then has taken it.
     pub(crate) newborn: RefCell<Option<Rc<Record>>>,
 }
@@ -178,6 +180,7 @@ impl Session {
             touched: Cell::new(coarse_ms()),
             untold: Cell::new(false),
             host: RefCell::default(),
+            agent: RefCell::default(),
             newborn: RefCell::default(),
         })
     }
@@ -274,6 +277,15 @@ impl Session {
             *known = Some((asked, Arc::clone(&host)));
         }
         Ok(host)
+    }
+
+    /// The program that the client says it is: it says the same again and again.
+    pub(crate) fn agent(&self, said: &HeaderValue) -> Arc<[u8]> {
+        let mut known = self.agent.borrow_mut();
+        match &*known {
+            Some(agent) if **agent == *said.as_bytes() => Arc::clone(agent),
+            _ => Arc::clone(known.insert(said.as_bytes().into())),
+        }
     }
 
     /// What a request asks for, for a header.

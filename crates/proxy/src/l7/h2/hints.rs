@@ -1,7 +1,7 @@
 //! Interim responses (1xx) on their way from a server to a stream of HTTP/2 (RFC 9113 §8.1).
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -23,9 +23,22 @@ pub(super) struct Hints {
 }
 
 impl Hints {
+    /// Those of another request: the same memory, unless somebody still listens for the one before.
+    pub(super) fn renewed(mut hints: Arc<Self>) -> Arc<Self> {
+        match Arc::get_mut(&mut hints) {
+            Some(Self { waiting, heads }) => {
+                *waiting.get_mut() = false;
+                heads.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+                hints
+            }
+            None => Arc::default(),
+        }
+    }
+
     /// Sends what waits.
     pub(super) fn send(&self, respond: &mut SendResponse<Bytes>) {
-        if self.waiting.swap(false, Ordering::Relaxed) {
+        if self.waiting.load(Ordering::Relaxed) {
+            self.waiting.store(false, Ordering::Relaxed);
             let heads = std::mem::take(&mut *self.heads.lock().unwrap_or_else(PoisonError::into_inner));
             for head in heads {
                 // A stream that is gone says so when the response is sent.

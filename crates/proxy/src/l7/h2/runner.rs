@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use http::Request;
 
+use super::hints::Hints;
 use super::stream;
 use crate::l7::session::Session;
 
@@ -58,6 +60,7 @@ impl Runners {
     }
 
     async fn serve(self: Rc<Self>, runner: Rc<Runner>) {
+        let mut hints = Arc::new(Hints::default());
         loop {
             let job = poll_fn(|cx| match runner.job.take() {
                 Some(job) => Poll::Ready(job),
@@ -69,7 +72,8 @@ impl Runners {
                     Poll::Pending
                 }
             });
-            stream::serve(job.await).await;
+            stream::serve(job.await, Arc::clone(&hints)).await;
+            hints = Hints::renewed(hints);
             let mut idle = self.idle.borrow_mut();
             if idle.len() >= MOST_IDLE {
                 break;

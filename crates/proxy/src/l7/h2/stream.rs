@@ -27,14 +27,13 @@ use crate::l7::session::Session;
 use crate::l7::{hop, tunnel};
 
 /// Serves the request that began a stream. A stream that is dropped before its response is whole is reset.
-/// A block, for the reason of [`exchange::serve`].
-pub(super) fn serve(job: Job) -> impl Future<Output = ()> {
+/// `hints` takes the interim responses to it. A block, for the reason of [`exchange::serve`].
+pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
     let Job { session, request, mut respond, idle } = job;
     async move {
         let Some((request, rest)) = open(request, &mut respond) else { return };
         let mut life = Life::default();
         let response = {
-            let hints = Arc::new(Hints::default());
             let client = Client::Stream(Arc::clone(&hints) as Arc<dyn InterimListener>);
             let mut exchange = pin!(exchange::serve(Rc::clone(&session), client, request));
             poll_fn(|cx| life.exchange(cx, exchange.as_mut(), &session, (&hints, &mut respond))).await
