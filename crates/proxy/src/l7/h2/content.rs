@@ -1,13 +1,14 @@
 //! The body of a request on a stream of HTTP/2.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use h2::{Reason, RecvStream};
 use hyper::body::{Body, Frame, SizeHint};
 
 use crate::l7::body::BodyError;
+use crate::l7::inbound::Inbound;
 
 /// A body that comes in DATA frames, and trailers perhaps. The library holds it to its length (RFC 9113
 /// §8.1.1). What is taken out of it may be sent again by the client: its window grows with that.
@@ -27,6 +28,18 @@ impl Content {
     /// Whether the stream is reset already: its content looks like an empty one, which is another request.
     pub(crate) fn was_reset(&mut self, cx: &mut Context<'_>) -> bool {
         self.recv.is_end_stream() && matches!(self.recv.poll_data(cx), Poll::Ready(Some(Err(_))))
+    }
+}
+
+impl From<Content> for Inbound {
+    /// Most requests have no content, and then every question about it would be asked of the library.
+    fn from(mut content: Content) -> Self {
+        let over = content.recv.is_end_stream();
+        // Nobody is to be woken: whoever waits for the content asks again.
+        if over && !content.was_reset(&mut Context::from_waker(Waker::noop())) {
+            return Self::Empty;
+        }
+        Self::Stream(content)
     }
 }
 

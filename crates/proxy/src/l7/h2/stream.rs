@@ -79,7 +79,7 @@ fn open(
     let (head, recv) = request.into_parts();
     let (inbound, rest) = match connects {
         true => (Inbound::Empty, Some(recv)),
-        false => (Inbound::Stream(Content::new(recv, length)), None),
+        false => (Content::new(recv, length).into(), None),
     };
     Some((Request::from_parts(head, inbound), rest))
 }
@@ -157,21 +157,20 @@ impl Pipe {
     /// Moves what the client has room for; ready when it has everything or wants no more.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            // Who waits for room or for the server is woken by a reset too.
-            if self.send.poll_reset(cx).is_ready() {
-                return Poll::Ready(());
-            }
             if let Some((piece, last)) = self.waiting.take() {
                 if poll_room(cx, &mut self.send).is_pending() {
                     self.waiting = Some((piece, last));
-                    return Poll::Pending;
+                    return self.poll_reset(cx);
                 }
                 if self.send.send_data(piece, last).is_err() || last {
                     return Poll::Ready(());
                 }
                 continue;
             }
-            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+                return self.poll_reset(cx);
+            };
+            match frame {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) => {
                         let last = self.body.is_end_stream();
@@ -202,6 +201,14 @@ impl Pipe {
                 }
             }
         }
+    }
+}
+
+impl Pipe {
+    /// Waits for a reset: who waits for room or for the server is woken by one too. Who need not wait learns of it
+    /// when it sends.
+    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.send.poll_reset(cx).map(drop)
     }
 }
 
