@@ -1,4 +1,4 @@
-//! The cores that the process may use.
+//! The cores that the process may use, and what they have of their own.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -19,4 +19,30 @@ pub fn pin(core: usize) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// How large the second-level cache of a core is, in bytes; `None` where the kernel does not say.
+#[must_use]
+pub fn second_level_cache() -> Option<usize> {
+    const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
+    let read =
+        |index: usize, what: &str| std::fs::read_to_string(format!("{CACHES}/index{index}/{what}")).ok();
+    let second = (0..8).find(|&index| read(index, "level").is_some_and(|level| level.trim() == "2"))?;
+    bytes(read(second, "size")?.trim())
+}
+
+/// The size of a cache as the kernel writes it: `512K`.
+fn bytes(size: &str) -> Option<usize> {
+    size.strip_suffix('K')?.parse::<usize>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_caches_are_read() {
+        assert_eq!(bytes("512K"), Some(512 * 1024));
+        assert_eq!(["", "K", "512", "1x2K", "18446744073709551615K"].map(bytes), [None; 5]);
+    }
 }

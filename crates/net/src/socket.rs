@@ -51,6 +51,10 @@ impl Socket {
         cx: &mut Context<'_>,
         buffers: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>> {
+        // The call for one buffer is the cheaper one.
+        if let [only] = buffers {
+            return self.poll_read(cx, only);
+        }
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
         self.poll_with_read(cx, wanted, |fd| rustix::io::readv(fd, buffers))
     }
@@ -113,6 +117,21 @@ impl Socket {
         // The calls that only sockets have are cheaper than read(2) and write(2): they need no
         // position, no iterator over several buffers, and no lock on the descriptor.
         self.poll_with_write(cx, buffer.len(), |fd| send(fd, buffer, SendFlags::NOSIGNAL))
+    }
+
+    /// The same where more follows at once: the kernel may keep back what does not fill a packet until more is
+    /// written, or [`Socket::push`] is called.
+    ///
+    /// # Errors
+    /// As [`Socket::poll_readv`].
+    pub fn poll_write_more(&self, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
+        self.poll_with_write(cx, buffer.len(), |fd| send(fd, buffer, flags))
+    }
+
+    /// Sends what the kernel keeps back because more was to follow.
+    pub fn push(&self) {
+        self.set_nodelay();
     }
 
     /// Calls `write` when the socket may take something; less than `wanted` means that it is full.

@@ -31,7 +31,7 @@ use crate::worker::{Scratch, Worker};
 pub(crate) use plain::{Due, relay as relay_plain};
 
 /// How many batches one connection may move each way before others have their turn.
-const TURN: usize = 8;
+const TURN: usize = 4;
 
 /// What a direction came to in one step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -119,6 +119,8 @@ struct Down {
     pacing: Pacing,
     /// How many bytes the next read makes room for.
     expected: usize,
+    /// Whether the kernel may keep back the end of the latest batch.
+    kept_back: bool,
     /// Whether the server's stream is over.
     ended: bool,
     /// Whether close_notify was sealed.
@@ -152,6 +154,7 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
             answering: false,
             pacing: Pacing::new(terms.record_size, now),
             expected: 0,
+            kept_back: false,
             ended: ends.left.is_some(),
             notified: ends.left.is_some(),
             shut: false,

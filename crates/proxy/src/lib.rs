@@ -17,6 +17,7 @@ mod l7;
 pub mod limit;
 mod proxy_header;
 pub mod route;
+mod slots;
 pub mod snapshot;
 mod worker;
 

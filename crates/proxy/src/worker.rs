@@ -29,6 +29,7 @@ use tokio::time::timeout;
 use crate::conn;
 use crate::l7::{ClientBody, Date, Runners};
 use crate::limit::{Admission, ClientTable};
+use crate::slots::{self, SPANS};
 use crate::snapshot::{Current, Snapshot};
 
 /// How long accepting pauses when descriptors or memory have run out.
@@ -39,10 +40,6 @@ const PAUSE_LOG: Duration = Duration::from_secs(60);
 const CUT: Duration = Duration::from_secs(1);
 /// How long the timer waits that stands before all others; see [`Worker::stand_by`].
 const STAND_BY: Duration = Duration::from_secs(1);
-/// Memory for one batch: sixteen full records. Larger batches no longer fit the second-level cache.
-pub(crate) const BLOCK: usize = 16 * (16 * 1024 + 22);
-/// Records of one batch.
-pub(crate) const SPANS: usize = 64;
 
 /// What all workers have in common.
 #[derive(Clone)]
@@ -238,7 +235,7 @@ impl Worker {
                 events: RefCell::new(events),
                 shared,
                 scratch: RefCell::new(Scratch {
-                    bytes: vec![0; BLOCK].into(),
+                    bytes: vec![0; slots::room()].into(),
                     spans: [Span::default(); SPANS],
                 }),
                 cut: Cut::default(),

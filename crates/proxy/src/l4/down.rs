@@ -1,7 +1,6 @@
 //! From the server to the client: plaintext is read straight into the slots of a batch of records,
 //! sealed there, and leaves with one write.
 
-use std::io::IoSliceMut;
 use std::task::{Context, Poll};
 
 use offramp_observe::counters::Direction;
@@ -10,10 +9,13 @@ use offramp_record::{Alert, Layout, Pressure};
 
 use super::{Progress, Relay, flush};
 use crate::failure;
-use crate::worker::{BLOCK, SPANS, Scratch};
+use crate::slots::{SPANS, with_slots};
+use crate::worker::Scratch;
 
 /// By how much the room for the next read grows when a read has filled it.
 const GROWTH: usize = 4;
+/// A batch above this size leaves in several packets, of which the last may wait to be filled up.
+const PACKETS: usize = 64 * 1024;
 
 impl Relay {
     /// One step: send what waits, else read, seal and send.
@@ -45,9 +47,16 @@ impl Relay {
         let now = offramp_net::clock::coarse_ms();
         let slot = self.down.pacing.slot(now);
         let most = self.down.expected.div_ceil(slot).clamp(1, SPANS);
-        let layout = self.session.sealer.layout(slot, BLOCK, most);
-        match read(&self.server, cx, &layout, super::bytes(scratch)) {
-            Poll::Pending => Ok(Progress::Blocked),
+        let block = super::bytes(scratch);
+        let layout = self.session.sealer.layout(slot, block.len(), most);
+        let room = layout.capacity();
+        match with_slots(&layout, block, 0..room, |slots| self.server.poll_readv(cx, slots)) {
+            Poll::Pending => {
+                if std::mem::take(&mut self.down.kept_back) {
+                    self.client.push();
+                }
+                Ok(Progress::Blocked)
+            }
             // A reset was told to the write that failed; here it looks like an orderly end, which it
             // must not look like to the client.
             Poll::Ready(Ok(0)) if self.first_end == Some(Cause::ServerReset) => {
@@ -61,8 +70,8 @@ impl Relay {
             Poll::Ready(Ok(n)) => {
                 self.moved_ms = now;
                 self.down.pacing.sent(n, now);
-                self.down.expected = if n == layout.capacity() { (n * GROWTH).min(BLOCK) } else { n };
-                self.send(cx, &layout, super::bytes(scratch), n)
+                self.down.expected = if n == room { (n * GROWTH).min(block.len()) } else { n };
+                self.send(cx, &layout, block, n)
             }
             Poll::Ready(Err(error)) => Err(failure::server(&error)),
         }
@@ -81,7 +90,15 @@ impl Relay {
         self.worker.counters.bytes_relayed(Direction::ServerToClient, filled as u64);
         let records = filled.div_ceil(layout.capacity() / layout.count());
         self.worker.counters.records(Direction::ServerToClient, records as u64);
-        let written = match self.client.poll_write(cx, &block[..wire]) {
+        // What fills its room is followed by more, most of the time.
+        let more = filled == layout.capacity() && wire > PACKETS;
+        let sent = if more {
+            self.client.poll_write_more(cx, &block[..wire])
+        } else {
+            self.client.poll_write(cx, &block[..wire])
+        };
+        self.down.kept_back = more;
+        let written = match sent {
             Poll::Ready(Ok(n)) => n,
             Poll::Ready(Err(error)) => return self.left(&error),
             Poll::Pending => 0,
@@ -147,21 +164,4 @@ impl Relay {
         }
         Progress::Done
     }
-}
-
-/// One system call for all slots.
-fn read(
-    server: &offramp_net::Socket,
-    cx: &mut Context<'_>,
-    layout: &Layout,
-    block: &mut [u8],
-) -> Poll<std::io::Result<usize>> {
-    let mut slots = layout.slots(block);
-    if layout.count() == 1
-        && let Some(slot) = slots.next()
-    {
-        return server.poll_read(cx, slot);
-    }
-    let mut slices: [_; SPANS] = std::array::from_fn(|_| IoSliceMut::new(slots.next().unwrap_or_default()));
-    server.poll_readv(cx, &mut slices[..layout.count()])
 }

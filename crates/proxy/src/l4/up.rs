@@ -11,7 +11,8 @@ use offramp_record::{Alert, Event, Span};
 
 use super::{Progress, Relay, flush};
 use crate::failure;
-use crate::worker::{SPANS, Scratch};
+use crate::slots::{BLOCK, SPANS};
+use crate::worker::Scratch;
 
 impl Relay {
     /// One step: send what waits, else open what is kept, else read.
@@ -37,7 +38,7 @@ impl Relay {
         if self.up.ended {
             return Ok(self.end_up());
         }
-        match self.client.poll_read(cx, &mut scratch.bytes[kept..]) {
+        match self.client.poll_read(cx, &mut scratch.bytes[kept..BLOCK]) {
             Poll::Pending => Ok(Progress::Blocked),
             Poll::Ready(Ok(0)) => self.vanished(),
             Poll::Ready(Ok(n)) => {

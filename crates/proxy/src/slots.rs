@@ -1,0 +1,86 @@
+//! The slots of a batch of records, as one system call reads into them.
+
+use std::io::IoSliceMut;
+use std::ops::Range;
+
+use offramp_record::Layout;
+
+/// The least memory for one batch: sixteen full records.
+pub(crate) const BLOCK: usize = 16 * (16 * 1024 + 22);
+/// How many times that it can be. The fewer batches, the less often a client is woken; but each batch is gone over
+/// three times, and has to stay in the second-level cache, of which it may have half.
+const MOST_BLOCKS: usize = 4;
+/// Records of one batch.
+pub(crate) const SPANS: usize = 64;
+
+/// How much memory this machine's batches have.
+pub(crate) fn room() -> usize {
+    blocks(offramp_net::cores::second_level_cache()) * BLOCK
+}
+
+fn blocks(cache: Option<usize>) -> usize {
+    (cache.unwrap_or_default() / (2 * 256 * 1024)).clamp(1, MOST_BLOCKS)
+}
+
+/// Calls `read` with the slots of a batch in `block`, less the bytes before and behind `range`. A layout has
+/// [`SPANS`] of them at the most.
+pub(crate) fn with_slots<T>(
+    layout: &Layout,
+    block: &mut [u8],
+    range: Range<usize>,
+    read: impl FnOnce(&mut [IoSliceMut<'_>]) -> T,
+) -> T {
+    let mut at = 0;
+    let mut parts = layout.slots(block).filter_map(|slot| {
+        let from = range.start.saturating_sub(at).min(slot.len());
+        let to = range.end.saturating_sub(at).min(slot.len());
+        at += slot.len();
+        (from < to).then(|| &mut slot[from..to])
+    });
+    let mut count = 0;
+    let mut slices: [_; SPANS] = std::array::from_fn(|_| {
+        let part = parts.next().unwrap_or_default();
+        count += usize::from(!part.is_empty());
+        IoSliceMut::new(part)
+    });
+    read(&mut slices[..count])
+}
+
+#[cfg(test)]
+mod tests {
+    use offramp_record::aead::Library;
+    use offramp_record::{Choice, KeyMaterial, Sealer, Suite, Version};
+
+    use super::*;
+
+    #[test]
+    fn a_batch_has_half_of_the_cache_within_bounds() {
+        let kib = [0, 256, 512, 1024, 1280, 2048, 65_536];
+        assert_eq!(kib.map(|kib| blocks(Some(kib * 1024))), [1, 1, 1, 2, 2, 4, 4]);
+        assert_eq!(blocks(None), 1);
+    }
+
+    /// Whatever is asked for: the slots are filled in order, and nothing before or behind is touched.
+    #[test]
+    fn slots_are_cut_off_around_what_is_asked_for() {
+        let suite = Suite::Aes128Gcm;
+        let keys = KeyMaterial::new(Version::Tls13, suite, &[7; 16], [9; 12], 0).unwrap();
+        let sealer = Sealer::new(&keys, &Choice::always(Library::Ring));
+        let layout = sealer.layout(10, 130, SPANS);
+        let all = layout.capacity();
+        for (start, end) in (0..=all).flat_map(|start| (start..=all + 3).map(move |end| (start, end))) {
+            let mut block = vec![0; 130];
+            with_slots(&layout, &mut block, start..end, |slots| {
+                let mut next = start as u8..;
+                slots
+                    .iter_mut()
+                    .flat_map(|slot| slot.iter_mut())
+                    .for_each(|byte| *byte = next.next().unwrap());
+            });
+            let flat: Vec<u8> = layout.slots(&mut block).flat_map(|slot| slot.to_vec()).collect();
+            let told = |at: usize| if (start..end).contains(&at) { at as u8 } else { 0 };
+            assert_eq!(flat, (0..all).map(told).collect::<Vec<_>>(), "{start}..{end}");
+            assert!(block.iter().filter(|&&byte| byte > 0).count() <= end.min(all) - start);
+        }
+    }
+}
