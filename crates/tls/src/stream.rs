@@ -1,9 +1,12 @@
 //! An established connection as `AsyncRead` and `AsyncWrite`, over the same record layer.
 //!
 //! The relay does not use this: it moves whole batches and copies nothing. Here plaintext is copied
-//! once each way, because these traits lend a buffer of the caller's. Memory is held only while a
-//! record is half read or half sent. The stream never ends in silence: an end of the socket without
+//! once each way, because these traits lend a buffer of the caller's; who can read into the slots of a batch
+//! spares himself that copy ([`Stream::poll_lay_out`]). Memory is held only while a record is half read or half
+//! sent. The stream never ends in silence: an end of the socket without
 //! close_notify is `UnexpectedEof`.
+
+mod batch;
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -49,6 +52,8 @@ pub struct Stream {
     ended: Option<End>,
     /// Nothing may be sent behind what `outgoing` holds (RFC 8446 §6.1).
     closing: bool,
+    /// Whether the kernel may keep back the end of the latest batch.
+    kept_back: bool,
     /// Whether the memory of `incoming` stays while nothing is in it.
     keeps: bool,
 }
@@ -89,6 +94,7 @@ impl Stream {
             pacing: Pacing::new(size, offramp_net::clock::coarse_ms()),
             ended: None,
             closing: false,
+            kept_back: false,
             keeps: false,
         }
     }
@@ -114,10 +120,10 @@ impl Stream {
         }
     }
 
-    /// Whether everything that was written has reached the socket.
+    /// How many bytes of records have not reached the socket yet.
     #[must_use]
-    pub fn is_drained(&self) -> bool {
-        self.outgoing.is_empty()
+    pub fn waiting(&self) -> usize {
+        self.outgoing.len()
     }
 
     /// Waits until plaintext is opened, or the stream has ended in order.
@@ -272,25 +278,26 @@ impl Stream {
         outcome
     }
 
+    /// Waits until another batch may be sealed.
+    fn poll_sealable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_written(cx))?;
+        if self.closing {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        Poll::Ready(match self.session.pressure() {
+            Pressure::None => Ok(()),
+            Pressure::UpdateKey => self.session.update_sending(&mut self.outgoing).map_err(io::Error::other),
+            Pressure::Close => Err(io::Error::other("the key of this TLS 1.2 connection is used up")),
+        })
+    }
+
     /// Seals as much of `parts` as one batch takes, and sends what the socket takes of it.
     fn poll_seal<'p>(
         &mut self,
         cx: &mut Context<'_>,
         parts: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_written(cx))?;
-        if self.closing {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
-        match self.session.pressure() {
-            Pressure::None => {}
-            Pressure::UpdateKey => {
-                self.session.update_sending(&mut self.outgoing).map_err(io::Error::other)?;
-            }
-            Pressure::Close => {
-                return Poll::Ready(Err(io::Error::other("the key of this TLS 1.2 connection is used up")));
-            }
-        }
+        ready!(self.poll_sealable(cx))?;
         let total: usize = parts.clone().map(<[u8]>::len).sum();
         let now = offramp_net::clock::coarse_ms();
         let slot = self.pacing.slot(now).min(total.max(1));

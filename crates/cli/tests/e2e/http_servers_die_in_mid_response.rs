@@ -65,6 +65,25 @@ fn a_response_that_is_cut_off_does_not_look_whole() {
     assert!(house.stop().iter().all(|event| cause(event) == "completed"));
 }
 
+/// A long one goes another way than a short one.
+#[test]
+fn a_long_response_that_is_cut_off_does_not_look_whole() {
+    let home = Home::new();
+    let mut said = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n".to_vec();
+    said.resize(said.len() + 600_000, b'x');
+    let app = faults::close_in_the_middle(said.leak());
+    let _app = Server::start(&Listen::Unix(home.file("app.sock")), app).unwrap();
+    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    for (version, codes) in [("--http1.1", &[18, 56][..]), ("--http2", &[92, 18])] {
+        let answer = curl(&house, &[version], &format!("https://localhost/?{version}"));
+        assert!(codes.contains(&answer.code), "{version}: {}", answer.code);
+        assert_eq!((answer.status(), answer.text().len()), (200, 600_000), "{version}");
+        let event = house.event("the cut", |event| text(event, "query") == version);
+        assert_eq!((cause(&event), text(&event, "fault")), ("server_aborted", "server"), "{event}");
+        assert_eq!(event["bytes_to_client"].as_u64(), Some(600_000), "{event}");
+    }
+}
+
 /// Sends a head and some of the body, and no more.
 const ENDLESS: &str = r#"
 import socket, sys

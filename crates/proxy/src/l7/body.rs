@@ -2,6 +2,8 @@
 //!
 //! Nothing is read that the other side has not room for: the next piece is asked for when the last is gone.
 
+mod direct;
+
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -59,6 +59,26 @@ impl Transport {
         }
     }
 
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
+    /// The TLS stream, where there is one.
+    pub(crate) fn tls(&mut self) -> Option<&mut Stream> {
+        match self {
+            Self::Tls(stream) => Some(stream),
+            Self::Plain(_) => None,
+        }
+    }
+
+    /// How many bytes were written that have not reached the socket yet.
+    pub(crate) fn waiting(&self) -> usize {
+        match self {
+            Self::Tls(stream) => stream.waiting(),
+            Self::Plain(_) => 0,
+        }
+    }
+
     /// What has arrived and is not used up; waits for something. Nothing means that the client's
     /// direction ended in order.
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {

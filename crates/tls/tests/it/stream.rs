@@ -1,5 +1,6 @@
 //! [`Stream`] as `AsyncRead` and `AsyncWrite`.
 
+use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
@@ -64,6 +65,54 @@ fn a_copy_is_an_echo() {
             },
         );
         assert_eq!(copied, 3_000_000);
+    }
+}
+
+/// Batches of all sizes, alone and between ordinary writes, to a client that is slower than they come.
+#[test]
+fn batches_are_sealed_where_their_plaintext_was_put() {
+    for suite in BOTH {
+        let data = pattern(3_000_000);
+        let ((), got) = over(
+            suite,
+            async |mut stream| {
+                let mut block = vec![0xee; 300_000];
+                let mut left = &data[..];
+                for (number, size) in
+                    [1, 1369, 1370, 65_536, 262_144, 300_000].into_iter().cycle().enumerate()
+                {
+                    if left.is_empty() {
+                        break;
+                    }
+                    let most = left.len().min(size);
+                    let layout = poll_fn(|cx| stream.poll_lay_out(cx, block.len(), most)).await.unwrap();
+                    let n = layout.fill(&mut block, [&left[..most]]);
+                    assert!(n > 0 && n == most.min(layout.capacity()));
+                    let more = number % 2 == 0;
+                    poll_fn(|cx| Poll::Ready(stream.send_batch(cx, &layout, &mut block, n, more)))
+                        .await
+                        .unwrap();
+                    left = &left[n..];
+                    if more && number % 3 == 0 {
+                        stream.push();
+                    }
+                    if number % 5 == 0 {
+                        let some = left.len().min(100);
+                        stream.write_all(&left[..some]).await.unwrap();
+                        left = &left[some..];
+                    }
+                }
+                stream.flush().await.unwrap();
+                assert_eq!(stream.waiting(), 0);
+                stream.shutdown().await.unwrap();
+            },
+            |mut client| {
+                let mut got = Vec::new();
+                client.stream().read_to_end(&mut got).unwrap();
+                got
+            },
+        );
+        assert!(got == data, "{suite:?}: {} bytes", got.len());
     }
 }
 

@@ -1,6 +1,7 @@
 //! The body of a response. It drives its connection and gives it back when it has ended.
 
 use std::fmt;
+use std::io::IoSliceMut;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -68,6 +69,37 @@ impl<B: RequestBody> ServerBody<B> {
     /// The body of a response that has none.
     pub(crate) fn empty() -> Self {
         ServerBody { origin: Origin::Over }
+    }
+
+    /// How many bytes can be read with [`ServerBody::poll_into`] now; 0 where the next frame has to be asked for.
+    #[must_use]
+    pub fn direct(&self) -> u64 {
+        match &self.origin {
+            Origin::Line(line) => line.direct(),
+            Origin::Over | Origin::Stream(_) => 0,
+        }
+    }
+
+    /// Reads data straight into `slots`, in order, and tells how much. They have room for 1 to
+    /// [`ServerBody::direct`] bytes.
+    ///
+    /// # Errors
+    /// As those of a frame.
+    ///
+    /// # Panics
+    /// Where the slots have more room, or none.
+    pub fn poll_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        slots: &mut [IoSliceMut<'_>],
+    ) -> Poll<Result<usize, Fault>> {
+        let Origin::Line(line) = &mut self.origin else { panic!("there is nothing to read from") };
+        let read = ready!(line.poll_into(cx, slots));
+        match &read {
+            Ok(_) => self.look(),
+            Err(_) => self.origin = Origin::Over,
+        }
+        Poll::Ready(read)
     }
 
     /// Where the end has come, the connection can be used again.

@@ -10,7 +10,7 @@ mod outbound;
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -250,17 +250,35 @@ impl<B: RequestBody> Line<B> {
             self.out.give_up();
         }
         let frame = self.inbound.poll_frame(cx, &self.socket);
-        let Some(held) = &mut self.held else { return frame };
-        if frame.is_ready() {
+        if self.is_stalled(cx, frame.is_ready()) { Poll::Ready(Some(Err(Fault::Stalled))) } else { frame }
+    }
+
+    /// How much of the body can be read with [`Line::poll_into`] now. Nothing while the request is under way: then
+    /// both ways have to be moved.
+    pub(crate) fn direct(&self) -> u64 {
+        if self.out.is_over() { self.inbound.direct() } else { 0 }
+    }
+
+    /// Reads data of the body straight into `slots`, which have room for [`Line::direct`] bytes at the most.
+    pub(crate) fn poll_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        slots: &mut [IoSliceMut<'_>],
+    ) -> Poll<Result<usize, Fault>> {
+        let read = self.inbound.poll_into(cx, &self.socket, slots);
+        if self.is_stalled(cx, read.is_ready()) { Poll::Ready(Err(Fault::Stalled)) } else { read }
+    }
+
+    /// Whether nothing of the response came for too long. `came`: something did now.
+    fn is_stalled(&mut self, cx: &Context<'_>, came: bool) -> bool {
+        let Some(held) = &mut self.held else { return false };
+        if came {
             held.moved = coarse_ms();
-            return frame;
+            return false;
         }
         // While the client has more to send, and does not, the silence is its own.
-        let Some(since) = self.progress.since() else { return Poll::Pending };
-        if held.deadline.wait(after(held.moved.max(since), held.patience), cx.waker()) {
-            return Poll::Ready(Some(Err(Fault::Stalled)));
-        }
-        Poll::Pending
+        let Some(since) = self.progress.since() else { return false };
+        held.deadline.wait(after(held.moved.max(since), held.patience), cx.waker())
     }
 
     /// The response has ended: keeps the connection for the next request, if it can take one.

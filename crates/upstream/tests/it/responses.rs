@@ -1,5 +1,7 @@
 //! Servers that are sloppy, hostile or broken, and what a client is spared.
 
+use std::future::poll_fn;
+use std::io::IoSliceMut;
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
@@ -7,14 +9,14 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
-use offramp_upstream::{Backend, Breach, Fault, Pools, Violation};
+use offramp_upstream::{Backend, Breach, Fault, Pools, ServerBody, Violation};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::{spawn_local, yield_now};
 
 use crate::server::{HELLO, Server};
-use crate::world::{backend, get, request, send, text, whole, worker};
+use crate::world::{Sent, backend, get, request, send, text, whole, worker};
 
 /// What becomes of a response.
 #[derive(Debug, PartialEq)]
@@ -308,4 +310,114 @@ proptest! {
             assert_eq!(hear(sizes.clone()).await, hear(Vec::new()).await);
         });
     }
+}
+
+/// Reads a body, past the connection's buffer where that can be, into slots of `slot` bytes and at most `most` at a
+/// time. Gives what came, how the body ended, and how much of it came that way.
+async fn directly(
+    mut body: ServerBody<Sent>,
+    slot: usize,
+    most: usize,
+) -> (Vec<u8>, Result<(), Fault>, usize) {
+    let (mut all, mut past) = (Vec::new(), 0);
+    loop {
+        let direct = usize::try_from(body.direct()).unwrap();
+        if direct == 0 {
+            match body.frame().await {
+                None => return (all, Ok(()), past),
+                Some(Ok(frame)) => all.extend_from_slice(&frame.into_data().unwrap()),
+                Some(Err(fault)) => return (all, Err(fault), past),
+            }
+            continue;
+        }
+        let mut room = vec![0; direct.min(most)];
+        let read = poll_fn(|cx| {
+            let mut slots: Vec<_> = room.chunks_mut(slot).map(IoSliceMut::new).collect();
+            let count = slots.len().min(64);
+            body.poll_into(cx, &mut slots[..count])
+        });
+        match read.await {
+            Ok(n) => {
+                all.extend_from_slice(&room[..n]);
+                past += n;
+            }
+            Err(fault) => return (all, Err(fault), past),
+        }
+    }
+}
+
+#[test]
+fn a_long_body_is_read_straight_to_where_it_goes() {
+    const LONG: usize = 700_000;
+    let body: Arc<[u8]> = (0..LONG).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect();
+    worker(async {
+        // The server's pieces, the slots, how much at a time.
+        for (piece, slot, most) in [
+            (LONG, 16_384, 262_144),
+            (LONG, 1369, 90_000),
+            (9_999, 16_384, 65_536),
+            (300, 100, 6_000),
+            (LONG, 7, 1),
+        ] {
+            let (sent, most) = (Arc::clone(&body), if most == 1 { LONG } else { most });
+            let server = Server::start(move |mut peer| {
+                while peer.head().is_some() {
+                    let mut all = format!("HTTP/1.1 200 OK\r\ncontent-length: {LONG}\r\n\r\n").into_bytes();
+                    all.extend_from_slice(&sent);
+                    all.chunks(piece).for_each(|piece| peer.say(piece));
+                }
+            });
+            let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
+            for _ in 0..3 {
+                let answer = send(&pools, &backend, get("/")).await.unwrap();
+                let (all, end, past) = directly(answer.response.into_body(), slot, most).await;
+                end.unwrap();
+                assert!(all == *body, "{piece} {slot} {most}");
+                assert!(piece < LONG || past > LONG / 2, "{past}");
+                assert_eq!((pools.kept(), server.connections()), (1, 1));
+            }
+        }
+    });
+}
+
+#[test]
+fn what_follows_a_long_body_is_not_read_with_it() {
+    const LONG: usize = 300_000;
+    worker(async {
+        let server = Server::start(move |mut peer| {
+            while peer.head().is_some() {
+                let mut all = format!("HTTP/1.1 200 OK\r\ncontent-length: {LONG}\r\n\r\n").into_bytes();
+                all.resize(all.len() + LONG, b'x');
+                all.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil");
+                peer.say(all);
+            }
+        });
+        let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
+        for number in 1..4 {
+            let answer = send(&pools, &backend, get("/")).await.unwrap();
+            let (all, end, past) = directly(answer.response.into_body(), 16_384, 262_144).await;
+            end.unwrap();
+            assert!(all == vec![b'x'; LONG] && past > 0);
+            // Whoever said more than was asked is asked nothing more.
+            assert_eq!(server.connections(), number);
+        }
+    });
+}
+
+#[test]
+fn a_long_body_that_breaks_off_is_no_whole_one() {
+    worker(async {
+        let server = Server::start(move |mut peer| {
+            peer.head();
+            let mut all = b"HTTP/1.1 200 OK\r\ncontent-length: 400000\r\n\r\n".to_vec();
+            all.resize(all.len() + 300_000, b'x');
+            peer.say(all);
+        });
+        let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
+        let answer = send(&pools, &backend, get("/")).await.unwrap();
+        let (all, end, past) = directly(answer.response.into_body(), 16_384, 262_144).await;
+        assert!(matches!(end, Err(Fault::Aborted(Breach::Closed))), "{end:?}");
+        assert_eq!((all.len(), pools.kept()), (300_000, 0));
+        assert!(past > 0);
+    });
 }

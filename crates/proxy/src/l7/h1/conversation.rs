@@ -4,6 +4,8 @@
 //! the response to what came earlier has left. While a request is under way its client is watched: once nothing
 //! more can come from it, nobody waits for the response (RFC 9112 §9.5 leaves that open).
 
+mod direct;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -21,7 +23,7 @@ use super::{Asked, Turn, head};
 use crate::l7::answer::Refusal;
 use crate::l7::body::Reply;
 use crate::l7::inbound::Inbound;
-use crate::l7::intake::{Heading, Stop};
+use crate::l7::intake::{Heading, Intake, Stop};
 use crate::l7::line::Line;
 use crate::l7::session::Session;
 
@@ -51,6 +53,10 @@ pub(super) struct Conversation<'c, S, F> {
     /// Whether the request that is under way is to be the last.
     leaving: bool,
     outbox: Outbox,
+    /// How much goes past the outbox at a time; 0 where nothing can.
+    stride: usize,
+    /// How much has gone past it in this turn.
+    passed: usize,
     /// The header map of the response before, for the next request.
     spare: HeaderMap,
 }
@@ -97,6 +103,8 @@ where
             keep_alive: false,
             leaving: false,
             outbox: Outbox::default(),
+            stride: if line.intake.borrow().transport.is_tls() { direct::FIRST } else { 0 },
+            passed: 0,
             spare: HeaderMap::new(),
         }
     }
@@ -113,7 +121,11 @@ where
 
     /// Goes on until there is a reason to stop.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
+        self.passed = 0;
         for _ in 0..STEPS {
+            if self.passed >= direct::TURN {
+                break;
+            }
             let stop = match self.step {
                 Step::Heading => ready!(self.poll_heading(cx)),
                 Step::Serving => ready!(self.poll_exchange(cx)),
@@ -216,7 +228,13 @@ where
                 Poll::Ready(Ok(())) => {}
             }
         }
-        let gathered = self.gather(cx);
+        let fresh = self.outbox.is_empty() && self.direct() > 0;
+        let gathered = if fresh { Gathered::Some } else { self.gather(cx) };
+        if matches!(gathered, Gathered::Some)
+            && let most @ 1.. = self.direct()
+        {
+            return self.poll_direct(cx, most);
+        }
         if !self.outbox.is_empty() {
             match self.poll_send(cx) {
                 Poll::Pending => return self.watch(cx),
@@ -228,10 +246,7 @@ where
             Gathered::Some => Poll::Ready(None),
             Gathered::Waiting => self.watch(cx),
             Gathered::All => Poll::Ready(self.finish(cx)),
-            Gathered::Broken => {
-                let close = Close::from(Cause::ServerAborted).with_detail("the response broke off");
-                Poll::Ready(Some(Turn::Ended(close)))
-            }
+            Gathered::Broken => Poll::Ready(Some(broken_off())),
         }
     }
 
@@ -290,19 +305,15 @@ where
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Turn>> {
         let mut intake = self.line.intake.borrow_mut();
         let mut moved = false;
+        let waiting = intake.transport.waiting();
         let sent = self.outbox.poll_send(cx, &mut intake.transport, &mut moved);
+        moved |= intake.transport.waiting() < waiting;
         let gate = &self.line.gate;
         if moved {
             gate.moved.set(offramp_net::clock::coarse_ms());
         }
         gate.drained.set(sent.is_ready());
-        sent.map(|sent| {
-            sent.map_err(|error| {
-                let close = Close::from(Cause::ClientAborted).with_detail(&error.to_string());
-                intake.failed.get_or_insert(error);
-                Turn::Ended(close)
-            })
-        })
+        sent.map(|sent| sent.map_err(|error| lost(&mut intake, error)))
     }
 
     /// Waits for a client that leaves in the middle.
@@ -316,4 +327,16 @@ where
         let close = Close::from(Cause::ClientAborted).with_detail("the client left before the response had");
         Poll::Ready(Some(Turn::Ended(close)))
     }
+}
+
+/// The server's fault: whoever sees the connection end knows that the response is not whole.
+fn broken_off() -> Turn {
+    Turn::Ended(Close::from(Cause::ServerAborted).with_detail("the response broke off"))
+}
+
+/// The client takes nothing more.
+fn lost(intake: &mut Intake, error: std::io::Error) -> Turn {
+    let close = Close::from(Cause::ClientAborted).with_detail(&error.to_string());
+    intake.failed.get_or_insert(error);
+    Turn::Ended(close)
 }

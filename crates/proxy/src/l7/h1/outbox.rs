@@ -55,6 +55,28 @@ impl Outbox {
         [&self.text[..], &self.piece, &self.tail].concat()
     }
 
+    /// How many bytes are here.
+    pub(super) fn len(&self) -> usize {
+        self.text.len() + self.piece.len() + self.tail.len()
+    }
+
+    /// All that is here, where nothing of it has gone.
+    pub(super) fn parts(&self) -> [&[u8]; 3] {
+        debug_assert_eq!(self.gone, 0, "some of it has gone");
+        [&self.text, &self.piece, &self.tail]
+    }
+
+    /// Forgets what is here.
+    pub(super) fn clear(&mut self) {
+        self.gone = 0;
+        self.text.clear();
+        self.piece = Bytes::new();
+        self.tail.clear();
+        if self.text.capacity() > KEPT {
+            self.text = Vec::new();
+        }
+    }
+
     /// Sends what is here, and waits until the kernel has it; `moved` is set when something left.
     pub(super) fn poll_send(
         &mut self,
@@ -69,14 +91,8 @@ impl Outbox {
             }
             *moved = true;
             self.gone += n;
-            if self.gone == self.text.len() + self.piece.len() + self.tail.len() {
-                self.gone = 0;
-                self.text.clear();
-                self.piece = Bytes::new();
-                self.tail.clear();
-                if self.text.capacity() > KEPT {
-                    self.text = Vec::new();
-                }
+            if self.gone == self.len() {
+                self.clear();
             }
         }
         transport.poll_flush(cx)

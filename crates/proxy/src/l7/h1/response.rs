@@ -221,6 +221,18 @@ impl Framing {
         }
     }
 
+    /// How many bytes of the body may follow as they are, past the outbox.
+    pub(super) fn direct(&self) -> u64 {
+        if let Self::Length(left) = self { *left } else { 0 }
+    }
+
+    /// So many have gone past the outbox.
+    pub(super) fn passed(&mut self, n: usize) {
+        if let Self::Length(left) = self {
+            *left = left.saturating_sub(n as u64);
+        }
+    }
+
     /// Puts the end of the body behind it. Not possible where some of it is missing.
     pub(super) fn end(&self, trailers: Option<&HeaderMap>, outbox: &mut Outbox) -> Result<(), ()> {
         match self {

@@ -3,6 +3,7 @@
 //! Heads and content are parts of the buffer that they were read into, and share it: nothing is copied. How much
 //! is read at a time follows what comes, so that large bodies come in few calls and slow ones cost little.
 
+use std::io::IoSliceMut;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -160,6 +161,40 @@ impl Inbound {
             (self.content, self.keep_alive) = (Content::Over, false);
         }
         Poll::Ready(frame.transpose())
+    }
+
+    /// How much of the content can be read with [`Inbound::poll_into`] now: what is left of it, where its length is
+    /// known and none of it has come, and the server sends more at a time than a first read takes.
+    pub(super) fn direct(&self) -> u64 {
+        match self.content {
+            Content::Length(left) if self.bytes.is_empty() && self.room > READ_FIRST => left,
+            _ => 0,
+        }
+    }
+
+    /// Reads content straight into `slots`, which have room for [`Inbound::direct`] bytes at the most.
+    pub(super) fn poll_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &Socket,
+        slots: &mut [IoSliceMut<'_>],
+    ) -> Poll<Result<usize, Fault>> {
+        let room: usize = slots.iter().map(|slot| slot.len()).sum();
+        let left = self.direct();
+        assert!((1..=left).contains(&(room as u64)), "what follows the content is not its reader's");
+        let n = match ready!(socket.poll_readv(cx, slots)) {
+            Ok(n @ 1..) => n,
+            end => {
+                (self.content, self.keep_alive) = (Content::Over, false);
+                return Poll::Ready(Err(Fault::Aborted(end.map_or_else(Breach::Io, |_| Breach::Closed))));
+            }
+        };
+        if n < room.min(READ_FIRST) {
+            self.room = READ_FIRST;
+        }
+        let left = left - n as u64;
+        self.content = if left == 0 { Content::Over } else { Content::Length(left) };
+        Poll::Ready(Ok(n))
     }
 
     fn poll_length(

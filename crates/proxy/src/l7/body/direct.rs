@@ -1,0 +1,45 @@
+//! The body of a response that is read straight to where it is needed.
+
+use std::io::IoSliceMut;
+use std::task::{Context, Poll, ready};
+
+use hyper::body::Body as _;
+
+use super::{BodyError, Content, Reply};
+
+impl Reply {
+    /// How many bytes can be read with [`Reply::poll_into`] now; 0 where the next frame has to be asked for.
+    pub(crate) fn direct(&self) -> u64 {
+        match &self.content {
+            Content::Server(body) => body.direct(),
+            _ => 0,
+        }
+    }
+
+    /// Reads data straight into `slots`, in order, and tells how much. They have room for 1 to [`Reply::direct`]
+    /// bytes.
+    pub(crate) fn poll_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        slots: &mut [IoSliceMut<'_>],
+    ) -> Poll<Result<usize, BodyError>> {
+        let Content::Server(body) = &mut self.content else {
+            return Poll::Ready(Err("there is nothing to read from".into()));
+        };
+        Poll::Ready(match ready!(body.poll_into(cx, slots)) {
+            Ok(n) => {
+                let over = body.is_end_stream();
+                self.sent(n);
+                if over {
+                    self.end();
+                }
+                Ok(n)
+            }
+            Err(error) => {
+                let error: BodyError = error.into();
+                self.broken(&error);
+                Err(error)
+            }
+        })
+    }
+}
