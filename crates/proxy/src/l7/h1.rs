@@ -287,6 +287,7 @@ where
     }
     drop((conversation, warm));
     line.intake.borrow_mut().rest();
+    session.rest();
     turn
 }
 

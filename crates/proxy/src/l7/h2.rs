@@ -183,6 +183,9 @@ async fn drive(session: &Rc<Session>, pulse: &Pulse, line: &mut Line, bounds: Bo
             let quiet = since(session.touched.get());
             // Heeded by the next look at the connection.
             pulse.quiet.set(session.in_flight() == 0 && quiet >= bounds.tick);
+            if pulse.quiet.get() {
+                session.rest();
+            }
             let patience = if stuck { Duration::ZERO } else { bounds.keepalive };
             if stuck || session.in_flight() == 0 && quiet >= patience {
                 if leaving.is_some() && session.in_flight() == 0 && quiet >= patience + TICK {

@@ -36,6 +36,9 @@ pub(crate) fn clean_response(headers: &mut HeaderMap) {
     if touched & UPGRADES > 0 {
         headers.remove(UPGRADE);
     }
+    if touched & OTHERS > 0 {
+        headers.remove(TE);
+    }
     clean(headers, touched);
 }
 

@@ -296,6 +296,14 @@ impl Session {
         }
     }
 
+    /// Forgets what would only be made again, while nothing is asked for.
+    pub(crate) fn rest(&self) {
+        self.told.forwarded.take();
+        self.told.written.take();
+        self.host.take();
+        self.agent.take();
+    }
+
     /// An id for the next request: that of the connection, and a number behind it.
     pub(crate) fn next_id(&self) -> Box<str> {
         let mut digits = [0; 20];

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use h2::server::SendResponse;
-use http::header::{CONTENT_LENGTH, HeaderMap, TE};
+use http::header::{CONTENT_LENGTH, HeaderMap};
 use http::{Response, StatusCode};
 use offramp_upstream::InterimListener;
 
@@ -63,7 +63,6 @@ impl InterimListener for Hints {
         let fields = head.headers_mut();
         fields.clone_from(headers);
         hop::clean_response(fields);
-        fields.remove(TE);
         fields.remove(CONTENT_LENGTH);
         heads.push(head);
         self.waiting.store(true, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{CONTENT_LENGTH, DATE, TE};
+use http::header::{CONTENT_LENGTH, DATE};
 use http::{Method, Request, Response};
 use hyper::body::Body;
 use offramp_upstream::InterimListener;
@@ -128,7 +128,6 @@ impl Life {
 fn dressed(response: Response<Reply>, session: &Session) -> (Response<()>, Reply) {
     let (mut head, body) = response.into_parts();
     hop::clean_response(&mut head.headers);
-    head.headers.remove(TE);
     head.headers.entry(DATE).or_insert_with(|| session.worker.date.now());
     if let Some(length) = body.size_hint().exact().filter(|_| !body.is_end_stream()) {
         head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
