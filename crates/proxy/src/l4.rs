@@ -119,6 +119,8 @@ struct Down {
     pacing: Pacing,
     /// How many bytes the next read makes room for.
     expected: usize,
+    /// How many bytes the client has taken since it last had to be waited for.
+    taken: usize,
     /// Whether the kernel may keep back the end of the latest batch.
     kept_back: bool,
     /// Whether the server's stream is over.
@@ -154,6 +156,7 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
             answering: false,
             pacing: Pacing::new(terms.record_size, now),
             expected: 0,
+            taken: 0,
             kept_back: false,
             ended: ends.left.is_some(),
             notified: ends.left.is_some(),

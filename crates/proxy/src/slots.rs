@@ -7,9 +7,14 @@ use offramp_record::Layout;
 
 /// The least memory for one batch: sixteen full records.
 pub(crate) const BLOCK: usize = 16 * (16 * 1024 + 22);
-/// How many times that it can be. The fewer batches, the less often a client is woken; but each batch is gone over
+/// The plaintext in them.
+pub(crate) const BATCH: usize = 16 * 16 * 1024;
+/// How many times [`BLOCK`] the memory can be. The fewer batches, the less often a client is woken; but each batch is gone over
 /// three times, and has to stay in the second-level cache, of which it may have half.
 const MOST_BLOCKS: usize = 4;
+/// What a client has to take without a wait before batches for it are larger than [`BATCH`]: as much as the kernel
+/// keeps for one that does not read (`tcp_wmem`), so that few of those who are slow keep more than that waiting.
+pub(crate) const TAKEN: usize = 4 << 20;
 /// Records of one batch.
 pub(crate) const SPANS: usize = 64;
 

@@ -9,7 +9,7 @@ use offramp_record::{Alert, Layout, Pressure};
 
 use super::{Progress, Relay, flush};
 use crate::failure;
-use crate::slots::{SPANS, with_slots};
+use crate::slots::{BATCH, SPANS, TAKEN, with_slots};
 use crate::worker::Scratch;
 
 /// By how much the room for the next read grows when a read has filled it.
@@ -50,6 +50,7 @@ impl Relay {
         let block = super::bytes(scratch);
         let layout = self.session.sealer.layout(slot, block.len(), most);
         let room = layout.capacity();
+        let most = if self.down.taken >= TAKEN { block.len() } else { BATCH };
         match with_slots(&layout, block, 0..room, |slots| self.server.poll_readv(cx, slots)) {
             Poll::Pending => {
                 if std::mem::take(&mut self.down.kept_back) {
@@ -70,7 +71,7 @@ impl Relay {
             Poll::Ready(Ok(n)) => {
                 self.moved_ms = now;
                 self.down.pacing.sent(n, now);
-                self.down.expected = if n == room { (n * GROWTH).min(block.len()) } else { n };
+                self.down.expected = if n == room { (n * GROWTH).min(most) } else { n };
                 self.send(cx, &layout, block, n)
             }
             Poll::Ready(Err(error)) => Err(failure::server(&error)),
@@ -107,6 +108,9 @@ impl Relay {
             self.down.pending.extend_from_slice(&block[written..wire]);
             // A client that is slower than its server keeps less waiting next time.
             self.down.expected = 0;
+            self.down.taken = 0;
+        } else {
+            self.down.taken = self.down.taken.saturating_add(filled);
         }
         Ok(Progress::Moved)
     }

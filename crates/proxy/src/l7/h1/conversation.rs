@@ -55,8 +55,9 @@ pub(super) struct Conversation<'c, S, F> {
     outbox: Outbox,
     /// How much goes past the outbox at a time; 0 where nothing can.
     stride: usize,
-    /// How much has gone past it in this turn.
+    /// How much has gone past it in this turn, and since the client last had to be waited for.
     passed: usize,
+    taken: usize,
     /// The header map of the response before, for the next request.
     spare: HeaderMap,
 }
@@ -105,6 +106,7 @@ where
             outbox: Outbox::default(),
             stride: if line.intake.borrow().transport.is_tls() { direct::FIRST } else { 0 },
             passed: 0,
+            taken: 0,
             spare: HeaderMap::new(),
         }
     }

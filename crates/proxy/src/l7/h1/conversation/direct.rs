@@ -12,7 +12,7 @@ use offramp_record::Layout;
 use super::{Conversation, Turn, broken_off, lost};
 use crate::l7::body::Reply;
 use crate::l7::inbound::Inbound;
-use crate::slots::{BLOCK, SPANS, with_slots};
+use crate::slots::{BATCH, SPANS, TAKEN, with_slots};
 
 /// How much is read at first, and after a client has not taken all of what was read: so much it keeps waiting.
 pub(super) const FIRST: usize = 64 * 1024;
@@ -22,9 +22,9 @@ const GROWTH: usize = 4;
 const AHEAD: usize = 16 * 1024;
 const _: () = assert!(AHEAD < SPANS * 512);
 /// How much goes this way before others have their turn.
-pub(super) const TURN: usize = 8 * BLOCK;
+pub(super) const TURN: usize = 8 * BATCH;
 /// The most that goes this way at a time: more was no faster.
-const MOST: usize = 2 * BLOCK;
+const MOST: usize = 2 * BATCH;
 
 impl<S, F> Conversation<'_, S, F>
 where
@@ -46,12 +46,14 @@ where
         let session = self.session;
         let block = &mut *session.worker.scratch.borrow_mut().bytes;
         let ahead = self.outbox.len();
-        let layout = match self.poll_lay_out(cx, block.len(), ahead + most) {
+        // Full records, where there is enough for them.
+        let total = (ahead + most).min(self.stride.max(ahead + 1));
+        let layout = match self.poll_lay_out(cx, block.len(), total) {
             Poll::Ready(Ok(layout)) => layout,
             Poll::Ready(Err(turn)) => return Poll::Ready(Some(turn)),
             Poll::Pending => return self.watch(cx),
         };
-        let room = (ahead + most).min(layout.capacity()) - ahead;
+        let room = total.min(layout.capacity()) - ahead;
         layout.fill(block, self.outbox.parts());
         // Nothing is borrowed of the line while the server's is polled.
         let read = with_slots(&layout, block, ahead..ahead + room, |slots| self.reply.poll_into(cx, slots));
@@ -75,13 +77,22 @@ where
         if let Err(turn) = self.send_batch(cx, &layout, block, ahead + n, filled && !self.over) {
             return Poll::Ready(Some(turn));
         }
-        self.stride = match (self.line.gate.drained.get(), filled) {
-            (true, true) => (self.stride * GROWTH).min(MOST),
-            (true, false) => self.stride,
-            (false, _) => FIRST,
-        };
+        self.pace(n, filled);
         let whole = !broken && (!self.over || self.framing.end(None, &mut self.outbox).is_ok());
         Poll::Ready((!whole).then(broken_off))
+    }
+
+    /// How much goes next time, after `n` bytes that have `filled` their room.
+    fn pace(&mut self, n: usize, filled: bool) {
+        if !self.line.gate.drained.get() {
+            (self.stride, self.taken) = (FIRST, 0);
+            return;
+        }
+        self.taken = self.taken.saturating_add(n);
+        let most = if self.taken >= TAKEN { MOST } else { BATCH };
+        if filled {
+            self.stride = (self.stride * GROWTH).min(most);
+        }
     }
 
     /// Waits for room, and lays out a batch in it.
