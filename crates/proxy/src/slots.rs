@@ -9,8 +9,8 @@ use offramp_record::Layout;
 pub(crate) const BLOCK: usize = 16 * (16 * 1024 + 22);
 /// The plaintext in them.
 pub(crate) const BATCH: usize = 16 * 16 * 1024;
-/// How many times [`BLOCK`] the memory can be. The fewer batches, the less often a client is woken; but each batch is gone over
-/// three times, and has to stay in the second-level cache, of which it may have half.
+/// How many times [`BLOCK`] the memory can be. The fewer batches, the less often a client is woken; but each batch
+/// is gone over three times, and has to stay in the second-level cache, of which it may have half.
 const MOST_BLOCKS: usize = 4;
 /// What a client has to take without a wait before batches for it are larger than [`BATCH`]: as much as the kernel
 /// keeps for one that does not read (`tcp_wmem`), so that few of those who are slow keep more than that waiting.

@@ -78,6 +78,7 @@ impl Client {
 ///
 /// This is moved about as a whole with everything that it waits for, so that it is a block, which keeps what it
 /// takes in once, and whatever does not wait is a function of its own.
+#[allow(clippy::manual_async_fn)]
 pub(crate) fn serve(
     session: Rc<Session>,
     client: Client,

@@ -105,6 +105,7 @@ impl Errand<'_> {
 
     /// Sends a request to a server, and makes its response one for the client. A block, for the reason of
     /// [`serve`](super::exchange::serve).
+    #[allow(clippy::manual_async_fn)]
     pub(crate) fn forward(&self, bound: Bound, carrier: Carrier) -> impl Future<Output = Outcome> {
         async move {
             let backend = self.backend();
