@@ -1,10 +1,12 @@
-//! Bytes before trust: PROXY headers, ClientHello, HTTP/1 requests, forwarding fields, sniffing, early alerts.
+//! Bytes before trust: PROXY headers, ClientHello, HTTP/1 requests, HPACK, forwarding fields, sniffing, early
+//! alerts.
 //!
 //! Everything here interprets the front of a buffer that an unknown peer filled. The crate is pure: no
 //! sockets, clocks, randomness, runtime or logging, and no crate of ours. Every parser is a function from
 //! bytes to a [`Step`]: more bytes are needed, a value is done, or the bytes are refused for a named reason.
-//! Parsers keep no state between calls; call again with the longer buffer when more bytes have come. The one
-//! exception is [`http1::Guard`], which follows a connection from request to request.
+//! Parsers keep no state between calls; call again with the longer buffer when more bytes have come. The
+//! exceptions are [`http1::Guard`], which follows a connection from request to request, and [`hpack`], whose
+//! tables go from block to block.
 //!
 //! The laws that the tests hold:
 //! - no input panics, and no input makes a parser allocate more than the bound it states;
@@ -18,6 +20,7 @@
 //! | write a PROXY header to a server | [`proxy::Outbound`] |
 //! | look at a ClientHello before the handshake | [`client_hello::peek`] |
 //! | let pass only requests that have one reading | [`http1::Guard`] |
+//! | read and write the header blocks of HTTP/2 | [`hpack::Decoder`], [`hpack::Encoder`] |
 //! | know the host that an authority names | [`host::Authority`] |
 //! | know the client behind trusted proxies | [`forwarded::client`], [`forwarded::x_forwarded_for`] |
 //! | choose between JSON and text for an error | [`accept::prefers_json`] |
@@ -29,7 +32,9 @@ pub mod client_hello;
 mod error;
 pub mod forwarded;
 pub mod host;
+pub mod hpack;
 pub mod http1;
+pub mod http2;
 pub mod proxy;
 pub mod sniff;
 mod step;
@@ -38,6 +43,7 @@ pub use client_hello::ClientHello;
 pub use error::{EncodeFault, Error, HelloFault, ProxyFault};
 pub use forwarded::ForwardedFault;
 pub use host::{Authority, HostFault};
+pub use hpack::HpackFault;
 pub use http1::Http1Fault;
 pub use sniff::{Protocol, sniff};
 pub use step::Step;
