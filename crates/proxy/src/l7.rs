@@ -1,7 +1,6 @@
 //! A listener in mode `http`: requests are understood, routed one by one, and answered or passed on.
 //!
-//! HTTP/1 is spoken here ([`h1`], over the guard of [`intake`]), HTTP/2 by the library of that name behind a count of
-//! frames ([`h2`]). Both lead to the way of a request ([`exchange`], [`forward`]), what becomes of its fields ([`hop`],
+//! HTTP/1 is spoken over the guard of [`intake`] ([`h1`]), HTTP/2 by [`h2`]. Both lead to the way of a request ([`exchange`], [`forward`]), what becomes of its fields ([`hop`],
 //! [`told`]), bodies ([`inbound`], [`body`]), other protocols ([`tunnel`]), and one event for each request
 //! ([`record`]).
 

@@ -11,9 +11,9 @@ use rustls::ClientConfig;
 
 use crate::crowd::trusting;
 use crate::h2_client::kind::{GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS};
-use crate::h2_client::{ACK, H2, PREFACE, frame, reset, settings};
+use crate::h2_client::{ACK, H2, PREFACE, frame, get, reset, settings};
 use crate::h2_messages::{lengths, names_and_values, order, pseudo_fields, pseudo_values};
-use crate::h2_rules::{Connection, Nothing, PROTOCOL, Row, Status, Stream, Then};
+use crate::h2_rules::{Connection, FRAME_SIZE, Nothing, PROTOCOL, Row, Status, Stream, Then};
 use crate::h2_rules::{compression, frames, numbers, of_blocks, of_connections, of_streams, streams};
 use crate::house::{Home, House, PATIENCE, cause};
 use crate::smuggling_backend::Backend;
@@ -69,11 +69,9 @@ fn follow(h2: &mut H2, row: &Row) -> Option<Then> {
     None
 }
 
-/// Whether `then` is what is `wanted`, or more: an error of a stream may be one of the connection (§5.4.1), and
-/// the library says PROTOCOL_ERROR where some of the more precise codes would do.
+/// Whether `then` is what is `wanted`, or more: an error of a stream may be one of the connection (§5.4.1).
 fn is_as_good(then: Then, wanted: Then) -> bool {
-    let error = matches!(wanted, Connection(_) | Stream(_));
-    then == wanted || error && then == Connection(PROTOCOL)
+    then == wanted || matches!((then, wanted), (Connection(is), Stream(was)) if is == was)
 }
 
 /// Whether an event tells of what followed on the connection from `port`.
@@ -154,11 +152,13 @@ fn prefaces_of_section_3() {
     h2.find("second acknowledgement", |frame| frame.kind == SETTINGS && frame.flags == ACK);
     h2.is_well(1);
     drop(h2);
-    for bytes in [
-        b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec(),
-        b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n".to_vec(),
-        b"\0\0\0\x04\0\0\0\0\0 and a little more of it".to_vec(),
-        [PREFACE, &frame(SETTINGS, 0, 0, &[0; 5])].concat(),
+    for (bytes, wanted) in [
+        (b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec(), PROTOCOL),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n".to_vec(), PROTOCOL),
+        (b"\0\0\0\x04\0\0\0\0\0 and a little more of it".to_vec(), PROTOCOL),
+        ([PREFACE, &frame(SETTINGS, 0, 0, &[0; 5])].concat(), FRAME_SIZE),
+        ([PREFACE, &get(1, "/")].concat(), PROTOCOL),
+        ([PREFACE, &frame(SETTINGS, ACK, 0, &[])].concat(), PROTOCOL),
     ] {
         let mut h2 = H2::silent(&config, house.address());
         h2.send(&bytes);
@@ -167,12 +167,12 @@ fn prefaces_of_section_3() {
             assert!(frame.kind != HEADERS, "{} is answered", bytes.escape_ascii());
             code = (frame.kind == GOAWAY).then(|| frame.code()).or(code);
         }
-        assert!(matches!(code, None | Some(PROTOCOL)), "{} gets {code:?}", bytes.escape_ascii());
+        assert!(code.is_none_or(|code| code == wanted), "{} gets {code:?}", bytes.escape_ascii());
         let port = h2.port;
         drop(h2);
         assert!(told(&house, port, Connection(PROTOCOL)), "nobody tells of {}", bytes.escape_ascii());
         H2::open(&config, house.address(), &[]).is_well(1);
     }
-    assert_eq!(backend.take().1.len(), 5);
+    assert_eq!(backend.take().1.len(), 7);
     house.stop();
 }

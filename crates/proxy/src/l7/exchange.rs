@@ -175,8 +175,8 @@ fn arrive(
         let place = trace::place(request.headers(), tracing, || session.worker.random());
         record.note(|facts| facts.trace = place);
     }
-    if understood.is_ok() && request.version() == Version::HTTP_2 {
-        understood = super::h2::judge(request);
+    if request.version() == Version::HTTP_2 {
+        understood = understood.and_then(|()| super::h2::judge(request));
     }
     if understood.is_ok()
         && let Some(http) = view.http()

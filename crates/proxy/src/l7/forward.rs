@@ -3,9 +3,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 
-use h2::ext::Protocol;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, SET_COOKIE,
     TRANSFER_ENCODING, UPGRADE,
@@ -24,6 +22,7 @@ use offramp_upstream::{
 use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};
 use super::exchange::{Arrival, Client, Outcome, apply, finish};
+use super::h2::Protocol;
 use super::hop;
 use super::inbound::Inbound;
 use super::record::Carrier;
@@ -76,8 +75,8 @@ impl Errand<'_> {
         let backend = self.backend();
         carrier.0.note(|facts| facts.path.backend = Some(Arc::clone(&backend.name)));
         let received = request.version();
-        let (mut parts, mut body) = request.into_parts();
-        if was_reset(&mut body) {
+        let (mut parts, body) = request.into_parts();
+        if was_reset(&body) {
             return Err(Refusal::new(StatusCode::BAD_REQUEST, Cause::ClientAborted));
         }
         let turn = self.turn(&mut parts, backend.protocol)?;
@@ -163,12 +162,11 @@ impl Errand<'_> {
         let mut extensions = std::mem::take(&mut parts.extensions);
         let may = speaks == Speaks::Http1;
         if parts.method == Method::CONNECT {
-            let (Some(protocol), true) = (extensions.remove::<Protocol>(), may) else {
+            let (Some(Protocol(protocol)), true) = (extensions.remove(), may) else {
                 let close = Close::from(Cause::BadRequest).with_detail("CONNECT is not served here");
                 return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, close));
             };
             parts.method = Method::GET;
-            let protocol = HeaderValue::try_from(protocol.as_str()).unwrap_or(HeaderValue::from_static(""));
             if protocol.as_bytes().eq_ignore_ascii_case(b"websocket") {
                 parts.headers.insert(SEC_WEBSOCKET_KEY, tunnel::websocket_key(&self.session.worker));
             }
@@ -336,9 +334,9 @@ impl Errand<'_> {
 }
 
 /// Whether the stream of a body is reset already: it looks like an empty one, which is another request.
-fn was_reset(body: &mut Inbound) -> bool {
+fn was_reset(body: &Inbound) -> bool {
     match body {
-        Inbound::Stream(content) => content.was_reset(&mut Context::from_waker(Waker::noop())),
+        Inbound::Stream(content) => content.was_reset(),
         _ => false,
     }
 }

@@ -1,52 +1,80 @@
-//! An HTTP/2 connection: the `h2` library, behind a count of what costs us more than it costs the client.
+//! An HTTP/2 connection (RFC 9113): frames, windows and streams, each of which has a task of the same thread, because
+//! any of them may be the one that can go on. Tasks serve one stream after the other.
 //!
-//! Each stream runs in a task of the same thread, because any of them may be the one that can go on; tasks serve
-//! one stream after the other. A stream that is dropped is reset, so who stands still for too long is dropped.
+//! [`connection`] moves bytes; [`reader`] finds the frames in them, and [`ear`] heeds these: it counts what costs us
+//! more than it costs the client ([`flood`]), and writes down what is said in the [`book`], which the tasks share. A
+//! task ([`stream`], run by a [`runner`]) takes a request's content from there and puts its response there through its
+//! [`handle`]; [`out`] is what the connection sends of it. A stream that is dropped is reset, so who stands still for
+//! too long is dropped.
 
+mod book;
+mod connection;
 mod content;
+mod ear;
 mod end;
+mod fields;
 mod flood;
+mod handle;
+mod head;
 mod hints;
-mod outgoing;
+mod out;
+mod reader;
 mod rules;
 mod runner;
 mod stream;
-mod wire;
 
+use std::borrow::Cow;
+use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use h2::server::{Builder, Connection, Handshake};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
+use offramp_wire::http2::Code;
 use tokio::time::{Instant, sleep};
 
 use super::session::Session;
 use super::transport::Transport;
 use crate::closing::farewell;
 use crate::snapshot::http::HttpLimits;
+use book::Told;
+use connection::{Connection, Fall};
 pub(crate) use content::Content;
+pub(crate) use head::Protocol;
 pub(crate) use rules::judge;
-use runner::Job;
 pub(crate) use runner::Runners;
-use wire::{Pulse, Wire};
 
 /// How often bounds are looked at, at the least.
 const TICK: Duration = Duration::from_secs(1);
-/// The window of a stream: what a client may send of a body before the server has taken it.
-const STREAM_WINDOW: u32 = 256 * 1024;
-/// The window of a connection.
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// What is kept of a response that a client has no window for.
-const SEND_BUFFER: usize = 64 * 1024;
-/// Streams that were reset before they were looked at; more end the connection (CVE-2023-44487).
-const PENDING_RESETS: usize = 20;
-/// Streams that we had to reset for a fault of the client's; more end the connection.
-const ERROR_RESETS: usize = 100;
+
+/// A rule that a client broke, so that its connection ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Violation {
+    code: Code,
+    what: Cow<'static, str>,
+}
+
+impl Violation {
+    const fn new(code: Code, what: &'static str) -> Self {
+        Self { code, what: Cow::Borrowed(what) }
+    }
+
+    /// For a reason that says itself what it is.
+    fn because(code: Code, what: &impl fmt::Display) -> Self {
+        Self { code, what: Cow::Owned(what.to_string()) }
+    }
+}
+
+impl From<Violation> for Close {
+    fn from(violation: Violation) -> Self {
+        let Violation { code, what } = violation;
+        let cause = if code == Code::ENHANCE_YOUR_CALM { Cause::H2Flood } else { Cause::H2ProtocolError };
+        Self::from(cause).with_detail(&format!("{}: {what}", code.name()))
+    }
+}
 
 /// Serves the streams of a connection until it ends. `early` came already.
 pub(crate) async fn serve(
@@ -56,43 +84,30 @@ pub(crate) async fn serve(
     limits: &HttpLimits,
     idle: Duration,
 ) -> Close {
-    let pulse = Rc::new(Pulse::default());
-    let wire = Wire::new(transport, early, Rc::clone(&pulse));
-    let mut builder = Builder::new();
-    builder
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(limits.streams)
-        .max_header_list_size(limits.request_header_size)
-        .max_send_buffer_size(SEND_BUFFER)
-        .max_pending_accept_reset_streams(PENDING_RESETS)
-        .max_local_error_reset_streams(Some(ERROR_RESETS))
-        .enable_connect_protocol();
-    let mut line = Box::new(Line::Greeting { handshake: builder.handshake(wire), leaving: false });
-    let bounds = Bounds::new(limits, idle);
-    let close = drive(&session, &pulse, &mut line, bounds).await;
-    drop(line);
+    let mut connection = Box::new(Connection::new(Rc::clone(&session), transport, early, limits, idle));
+    let close = drive(&session, &mut connection, Bounds::new(limits, idle)).await;
     for record in session.live() {
         record.cancel(if close.cause == Cause::Drain { Cause::Drain } else { Cause::ClientAborted });
     }
-    if let Some(mut transport) = pulse.transport() {
-        end(&session, &pulse, &mut transport, &close).await;
-    }
-    outside_of_requests(&session, &pulse, close)
+    let told = {
+        let book = &mut connection.book().borrow_mut();
+        book.die();
+        book.told
+    };
+    end(&session, &mut connection, &close).await;
+    outside_of_requests(&session, told, close)
 }
 
 /// What the event of the connection says where streams ended that no request tells of.
-fn outside_of_requests(session: &Session, pulse: &Pulse, close: Close) -> Close {
-    let told = pulse.told.get();
-    if matches!(close.cause, Cause::H2ProtocolError | Cause::H2Flood) || !(told.refused || told.faults > 0) {
-        return close;
+fn outside_of_requests(session: &Session, told: Told, close: Close) -> Close {
+    match told.code {
+        Some(code) if !matches!(close.cause, Cause::H2ProtocolError | Cause::H2Flood) => {
+            session.untold.set(true);
+            let detail = format!("{} streams were reset, the last with {}", told.faults, code.name());
+            Close::from(Cause::H2ProtocolError).with_detail(&detail)
+        }
+        _ => close,
     }
-    session.untold.set(true);
-    if told.refused {
-        return Close::from(Cause::HeadersTooLarge).with_detail("larger than is unpacked");
-    }
-    let detail = format!("{} streams were reset, the last with {}", told.faults, told.name());
-    Close::from(Cause::H2ProtocolError).with_detail(&detail)
 }
 
 /// What bounds a connection.
@@ -110,96 +125,57 @@ impl Bounds {
     }
 }
 
-/// A connection, as the library has it.
-enum Line {
-    /// The client's preface and settings have not come yet.
-    Greeting { handshake: Handshake<Wire, Bytes>, leaving: bool },
-    /// Streams come and go.
-    Serving(Connection<Wire, Bytes>),
-}
-
-impl Line {
-    /// Reads, writes, and has new streams served; ready when the connection is over.
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        session: &Rc<Session>,
-        idle: Duration,
-    ) -> Poll<Result<(), h2::Error>> {
-        loop {
-            match self {
-                Self::Greeting { handshake, leaving } => {
-                    let mut connection = ready!(Pin::new(handshake).poll(cx))?;
-                    if *leaving {
-                        connection.graceful_shutdown();
-                    }
-                    *self = Self::Serving(connection);
-                }
-                Self::Serving(connection) => match ready!(connection.poll_accept(cx)).transpose()? {
-                    Some((request, respond)) => {
-                        let job = Job { session: Rc::clone(session), request, respond, idle };
-                        session.worker.runners.run(job);
-                    }
-                    None => return Poll::Ready(Ok(())),
-                },
-            }
-        }
-    }
-
-    /// Takes no more streams, and ends when the last has ended.
-    fn leave(&mut self) {
-        match self {
-            Self::Greeting { leaving, .. } => *leaving = true,
-            Self::Serving(connection) => connection.graceful_shutdown(),
-        }
-    }
-}
-
 /// Polls a connection until it ends. A connection without streams gets GOAWAY and a moment to end.
-async fn drive(session: &Rc<Session>, pulse: &Pulse, line: &mut Line, bounds: Bounds) -> Close {
+async fn drive(session: &Rc<Session>, connection: &mut Connection, bounds: Bounds) -> Close {
     let mut alarm = pin!(sleep(bounds.tick));
     let cut = &session.worker.cut;
-    let (mut place, mut leaving, mut dropped) = (None, None, 0);
+    let (mut place, mut leaving) = (None, None);
     let close = poll_fn(|cx| {
         place.get_or_insert_with(|| cut.remember(cx.waker()));
         if cut.is_now() {
             return Poll::Ready(Cause::Drain.into());
         }
         if session.worker.is_draining() && leaving.is_none() {
-            leaving = Some(Cause::Drain);
-            line.leave();
+            leaving = Some((Cause::Drain, coarse_ms()));
+            connection.leave();
         }
-        if let Poll::Ready(outcome) = line.poll(cx, session, bounds.idle) {
-            let ordinary = leaving.unwrap_or(Cause::ClientClosed);
-            return Poll::Ready(pulse.verdict(outcome, ordinary));
-        }
-        while alarm.as_mut().poll(cx).is_ready() {
-            let now = coarse_ms();
-            // What was dropped is reset by now, unless it waits behind data for which there is no window. Then
-            // nothing can be said to the client on that stream, and the connection ends with the others.
-            let stuck = pulse.told.get().cancelled < dropped;
-            dropped += stalled(session, now, bounds.idle);
-            let since = |moment: u64| Duration::from_millis(now.saturating_sub(moment));
-            let quiet = since(session.touched.get());
-            // Heeded by the next look at the connection.
-            pulse.quiet.set(session.in_flight() == 0 && quiet >= bounds.tick);
-            if pulse.quiet.get() {
-                session.rest();
+        loop {
+            if let Poll::Ready(outcome) = connection.poll(cx) {
+                let ordinary = leaving.map_or(Cause::ClientClosed, |(cause, _)| cause);
+                return Poll::Ready(verdict(connection, outcome, ordinary));
             }
-            let patience = if stuck { Duration::ZERO } else { bounds.keepalive };
-            if stuck || session.in_flight() == 0 && quiet >= patience {
-                if leaving.is_some() && session.in_flight() == 0 && quiet >= patience + TICK {
-                    return Poll::Ready(leaving.unwrap_or(Cause::IdleTimeout).into());
-                }
-                leaving.get_or_insert(Cause::IdleTimeout);
-                line.leave();
-                if let Poll::Ready(outcome) = line.poll(cx, session, bounds.idle) {
-                    return Poll::Ready(pulse.verdict(outcome, leaving.unwrap_or(Cause::IdleTimeout)));
-                }
+            if alarm.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
             }
             alarm.as_mut().reset(Instant::now() + bounds.tick);
+            let now = coarse_ms();
+            let since = |moment: u64| Duration::from_millis(now.saturating_sub(moment));
+            // A client that takes nothing more cannot be told so.
+            if connection.stuck_since().is_some_and(|moment| since(moment) >= bounds.idle) {
+                return Poll::Ready(Cause::IdleTimeout.into());
+            }
+            drop_stalled(session, now, bounds.idle);
+            let idle = session.in_flight() == 0;
+            let quiet = since(session.touched.get());
+            connection.rest(idle && quiet >= bounds.tick);
+            if idle && quiet >= bounds.tick {
+                session.rest();
+            }
+            match leaving {
+                None if idle && quiet >= bounds.keepalive => {
+                    leaving = Some((Cause::IdleTimeout, now));
+                    connection.leave();
+                }
+                // One that does not say that it has heard so has been given time enough.
+                Some((cause, moment)) if since(moment) >= TICK => {
+                    connection.part();
+                    if idle && cause == Cause::IdleTimeout {
+                        return Poll::Ready(cause.into());
+                    }
+                }
+                _ => {}
+            }
         }
-        Poll::Pending
     })
     .await;
     if let Some(place) = place {
@@ -208,36 +184,38 @@ async fn drive(session: &Rc<Session>, pulse: &Pulse, line: &mut Line, bounds: Bo
     close
 }
 
+/// How a connection ended: by `ordinary`, unless something failed.
+fn verdict(connection: &Connection, outcome: Result<(), Fall>, ordinary: Cause) -> Close {
+    match outcome {
+        Ok(()) => ordinary.into(),
+        Err(Fall::Violation(violation)) => violation.into(),
+        Err(Fall::Io(error)) => connection.transport.close(&error),
+    }
+}
+
 /// Drops the streams on which nothing has moved for too long: a client that gives no window, or a server
-/// that has no more to say. Gives their number.
-fn stalled(session: &Session, now: u64, idle: Duration) -> u32 {
-    let mut dropped = 0;
+/// that has no more to say.
+fn drop_stalled(session: &Session, now: u64, idle: Duration) {
     for record in session.live() {
         let moved = record.moved.get();
         if moved > 0 && Duration::from_millis(now.saturating_sub(moved)) >= idle {
             record.cancel(Cause::IdleTimeout);
-            dropped += 1;
         }
     }
-    dropped
 }
 
-/// Tells the client why, where the library has no way to, and closes.
-async fn end(session: &Session, pulse: &Pulse, transport: &mut Transport, close: &Close) {
+/// Sends what waits, and closes.
+async fn end(session: &Session, connection: &mut Connection, close: &Close) {
     if session.worker.cut.is_now() || matches!(close.cause, Cause::ClientReset | Cause::ClientVanished) {
         return;
     }
-    let mut last = (close.cause == Cause::H2Flood).then(|| pulse.goaway()).flatten().unwrap_or_default();
     let goodbye = poll_fn(|cx| {
-        while !last.is_empty() {
-            let n = std::task::ready!(transport.poll_write_vectored(cx, &[std::io::IoSlice::new(&last)]))?;
-            last.drain(..n);
-        }
-        transport.poll_shutdown(cx)
+        ready!(connection.poll_send(cx))?;
+        connection.transport.poll_shutdown(cx)
     });
     let told: Result<std::io::Result<()>, _> = tokio::time::timeout(TICK, goodbye).await;
-    // One that said GOAWAY may still be talking, and reading its last answer.
-    if told.is_ok() && !pulse.heard_all.get() && close.cause != Cause::IdleTimeout {
-        farewell(transport.socket(), &[]).await;
+    // One that was told why may still be talking, and reading its last answer.
+    if told.is_ok() && !connection.heard_all && close.cause != Cause::IdleTimeout {
+        farewell(connection.transport.socket(), &[]).await;
     }
 }

@@ -4,62 +4,58 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use h2::{Reason, RecvStream, SendStream};
+use offramp_wire::http2::Code;
 
-use super::stream::poll_room;
+use super::handle::{Broken, Incoming, Respond};
 use crate::l7::tunnel::End;
-
-/// The most that is reserved of the windows at a time: more would be taken from the other streams.
-const MOST: usize = 16 * 1024;
 
 /// Both directions of a stream.
 pub(super) struct StreamEnd {
-    send: SendStream<Bytes>,
-    recv: RecvStream,
+    respond: Respond,
+    incoming: Option<Incoming>,
     /// What has come and was not read yet.
     unread: Bytes,
     shut: bool,
 }
 
 impl StreamEnd {
-    pub(super) fn new(send: SendStream<Bytes>, recv: RecvStream) -> Self {
-        Self { send, recv, unread: Bytes::new(), shut: false }
+    /// `incoming`: nothing where the client has ended its direction with the request.
+    pub(super) fn new(respond: Respond, incoming: Option<Incoming>) -> Self {
+        Self { respond, incoming, unread: Bytes::new(), shut: false }
     }
 }
 
 impl End for StreamEnd {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let Some(incoming) = &self.incoming else { return Poll::Ready(Ok(0)) };
         while self.unread.is_empty() {
-            match ready!(self.recv.poll_data(cx)) {
+            match ready!(incoming.poll_data(cx)) {
                 Some(Ok(bytes)) => self.unread = bytes,
                 // A client that has no more to say, or nothing more at all.
-                None => return Poll::Ready(Ok(0)),
-                Some(Err(error)) if matches!(error.reason(), Some(Reason::NO_ERROR | Reason::CANCEL)) => {
+                None | Some(Err(Broken::ByClient(Code::NO_ERROR | Code::CANCEL))) => {
                     return Poll::Ready(Ok(0));
                 }
-                Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
+                Some(Err(broken)) => return Poll::Ready(Err(io::Error::other(broken))),
             }
         }
         let n = self.unread.len().min(buffer.len());
         self.unread.copy_to_slice(&mut buffer[..n]);
-        // Only a stream that is gone has no window to be opened.
-        let _ = self.recv.flow_control().release_capacity(n);
+        incoming.release(n);
         Poll::Ready(Ok(n))
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let bytes = &bytes[..bytes.len().min(MOST)];
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        self.send.reserve_capacity(bytes.len());
-        ready!(poll_room(cx, &mut self.send));
-        let n = self.send.capacity().min(bytes.len());
+        let n = ready!(self.respond.poll_room(cx)).min(bytes.len());
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         if n == 0 {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            return Poll::Ready(Err(gone()));
         }
-        self.send.send_data(Bytes::copy_from_slice(&bytes[..n]), false).map_err(io::Error::other)?;
-        Poll::Ready(Ok(n))
+        Poll::Ready(
+            self.respond.data(Bytes::copy_from_slice(&bytes[..n]), false).map(|()| n).map_err(|_| gone()),
+        )
     }
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -68,7 +64,7 @@ impl End for StreamEnd {
 
     fn poll_shutdown(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !std::mem::replace(&mut self.shut, true) {
-            self.send.send_data(Bytes::new(), true).map_err(io::Error::other)?;
+            self.respond.data(Bytes::new(), true).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         }
         Poll::Ready(Ok(()))
     }

@@ -1,7 +1,9 @@
-//! Frames that cost a client next to nothing and us more: counted, without a look at what is in them.
+//! Frames that cost a client next to nothing and us more: counted.
 //!
 //! Each such frame takes from an allowance that grows with time, and window updates also with what was sent.
-//! Honest clients stay far below. What streams and header blocks may cost is bounded by the library.
+//! Honest clients stay far below.
+
+use offramp_wire::http2::{Head, Kind, flag};
 
 /// What may come in a burst.
 const BURST: u32 = 1000;
@@ -11,10 +13,8 @@ const PER_SECOND: u32 = 200;
 const BYTES_PER_UPDATE: u64 = 512;
 /// The most window updates that are saved up.
 const MOST_UPDATES: u64 = 4096;
-/// The preface of a client (RFC 9113 §3.4).
-const PREFACE: usize = 24;
-/// The head of a frame (RFC 9113 §4.1).
-const HEAD: usize = 9;
+/// What a stream costs that has to be reset for a fault of the client's (CVE-2025-8671).
+const FAULT: u32 = 10;
 
 /// Counts the frames of one client.
 #[derive(Debug)]
@@ -24,18 +24,12 @@ pub(super) struct Flood {
     /// When it last grew, in milliseconds.
     grown: u64,
     updates: u64,
-    /// Bytes of the frame or preface that are still to come.
-    skip: usize,
-    head: [u8; HEAD],
-    have: usize,
-    /// The highest stream that the client has opened.
-    pub(super) last_stream: u32,
 }
 
 impl Flood {
     /// Nothing has come yet, at `now` in milliseconds.
     pub(super) fn new(now: u64) -> Self {
-        Self { left: BURST, grown: now, updates: 64, skip: PREFACE, head: [0; HEAD], have: 0, last_stream: 0 }
+        Self { left: BURST, grown: now, updates: 64 }
     }
 
     /// Bytes went to the client.
@@ -43,31 +37,8 @@ impl Flood {
         self.updates = (self.updates + n as u64 / BYTES_PER_UPDATE + 1).min(MOST_UPDATES);
     }
 
-    /// Looks at what has come; `false` where it is too much.
-    pub(super) fn look(&mut self, mut bytes: &[u8], now: u64) -> bool {
-        self.grow(now);
-        while !bytes.is_empty() {
-            let over = self.skip.min(bytes.len());
-            self.skip -= over;
-            bytes = &bytes[over..];
-            let take = (HEAD - self.have).min(bytes.len());
-            if self.skip > 0 || take == 0 {
-                continue;
-            }
-            self.head[self.have..self.have + take].copy_from_slice(&bytes[..take]);
-            self.have += take;
-            bytes = &bytes[take..];
-            if self.have == HEAD {
-                self.have = 0;
-                if !self.frame() {
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    fn grow(&mut self, now: u64) {
+    /// Time has passed.
+    pub(super) fn grow(&mut self, now: u64) {
         let passed = now.saturating_sub(self.grown);
         let more = passed * u64::from(PER_SECOND) / 1000;
         if more > 0 {
@@ -76,31 +47,29 @@ impl Flood {
         }
     }
 
-    fn frame(&mut self) -> bool {
-        let [a, b, c, kind, flags, ids @ ..] = self.head;
-        let length = u32::from_be_bytes([0, a, b, c]);
-        self.skip = length as usize;
-        let stream = u32::from_be_bytes(ids) & 0x7fff_ffff;
-        let cost = match kind {
-            // DATA: empty ones that end nothing.
-            0 if length == 0 && flags & 1 == 0 => 1,
-            0 => 0,
-            // HEADERS.
-            1 => {
-                self.last_stream = self.last_stream.max(stream);
-                0
-            }
-            // RST_STREAM, SETTINGS that are no acknowledgement, CONTINUATION.
-            3 | 9 => 2,
-            4 if flags & 1 == 0 => 4,
-            // WINDOW_UPDATE.
-            8 if self.updates > 0 => {
+    /// Takes the cost of a frame with so many bytes of content; `false` where it is too much.
+    pub(super) fn frame(&mut self, head: &Head, content: usize) -> bool {
+        let cost = match head.kind {
+            // Empty ones that end nothing.
+            Kind::Data if content == 0 && !head.has(flag::END_STREAM) => 1,
+            Kind::Data | Kind::Headers => 0,
+            Kind::ResetStream | Kind::Continuation => 2,
+            Kind::Settings if !head.has(flag::ACK) => 4,
+            Kind::WindowUpdate if self.updates > 0 => {
                 self.updates -= 1;
                 0
             }
-            // PRIORITY, PING, GOAWAY, and whatever is not known.
             _ => 1,
         };
+        self.take(cost)
+    }
+
+    /// Takes the cost of streams that were reset for faults of the client's.
+    pub(super) fn faults(&mut self, n: u32) -> bool {
+        self.take(n.saturating_mul(FAULT))
+    }
+
+    fn take(&mut self, cost: u32) -> bool {
         match self.left.checked_sub(cost) {
             Some(left) => {
                 self.left = left;
@@ -115,52 +84,53 @@ impl Flood {
 mod tests {
     use super::*;
 
-    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-        let mut bytes = vec![length[1], length[2], length[3], kind, flags, 0, 0, 0, 1];
-        bytes.extend_from_slice(payload);
-        bytes
+    fn head(kind: Kind, flags: u8) -> Head {
+        Head { length: 0, kind, flags, stream: 1 }
     }
 
-    fn flood(kind: u8, flags: u8, payload: &[u8], step: usize) -> usize {
+    fn flood(kind: Kind, flags: u8, content: usize) -> usize {
         let mut flood = Flood::new(0);
-        assert!(flood.look(&[0; PREFACE], 0));
-        let one = frame(kind, flags, payload);
-        (0..10_000).take_while(|_| one.chunks(step).all(|part| flood.look(part, 0))).count()
+        (0..10_000).take_while(|_| flood.frame(&head(kind, flags), content)).count()
     }
 
     #[test]
     fn floods_end_and_honest_frames_do_not() {
-        for step in [1, 4, 100] {
-            assert_eq!(flood(6, 0, &[0; 8], step), 1000, "PING");
-            assert_eq!(flood(4, 0, &[], step), 250, "SETTINGS");
-            assert_eq!(flood(3, 0, &[0; 4], step), 500, "RST_STREAM");
-            assert_eq!(flood(9, 0, &[0; 4], step), 500, "CONTINUATION");
-            assert_eq!(flood(0, 0, &[], step), 1000, "empty DATA");
-            assert_eq!(flood(8, 0, &[0; 4], step), 1064, "WINDOW_UPDATE");
-            assert_eq!(flood(0, 0, &[1; 20], step), 10_000, "DATA");
-            assert_eq!(flood(1, 5, &[1; 20], step), 10_000, "HEADERS");
-        }
+        assert_eq!(flood(Kind::Ping, 0, 8), 1000);
+        assert_eq!(flood(Kind::Settings, 0, 0), 250);
+        assert_eq!(flood(Kind::Settings, flag::ACK, 0), 1000);
+        assert_eq!(flood(Kind::ResetStream, 0, 4), 500);
+        assert_eq!(flood(Kind::Continuation, 0, 4), 500);
+        assert_eq!(flood(Kind::Data, 0, 0), 1000);
+        assert_eq!(flood(Kind::WindowUpdate, 0, 4), 1064);
+        assert_eq!(flood(Kind::Unknown, 0, 100), 1000);
+        assert_eq!(flood(Kind::Data, 0, 20), 10_000);
+        assert_eq!(flood(Kind::Data, flag::END_STREAM, 0), 10_000);
+        assert_eq!(flood(Kind::Headers, 5, 20), 10_000);
+        let mut flood = Flood::new(0);
+        assert_eq!((0..1000).take_while(|_| flood.faults(1)).count(), 100);
     }
 
     #[test]
     fn the_allowance_comes_back() {
         let mut flood = Flood::new(0);
-        assert!(flood.look(&[0; PREFACE], 0));
-        let ping = frame(6, 0, &[0; 8]);
-        assert!((0..1000).all(|_| flood.look(&ping, 0)));
-        assert!(flood.look(&ping, 10));
-        assert!((0..1000).all(|at| flood.look(&ping, 1000 + at * 5)));
+        let ping = head(Kind::Ping, 0);
+        let mut at = |now| {
+            flood.grow(now);
+            flood.frame(&ping, 8)
+        };
+        assert!((0..1000).all(|_| at(0)));
+        assert!(!at(0));
+        assert!(at(10));
+        assert!((0..1000).all(|n| at(1000 + n * 5)));
     }
 
     #[test]
     fn updates_are_free_for_what_was_sent() {
         let mut flood = Flood::new(0);
-        assert!(flood.look(&[0; PREFACE], 0));
-        let update = frame(8, 0, &[0; 4]);
+        let update = head(Kind::WindowUpdate, 0);
         for _ in 0..100_000 {
             flood.sent(16 * 1024);
-            assert!(flood.look(&update, 0) && flood.look(&update, 0));
+            assert!(flood.frame(&update, 4) && flood.frame(&update, 4));
         }
     }
 }

@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
-use h2::server::SendResponse;
+use http::StatusCode;
 use http::header::{CONTENT_LENGTH, HeaderMap};
-use http::{Response, StatusCode};
 use offramp_upstream::InterimListener;
 
+use super::handle::Respond;
 use crate::l7::hop;
 
 /// The most that wait at a time; more are dropped, as no client needs them.
@@ -19,7 +18,7 @@ const MOST_WAITING: usize = 16;
 #[derive(Default)]
 pub(super) struct Hints {
     waiting: AtomicBool,
-    heads: Mutex<Vec<Response<()>>>,
+    heads: Mutex<Vec<(StatusCode, HeaderMap)>>,
 }
 
 impl Hints {
@@ -36,13 +35,13 @@ impl Hints {
     }
 
     /// Sends what waits.
-    pub(super) fn send(&self, respond: &mut SendResponse<Bytes>) {
+    pub(super) fn send(&self, respond: &Respond) {
         if self.waiting.load(Ordering::Relaxed) {
             self.waiting.store(false, Ordering::Relaxed);
             let heads = std::mem::take(&mut *self.heads.lock().unwrap_or_else(PoisonError::into_inner));
-            for head in heads {
+            for (status, headers) in heads {
                 // A stream that is gone says so when the response is sent.
-                let _ = respond.send_informational(head);
+                let _ = respond.interim(status, &headers);
             }
         }
     }
@@ -58,13 +57,10 @@ impl InterimListener for Hints {
         if heads.len() == MOST_WAITING {
             return;
         }
-        let mut head = Response::new(());
-        *head.status_mut() = status;
-        let fields = head.headers_mut();
-        fields.clone_from(headers);
-        hop::clean_response(fields);
+        let mut fields = headers.clone();
+        hop::clean_response(&mut fields);
         fields.remove(CONTENT_LENGTH);
-        heads.push(head);
+        heads.push((status, fields));
         self.waiting.store(true, Ordering::Relaxed);
     }
 }
@@ -89,7 +85,7 @@ mod tests {
         }
         let heads = hints.heads.lock().unwrap();
         assert_eq!(heads.len(), MOST_WAITING);
-        assert_eq!(heads[0].status(), StatusCode::EARLY_HINTS);
-        assert_eq!(heads[0].headers().keys().map(http::HeaderName::as_str).collect::<Vec<_>>(), ["link"]);
+        assert_eq!(heads[0].0, StatusCode::EARLY_HINTS);
+        assert_eq!(heads[0].1.keys().map(http::HeaderName::as_str).collect::<Vec<_>>(), ["link"]);
     }
 }

@@ -1,17 +1,22 @@
-//! What of a request the HTTP/2 library lets pass and a server of HTTP/1 must not get (RFC 9113 §8.3.1, §10.3).
+//! What of a request is well-formed in HTTP/2, and a server of HTTP/1 must not get (RFC 9113 §8.3.1, §10.3).
 //!
 //! The same rules hold before HTTP/1, where the guard has them.
 
 use http::header::{CONTENT_LENGTH, HOST};
-use http::{Method, Request};
+use http::{Method, Request, StatusCode};
+use offramp_observe::Cause;
 use offramp_wire::Http1Fault;
 use offramp_wire::host::Authority;
 use offramp_wire::http1::{content_length, is_ambiguous};
 
+use super::head::TooLarge;
 use crate::l7::answer::Refusal;
 
 /// Says whether a request of HTTP/2 has one reading in HTTP/1.
 pub(crate) fn judge<B>(request: &Request<B>) -> Result<(), Refusal> {
+    if request.extensions().get::<TooLarge>().is_some() {
+        return Err(Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Cause::HeadersTooLarge));
+    }
     length(request).and_then(|()| host(request)).and_then(|()| names(request)).map_err(Refusal::fault)
 }
 

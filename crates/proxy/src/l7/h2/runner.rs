@@ -11,11 +11,9 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
-use h2::RecvStream;
-use h2::server::SendResponse;
 use http::Request;
 
+use super::handle::{Incoming, Respond};
 use super::hints::Hints;
 use super::stream;
 use crate::l7::session::Session;
@@ -26,8 +24,10 @@ const MOST_IDLE: usize = 64;
 /// A stream that has begun.
 pub(super) struct Job {
     pub(super) session: Rc<Session>,
-    pub(super) request: Request<RecvStream>,
-    pub(super) respond: SendResponse<Bytes>,
+    pub(super) request: Request<()>,
+    /// The content, if there is any.
+    pub(super) incoming: Option<Incoming>,
+    pub(super) respond: Respond,
     /// Bounds another protocol on the stream.
     pub(super) idle: Duration,
 }

@@ -4,19 +4,20 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{Reason, RecvStream, SendStream};
-use http::header::{CONTENT_LENGTH, DATE};
+use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response};
 use hyper::body::Body;
 use offramp_upstream::InterimListener;
 use offramp_wire::http1::content_length;
+use offramp_wire::http2::Code;
 
 use super::content::Content;
 use super::end::StreamEnd;
+use super::fields::Ends;
+use super::handle::{Gone, Incoming, Respond};
 use super::hints::Hints;
 use super::runner::Job;
 use crate::l7::body::Reply;
@@ -24,37 +25,42 @@ use crate::l7::exchange::{self, Client};
 use crate::l7::inbound::Inbound;
 use crate::l7::record::Record;
 use crate::l7::session::Session;
-use crate::l7::{hop, tunnel};
+use crate::l7::tunnel;
 
 /// Serves the request that began a stream. A stream that is dropped before its response is whole is reset.
 /// `hints` takes the interim responses to it. A block, for the reason of [`exchange::serve`].
 pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
-    let Job { session, request, mut respond, idle } = job;
+    let Job { session, request, incoming, respond, idle } = job;
     async move {
-        let Some((request, rest)) = open(request, &mut respond) else { return };
+        let connects = request.method() == Method::CONNECT;
+        let (request, rest) = open(request, incoming);
         let mut life = Life::default();
         let response = {
             let client = Client::Stream(Arc::clone(&hints) as Arc<dyn InterimListener>);
             let mut exchange = pin!(exchange::serve(Rc::clone(&session), client, request));
-            poll_fn(|cx| life.exchange(cx, exchange.as_mut(), &session, (&hints, &mut respond))).await
+            poll_fn(|cx| life.exchange(cx, exchange.as_mut(), &session, (&hints, &respond))).await
         };
         let Some(response) = response else { return };
-        let (head, mut body) = dressed(response, &session);
+        let (head, mut body) = response.into_parts();
         let over = body.is_end_stream();
-        match (body.take_tunnel(), rest) {
-            (Some(switch), Some(recv)) => {
-                let Some(send) = begin(&mut respond, head, false) else { return };
-                let mut client = StreamEnd::new(send, recv);
+        match body.take_tunnel() {
+            Some(switch) if connects => {
+                let ends = Ends { over: false, length: None, date: &session.worker.date };
+                if respond.head(head.status, head.headers, ends).is_err() {
+                    return;
+                }
+                let mut client = StreamEnd::new(respond, rest);
                 let tunnel = tunnel::run(&session, &mut client, Vec::new(), switch, idle);
                 // As large as all the rest, and rare.
                 Box::pin(life.bound(tunnel)).await;
             }
             // Only the answer to a CONNECT is a tunnel.
-            (Some(_), None) => respond.send_reset(Reason::INTERNAL_ERROR),
-            (None, _) => {
-                let Some(send) = begin(&mut respond, head, over) else { return };
-                if !over {
-                    let mut pipe = Pipe { send, body, waiting: None };
+            Some(_) => respond.reset(Code::INTERNAL_ERROR),
+            None => {
+                let length = body.size_hint().exact().filter(|_| !over);
+                let ends = Ends { over, length, date: &session.worker.date };
+                if respond.head(head.status, head.headers, ends).is_ok() && !over {
+                    let mut pipe = Pipe { respond, body, waiting: None };
                     life.bound(poll_fn(|cx| pipe.poll(cx))).await;
                 }
             }
@@ -63,25 +69,20 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
 }
 
 /// The request that began a stream, and what comes behind its head where that belongs to a tunnel, if there will
-/// be one. Nothing where the stream was reset.
-fn open(
-    request: Request<RecvStream>,
-    respond: &mut SendResponse<Bytes>,
-) -> Option<(Request<Inbound>, Option<RecvStream>)> {
-    let connects = request.method() == Method::CONNECT;
-    let length = request.headers().get(CONTENT_LENGTH);
-    let length = length.and_then(|value| content_length(value.as_bytes()).ok());
-    if connects && length.is_some_and(|length| length > 0) {
-        // What follows such a head is no content (RFC 9110 §9.3.6).
-        respond.send_reset(Reason::PROTOCOL_ERROR);
-        return None;
+/// be one.
+fn open(request: Request<()>, incoming: Option<Incoming>) -> (Request<Inbound>, Option<Incoming>) {
+    if request.method() == Method::CONNECT {
+        return (request.map(|()| Inbound::Empty), incoming);
     }
-    let (head, recv) = request.into_parts();
-    let (inbound, rest) = match connects {
-        true => (Inbound::Empty, Some(recv)),
-        false => (Content::new(recv, length).into(), None),
-    };
-    Some((Request::from_parts(head, inbound), rest))
+    let Some(incoming) = incoming else { return (request.map(|()| Inbound::Empty), None) };
+    let length = told_length(&request);
+    (request.map(|()| Inbound::Stream(Content::new(incoming, length))), None)
+}
+
+/// The length that a request tells of its content, where it does so in order.
+pub(super) fn told_length<B>(request: &Request<B>) -> Option<u64> {
+    let length = request.headers().get(CONTENT_LENGTH)?;
+    content_length(length.as_bytes()).ok()
 }
 
 /// What can end a stream from outside: it stood still for too long, or its connection ends.
@@ -97,7 +98,7 @@ impl Life {
         cx: &mut Context<'_>,
         exchange: Pin<&mut impl Future<Output = Response<Reply>>>,
         session: &Session,
-        (hints, respond): (&Hints, &mut SendResponse<Bytes>),
+        (hints, respond): (&Hints, &Respond),
     ) -> Poll<Option<Response<Reply>>> {
         let outcome = exchange.poll(cx);
         hints.send(respond);
@@ -107,7 +108,7 @@ impl Life {
         }
         match outcome {
             Poll::Ready(response) => Poll::Ready(Some(response)),
-            Poll::Pending if self.is_over(cx) || respond.poll_reset(cx).is_ready() => Poll::Ready(None),
+            Poll::Pending if self.is_over(cx) || respond.poll_gone(cx).is_ready() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -124,29 +125,9 @@ impl Life {
     }
 }
 
-/// Makes a response one of HTTP/2: without fields of a connection (RFC 9113 §8.2.2), with its length and a date.
-fn dressed(response: Response<Reply>, session: &Session) -> (Response<()>, Reply) {
-    let (mut head, body) = response.into_parts();
-    hop::clean_response(&mut head.headers);
-    head.headers.entry(DATE).or_insert_with(|| session.worker.date.now());
-    if let Some(length) = body.size_hint().exact().filter(|_| !body.is_end_stream()) {
-        head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
-    }
-    (Response::from_parts(head, ()), body)
-}
-
-/// Sends the head of a response; nothing where the stream is gone.
-fn begin(respond: &mut SendResponse<Bytes>, head: Response<()>, over: bool) -> Option<SendStream<Bytes>> {
-    let sent = respond.send_response(head, over);
-    if sent.is_err() {
-        respond.send_reset(Reason::INTERNAL_ERROR);
-    }
-    sent.ok()
-}
-
 /// The body of a response on its way to the client.
 struct Pipe {
-    send: SendStream<Bytes>,
+    respond: Respond,
     body: Reply,
     /// A piece for which there is no room yet, and whether it is the last.
     waiting: Option<(Bytes, bool)>,
@@ -155,69 +136,56 @@ struct Pipe {
 impl Pipe {
     /// Moves what the client has room for; ready when it has everything or wants no more.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.poll_body(cx) {
+            Poll::Ready(Ok(()) | Err(Gone)) => Poll::Ready(()),
+            // Who waits for the server is called by a reset, too.
+            Poll::Pending => self.respond.poll_gone(cx),
+        }
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         loop {
-            if let Some((piece, last)) = self.waiting.take() {
-                if poll_room(cx, &mut self.send).is_pending() {
+            if let Some((mut piece, last)) = self.waiting.take() {
+                let Poll::Ready(room) = self.respond.poll_room(cx) else {
                     self.waiting = Some((piece, last));
-                    return self.poll_reset(cx);
+                    return Poll::Pending;
+                };
+                if room == 0 {
+                    return Poll::Ready(Err(Gone));
                 }
-                if self.send.send_data(piece, last).is_err() || last {
-                    return Poll::Ready(());
+                let now = piece.split_to(room.min(piece.len()));
+                let over = last && piece.is_empty();
+                self.respond.data(now, over)?;
+                if over {
+                    return Poll::Ready(Ok(()));
                 }
+                self.waiting = (!piece.is_empty()).then_some((piece, last));
                 continue;
             }
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
-                return self.poll_reset(cx);
+                return Poll::Pending;
             };
             match frame {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) => {
                         let last = self.body.is_end_stream();
                         if !piece.is_empty() {
-                            // Not asked for before there is something to send: what is reserved is taken from
-                            // the other streams. The library asks for the rest of the piece when it has it.
-                            self.send.reserve_capacity(1);
                             self.waiting = Some((piece, last));
                         } else if last {
-                            let _ = self.send.send_data(piece, true);
-                            return Poll::Ready(());
+                            return Poll::Ready(self.respond.data(Bytes::new(), true));
                         }
                     }
                     Err(frame) => {
                         let Ok(trailers) = frame.into_trailers() else { continue };
-                        self.send.reserve_capacity(0);
-                        let _ = self.send.send_trailers(trailers);
-                        return Poll::Ready(());
+                        return Poll::Ready(self.respond.trailers(&trailers));
                     }
                 },
                 Some(Err(_)) => {
-                    self.send.send_reset(Reason::INTERNAL_ERROR);
-                    return Poll::Ready(());
+                    self.respond.reset(Code::INTERNAL_ERROR);
+                    return Poll::Ready(Err(Gone));
                 }
-                None => {
-                    let _ = self.send.send_data(Bytes::new(), true);
-                    return Poll::Ready(());
-                }
+                None => return Poll::Ready(self.respond.data(Bytes::new(), true)),
             }
         }
     }
-}
-
-impl Pipe {
-    /// Waits for a reset: who waits for room or for the server is woken by one too. Who need not wait learns of it
-    /// when it sends.
-    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.send.poll_reset(cx).map(drop)
-    }
-}
-
-/// Waits until some of what was reserved is there; ready also where the stream is gone, which sending tells.
-pub(super) fn poll_room(cx: &mut Context<'_>, send: &mut SendStream<Bytes>) -> Poll<()> {
-    while send.capacity() == 0 {
-        match ready!(send.poll_capacity(cx)) {
-            Some(Ok(_)) => {}
-            Some(Err(_)) | None => break,
-        }
-    }
-    Poll::Ready(())
 }

@@ -1,0 +1,255 @@
+//! What a connection and the tasks of its streams share: the streams, their windows, and what is to be sent.
+//!
+//! A stream's task writes its frames here at once, within the windows of the client; the connection sends what has
+//! gathered. What the connection reads for a stream lies here until the stream's task takes it.
+
+mod heard;
+mod said;
+mod slot;
+mod told;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::Waker;
+
+use http::HeaderMap;
+use offramp_wire::hpack::Encoder;
+use offramp_wire::http2::Code;
+
+use super::out::Out;
+use slot::Slot;
+pub(super) use told::Told;
+
+/// The window of a stream: what a client may send of a body before the server has taken it.
+pub(super) const STREAM_WINDOW: u32 = 256 * 1024;
+/// The window of a connection.
+pub(super) const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// The windows of both before anything is said (RFC 9113 §6.9.2).
+pub(super) const FIRST_WINDOW: u32 = 65_535;
+/// The highest number of a stream (RFC 9113 §5.1.1).
+pub(super) const LAST: u32 = (1 << 31) - 1;
+/// How large a window may become (RFC 9113 §6.9.1).
+const MOST_WINDOW: i64 = (1 << 31) - 1;
+/// How many of the streams that we reset are remembered: what was under way for them is no fault.
+const MOST_RESET: usize = 128;
+
+/// The book of a connection, as its streams have it.
+pub(super) type Shared = Rc<RefCell<Book>>;
+
+/// Names a stream that somebody still has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key(usize);
+
+/// What becomes of a request that has come.
+pub(super) enum Opened {
+    /// It is to be served.
+    Stream(Key),
+    /// It was refused, or comes too late.
+    Not,
+}
+
+/// The streams of one connection.
+pub(super) struct Book {
+    /// Streams that somebody has, by their number, which only grows.
+    ids: Vec<(u32, Key)>,
+    slots: Vec<Slot>,
+    free: Vec<Key>,
+    /// How many streams are open for one side or both.
+    active: usize,
+    /// How many may be.
+    most: usize,
+    /// The highest stream that the client has opened.
+    pub(super) last: u32,
+    /// The last stream that is served, where it was said.
+    pub(super) goodbye: Option<u32>,
+    /// Streams that we reset, the latest last.
+    ours: VecDeque<u32>,
+    /// What the client may still send on the connection, and how much of what it sent was taken since it was told.
+    room: i64,
+    owed: u32,
+    /// What may be sent on the connection, on a stream at its begin, and in a frame.
+    window: i64,
+    first_window: i64,
+    frame: usize,
+    encoder: Encoder,
+    pub(super) out: Out,
+    /// Streams that wait for the window of the connection, or for what was written to leave.
+    waiting: Vec<(u32, Key)>,
+    /// Who sends.
+    pub(super) driver: Option<Waker>,
+    /// The connection has ended.
+    dead: bool,
+    spare: Vec<HeaderMap>,
+    pub(super) told: Told,
+}
+
+impl Book {
+    /// Nothing has come; at most `most` streams at a time may be open.
+    pub(super) fn new(most: u32) -> Shared {
+        Rc::new(RefCell::new(Self {
+            ids: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            active: 0,
+            most: most as usize,
+            last: 0,
+            goodbye: None,
+            ours: VecDeque::new(),
+            room: i64::from(CONNECTION_WINDOW),
+            owed: 0,
+            window: i64::from(FIRST_WINDOW),
+            first_window: i64::from(FIRST_WINDOW),
+            frame: super::reader::MOST,
+            encoder: Encoder::new(),
+            out: Out::default(),
+            waiting: Vec::new(),
+            driver: None,
+            dead: false,
+            spare: Vec::new(),
+            told: Told::default(),
+        }))
+    }
+
+    /// Whether nobody has a stream.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// A header map for the next request.
+    pub(super) fn spare(&mut self) -> HeaderMap {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Gives memory back while the client is quiet.
+    pub(super) fn rest(&mut self) {
+        self.spare = Vec::new();
+        self.out.rest();
+        if self.ids.is_empty() {
+            (self.slots, self.free, self.waiting) = (Vec::new(), Vec::new(), Vec::new());
+            self.ids = Vec::new();
+        }
+    }
+
+    /// Says which stream is the last that is served (RFC 9113 §6.8).
+    pub(super) fn part(&mut self, code: Code) {
+        if self.goodbye.is_none_or(|last| last > self.last) {
+            self.goodbye = Some(self.last);
+            self.out.goaway(self.last, code);
+            self.wake();
+        }
+    }
+
+    /// Has what was written sent.
+    fn wake(&self) {
+        if let Some(driver) = &self.driver {
+            driver.wake_by_ref();
+        }
+    }
+
+    fn find(&self, id: u32) -> Option<Key> {
+        // Mostly the latest.
+        match self.ids.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(at) => Some(self.ids[at].1),
+            Err(_) => None,
+        }
+    }
+
+    fn slot(&mut self, key: Key) -> &mut Slot {
+        &mut self.slots[key.0]
+    }
+
+    /// Resets a stream for a fault of the client's.
+    fn fault(&mut self, key: Key, code: Code) {
+        if self.slot(key).over.is_none() {
+            self.told.fault(code);
+            self.end(key, code);
+        }
+    }
+
+    /// Ends a stream at once.
+    fn end(&mut self, key: Key, code: Code) {
+        let id = self.over(key, code, false);
+        self.remember(id);
+        self.out.reset(id, code);
+        self.wake();
+    }
+
+    fn remember(&mut self, id: u32) {
+        if self.ours.len() == MOST_RESET {
+            self.ours.pop_front();
+        }
+        self.ours.push_back(id);
+    }
+
+    /// A stream has ended at once. Gives its number.
+    fn over(&mut self, key: Key, code: Code, by_client: bool) -> u32 {
+        let slot = self.slot(key);
+        (slot.over, slot.by_client) = (Some(code), by_client);
+        slot.wake_reader();
+        slot.wake_writer();
+        let id = slot.id;
+        self.forget_content(key);
+        self.settle(key);
+        id
+    }
+
+    /// Drops what nobody will read; the client may send as much on other streams.
+    fn forget_content(&mut self, key: Key) {
+        let slot = self.slot(key);
+        let unread: usize = slot.queue.drain(..).map(|piece| piece.len()).sum();
+        slot.trailers = None;
+        // Bounded by the stream's window.
+        self.give_back(unread as u32);
+    }
+
+    /// Counts a stream out that is over for both sides.
+    fn settle(&mut self, key: Key) {
+        let slot = self.slot(key);
+        if slot.counted && (slot.over.is_some() || slot.heard_all && slot.told_all) {
+            slot.counted = false;
+            self.active -= 1;
+        }
+    }
+
+    /// Nobody has the stream any more.
+    fn close(&mut self, key: Key) {
+        let slot = self.slot(key);
+        let id = slot.id;
+        if slot.over.is_none() && !slot.heard_all {
+            // The answer is whole, the rest of the question is not needed (RFC 9113 §8.1).
+            self.end(key, Code::NO_ERROR);
+        }
+        self.slot(key).clear();
+        if let Ok(at) = self.ids.binary_search_by_key(&id, |(id, _)| *id) {
+            self.ids.remove(at);
+        }
+        self.free.push(key);
+        if self.ids.is_empty() {
+            // Perhaps the last one was waited for.
+            self.wake();
+        }
+    }
+
+    /// The client may send `n` bytes more on the connection.
+    fn give_back(&mut self, n: u32) {
+        self.owed += n;
+        if self.owed >= CONNECTION_WINDOW / 2 {
+            self.room += i64::from(self.owed);
+            self.out.window(0, std::mem::take(&mut self.owed));
+            self.wake();
+        }
+    }
+
+    /// The client may send `n` bytes more on a stream.
+    fn owe(&mut self, key: Key, n: u32) {
+        let slot = self.slot(key);
+        slot.owed += n;
+        if slot.owed >= STREAM_WINDOW / 2 && !slot.heard_all && slot.over.is_none() && slot.wanted {
+            slot.room += i64::from(slot.owed);
+            let (id, owed) = (slot.id, std::mem::take(&mut slot.owed));
+            self.out.window(id, owed);
+            self.wake();
+        }
+    }
+}

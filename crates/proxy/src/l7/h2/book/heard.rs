@@ -1,0 +1,271 @@
+//! What a client says of its streams (RFC 9113 §5.1, §6).
+
+use bytes::Bytes;
+use http::HeaderMap;
+use offramp_wire::http2::{Code, Framed, Head, Setting, flag};
+
+use super::slot::Slot;
+use super::{Book, Key, MOST_WINDOW, Opened};
+use crate::l7::h2::Violation;
+use crate::l7::h2::reader::MOST as MOST_FRAME;
+
+/// Tasks that still run for streams which are over, besides those that may be open.
+const LEFT_OVER: usize = 128;
+
+impl Book {
+    /// A request begins on a stream of the client's, higher than all before; `over`: it has no content.
+    pub(in crate::l7::h2) fn open(
+        &mut self,
+        id: u32,
+        over: bool,
+        length: Option<u64>,
+    ) -> Result<Opened, Violation> {
+        if self.goodbye.is_some_and(|last| id > last) {
+            return Ok(Opened::Not);
+        }
+        if self.active >= self.most {
+            self.refuse(id, Code::REFUSED_STREAM);
+            return Ok(Opened::Not);
+        }
+        if self.ids.len() >= self.most + LEFT_OVER {
+            return Err(Violation::new(
+                Code::ENHANCE_YOUR_CALM,
+                "streams are reset faster than they can be ended",
+            ));
+        }
+        if over && length.is_some_and(|length| length > 0) {
+            self.refuse(id, Code::PROTOCOL_ERROR);
+            return Ok(Opened::Not);
+        }
+        let key = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            Key(self.slots.len() - 1)
+        });
+        let window = self.first_window;
+        self.slot(key).begin(id, over, length, window);
+        self.active += 1;
+        self.ids.push((id, key));
+        Ok(Opened::Stream(key))
+    }
+
+    /// Resets a stream that nobody has, for a fault of the client's.
+    pub(in crate::l7::h2) fn refuse(&mut self, id: u32, code: Code) {
+        self.told.fault(code);
+        self.remember(id);
+        self.out.reset(id, code);
+        self.wake();
+    }
+
+    /// A block of fields came on a stream that was opened before: whether these may be its trailers.
+    pub(in crate::l7::h2) fn is_to_have_trailers(&mut self, id: u32, ends: bool) -> Result<bool, Violation> {
+        let Some(key) = self.find(id).filter(|key| self.slots[key.0].over.is_none()) else {
+            if self.ours.contains(&id) {
+                return Ok(false);
+            }
+            return Err(Violation::new(Code::STREAM_CLOSED, "HEADERS on a stream that has ended"));
+        };
+        if self.slot(key).heard_all {
+            self.fault(key, Code::STREAM_CLOSED);
+            return Ok(false);
+        }
+        if !ends {
+            self.fault(key, Code::PROTOCOL_ERROR);
+        }
+        Ok(ends)
+    }
+
+    /// The trailers of a request; none where they are malformed.
+    pub(in crate::l7::h2) fn trailers(&mut self, id: u32, trailers: Option<HeaderMap>) {
+        let Some(key) = self.find(id) else { return };
+        let slot = self.slot(key);
+        match trailers {
+            Some(trailers) if slot.is_whole() => {
+                slot.trailers = (!trailers.is_empty()).then(|| Box::new(trailers));
+                self.heard_all(key);
+            }
+            _ => self.fault(key, Code::PROTOCOL_ERROR),
+        }
+    }
+
+    /// DATA begins.
+    pub(in crate::l7::h2) fn data_begins(&mut self, head: &Head, framed: Framed) -> Result<(), Violation> {
+        // A head has 24 bits of length.
+        let (all, padding) = (head.length as i64, (head.length - framed.length) as u32);
+        self.room -= all;
+        if self.room < 0 {
+            return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "more data than the connection's window"));
+        }
+        self.give_back(padding);
+        let Some(key) = self.find(head.stream) else {
+            if head.stream > self.last {
+                return Err(Violation::new(Code::PROTOCOL_ERROR, "DATA on a stream that was not opened"));
+            }
+            if !self.ours.contains(&head.stream) {
+                self.refuse(head.stream, Code::STREAM_CLOSED);
+            }
+            return Ok(());
+        };
+        let slot = self.slot(key);
+        if slot.over.is_some() {
+            if slot.by_client {
+                let id = slot.id;
+                self.refuse(id, Code::STREAM_CLOSED);
+            }
+            return Ok(());
+        }
+        if slot.heard_all {
+            self.fault(key, Code::STREAM_CLOSED);
+            return Ok(());
+        }
+        slot.room -= all;
+        if slot.room < 0 {
+            return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "more data than the stream's window"));
+        }
+        let long = slot.length.is_some_and(|left| left < framed.length as u64);
+        slot.length = slot.length.map(|left| left.saturating_sub(framed.length as u64));
+        self.owe(key, padding);
+        if long {
+            self.fault(key, Code::PROTOCOL_ERROR);
+        }
+        Ok(())
+    }
+
+    /// Some of the data of a frame.
+    pub(in crate::l7::h2) fn data(&mut self, head: &Head, piece: &[u8], last: bool) {
+        let n = piece.len() as u32;
+        let open = self.find(head.stream).filter(|key| {
+            let slot = &self.slots[key.0];
+            slot.over.is_none() && !slot.heard_all
+        });
+        let Some(key) = open else { return self.give_back(n) };
+        let ends = last && head.has(flag::END_STREAM);
+        let slot = self.slot(key);
+        if !slot.wanted {
+            self.give_back(n);
+        } else if n > 0 {
+            let slot = self.slot(key);
+            slot.queue.push_back(Bytes::copy_from_slice(piece));
+            if !ends {
+                slot.wake_reader();
+            }
+        }
+        if ends {
+            if self.slot(key).is_whole() {
+                self.heard_all(key);
+            } else {
+                self.fault(key, Code::PROTOCOL_ERROR);
+            }
+        }
+    }
+
+    fn heard_all(&mut self, key: Key) {
+        let slot = self.slot(key);
+        slot.heard_all = true;
+        slot.wake_reader();
+        self.settle(key);
+    }
+
+    /// RST_STREAM came.
+    pub(in crate::l7::h2) fn reset_by_client(&mut self, id: u32, code: Code) -> Result<(), Violation> {
+        match self.find(id) {
+            Some(key) => {
+                if self.slot(key).over.is_none() {
+                    self.over(key, code, true);
+                }
+                Ok(())
+            }
+            None if id > self.last => {
+                Err(Violation::new(Code::PROTOCOL_ERROR, "RST_STREAM on a stream that was not opened"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// WINDOW_UPDATE came; stream 0 is the connection.
+    pub(in crate::l7::h2) fn window_grows(&mut self, id: u32, more: u32) -> Result<(), Violation> {
+        if id == 0 {
+            self.window += i64::from(more);
+            if more == 0 {
+                return Err(Violation::new(Code::PROTOCOL_ERROR, "WINDOW_UPDATE of 0"));
+            }
+            if self.window > MOST_WINDOW {
+                return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "the connection's window is too large"));
+            }
+            self.call();
+            return Ok(());
+        }
+        let Some(key) = self.find(id) else {
+            if id > self.last {
+                return Err(Violation::new(
+                    Code::PROTOCOL_ERROR,
+                    "WINDOW_UPDATE on a stream that was not opened",
+                ));
+            }
+            return Ok(());
+        };
+        let slot = self.slot(key);
+        if slot.over.is_some() {
+            return Ok(());
+        }
+        slot.window += i64::from(more);
+        if more == 0 {
+            self.fault(key, Code::PROTOCOL_ERROR);
+        } else if slot.window > MOST_WINDOW {
+            self.fault(key, Code::FLOW_CONTROL_ERROR);
+        } else {
+            slot.wake_writer();
+        }
+        Ok(())
+    }
+
+    /// The client has said what it can take.
+    pub(in crate::l7::h2) fn heed(&mut self, setting: Setting) -> Result<(), Violation> {
+        match setting {
+            Setting::HeaderTableSize(size) => self.encoder.limit(size as usize),
+            Setting::MaxFrameSize(size) => self.frame = (size as usize).min(MOST_FRAME),
+            Setting::InitialWindowSize(size) => {
+                let more = i64::from(size) - self.first_window;
+                self.first_window = i64::from(size);
+                for (_, key) in &self.ids {
+                    let slot = &mut self.slots[key.0];
+                    slot.window += more;
+                    if slot.window > MOST_WINDOW {
+                        return Err(Violation::new(
+                            Code::FLOW_CONTROL_ERROR,
+                            "a stream's window is too large",
+                        ));
+                    }
+                    if more > 0 {
+                        slot.wake_writer();
+                    }
+                }
+            }
+            // We open no streams, and send what servers send.
+            Setting::MaxConcurrentStreams(_)
+            | Setting::MaxHeaderListSize(_)
+            | Setting::EnableConnectProtocol => {}
+        }
+        Ok(())
+    }
+
+    /// What was written has left: others may write.
+    pub(in crate::l7::h2) fn call(&mut self) {
+        for (id, key) in std::mem::take(&mut self.waiting) {
+            let slot = self.slot(key);
+            if slot.id == id {
+                slot.waits = false;
+                slot.wake_writer();
+            }
+        }
+    }
+
+    /// The connection has ended, and everybody learns of it.
+    pub(in crate::l7::h2) fn die(&mut self) {
+        self.dead = true;
+        for (_, key) in &self.ids {
+            let slot = &self.slots[key.0];
+            slot.wake_reader();
+            slot.wake_writer();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What the tasks of a stream say and take.
+
+use std::task::Waker;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use offramp_wire::hpack::Encoder;
+use offramp_wire::http2::Code;
+
+use super::{Book, Key};
+use crate::l7::h2::handle::{Broken, Gone};
+
+/// How much may wait to be sent before streams wait for it.
+const ROOM: usize = 64 * 1024;
+/// How many header maps are kept for the next requests, and how large they may be.
+const MOST_SPARE: usize = 16;
+const SPARE_FIELDS: usize = 192;
+
+impl Book {
+    /// Whether nothing can be said or heard on a stream any more.
+    pub(in crate::l7::h2) fn is_gone(&self, key: Key) -> bool {
+        self.dead || self.slots[key.0].over.is_some()
+    }
+
+    /// Who is woken when more may be sent on a stream, or it is gone.
+    pub(in crate::l7::h2) fn writer(&mut self, key: Key) -> &mut Option<Waker> {
+        &mut self.slot(key).writer
+    }
+
+    /// Who is woken when more has come on a stream, or it is gone.
+    pub(in crate::l7::h2) fn reader(&mut self, key: Key) -> &mut Option<Waker> {
+        &mut self.slot(key).reader
+    }
+
+    /// How many bytes of data may be sent on a stream now; where there is no room its writer is called when there is.
+    pub(in crate::l7::h2) fn room(&mut self, key: Key) -> usize {
+        let slot = &mut self.slots[key.0];
+        if slot.window <= 0 {
+            return 0;
+        }
+        if self.window <= 0 || self.out.len() >= ROOM {
+            if !slot.waits {
+                slot.waits = true;
+                self.waiting.push((slot.id, key));
+            }
+            return 0;
+        }
+        // Both are positive, and bounded by the size of a frame.
+        self.frame.min(slot.window.min(self.window) as usize)
+    }
+
+    /// Writes a block of fields; `over`: it is the last of the stream.
+    pub(in crate::l7::h2) fn fields(
+        &mut self,
+        key: Key,
+        over: bool,
+        write: impl FnOnce(&mut Encoder, &mut Vec<u8>),
+    ) {
+        let slot = &mut self.slots[key.0];
+        slot.told_all |= over;
+        let (id, encoder) = (slot.id, &mut self.encoder);
+        self.out.fields(id, over, self.frame, |block| write(encoder, block));
+        self.wake();
+        if over {
+            self.settle(key);
+        }
+    }
+
+    /// Keeps the memory of a header map for a request.
+    pub(in crate::l7::h2) fn reuse(&mut self, mut map: HeaderMap) {
+        if self.spare.len() < MOST_SPARE && (1..=SPARE_FIELDS).contains(&map.capacity()) {
+            map.clear();
+            self.spare.push(map);
+        }
+    }
+
+    /// Writes data, for which there is room.
+    pub(in crate::l7::h2) fn write(&mut self, key: Key, data: Bytes, over: bool) -> Result<(), Gone> {
+        if self.is_gone(key) {
+            return Err(Gone);
+        }
+        // No frame is longer than 24 bits can say.
+        let n = data.len() as i64;
+        self.window -= n;
+        let slot = &mut self.slots[key.0];
+        slot.window -= n;
+        slot.told_all |= over;
+        self.out.data(slot.id, data, over);
+        self.wake();
+        if over {
+            self.settle(key);
+        }
+        Ok(())
+    }
+
+    /// Ends a stream at once, for a reason of ours.
+    pub(in crate::l7::h2) fn reset(&mut self, key: Key, code: Code) {
+        if !self.is_gone(key) {
+            self.end(key, code);
+        }
+    }
+
+    /// Nobody answers any more.
+    pub(in crate::l7::h2) fn answered(&mut self, key: Key) {
+        let slot = self.slot(key);
+        slot.writes = false;
+        slot.writer = None;
+        let (over, reads) = (slot.told_all, slot.reads);
+        if !over {
+            self.reset(key, Code::CANCEL);
+        }
+        if !reads {
+            self.close(key);
+        }
+    }
+
+    /// The next data of a stream.
+    pub(in crate::l7::h2) fn take_data(&mut self, key: Key) -> Option<Bytes> {
+        self.slot(key).queue.pop_front()
+    }
+
+    /// The trailers of a request.
+    pub(in crate::l7::h2) fn take_trailers(&mut self, key: Key) -> Option<HeaderMap> {
+        self.slot(key).trailers.take().map(|trailers| *trailers)
+    }
+
+    /// Whether all of the content has come and was taken, but for trailers.
+    pub(in crate::l7::h2) fn is_read(&self, key: Key) -> bool {
+        let slot = &self.slots[key.0];
+        slot.heard_all && slot.queue.is_empty() && slot.over.is_none()
+    }
+
+    /// Whether nothing of the request is left to be read.
+    pub(in crate::l7::h2) fn is_over(&self, key: Key) -> bool {
+        self.is_read(key) && self.slots[key.0].trailers.is_none()
+    }
+
+    /// Why nothing more comes on a stream.
+    pub(in crate::l7::h2) fn broken(&self, key: Key) -> Option<Broken> {
+        let slot = &self.slots[key.0];
+        match slot.over {
+            Some(code) if slot.by_client => Some(Broken::ByClient(code)),
+            Some(code) => Some(Broken::ByUs(code)),
+            None => self.dead.then_some(Broken::Connection),
+        }
+    }
+
+    /// Data of a stream was taken: the client may send as much again.
+    pub(in crate::l7::h2) fn release(&mut self, key: Key, n: usize) {
+        // No more than the window was taken.
+        let n = n as u32;
+        self.give_back(n);
+        self.owe(key, n);
+    }
+
+    /// Nobody reads the content any more.
+    pub(in crate::l7::h2) fn unwanted(&mut self, key: Key) {
+        self.forget_content(key);
+        let slot = self.slot(key);
+        (slot.reads, slot.wanted, slot.reader) = (false, false, None);
+        if !slot.writes {
+            self.close(key);
+        }
+    }
+}

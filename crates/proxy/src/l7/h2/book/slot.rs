@@ -1,0 +1,96 @@
+//! What is known of one stream.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use offramp_wire::http2::Code;
+
+use super::STREAM_WINDOW;
+
+/// The largest queue whose memory is kept for the next stream.
+const KEPT: usize = 8;
+
+/// A stream, or room for one.
+#[derive(Default)]
+pub(super) struct Slot {
+    /// Its number; 0 where there is none.
+    pub(super) id: u32,
+    /// Who has it: who answers, and who reads the content.
+    pub(super) writes: bool,
+    pub(super) reads: bool,
+    /// Whether it counts as open.
+    pub(super) counted: bool,
+    /// How it was ended at once, and by whom.
+    pub(super) over: Option<Code>,
+    pub(super) by_client: bool,
+
+    /// Content that has come.
+    pub(super) queue: VecDeque<Bytes>,
+    pub(super) trailers: Option<Box<HeaderMap>>,
+    /// Whether all of the request has come.
+    pub(super) heard_all: bool,
+    /// Whether somebody will read what comes.
+    pub(super) wanted: bool,
+    /// What is left of a length that was told.
+    pub(super) length: Option<u64>,
+    /// What the client may still send, and how much of what it sent was taken since it was told.
+    pub(super) room: i64,
+    pub(super) owed: u32,
+    pub(super) reader: Option<Waker>,
+
+    /// What may be sent.
+    pub(super) window: i64,
+    /// Whether the end was written.
+    pub(super) told_all: bool,
+    /// Whether it is among those that wait.
+    pub(super) waits: bool,
+    pub(super) writer: Option<Waker>,
+}
+
+impl Slot {
+    /// A request has come: somebody answers, and reads its content if there is any.
+    pub(super) fn begin(&mut self, id: u32, over: bool, length: Option<u64>, window: i64) {
+        *self = Self {
+            id,
+            writes: true,
+            reads: !over,
+            counted: true,
+            heard_all: over,
+            wanted: !over,
+            length,
+            room: i64::from(STREAM_WINDOW),
+            window,
+            queue: std::mem::take(&mut self.queue),
+            ..Self::default()
+        };
+    }
+
+    /// Forgets the stream.
+    pub(super) fn clear(&mut self) {
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.clear();
+        if queue.capacity() > KEPT {
+            queue = VecDeque::new();
+        }
+        *self = Self { queue, ..Self::default() };
+    }
+
+    /// Whether as much content has come as was told.
+    pub(super) fn is_whole(&self) -> bool {
+        self.length.is_none_or(|left| left == 0)
+    }
+
+    pub(super) fn wake_reader(&self) {
+        if let Some(reader) = &self.reader {
+            reader.wake_by_ref();
+        }
+    }
+
+    pub(super) fn wake_writer(&self) {
+        if let Some(writer) = &self.writer {
+            writer.wake_by_ref();
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The two directions of a connection: a client's bytes on their way to who heeds them, ours on their way to it.
+
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use offramp_net::clock::coarse_ms;
+use offramp_wire::http2::{Code, Kind, Setting, write_settings};
+
+use super::Violation;
+use super::book::{Book, CONNECTION_WINDOW, FIRST_WINDOW, LAST, STREAM_WINDOW, Shared};
+use super::ear::{Ear, GOODBYE};
+use super::reader::Reader;
+use crate::l7::session::Session;
+use crate::l7::transport::Transport;
+use crate::snapshot::http::HttpLimits;
+
+/// How much may wait to be sent before nothing more is read.
+const MOST_WAITING: usize = 256 * 1024;
+/// How many reads are looked at before others have their turn.
+const TURN: usize = 16;
+
+/// One connection of a client that speaks HTTP/2.
+pub(super) struct Connection {
+    pub(super) transport: Transport,
+    /// What came before the rest.
+    early: Vec<u8>,
+    reader: Reader,
+    ear: Ear,
+    book: Shared,
+    /// Whether the client's direction has ended.
+    pub(super) heard_all: bool,
+    /// When a byte last left, or nothing waited, in milliseconds of the coarse clock.
+    moved: u64,
+    /// Whether the client is quiet, so that no memory is kept for what it might send.
+    quiet: bool,
+}
+
+/// Why a connection ends.
+pub(super) enum Fall {
+    /// The client broke a rule; it was told.
+    Violation(Violation),
+    /// The transport failed.
+    Io(io::Error),
+}
+
+impl From<Violation> for Fall {
+    fn from(violation: Violation) -> Self {
+        Self::Violation(violation)
+    }
+}
+
+impl Connection {
+    pub(super) fn new(
+        session: Rc<Session>,
+        mut transport: Transport,
+        early: Vec<u8>,
+        limits: &HttpLimits,
+        idle: Duration,
+    ) -> Self {
+        transport.keep_buffer(true);
+        let book = Book::new(limits.streams);
+        let mut first = Vec::new();
+        let said = [
+            Setting::MaxConcurrentStreams(limits.streams),
+            Setting::InitialWindowSize(STREAM_WINDOW),
+            Setting::MaxHeaderListSize(limits.request_header_size),
+            Setting::EnableConnectProtocol,
+        ];
+        write_settings(&said, &mut first);
+        {
+            let out = &mut book.borrow_mut().out;
+            out.frame(Kind::Settings, 0, 0, &first);
+            out.window(0, CONNECTION_WINDOW - FIRST_WINDOW);
+        }
+        let ear = Ear::new(session, limits, idle);
+        let (heard_all, moved, quiet) = (false, coarse_ms(), false);
+        Self { transport, early, reader: Reader::new(), ear, book, heard_all, moved, quiet }
+    }
+
+    /// The streams.
+    pub(super) fn book(&self) -> &Shared {
+        &self.book
+    }
+
+    /// Gives memory back until the client says something, or takes that back.
+    pub(super) fn rest(&mut self, quiet: bool) {
+        self.quiet = quiet;
+        if quiet {
+            self.book.borrow_mut().rest();
+            self.transport.keep_buffer(false);
+        }
+    }
+
+    /// Since when what waits to be sent has not moved, in milliseconds of the coarse clock; nothing where none does.
+    pub(super) fn stuck_since(&self) -> Option<u64> {
+        let waits = !self.book.borrow().out.is_empty() || self.transport.waiting() > 0;
+        waits.then_some(self.moved)
+    }
+
+    /// Takes no more streams, and ends when the last has ended. The client is asked to say that it has heard so,
+    /// because it may have asked for more meanwhile (RFC 9113 §6.8).
+    pub(super) fn leave(&mut self) {
+        let book = &mut self.book.borrow_mut();
+        if book.goodbye.is_none() {
+            book.goodbye = Some(LAST);
+            book.out.goaway(LAST, Code::NO_ERROR);
+            book.out.frame(Kind::Ping, 0, 0, GOODBYE);
+        }
+    }
+
+    /// Takes no more streams from now on, whether the client has heard of it or not.
+    pub(super) fn part(&mut self) {
+        self.book.borrow_mut().part(Code::NO_ERROR);
+    }
+
+    /// Reads, writes, and has new streams served; ready when the connection is over.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fall>> {
+        {
+            let place = &mut self.book.borrow_mut().driver;
+            if !place.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+                *place = Some(cx.waker().clone());
+            }
+        }
+        let read = self.poll_read(cx);
+        if let Poll::Ready(Err(Fall::Violation(violation))) = &read {
+            let book = &mut self.book.borrow_mut();
+            let last = book.last;
+            book.out.goaway(last, violation.code);
+        }
+        let sent = self.poll_send(cx);
+        match read {
+            Poll::Ready(Err(fall)) => return Poll::Ready(Err(fall)),
+            Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+            Poll::Pending => {}
+        }
+        if let Poll::Ready(Err(error)) = sent {
+            return Poll::Ready(Err(Fall::Io(error)));
+        }
+        let book = self.book.borrow();
+        let parts = self.ear.has_said_goodbye() || book.goodbye.is_some_and(|last| last < LAST);
+        if parts && sent.is_ready() && book.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+
+    /// Sends what waits, and has streams write more.
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let book = &mut *self.book.borrow_mut();
+        let waiting = self.transport.waiting();
+        let mut sent = 0;
+        let outcome = book.out.poll_send(cx, &mut self.transport, &mut sent);
+        if sent > 0 {
+            self.ear.sent(sent);
+        }
+        if sent > 0 || outcome.is_ready() || self.transport.waiting() < waiting {
+            self.moved = coarse_ms();
+        }
+        if outcome.is_ready() {
+            book.call();
+        }
+        outcome
+    }
+
+    /// Reads what has come; ready at the end of the client's direction.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fall>> {
+        let Self { transport, early, reader, ear, book, .. } = self;
+        if !early.is_empty() {
+            let early = std::mem::take(early);
+            ear.hear(reader, book, &early)?;
+        }
+        for _ in 0..TURN {
+            if book.borrow().out.len() > MOST_WAITING {
+                // Called when it has left.
+                return Poll::Pending;
+            }
+            let Poll::Ready(filled) = transport.poll_fill(cx) else {
+                transport.keep_buffer(!self.quiet);
+                return Poll::Pending;
+            };
+            let bytes = match filled {
+                Ok(bytes) => bytes,
+                Err(error) => return Poll::Ready(Err(Fall::Io(error))),
+            };
+            if bytes.is_empty() {
+                self.heard_all = true;
+                return Poll::Ready(Ok(()));
+            }
+            self.quiet = false;
+            let n = bytes.len();
+            ear.hear(reader, book, bytes)?;
+            transport.consume(n);
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

@@ -1,0 +1,268 @@
+//! What the frames of a client mean, one by one (RFC 9113 §5, §6).
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::{HeaderMap, Method};
+use offramp_net::clock::coarse_ms;
+use offramp_wire::hpack::Decoder;
+use offramp_wire::http2::{Code, Framed, Head, Kind, flag, settings};
+
+use super::Violation;
+use super::book::{Book, LAST, Opened, Shared};
+use super::flood::Flood;
+use super::handle::{Incoming, Respond};
+use super::head::{Field, Heading};
+use super::reader::{Reader, Step};
+use super::runner::Job;
+use super::stream::told_length;
+use crate::l7::session::Session;
+use crate::snapshot::http::HttpLimits;
+
+/// The table that clients encode fields with, which is the one of the RFC (RFC 7541 §6.5.2).
+const TABLE: usize = 4096;
+/// What is asked to know that a client has heard of the end (RFC 9113 §6.8).
+pub(super) const GOODBYE: &[u8; 8] = b"goodbye!";
+/// How much larger than its fields a block may be, which may be split however its client likes.
+const BLOCK_SLACK: usize = 16 * 1024;
+
+/// What is heard of a client.
+pub(super) struct Ear {
+    session: Rc<Session>,
+    decoder: Decoder<Field>,
+    flood: Flood,
+    /// Bounds another protocol on a stream.
+    idle: Duration,
+    /// Bytes of the fields of a message.
+    most: usize,
+    /// A block of fields that has not come whole.
+    block: Option<Block>,
+    /// Whether the client's settings have come.
+    greeted: bool,
+    /// Whether the client says that it opens no more streams.
+    leaves: bool,
+    faults: u32,
+}
+
+/// The begin of a block of fields.
+struct Block {
+    stream: u32,
+    ends: bool,
+    bytes: Vec<u8>,
+}
+
+impl Ear {
+    /// Nothing was heard. `idle` bounds another protocol on a stream.
+    pub(super) fn new(session: Rc<Session>, limits: &HttpLimits, idle: Duration) -> Self {
+        Self {
+            session,
+            decoder: Decoder::new(TABLE),
+            flood: Flood::new(coarse_ms()),
+            idle,
+            most: limits.request_header_size as usize,
+            block: None,
+            greeted: false,
+            leaves: false,
+            faults: 0,
+        }
+    }
+
+    /// Bytes went to the client.
+    pub(super) fn sent(&mut self, n: usize) {
+        self.flood.sent(n);
+    }
+
+    /// Whether the client has said that it opens no more streams, and all of the last one has come.
+    pub(super) fn has_said_goodbye(&self) -> bool {
+        self.leaves && self.block.is_none()
+    }
+
+    /// Heeds all that `bytes` say.
+    pub(super) fn hear(
+        &mut self,
+        reader: &mut Reader,
+        book: &Shared,
+        mut bytes: &[u8],
+    ) -> Result<(), Violation> {
+        self.flood.grow(coarse_ms());
+        while !bytes.is_empty() {
+            let (used, step) = reader.step(bytes)?;
+            match step {
+                Step::More => {}
+                Step::Here(head, place) => self.frame(book, &head, &bytes[place])?,
+                Step::Kept(head) => self.frame(book, &head, reader.kept())?,
+                Step::Data { head, framed, piece, first, last } => {
+                    self.data(&mut book.borrow_mut(), &head, framed, (&bytes[piece], first, last))?;
+                }
+            }
+            bytes = &bytes[used..];
+        }
+        let faults = book.borrow().told.faults;
+        if !self.flood.faults(faults - std::mem::replace(&mut self.faults, faults)) {
+            return Err(Violation::new(Code::ENHANCE_YOUR_CALM, "too many streams had to be reset"));
+        }
+        Ok(())
+    }
+
+    /// What holds for every frame.
+    fn allow(&mut self, head: &Head, content: usize) -> Result<(), Violation> {
+        let protocol = |what| Err(Violation::new(Code::PROTOCOL_ERROR, what));
+        if !self.greeted && (head.kind != Kind::Settings || head.has(flag::ACK)) {
+            return protocol("the first frame is not SETTINGS");
+        }
+        if let Some(block) = &self.block
+            && (head.kind != Kind::Continuation || head.stream != block.stream)
+        {
+            return protocol("a frame within a block of fields");
+        }
+        if !self.flood.frame(head, content) {
+            return Err(Violation::new(Code::ENHANCE_YOUR_CALM, "too many control frames"));
+        }
+        Ok(())
+    }
+
+    fn data(
+        &mut self,
+        book: &mut Book,
+        head: &Head,
+        framed: Framed,
+        (piece, first, last): (&[u8], bool, bool),
+    ) -> Result<(), Violation> {
+        if first {
+            self.allow(head, framed.length)?;
+            if head.stream == 0 {
+                return Err(Violation::new(Code::PROTOCOL_ERROR, "DATA on no stream"));
+            }
+            book.data_begins(head, framed)?;
+        }
+        book.data(head, piece, last);
+        Ok(())
+    }
+
+    fn frame(&mut self, book: &Shared, head: &Head, payload: &[u8]) -> Result<(), Violation> {
+        self.allow(head, payload.len())?;
+        let own = matches!(head.kind, Kind::Settings | Kind::Ping | Kind::GoAway);
+        let of_streams =
+            matches!(head.kind, Kind::Headers | Kind::Priority | Kind::ResetStream | Kind::Continuation);
+        if own && head.stream != 0 || of_streams && head.stream == 0 {
+            return Err(Violation::new(Code::PROTOCOL_ERROR, "a frame on a stream where it cannot be"));
+        }
+        let size = |right: bool| {
+            let wrong = Violation::new(Code::FRAME_SIZE_ERROR, "a frame of a length that it cannot have");
+            if right { Ok(()) } else { Err(wrong) }
+        };
+        let number = |at: usize| {
+            payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes)
+        };
+        match head.kind {
+            Kind::Headers => {
+                let framed = Framed::of(head, payload.first().copied())
+                    .map_err(|code| Violation::new(code, "HEADERS with more padding than payload"))?;
+                let fragment = &payload[framed.before..framed.before + framed.length];
+                let ends = head.has(flag::END_STREAM);
+                if head.has(flag::END_HEADERS) {
+                    return self.message(book, head.stream, ends, fragment);
+                }
+                self.block = Some(Block { stream: head.stream, ends, bytes: fragment.to_vec() });
+            }
+            Kind::Continuation => return self.go_on(book, head, payload),
+            Kind::ResetStream => {
+                size(payload.len() == 4)?;
+                book.borrow_mut().reset_by_client(head.stream, Code(number(0).unwrap_or_default()))?;
+            }
+            Kind::WindowUpdate => {
+                size(payload.len() == 4)?;
+                let more = number(0).unwrap_or_default() & LAST;
+                book.borrow_mut().window_grows(head.stream, more)?;
+            }
+            Kind::Priority => size(payload.len() == 5)?,
+            Kind::Settings => {
+                self.greeted = true;
+                if head.has(flag::ACK) {
+                    return size(payload.is_empty());
+                }
+                let all =
+                    settings(payload).map_err(|code| Violation::new(code, "SETTINGS that cannot be"))?;
+                let book = &mut book.borrow_mut();
+                for setting in all {
+                    book.heed(setting)?;
+                }
+                book.out.frame(Kind::Settings, flag::ACK, 0, &[]);
+            }
+            Kind::Ping => {
+                size(payload.len() == 8)?;
+                let book = &mut book.borrow_mut();
+                if !head.has(flag::ACK) {
+                    book.out.frame(Kind::Ping, flag::ACK, 0, payload);
+                } else if payload == GOODBYE && book.goodbye == Some(LAST) {
+                    book.part(Code::NO_ERROR);
+                }
+            }
+            Kind::GoAway => {
+                size(payload.len() >= 8)?;
+                self.leaves = true;
+            }
+            Kind::PushPromise => {
+                return Err(Violation::new(Code::PROTOCOL_ERROR, "PUSH_PROMISE of a client"));
+            }
+            // Data is read elsewhere.
+            Kind::Data | Kind::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// More of a block of fields.
+    fn go_on(&mut self, book: &Shared, head: &Head, payload: &[u8]) -> Result<(), Violation> {
+        let Some(block) = &mut self.block else {
+            return Err(Violation::new(Code::PROTOCOL_ERROR, "CONTINUATION without HEADERS"));
+        };
+        block.bytes.extend_from_slice(payload);
+        if block.bytes.len() > self.most + BLOCK_SLACK {
+            return Err(Violation::new(Code::ENHANCE_YOUR_CALM, "a block of fields that does not end"));
+        }
+        match self.block.take_if(|_| head.has(flag::END_HEADERS)) {
+            Some(Block { stream, ends, bytes }) => self.message(book, stream, ends, &bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// A whole block of fields: a request, or its trailers. It is decoded whatever becomes of it, so that the
+    /// table stays the client's (RFC 9113 §4.3).
+    fn message(&mut self, book: &Shared, id: u32, ends: bool, block: &[u8]) -> Result<(), Violation> {
+        let fresh = id > book.borrow().last;
+        if fresh && id.is_multiple_of(2) {
+            return Err(Violation::new(Code::PROTOCOL_ERROR, "a stream with an even number"));
+        }
+        let spare = if fresh { book.borrow_mut().spare() } else { HeaderMap::new() };
+        let mut heading = Heading::new(self.most, spare);
+        self.decoder
+            .decode(block, |field, size| heading.take(field, size))
+            .map_err(|fault| Violation::because(Code::COMPRESSION_ERROR, &fault))?;
+        if !fresh {
+            let book = &mut book.borrow_mut();
+            if book.is_to_have_trailers(id, ends)? {
+                book.trailers(id, heading.trailers());
+            }
+            return Ok(());
+        }
+        let mut shared = book.borrow_mut();
+        shared.last = id;
+        let Some(request) = heading.request() else {
+            shared.refuse(id, Code::PROTOCOL_ERROR);
+            return Ok(());
+        };
+        let length = told_length(&request);
+        // What follows such a head is no content (RFC 9110 §9.3.6).
+        if request.method() == Method::CONNECT && length.is_some_and(|length| length > 0) {
+            shared.refuse(id, Code::PROTOCOL_ERROR);
+            return Ok(());
+        }
+        let Opened::Stream(key) = shared.open(id, ends, length)? else { return Ok(()) };
+        drop(shared);
+        let respond = Respond::new(book, key);
+        let incoming = (!ends).then(|| Incoming::new(book, key));
+        let job = Job { session: Rc::clone(&self.session), request, incoming, respond, idle: self.idle };
+        self.session.worker.runners.run(job);
+        Ok(())
+    }
+}

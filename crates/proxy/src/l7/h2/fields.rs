@@ -1,0 +1,76 @@
+//! The fields of responses as blocks (RFC 9113 §8.3.2, RFC 7541).
+
+use http::StatusCode;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED,
+    LOCATION, SET_COOKIE, TRANSFER_ENCODING, UPGRADE,
+};
+use offramp_wire::hpack::{Encoder, Indexing};
+
+use crate::l7::date::Date;
+use crate::l7::session::decimal;
+
+/// What a response says besides its fields.
+#[derive(Clone, Copy)]
+pub(super) struct Ends<'d> {
+    /// Whether it ends with its head.
+    pub(super) over: bool,
+    /// How much content follows, where that is known and no field says it.
+    pub(super) length: Option<u64>,
+    /// What time it is, where no field says it.
+    pub(super) date: &'d Date,
+}
+
+/// The head of a response, without the fields of a connection (RFC 9113 §8.2.2).
+pub(super) fn response(
+    encoder: &mut Encoder,
+    status: StatusCode,
+    headers: &HeaderMap,
+    ends: Ends<'_>,
+    block: &mut Vec<u8>,
+) {
+    encoder.begin(block);
+    encoder.status(status.as_u16(), block);
+    let (mut length, mut date) = (ends.length, true);
+    for (name, value) in headers {
+        match *name {
+            CONTENT_LENGTH => length = None,
+            DATE => date = false,
+            _ => {}
+        }
+        field(encoder, name, value, block);
+    }
+    if date {
+        encoder.field(b"date", ends.date.now().as_bytes(), Indexing::Yes, block);
+    }
+    if let Some(length) = length {
+        encoder.field(b"content-length", decimal(length, &mut [0; 20]).as_bytes(), Indexing::No, block);
+    }
+}
+
+/// The head of an interim response.
+pub(super) fn interim(encoder: &mut Encoder, status: StatusCode, headers: &HeaderMap, block: &mut Vec<u8>) {
+    encoder.begin(block);
+    encoder.status(status.as_u16(), block);
+    headers.iter().for_each(|(name, value)| field(encoder, name, value, block));
+}
+
+/// Trailers.
+pub(super) fn trailers(encoder: &mut Encoder, trailers: &HeaderMap, block: &mut Vec<u8>) {
+    encoder.begin(block);
+    trailers.iter().for_each(|(name, value)| field(encoder, name, value, block));
+}
+
+fn field(encoder: &mut Encoder, name: &HeaderName, value: &HeaderValue, block: &mut Vec<u8>) {
+    let indexing = match *name {
+        CONNECTION | TRANSFER_ENCODING | UPGRADE => return,
+        _ if matches!(name.as_str(), "keep-alive" | "proxy-connection") => return,
+        // Whose cookie it is must not be found out by trying (RFC 7541 §7.1.3).
+        SET_COOKIE => Indexing::Never,
+        _ if value.is_sensitive() => Indexing::Never,
+        // Said once, and never again.
+        CONTENT_LENGTH | CONTENT_RANGE | ETAG | LAST_MODIFIED | LOCATION => Indexing::No,
+        _ => Indexing::Yes,
+    };
+    encoder.field(name.as_str().as_bytes(), value.as_bytes(), indexing, block);
+}

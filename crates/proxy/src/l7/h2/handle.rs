@@ -1,0 +1,195 @@
+//! What the tasks of a stream have of it: who answers, and who reads the content.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use offramp_wire::http2::Code;
+
+use super::book::{Key, Shared};
+use super::fields::{self, Ends};
+
+/// The stream takes nothing any more: its client has reset it, we have, or its connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gone;
+
+/// Who answers a request. A stream on which that was not done to the end is reset.
+pub(super) struct Respond {
+    book: Shared,
+    key: Key,
+}
+
+/// Who reads the content of a request. What is not read is not asked for.
+pub(super) struct Incoming {
+    book: Shared,
+    key: Key,
+}
+
+/// Has `waker` woken, in the place of who was before.
+fn keep(place: &mut Option<Waker>, waker: &Waker) {
+    if !place.as_ref().is_some_and(|known| known.will_wake(waker)) {
+        *place = Some(waker.clone());
+    }
+}
+
+impl Respond {
+    pub(super) fn new(book: &Shared, key: Key) -> Self {
+        Self { book: Rc::clone(book), key }
+    }
+
+    /// Sends an interim response (1xx).
+    pub(super) fn interim(&self, status: StatusCode, headers: &HeaderMap) -> Result<(), Gone> {
+        let book = &mut *self.book.borrow_mut();
+        if book.is_gone(self.key) {
+            return Err(Gone);
+        }
+        book.fields(self.key, false, |encoder, block| fields::interim(encoder, status, headers, block));
+        Ok(())
+    }
+
+    /// Sends the head of the response.
+    pub(super) fn head(&self, status: StatusCode, headers: HeaderMap, ends: Ends<'_>) -> Result<(), Gone> {
+        let book = &mut *self.book.borrow_mut();
+        if book.is_gone(self.key) {
+            return Err(Gone);
+        }
+        let over = ends.over;
+        book.fields(self.key, over, |encoder, block| {
+            fields::response(encoder, status, &headers, ends, block);
+        });
+        book.reuse(headers);
+        Ok(())
+    }
+
+    /// Sends data, as much as [`Respond::poll_room`] had room for.
+    pub(super) fn data(&self, data: Bytes, over: bool) -> Result<(), Gone> {
+        self.book.borrow_mut().write(self.key, data, over)
+    }
+
+    /// Sends trailers, which end the response.
+    pub(super) fn trailers(&self, trailers: &HeaderMap) -> Result<(), Gone> {
+        let book = &mut *self.book.borrow_mut();
+        if book.is_gone(self.key) {
+            return Err(Gone);
+        }
+        book.fields(self.key, true, |encoder, block| fields::trailers(encoder, trailers, block));
+        Ok(())
+    }
+
+    /// Waits until data may be sent, and gives how many bytes; none where the stream is gone.
+    pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
+        self.book.borrow_mut().poll_room(self.key, cx)
+    }
+
+    /// Waits until the stream is gone.
+    pub(super) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let book = &mut *self.book.borrow_mut();
+        if book.is_gone(self.key) {
+            return Poll::Ready(());
+        }
+        keep(book.writer(self.key), cx.waker());
+        Poll::Pending
+    }
+
+    /// Ends the stream at once.
+    pub(super) fn reset(&self, code: Code) {
+        self.book.borrow_mut().reset(self.key, code);
+    }
+}
+
+impl Drop for Respond {
+    fn drop(&mut self) {
+        self.book.borrow_mut().answered(self.key);
+    }
+}
+
+impl Incoming {
+    pub(super) fn new(book: &Shared, key: Key) -> Self {
+        Self { book: Rc::clone(book), key }
+    }
+
+    /// The next data; none behind the last. An error says why there is no more.
+    pub(super) fn poll_data(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        self.book.borrow_mut().poll_data(self.key, cx)
+    }
+
+    /// The trailers, behind the last data.
+    pub(super) fn take_trailers(&self) -> Option<HeaderMap> {
+        self.book.borrow_mut().take_trailers(self.key)
+    }
+
+    /// The client may send `n` bytes more.
+    pub(super) fn release(&self, n: usize) {
+        self.book.borrow_mut().release(self.key, n);
+    }
+
+    /// Whether all has come and was read.
+    pub(super) fn is_over(&self) -> bool {
+        self.book.borrow().is_over(self.key)
+    }
+
+    /// Whether the stream was reset before all was read.
+    pub(super) fn is_broken(&self) -> bool {
+        self.book.borrow().is_gone(self.key)
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.book.borrow_mut().unwanted(self.key);
+    }
+}
+
+/// Why content does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// The client reset its stream, for this reason.
+    ByClient(Code),
+    /// We did, for this reason.
+    ByUs(Code),
+    /// The connection has ended.
+    Connection,
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ByClient(code) => write!(f, "the client reset the stream with {}", code.name()),
+            Self::ByUs(code) => write!(f, "the stream was reset with {}", code.name()),
+            Self::Connection => f.write_str("the connection ended before the body did"),
+        }
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// What the handles do in the book.
+impl super::book::Book {
+    /// Waits until data may be sent on a stream.
+    fn poll_room(&mut self, key: Key, cx: &mut Context<'_>) -> Poll<usize> {
+        if self.is_gone(key) {
+            return Poll::Ready(0);
+        }
+        let room = self.room(key);
+        if room == 0 {
+            keep(self.writer(key), cx.waker());
+            return Poll::Pending;
+        }
+        Poll::Ready(room)
+    }
+
+    fn poll_data(&mut self, key: Key, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        if let Some(data) = self.take_data(key) {
+            return Poll::Ready(Some(Ok(data)));
+        }
+        if self.is_read(key) {
+            return Poll::Ready(None);
+        }
+        if let Some(broken) = self.broken(key) {
+            return Poll::Ready(Some(Err(broken)));
+        }
+        keep(self.reader(key), cx.waker());
+        Poll::Pending
+    }
+}

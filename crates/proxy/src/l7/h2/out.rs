@@ -1,0 +1,223 @@
+//! What is on its way to a client: frames, one behind the other. Large data is not copied behind them, but remembered
+//! with its place.
+
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use offramp_wire::http2::{Code, Head, Kind, flag};
+
+use crate::l7::transport::Transport;
+
+/// Data up to this size is copied behind the frames: that costs less than one part more.
+const SMALL: usize = 2 * 1024;
+/// The most parts of one write.
+const PARTS: usize = 16;
+/// How much memory is kept for the next frames.
+const KEPT: usize = 16 * 1024;
+
+/// Frames that wait to be sent.
+#[derive(Default)]
+pub(super) struct Out {
+    text: Vec<u8>,
+    /// Data, and before which byte of the text it stands.
+    pieces: Vec<(usize, Bytes)>,
+    /// Bytes in the pieces.
+    data: usize,
+    /// How much of all that has gone.
+    gone: usize,
+}
+
+impl Out {
+    /// How many bytes are here.
+    pub(super) fn len(&self) -> usize {
+        self.text.len() + self.data - self.gone
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Puts a frame behind the others.
+    pub(super) fn frame(&mut self, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
+        let head = Head { length: payload.len(), kind, flags, stream };
+        self.text.extend_from_slice(&head.bytes());
+        self.text.extend_from_slice(payload);
+    }
+
+    /// RST_STREAM (RFC 9113 §6.4).
+    pub(super) fn reset(&mut self, stream: u32, code: Code) {
+        self.frame(Kind::ResetStream, 0, stream, &code.0.to_be_bytes());
+    }
+
+    /// WINDOW_UPDATE (RFC 9113 §6.9).
+    pub(super) fn window(&mut self, stream: u32, more: u32) {
+        self.frame(Kind::WindowUpdate, 0, stream, &more.to_be_bytes());
+    }
+
+    /// GOAWAY (RFC 9113 §6.8).
+    pub(super) fn goaway(&mut self, last: u32, code: Code) {
+        let payload = (u64::from(last) << 32 | u64::from(code.0)).to_be_bytes();
+        self.frame(Kind::GoAway, 0, 0, &payload);
+    }
+
+    /// DATA (RFC 9113 §6.1).
+    pub(super) fn data(&mut self, stream: u32, data: Bytes, over: bool) {
+        let flags = if over { flag::END_STREAM } else { 0 };
+        let head = Head { length: data.len(), kind: Kind::Data, flags, stream };
+        self.text.extend_from_slice(&head.bytes());
+        if data.len() <= SMALL {
+            self.text.extend_from_slice(&data);
+        } else {
+            self.data += data.len();
+            self.pieces.push((self.text.len(), data));
+        }
+    }
+
+    /// A block of fields that `write` appends: HEADERS, and CONTINUATION where it is larger than a frame
+    /// (RFC 9113 §4.3).
+    pub(super) fn fields(&mut self, stream: u32, over: bool, most: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let place = self.text.len();
+        let end = if over { flag::END_STREAM } else { 0 };
+        let mut head = Head { length: 0, kind: Kind::Headers, flags: flag::END_HEADERS | end, stream };
+        self.text.extend_from_slice(&head.bytes());
+        let begin = self.text.len();
+        write(&mut self.text);
+        head.length = self.text.len() - begin;
+        if head.length <= most {
+            self.text[place..begin].copy_from_slice(&head.bytes());
+            return;
+        }
+        let block = self.text.split_off(begin);
+        self.text.truncate(place);
+        let (mut kind, mut flags, parts) = (Kind::Headers, end, block.chunks(most));
+        let last = parts.len() - 1;
+        for (at, part) in parts.enumerate() {
+            self.frame(kind, flags | if at == last { flag::END_HEADERS } else { 0 }, stream, part);
+            (kind, flags) = (Kind::Continuation, 0);
+        }
+    }
+
+    /// Gives memory back.
+    pub(super) fn rest(&mut self) {
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    /// Sends what is here, and waits until the kernel has it. Gives how much left in this call, of which nothing
+    /// is lost where it has to be called again.
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        transport: &mut Transport,
+        sent: &mut usize,
+    ) -> Poll<io::Result<()>> {
+        while !self.is_empty() {
+            let n = ready!(self.poll_write(cx, transport))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            *sent += n;
+            self.gone += n;
+            if self.is_empty() {
+                self.clear();
+            }
+        }
+        transport.poll_flush(cx)
+    }
+
+    fn clear(&mut self) {
+        self.text.clear();
+        self.pieces.clear();
+        (self.data, self.gone) = (0, 0);
+        if self.text.capacity() > KEPT {
+            self.text = Vec::new();
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, transport: &mut Transport) -> Poll<io::Result<usize>> {
+        if self.pieces.is_empty() {
+            return transport.poll_write_vectored(cx, &[IoSlice::new(&self.text[self.gone..])]);
+        }
+        let mut parts = [IoSlice::new(&[]); PARTS];
+        let mut count = 0;
+        let mut skip = self.gone;
+        for part in self.parts() {
+            let gone = skip.min(part.len());
+            skip -= gone;
+            let part = &part[gone..];
+            if part.is_empty() {
+                continue;
+            }
+            if count == PARTS {
+                break;
+            }
+            parts[count] = IoSlice::new(part);
+            count += 1;
+        }
+        transport.poll_write_vectored(cx, &parts[..count])
+    }
+
+    /// All that is here and has been, in its order.
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let mut from = 0;
+        let between = self.pieces.iter().flat_map(move |(at, piece)| {
+            let text = &self.text[from..*at];
+            from = *at;
+            [text, &piece[..]]
+        });
+        let last = self.pieces.last().map_or(0, |(at, _)| *at);
+        between.chain([&self.text[last..]])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(out: &Out) -> Vec<u8> {
+        out.parts().collect::<Vec<_>>().concat()
+    }
+
+    #[test]
+    fn data_stands_in_its_place_whether_copied_or_not() {
+        for size in [10, SMALL, SMALL + 1, 16_384] {
+            let (mut out, mut wanted) = (Out::default(), Vec::new());
+            for stream in [1_u8, 3, 5] {
+                out.reset(u32::from(stream), Code::CANCEL);
+                wanted.extend_from_slice(&[0, 0, 4, 3, 0, 0, 0, 0, stream, 0, 0, 0, 8]);
+                out.data(u32::from(stream), vec![stream; size].into(), stream == 5);
+                let [_, a, b, c] = u32::try_from(size).unwrap().to_be_bytes();
+                wanted.extend_from_slice(&[a, b, c, 0, u8::from(stream == 5), 0, 0, 0, stream]);
+                wanted.extend(vec![stream; size]);
+            }
+            out.window(0, 9);
+            wanted.extend_from_slice(&[0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+            out.goaway(7, Code::ENHANCE_YOUR_CALM);
+            wanted.extend_from_slice(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 11]);
+            assert!(all(&out) == wanted, "{size}");
+            assert_eq!(out.len(), wanted.len());
+        }
+    }
+
+    #[test]
+    fn blocks_larger_than_a_frame_go_on() {
+        let text: Vec<u8> = (0..25).collect();
+        let frames = |most| {
+            let mut out = Out::default();
+            out.fields(1, true, most, |block| block.extend_from_slice(&text));
+            all(&out)
+        };
+        let mut wanted = vec![0, 0, 25, 1, 5, 0, 0, 0, 1];
+        wanted.extend_from_slice(&text);
+        assert_eq!(frames(25), wanted);
+        let mut wanted = vec![0, 0, 10, 1, 1, 0, 0, 0, 1];
+        wanted.extend_from_slice(&text[..10]);
+        wanted.extend_from_slice(&[0, 0, 10, 9, 0, 0, 0, 0, 1]);
+        wanted.extend_from_slice(&text[10..20]);
+        wanted.extend_from_slice(&[0, 0, 5, 9, 4, 0, 0, 0, 1]);
+        wanted.extend_from_slice(&text[20..]);
+        assert_eq!(frames(10), wanted);
+    }
+}
