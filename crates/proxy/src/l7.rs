@@ -1,8 +1,8 @@
 //! A listener in mode `http`: requests are understood, routed one by one, and answered or passed on.
 //!
-//! HTTP/1 is spoken over the guard of [`intake`] ([`h1`]), HTTP/2 by [`h2`]. Both lead to the way of a request ([`exchange`], [`forward`]), what becomes of its fields ([`hop`],
-//! [`told`]), bodies ([`inbound`], [`body`]), other protocols ([`tunnel`]), and one event for each request
-//! ([`record`]).
+//! HTTP/1 is spoken over the guard of [`intake`] ([`h1`]), HTTP/2 by [`h2`]. Both lead to the way of a request
+//! ([`exchange`], [`forward`]), what becomes of its fields ([`hop`], [`told`]), bodies ([`inbound`], [`body`]), other
+//! protocols ([`tunnel`]), and one event for each request ([`record`]).
 
 mod answer;
 mod body;
