@@ -21,6 +21,7 @@ mod h2_client;
 mod h2_follows_rfc9113;
 mod h2_messages;
 mod h2_rules;
+mod h2_streams_share_a_connection;
 mod half_closes_pass_through;
 mod house;
 mod http_app;

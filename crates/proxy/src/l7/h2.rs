@@ -155,7 +155,12 @@ async fn drive(session: &Rc<Session>, connection: &mut Connection, bounds: Bound
                 return Poll::Ready(Cause::IdleTimeout.into());
             }
             drop_stalled(session, now, bounds.idle);
-            let idle = session.in_flight() == 0;
+            let idle = {
+                let book = &mut connection.book().borrow_mut();
+                // Whose request is told of may still have its answer before it.
+                book.drop_blocked(now, u64::try_from(bounds.idle.as_millis()).unwrap_or(u64::MAX));
+                session.in_flight() == 0 && book.is_empty() && book.out.is_empty()
+            };
             let quiet = since(session.touched.get());
             connection.rest(idle && quiet >= bounds.tick);
             if idle && quiet >= bounds.tick {

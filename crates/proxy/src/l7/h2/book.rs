@@ -18,6 +18,7 @@ use offramp_wire::hpack::Encoder;
 use offramp_wire::http2::Code;
 
 use super::out::Out;
+pub(super) use said::ROOM;
 use slot::Slot;
 pub(super) use told::Told;
 
@@ -31,8 +32,8 @@ pub(super) const FIRST_WINDOW: u32 = 65_535;
 pub(super) const LAST: u32 = (1 << 31) - 1;
 /// How large a window may become (RFC 9113 §6.9.1).
 const MOST_WINDOW: i64 = (1 << 31) - 1;
-/// How many of the streams that we reset are remembered: what was under way for them is no fault.
-const MOST_RESET: usize = 128;
+/// How many of the streams that we reset are remembered at the least: what was under way for them is no fault.
+const RESET: usize = 128;
 
 /// The book of a connection, as its streams have it.
 pub(super) type Shared = Rc<RefCell<Book>>;
@@ -74,6 +75,10 @@ pub(super) struct Book {
     frame: usize,
     encoder: Encoder,
     pub(super) out: Out,
+    /// Whether the client knows how many streams may be open.
+    pub(super) agreed: bool,
+    /// Streams that were turned away before it could know.
+    pub(super) turned_away: u32,
     /// Streams that wait for the window of the connection, or for what was written to leave.
     waiting: Vec<(u32, Key)>,
     /// Who sends.
@@ -103,6 +108,8 @@ impl Book {
             frame: super::reader::MOST,
             encoder: Encoder::new(),
             out: Out::default(),
+            agreed: false,
+            turned_away: 0,
             waiting: Vec::new(),
             driver: None,
             dead: false,
@@ -176,7 +183,7 @@ impl Book {
     }
 
     fn remember(&mut self, id: u32) {
-        if self.ours.len() == MOST_RESET {
+        if self.ours.len() >= RESET.max(self.most) {
             self.ours.pop_front();
         }
         self.ours.push_back(id);
@@ -186,6 +193,7 @@ impl Book {
     fn over(&mut self, key: Key, code: Code, by_client: bool) -> u32 {
         let slot = self.slot(key);
         (slot.over, slot.by_client) = (Some(code), by_client);
+        slot.whole = slot.heard_all && slot.unread.is_empty() && slot.trailers.is_none();
         slot.wake_reader();
         slot.wake_writer();
         let id = slot.id;
@@ -197,10 +205,10 @@ impl Book {
     /// Drops what nobody will read; the client may send as much on other streams.
     fn forget_content(&mut self, key: Key) {
         let slot = self.slot(key);
-        let unread: usize = slot.queue.drain(..).map(|piece| piece.len()).sum();
+        let unread = std::mem::take(&mut slot.unread);
         slot.trailers = None;
         // Bounded by the stream's window.
-        self.give_back(unread as u32);
+        self.give_back(unread.len() as u32);
     }
 
     /// Counts a stream out that is over for both sides.
@@ -214,9 +222,10 @@ impl Book {
 
     /// Nobody has the stream any more.
     fn close(&mut self, key: Key) {
+        let dead = self.dead;
         let slot = self.slot(key);
         let id = slot.id;
-        if slot.over.is_none() && !slot.heard_all {
+        if slot.over.is_none() && !slot.heard_all && !dead {
             // The answer is whole, the rest of the question is not needed (RFC 9113 §8.1).
             self.end(key, Code::NO_ERROR);
         }

@@ -9,7 +9,7 @@ use offramp_net::clock::coarse_ms;
 use offramp_wire::http2::{Code, Kind, Setting, write_settings};
 
 use super::Violation;
-use super::book::{Book, CONNECTION_WINDOW, FIRST_WINDOW, LAST, STREAM_WINDOW, Shared};
+use super::book::{Book, CONNECTION_WINDOW, FIRST_WINDOW, LAST, ROOM, STREAM_WINDOW, Shared};
 use super::ear::{Ear, GOODBYE};
 use super::reader::Reader;
 use crate::l7::session::Session;
@@ -33,6 +33,8 @@ pub(super) struct Connection {
     pub(super) heard_all: bool,
     /// When a byte last left, or nothing waited, in milliseconds of the coarse clock.
     moved: u64,
+    /// Whether reading waits for what is to be sent.
+    held: bool,
     /// Whether the client is quiet, so that no memory is kept for what it might send.
     quiet: bool,
 }
@@ -75,8 +77,8 @@ impl Connection {
             out.window(0, CONNECTION_WINDOW - FIRST_WINDOW);
         }
         let ear = Ear::new(session, limits, idle);
-        let (heard_all, moved, quiet) = (false, coarse_ms(), false);
-        Self { transport, early, reader: Reader::new(), ear, book, heard_all, moved, quiet }
+        let (heard_all, moved, held, quiet) = (false, coarse_ms(), false, false);
+        Self { transport, early, reader: Reader::new(), ear, book, heard_all, moved, held, quiet }
     }
 
     /// The streams.
@@ -89,6 +91,7 @@ impl Connection {
         self.quiet = quiet;
         if quiet {
             self.book.borrow_mut().rest();
+            self.reader.rest();
             self.transport.keep_buffer(false);
         }
     }
@@ -126,7 +129,8 @@ impl Connection {
         let read = self.poll_read(cx);
         if let Poll::Ready(Err(Fall::Violation(violation))) = &read {
             let book = &mut self.book.borrow_mut();
-            let last = book.last;
+            // It may not be raised (RFC 9113 §6.8).
+            let last = book.goodbye.map_or(book.last, |said| said.min(book.last));
             book.out.goaway(last, violation.code);
         }
         let sent = self.poll_send(cx);
@@ -158,8 +162,12 @@ impl Connection {
         if sent > 0 || outcome.is_ready() || self.transport.waiting() < waiting {
             self.moved = coarse_ms();
         }
-        if outcome.is_ready() {
+        let left = book.out.len();
+        if left < ROOM / 2 {
             book.call();
+        }
+        if left <= MOST_WAITING && std::mem::take(&mut self.held) {
+            cx.waker().wake_by_ref();
         }
         outcome
     }
@@ -173,7 +181,7 @@ impl Connection {
         }
         for _ in 0..TURN {
             if book.borrow().out.len() > MOST_WAITING {
-                // Called when it has left.
+                self.held = true;
                 return Poll::Pending;
             }
             let Poll::Ready(filled) = transport.poll_fill(cx) else {

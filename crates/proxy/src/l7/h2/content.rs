@@ -5,9 +5,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use offramp_wire::http2::Code;
 
-use super::handle::{Broken, Incoming};
+use super::handle::Incoming;
 use crate::l7::body::BodyError;
 
 /// A body that comes in DATA frames, and trailers perhaps. The connection holds it to its length (RFC 9113
@@ -47,8 +46,6 @@ impl Body for Content {
                 this.left = this.left.map(|left| left.saturating_sub(bytes.len() as u64));
                 Some(Ok(Frame::data(bytes)))
             }
-            // A client that wants no more of the answer has not broken off its question (RFC 9113 §8.1).
-            Some(Err(Broken::ByClient(Code::NO_ERROR))) => None,
             Some(Err(broken)) => Some(Err(broken.into())),
             None => {
                 this.data_done = true;

@@ -41,7 +41,9 @@ pub(super) struct Ear {
     greeted: bool,
     /// Whether the client says that it opens no more streams.
     leaves: bool,
+    /// How many streams were reset for faults of its own, and turned away, when that was last looked at.
     faults: u32,
+    turned_away: u32,
 }
 
 /// The begin of a block of fields.
@@ -64,6 +66,7 @@ impl Ear {
             greeted: false,
             leaves: false,
             faults: 0,
+            turned_away: 0,
         }
     }
 
@@ -97,8 +100,10 @@ impl Ear {
             }
             bytes = &bytes[used..];
         }
-        let faults = book.borrow().told.faults;
-        if !self.flood.faults(faults - std::mem::replace(&mut self.faults, faults)) {
+        let (faults, turned_away) = (book.borrow().told.faults, book.borrow().turned_away);
+        let fresh = faults - std::mem::replace(&mut self.faults, faults);
+        let away = turned_away - std::mem::replace(&mut self.turned_away, turned_away);
+        if !self.flood.faults(fresh) || !self.flood.turned_away(away) {
             return Err(Violation::new(Code::ENHANCE_YOUR_CALM, "too many streams had to be reset"));
         }
         Ok(())
@@ -179,6 +184,7 @@ impl Ear {
             Kind::Settings => {
                 self.greeted = true;
                 if head.has(flag::ACK) {
+                    book.borrow_mut().agreed = true;
                     return size(payload.is_empty());
                 }
                 let all =

@@ -25,6 +25,15 @@ impl StreamEnd {
     }
 }
 
+impl Drop for StreamEnd {
+    fn drop(&mut self) {
+        // Nobody will read it; the client may send as much on other streams.
+        if let Some(incoming) = &self.incoming {
+            incoming.release(self.unread.len());
+        }
+    }
+}
+
 impl End for StreamEnd {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let Some(incoming) = &self.incoming else { return Poll::Ready(Ok(0)) };
@@ -58,8 +67,12 @@ impl End for StreamEnd {
         )
     }
 
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    /// What was written is on its way. Asked while there is nothing to write: a client that is gone is noticed.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(match self.respond.poll_gone(cx) {
+            Poll::Ready(()) => Err(io::ErrorKind::BrokenPipe.into()),
+            Poll::Pending => Ok(()),
+        })
     }
 
     fn poll_shutdown(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {

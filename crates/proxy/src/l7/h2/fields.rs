@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED,
-    LOCATION, SET_COOKIE, TRANSFER_ENCODING, UPGRADE,
+    AGE, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    SET_COOKIE, TRANSFER_ENCODING, UPGRADE,
 };
 use offramp_wire::hpack::{Encoder, Indexing};
 
@@ -69,7 +69,7 @@ fn field(encoder: &mut Encoder, name: &HeaderName, value: &HeaderValue, block: &
         SET_COOKIE => Indexing::Never,
         _ if value.is_sensitive() => Indexing::Never,
         // Said once, and never again.
-        CONTENT_LENGTH | CONTENT_RANGE | ETAG | LAST_MODIFIED | LOCATION => Indexing::No,
+        AGE | CONTENT_LENGTH | CONTENT_RANGE | ETAG | LOCATION => Indexing::No,
         _ => Indexing::Yes,
     };
     encoder.field(name.as_str().as_bytes(), value.as_bytes(), indexing, block);

@@ -69,6 +69,11 @@ impl Flood {
         self.take(n.saturating_mul(FAULT))
     }
 
+    /// Takes the cost of streams beyond what a client could know to be allowed.
+    pub(super) fn turned_away(&mut self, n: u32) -> bool {
+        self.take(n)
+    }
+
     fn take(&mut self, cost: u32) -> bool {
         match self.left.checked_sub(cost) {
             Some(left) => {

@@ -10,6 +10,9 @@ use offramp_wire::http2::Code;
 use super::book::{Key, Shared};
 use super::fields::{self, Ends};
 
+/// How much may wait to be sent before interim responses are left out.
+const MOST_WAITING: usize = 128 * 1024;
+
 /// The stream takes nothing any more: its client has reset it, we have, or its connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gone;
@@ -43,6 +46,10 @@ impl Respond {
         let book = &mut *self.book.borrow_mut();
         if book.is_gone(self.key) {
             return Err(Gone);
+        }
+        if book.out.len() > MOST_WAITING {
+            // No client needs them.
+            return Ok(());
         }
         book.fields(self.key, false, |encoder, block| fields::interim(encoder, status, headers, block));
         Ok(())
@@ -80,6 +87,11 @@ impl Respond {
     /// Waits until data may be sent, and gives how many bytes; none where the stream is gone.
     pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
         self.book.borrow_mut().poll_room(self.key, cx)
+    }
+
+    /// Whether the stream is gone.
+    pub(super) fn is_gone(&self) -> bool {
+        self.book.borrow().is_gone(self.key)
     }
 
     /// Waits until the stream is gone.

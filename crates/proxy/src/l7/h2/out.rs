@@ -122,9 +122,35 @@ impl Out {
             self.gone += n;
             if self.is_empty() {
                 self.clear();
+            } else if self.gone > KEPT {
+                self.compact();
             }
         }
         transport.poll_flush(cx)
+    }
+
+    /// Forgets what has gone.
+    fn compact(&mut self) {
+        let (mut gone, mut text, mut pieces) = (self.gone, 0, 0);
+        for (at, piece) in &self.pieces {
+            let before = at - text;
+            if gone < before {
+                break;
+            }
+            (gone, text) = (gone - before, *at);
+            if gone < piece.len() {
+                break;
+            }
+            (gone, pieces) = (gone - piece.len(), pieces + 1);
+        }
+        // What is left stands within text, or within the first piece that is left, before which there is none.
+        if self.pieces.get(pieces).is_none_or(|(at, _)| *at > text) {
+            (gone, text) = (0, text + gone);
+        }
+        self.text.drain(..text);
+        self.data -= self.pieces.drain(..pieces).map(|(_, piece)| piece.len()).sum::<usize>();
+        self.pieces.iter_mut().for_each(|(at, _)| *at -= text);
+        self.gone = gone;
     }
 
     fn clear(&mut self) {
@@ -198,6 +224,29 @@ mod tests {
             wanted.extend_from_slice(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 11]);
             assert!(all(&out) == wanted, "{size}");
             assert_eq!(out.len(), wanted.len());
+        }
+    }
+
+    #[test]
+    fn what_has_gone_is_forgotten_wherever_that_ends() {
+        let fresh = || {
+            let mut out = Out::default();
+            out.reset(1, Code::CANCEL);
+            out.data(1, vec![1; SMALL + 5].into(), false);
+            out.data(3, vec![3; SMALL + 9].into(), false);
+            out.window(0, 9);
+            out
+        };
+        let whole = all(&fresh());
+        for gone in 0..whole.len() {
+            let mut out = fresh();
+            out.gone = gone;
+            out.compact();
+            assert!(all(&out)[out.gone..] == whole[gone..], "{gone}");
+            assert_eq!(out.len(), whole.len() - gone);
+            assert!(out.gone < SMALL + 9, "{gone}");
+            out.reset(5, Code::CANCEL);
+            assert!(all(&out)[out.gone..].starts_with(&whole[gone..]), "{gone}");
         }
     }
 

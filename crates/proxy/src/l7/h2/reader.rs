@@ -56,6 +56,13 @@ impl Reader {
         &self.kept
     }
 
+    /// Gives memory back while nothing is read.
+    pub(super) fn rest(&mut self) {
+        if !matches!(self.state, State::Payload(_)) {
+            self.kept = Vec::new();
+        }
+    }
+
     /// Reads the front of `bytes`, which is not empty: how much of it is used up, and what it is.
     pub(super) fn step(&mut self, bytes: &[u8]) -> Result<(usize, Step), Violation> {
         match self.state {

@@ -32,6 +32,10 @@ use crate::l7::tunnel;
 pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
     let Job { session, request, incoming, respond, idle } = job;
     async move {
+        if respond.is_gone() {
+            // Its client took it back with the same breath: no server is asked.
+            return;
+        }
         let connects = request.method() == Method::CONNECT;
         let (request, rest) = open(request, incoming);
         let mut life = Life::default();

@@ -1,7 +1,7 @@
 //! What a client says of its streams (RFC 9113 §5.1, §6).
 
-use bytes::Bytes;
 use http::HeaderMap;
+use offramp_net::clock::coarse_ms;
 use offramp_wire::http2::{Code, Framed, Head, Setting, flag};
 
 use super::slot::Slot;
@@ -24,7 +24,12 @@ impl Book {
             return Ok(Opened::Not);
         }
         if self.active >= self.most {
-            self.refuse(id, Code::REFUSED_STREAM);
+            if self.agreed {
+                self.told.fault(Code::REFUSED_STREAM);
+            } else {
+                self.turned_away += 1;
+            }
+            self.turn_away(id, Code::REFUSED_STREAM);
             return Ok(Opened::Not);
         }
         if self.ids.len() >= self.most + LEFT_OVER {
@@ -51,15 +56,25 @@ impl Book {
     /// Resets a stream that nobody has, for a fault of the client's.
     pub(in crate::l7::h2) fn refuse(&mut self, id: u32, code: Code) {
         self.told.fault(code);
+        self.turn_away(id, code);
+    }
+
+    fn turn_away(&mut self, id: u32, code: Code) {
         self.remember(id);
         self.out.reset(id, code);
         self.wake();
     }
 
+    /// Whether nothing is to be said of what comes for a stream that nobody has: we reset it, or it was opened behind
+    /// the last that is served.
+    fn is_ignored(&self, id: u32) -> bool {
+        self.ours.contains(&id) || self.goodbye.is_some_and(|last| id > last)
+    }
+
     /// A block of fields came on a stream that was opened before: whether these may be its trailers.
     pub(in crate::l7::h2) fn is_to_have_trailers(&mut self, id: u32, ends: bool) -> Result<bool, Violation> {
         let Some(key) = self.find(id).filter(|key| self.slots[key.0].over.is_none()) else {
-            if self.ours.contains(&id) {
+            if self.is_ignored(id) {
                 return Ok(false);
             }
             return Err(Violation::new(Code::STREAM_CLOSED, "HEADERS on a stream that has ended"));
@@ -100,7 +115,7 @@ impl Book {
             if head.stream > self.last {
                 return Err(Violation::new(Code::PROTOCOL_ERROR, "DATA on a stream that was not opened"));
             }
-            if !self.ours.contains(&head.stream) {
+            if !self.is_ignored(head.stream) {
                 self.refuse(head.stream, Code::STREAM_CLOSED);
             }
             return Ok(());
@@ -144,7 +159,8 @@ impl Book {
             self.give_back(n);
         } else if n > 0 {
             let slot = self.slot(key);
-            slot.queue.push_back(Bytes::copy_from_slice(piece));
+            slot.unread.extend_from_slice(piece);
+            slot.moved = coarse_ms();
             if !ends {
                 slot.wake_reader();
             }
@@ -228,6 +244,9 @@ impl Book {
                 self.first_window = i64::from(size);
                 for (_, key) in &self.ids {
                     let slot = &mut self.slots[key.0];
+                    if slot.over.is_some() || slot.told_all {
+                        continue;
+                    }
                     slot.window += more;
                     if slot.window > MOST_WINDOW {
                         return Err(Violation::new(
@@ -248,13 +267,34 @@ impl Book {
         Ok(())
     }
 
-    /// What was written has left: others may write.
+    /// What was written has left: others may write, those first that could not when it was written.
     pub(in crate::l7::h2) fn call(&mut self) {
-        for (id, key) in std::mem::take(&mut self.waiting) {
-            let slot = self.slot(key);
-            if slot.id == id {
-                slot.waits = false;
-                slot.wake_writer();
+        if self.window <= 0 || self.waiting.is_empty() {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for had_their_turn in [false, true] {
+            for (id, key) in &waiting {
+                let slot = self.slot(*key);
+                if slot.id == *id && slot.waits && slot.wrote == had_their_turn {
+                    (slot.waits, slot.wrote) = (false, false);
+                    slot.wake_writer();
+                }
+            }
+        }
+        waiting.clear();
+        self.waiting = waiting;
+    }
+
+    /// Resets the streams to which nothing could be written for so long, in milliseconds, and on which nothing came
+    /// either.
+    pub(in crate::l7::h2) fn drop_blocked(&mut self, now: u64, limit: u64) {
+        for at in 0..self.ids.len() {
+            let key = self.ids[at].1;
+            let slot = &self.slots[key.0];
+            let since = slot.blocked.max(slot.moved);
+            if slot.blocked > 0 && slot.over.is_none() && now.saturating_sub(since) >= limit {
+                self.end(key, Code::CANCEL);
             }
         }
     }

@@ -4,6 +4,7 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use offramp_net::clock::coarse_ms;
 use offramp_wire::hpack::Encoder;
 use offramp_wire::http2::Code;
 
@@ -11,7 +12,7 @@ use super::{Book, Key};
 use crate::l7::h2::handle::{Broken, Gone};
 
 /// How much may wait to be sent before streams wait for it.
-const ROOM: usize = 64 * 1024;
+pub(in crate::l7::h2) const ROOM: usize = 64 * 1024;
 /// How many header maps are kept for the next requests, and how large they may be.
 const MOST_SPARE: usize = 16;
 const SPARE_FIELDS: usize = 192;
@@ -35,13 +36,14 @@ impl Book {
     /// How many bytes of data may be sent on a stream now; where there is no room its writer is called when there is.
     pub(in crate::l7::h2) fn room(&mut self, key: Key) -> usize {
         let slot = &mut self.slots[key.0];
-        if slot.window <= 0 {
-            return 0;
-        }
-        if self.window <= 0 || self.out.len() >= ROOM {
-            if !slot.waits {
+        let full = self.window <= 0 || self.out.len() >= ROOM;
+        if slot.window <= 0 || full {
+            if full && !slot.waits {
                 slot.waits = true;
                 self.waiting.push((slot.id, key));
+            }
+            if slot.blocked == 0 {
+                slot.blocked = coarse_ms().max(1);
             }
             return 0;
         }
@@ -84,6 +86,7 @@ impl Book {
         self.window -= n;
         let slot = &mut self.slots[key.0];
         slot.window -= n;
+        (slot.blocked, slot.wrote) = (0, true);
         slot.told_all |= over;
         self.out.data(slot.id, data, over);
         self.wake();
@@ -114,9 +117,10 @@ impl Book {
         }
     }
 
-    /// The next data of a stream.
+    /// The data of a stream that has come.
     pub(in crate::l7::h2) fn take_data(&mut self, key: Key) -> Option<Bytes> {
-        self.slot(key).queue.pop_front()
+        let unread = &mut self.slot(key).unread;
+        (!unread.is_empty()).then(|| unread.split().freeze())
     }
 
     /// The trailers of a request.
@@ -127,7 +131,7 @@ impl Book {
     /// Whether all of the content has come and was taken, but for trailers.
     pub(in crate::l7::h2) fn is_read(&self, key: Key) -> bool {
         let slot = &self.slots[key.0];
-        slot.heard_all && slot.queue.is_empty() && slot.over.is_none()
+        slot.whole || slot.heard_all && slot.unread.is_empty() && slot.over.is_none()
     }
 
     /// Whether nothing of the request is left to be read.

@@ -1,16 +1,12 @@
 //! What is known of one stream.
 
-use std::collections::VecDeque;
 use std::task::Waker;
 
-use bytes::Bytes;
+use bytes::BytesMut;
 use http::HeaderMap;
 use offramp_wire::http2::Code;
 
 use super::STREAM_WINDOW;
-
-/// The largest queue whose memory is kept for the next stream.
-const KEPT: usize = 8;
 
 /// A stream, or room for one.
 #[derive(Default)]
@@ -25,9 +21,11 @@ pub(super) struct Slot {
     /// How it was ended at once, and by whom.
     pub(super) over: Option<Code>,
     pub(super) by_client: bool,
+    /// Whether all of the request was taken by then.
+    pub(super) whole: bool,
 
-    /// Content that has come.
-    pub(super) queue: VecDeque<Bytes>,
+    /// Content that has come and was not taken, in one piece however it came.
+    pub(super) unread: BytesMut,
     pub(super) trailers: Option<Box<HeaderMap>>,
     /// Whether all of the request has come.
     pub(super) heard_all: bool,
@@ -46,6 +44,11 @@ pub(super) struct Slot {
     pub(super) told_all: bool,
     /// Whether it is among those that wait.
     pub(super) waits: bool,
+    /// Whether it has written since it was last called from among them.
+    pub(super) wrote: bool,
+    /// Since when nothing may be written, and when content last came, in milliseconds of the coarse clock; or 0.
+    pub(super) blocked: u64,
+    pub(super) moved: u64,
     pub(super) writer: Option<Waker>,
 }
 
@@ -62,19 +65,13 @@ impl Slot {
             length,
             room: i64::from(STREAM_WINDOW),
             window,
-            queue: std::mem::take(&mut self.queue),
             ..Self::default()
         };
     }
 
     /// Forgets the stream.
     pub(super) fn clear(&mut self) {
-        let mut queue = std::mem::take(&mut self.queue);
-        queue.clear();
-        if queue.capacity() > KEPT {
-            queue = VecDeque::new();
-        }
-        *self = Self { queue, ..Self::default() };
+        *self = Self::default();
     }
 
     /// Whether as much content has come as was told.

@@ -1,0 +1,144 @@
+//! What streams of one HTTP/2 connection owe each other: their turn, their end, and no more than that.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use offramp_testkit::process::Signal;
+
+use crate::h2_client::kind::{DATA, GOAWAY, PING};
+use crate::h2_client::{ACK, END_STREAM, H2, data, frame, get, headers, post, reset, window};
+use crate::h2_follows_rfc9113::http_house;
+use crate::house::{PATIENCE, cause, text};
+use crate::smuggling_backend::Backend;
+
+/// The largest window.
+const WIDE: u32 = (1 << 31) - 1;
+
+#[test]
+fn large_downloads_go_on_side_by_side() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, house.address(), &[(4, WIDE)]);
+    let each = 20_000_000;
+    let path = format!("/bytes/{each}");
+    h2.send(&[window(0, WIDE - 65_535), get(1, &path), get(3, &path), get(5, &path)].concat());
+    let mut have = BTreeMap::from([(1, 0), (3, 0), (5, 0)]);
+    let mut first = None;
+    while have.values().any(|have| *have < each) {
+        let part = h2.find("data", |frame| frame.kind == DATA);
+        *have.get_mut(&part.stream).unwrap() += part.payload.len();
+        if part.flags & END_STREAM > 0 {
+            first.get_or_insert_with(|| have.clone());
+        }
+    }
+    let first = first.unwrap();
+    assert!(first.values().all(|have| *have > each / 5), "when the first had all: {first:?}");
+    house.stop();
+}
+
+#[test]
+fn what_is_taken_back_at_once_reaches_no_server() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, house.address(), &[]);
+    // From now on there is a connection to the server that a request could go by at once.
+    h2.is_well(1);
+    let hasty = |n: u32| [get(3 + 2 * n, "/hasty"), reset(3 + 2 * n, 8)].concat();
+    h2.send(&(0..60).flat_map(hasty).collect::<Vec<_>>());
+    h2.is_well(1001);
+    let (_, whole) = backend.take();
+    assert_eq!(whole.len(), 2, "{whole:?}");
+    house.stop();
+}
+
+/// RFC 9113 §8.1: whoever resets in the middle of a request has not asked it, whatever code that has.
+#[test]
+fn half_an_upload_never_looks_whole() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    for code in [0, 8] {
+        let mut h2 = H2::open(&config, house.address(), &[]);
+        h2.send(&[post(1, "/half", &[]), data(1, 0, b"the first half")].concat());
+        let raw = std::cell::RefCell::new(Vec::new());
+        house.until("the first half", || {
+            raw.borrow_mut().extend(backend.take().0);
+            raw.borrow().ends_with(b"the first half\r\n").then_some(())
+        });
+        h2.send(&[data(1, 0, b"and more"), reset(1, code)].concat());
+        house.event("the client that left", |event| {
+            event["client_port"] == h2.port
+                && text(event, "path") == "/half"
+                && cause(event) == "client_aborted"
+        });
+        h2.is_well(1001);
+        let (raw, whole) = backend.take();
+        assert!(whole.iter().all(|one| one.head.starts_with("GET /well ")), "{code}: {whole:?}");
+        assert!(!raw.windows(5).any(|bytes| bytes == b"0\r\n\r\n"), "{code}: {}", raw.escape_ascii());
+    }
+    house.stop();
+}
+
+/// A request that was served is told of when its response was read from the server. Its connection stays for as
+/// long as the client takes it.
+#[test]
+fn a_response_behind_a_closed_window_is_waited_for() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1\n[limits]\nkeepalive_timeout = \"1s\"");
+    let mut h2 = H2::open(&config, house.address(), &[]);
+    h2.send(&get(1, "/bytes/100000"));
+    let mut have = 0;
+    while have < 65_535 {
+        have += h2.find("data", |frame| frame.kind == DATA).payload.len();
+    }
+    // Longer than the bound between requests.
+    h2.patience(Duration::from_millis(3500));
+    let said = h2.next();
+    assert!(said.is_none(), "{said:?}");
+    h2.patience(PATIENCE);
+    h2.send(&[window(0, 1 << 20), window(1, 1 << 20)].concat());
+    while have < 100_000 {
+        have += h2.find("data", |frame| frame.kind == DATA).payload.len();
+    }
+    assert_eq!(have, 100_000);
+    // And then the bound holds.
+    h2.find("goodbye", |frame| frame.kind == GOAWAY);
+    house.stop();
+}
+
+/// RFC 9113 §6.8: what comes behind the last stream that is served is no fault, and ends nobody else's.
+#[test]
+fn who_asks_behind_the_end_disturbs_nobody() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, house.address(), &[]);
+    h2.send(&get(1, "/bytes/100000"));
+    let mut have = 0;
+    while have < 65_535 {
+        have += h2.find("data", |frame| frame.kind == DATA).payload.len();
+    }
+    house.process.signal(Signal::TERM).unwrap();
+    let last = |h2: &mut H2| {
+        let said = h2.find("goodbye", |frame| frame.kind == GOAWAY);
+        u32::from_be_bytes(said.payload[..4].try_into().unwrap())
+    };
+    // Once for those that ask just now, and once for all, when that was heard.
+    assert_eq!(last(&mut h2), WIDE);
+    let ping = h2.find("question", |frame| frame.kind == PING && frame.flags == 0);
+    h2.send(&frame(PING, ACK, 0, &ping.payload));
+    assert_eq!(last(&mut h2), 1);
+    let late = |n: u32| {
+        let stream = 3 + 2 * n;
+        [post(stream, "/late", &[]), data(stream, 0, b"x"), headers(stream, 5, &[("x-sum", "1")])].concat()
+    };
+    h2.send(&(0..150).flat_map(late).collect::<Vec<_>>());
+    h2.send(&[window(0, 1 << 20), window(1, 1 << 20)].concat());
+    while have < 100_000 {
+        let part = h2.find("data", |frame| matches!(frame.kind, DATA | GOAWAY));
+        assert_eq!((part.kind, part.stream), (DATA, 1), "{part:?}");
+        have += part.payload.len();
+    }
+    assert_eq!(have, 100_000);
+    let (_, whole) = backend.take();
+    assert_eq!(whole.len(), 1, "{whole:?}");
+    house.process.wait(PATIENCE).unwrap();
+}
