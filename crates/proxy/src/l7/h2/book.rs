@@ -6,6 +6,8 @@
 mod heard;
 mod said;
 mod slot;
+#[cfg(test)]
+mod tests;
 mod told;
 
 use std::cell::RefCell;
@@ -229,7 +231,13 @@ impl Book {
             // The answer is whole, the rest of the question is not needed (RFC 9113 §8.1).
             self.end(key, Code::NO_ERROR);
         }
-        self.slot(key).clear();
+        let slot = self.slot(key);
+        let (counted, waits) = (slot.counted, slot.waits);
+        slot.clear();
+        self.active -= usize::from(counted);
+        if waits {
+            self.waiting.retain(|(waits, _)| *waits != id);
+        }
         if let Ok(at) = self.ids.binary_search_by_key(&id, |(id, _)| *id) {
             self.ids.remove(at);
         }

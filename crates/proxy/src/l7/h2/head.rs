@@ -52,7 +52,7 @@ impl Field {
                 if name == TE && value != b"trailers" {
                     return None;
                 }
-                Self::Plain(name, HeaderValue::from_bytes(value).ok()?)
+                Self::Plain(name, plain_value(value)?)
             }
         })
     }
@@ -86,13 +86,20 @@ impl Entry for Field {
 
     fn with_value(&self, value: &[u8]) -> Self {
         match self {
-            Self::Plain(name, _) if *name != TE => HeaderValue::from_bytes(value).map_or_else(
-                |_| Self::Malformed(Bytes::copy_from_slice(self.name())),
-                |value| Self::Plain(name.clone(), value),
-            ),
+            Self::Plain(name, _) if *name != TE => match plain_value(value) {
+                Some(value) => Self::Plain(name.clone(), value),
+                None => Self::Malformed(Bytes::copy_from_slice(self.name())),
+            },
             _ => Self::new(self.name(), value),
         }
     }
+}
+
+/// A value without whitespace around it, nor bytes that end a line (RFC 9113 §8.2.1).
+fn plain_value(value: &[u8]) -> Option<HeaderValue> {
+    let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let bare = !blank(value.first()) && !blank(value.last());
+    bare.then(|| HeaderValue::from_bytes(value).ok()).flatten()
 }
 
 /// A block of fields as it is read.
@@ -270,6 +277,12 @@ mod tests {
 
     #[test]
     fn a_name_outlives_a_value_that_is_none() {
+        for value in [&b" 1"[..], b"1\t", b"\x001"] {
+            assert!(matches!(Field::new(b"x-a", b"1").with_value(value), Field::Malformed(_)));
+        }
+        assert!(
+            matches!(Field::new(b"x-a", b"1").with_value(b""), Field::Plain(_, value) if value.is_empty())
+        );
         let bad = Field::new(b"x-a", b"1\r\n2");
         assert!(matches!(&bad, Field::Malformed(name) if name == "x-a"));
         assert!(matches!(bad.with_value(b"1"), Field::Plain(name, value) if name == "x-a" && value == "1"));
