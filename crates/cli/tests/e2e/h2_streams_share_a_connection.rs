@@ -14,6 +14,16 @@ use crate::smuggling_backend::Backend;
 /// The largest window.
 const WIDE: u32 = (1 << 31) - 1;
 
+/// Reads until `wanted` bytes of data have come, of which `have` came before; gives how many have.
+fn data_to(h2: &mut H2, mut have: usize, wanted: usize) -> usize {
+    while have < wanted {
+        let part = h2.find("data", |frame| matches!(frame.kind, DATA | GOAWAY));
+        assert_eq!(part.kind, DATA, "{part:?}");
+        have += part.payload.len();
+    }
+    have
+}
+
 #[test]
 fn large_downloads_go_on_side_by_side() {
     let backend = Backend::start();
@@ -86,20 +96,14 @@ fn a_response_behind_a_closed_window_is_waited_for() {
     let (house, config) = http_house(&backend, "workers = 1\n[limits]\nkeepalive_timeout = \"1s\"");
     let mut h2 = H2::open(&config, house.address(), &[]);
     h2.send(&get(1, "/bytes/100000"));
-    let mut have = 0;
-    while have < 65_535 {
-        have += h2.find("data", |frame| frame.kind == DATA).payload.len();
-    }
+    let have = data_to(&mut h2, 0, 65_535);
     // Longer than the bound between requests.
     h2.patience(Duration::from_millis(3500));
     let said = h2.next();
     assert!(said.is_none(), "{said:?}");
     h2.patience(PATIENCE);
     h2.send(&[window(0, 1 << 20), window(1, 1 << 20)].concat());
-    while have < 100_000 {
-        have += h2.find("data", |frame| frame.kind == DATA).payload.len();
-    }
-    assert_eq!(have, 100_000);
+    assert_eq!(data_to(&mut h2, have, 100_000), 100_000);
     // And then the bound holds.
     h2.find("goodbye", |frame| frame.kind == GOAWAY);
     house.stop();
@@ -112,10 +116,7 @@ fn who_asks_behind_the_end_disturbs_nobody() {
     let (house, config) = http_house(&backend, "workers = 1");
     let mut h2 = H2::open(&config, house.address(), &[]);
     h2.send(&get(1, "/bytes/100000"));
-    let mut have = 0;
-    while have < 65_535 {
-        have += h2.find("data", |frame| frame.kind == DATA).payload.len();
-    }
+    let have = data_to(&mut h2, 0, 65_535);
     house.process.signal(Signal::TERM).unwrap();
     let last = |h2: &mut H2| {
         let said = h2.find("goodbye", |frame| frame.kind == GOAWAY);
@@ -132,12 +133,7 @@ fn who_asks_behind_the_end_disturbs_nobody() {
     };
     h2.send(&(0..150).flat_map(late).collect::<Vec<_>>());
     h2.send(&[window(0, 1 << 20), window(1, 1 << 20)].concat());
-    while have < 100_000 {
-        let part = h2.find("data", |frame| matches!(frame.kind, DATA | GOAWAY));
-        assert_eq!((part.kind, part.stream), (DATA, 1), "{part:?}");
-        have += part.payload.len();
-    }
-    assert_eq!(have, 100_000);
+    assert_eq!(data_to(&mut h2, have, 100_000), 100_000);
     let (_, whole) = backend.take();
     assert_eq!(whole.len(), 1, "{whole:?}");
     house.process.wait(PATIENCE).unwrap();
