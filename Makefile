@@ -40,5 +40,6 @@ bench-peers: ## Install what Offramp is compared with, and list what there is
 	  haproxy:haproxy hitch:hitch stunnel:stunnel4 caddy:caddy strace:strace wrk:wrk h2load:nghttp2-client node:nodejs \
 	  javac:openjdk-17-jdk-headless python3:python3 protoc:protobuf-compiler unshare:util-linux ip:iproute2
 	command -v sozu >/dev/null || $(CARGO) install --locked sozu
+	scripts/next-debian target/next-debian
 	$(CARGO) build --locked --release -p offramp -p offramp-bench
 	target/release/offramp-bench list

@@ -68,6 +68,9 @@ pub(crate) enum Command {
     Load,
 }
 
+/// Where `make bench-peers` puts the next Debian.
+pub(crate) const NEXT: &str = "target/next-debian";
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// Scenarios, comma separated; default: a selection of less than ten minutes.
@@ -100,6 +103,9 @@ pub(crate) struct RunArgs {
     /// The Offramp to measure [default: target/release/offramp, else the one in PATH].
     #[arg(long, value_name = "FILE")]
     pub(crate) offramp: Option<PathBuf>,
+    /// The folder with the next Debian, whose programs run by chroot (takes root); `scripts/next-debian` makes one.
+    #[arg(long, value_name = "DIR", default_value = NEXT)]
+    pub(crate) next: PathBuf,
     /// Hold the result against these bounds; exit 1 naming each miss.
     #[arg(long, value_enum, value_name = "BOUNDS")]
     pub(crate) gate: Option<Strictness>,

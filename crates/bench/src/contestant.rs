@@ -3,15 +3,18 @@
 //! Their configurations are whole files under `peers/`, so that whoever doubts a figure can read and
 //! improve them; only the places marked `{{so}}` are filled in here.
 
+pub(crate) mod folder;
 pub(crate) mod peers;
 pub(crate) mod template;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contestant::folder::Folder;
 use crate::error::{Error, Result, make_dir, write_file};
 use crate::pki::{Identity, KeyKind};
 use crate::process::{Launch, Process, find_program, free_port, output_of};
@@ -90,6 +93,8 @@ pub(crate) struct Peer {
     pub(crate) scales: bool,
     /// No bound refers to it: the selection measures it in the headline cases alone.
     pub(crate) aside: bool,
+    /// It is looked for in the folder with the next Debian, and runs there by chroot.
+    pub(crate) next: bool,
 }
 
 /// How a proxy's TLS library is known.
@@ -115,28 +120,41 @@ impl Peer {
 #[derive(Clone, Debug)]
 pub(crate) struct Contestant {
     pub(crate) peer: &'static Peer,
+    /// For a contestant of a folder: the path within it.
     pub(crate) program: PathBuf,
+    /// The folder with another Debian that it runs in; none: this system.
+    pub(crate) folder: Option<Folder>,
     /// As the program itself says it, shortened to one line.
     pub(crate) version: String,
 }
 
 impl Contestant {
-    /// Finds the program: `given`, or the one in `PATH`.
+    /// Finds the program: `given`, else the one in the folder `next` for a contestant of the next Debian, else the
+    /// one in `PATH`.
     ///
     /// # Errors
     /// `Missing` with the package that brings it.
-    pub(crate) fn find(peer: &'static Peer, given: Option<&Path>) -> Result<Self> {
-        let program = match given {
-            Some(path) if path.is_file() => path.to_owned(),
-            Some(path) => {
+    pub(crate) fn find(peer: &'static Peer, given: Option<&Path>, next: &Path) -> Result<Self> {
+        let folder = peer.next.then(|| Folder::open(next)).transpose();
+        let folder = folder.map_err(|error| Error::Missing(format!("{}: {error}", peer.name)))?;
+        let found = match (given, &folder) {
+            (Some(path), _) if path.is_file() => Some(path.to_owned()),
+            (Some(path), _) => {
                 return Err(Error::Missing(format!("{}: there is no file {}", peer.name, path.display())));
             }
-            None => find_program(peer.program).ok_or_else(|| {
-                Error::Missing(format!("{} is not installed (package {})", peer.name, peer.package))
-            })?,
+            (None, Some(folder)) => folder.find_program(peer.program),
+            (None, None) => find_program(peer.program),
         };
-        let said = output_of(&program, peer.version_args).unwrap_or_default();
-        Ok(Self { peer, version: peers::version_line(&said, peer.library), program })
+        let program = found.ok_or_else(|| {
+            let place = folder.as_ref().map_or_else(String::new, |folder| format!(" in {folder}"));
+            Error::Missing(format!("{} is not installed{place} (package {})", peer.name, peer.package))
+        })?;
+        let said = match &folder {
+            None => output_of(&program, peer.version_args),
+            Some(folder) => folder.output_of(&program, peer.version_args),
+        };
+        let version = peers::version_line(&said.unwrap_or_default(), peer.library);
+        Ok(Self { peer, program, folder, version })
     }
 
     /// Why this contestant cannot be measured with a setup; none when it can.
@@ -164,17 +182,22 @@ impl Contestant {
         loop {
             tries += 1;
             let listen = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-            let values = template::values(&dir, listen, site);
+            let root = self.folder.as_ref().map_or(Path::new("/"), Folder::root);
+            let values = template::values(&dir, root, listen, site);
             let config = dir.join(self.peer.file);
             write_file(&config, template::fill(template, &values)?)?;
-            let mut args = Vec::new();
+            let mut args: Vec<OsString> = Vec::new();
             for arg in self.peer.args {
                 let arg = arg.replace("{{config}}", &config.display().to_string());
                 args.push(arg.replace("{{dir}}", &dir.display().to_string()).into());
             }
+            let (program, args) = match &self.folder {
+                None => (self.program.clone(), args),
+                Some(folder) => folder.within(site.dir, &self.program, args)?,
+            };
             let launch = Launch {
                 name: name.to_owned(),
-                program: self.program.clone(),
+                program,
                 args,
                 env: Vec::new(),
                 cores: site.cores.to_vec(),

@@ -1,6 +1,7 @@
-//! HTTP/2 load by `h2load`, which measures it well; only its answer is read here.
+//! HTTP load by `h2load`, which measures it well; only its answer is read here.
 //!
-//! h2load keeps so many streams busy on each connection: a closed loop, and its latencies are those of one.
+//! h2load keeps so many streams busy on each connection, a closed loop, and its latencies are those of one; or it
+//! sends requests at a fixed rate, by either version.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,9 +16,19 @@ use crate::web::{Answer, SETTINGS, call};
 pub(crate) struct Order {
     pub(crate) target: SocketAddr,
     pub(crate) connections: usize,
-    /// Requests under way on each connection.
-    pub(crate) streams: usize,
+    pub(crate) load: Load,
+    /// The protocol's name for ALPN.
+    pub(crate) alpn: &'static str,
     pub(crate) seconds: u32,
+}
+
+/// When h2load sends the next request of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Load {
+    /// As soon as fewer than these are under way.
+    Streams(usize),
+    /// So many times a second.
+    Rate(usize),
 }
 
 /// Runs h2load to its end.
@@ -32,9 +43,12 @@ pub(crate) async fn run(order: Order, dir: &Path, cores: &[usize]) -> Result<Ans
     let args = [
         "--threads=1".to_owned(),
         format!("--clients={}", order.connections),
-        format!("--max-concurrent-streams={}", order.streams),
+        match order.load {
+            Load::Streams(streams) => format!("--max-concurrent-streams={streams}"),
+            Load::Rate(rate) => format!("--rps={rate}"),
+        },
         format!("--duration={}", order.seconds),
-        "--npn-list=h2".to_owned(),
+        format!("--npn-list={}", order.alpn),
         format!("--connect-to={}", order.target),
         // By name, so that the name is in the ClientHello and in :authority: some proxies choose by it.
         format!("https://localhost:{}/", order.target.port()),

@@ -29,6 +29,7 @@ mod stats;
 mod web;
 mod wrk;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -92,7 +93,7 @@ fn list() {
     println!("contestants:");
     for peer in contestant::peers::PEERS {
         let given = if peer.name == "offramp" { run::offramp(None) } else { None };
-        match contestant::Contestant::find(peer, given.as_deref()) {
+        match contestant::Contestant::find(peer, given.as_deref(), Path::new(args::NEXT)) {
             Ok(found) => println!("    {:<18} {}; {}", peer.name, peer.what, found.version),
             Err(error) => println!("    {:<18} {}; {error}", peer.name, peer.what),
         }

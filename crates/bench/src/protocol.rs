@@ -74,11 +74,13 @@ pub(crate) struct LoadSpec {
 pub(crate) enum Work {
     /// Request after request on kept connections, each connection waiting for its answer.
     Relay { connections: usize, request: usize, response: usize, seconds: f64, warmup: f64 },
-    /// Connect, handshake, perhaps one exchange, close; over and over.
+    /// Connect, handshake, perhaps one exchange, close; over and over, `concurrency` at a time.
     Handshake {
         concurrency: usize,
         resumed: bool,
         exchange: Option<(usize, usize)>,
+        /// Seconds from the start of one to the start of the next; 0: as soon as the last has ended.
+        every: f64,
         seconds: f64,
         warmup: f64,
     },

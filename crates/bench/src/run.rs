@@ -94,7 +94,7 @@ fn contestants(args: &RunArgs) -> Result<(Vec<Contestant>, Vec<Note>)> {
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     for peer in wanted {
         let given = if peer.name == "offramp" { offramp(args.offramp.as_deref()) } else { None };
-        match Contestant::find(peer, given.as_deref()) {
+        match Contestant::find(peer, given.as_deref(), &args.next) {
             Ok(contestant) => found.push(contestant),
             Err(error) => {
                 eprintln!("  skipped: {error}");

@@ -4,6 +4,7 @@
 pub(crate) mod apps;
 mod case;
 mod http;
+mod sparse;
 
 use crate::contestant::Setup;
 use crate::contestant::template::connections;
@@ -69,6 +70,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         what: "a resumed handshake on each connection",
         short: true,
         cases: handshakes,
+    },
+    Scenario {
+        name: "sparse",
+        what: "work that comes at fixed times, between which the proxy sleeps",
+        short: false,
+        cases: sparse::sparse,
     },
     Scenario { name: "idle", what: "memory and CPU of idle connections", short: true, cases: idle },
     Scenario { name: "start", what: "memory after the start", short: true, cases: start },
@@ -204,7 +211,7 @@ fn bulk(scenario: &Scenario, pace: Pace) -> Vec<Case> {
 }
 
 fn shake(resumed: bool, exchange: Option<(usize, usize)>, seconds: f64) -> Work {
-    Work::Handshake { concurrency: 16, resumed, exchange, seconds, warmup: seconds / 5.0 }
+    Work::Handshake { concurrency: 16, resumed, exchange, every: 0.0, seconds, warmup: seconds / 5.0 }
 }
 
 fn handshakes(scenario: &Scenario, pace: Pace) -> Vec<Case> {

@@ -18,6 +18,8 @@ use crate::{h2load, wrk};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
     pub(crate) load: Web,
+    /// The protocol's name for ALPN, where the tool can be told.
+    pub(crate) alpn: &'static str,
     pub(crate) connections: usize,
     /// The tools know whole seconds only.
     pub(crate) seconds: u32,
@@ -42,13 +44,15 @@ pub(crate) struct Answer {
 /// # Errors
 /// When the tool is missing, fails, or got no answer at all.
 pub(crate) async fn run(order: Order, target: SocketAddr, dir: &Path, cores: &[usize]) -> Result<Answer> {
-    let Order { load, connections, seconds } = order;
+    let Order { load, alpn, connections, seconds } = order;
+    let h2load = |load| h2load::Order { target, connections, load, alpn, seconds };
     match load {
         Web::Wrk => {
             wrk::run(wrk::Order { target, tls: true, body: 0, connections, seconds }, dir, cores).await
         }
-        Web::H2load { streams } => {
-            h2load::run(h2load::Order { target, connections, streams, seconds }, dir, cores).await
+        Web::H2load { streams } => h2load::run(h2load(h2load::Load::Streams(streams)), dir, cores).await,
+        Web::Rated { per_connection } => {
+            h2load::run(h2load(h2load::Load::Rate(per_connection)), dir, cores).await
         }
     }
 }

@@ -55,7 +55,10 @@ impl Bench<'_> {
             }
             (_, None) => Err(Error::Measure("it does not run".into())),
             (_, Some(running)) => {
-                let figures = self.running(running).await;
+                let mut figures = self.running(running).await;
+                if let (Ok(figures), Some(rate)) = (&mut figures, self.case.method.arrivals()) {
+                    figures.push((metrics::RATE.to_owned(), rate));
+                }
                 if !running.process.alive() {
                     return Err(running.process.failed("ended during the measurement"));
                 }
@@ -69,7 +72,8 @@ impl Bench<'_> {
             Method::Window(work) => self.window(running, work).await,
             Method::Syscalls(work) => self.syscalls(running, work).await,
             Method::Web { load, connections, seconds, drip } => {
-                let order = web::Order { load: *load, connections: *connections, seconds: *seconds };
+                let alpn = self.case.setup.mode.alpn();
+                let order = web::Order { load: *load, alpn, connections: *connections, seconds: *seconds };
                 self.beside(running, drip.as_ref(), self.web(running, order)).await
             }
             &Method::Paced { connections, size, .. } => {

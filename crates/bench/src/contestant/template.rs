@@ -17,17 +17,17 @@ pub(crate) fn connections() -> usize {
     limit.map_or(MOST, |n| n.saturating_sub(SPARE) / 2).min(MOST)
 }
 
-/// The dynamic module that Debian's nginx needs for `stream`; built in elsewhere.
-const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
+/// The dynamic module that Debian's nginx needs for `stream`; built in elsewhere. Relative to the root of the system.
+const STREAM_MODULE: &str = "usr/lib/nginx/modules/ngx_stream_module.so";
 
 /// Names and values of the places in a template.
 pub(crate) type Values = Vec<(&'static str, String)>;
 
-/// Everything that a template may ask for.
-pub(crate) fn values(dir: &Path, listen: SocketAddr, site: &Site<'_>) -> Values {
-    let root = rustix::process::geteuid().is_root();
-    let stream = if Path::new(STREAM_MODULE).exists() {
-        format!("load_module {STREAM_MODULE};")
+/// Everything that a template may ask for; `root` is that of the system in which the contestant runs.
+pub(crate) fn values(dir: &Path, root: &Path, listen: SocketAddr, site: &Site<'_>) -> Values {
+    let as_root = rustix::process::geteuid().is_root();
+    let stream = if root.join(STREAM_MODULE).exists() {
+        format!("load_module /{STREAM_MODULE};")
     } else {
         String::new()
     };
@@ -71,8 +71,8 @@ pub(crate) fn values(dir: &Path, listen: SocketAddr, site: &Site<'_>) -> Values 
         ("ciphers12", "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256".to_owned()),
         ("load_stream", stream),
         // As root, workers would change to a user who may not see the harness's directory.
-        ("user_line", if root { "user root;" } else { "" }.to_owned()),
-        ("hitch_user", if root { "user = \"nobody\"" } else { "" }.to_owned()),
+        ("user_line", if as_root { "user root;" } else { "" }.to_owned()),
+        ("hitch_user", if as_root { "user = \"nobody\"" } else { "" }.to_owned()),
         ("backend_caddy", caddy),
         ("backend_offramp", nginx.clone()),
         ("backend_nginx", nginx),

@@ -23,6 +23,8 @@ struct Plan {
     /// Only TLS 1.3 sends tickets after the handshake, and uses up one per connection.
     await_ticket: bool,
     exchange: Option<(usize, usize)>,
+    /// From the start of one connection of a loop to the start of its next.
+    every: Duration,
 }
 
 /// Runs `Work::Handshake`.
@@ -30,7 +32,7 @@ struct Plan {
 /// # Errors
 /// When the first handshakes fail, or sessions are to be resumed and the proxy does not.
 pub(crate) async fn run(spec: &LoadSpec, gate: &mut Gate) -> Result<LoadResult> {
-    let Work::Handshake { concurrency, resumed, exchange, seconds, warmup } = spec.work else {
+    let Work::Handshake { concurrency, resumed, exchange, every, seconds, warmup } = spec.work else {
         return Err(Error::Measure("not a handshake load".into()));
     };
     let stock = resumed.then(|| Arc::new(Stock::default()));
@@ -40,6 +42,7 @@ pub(crate) async fn run(spec: &LoadSpec, gate: &mut Gate) -> Result<LoadResult> 
         stock,
         await_ticket: resumed && spec.version == Version::Tls13,
         exchange,
+        every: Duration::from_secs_f64(every),
     };
     plan.fill(concurrency).await?;
     let warm = plan.many(concurrency, warmup.max(0.05)).await?;
@@ -91,12 +94,16 @@ impl Plan {
 
     /// `concurrency` loops of connections until `seconds` are over.
     async fn many(&self, concurrency: usize, seconds: f64) -> Result<Tally> {
-        let deadline = Instant::now() + Duration::from_secs_f64(seconds);
+        let start = Instant::now();
+        let deadline = start + Duration::from_secs_f64(seconds);
         let mut tasks = JoinSet::new();
-        for _ in 0..concurrency {
+        for loops in 0..concurrency {
             let plan = self.clone();
             tasks.spawn(async move {
                 let mut tally = Tally::new();
+                // Spread, so that connections that come at fixed times do not all come at once.
+                let mut due = start + plan.every.mul_f64(loops as f64 / concurrency as f64);
+                tokio::time::sleep_until(due.into()).await;
                 let mut begin = Instant::now();
                 while begin < deadline {
                     let outcome = plan.once().await;
@@ -109,6 +116,11 @@ impl Plan {
                         Err(error) => tally.failure(&error),
                     }
                     begin = end;
+                    if !plan.every.is_zero() {
+                        due += plan.every;
+                        tokio::time::sleep_until(due.into()).await;
+                        begin = Instant::now();
+                    }
                 }
                 tally
             });

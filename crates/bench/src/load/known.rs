@@ -127,7 +127,14 @@ async fn full_handshakes_are_full_and_resumed_ones_are_resumed() {
     for version in [Version::Tls12, Version::Tls13] {
         for resumed in [false, true] {
             let server = Known::start(PROMPT);
-            let work = Work::Handshake { concurrency: 2, resumed, exchange: None, seconds: 0.2, warmup: 0.0 };
+            let work = Work::Handshake {
+                concurrency: 2,
+                resumed,
+                exchange: None,
+                every: 0.0,
+                seconds: 0.2,
+                warmup: 0.0,
+            };
             let result = server.load(version, Group::X25519, work).await.unwrap();
             assert_eq!((result.errors, result.first_error.as_deref()), (0, None), "{version:?}");
             assert!(result.units > 0);
@@ -144,7 +151,8 @@ async fn full_handshakes_are_full_and_resumed_ones_are_resumed() {
 async fn a_connection_with_one_request_brings_one_answer() {
     let server = Known::start(PROMPT);
     let exchange = Some((10, 10));
-    let work = Work::Handshake { concurrency: 1, resumed: false, exchange, seconds: 0.1, warmup: 0.0 };
+    let work =
+        Work::Handshake { concurrency: 1, resumed: false, exchange, every: 0.0, seconds: 0.1, warmup: 0.0 };
     let result = server.load(Version::Tls13, Group::X25519, work).await.unwrap();
     assert_eq!(result.errors, 0);
     let (full, answers) =

@@ -82,6 +82,20 @@ impl Method {
         }
     }
 
+    /// How many units a second arrive, where that is fixed beforehand.
+    pub(crate) fn arrivals(&self) -> Option<f64> {
+        match *self {
+            Self::Window(Work::Rate { rate, .. }) => Some(rate),
+            Self::Window(Work::Handshake { concurrency, every, .. }) if every > 0.0 => {
+                Some(concurrency as f64 / every)
+            }
+            Self::Web { load: Web::Rated { per_connection }, connections, .. } => {
+                Some((per_connection * connections) as f64)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether a few rounds tell the figure: memory and numbers of calls, which no clock blurs.
     fn hardly_varies(&self) -> bool {
         match self {
@@ -104,4 +118,6 @@ pub(crate) enum Web {
     Wrk,
     /// h2load: HTTP/2, so many requests under way on each connection.
     H2load { streams: usize },
+    /// h2load: so many requests a second on each connection, by the version of the proxies' mode.
+    Rated { per_connection: usize },
 }

@@ -63,3 +63,22 @@ pub(super) fn http2(scenario: &Scenario, pace: Pace) -> Vec<Case> {
         })
         .collect()
 }
+
+/// Requests a second on each of the connections of a sparse load, 2,000 in all.
+const PER_CONNECTION: [usize; 2] = [31, 250];
+
+/// The HTTP cases of the scenario `sparse`.
+pub(super) fn sparse(scenario: &Scenario, pace: Pace) -> Vec<Case> {
+    let versions = [("http1", Mode::Http1, CONNECTIONS), ("http2", Mode::Http2, MULTIPLEXED)];
+    let cases =
+        versions.into_iter().zip(PER_CONNECTION).map(|((name, mode, connections), per_connection)| {
+            let rate = per_connection * connections;
+            let what = format!("{rate} GETs of 10 bytes a second on {connections} kept connections");
+            let seconds = whole(pace.seconds);
+            let method =
+                Method::Web { load: Web::Rated { per_connection }, connections, seconds, drip: None };
+            let case = scenario.case(name, &what, Service::Http { response: SMALL }, method);
+            Case { setup: Setup { mode, ..Setup::default() }, ..case }
+        });
+    cases.collect()
+}
