@@ -47,8 +47,10 @@ fn every_crate_is_on_the_map() {
 fn every_link_between_documents_leads_somewhere() {
     let root = root();
     let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let pages =
-        ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root.join(name)).into_iter().chain(docs);
+    let pages = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+        .map(|name| root.join(name))
+        .into_iter()
+        .chain(docs);
     for page in pages.filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
         let text = fs::read_to_string(&page).unwrap();
         for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
@@ -56,6 +58,19 @@ fn every_link_between_documents_leads_somewhere() {
             let there = page.parent().unwrap().join(target).exists();
             assert!(outside || there, "{} links to {target}", page.display());
         }
+    }
+}
+
+#[test]
+fn the_tests_that_security_claims_are_there() {
+    let modules = read("crates/cli/tests/e2e/main.rs");
+    let page = read("SECURITY.md");
+    let rows = page.lines().filter_map(|line| line.split(" | ").nth(2));
+    let named: Vec<&str> = rows.flat_map(|tests| tests.split('`').skip(1).step_by(2)).collect();
+    let named: Vec<&str> = named.into_iter().filter(|name| name.contains('_')).collect();
+    assert!(named.len() >= 8, "{named:?}");
+    for name in named {
+        assert!(modules.contains(&format!("mod {name};")), "SECURITY.md names {name}, which is no test");
     }
 }
 

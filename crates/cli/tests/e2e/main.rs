@@ -14,6 +14,7 @@ mod curl_reaches_an_application;
 mod descriptors_run_out;
 mod documents;
 mod duplex;
+mod examples_serve;
 mod figures;
 mod grafana_asks_offramp;
 mod h2_abuse_is_bounded;
