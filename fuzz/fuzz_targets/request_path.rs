@@ -22,11 +22,10 @@ use http::StatusCode;
 use libfuzzer_sys::fuzz_target;
 use offramp_net::{Address, listen};
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
-use offramp_proxy::limit::Rate;
 use offramp_proxy::{
     AcceptorId, Action, Admission, AuthClass, ClientTable, Command, HeaderRules, Http, HttpLimits, HttpRoute,
-    HttpTls, Limits, Listener, Match, PathMatch, Paths, Proxy, Respond, Rewrite, Route, Rule, Shared,
-    Snapshot, Table, Target, Worker, WorkerHandle,
+    HttpTls, Limits, Listener, Match, PathMatch, Paths, Proxy, Refusals, Respond, Rewrite, Route, Rule,
+    Shared, Snapshot, Table, Target, Worker, WorkerHandle,
 };
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
@@ -160,8 +159,9 @@ impl Stage {
         let (counters, mut own) = Counters::new(1);
         let shared = Shared {
             current: Arc::new(ArcSwap::from_pointee(snapshot(app))),
-            admission: Admission::new(1),
+            admission: Admission::new(),
             clients: ClientTable::new(Instant::now()),
+            refusals: Refusals::new(Log::silent()),
             log: Log::silent(),
         };
         let worker = Worker::start(0, None, own.remove(0), senders.remove(0), shared, 7).expect("a worker");
@@ -488,7 +488,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
         limits: Limits {
             connections: 1000,
             connections_per_client: 1000,
-            handshakes_per_client: Rate { count: 1000, per: Duration::from_secs(1) },
+            handshakes_per_client: None,
             handshake_timeout: NEVER,
             connect_timeout: NEVER,
             idle_timeout: NEVER,

@@ -125,7 +125,8 @@ impl Admin {
 impl Drop for Admin {
     fn drop(&mut self) {
         if let Address::Unix(path) = &self.bound {
-            let _ = fs::remove_file(path);
+            // Whatever else may be in its place by now is not ours.
+            let _ = listen::unlink(path);
         }
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -167,7 +168,7 @@ async fn accept(acceptor: Acceptor, settings: Settings) -> io::Result<Infallible
         let (fd, peer) = match acceptor.accept().await {
             Ok(accepted) => accepted,
             Err(AcceptError::Gone) => continue,
-            Err(AcceptError::Descriptors | AcceptError::Memory) => {
+            Err(AcceptError::Descriptors | AcceptError::Memory | AcceptError::Denied(_)) => {
                 sleep(PAUSE).await;
                 continue;
             }

@@ -66,6 +66,9 @@ impl Single {
     pub(crate) fn config(self, environment: &Environment) -> Config {
         let relay = Relay { send_proxy: self.send_proxy, ..Relay::new(RelayTarget::Server(self.server)) };
         let mut config = Config::for_environment(environment);
+        // Nobody who tries it out, with a load test or behind a balancer, is to meet a limit of clients: one may have
+        // them all.
+        config.limits.connections_per_client = config.limits.connections;
         config.workers = self.workers;
         config.access_log.format = self.events;
         config.log_store.url = self.log_store;
@@ -121,6 +124,11 @@ mod tests {
         assert!(text.contains("names = [\"localhost\", \"127.0.0.1\", \"::1\"]"), "{text}");
         assert!(text.contains("server = \"127.0.0.1:3000\""), "{text}");
         assert!(text.contains("mode = \"tcp\"") && !text.contains("send_proxy"), "{text}");
+        assert!(text.contains("connections_per_client = 100000"), "{text}");
+        assert!(
+            !text.contains("handshakes_per_client =") && !text.contains("requests_per_client ="),
+            "{text}"
+        );
         let text = printed("offramp to 3000 --http");
         assert!(text.contains("mode = \"http\""), "{text}");
     }

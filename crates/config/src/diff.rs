@@ -4,15 +4,19 @@
 //! gives the new. Listeners and backends are told apart by their names, plain values by their keys,
 //! certificates by what they are made of, and routes by what they match.
 
+mod restart;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
 use crate::error::At;
-use crate::keys::{self, Key, Reload};
+use crate::keys::{self, Key};
 use crate::model::figures::without_password;
 use crate::model::{Backend, Certificate, CertificateSource, Config, Listener, Listeners, Name, Route};
 use crate::settings::{BINDINGS, Origin, Scalar};
+
+pub use restart::keep_until_restart;
 
 /// An item that is recognised by a key when its content changes.
 pub trait Keyed: Clone + PartialEq {
@@ -269,27 +273,6 @@ impl ConfigDiff {
             && self.routes.is_empty()
             && self.backends.is_empty()
     }
-
-    /// The keys with changes that take effect only when the program is started again, each once, in the
-    /// order of the table.
-    pub fn needs_restart(&self) -> Vec<&'static Key> {
-        let mut paths: Vec<&str> = self
-            .settings
-            .changes()
-            .map(|change| match change {
-                Change::Added(setting) | Change::Removed(setting) => setting.path,
-                Change::Replaced { new, .. } => new.path,
-            })
-            .collect();
-        let moved = self.listeners.changes().any(|change| match change {
-            Change::Added(_) | Change::Removed(_) => true,
-            Change::Replaced { old, new } => old.addresses != new.addresses,
-        });
-        if moved {
-            paths.push("listener.address");
-        }
-        keys::TABLE.iter().filter(|key| key.reload == Reload::Restart && paths.contains(&key.path)).collect()
-    }
 }
 
 fn settings(config: &Config) -> Vec<Setting> {
@@ -367,20 +350,5 @@ mod tests {
         let b = "[[route]]\nalpn = \"b\"\nserver = \"h:1\"\n";
         let diff = between(&format!("{a}{b}"), &format!("{b}{a}"));
         assert_eq!(diff.to_string(), "routes: in another order\n");
-    }
-
-    #[test]
-    fn what_needs_a_restart_is_named() {
-        let route = "[[route]]\nserver = \"h:1\"\n";
-        let diff = between(
-            route,
-            &format!(
-                "workers = 2\nstate_dir = \"/s\"\n{route}[[listener]]\naddress = \"[::]:1\"\n[tls]\ntickets = 1"
-            ),
-        );
-        let paths: Vec<_> = diff.needs_restart().iter().map(|key| key.path).collect();
-        assert_eq!(paths, ["workers", "state_dir"]);
-        let listener = |tls: bool| format!("{route}[[listener]]\ntls = {tls}\n");
-        assert!(between(&listener(true), &listener(false)).needs_restart().is_empty());
     }
 }

@@ -23,7 +23,7 @@ use std::path::Path;
 
 use error::{Report, Source};
 
-pub use diff::{Change, ConfigDiff, Keyed, ListDiff, Setting};
+pub use diff::{Change, ConfigDiff, Keyed, ListDiff, Setting, keep_until_restart};
 pub use error::{At, Errors, Place, Problem, Severity};
 pub use model::{Config, Environment};
 pub use print::print;

@@ -165,11 +165,11 @@ const WITHOUT_OTLP: &str = "tracing.otlp: this program was built without the fea
     tell a collector anything; leave [tracing] out, or build it with `cargo build --features otlp`";
 
 fn limits(limits: &model::Limits) -> Limits {
-    let rate = limits.handshakes_per_client;
+    let rate = |rate: offramp_config::Rate| Rate { count: rate.count.get(), per: rate.per.duration() };
     Limits {
         connections: limits.connections,
         connections_per_client: limits.connections_per_client,
-        handshakes_per_client: Rate { count: rate.count.get(), per: rate.per.duration() },
+        handshakes_per_client: limits.handshakes_per_client.map(rate),
         handshake_timeout: limits.handshake_timeout,
         connect_timeout: limits.connect_timeout,
         idle_timeout: limits.idle_timeout,

@@ -1,16 +1,19 @@
 //! The end: nothing new is accepted, what is open may finish, and the last events are written.
 
+use std::future::pending;
 use std::time::{Duration, Instant};
 
-use offramp_observe::facts::{Cause, Fault};
 use offramp_proxy::{Command, WorkerHandle};
 use tokio::sync::oneshot;
+use tokio::time::sleep_until;
 
 use crate::event_store::EventStore;
 use crate::house::House;
 use crate::server::Desk;
 use crate::signals::Ask;
 
+/// How long workers have to end after a second order to stop: they close what is open, and tell of it.
+const HURRY: Duration = Duration::from_secs(3);
 /// How long the last events may take to be written.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -26,7 +29,7 @@ pub struct Exit {
 }
 
 impl House {
-    /// Drains and ends. Whoever orders a second stop through `desk` ends it at once.
+    /// Drains and ends. Whoever orders a second stop through `desk` has what is open closed at once.
     pub(crate) async fn drain(mut self, desk: &mut Desk) -> Exit {
         let limit = self.config.limits.drain_timeout;
         let counters = self.crew.page.counters.clone();
@@ -38,15 +41,18 @@ impl House {
         self.listening.unlink_all();
         drop(self.metrics.take());
         let workers = std::mem::take(&mut self.crew.workers);
-        workers.iter().for_each(|worker| worker.send(Command::Drain { limit }));
-        let ended = until_second_stop(join(workers), desk).await;
-        let totals = counters.totals();
-        let drained: u64 = Fault::ALL.iter().map(|fault| totals.closed(Cause::Drain, *fault)).sum();
-        let exit = Exit {
-            cut: drained + totals.active(),
-            hurried: ended.is_none(),
-            panicked: ended.unwrap_or_default(),
+        let order = |limit| {
+            let commanders: Vec<_> = workers.iter().map(WorkerHandle::commander).collect();
+            move || commanders.iter().for_each(|worker| worker.send(Command::Drain { limit }))
         };
+        let (drain, cut) = (order(limit), order(Duration::ZERO));
+        drain();
+        let (ended, hurried) = until_ended(join(workers), desk, cut).await;
+        // Of workers that did not end nobody knows more than that their connections are open.
+        let unended = Ended { cut: counters.totals().active(), panicked: 0 };
+        let Ended { cut, panicked } = ended.unwrap_or(unended);
+        let exit = Exit { cut, hurried, panicked };
+        self.crew.shared.refusals.say_now();
         let lost = self.crew.flusher.stop(LAST_WORDS).lost();
         let unstored = self.crew.store.take().map_or(0, EventStore::stop);
         let fields = [
@@ -61,25 +67,60 @@ impl House {
     }
 }
 
-/// Waits for all workers on a thread of its own, since threads cannot be awaited; gives how many
-/// panicked.
-fn join(workers: Vec<WorkerHandle>) -> oneshot::Receiver<usize> {
+/// What the workers say at their end.
+#[derive(Default)]
+struct Ended {
+    /// Connections that they cut.
+    cut: u64,
+    /// How many panicked.
+    panicked: usize,
+}
+
+/// Waits for all workers on a thread of its own, since threads cannot be awaited.
+fn join(workers: Vec<WorkerHandle>) -> oneshot::Receiver<Ended> {
     let (told, ended) = oneshot::channel();
     let wait = move || {
-        let panicked = workers.into_iter().map(WorkerHandle::join).filter(|well| !well).count();
-        // Nobody listens any more after a second order to stop.
-        let _ = told.send(panicked);
+        let mut all = Ended::default();
+        for worker in workers {
+            match worker.join() {
+                Some(cut) => all.cut += cut,
+                None => all.panicked += 1,
+            }
+        }
+        // Nobody listens any more if it took too long.
+        let _ = told.send(all);
     };
     // Without a thread there is nothing to wait for: the drain then ends at once.
     let _ = std::thread::Builder::new().name("offramp-drain".to_owned()).spawn(wait);
     ended
 }
 
-async fn until_second_stop(mut ended: oneshot::Receiver<usize>, desk: &mut Desk) -> Option<usize> {
+/// Waits for the end of the workers, and whether it was hurried: a second order to stop has them `cut` what is open,
+/// a third one is not waited for.
+async fn until_ended(
+    mut ended: oneshot::Receiver<Ended>,
+    desk: &mut Desk,
+    cut: impl Fn(),
+) -> (Option<Ended>, bool) {
+    let mut until = None;
     loop {
+        let late = async {
+            match until {
+                Some(until) => sleep_until(until).await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
-            panicked = &mut ended => return panicked.ok(),
-            request = desk.next() => if request.ask == Ask::Stop { return None },
+            ended = &mut ended => return (ended.ok(), until.is_some()),
+            () = late => return (None, true),
+            request = desk.next() => match (request.ask, until) {
+                (Ask::Stop, None) => {
+                    until = Some(tokio::time::Instant::now() + HURRY);
+                    cut();
+                }
+                (Ask::Stop, Some(_)) => return (None, true),
+                _ => {}
+            },
         }
     }
 }

@@ -15,6 +15,7 @@ use offramp_tls::TicketKeys;
 
 use crate::error::Finding;
 use crate::event_store::EventStore;
+use crate::figures::Reloads;
 use crate::listeners::Listening;
 use crate::metrics::Endpoint;
 use crate::push::{Pushers, Spans};
@@ -63,6 +64,7 @@ pub(crate) struct Crew {
     pub(crate) flusher: Flusher,
     pub(crate) page: Exposition,
     pub(crate) spans: Spans,
+    pub(crate) reloads: Arc<Reloads>,
     /// The log store, if there is one.
     pub(crate) store: Option<Box<dyn EventStore>>,
 }

@@ -21,6 +21,7 @@ mod build;
 mod drain;
 mod error;
 mod event_store;
+mod figures;
 mod house;
 mod listeners;
 mod metrics;

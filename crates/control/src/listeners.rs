@@ -178,7 +178,8 @@ impl Listening {
 /// Takes away the file of a Unix socket; what is left is replaced at the next start.
 pub(crate) fn unlink(address: &Address) {
     if let Address::Unix(path) = address {
-        let _ = std::fs::remove_file(path);
+        // Whatever else may be in its place by now is not ours.
+        let _ = listen::unlink(path);
     }
 }
 

@@ -12,7 +12,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
@@ -21,11 +20,9 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use offramp_config::{Config, model};
-use offramp_net::clock::coarse_ms;
 use offramp_net::listen::{AcceptError, Acceptor};
 use offramp_net::{Address, Peer, listen};
-use offramp_observe::{ClientSettings, Exposition, ExpositionFormat, Log, Sampled, Sampler, names};
-use offramp_proxy::Snapshot;
+use offramp_observe::{ClientSettings, Exposition, ExpositionFormat, Log};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -33,7 +30,6 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::Finding;
 use crate::listeners::{explain, net_address, unlink};
-use crate::push::Spans;
 
 /// Requests at once: a few Prometheus servers and a person.
 const CONNECTIONS: usize = 16;
@@ -98,29 +94,6 @@ pub(crate) fn clients(config: &Config) -> ClientSettings {
     ClientSettings { top, anonymize: config.access_log.anonymize == model::Anonymize::Ip }
 }
 
-/// How the servers of the snapshot in force fare, and what became of spans.
-pub(crate) fn sampler(current: Arc<ArcSwap<Snapshot>>, spans: Spans) -> Sampler {
-    Sampler::new(move || {
-        let snapshot = current.load();
-        let now = coarse_ms();
-        let servers = snapshot
-            .backends
-            .iter()
-            .flat_map(|backend| backend.health.iter().map(move |health| (Arc::clone(&backend.name), health)));
-        let figures = servers.flat_map(|(backend, health)| {
-            let labels = [backend, Arc::clone(health.name())];
-            let figure = move |metric, value| Sampled { metric, labels: labels.to_vec(), value };
-            [
-                figure(&names::SERVER_UP, f64::from(!health.is_down())),
-                figure(&names::SERVER_EJECTED, f64::from(health.is_ejected(now))),
-                figure(&names::SERVER_DRAINING, f64::from(health.is_draining())),
-                figure(&names::SERVER_ACTIVE, f64::from(health.in_flight())),
-            ]
-        });
-        figures.chain(spans.figures()).collect()
-    })
-}
-
 async fn accept(acceptor: Acceptor, page: Arc<Exposition>, log: Log) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
@@ -129,7 +102,7 @@ async fn accept(acceptor: Acceptor, page: Arc<Exposition>, log: Log) {
         let (fd, peer) = match acceptor.accept().await {
             Ok(accepted) => accepted,
             Err(AcceptError::Gone) => continue,
-            Err(AcceptError::Descriptors | AcceptError::Memory) => {
+            Err(AcceptError::Descriptors | AcceptError::Memory | AcceptError::Denied(_)) => {
                 sleep(PAUSE).await;
                 continue;
             }

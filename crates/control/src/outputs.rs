@@ -11,6 +11,8 @@ use offramp_observe::{
     EventFormat, EventStyle, Field, HashKey, Level, LogFormat, Output, Rotation, Selection, SyslogTarget,
 };
 
+use offramp_proxy::refusals::Show;
+
 use crate::error::{Error, Finding};
 use crate::state;
 
@@ -95,6 +97,18 @@ pub(crate) fn prepare(config: &Config, mint: bool) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// How much of clients' addresses the program's own log shows: no more than events do.
+pub(crate) fn shown_clients(config: &Config) -> Show {
+    let log = &config.access_log;
+    match log.anonymize {
+        _ if log.omit.iter().chain(&log.hash).any(|name| name.as_str() == Field::Client.key()) => {
+            Show::Nothing
+        }
+        Anonymize::Ip => Show::Network,
+        _ => Show::Address,
+    }
 }
 
 fn selection(config: &Config) -> Result<Selection, Error> {

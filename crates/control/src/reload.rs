@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use offramp_certs::store::Store;
-use offramp_config::{At, Config, ConfigDiff, Severity};
+use offramp_config::{At, Config, ConfigDiff, Severity, keep_until_restart};
 use offramp_net::Address;
 use offramp_observe::{Log, Output, Sink};
 use offramp_tls::TicketKeys;
@@ -25,10 +25,6 @@ use crate::outputs;
 use crate::plan::{Plan, Wanted};
 use crate::resolve::Resolver;
 use crate::server::Origin;
-
-/// The keys whose change takes effect only at the next start. `config` may say so of more keys: those
-/// that are not here are applied. A section stands for all its keys.
-const FROZEN: [&str; 4] = ["workers", "user", "state_dir", "log_store"];
 
 /// How long workers have to take in who waits at a listener that is given up, before the snapshot no
 /// longer knows it. It costs nothing but the time of a reload that takes a listener away.
@@ -61,6 +57,7 @@ impl House {
             Ok(config) => self.adopt(config).await,
             Err(error) => Err(error),
         };
+        self.crew.reloads.note(outcome.is_ok(), SystemTime::now());
         match &outcome {
             Ok(changes) => self.log_changes(changes),
             Err(error) => {
@@ -87,9 +84,9 @@ impl House {
 
     /// Changes to `config`, but for what needs a restart.
     async fn adopt(&mut self, mut config: Config) -> Result<Changes, Error> {
-        let frozen = freeze(&mut config, &self.config);
+        let kept = keep_until_restart(&self.config, &mut config);
         let mut changes = self.change_to(config).await?;
-        changes.needs_restart = frozen;
+        changes.needs_restart = kept;
         Ok(changes)
     }
 
@@ -221,6 +218,8 @@ impl House {
             }
         }
         self.crew.shared.current.store(Arc::new(snapshot));
+        self.crew.shared.admission.limit_changed();
+        self.crew.shared.refusals.show(outputs::shown_clients(&config));
         let before = self.listening.addresses();
         self.listening.serve(&plan, &wanted, fresh, &self.crew.workers);
         self.announce_listening(&before);
@@ -308,17 +307,6 @@ enum Move {
 /// How often ticket keys change, where there are tickets.
 pub(crate) fn rotation(config: &Config) -> Option<Duration> {
     (config.tls.tickets.get() > 0).then_some(config.tls.ticket_rotation)
-}
-
-/// Puts the old values of frozen keys into `new`, and names those that differed.
-fn freeze(new: &mut Config, old: &Config) -> Vec<&'static str> {
-    let changed = ConfigDiff::between(old, new).needs_restart();
-    new.workers = old.workers;
-    new.user.clone_from(&old.user);
-    new.state_dir.clone_from(&old.state_dir);
-    new.log_store.clone_from(&old.log_store);
-    let is_frozen = |path: &&str| path.split('.').next().is_some_and(|section| FROZEN.contains(&section));
-    changed.into_iter().map(|key| key.path).filter(is_frozen).collect()
 }
 
 /// How many certificates of `new` are not in `old`.

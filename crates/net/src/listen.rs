@@ -7,21 +7,23 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, acceptfrom_with, bind, listen,
-    socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, acceptfrom_with, bind, connect,
+    listen, socket_with,
 };
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use crate::address::{canonical, without_ipv6};
 use crate::socket::watch;
 use crate::{Address, Peer};
 
 /// Connections that may wait to be accepted; the kernel lowers it to `net.core.somaxconn`.
-const BACKLOG: i32 = 4096;
+pub const BACKLOG: i32 = 4096;
 
 /// Opens `count` listening sockets for `address`, one for each worker.
 ///
@@ -58,8 +60,8 @@ pub fn bound_address(fd: &OwnedFd) -> Option<SocketAddr> {
 }
 
 fn no_ipv6(error: &io::Error) -> bool {
-    let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
-    matches!(code, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL))
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
 
 fn open_tcp(address: SocketAddr, count: usize) -> io::Result<Vec<OwnedFd>> {
@@ -111,19 +113,45 @@ fn open_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Removes a socket file that nobody listens on; anything else in the way is an error.
-fn remove_stale(path: &Path) -> io::Result<()> {
+/// Removes the file of a Unix socket, and nothing that is no socket. A file that is not there is no error.
+///
+/// # Errors
+/// What the file system says.
+pub fn unlink(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is in the way")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
-        Ok(found) if !found.file_type().is_socket() => {
-            Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is in the way"))
-        }
-        Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
-            Ok(_) => Err(io::Error::from(io::ErrorKind::AddrInUse)),
-            Err(_) => fs::remove_file(path),
-        },
     }
+}
+
+/// Removes a socket file that belongs to no socket any more; anything else in the way is an error.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(found) if !found.file_type().is_socket() => return unlink(path),
+        Ok(_) => {}
+    }
+    // The kernel answers `ECONNREFUSED` for a file that no socket is bound to. It also answers that for a stream
+    // socket that does not listen yet, and `EPROTOTYPE` to who connects to a socket of another type: so two types
+    // are tried, one of which is another.
+    for kind in [SocketType::STREAM, SocketType::DGRAM] {
+        let probe =
+            socket_with(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+        match connect(&probe, &SocketAddrUnix::new(path)?) {
+            Err(Errno::CONNREFUSED) => {}
+            // Gone meanwhile.
+            Err(Errno::NOENT) => return Ok(()),
+            // A full backlog (`EAGAIN`) is one that somebody has.
+            Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => {
+                return Err(io::Error::from(io::ErrorKind::AddrInUse));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    unlink(path)
 }
 
 /// Why no connection could be accepted.
@@ -135,6 +163,9 @@ pub enum AcceptError {
     Memory,
     /// The connection was gone before it could be accepted: accept the next.
     Gone,
+    /// The kernel does not let the process accept: a security module or a seccomp filter. It may last, and it may
+    /// end: wait.
+    Denied(io::Error),
     /// The listening socket itself is broken.
     Broken(io::Error),
 }
@@ -155,17 +186,22 @@ impl Acceptor {
         Ok(Self { fd: watch(fd, Interest::READABLE)?, unix })
     }
 
+    /// Waits until a connection seems to wait.
+    ///
+    /// # Errors
+    /// Where the socket cannot be watched any more, as its runtime ends.
+    pub async fn ready(&self) -> io::Result<Ready<'_>> {
+        Ok(Ready { acceptor: self, guard: self.fd.readable().await? })
+    }
+
     /// Waits for a connection and accepts it.
     ///
     /// # Errors
     /// By what to do about it; see [`AcceptError`].
     pub async fn accept(&self) -> Result<(OwnedFd, Peer), AcceptError> {
         loop {
-            let mut ready = self.fd.readable().await.map_err(AcceptError::Broken)?;
-            match self.try_accept() {
-                Ok(Some(accepted)) => return Ok(accepted),
-                Ok(None) => ready.clear_ready(),
-                Err(error) => return Err(error),
+            if let Some(accepted) = self.ready().await.map_err(AcceptError::Broken)?.accept()? {
+                return Ok(accepted);
             }
         }
     }
@@ -175,7 +211,6 @@ impl Acceptor {
     /// # Errors
     /// By what to do about it; see [`AcceptError`].
     pub fn try_accept(&self) -> Result<Option<(OwnedFd, Peer)>, AcceptError> {
-        use rustix::io::Errno;
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let accepted = if self.unix {
             accept_with(self.fd.as_fd(), flags).map(|fd| (fd, Peer::Unix))
@@ -188,25 +223,64 @@ impl Acceptor {
         match accepted {
             Ok(accepted) => Ok(Some(accepted)),
             Err(Errno::AGAIN) => Ok(None),
-            Err(Errno::MFILE | Errno::NFILE) => Err(AcceptError::Descriptors),
-            Err(Errno::NOBUFS | Errno::NOMEM) => Err(AcceptError::Memory),
-            // accept(2) hands on errors of the connection itself, to be treated like a retry.
-            Err(
-                Errno::CONNABORTED
-                | Errno::INTR
-                | Errno::PROTO
-                | Errno::NOPROTOOPT
-                | Errno::PERM
-                | Errno::NETDOWN
-                | Errno::NETUNREACH
-                | Errno::HOSTUNREACH
-                | Errno::HOSTDOWN
-                | Errno::NONET
-                | Errno::TIMEDOUT
-                | Errno::CONNRESET,
-            ) => Err(AcceptError::Gone),
-            Err(error) => Err(AcceptError::Broken(error.into())),
+            Err(error) => Err(fault(error)),
         }
+    }
+}
+
+/// A connection seems to wait.
+pub struct Ready<'a> {
+    acceptor: &'a Acceptor,
+    guard: AsyncFdReadyGuard<'a, OwnedFd>,
+}
+
+impl Ready<'_> {
+    /// Asks the kernel whether one waits indeed: it seems so, too, after the last one was accepted. If not,
+    /// [`Acceptor::ready`] waits for the next one.
+    #[must_use]
+    pub fn confirm(mut self) -> Option<Self> {
+        let mut watched = [PollFd::new(&self.acceptor.fd, PollFlags::IN)];
+        // Where the kernel cannot say, to accept will.
+        if let Ok(0) = poll(&mut watched, Some(&Timespec::default())) {
+            self.guard.clear_ready();
+            return None;
+        }
+        Some(self)
+    }
+
+    /// Accepts it; `None` where there is none, and [`Acceptor::ready`] waits for the next one.
+    ///
+    /// # Errors
+    /// By what to do about it; see [`AcceptError`].
+    pub fn accept(mut self) -> Result<Option<(OwnedFd, Peer)>, AcceptError> {
+        let accepted = self.acceptor.try_accept();
+        if let Ok(None) = accepted {
+            self.guard.clear_ready();
+        }
+        accepted
+    }
+}
+
+/// What to do about an error of accept(2).
+fn fault(error: Errno) -> AcceptError {
+    match error {
+        Errno::MFILE | Errno::NFILE => AcceptError::Descriptors,
+        Errno::NOBUFS | Errno::NOMEM => AcceptError::Memory,
+        // accept(2) hands on errors of the connection itself, to be treated like a retry.
+        Errno::CONNABORTED
+        | Errno::INTR
+        | Errno::PROTO
+        | Errno::NOPROTOOPT
+        | Errno::NETDOWN
+        | Errno::NETUNREACH
+        | Errno::HOSTUNREACH
+        | Errno::HOSTDOWN
+        | Errno::NONET
+        | Errno::TIMEDOUT
+        | Errno::CONNRESET => AcceptError::Gone,
+        Errno::BADF | Errno::NOTSOCK | Errno::INVAL | Errno::FAULT => AcceptError::Broken(error.into()),
+        // EPERM and EACCES of a security module, EOPNOTSUPP, and whatever a seccomp filter may answer.
+        _ => AcceptError::Denied(error.into()),
     }
 }
 
@@ -236,10 +310,66 @@ mod tests {
         let live = open(&address, 1).unwrap();
         assert_eq!(open(&address, 1).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop(live);
-        let file = dir.path().join("file");
+        // Whose backlog is full is alive as well, and is asked without waiting.
+        let narrow =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
+        let path = dir.path().join("narrow");
+        bind(&narrow, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        listen(&narrow, 0).unwrap();
+        let _waiting = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        assert_eq!(open(&Address::Unix(path), 1).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn a_live_socket_of_another_type_stays_and_a_stale_one_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        for kind in [SocketType::DGRAM, SocketType::SEQPACKET, SocketType::STREAM] {
+            let path = dir.path().join("log");
+            let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK, None).unwrap();
+            bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+            let address = Address::Unix(path.clone());
+            assert_eq!(open(&address, 1).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+            let client = socket_with(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK, None).unwrap();
+            if kind == SocketType::DGRAM {
+                connect(&client, &SocketAddrUnix::new(&path).unwrap()).expect("it can still be reached");
+            }
+            drop((socket, client));
+            drop(open(&address, 1).unwrap());
+            unlink(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_no_socket_is_never_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, folder) = (dir.path().join("file"), dir.path().join("folder"));
         fs::write(&file, "x").unwrap();
-        assert_eq!(open(&Address::Unix(file.clone()), 1).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        fs::create_dir(&folder).unwrap();
+        let live = dir.path().join("live");
+        let _live = open(&Address::Unix(live.clone()), 1).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&live, &link).unwrap();
+        for path in [&file, &folder, &link] {
+            let kind = |outcome: io::Result<()>| outcome.unwrap_err().kind();
+            assert_eq!(kind(open(&Address::Unix(path.clone()), 1).map(drop)), io::ErrorKind::AlreadyExists);
+            assert_eq!(kind(unlink(path)), io::ErrorKind::AlreadyExists);
+            assert!(fs::symlink_metadata(path).is_ok());
+        }
         assert_eq!(fs::read(file).unwrap(), b"x");
+        unlink(&dir.path().join("absent")).unwrap();
+    }
+
+    #[test]
+    fn what_the_kernel_denies_is_waited_for_and_only_a_broken_socket_is_given_up() {
+        for denied in [Errno::PERM, Errno::ACCESS, Errno::OPNOTSUPP, Errno::NOSYS] {
+            assert!(matches!(fault(denied), AcceptError::Denied(_)), "{denied}");
+        }
+        for broken in [Errno::BADF, Errno::NOTSOCK, Errno::INVAL] {
+            assert!(matches!(fault(broken), AcceptError::Broken(_)), "{broken}");
+        }
+        assert!(matches!(fault(Errno::CONNABORTED), AcceptError::Gone));
+        assert!(matches!(fault(Errno::MFILE), AcceptError::Descriptors));
+        assert!(matches!(fault(Errno::NOBUFS), AcceptError::Memory));
     }
 
     #[tokio::test]

@@ -225,11 +225,13 @@ pub enum PauseReason {
     Memory,
     /// The limit of connections was reached.
     Connections,
+    /// The kernel denied it (`EPERM`, `EACCES`, `EOPNOTSUPP`): a security module or a seccomp filter.
+    Denied,
 }
 
 impl PauseReason {
     /// Every reason, in the order of the discriminants.
-    pub const ALL: [Self; 3] = [Self::Descriptors, Self::Memory, Self::Connections];
+    pub const ALL: [Self; 4] = [Self::Descriptors, Self::Memory, Self::Connections, Self::Denied];
 
     /// The stable name, in `snake_case`.
     #[must_use]
@@ -238,6 +240,7 @@ impl PauseReason {
             Self::Descriptors => "descriptors",
             Self::Memory => "memory",
             Self::Connections => "connections",
+            Self::Denied => "denied",
         }
     }
 }

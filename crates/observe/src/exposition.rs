@@ -58,7 +58,7 @@ impl fmt::Debug for Sampler {
 /// One figure from a [`Sampler`].
 #[derive(Clone, Debug)]
 pub struct Sampled {
-    /// Which metric: one of those of servers or spans in [`names`].
+    /// Which metric: one of those in [`names`] that no worker counts.
     pub metric: &'static Metric,
     /// The values of its labels, in their order.
     pub labels: Vec<Arc<str>>,
@@ -118,6 +118,11 @@ fn seconds(micros: u64) -> f64 {
     micros as f64 / 1_000_000.0
 }
 
+/// What samplers give of reloads.
+const RELOADS: [&Metric; 3] = [&names::LAST_RELOAD, &names::CONFIG_LOADED, &names::RELOADS];
+/// What samplers give of limits and certificates.
+const LIMITS: [&Metric; 4] =
+    [&names::LIMIT, &names::LIMIT_USED, &names::LIMIT_REFUSALS, &names::CERTIFICATE_EXPIRY];
 /// What samplers give of servers.
 const SERVERS: [&Metric; 4] =
     [&names::SERVER_UP, &names::SERVER_EJECTED, &names::SERVER_DRAINING, &names::SERVER_ACTIVE];
@@ -137,11 +142,17 @@ impl Exposition {
         let mut tell = Teller(reader);
         tell.table(&names::BUILD, [([self.build.version, self.build.commit], 1_u64)]);
         tell.single(&names::WORKERS, self.counters.workers() as u64);
+        for metric in RELOADS {
+            tell.sampled(metric, &sampled);
+        }
         connections(&mut tell, &totals);
         let clients = self.counters.clients();
         handshakes(&mut tell, &totals);
         clients::all_tls(&mut tell, &clients);
         traffic(&mut tell, &totals);
+        for metric in LIMITS {
+            tell.sampled(metric, &sampled);
+        }
         requests(&mut tell, &totals);
         routes::tell(&mut tell, &sets);
         for metric in SERVERS {

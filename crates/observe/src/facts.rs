@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-pub use cause::{Cause, Fault};
+pub use cause::{Cause, Fault, Limit};
 pub use id::{ConnectionId, IdSource};
 pub use mismatch::{Mismatch, NameList, Offer};
 pub use request::{ConnectionBrief, HttpVersion, RequestFacts, RequestLine, RequestTimes, Scheme, Trace};

@@ -3,7 +3,8 @@
 //! A [`Log`] is a small handle that is passed to whoever has something to say; there is no global logger and
 //! there are no macros. A line is written by the thread that logs it, before the call returns, so that the
 //! last words of a failing start are not lost. For the same reason a call may block as long as the output
-//! does: workers do not log, they return facts and count.
+//! does: workers return facts and count, and log at most a line a minute for each limit that refuses and each reason for
+//! a pause.
 
 mod line;
 mod value;

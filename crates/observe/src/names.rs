@@ -88,6 +88,9 @@ macro_rules! metrics {
 metrics! {
     BUILD, "offramp_build_info", Info, ["version", "commit"], "The version that runs.";
     WORKERS, "offramp_workers", Gauge, [], "Worker threads.";
+    LAST_RELOAD, "offramp_config_last_reload_successful", Gauge, [], "Whether the last reload of the configuration was put in force: 1, or 0 if it was refused; 1 before the first.";
+    CONFIG_LOADED, "offramp_config_last_load_success_timestamp_seconds", Gauge, [], "When the configuration in force was loaded, in Unix time.";
+    RELOADS, "offramp_config_reloads_total", Counter, ["outcome"], "Reloads of the configuration, by outcome: success or refused.";
     CONNECTIONS, "offramp_connections_total", Counter, [], "Connections accepted.";
     CONNECTIONS_ACTIVE, "offramp_connections_active", Gauge, [], "Connections open now.";
     CONNECTIONS_CLOSED, "offramp_connections_closed_total", Counter, ["cause", "fault"], "Connections ended, by cause and by whose fault it was.";
@@ -100,7 +103,11 @@ metrics! {
     RELAYED_BYTES, "offramp_relayed_bytes_total", Counter, ["direction"], "Bytes of plaintext relayed; the direction is client_to_server or server_to_client.";
     RECORDS, "offramp_records_total", Counter, ["operation"], "TLS records of application data; the operation is open (from clients) or seal (to clients).";
     KEY_UPDATES, "offramp_key_updates_total", Counter, ["direction"], "TLS 1.3 key updates received and sent.";
-    ACCEPT_PAUSES, "offramp_accept_pauses_total", Counter, ["reason"], "Times that a worker paused accepting: it was out of descriptors, out of memory, or at the limit of connections.";
+    ACCEPT_PAUSES, "offramp_accept_pauses_total", Counter, ["reason"], "Times that a worker paused accepting, by reason: no file descriptor (descriptors), no memory (memory), `limits.connections` reached (connections), or the kernel denied it (denied).";
+    LIMIT, "offramp_limit", Gauge, ["limit"], "The limits of clients as they are configured: connections, connections_per_client, and, where they are set, handshakes_per_client_per_second and requests_per_client_per_second.";
+    LIMIT_USED, "offramp_limit_used", Gauge, ["limit"], "How much of a limit is used: connections open now (connections), and those of the client that has the most (connections_per_client).";
+    LIMIT_REFUSALS, "offramp_limit_refusals_total", Counter, ["limit"], "Clients and requests that a limit refused, by the cause that their event has.";
+    CERTIFICATE_EXPIRY, "offramp_certificate_expiry_timestamp_seconds", Gauge, ["name", "key"], "When a certificate ends, in Unix time, by its first name and the kind of its key; the 200 that end first.";
     HTTP_CONNECTIONS, "offramp_http_connections_total", Counter, ["protocol"], "Connections that speak HTTP, by what they began with.";
     REQUESTS_ACTIVE, "offramp_requests_active", Gauge, [], "Requests under way.";
     REQUESTS_BY_PROTOCOL, "offramp_requests_by_protocol_total", Counter, ["protocol"], "Requests that ended, by the version of HTTP.";

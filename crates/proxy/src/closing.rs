@@ -4,33 +4,136 @@
 //! what was said last. So after a last word the direction is shut, and what still comes is read and
 //! dropped for a moment.
 
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::time::Duration;
 
 use offramp_net::Socket;
+use tokio::task::yield_now;
 use tokio::time::timeout;
+
+use crate::worker::Worker;
 
 /// How long a client has to take a last word and to close.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How much a client may still send in that time: it may be in the middle of an upload that the server
 /// has answered already.
 const MOST_DROPPED: usize = 64 * 1024 * 1024;
-/// How much of it is read at a time.
-const BIN: usize = 32 * 1024;
+/// How much of it is read at a time, at the most: then others have a turn.
+const PIECE: usize = 256 * 1024;
+/// How many connections of a worker are waited for at a time. The next ones are closed without a wait.
+const LINGERING: usize = 1000;
 
-/// Sends `last`, ends the direction, and waits a moment for the peer to close.
-pub(crate) async fn farewell(socket: &Socket, last: &[u8]) {
-    let _ = timeout(PATIENCE, async {
+/// Sends `last`, ends the direction, and waits a moment for the peer to close, or for the end of a drain.
+///
+/// What comes meanwhile is dropped into the worker's scratch: a connection that lingers has no buffer.
+pub(crate) async fn farewell(worker: &Worker, socket: &Socket, last: &[u8]) {
+    let goodbye = async {
         socket.write_all(last).await?;
         socket.shutdown_write()?;
-        let mut dropped = 0;
-        let mut bin = vec![0; BIN];
-        loop {
-            match socket.read(&mut bin).await? {
-                0 => break std::io::Result::Ok(()),
-                n if dropped + n > MOST_DROPPED => break Ok(()),
-                n => dropped += n,
-            }
+        let Some(_lingers) = Lingers::begin(&worker.lingering) else { return Ok(()) };
+        drop_the_rest(worker, socket).await
+    };
+    // Who is told goodbye because the drain ends has its moment as well.
+    let before = !worker.cut.is_now();
+    tokio::select! {
+        biased;
+        () = worker.cut.wait(), if before => {}
+        _ = timeout(PATIENCE, goodbye) => {}
+    }
+}
+
+async fn drop_the_rest(worker: &Worker, socket: &Socket) -> std::io::Result<()> {
+    let mut dropped = 0;
+    loop {
+        let read = poll_fn(|cx| {
+            let bytes = &mut worker.scratch.borrow_mut().bytes;
+            let most = bytes.len().min(PIECE);
+            socket.poll_read(cx, &mut bytes[..most])
+        });
+        match read.await? {
+            0 => return Ok(()),
+            n if dropped + n > MOST_DROPPED => return Ok(()),
+            n => dropped += n,
         }
-    })
-    .await;
+        yield_now().await;
+    }
+}
+
+/// One of those that are waited for.
+struct Lingers<'a>(&'a Cell<usize>);
+
+impl<'a> Lingers<'a> {
+    /// `None` where there are too many.
+    fn begin(count: &'a Cell<usize>) -> Option<Self> {
+        (count.get() < LINGERING).then(|| {
+            count.set(count.get() + 1);
+            Self(count)
+        })
+    }
+}
+
+impl Drop for Lingers<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::worker::rig;
+
+    /// A connection whose client has sent this much and does not close.
+    fn held(bytes: &[u8]) -> (TcpStream, Socket) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(bytes).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        server.set_nonblocking(true).unwrap();
+        (client, Socket::new(server.into()).unwrap())
+    }
+
+    #[test]
+    fn who_lingers_has_no_buffer_of_its_own() {
+        rig::block_on(|worker| async move {
+            let (client, socket) = held(&[0x5a; 3000]);
+            worker.scratch.borrow_mut().bytes.fill(0);
+            let mut goodbye = Box::pin(farewell(&worker, &socket, b"last"));
+            assert!(size_of_val(&*goodbye) <= 512, "{} bytes", size_of_val(&*goodbye));
+            let dropped = poll_fn(|cx| {
+                assert!(goodbye.as_mut().poll(cx).is_pending(), "the client has not closed");
+                let dropped = worker.scratch.borrow().bytes[..3000].iter().all(|byte| *byte == 0x5a);
+                if dropped { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            });
+            dropped.await;
+            assert_eq!(worker.lingering.get(), 1);
+            drop(client);
+            goodbye.await;
+            assert_eq!(worker.lingering.get(), 0);
+        });
+    }
+
+    #[test]
+    fn only_so_many_linger_and_the_next_one_is_told_and_closed() {
+        rig::block_on(|worker| async move {
+            let count = Cell::new(0);
+            let all: Vec<_> = (0..LINGERING + 5).filter_map(|_| Lingers::begin(&count)).collect();
+            assert_eq!((all.len(), count.get()), (LINGERING, LINGERING));
+            drop(all);
+            assert_eq!(count.get(), 0);
+
+            worker.lingering.set(LINGERING);
+            let (mut client, socket) = held(b"");
+            // The client keeps its side open, and is not waited for.
+            farewell(&worker, &socket, b"last").await;
+            drop(socket);
+            let mut told = Vec::new();
+            std::io::Read::read_to_end(&mut client, &mut told).unwrap();
+            assert_eq!(told, b"last");
+        });
+    }
 }

@@ -19,7 +19,7 @@ use tokio::time::{timeout, timeout_at};
 
 use crate::closing::farewell;
 use crate::l7::{self, Session, Transport};
-use crate::limit::{Admitted, ClientEntry, Refusal};
+use crate::limit::{Admitted, ClientBounds, ClientEntry, Refusal};
 use crate::proxy_header::{self, About, TlsPart};
 use crate::snapshot::{Listener, ListenerTls, Relay, Route, Snapshot, Target};
 use crate::worker::Worker;
@@ -38,6 +38,8 @@ struct Life {
     client: Option<ClientEntry>,
     /// Whether the connection has an event of its own: one of HTTP leaves that to its requests.
     told: bool,
+    /// Whether it ended because it had nothing to finish when it was asked to.
+    left: bool,
     /// Of so many that went well one is told.
     log_one_in: NonZeroU32,
     /// Its count on the server that it is relayed to.
@@ -53,6 +55,7 @@ impl Life {
             _place: place,
             client: None,
             told: true,
+            left: false,
             log_one_in: NonZeroU32::MIN,
             seat: None,
         }
@@ -79,7 +82,7 @@ impl Drop for Life {
                 facts.close = Cause::Drain.into();
             }
             let told = self.told && is_chosen(facts.close.fault, self.log_one_in, || self.worker.random());
-            self.worker.ended(facts, told);
+            self.worker.ended(facts, told, self.left);
         }
     }
 }
@@ -96,8 +99,14 @@ enum Ready {
     Http { session: Rc<Session>, transport: Transport },
 }
 
-/// Serves one accepted connection.
-pub(crate) async fn serve(worker: Rc<Worker>, listener: Arc<str>, fd: OwnedFd, peer: Peer) {
+/// Serves one accepted connection. One without a place is turned away.
+pub(crate) async fn serve(
+    worker: Rc<Worker>,
+    listener: Arc<str>,
+    fd: OwnedFd,
+    peer: Peer,
+    place: Option<Admitted>,
+) {
     worker.stand_by();
     let snapshot = worker.shared.current.load_full();
     let limits = snapshot.limits;
@@ -105,7 +114,6 @@ pub(crate) async fn serve(worker: Rc<Worker>, listener: Arc<str>, fd: OwnedFd, p
         Peer::Tcp(address) => Address::Ip(address),
         Peer::Unix => Address::Unix(None),
     };
-    let place = worker.shared.admission.enter(worker.index, limits.connections);
     let full = place.is_none();
     let mut life = Life::begin(&worker, worker.facts(&listener, address), place);
     let Some(listener) = snapshot.listeners.get(&listener).cloned().filter(|_| !full) else {
@@ -132,24 +140,25 @@ pub(crate) async fn serve(worker: Rc<Worker>, listener: Arc<str>, fd: OwnedFd, p
             (facts.close, facts.traffic) = (close, traffic);
             match due {
                 l4::Due::Nobody => {}
-                l4::Due::Client(kept) => farewell(&client, &kept).await,
-                l4::Due::Server(kept) => farewell(&server, &kept).await,
+                l4::Due::Client(kept) => farewell(&worker, &client, &kept).await,
+                l4::Due::Server(kept) => farewell(&worker, &server, &kept).await,
             }
         }
         Ok(Ready::Http { session, transport }) => {
             let close = Box::pin(l7::serve(Rc::clone(&session), transport)).await;
             life.told = session.is_to_be_told(&close);
+            life.left = session.left.get();
             life.facts().close = close;
         }
         Ok(Ready::Relay(ends)) => {
-            let outcome = l4::relay(worker, ends, terms).await;
+            let outcome = l4::relay(Rc::clone(&worker), ends, terms).await;
             let facts = life.facts();
             (facts.close, facts.traffic) = (outcome.close, outcome.traffic);
             if outcome.waits {
-                farewell(&outcome.client, &outcome.pending).await;
+                farewell(&worker, &outcome.client, &outcome.pending).await;
             }
             if let Some(server) = &outcome.server {
-                farewell(server, &[]).await;
+                farewell(&worker, server, &[]).await;
             }
         }
     }
@@ -170,7 +179,7 @@ async fn establish(
         Err(_) => return Err(Cause::ProxyTimeout.into()),
     };
     if let Some(address) = client {
-        admit(life, &snapshot, address)?;
+        admit(life, &snapshot, &listener, address)?;
     }
     let fresh = Fresh { socket, buffer, deadline };
     if let Some(tls) = &listener.tls {
@@ -212,13 +221,18 @@ async fn secured(
     let established = secure.handshake(life, &socket, &mut buffer, deadline).await?;
     // rustls understood a hello that could not be looked at, so nobody knows where it should go.
     let Some(terms) = terms else {
-        return Err(
-            refuse(&socket, established, AlertDescription::UnrecognizedName, Cause::NoRoute.into()).await
-        );
+        return Err(refuse(
+            &life.worker,
+            &socket,
+            established,
+            AlertDescription::UnrecognizedName,
+            Cause::NoRoute.into(),
+        )
+        .await);
     };
     if !terms.allows(&established.negotiated) {
         let close = Cause::ClientCertificateNotAllowed.into();
-        return Err(refuse(&socket, established, AlertDescription::AccessDenied, close).await);
+        return Err(refuse(&life.worker, &socket, established, AlertDescription::AccessDenied, close).await);
     }
     let relay = match terms.to {
         Ends::Relay(relay) => relay,
@@ -231,7 +245,11 @@ async fn secured(
     let part = TlsPart { negotiated: &established.negotiated, certificate };
     let server = match engage(life, &snapshot, relay, &socket, &part).await {
         Ok(server) => server,
-        Err(close) => return Err(refuse(&socket, established, AlertDescription::InternalError, close).await),
+        Err(close) => {
+            return Err(
+                refuse(&life.worker, &socket, established, AlertDescription::InternalError, close).await
+            );
+        }
     };
     let Established { session, left, .. } = established;
     Ok(Ready::Relay(l4::Ends { client: socket, server, session, early: buffer, left }))
@@ -266,14 +284,20 @@ async fn identify(
 }
 
 /// The limits per client.
-fn admit(life: &mut Life, snapshot: &Snapshot, address: std::net::IpAddr) -> Result<(), Close> {
+fn admit(
+    life: &mut Life,
+    snapshot: &Snapshot,
+    listener: &Listener,
+    address: std::net::IpAddr,
+) -> Result<(), Close> {
     let limits = &snapshot.limits;
-    let entered = life.worker.shared.clients.enter(
-        address,
-        limits.connections_per_client,
-        limits.handshakes_per_client,
-        Instant::now(),
-    );
+    let bounds = ClientBounds {
+        // Behind these addresses are many clients, or this machine itself.
+        connections: (!address.to_canonical().is_loopback() && !listener.is_proxy(address))
+            .then_some(limits.connections_per_client),
+        handshakes: limits.handshakes_per_client,
+    };
+    let entered = life.worker.shared.clients.enter(address, bounds, Instant::now());
     match entered {
         Ok(entry) => {
             life.client = Some(entry);

@@ -16,15 +16,17 @@ mod l4;
 mod l7;
 pub mod limit;
 mod proxy_header;
+pub mod refusals;
 pub mod route;
 mod slots;
 pub mod snapshot;
 mod worker;
 
 pub use limit::{Admission, ClientTable};
+pub use refusals::Refusals;
 pub use route::{Match, PathMatch, Paths, Rule, Table, Template};
 pub use snapshot::http::{
     Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Proxy, Redirect, Respond, Rewrite,
 };
 pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target, Tracing};
-pub use worker::{AcceptorId, Command, Shared, Worker, WorkerHandle};
+pub use worker::{AcceptorId, Command, Commander, Shared, Worker, WorkerHandle};

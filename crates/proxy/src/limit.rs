@@ -2,15 +2,18 @@
 //!
 //! These limits hold for the process, not for a worker: a limit of 10 lets 10 in. So this is the one
 //! thing that workers share on a connection's way. It is touched when a connection begins and ends,
-//! never while it is relayed: counts in all are per-worker cells that others only read; clients are
+//! never while it is relayed: connections in all are one atomic count; clients are
 //! spread over many small tables, each behind a lock that is held for a few dozen nanoseconds.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
 
 /// A number of events per time; as many may come at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,43 +24,77 @@ pub struct Rate {
     pub per: Duration,
 }
 
-/// Connections in all.
+/// Connections in all: places that are taken before a connection is accepted, and given back when it has ended.
+///
+/// It is one count for all workers. With a count per worker that others add up, two that ask at once would both get
+/// the last place, or neither.
 pub struct Admission {
-    open: Arc<[Cell]>,
+    open: AtomicU32,
+    /// How many acceptors wait for a place.
+    waiting: AtomicU32,
+    free: Notify,
 }
 
-/// One worker's count, alone on its cache lines.
-#[repr(align(128))]
-struct Cell(AtomicU32);
-
 impl Admission {
-    /// For `workers` workers.
+    /// All places are free.
     #[must_use]
-    pub fn new(workers: usize) -> Arc<Self> {
-        Arc::new(Self { open: (0..workers).map(|_| Cell(AtomicU32::new(0))).collect() })
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { open: AtomicU32::new(0), waiting: AtomicU32::new(0), free: Notify::new() })
     }
 
-    /// Lets one connection of `worker` in, unless `limit` are open. Two workers that ask in the same
-    /// instant may both get the last place.
-    pub(crate) fn enter(self: &Arc<Self>, worker: usize, limit: u32) -> Option<Admitted> {
-        let open: u32 = self.open.iter().map(|cell| cell.0.load(Ordering::Relaxed)).sum();
-        if open >= limit {
-            return None;
+    /// How many places are taken.
+    #[must_use]
+    pub fn taken(&self) -> u32 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Has everyone who waits look again, as the limit may have changed.
+    pub fn limit_changed(&self) {
+        self.free.notify_waiters();
+    }
+
+    /// Takes a place, unless `limit` are taken.
+    pub(crate) fn enter(self: &Arc<Self>, limit: u32) -> Option<Admitted> {
+        let more = |open| (open < limit).then(|| open + 1);
+        // SeqCst, as in `drop` and `wait`: see there.
+        self.open.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).ok()?;
+        Some(Admitted(Arc::clone(self)))
+    }
+
+    /// Waits for a place; `limit` is asked each time that one may be free. May be dropped at any time.
+    pub(crate) async fn wait(self: &Arc<Self>, limit: impl Fn() -> u32) -> Admitted {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _waiting = Waiting(self);
+        loop {
+            let mut free = pin!(self.free.notified());
+            // From here on a place that is given back wakes us: either we see it free below, or whoever gives it
+            // back sees that we wait.
+            free.as_mut().enable();
+            if let Some(place) = self.enter(limit()) {
+                return place;
+            }
+            free.await;
         }
-        self.open[worker].0.fetch_add(1, Ordering::Relaxed);
-        Some(Admitted { admission: Arc::clone(self), worker })
+    }
+}
+
+struct Waiting<'a>(&'a Admission);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// A place among the connections; given back when dropped.
-pub(crate) struct Admitted {
-    admission: Arc<Admission>,
-    worker: usize,
-}
+pub(crate) struct Admitted(Arc<Admission>);
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.admission.open[self.worker].0.fetch_sub(1, Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::SeqCst);
+        if self.0.waiting.load(Ordering::SeqCst) > 0 {
+            self.0.free.notify_one();
+        }
     }
 }
 
@@ -90,6 +127,13 @@ struct Client {
     requests: u64,
 }
 
+/// The limits of one client; without one, connections are counted and let in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientBounds {
+    pub(crate) connections: Option<u32>,
+    pub(crate) handshakes: Option<Rate>,
+}
+
 /// Why a client is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -107,25 +151,33 @@ impl ClientTable {
         Arc::new(Self { shards, hasher: RandomState::new(), begun: now })
     }
 
-    /// Lets one connection of `address` in, unless it has `connections` open or begins handshakes
-    /// faster than `rate`. IPv6 clients are known by their /64, which one host may use as it likes.
+    /// Lets one connection of `address` in, unless it has as many open as `bounds` allow or begins handshakes
+    /// faster. IPv6 clients are known by their /64, which one host may use as it likes.
     pub(crate) fn enter(
         self: &Arc<Self>,
         address: IpAddr,
-        connections: u32,
-        rate: Rate,
+        bounds: ClientBounds,
         now: Instant,
     ) -> Result<ClientEntry, Refusal> {
         let key = client_key(address);
         let now = self.nanos(now);
         let mut shard = self.shard(key);
         let client = shard.client(key, now);
-        if client.open >= connections {
+        if bounds.connections.is_some_and(|most| client.open >= most) {
             return Err(Refusal::Connections);
         }
-        client.arrival = arrive(client.arrival, rate, now).map_err(|_| Refusal::Handshakes)?;
+        if let Some(rate) = bounds.handshakes {
+            client.arrival = arrive(client.arrival, rate, now).map_err(|_| Refusal::Handshakes)?;
+        }
         client.open += 1;
         Ok(ClientEntry { table: Arc::clone(self), key })
+    }
+
+    /// The most connections that one client has open now.
+    #[must_use]
+    pub fn most_open(&self) -> u32 {
+        let shards = self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
+        shards.filter_map(|shard| shard.clients.values().map(|client| client.open).max()).max().unwrap_or(0)
     }
 
     /// Lets a request of `address` in, unless it sends them faster than `rate`: then it says after how
@@ -200,23 +252,80 @@ mod tests {
 
     const FAST: Rate = Rate { count: 1_000_000, per: Duration::from_secs(1) };
 
+    const fn bounds(connections: u32, handshakes: Rate) -> ClientBounds {
+        ClientBounds { connections: Some(connections), handshakes: Some(handshakes) }
+    }
+
     #[test]
     fn as_many_connections_as_the_limit() {
-        let admission = Admission::new(2);
-        let held: Vec<_> = (0..5).map(|i| admission.enter(i % 2, 5)).collect();
-        assert!(held.iter().all(Option::is_some) && admission.enter(0, 5).is_none());
+        let admission = Admission::new();
+        let held: Vec<_> = (0..5).map(|_| admission.enter(5)).collect();
+        assert!(held.iter().all(Option::is_some) && admission.enter(5).is_none());
+        assert_eq!(admission.taken(), 5);
         drop(held);
-        assert!(admission.enter(1, 1).is_some());
+        assert!(admission.enter(1).is_some());
+    }
+
+    /// Threads that are acceptors and connections at once: never one too many, and nobody waits for ever.
+    #[test]
+    fn many_who_wait_get_every_place_and_no_more() {
+        const LIMIT: u32 = 3;
+        let admission = Admission::new();
+        let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    for _ in 0..500 {
+                        let place = runtime.block_on(async { admission.wait(|| LIMIT).await });
+                        most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        drop(place);
+                    }
+                });
+            }
+        });
+        assert!(most.into_inner() <= LIMIT);
+        assert_eq!((admission.taken(), admission.waiting.load(Ordering::SeqCst)), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn who_waits_hears_of_a_new_limit_and_a_place_that_nobody_takes_goes_on() {
+        let admission = Admission::new();
+        let held = admission.enter(1).unwrap();
+        let limit = AtomicU32::new(1);
+        let mut first = Box::pin(admission.wait(|| limit.load(Ordering::SeqCst)));
+        let mut second = Box::pin(admission.wait(|| limit.load(Ordering::SeqCst)));
+        assert!(is_pending(first.as_mut()) && is_pending(second.as_mut()));
+        limit.store(2, Ordering::SeqCst);
+        admission.limit_changed();
+        let place = first.as_mut().await;
+        assert!(is_pending(second.as_mut()));
+        // Who was woken goes away before it takes the place: the next one hears of it.
+        let mut third = Box::pin(admission.wait(|| limit.load(Ordering::SeqCst)));
+        assert!(is_pending(third.as_mut()));
+        drop(place);
+        drop(second);
+        let place = third.as_mut().await;
+        assert_eq!(admission.taken(), 2);
+        drop((held, place, first, third));
+        assert_eq!((admission.taken(), admission.waiting.load(Ordering::SeqCst)), (0, 0));
+    }
+
+    fn is_pending(future: std::pin::Pin<&mut impl Future>) -> bool {
+        future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending()
     }
 
     #[test]
     fn as_many_connections_per_client_as_the_limit() {
         let now = Instant::now();
         let table = ClientTable::new(now);
-        let enter = |address: &str| table.enter(address.parse().unwrap(), 2, FAST, now);
+        let enter = |address: &str| table.enter(address.parse().unwrap(), bounds(2, FAST), now);
         let (first, second) = (enter("192.0.2.1").unwrap(), enter("::ffff:192.0.2.1").unwrap());
         assert_eq!(enter("192.0.2.1").err(), Some(Refusal::Connections));
         assert!(enter("192.0.2.2").is_ok());
+        assert_eq!(table.most_open(), 2);
         drop(first);
         assert!(enter("192.0.2.1").is_ok());
         drop(second);
@@ -226,13 +335,26 @@ mod tests {
     }
 
     #[test]
+    fn without_bounds_connections_are_counted_and_let_in() {
+        let now = Instant::now();
+        let table = ClientTable::new(now);
+        let without = ClientBounds { connections: None, handshakes: None };
+        let enter = |bounds| table.enter("192.0.2.1".parse().unwrap(), bounds, now);
+        let held: Vec<_> = (0..5000).map(|_| enter(without).unwrap()).collect();
+        assert_eq!(table.most_open(), 5000);
+        assert_eq!(enter(bounds(5000, FAST)).err(), Some(Refusal::Connections));
+        drop(held);
+        assert_eq!(table.most_open(), 0);
+    }
+
+    #[test]
     fn handshakes_come_back_at_the_rate() {
         let start = Instant::now();
         let table = ClientTable::new(start);
         let rate = Rate { count: 10, per: Duration::from_secs(1) };
         let enter = |millis| {
             let now = start + Duration::from_millis(millis);
-            table.enter("192.0.2.1".parse().unwrap(), 1000, rate, now).map(drop)
+            table.enter("192.0.2.1".parse().unwrap(), bounds(1000, rate), now).map(drop)
         };
         assert!((0..10).all(|_| enter(0).is_ok()));
         assert_eq!(enter(0), Err(Refusal::Handshakes));
@@ -262,7 +384,7 @@ mod tests {
         let table = ClientTable::new(start);
         for i in 0..200_000_u32 {
             let now = start + Duration::from_millis(u64::from(i));
-            drop(table.enter(IpAddr::V4(i.into()), 10, FAST, now));
+            drop(table.enter(IpAddr::V4(i.into()), bounds(10, FAST), now));
         }
         let known: usize = table.shards.iter().map(|shard| shard.lock().unwrap().clients.len()).sum();
         assert!(known <= SHARDS * SWEEP_AT * 2, "{known} clients are remembered");

@@ -55,10 +55,10 @@ pub struct Tracing {
 pub struct Limits {
     /// Connections at a time over all workers.
     pub connections: u32,
-    /// Connections at a time from one client.
+    /// Connections at a time from one client; loopback and proxies are counted and not refused.
     pub connections_per_client: u32,
-    /// Handshakes from one client.
-    pub handshakes_per_client: Rate,
+    /// Handshakes from one client, if they are limited.
+    pub handshakes_per_client: Option<Rate>,
     /// From accept to the end of the handshake, PROXY header included.
     pub handshake_timeout: Duration,
     /// For one attempt to connect to a server.
@@ -80,6 +80,14 @@ pub struct Listener {
     pub routes: Table<Route>,
     /// Mode `http`: where the requests of [`Target::Http`] go.
     pub http: Option<Http>,
+}
+
+impl Listener {
+    /// Whether the address is one of those that are said to be proxies.
+    pub(crate) fn is_proxy(&self, address: IpAddr) -> bool {
+        let trusted = self.http.as_ref().map_or(&[][..], |http| &http.trusted_proxies);
+        self.accept_proxy.iter().chain(trusted).any(|network| network.contains(address))
+    }
 }
 
 /// The TLS of a listener.

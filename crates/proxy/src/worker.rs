@@ -3,20 +3,22 @@
 //! Nothing on the data path is shared between workers. What a worker lends to its connections, for
 //! the length of one poll, is its scratch: the memory that records are opened and sealed in.
 
+mod accept;
+#[cfg(test)]
+pub(crate) mod rig;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use offramp_net::Peer;
-use offramp_net::listen::{AcceptError, Acceptor};
-use offramp_observe::counters::PauseReason;
-use offramp_observe::{ConnectionFacts, EventSender, IdSource, Log, RequestFacts, WorkerCounters};
+use offramp_observe::{Cause, ConnectionFacts, EventSender, IdSource, Log, RequestFacts, WorkerCounters};
 use offramp_record::Span;
 use offramp_upstream::{Chooser, Pools};
 use tokio::runtime::{Builder, LocalOptions};
@@ -26,16 +28,12 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use crate::conn;
 use crate::l7::{ClientBody, Date, Runners};
 use crate::limit::{Admission, ClientTable};
+use crate::refusals::Refusals;
 use crate::slots::{self, SPANS};
 use crate::snapshot::{Current, Snapshot};
 
-/// How long accepting pauses when descriptors or memory have run out.
-const PAUSE: Duration = Duration::from_millis(200);
-/// How often a pause is told to the log at the most.
-const PAUSE_LOG: Duration = Duration::from_secs(60);
 /// How long connections that are closed at the end of a drain have to say so to their clients.
 const CUT: Duration = Duration::from_secs(1);
 /// How long the timer waits that stands before all others; see [`Worker::stand_by`].
@@ -50,6 +48,8 @@ pub struct Shared {
     pub admission: Arc<Admission>,
     /// The limits per client.
     pub clients: Arc<ClientTable>,
+    /// What is said of limits that refuse, and of pauses.
+    pub refusals: Arc<Refusals>,
     /// Where a worker in trouble says so.
     pub log: Log,
 }
@@ -75,7 +75,8 @@ pub enum Command {
         /// Which.
         id: AcceptorId,
     },
-    /// Accept nothing more, wait for the open connections up to `limit`, close the rest, and end.
+    /// Accept nothing more, wait for the open connections up to `limit`, close the rest, and end. During a drain it
+    /// sets a new limit, from now on.
     Drain {
         /// How long to wait.
         limit: Duration,
@@ -84,7 +85,7 @@ pub enum Command {
 
 /// The outside of a running worker.
 pub struct WorkerHandle {
-    thread: JoinHandle<()>,
+    thread: JoinHandle<u64>,
     /// Its other end is dropped with the thread, however that ends.
     alive: oneshot::Receiver<()>,
     commands: UnboundedSender<Command>,
@@ -107,10 +108,27 @@ impl WorkerHandle {
         self.thread.is_finished()
     }
 
-    /// Waits for the thread to end; `false` if it panicked.
+    /// Another one who may command the worker; the drain ends at once when all of them are gone.
     #[must_use]
-    pub fn join(self) -> bool {
-        self.thread.join().is_ok()
+    pub fn commander(&self) -> Commander {
+        Commander(self.commands.clone())
+    }
+
+    /// Waits for the thread to end; gives how many connections it cut, or `None` if it panicked.
+    #[must_use]
+    pub fn join(self) -> Option<u64> {
+        self.thread.join().ok()
+    }
+}
+
+/// Commands a worker.
+#[derive(Clone)]
+pub struct Commander(UnboundedSender<Command>);
+
+impl Commander {
+    /// Tells the worker something. One that has ended hears nothing.
+    pub fn send(&self, command: Command) {
+        let _ = self.0.send(command);
     }
 }
 
@@ -135,7 +153,10 @@ pub struct Worker {
     /// What responses say of the time.
     pub(crate) date: Date,
     begun: Cell<u64>,
-    paused: Cell<Option<Instant>>,
+    /// Connections that were closed though they had not finished. Not the worker's own: it outlives the tasks.
+    cut_off: Rc<Cell<u64>>,
+    /// Refused clients that are waited for; see `closing`.
+    pub(crate) lingering: Cell<usize>,
     /// Connections to servers, for HTTP.
     pub(crate) pools: Pools<ClientBody>,
     draining: Cell<bool>,
@@ -184,6 +205,19 @@ impl Cut {
         self.free.borrow_mut().push(place);
     }
 
+    /// Waits until relays must end.
+    pub(crate) async fn wait(&self) {
+        let mut remembered = Remembered { cut: self, place: None };
+        poll_fn(|cx| {
+            if self.is_now() {
+                return Poll::Ready(());
+            }
+            remembered.place.get_or_insert_with(|| self.remember(cx.waker()));
+            Poll::Pending
+        })
+        .await;
+    }
+
     fn all(&self) {
         self.now.set(true);
         self.wake();
@@ -193,6 +227,20 @@ impl Cut {
     fn wake(&self) {
         for waker in self.wakers.borrow().iter().flatten() {
             waker.wake_by_ref();
+        }
+    }
+}
+
+/// A waker that is forgotten when this is dropped.
+struct Remembered<'a> {
+    cut: &'a Cut,
+    place: Option<usize>,
+}
+
+impl Drop for Remembered<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.cut.forget(place);
         }
     }
 }
@@ -225,42 +273,61 @@ impl Worker {
             }
             let runtime = match builder.build_local(LocalOptions::default()) {
                 Ok(runtime) => runtime,
-                Err(error) => return drop(told.send(Err(error))),
+                Err(error) => {
+                    drop(told.send(Err(error)));
+                    return 0;
+                }
             };
             let _ = told.send(Ok(()));
-            let worker = Rc::new(Self {
-                index,
-                counters,
-                ids: RefCell::new(IdSource::new(u16::try_from(index).unwrap_or(u16::MAX), seed)),
-                events: RefCell::new(events),
-                shared,
-                scratch: RefCell::new(Scratch {
-                    bytes: vec![0; slots::room()].into(),
-                    spans: [Span::default(); SPANS],
-                }),
-                cut: Cut::default(),
-                turns: RefCell::new(Turns { generation: u64::MAX, backends: Vec::new() }),
-                acceptors: RefCell::default(),
-                open: Cell::new(0),
-                ended: Notify::new(),
-                standing_by: Cell::new(false),
-                warm: Cell::new(0),
-                runners: Rc::default(),
-                date: Date::default(),
-                begun: Cell::new(0),
-                paused: Cell::new(None),
-                pools: Pools::new(index),
-                draining: Cell::new(false),
-                // Never 0, which the generator does not leave.
-                dice: Cell::new((seed ^ (index as u64) << 48) | 1),
-            });
+            let worker = Self::new(index, counters, events, shared, seed);
+            let cut_off = Rc::clone(&worker.cut_off);
             runtime.block_on(worker.run(receiver));
+            // What is still open ends here.
+            drop(runtime);
+            cut_off.get()
         })?;
         match outcome.recv() {
             Ok(Ok(())) => Ok(WorkerHandle { thread, alive, commands }),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(io::Error::other("the worker's thread ended at once")),
         }
+    }
+
+    /// The inside alone, to be run on the calling thread.
+    fn new(
+        index: usize,
+        counters: WorkerCounters,
+        events: EventSender,
+        shared: Shared,
+        seed: u64,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            index,
+            counters,
+            ids: RefCell::new(IdSource::new(u16::try_from(index).unwrap_or(u16::MAX), seed)),
+            events: RefCell::new(events),
+            shared,
+            scratch: RefCell::new(Scratch {
+                bytes: vec![0; slots::room()].into(),
+                spans: [Span::default(); SPANS],
+            }),
+            cut: Cut::default(),
+            turns: RefCell::new(Turns { generation: u64::MAX, backends: Vec::new() }),
+            acceptors: RefCell::default(),
+            open: Cell::new(0),
+            ended: Notify::new(),
+            standing_by: Cell::new(false),
+            warm: Cell::new(0),
+            runners: Rc::default(),
+            date: Date::default(),
+            begun: Cell::new(0),
+            cut_off: Rc::default(),
+            lingering: Cell::new(0),
+            pools: Pools::new(index),
+            draining: Cell::new(false),
+            // Never 0, which the generator does not leave.
+            dice: Cell::new((seed ^ (index as u64) << 48) | 1),
+        })
     }
 
     async fn run(self: Rc<Self>, mut commands: UnboundedReceiver<Command>) {
@@ -279,98 +346,33 @@ impl Worker {
         tokio::task::yield_now().await;
         self.draining.set(true);
         self.cut.wake();
-        if timeout(limit, self.all_ended()).await.is_err() {
+        // Who has nothing to finish ends when woken, even where there is no time at all.
+        tokio::task::yield_now().await;
+        if !self.finish(limit, &mut commands).await {
             self.cut.all();
             let _ = timeout(CUT, self.all_ended()).await;
+        }
+    }
+
+    /// Waits for all connections to end; whether they did within the limit, or another one that is commanded.
+    async fn finish(&self, mut limit: Duration, commands: &mut UnboundedReceiver<Command>) -> bool {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.all_ended() => return true,
+                () = tokio::time::sleep(limit) => return false,
+                command = commands.recv() => match command {
+                    Some(Command::Drain { limit: other }) => limit = other,
+                    Some(_) => {}
+                    None => return false,
+                },
+            }
         }
     }
 
     async fn all_ended(&self) {
         while self.open.get() > 0 || !self.acceptors.borrow().is_empty() {
             self.ended.notified().await;
-        }
-    }
-
-    fn listen(self: &Rc<Self>, id: AcceptorId, listener: Arc<str>, fd: OwnedFd) {
-        let acceptor = match Acceptor::new(fd) {
-            Ok(acceptor) => acceptor,
-            Err(error) => {
-                let fields = [("listener", (&listener).into()), ("reason", (&error).into())];
-                return self.shared.log.error("a worker cannot watch a listening socket", &fields);
-            }
-        };
-        let stop = Rc::new(Notify::new());
-        self.acceptors.borrow_mut().insert(id, Rc::clone(&stop));
-        let worker = Rc::clone(self);
-        spawn_local(async move {
-            worker.accept(&acceptor, &listener, &stop).await;
-            drop(acceptor);
-            worker.acceptors.borrow_mut().remove(&id);
-            worker.ended.notify_one();
-        });
-    }
-
-    fn unlisten(&self, id: AcceptorId) {
-        if let Some(stop) = self.acceptors.borrow().get(&id) {
-            stop.notify_one();
-        }
-    }
-
-    /// Accepts until told to stop, and then whoever is in the queue already: closing the socket
-    /// would reset them.
-    async fn accept(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>, stop: &Notify) {
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = stop.notified() => break,
-                accepted = acceptor.accept() => accepted,
-            };
-            let reason = match accepted {
-                Ok((fd, peer)) => {
-                    self.serve(listener, fd, peer);
-                    continue;
-                }
-                Err(AcceptError::Gone) => continue,
-                Err(AcceptError::Descriptors) => PauseReason::Descriptors,
-                Err(AcceptError::Memory) => PauseReason::Memory,
-                Err(AcceptError::Broken(error)) => {
-                    let fields = [("listener", listener.into()), ("reason", (&error).into())];
-                    return self.shared.log.error("a listening socket broke", &fields);
-                }
-            };
-            self.pause(reason, listener);
-            tokio::select! {
-                () = stop.notified() => break,
-                () = tokio::time::sleep(PAUSE) => {}
-            }
-        }
-        while let Ok(Some((fd, peer))) = acceptor.try_accept() {
-            self.serve(listener, fd, peer);
-        }
-    }
-
-    /// Serves a connection from its task on; it is open from now on, so that a drain waits for it.
-    fn serve(self: &Rc<Self>, listener: &Arc<str>, fd: OwnedFd, peer: Peer) {
-        self.open.set(self.open.get() + 1);
-        spawn_local(conn::serve(Rc::clone(self), Arc::clone(listener), fd, peer));
-    }
-
-    fn pause(&self, reason: PauseReason, listener: &Arc<str>) {
-        self.counters.accept_paused(reason);
-        let now = Instant::now();
-        if self.paused.get().is_none_or(|last| now.duration_since(last) >= PAUSE_LOG) {
-            self.paused.set(Some(now));
-            let advice = match reason {
-                PauseReason::Memory => "the kernel has no memory for another socket",
-                _ => "raise the limit of open files (systemd: LimitNOFILE=), or lower `limits.connections`",
-            };
-            let fields = [
-                ("listener", listener.into()),
-                ("reason", reason.name().into()),
-                ("open", self.open.get().into()),
-                ("advice", advice.into()),
-            ];
-            self.shared.log.warn("accepting pauses", &fields);
         }
     }
 
@@ -447,9 +449,19 @@ impl Worker {
         self.events.borrow_mut().send(facts);
     }
 
-    /// Facts are finished: counted, and sent on their way if they are `told`.
-    pub(crate) fn ended(&self, facts: Box<ConnectionFacts>, told: bool) {
+    /// A request has ended: it is counted.
+    pub(crate) fn request_ended(&self, facts: &RequestFacts) {
+        self.counters.request_ended(facts);
+        self.shared.refusals.ended(facts.close.cause, &facts.connection.client.address);
+    }
+
+    /// Facts are finished: counted, and sent on their way if they are `told`. One that `left` had nothing to finish.
+    pub(crate) fn ended(&self, facts: Box<ConnectionFacts>, told: bool, left: bool) {
         self.counters.connection_ended(&facts);
+        self.shared.refusals.ended(facts.close.cause, &facts.client.address);
+        if facts.close.cause == Cause::Drain && self.cut.is_now() && !left {
+            self.cut_off.set(self.cut_off.get() + 1);
+        }
         if told {
             self.events.borrow_mut().send(facts);
         }

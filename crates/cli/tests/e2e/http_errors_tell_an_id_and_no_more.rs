@@ -3,6 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 
+use offramp_testkit::process::Source;
 use offramp_testkit::server::{Listen, Refusing, Server, faults};
 use serde_json::Value;
 
@@ -160,6 +161,14 @@ fn whoever_asks_too_often_is_told_when_to_come_back() {
         error(&house, &answer, 429, "too_many_requests");
     }
     assert_eq!(seen.take().len(), 5);
+    let lines = house.process.lines(Source::Stderr);
+    let said: Vec<_> = lines.iter().filter(|line| line.contains("a limit refuses clients")).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    for part in
+        ["limit=too_many_requests", "client=127.0.0.1", "refused=1 ", "key=limits.requests_per_client"]
+    {
+        assert!(said[0].contains(part), "{part} in {said:?}");
+    }
     house.stop();
 }
 

@@ -7,6 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Address, Listen, Server, apps};
 use offramp_testkit::tls_client::{Client, Options, Suite, wire};
 use serde_json::Value;
@@ -212,7 +213,7 @@ fn a_connection_on_which_nothing_moves() {
 }
 
 #[test]
-fn too_many_connections() {
+fn too_many_connections_wait_for_a_place() {
     let (_app, house) = limited("connections = 3");
     let config = trusting(&house.home.ca.certificate());
     let mut held: Vec<_> = (0..3)
@@ -222,38 +223,106 @@ fn too_many_connections() {
             tls
         })
         .collect();
-    let mut refused = tcp(house.address()).unwrap();
-    let client = refused.local_addr().unwrap();
-    assert!(!matches!(refused.read(&mut [0; 16]), Ok(1..)));
-    ended(&house, client, "limit_connections", "policy");
-    held.iter_mut().for_each(|tls| echo(tls, "still in").unwrap());
-    close(held.pop().unwrap()).unwrap();
-    house.until("a place is free again", || {
-        let mut tls = connect(&config, house.address(), "localhost").ok()?;
-        echo(&mut tls, "in").ok()
+    thread::scope(|scope| {
+        let waits = |_| {
+            scope.spawn(|| {
+                let mut tls = connect(&config, house.address(), "localhost").unwrap();
+                echo(&mut tls, "in as well").unwrap();
+                close(tls).unwrap();
+            })
+        };
+        let waiting: Vec<_> = (0..4).map(waits).collect();
+        let paused =
+            || Page::scrape(house.metrics()).get("offramp_accept_pauses_total{reason=\"connections\"}");
+        house.until("a pause", || (paused() >= 1.0).then_some(()));
+        held.iter_mut().for_each(|tls| echo(tls, "still in").unwrap());
+        assert!(waiting.iter().all(|thread| !thread.is_finished()));
+        let page = Page::scrape(house.metrics());
+        assert_eq!(page.get("offramp_limit{limit=\"connections\"}"), 3.0);
+        assert_eq!(page.get("offramp_limit_used{limit=\"connections\"}"), 3.0);
+        assert_eq!(page.get("offramp_connections_active"), 3.0);
+        close(held.pop().unwrap()).unwrap();
+        waiting.into_iter().for_each(|thread| thread.join().unwrap());
     });
     drop(held);
-    house.stop();
+    let said = |line: &String| line.contains("accepting pauses") && line.contains("limits.connections");
+    assert_eq!(house.process.lines(Source::Stderr).into_iter().filter(said).count(), 1);
+    let events = house.stop();
+    assert_eq!(events.len(), 7, "{events:?}");
+    assert!(events.iter().all(|event| cause(event) != "limit_connections"), "{events:?}");
+}
+
+/// A connection of which a PROXY header says that it comes from this client.
+fn tcp_of(client: &str, to: SocketAddr) -> TcpStream {
+    let mut stream = tcp(to).unwrap();
+    let port = stream.local_addr().unwrap().port();
+    stream.write_all(format!("PROXY TCP4 {client} 192.0.2.1 {port} 443\r\n").as_bytes()).unwrap();
+    stream
 }
 
 #[test]
 fn too_many_connections_of_one_client() {
-    let (_app, house) = limited("connections_per_client = 2");
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let house = Home::new().run(&format!(
+        "[limits]\nconnections_per_client = 2\n{METRICS}{CERTIFICATE}{LISTENER}accept_proxy = \"127.0.0.0/8\"\n\
+         [[route]]\nserver = \"{}\"\n",
+        app.address()
+    ));
     let config = trusting(&house.home.ca.certificate());
-    let mut held = [2, 2].map(|last| secure(&config, tcp_from(last, house.address()), "localhost").unwrap());
-    held.iter_mut().for_each(|tls| echo(tls, "in").unwrap());
-    let mut refused = tcp_from(2, house.address());
-    let client = refused.local_addr().unwrap();
-    assert!(!matches!(refused.read(&mut [0; 16]), Ok(1..)));
-    let event = ended(&house, client, "limit_connections_per_client", "policy");
-    assert_eq!(event["client"], "127.0.0.2");
-    others_are_served(&house);
+    let enter = |client: &str| {
+        let mut tls = secure(&config, tcp_of(client, house.address()), "localhost").ok()?;
+        echo(&mut tls, "in").ok().map(|()| tls)
+    };
+    let mut held = ["198.51.100.2"; 2].map(|client| enter(client).unwrap());
+    for _ in 0..5 {
+        let mut refused = tcp_of("198.51.100.2", house.address());
+        let client = refused.local_addr().unwrap();
+        assert!(!matches!(refused.read(&mut [0; 16]), Ok(1..)));
+        let event = ended(&house, client, "limit_connections_per_client", "policy");
+        assert_eq!(event["client"], "198.51.100.2");
+    }
+    let page = Page::scrape(house.metrics());
+    assert_eq!(page.get("offramp_limit_used{limit=\"connections_per_client\"}"), 2.0);
+    assert_eq!(page.get("offramp_limit_refusals_total{limit=\"limit_connections_per_client\"}"), 5.0);
+    drop(enter("198.51.100.3").expect("another client"));
     held.iter_mut().for_each(|tls| echo(tls, "still in").unwrap());
     drop(held);
-    house.until("the client has its places again", || {
-        let mut tls = secure(&config, tcp_from(2, house.address()), "localhost").ok()?;
-        echo(&mut tls, "in").ok()
+    drop(house.until("the client has its places again", || enter("198.51.100.2")));
+    // One line for the first, and one at the end for the rest.
+    let said = said_of(house, "limit_connections_per_client");
+    assert_eq!(said.len(), 2, "{said:?}");
+    for part in ["client=198.51.100.2", "refused=1 ", "key=limits.connections_per_client"] {
+        assert!(said[0].contains(part), "{part} in {}", said[0]);
+    }
+    assert!(said[1].contains("refused=4 "), "{said:?}");
+}
+
+/// Stops it, and gives what the log says of a limit that refuses.
+fn said_of(house: House, limit: &str) -> Vec<String> {
+    house.process.signal(Signal::TERM).unwrap();
+    house.process.wait(PATIENCE).unwrap();
+    let lines = house.process.lines(Source::Stderr).into_iter();
+    let limit = format!("limit={limit} ");
+    lines.filter(|line| line.contains("a limit refuses clients") && line.contains(&limit)).collect()
+}
+
+#[test]
+fn a_load_test_from_this_machine_meets_no_limit_of_clients() {
+    let (_app, house) = limited("connections_per_client = 2\ndrain_timeout = \"1s\"");
+    let config = trusting(&house.home.ca.certificate());
+    // More at a time than one client may have, and more in a moment than there were handshakes a second once.
+    let held: Vec<_> = thread::scope(|scope| {
+        let some = |_| {
+            scope.spawn(|| (0..75).map(|_| connect(&config, house.address(), "localhost").unwrap()).collect())
+        };
+        let threads: Vec<thread::ScopedJoinHandle<'_, Vec<_>>> = (0..2).map(some).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
+    let page = Page::scrape(house.metrics());
+    assert_eq!(page.get("offramp_limit_used{limit=\"connections_per_client\"}"), 150.0);
+    let refused = |name: &str, value: f64| name.starts_with("offramp_limit_refusals_total") && value > 0.0;
+    assert!(!page.0.iter().any(|(name, value)| refused(name, *value)));
+    drop(held);
     house.stop();
 }
 
@@ -271,5 +340,10 @@ fn too_many_handshakes_of_one_client() {
     assert!(!matches!(refused.read(&mut [0; 16]), Ok(1..)));
     ended(&house, client, "limit_handshakes_per_client", "policy");
     others_are_served(&house);
-    house.stop();
+    let said = said_of(house, "limit_handshakes_per_client");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].contains("client=127.0.0.3 ") && said[0].contains("key=limits.handshakes_per_client"),
+        "{said:?}"
+    );
 }

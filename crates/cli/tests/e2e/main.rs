@@ -1,6 +1,7 @@
 //! End to end: the real binary, real clients, real applications. One module per matter.
 
 mod a_gibibyte_goes_both_ways;
+mod accepting_is_denied;
 mod bad_certificates_are_told;
 mod bad_input_harms_nobody;
 mod browser;

@@ -1,6 +1,7 @@
 //! The metrics endpoint: what a scraper needs, and nothing else.
 
 use offramp_observe::names;
+use offramp_testkit::process::Signal;
 use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::crowd::{close, connect, echo, trusting};
@@ -50,6 +51,47 @@ fn every_metric_is_there_and_described() {
     let words: Vec<&str> = files.split_whitespace().collect();
     assert_eq!(words[3], words[4], "{files}");
     assert_eq!(page.get("process_max_fds").to_string(), words[3]);
+    house.stop();
+}
+
+#[test]
+fn what_operators_look_for_first_is_there() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let text = format!(
+        "[limits]\nhandshakes_per_client = \"120/m\"\n[metrics]\naddress = \"127.0.0.1:0\"\n{}",
+        Home::one_route(app.address())
+    );
+    let house = Home::new().run(&text);
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    let began = now();
+    let page = Page::scrape(house.metrics());
+    assert!(page.0.keys().any(|name| name.starts_with("offramp_build_info{version=\"")));
+    let expiry = page.get("offramp_certificate_expiry_timestamp_seconds{name=\"localhost\",key=\"ecdsa\"}");
+    // That of tests lives very long.
+    assert!(expiry > began && expiry < began + 10_000.0 * 365.25 * 86_400.0, "{expiry}");
+    assert_eq!(page.get("offramp_config_last_reload_successful"), 1.0);
+    let loaded = "offramp_config_last_load_success_timestamp_seconds";
+    let first = page.get(loaded);
+    assert!(first <= began && first > began - 300.0, "{first}");
+    for (limit, figure) in [("connections", 100_000.0), ("connections_per_client", 1000.0)] {
+        assert_eq!(page.get(&format!("offramp_limit{{limit=\"{limit}\"}}")), figure);
+        assert_eq!(page.0[&format!("offramp_limit_used{{limit=\"{limit}\"}}")], 0.0);
+    }
+    assert_eq!(page.get("offramp_limit{limit=\"handshakes_per_client_per_second\"}"), 2.0);
+    assert_eq!(page.0["offramp_limit_refusals_total{limit=\"limit_handshakes_per_client\"}"], 0.0);
+
+    let reload = |text: &str, outcome: &str| {
+        house.home.configure(text);
+        house.process.signal(Signal::HUP).unwrap();
+        let name = format!("offramp_config_reloads_total{{outcome=\"{outcome}\"}}");
+        house.until(&name, || Some(Page::scrape(house.metrics())).filter(|page| page.get(&name) == 1.0))
+    };
+    let page = reload("nonsense", "refused");
+    assert_eq!((page.get("offramp_config_last_reload_successful"), page.get(loaded)), (0.0, first));
+    let page = reload(&text.replace("120/m", "10/s"), "success");
+    assert_eq!(page.get("offramp_config_last_reload_successful"), 1.0);
+    assert!(page.get(loaded) > first);
+    assert_eq!(page.get("offramp_limit{limit=\"handshakes_per_client_per_second\"}"), 10.0);
     house.stop();
 }
 

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{Crowd, Tls, connect, echo, tcp, trusting};
-use crate::house::{Home, House, PATIENCE, cause};
+use crate::crowd::{Crowd, Tls, connect, echo, get, tcp, trusting};
+use crate::house::{CERTIFICATE, Home, House, PATIENCE, cause};
+use crate::http_curl::HTTP;
 
 fn house(app: &Server, drain: &str) -> House {
-    let limits = format!("[limits]\nhandshakes_per_client = \"100000/s\"\ndrain_timeout = \"{drain}\"\n");
+    let limits = format!("[limits]\ndrain_timeout = \"{drain}\"\n");
     Home::new().run(&format!("workers = 2\n{limits}{}", Home::one_route(app.address())))
 }
 
@@ -83,7 +84,40 @@ fn a_second_signal_ends_it_at_once() {
     let last = ended(&house);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert!(last.contains("connections_cut=1") && last.contains("hurried=true"), "{last}");
+    assert!(last.contains("events_lost=0"), "{last}");
     assert!(!matches!(tls.read(&mut [0; 16]), Ok(1..)));
+    // Of what was cut there is an event as of everything else.
+    let events = house.events();
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!((cause(&events[0]), &events[0]["fault"]), ("drain", &"policy".into()), "{events:?}");
+    assert_eq!(events[0]["bytes_from_client"], 17, "{events:?}");
+}
+
+#[test]
+fn who_leaves_when_asked_to_is_not_cut() {
+    let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
+    let text = format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"{}\"\n", app.address());
+    for drain in ["20s", "0s"] {
+        let limits = format!("workers = 2\n[limits]\ndrain_timeout = \"{drain}\"\n");
+        let house = Home::new().run(&format!("{limits}{text}"));
+        let config = trusting(&house.home.ca.certificate());
+        // They have their answers and ask for nothing more: HTTP lets such a connection be closed.
+        let mut idle: Vec<_> = (0..5)
+            .map(|_| {
+                let mut tls = connect(&config, house.address(), "localhost").unwrap();
+                assert_eq!(get(&mut tls, "/x").unwrap(), "hello /x\n");
+                tls
+            })
+            .collect();
+        house.events_of(5);
+        house.process.signal(Signal::TERM).unwrap();
+        for tls in &mut idle {
+            assert_eq!(tls.read(&mut [0; 16]).unwrap(), 0);
+        }
+        drop(idle);
+        let last = ended(&house);
+        assert!(last.contains("connections_cut=0"), "{drain}: {last}");
+    }
 }
 
 #[test]

@@ -150,8 +150,8 @@ pub const TABLE: &[Key] = rows! {
 
     "limits": Kind::Section, SECTION_DEFAULTS, Live, NOW, "What bounds the use of the machine";
     "limits.connections": count(1, 10_000_000), toml("100000"), Live, NOW, "Connections at a time, over all workers";
-    "limits.connections_per_client": count(1, 10_000_000), toml("1000"), Live, NOW, "Connections at a time from one client address";
-    "limits.handshakes_per_client": Kind::Rate, toml("\"100/s\""), Live, NOW, "New handshakes from one client address";
+    "limits.connections_per_client": count(1, 10_000_000), toml("1000"), Live, NOW, "Connections at a time from one client address; those of loopback addresses and of the networks in `accept_proxy` and `trusted_proxies` are counted and never refused";
+    "limits.handshakes_per_client": Kind::Rate, absent("no limit"), Live, NOW, "New connections from one client address; the next ones are closed before their handshake";
     "limits.handshake_timeout": timeout(hours(1)), toml("\"10s\""), Live, NOW, "From the accepted connection to the end of the handshake";
     "limits.connect_timeout": timeout(hours(1)), toml("\"5s\""), Live, NOW, "For one attempt to connect to a server";
     "limits.idle_timeout": timeout(hours(24 * 30)), toml("\"5m\""), Live, NOW, "Without a byte in either direction, a connection is closed";

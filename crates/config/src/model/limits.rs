@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use super::Size;
-use crate::units::{Per, Rate};
+use crate::units::Rate;
 
 /// What bounds the use of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at a time over all workers: 1 to 10,000,000.
     pub connections: u32,
-    /// Connections at a time from one client address: 1 to 10,000,000.
+    /// Connections at a time from one client address, but for loopback and proxies: 1 to 10,000,000.
     pub connections_per_client: u32,
-    /// New handshakes from one client address.
-    pub handshakes_per_client: Rate,
+    /// New handshakes from one client address, if they are limited.
+    pub handshakes_per_client: Option<Rate>,
     /// From the accepted connection to the end of the handshake: 1 ms to 1 h.
     pub handshake_timeout: Duration,
     /// For one attempt to connect to a server: 1 ms to 1 h.
@@ -31,7 +31,7 @@ impl Default for Limits {
         Limits {
             connections: 100_000,
             connections_per_client: 1000,
-            handshakes_per_client: Rate::literal::<100>(Per::Second),
+            handshakes_per_client: None,
             handshake_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(300),

@@ -109,7 +109,7 @@ fn plain_values_are_what_they_say() {
     assert_eq!(config.tls.policy, Policy::Modern);
     assert_eq!(config.tls.record_size, RecordSize::Fixed(Bounded::literal::<4096>()));
     assert!(!config.tls.post_quantum);
-    assert_eq!(config.limits.handshakes_per_client.per, Per::Minute);
+    assert_eq!(config.limits.handshakes_per_client.unwrap().per, Per::Minute);
     assert_eq!(config.limits.handshake_timeout.as_millis(), 250);
 }
 

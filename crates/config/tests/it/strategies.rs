@@ -367,7 +367,8 @@ fn limits() -> impl Strategy<Value = Limits> {
         .prop_map(|(connections, connections_per_client, handshake_timeout, drain_timeout)| Limits {
             connections,
             connections_per_client,
-            handshakes_per_client: Rate::literal::<7>(offramp_config::Per::Hour),
+            handshakes_per_client: (connections % 2 == 0)
+                .then(|| Rate::literal::<7>(offramp_config::Per::Hour)),
             handshake_timeout,
             drain_timeout,
             ..Limits::default()

@@ -14,7 +14,7 @@ use offramp_net::notify::Notifier;
 use offramp_net::{Address, cores, process};
 use offramp_observe::prometheus::Build;
 use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
-use offramp_proxy::{Admission, ClientTable, Shared, Snapshot, Worker};
+use offramp_proxy::{Admission, ClientTable, Refusals, Shared, Snapshot, Worker};
 use offramp_record::{Choice, measure};
 use offramp_tls::TicketKeys;
 use tokio::runtime::Runtime;
@@ -23,6 +23,7 @@ use super::{Desk, Server, Start};
 use crate::build::{Built, Inputs, build};
 use crate::error::{Error, Finding, none_or_refused};
 use crate::event_store::OpenStore;
+use crate::figures::{self, Reloads};
 use crate::house::{Crew, Ground, House, Source, tell};
 use crate::listeners::{self, Fresh, Listening, wanted};
 use crate::metrics::{self, Endpoint};
@@ -235,10 +236,14 @@ fn crew(config: &Config, cores: &Cores, snapshot: Snapshot, log: &Log, build: Bu
     let (counters, own) = Counters::new(cores.workers);
     let shared = Shared {
         current: Arc::new(ArcSwap::from_pointee(snapshot)),
-        admission: Admission::new(cores.workers),
+        admission: Admission::new(),
         clients: ClientTable::new(Instant::now()),
+        refusals: Refusals::new(log.clone()),
         log: log.clone(),
     };
+    shared.refusals.show(outputs::shown_clients(config));
+    let refusals = Arc::clone(&shared.refusals);
+    tokio::spawn(async move { refusals.say_late().await });
     let seed = RandomState::new().build_hasher().finish();
     let mut workers = Vec::with_capacity(cores.workers);
     for (index, (counters, events)) in own.into_iter().zip(senders).enumerate() {
@@ -248,10 +253,11 @@ fn crew(config: &Config, cores: &Cores, snapshot: Snapshot, log: &Log, build: Bu
     }
     counters.watch_clients(metrics::clients(config));
     let spans = Spans::none_yet();
+    let reloads = Reloads::new(SystemTime::now());
     let page = Exposition {
         events: Some(flusher.monitor()),
-        sampler: Some(metrics::sampler(Arc::clone(&shared.current), spans.clone())),
+        sampler: Some(figures::sampler(shared.clone(), spans.clone(), Arc::clone(&reloads))),
         ..Exposition::new(counters, build)
     };
-    Ok(Crew { workers, shared, flusher, page, spans, store: None })
+    Ok(Crew { workers, shared, flusher, page, spans, reloads, store: None })
 }

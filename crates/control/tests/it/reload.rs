@@ -56,6 +56,48 @@ fn listeners_come_and_go_while_connections_stay() {
 }
 
 #[test]
+fn who_waits_for_a_place_gets_it_by_a_reload() {
+    let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let folder = Folder::new();
+    let text = |connections: u32| {
+        listener("web", "127.0.0.1:0")
+            + "tls = false\n"
+            + &tail(&backend)
+            + &format!("[limits]\nconnections = {connections}\n[metrics]\naddress = \"unix:metrics.sock\"\n")
+    };
+    folder.write(&text(1));
+    let house = folder.start().unwrap();
+    let say = |stream: &mut TcpStream| {
+        let mut back = [0; 2];
+        stream.write_all(b"hi").unwrap();
+        stream.read_exact(&mut back).map(|()| back)
+    };
+    let mut first = TcpStream::connect(house.address("web")).unwrap();
+    assert_eq!(&say(&mut first).unwrap(), b"hi");
+    // The queue is of one worker only, so that one pause is all there will be.
+    let mut waiting = TcpStream::connect(house.address("web")).unwrap();
+    let paused = || {
+        let mut page = UnixStream::connect(folder.path().join("metrics.sock")).unwrap();
+        page.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut text = String::new();
+        page.read_to_string(&mut text).unwrap();
+        text.contains("offramp_accept_pauses_total{reason=\"connections\"} 1\n")
+    };
+    while !paused() {
+        std::thread::yield_now();
+    }
+    folder.write(&text(2));
+    house.reload().unwrap();
+    waiting.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    assert_eq!(&say(&mut waiting).expect("the limit is higher now"), b"hi");
+    // Nobody is thrown out by a lower one.
+    folder.write(&text(1));
+    house.reload().unwrap();
+    assert_eq!(&say(&mut first).unwrap(), b"hi");
+    assert_eq!(&say(&mut waiting).unwrap(), b"hi");
+}
+
+#[test]
 fn a_unix_socket_goes_with_its_listener() {
     let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let folder = Folder::new();
@@ -172,12 +214,13 @@ fn what_needs_a_restart_is_told_and_the_rest_applies() {
     let text = listener("web", "127.0.0.1:0") + &tail(&backend);
     folder.write(&text);
     let house = folder.start().unwrap();
-    folder.write(&(text + "[limits]\nconnections = 77\n[log]\nlevel = \"error\"\noutput = \"./other\"\n"));
+    folder.write(&(text + "[limits]\nconnections = 77\n[log]\nlevel = \"error\"\noutput = \"./other\"\n[admin]\naddress = \"127.0.0.1:9\"\n"));
     let changed = std::fs::read_to_string(folder.file()).unwrap().replace("workers = 2", "workers = 5");
     std::fs::write(folder.file(), changed).unwrap();
     let changes = house.reload().unwrap();
-    assert_eq!(changes.needs_restart, ["workers"]);
+    assert_eq!(changes.needs_restart, ["workers", "admin.address"]);
     assert!(changes.lines.iter().any(|line| line.starts_with("limits.connections")), "{changes}");
-    assert!(!changes.lines.iter().any(|line| line.starts_with("workers")), "{changes}");
+    let told = |key: &str| changes.lines.iter().any(|line| line.starts_with(key));
+    assert!(!told("workers") && !told("admin"), "{changes}");
     assert!(folder.path().join("other").exists());
 }

@@ -3,6 +3,8 @@
 //! The names are a contract with users' queries and alerts: a row may be added, a name never changes. The
 //! events' `cause` field, the counter's label and the table in `docs/events.md` all derive from here.
 
+use std::fmt;
+
 /// Whose fault the end of a connection or request was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
@@ -156,7 +158,7 @@ causes! {
     ProxyTimeout, "proxy_timeout", Client, "The PROXY header was not complete in time.";
 
     // Limits, and ourselves.
-    LimitConnections, "limit_connections", Policy, "`connections` were open already.";
+    LimitConnections, "limit_connections", Policy, "`limits.connections` were open when a listener closed, so that the client could not wait any longer.";
     LimitConnectionsPerClient, "limit_connections_per_client", Policy, "The client had `connections_per_client` open already.";
     LimitHandshakesPerClient, "limit_handshakes_per_client", Policy, "The client started handshakes faster than `handshakes_per_client`.";
     DescriptorsExhausted, "descriptors_exhausted", Us, "The process or the system has no file descriptor left.";
@@ -167,6 +169,48 @@ causes! {
 impl Cause {
     /// How many causes there are.
     pub const COUNT: usize = Self::ALL.len();
+
+    /// The limit that refused the client, if one did.
+    #[must_use]
+    pub const fn limit(self) -> Option<Limit> {
+        Some(match self {
+            Self::LimitConnections => Limit::Key("limits.connections"),
+            Self::LimitConnectionsPerClient => Limit::Key("limits.connections_per_client"),
+            Self::LimitHandshakesPerClient => Limit::Key("limits.handshakes_per_client"),
+            Self::TooManyRequests => Limit::Key("limits.requests_per_client"),
+            Self::HeadersTooLarge => Limit::Keys("limits.request_header_size", "limits.request_headers"),
+            Self::TargetTooLong => Limit::Key("limits.request_target_size"),
+            Self::RequestTooSlow => Limit::Key("limits.min_body_rate"),
+            Self::BodyTooLarge => Limit::Key("route.max_body"),
+            Self::QueueFull => Limit::Keys("backend.*.queue", "backend.*.max_connections"),
+            Self::QueueTimeout => Limit::Keys("backend.*.queue_timeout", "backend.*.max_connections"),
+            Self::H2Flood | Self::EmptyRecords | Self::KeyUpdates => Limit::BuiltIn,
+            _ => return None,
+        })
+    }
+}
+
+/// What moves a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// This key of the configuration.
+    Key(&'static str),
+    /// Either of these keys.
+    Keys(&'static str, &'static str),
+    /// Nothing: it is far above what any honest client does.
+    BuiltIn,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // As users write it: `backend.NAME.queue`.
+        let key = |key: &str| key.replace(".*.", ".NAME.");
+        match self {
+            Self::Key(one) => f.write_str(&key(one)),
+            Self::Keys(one, other) => write!(f, "{} or {}", key(one), key(other)),
+            Self::BuiltIn => f.write_str("none, the limit is built in"),
+        }
+    }
 }
 
 #[cfg(test)]

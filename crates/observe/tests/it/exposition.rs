@@ -131,7 +131,19 @@ fn sampled() -> Vec<Sampled> {
     let mut sampled: Vec<_> =
         metrics.map(|metric| Sampled { metric, labels: server(), value: 1.0 }).into_iter().collect();
     sampled.push(Sampled { metric: &names::SERVER_UP, labels: Vec::new(), value: 1.0 });
-    sampled.push(Sampled { metric: &names::SPANS, labels: vec!["exported".into()], value: 7.0 });
+    for (metric, labels) in [
+        (&names::SPANS, &["exported"][..]),
+        (&names::LAST_RELOAD, &[]),
+        (&names::CONFIG_LOADED, &[]),
+        (&names::RELOADS, &["refused"]),
+        (&names::LIMIT, &["connections"]),
+        (&names::LIMIT_USED, &["connections"]),
+        (&names::LIMIT_REFUSALS, &["too_many_requests"]),
+        (&names::CERTIFICATE_EXPIRY, &["*.example.org", "rsa"]),
+    ] {
+        let labels = labels.iter().map(|label| (*label).into()).collect();
+        sampled.push(Sampled { metric, labels, value: 7.0 });
+    }
     sampled
 }
 

@@ -23,6 +23,7 @@ use super::Life;
 use crate::closing::farewell;
 use crate::snapshot::http::HttpTls;
 use crate::snapshot::{Listener, ListenerTls, Relay, Route, Snapshot, Target};
+use crate::worker::Worker;
 use crate::{failure, greeting};
 
 /// What is kept of a ClientHello when it was looked at.
@@ -60,7 +61,7 @@ pub(super) async fn greet<'l>(
         Err(_) => return Err(Cause::HandshakeTimeout.into()),
         Ok(Err(close)) => {
             if close.cause == Cause::PlainHttp {
-                farewell(socket, greeting::PLAIN_HTTP).await;
+                farewell(&life.worker, socket, greeting::PLAIN_HTTP).await;
             }
             return Err(close);
         }
@@ -70,7 +71,7 @@ pub(super) async fn greet<'l>(
     match choose(life, listener, tls, buffer) {
         Ok((hello, route)) => Ok((hello, Some(route))),
         Err((alert, cause)) => {
-            farewell(socket, &encode(AlertLevel::Fatal, alert)).await;
+            farewell(&life.worker, socket, &encode(AlertLevel::Fatal, alert)).await;
             Err(failure::sent(cause.into(), alert as u8))
         }
     }
@@ -186,7 +187,7 @@ impl Secure<'_> {
         }
         if matches!(error.fault, HandshakeFault::Tls(_)) {
             // A reset must not overtake the alert; outside of the timeout, lest that be the cause.
-            farewell(socket, &[]).await;
+            farewell(&life.worker, socket, &[]).await;
         }
         Err(failure::handshake(&error, self.hello.odd))
     }
@@ -264,6 +265,7 @@ impl<'a> Terms<'a> {
 
 /// Ends a connection after its handshake with an alert.
 pub(super) async fn refuse(
+    worker: &Worker,
     socket: &Socket,
     mut established: Established,
     alert: AlertDescription,
@@ -271,6 +273,6 @@ pub(super) async fn refuse(
 ) -> Close {
     let mut last = Vec::new();
     established.session.alert(Alert(alert as u8), &mut last);
-    farewell(socket, &last).await;
+    farewell(worker, socket, &last).await;
     failure::sent(close, alert as u8)
 }

@@ -375,10 +375,11 @@ async fn close_down(session: &Session, intake: &mut Intake, close: Close) -> Clo
     if gone || session.worker.cut.is_now() {
         return close;
     }
+    session.left.set(true);
     let goodbye = poll_fn(|cx| intake.transport.poll_shutdown(cx));
     if tokio::time::timeout(TICK, goodbye).await.is_ok() && !intake.ended && close.cause != Cause::IdleTimeout
     {
-        farewell(intake.transport.socket(), &[]).await;
+        farewell(&session.worker, intake.transport.socket(), &[]).await;
     }
     close
 }

@@ -214,6 +214,7 @@ async fn end(session: &Session, connection: &mut Connection, close: &Close) {
     if session.worker.cut.is_now() || matches!(close.cause, Cause::ClientReset | Cause::ClientVanished) {
         return;
     }
+    session.left.set(true);
     let goodbye = poll_fn(|cx| {
         ready!(connection.poll_send(cx))?;
         connection.transport.poll_shutdown(cx)
@@ -221,6 +222,6 @@ async fn end(session: &Session, connection: &mut Connection, close: &Close) {
     let told: Result<std::io::Result<()>, _> = tokio::time::timeout(TICK, goodbye).await;
     // One that was told why may still be talking, and reading its last answer.
     if told.is_ok() && !connection.heard_all && close.cause != Cause::IdleTimeout {
-        farewell(connection.transport.socket(), &[]).await;
+        farewell(&session.worker, connection.transport.socket(), &[]).await;
     }
 }

@@ -130,7 +130,7 @@ impl Record {
         let worker = &self.session.worker;
         worker.counters.bytes_relayed(Direction::ClientToServer, self.up.get());
         worker.counters.bytes_relayed(Direction::ServerToClient, self.down.get());
-        worker.counters.request_ended(&facts);
+        worker.request_ended(&facts);
         self.session.leave(self);
         let one_in = u64::from(self.log_one_in.get());
         if one_in <= 1 || facts.is_failure() || worker.random().is_multiple_of(one_in) {

@@ -56,6 +56,8 @@ pub(crate) struct Session {
     pub(crate) touched: Cell<u64>,
     /// Whether something went wrong that no request tells of.
     pub(crate) untold: Cell<bool>,
+    /// Whether the connection ended before a drain cut it.
+    pub(crate) left: Cell<bool>,
     /// What was asked for last, as it came and as routes name it.
     host: RefCell<Option<(HeaderValue, Arc<str>)>>,
     /// The program that the client said it is, last.
@@ -179,6 +181,7 @@ impl Session {
             live: RefCell::default(),
             touched: Cell::new(coarse_ms()),
             untold: Cell::new(false),
+            left: Cell::new(false),
             host: RefCell::default(),
             agent: RefCell::default(),
             newborn: RefCell::default(),

@@ -12,11 +12,10 @@ use offramp_certs::store::{Entry, Store};
 use offramp_net::{Address, listen};
 use offramp_observe::counters::Totals;
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
-use offramp_proxy::limit::Rate;
 use offramp_proxy::snapshot::ListenerTls;
 use offramp_proxy::{
-    AcceptorId, Admission, ClientTable, Command, Limits, Listener, Match, Network, Relay, Route, Rule,
-    SendProxy, Shared, Snapshot, Table, Target, Tracing, Worker, WorkerHandle,
+    AcceptorId, Admission, ClientTable, Command, Limits, Listener, Match, Network, Refusals, Relay, Route,
+    Rule, SendProxy, Shared, Snapshot, Table, Target, Tracing, Worker, WorkerHandle,
 };
 use offramp_proxy::{
     Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, PathMatch, Paths, Proxy, Rewrite,
@@ -112,7 +111,7 @@ impl Default for Terms {
             limits: Limits {
                 connections: 1000,
                 connections_per_client: 1000,
-                handshakes_per_client: Rate { count: 1000, per: Duration::from_secs(1) },
+                handshakes_per_client: None,
                 handshake_timeout: PATIENCE,
                 connect_timeout: PATIENCE,
                 idle_timeout: PATIENCE,
@@ -181,8 +180,9 @@ impl House {
         let (counters, mut own) = Counters::new(1);
         let shared = Shared {
             current: Arc::new(ArcSwap::from_pointee(snapshot(servers, terms))),
-            admission: Admission::new(1),
+            admission: Admission::new(),
             clients: ClientTable::new(Instant::now()),
+            refusals: Refusals::new(Log::silent()),
             log: Log::silent(),
         };
         let worker = Worker::start(0, None, own.remove(0), senders.remove(0), shared, 7).unwrap();
@@ -226,7 +226,7 @@ impl House {
     /// Drains the worker; the events of all connections, in the order of their ends.
     pub(crate) fn end(self) -> Vec<Value> {
         self.worker.send(Command::Drain { limit: self.drain });
-        assert!(self.worker.join(), "the worker panicked");
+        assert!(self.worker.join().is_some(), "the worker panicked");
         assert_eq!(self.flusher.stop(PATIENCE).lost(), 0);
         let lines = std::fs::read_to_string(self.events.path()).unwrap();
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use offramp_observe::counters::PauseReason;
 use offramp_proxy::Network;
 use offramp_proxy::limit::Rate;
 use offramp_testkit::server::{Listen, Server, apps};
@@ -25,23 +26,107 @@ fn causes(house: House) -> Vec<String> {
     causes
 }
 
+/// Sends a PROXY header that names this client.
+fn introduce(stream: &mut TcpStream, client: &str) {
+    stream.write_all(format!("PROXY TCP4 {client} 192.0.2.1 4711 443\r\n").as_bytes()).unwrap();
+}
+
+/// Whose PROXY header is believed in these tests: all clients are on this machine.
+fn loopback() -> Vec<Network> {
+    vec![Network::new("127.0.0.0".parse().unwrap(), 8)]
+}
+
 #[test]
-fn connections_in_all_and_per_client() {
+fn connections_in_all_wait_for_a_place() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    for (per_client, cause) in [(1000, "limit_connections"), (2, "limit_connections_per_client")] {
-        let mut terms = Terms::default();
-        terms.limits.connections = if per_client == 2 { 1000 } else { 2 };
-        terms.limits.connections_per_client = per_client;
-        let house = House::open(&[app.address()], &terms);
-        let mut held = [house.knock(Door::Plain), house.knock(Door::Plain)];
-        for stream in &mut held {
-            echo(stream, b"in");
+    let mut terms = Terms::default();
+    terms.limits.connections = 2;
+    let house = House::open(&[app.address()], &terms);
+    let mut held = [house.knock(Door::Plain), house.knock(Door::Plain)];
+    for stream in &mut held {
+        echo(stream, b"in");
+    }
+    let mut waiting = house.knock(Door::Plain);
+    house.wait(|totals| totals.accept_pauses(PauseReason::Connections) >= 1);
+    assert_eq!(house.totals().accepted(), 2);
+    let [first, second] = held;
+    drop(first);
+    echo(&mut waiting, b"in as well");
+    drop((second, waiting));
+    house.wait(|totals| totals.active() == 0);
+    let causes = causes(house);
+    assert_eq!(causes.len(), 3);
+    assert!(!causes.iter().any(|cause| cause.starts_with("limit")), "{causes:?}");
+}
+
+#[test]
+fn connections_per_client() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let mut terms = Terms { trusted: loopback(), ..Terms::default() };
+    terms.limits.connections_per_client = 2;
+    let house = House::open(&[app.address()], &terms);
+    let enter = |client: &str| {
+        let mut stream = house.knock(Door::Plain);
+        introduce(&mut stream, client);
+        stream
+    };
+    let mut held = ["198.51.100.1"; 2].map(enter);
+    for stream in &mut held {
+        echo(stream, b"in");
+    }
+    assert!(is_turned_away(&enter("198.51.100.1")));
+    echo(&mut enter("198.51.100.2"), b"another one");
+    drop(held);
+    house.wait(|totals| totals.active() == 0);
+    echo(&mut enter("198.51.100.1"), b"in again");
+    assert_eq!(causes(house).iter().filter(|cause| *cause == "limit_connections_per_client").count(), 1);
+}
+
+#[test]
+fn this_machine_and_proxies_are_many_clients() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let mut terms = Terms::default();
+    terms.limits.connections_per_client = 1;
+    let house = House::open(&[app.address()], &terms);
+    let mut held = [Door::Plain; 5].map(|door| house.knock(door));
+    held.iter_mut().for_each(|stream| echo(stream, b"from the loopback"));
+    drop(held);
+    house.end();
+
+    let network = |text: &str| vec![Network::new(text.parse().unwrap(), 24)];
+    terms.trusted = [loopback(), network("198.51.100.0")].concat();
+    terms.trusted_proxies = network("203.0.113.0");
+    let house = House::open(&[app.address()], &terms);
+    for (door, client, many) in [
+        (Door::Plain, "198.51.100.7", true),
+        (Door::Http, "203.0.113.7", true),
+        // This listener does not know the trusted proxies of others.
+        (Door::Plain, "203.0.113.7", false),
+        (Door::Plain, "192.0.2.7", false),
+    ] {
+        let mut held = Vec::new();
+        for place in 0..3 {
+            let mut stream = house.knock(door);
+            introduce(&mut stream, client);
+            if place > 0 && !many {
+                assert!(is_turned_away(&stream), "{client}");
+                continue;
+            }
+            let line = &b"GET / HTTP/1.1\r\n"[..];
+            match door {
+                Door::Http => {
+                    stream.write_all(line).unwrap();
+                    // Half a request has no answer; one that is turned away ends.
+                    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+                    let outcome = stream.read(&mut [0; 1]).map_err(|error| error.kind());
+                    assert_eq!(outcome, Err(ErrorKind::WouldBlock), "{client}");
+                }
+                _ => echo(&mut stream, line),
+            }
+            held.push(stream);
         }
-        assert!(is_turned_away(&house.knock(Door::Plain)));
         drop(held);
         house.wait(|totals| totals.active() == 0);
-        echo(&mut house.knock(Door::Plain), b"in again");
-        assert_eq!(causes(house).iter().filter(|found| *found == cause).count(), 1);
     }
 }
 
@@ -49,7 +134,7 @@ fn connections_in_all_and_per_client() {
 fn handshakes_per_client() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let mut terms = Terms::default();
-    terms.limits.handshakes_per_client = Rate { count: 2, per: Duration::from_secs(3600) };
+    terms.limits.handshakes_per_client = Some(Rate { count: 2, per: Duration::from_secs(3600) });
     let house = House::open(&[app.address()], &terms);
     for _ in 0..2 {
         echo(&mut house.tls(), b"in");
@@ -64,12 +149,12 @@ fn a_believed_header_and_the_hello_behind_it_in_one_piece() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let mut terms = Terms::default();
     terms.limits.connections_per_client = 1;
-    terms.trusted = vec![Network::new("127.0.0.0".parse().unwrap(), 8)];
+    terms.trusted = loopback();
     let house = House::open(&[app.address()], &terms);
     let enter = |client: &str| {
         let mut stream = house.knock(Door::Tls);
         // In the buffer of the kernel before the hello is: most often both are read at once.
-        stream.write_all(format!("PROXY TCP4 {client} 192.0.2.1 4711 443\r\n").as_bytes()).unwrap();
+        introduce(&mut stream, client);
         shake(stream)
     };
     let mut first = enter("198.51.100.1").unwrap();

@@ -1,0 +1,126 @@
+//! Which changes take effect only when the program is started again.
+
+use std::path::Path;
+
+use crate::error::At;
+use crate::keys::{self, Reload};
+use crate::model::Config;
+use crate::settings::{BINDINGS, Binding, Origin};
+
+/// Takes back the changes that take effect only when the program is started again: in `new` their keys have the
+/// values of `old` afterwards. Gives the keys, in the order of the table.
+///
+/// Which keys those are is said by the table of keys, and nowhere else.
+pub fn keep_until_restart(old: &Config, new: &mut Config) -> Vec<&'static str> {
+    let origin = Origin { folder: Path::new(""), at: At::NOWHERE };
+    let needs_restart =
+        |binding: &&Binding| keys::find(binding.path).is_some_and(|key| key.reload == Reload::Restart);
+    let mut kept = Vec::new();
+    for binding in BINDINGS.iter().filter(needs_restart) {
+        let value = (binding.get)(old);
+        if value != (binding.get)(new) {
+            kept.push(binding.path);
+            // A value that a field gave is one that it takes.
+            let _ = (binding.set)(new, value.as_ref(), &origin);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Environment, parse};
+
+    /// Files in which each plain key has another value than the default; two, as some exclude each other.
+    const OTHERS: [&str; 2] = [
+        r#"
+workers = 3
+user = "other"
+state_dir = "/other"
+[admin]
+address = "127.0.0.1:9999"
+[log]
+level = "debug"
+format = "json"
+output = "syslog"
+syslog = "udp://192.0.2.1:514"
+[access_log]
+format = "text"
+output = "/other.log"
+rotate_size = "9MiB"
+rotate_keep = 3
+omit = ["referer"]
+hash = ["client"]
+anonymize = "ip"
+[log_store]
+url = "postgres://user:secret@host/other"
+retention = "9d"
+rollup_retention = "99d"
+spool = "9MiB"
+full_text = true
+geoip = "/other.mmdb"
+[metrics]
+address = "127.0.0.1:9998"
+graphite = "192.0.2.1:2003"
+graphite_interval = "9s"
+graphite_prefix = "other"
+top_clients = 9
+[tracing]
+otlp = "http://127.0.0.1:9997"
+sample_one_in = 9
+metrics = true
+[tls]
+policy = "modern"
+tickets = 1
+ticket_rotation = "9h"
+record_size = "4KiB"
+post_quantum = false
+[limits]
+connections = 9
+connections_per_client = 9
+handshakes_per_client = "9/s"
+handshake_timeout = "9s"
+connect_timeout = "9s"
+idle_timeout = "9s"
+request_header_timeout = "9s"
+request_body_timeout = "9s"
+min_body_rate = "9B"
+keepalive_timeout = "9s"
+response_timeout = "9s"
+request_headers = 9
+request_header_size = "9KiB"
+request_target_size = "9KiB"
+requests_per_client = "9/s"
+streams = 9
+drain_timeout = "9s"
+"#,
+        "[access_log]\noutput = \"syslog\"\nsyslog = \"udp://192.0.2.1:514\"\n",
+    ];
+
+    #[test]
+    fn every_key_is_applied_or_named_and_kept() {
+        let read = |text: &str| parse(text, "f.toml", &Environment::default()).unwrap().0;
+        let (old, others) = (Config::default(), OTHERS.map(read));
+        let origin = Origin { folder: Path::new(""), at: At::NOWHERE };
+        for binding in BINDINGS {
+            let path = binding.path;
+            let values = others.iter().map(binding.get);
+            let value = values.into_iter().find(|value| *value != (binding.get)(&old));
+            let value = value.unwrap_or_else(|| panic!("{path} has no other value in this test"));
+            let mut changed = old.clone();
+            (binding.set)(&mut changed, value.as_ref(), &origin).unwrap();
+            let mut new = changed.clone();
+            let kept = keep_until_restart(&old, &mut new);
+            match keys::find(path).unwrap().reload {
+                Reload::Restart => assert_eq!((kept, &new), (vec![path], &old)),
+                Reload::Live => assert_eq!((kept, &new), (vec![], &changed), "{path}"),
+            }
+            // And back again, which is another way for keys that may be absent.
+            let mut back = old.clone();
+            let kept = keep_until_restart(&changed, &mut back);
+            let is_live = keys::find(path).unwrap().reload == Reload::Live;
+            assert_eq!((kept.is_empty(), &back), (is_live, if is_live { &old } else { &changed }), "{path}");
+        }
+    }
+}

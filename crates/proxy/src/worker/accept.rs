@@ -1,0 +1,180 @@
+//! Accepting: a connection is taken from the kernel only when there is a place for it, and the other tasks of the
+//! worker have a turn after every few.
+//!
+//! What the kernel does not give for the moment (descriptors, memory, permission) makes a pause. Nothing in here
+//! keeps the order to stop from being heard, and nothing but a broken socket ends a listener.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use offramp_net::Peer;
+use offramp_net::listen::{AcceptError, Acceptor, BACKLOG, Ready};
+use offramp_observe::counters::PauseReason;
+use tokio::sync::Notify;
+use tokio::task::{spawn_local, yield_now};
+
+use super::{AcceptorId, Worker};
+use crate::conn;
+use crate::limit::Admitted;
+
+/// How many connections are accepted before the other tasks of the worker have a turn: a queue may hold thousands.
+const BURST: usize = 16;
+/// How long accepting pauses when the kernel gives nothing.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl Worker {
+    pub(super) fn listen(self: &Rc<Self>, id: AcceptorId, listener: Arc<str>, fd: OwnedFd) {
+        let acceptor = match Acceptor::new(fd) {
+            Ok(acceptor) => acceptor,
+            Err(error) => {
+                let fields = [("listener", (&listener).into()), ("reason", (&error).into())];
+                return self.shared.log.error("a worker cannot watch a listening socket", &fields);
+            }
+        };
+        let stop = Rc::new(Notify::new());
+        self.acceptors.borrow_mut().insert(id, Rc::clone(&stop));
+        let worker = Rc::clone(self);
+        spawn_local(async move {
+            worker.accept(&acceptor, &listener, &stop).await;
+            drop(acceptor);
+            worker.acceptors.borrow_mut().remove(&id);
+            worker.ended.notify_one();
+        });
+    }
+
+    pub(super) fn unlisten(&self, id: AcceptorId) {
+        if let Some(stop) = self.acceptors.borrow().get(&id) {
+            stop.notify_one();
+        }
+    }
+
+    /// Accepts until told to stop, and then whoever is in the queue already: closing the socket
+    /// would reset them.
+    async fn accept(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>, stop: &Notify) {
+        tokio::select! {
+            biased;
+            () = stop.notified() => self.accept_rest(acceptor, listener).await,
+            // A connection is accepted and given a task between two awaits, so that none is lost here.
+            () = self.accept_all(acceptor, listener) => {}
+        }
+    }
+
+    /// Accepts until the socket breaks.
+    async fn accept_all(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>) {
+        let mut turn = Turn::default();
+        loop {
+            let outcome = match acceptor.ready().await {
+                Ok(ready) => self.accept_one(ready, listener).await,
+                Err(error) => Err(AcceptError::Broken(error)),
+            };
+            let pause = match outcome {
+                Ok(()) => turn.accepted(),
+                Err(AcceptError::Gone) => turn.gone(),
+                Err(AcceptError::Descriptors) => Some(PauseReason::Descriptors),
+                Err(AcceptError::Memory) => Some(PauseReason::Memory),
+                Err(AcceptError::Denied(_)) => Some(PauseReason::Denied),
+                Err(AcceptError::Broken(error)) => {
+                    let fields = [("listener", listener.into()), ("reason", (&error).into())];
+                    return self.shared.log.error("a listening socket broke", &fields);
+                }
+            };
+            match pause {
+                Some(reason) => {
+                    self.say_pause(reason, listener);
+                    tokio::time::sleep(PAUSE).await;
+                }
+                // Goes on when the event loop has looked at the other sockets.
+                None if turn.is_over() => yield_now().await,
+                None => {}
+            }
+        }
+    }
+
+    /// Accepts the connection that seems to wait, once there is a place for it: until then it waits in the queue.
+    async fn accept_one(
+        self: &Rc<Self>,
+        mut ready: Ready<'_>,
+        listener: &Arc<str>,
+    ) -> Result<(), AcceptError> {
+        let place = match self.shared.admission.enter(self.most_connections()) {
+            Some(place) => place,
+            None => {
+                let Some(waits) = ready.confirm() else { return Ok(()) };
+                ready = waits;
+                self.say_pause(PauseReason::Connections, listener);
+                self.shared.admission.wait(|| self.most_connections()).await
+            }
+        };
+        if let Some((fd, peer)) = ready.accept()? {
+            self.serve(listener, fd, peer, Some(place));
+        }
+        Ok(())
+    }
+
+    /// Accepts who is in the queue. There is no more waiting for a place: who finds none is turned away.
+    async fn accept_rest(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>) {
+        let mut turn = Turn::default();
+        // Others may come while we look; they do not keep the socket open.
+        for _ in 0..BACKLOG {
+            match acceptor.try_accept() {
+                Ok(Some((fd, peer))) => {
+                    let place = self.shared.admission.enter(self.most_connections());
+                    self.serve(listener, fd, peer, place);
+                }
+                Err(AcceptError::Gone) => {}
+                Ok(None) | Err(_) => break,
+            }
+            turn.accepted();
+            if turn.is_over() {
+                yield_now().await;
+            }
+        }
+    }
+
+    /// Serves a connection from its task on; it is open from now on, so that a drain waits for it.
+    fn serve(self: &Rc<Self>, listener: &Arc<str>, fd: OwnedFd, peer: Peer, place: Option<Admitted>) {
+        self.open.set(self.open.get() + 1);
+        spawn_local(conn::serve(Rc::clone(self), Arc::clone(listener), fd, peer, place));
+    }
+
+    fn most_connections(&self) -> u32 {
+        self.shared.current.load().limits.connections
+    }
+
+    fn say_pause(&self, reason: PauseReason, listener: &Arc<str>) {
+        self.counters.accept_paused(reason);
+        self.shared.refusals.paused(reason, listener, self.open.get());
+    }
+}
+
+/// What an acceptor has done since others had a turn.
+#[derive(Default)]
+struct Turn {
+    attempts: usize,
+    /// Connections in a row that were gone before they could be accepted.
+    gone: usize,
+}
+
+impl Turn {
+    fn accepted(&mut self) -> Option<PauseReason> {
+        self.attempts += 1;
+        self.gone = 0;
+        None
+    }
+
+    /// So many in a row are no connections but an error that lasts.
+    fn gone(&mut self) -> Option<PauseReason> {
+        self.attempts += 1;
+        self.gone += 1;
+        (self.gone.is_multiple_of(BURST)).then_some(PauseReason::Denied)
+    }
+
+    fn is_over(&self) -> bool {
+        self.attempts.is_multiple_of(BURST)
+    }
+}
+
+#[cfg(test)]
+mod tests;

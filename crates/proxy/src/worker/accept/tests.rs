@@ -1,0 +1,140 @@
+use std::io::{ErrorKind, Read as _};
+use std::net::{SocketAddr, TcpStream};
+
+use super::*;
+use crate::worker::rig::{block_on_counted, listen, snapshot};
+
+fn crowd(address: SocketAddr, size: usize) -> Vec<TcpStream> {
+    (0..size).map(|_| TcpStream::connect(address).unwrap()).collect()
+}
+
+/// Lets the worker go on until this is so.
+async fn until(done: impl Fn() -> bool) {
+    while !done() {
+        yield_now().await;
+    }
+}
+
+#[test]
+fn others_have_a_turn_after_every_few() {
+    block_on_counted(10_000, |worker, _| async move {
+        let address = listen(&worker, 1);
+        let _crowd = crowd(address, 300);
+        let mut known = 0;
+        while known < 300 {
+            yield_now().await;
+            let now = worker.open.get();
+            assert!(now - known <= BURST, "{} connections were accepted in one turn", now - known);
+            known = now;
+        }
+    });
+}
+
+#[test]
+fn a_full_queue_does_not_overshoot_the_limit_and_goes_on_when_a_place_is_free() {
+    block_on_counted(5, |worker, counters| async move {
+        // Two listeners, as places are counted over all of them.
+        let addresses = [listen(&worker, 1), listen(&worker, 2)];
+        let mut crowd: Vec<TcpStream> = addresses.into_iter().flat_map(|to| crowd(to, 20)).collect();
+        let all = crowd.len();
+        until(|| worker.open.get() == 5).await;
+        for _ in 0..200 {
+            yield_now().await;
+            assert_eq!((worker.open.get(), worker.shared.admission.taken()), (5, 5));
+        }
+        assert_eq!(counters.totals().accept_pauses(PauseReason::Connections), 2);
+        // They wait, and nobody was reset.
+        for stream in &crowd {
+            stream.set_nonblocking(true).unwrap();
+            let mut stream = stream;
+            assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        }
+        // Whoever leaves makes room for another, from either queue.
+        while !crowd.is_empty() {
+            drop(crowd.remove(0));
+            let left = crowd.len();
+            until(|| {
+                assert!(worker.open.get() <= 5);
+                worker.open.get() == left.min(5) && counters.totals().active() == left.min(5) as u64
+            })
+            .await;
+        }
+        assert_eq!(counters.totals().accepted(), all as u64);
+        assert_eq!(worker.shared.admission.taken(), 0);
+    });
+}
+
+#[test]
+fn there_is_no_pause_while_nobody_waits() {
+    block_on_counted(3, |worker, counters| async move {
+        let address = listen(&worker, 1);
+        let _crowd = crowd(address, 3);
+        let pauses = || counters.totals().accept_pauses(PauseReason::Connections);
+        until(|| worker.open.get() == 3).await;
+        for _ in 0..50 {
+            yield_now().await;
+        }
+        assert_eq!(pauses(), 0);
+        let _waits = TcpStream::connect(address).unwrap();
+        until(|| pauses() == 1).await;
+    });
+}
+
+#[test]
+fn a_new_limit_is_heard_of_at_once() {
+    block_on_counted(2, |worker, counters| async move {
+        let address = listen(&worker, 1);
+        let mut crowd = crowd(address, 10);
+        until(|| worker.open.get() == 2).await;
+        let change = |connections| {
+            worker.shared.current.store(Arc::new(snapshot(connections)));
+            worker.shared.admission.limit_changed();
+        };
+        change(7);
+        until(|| worker.open.get() == 7).await;
+        // Nobody is thrown out by a smaller one; the next one comes in when there are fewer.
+        change(3);
+        for left in [6, 5, 4, 3] {
+            drop(crowd.remove(0));
+            until(|| worker.open.get() == left).await;
+        }
+        // Three are in, three are in the queue.
+        drop(crowd.remove(0));
+        until(|| counters.totals().accepted() == 8 && worker.open.get() == 3).await;
+    });
+}
+
+#[test]
+fn a_full_house_hears_the_order_to_stop_and_turns_the_rest_away() {
+    block_on_counted(3, |worker, counters| async move {
+        let address = listen(&worker, 1);
+        let mut crowd = crowd(address, 40);
+        until(|| worker.open.get() == 3 && counters.totals().accept_pauses(PauseReason::Connections) == 1)
+            .await;
+        worker.unlisten(AcceptorId(1));
+        until(|| worker.acceptors.borrow().is_empty() && worker.open.get() == 3).await;
+        let refused = counters
+            .totals()
+            .closed(offramp_observe::Cause::LimitConnections, offramp_observe::Fault::Policy);
+        assert_eq!(refused, 37);
+        assert_eq!(worker.shared.admission.taken(), 3);
+        let last = crowd.last_mut().unwrap();
+        assert!(!matches!(last.read(&mut [0]), Ok(1..)));
+        assert!(TcpStream::connect(address).is_err());
+    });
+}
+
+#[test]
+fn errors_that_last_are_no_connections() {
+    let mut turn = Turn::default();
+    for _ in 0..3 {
+        for _ in 0..BURST - 1 {
+            assert_eq!(turn.gone(), None);
+        }
+        assert_eq!(turn.gone(), Some(PauseReason::Denied));
+        assert!(turn.is_over());
+    }
+    turn.gone();
+    turn.accepted();
+    assert_eq!(turn.gone, 0);
+}

@@ -1,0 +1,89 @@
+//! A worker on the thread of a test, whose turns can be counted.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use offramp_net::{Address, listen};
+use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
+use offramp_record::aead::Library;
+use offramp_record::{Choice, RecordSize};
+use tokio::runtime::{Builder, LocalOptions};
+
+use super::{AcceptorId, Shared, Worker};
+use crate::Table;
+use crate::limit::{Admission, ClientTable};
+use crate::refusals::Refusals;
+use crate::snapshot::{Limits, Listener, Network, Snapshot};
+
+/// A listener whose connections stay open: it waits for a PROXY header.
+pub(crate) const DOOR: &str = "door";
+/// How long anything in a test may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a test with an idle worker.
+pub(crate) fn block_on<F: Future<Output = ()>>(test: impl FnOnce(Rc<Worker>) -> F) {
+    block_on_counted(1000, |worker, _| test(worker));
+}
+
+/// The same with a limit of connections, and with what the worker counts.
+pub(crate) fn block_on_counted<F: Future<Output = ()>>(
+    connections: u32,
+    test: impl FnOnce(Rc<Worker>, Counters) -> F,
+) {
+    let settings = FlusherSettings::new(1, Output::None, EventFormat::Json, Log::silent());
+    let (flusher, mut senders) = Flusher::start(settings).unwrap();
+    let (counters, mut own) = Counters::new(1);
+    let shared = Shared {
+        current: Arc::new(ArcSwap::from_pointee(snapshot(connections))),
+        admission: Admission::new(),
+        clients: ClientTable::new(Instant::now()),
+        refusals: Refusals::new(Log::silent()),
+        log: Log::silent(),
+    };
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    let worker = Worker::new(0, own.remove(0), senders.remove(0), shared, 7);
+    runtime.block_on(async {
+        let test = test(worker, counters);
+        tokio::time::timeout(PATIENCE, test).await.expect("the test takes too long");
+    });
+    drop(runtime);
+    flusher.stop(PATIENCE);
+}
+
+/// The snapshot of every test, with this limit.
+pub(crate) fn snapshot(connections: u32) -> Snapshot {
+    let listener = Listener {
+        name: DOOR.into(),
+        accept_proxy: vec![Network::new([127, 0, 0, 0].into(), 8)],
+        tls: None,
+        routes: Table::new(Vec::new()),
+        http: None,
+    };
+    Snapshot {
+        generation: 1,
+        listeners: [(DOOR.into(), Arc::new(listener))].into(),
+        backends: Vec::new(),
+        limits: Limits {
+            connections,
+            connections_per_client: 1000,
+            handshakes_per_client: None,
+            handshake_timeout: PATIENCE,
+            connect_timeout: PATIENCE,
+            idle_timeout: PATIENCE,
+        },
+        record_size: RecordSize::Adaptive,
+        choice: Choice::always(Library::Ring),
+        tracing: None,
+    }
+}
+
+/// Has the worker listen, and gives where; nobody is accepted before the test awaits something.
+pub(crate) fn listen(worker: &Rc<Worker>, id: u64) -> SocketAddr {
+    let fd = listen::open(&Address::Tcp("127.0.0.1:0".parse().unwrap()), 1).unwrap().remove(0);
+    let address = listen::bound_address(&fd).unwrap();
+    worker.listen(AcceptorId(id), DOOR.into(), fd);
+    address
+}
