@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::Error;
-use crate::ingest::{Drained, Ingest, Input, Lines, Mark, Pause, Sink, Waited};
+use crate::ingest::{Drained, Ingest, Input, Lines, Mark, Sink, Waited};
 
 use position::{FileId, Fingerprint, Position};
 use rotation::Past;
@@ -43,27 +43,17 @@ pub enum Start {
 /// A line that comes after a pause is stored at once, one of many within ten seconds; when none come, nothing runs.
 ///
 /// # Errors
-/// If the log cannot be read, or the sink fails for good: what may pass is waited for. What is committed by then is consistent: follow again to continue.
+/// If the log cannot be read, or the sink fails for good. What is committed by then is consistent: follow again to
+/// continue.
 pub fn follow<S: Sink>(ingest: &mut Ingest<S>, path: &Path, start: Start) -> Result<(), Error> {
-    let mut pause = Pause::default();
-    loop {
-        let before = ingest.report().lines;
-        let mut follower = Follower::new(ingest, path)?;
-        match follower.resume(start).and_then(|()| follower.run()) {
-            Ok(()) => return Ok(()),
-            // The log itself is what waits: it is read again from the last position on.
-            Err(Failure::Sink(error)) if error.is_passing() => {
-                ingest.forget(&error);
-                if ingest.report().lines > before {
-                    pause = Pause::default();
-                }
-                if pause.wait(ingest.stop()) == Waited::Stopped {
-                    return Ok(());
-                }
-            }
-            Err(Failure::Sink(error)) => return Err(error),
-            Err(Failure::Read(error)) => return Err(Error::Io(path.display().to_string(), error)),
-        }
+    let stop = ingest.stop().clone();
+    let mut follower = Follower::new(ingest, path)?;
+    match follower.resume(start).and_then(|()| follower.run()) {
+        Ok(()) => Ok(()),
+        // What the store has not got is read again from the last position on.
+        Err(Failure::Sink(error)) if error.is_passing() && stop.is_requested() => Ok(()),
+        Err(Failure::Sink(error)) => Err(error),
+        Err(Failure::Read(error)) => Err(Error::Io(path.display().to_string(), error)),
     }
 }
 

@@ -11,7 +11,7 @@ mod stop;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::entry::Entry;
@@ -26,7 +26,8 @@ pub use stop::Stop;
 pub(crate) use stop::Waited;
 
 /// Where entries go. What was added since the last commit becomes durable by the next one, whole or not at all,
-/// together with the position that is given to it.
+/// together with the position that is given to it. Whatever may pass a sink waits for itself, as
+/// [`crate::StoreSink`] does: an error is final, or what the sink failed with when it was told to stop.
 pub trait Sink {
     /// Takes one entry.
     ///
@@ -52,31 +53,6 @@ pub trait Sink {
     /// If it never will succeed.
     fn tend(&mut self) -> Result<(), Error> {
         Ok(())
-    }
-}
-
-impl Sink for crate::Writer {
-    fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
-        self.add(entry)
-    }
-
-    fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error> {
-        match mark {
-            Some(mark) => self.commit_with(mark.source, mark.position),
-            None => self.commit(),
-        }
-    }
-
-    fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error> {
-        self.position(source)
-    }
-
-    fn tend(&mut self) -> Result<(), Error> {
-        match self.upkeep(SystemTime::now()) {
-            Err(error) if !error.is_passing() => Err(error),
-            // What is not done now is done the next time.
-            _ => Ok(()),
-        }
     }
 }
 
@@ -127,15 +103,10 @@ pub struct Ingest<S> {
     begun: Instant,
     /// The number of the last line in the present source.
     line: u64,
-    /// Entries added since the last commit, and since when.
+    /// Entries added since the last commit, the bytes of their lines, and since when.
     pending: u64,
+    pending_bytes: usize,
     pending_since: Instant,
-    /// The report as it was when everything was committed, and how many rejects were shown then.
-    committed: (Report, usize),
-    /// The lines of the entries that are pending, where they cannot be read again.
-    kept: Option<Vec<u8>>,
-    /// Who is told of errors that may pass.
-    trouble: Box<dyn FnMut(&Error) + Send>,
 }
 
 impl<S: Sink> Ingest<S> {
@@ -152,18 +123,9 @@ impl<S: Sink> Ingest<S> {
             begun,
             line: 0,
             pending: 0,
+            pending_bytes: 0,
             pending_since: begun,
-            committed: Default::default(),
-            kept: None,
-            trouble: Box::new(|_| {}),
         }
-    }
-
-    /// Tells of errors of the sink that may pass: reading waits then, and tries again until it is stopped.
-    #[must_use]
-    pub fn on_trouble(mut self, tell: impl FnMut(&Error) + Send + 'static) -> Self {
-        self.trouble = Box::new(tell);
-        self
     }
 
     /// Reads an input to its end, or until it is stopped. What arrives slowly is committed every second.
@@ -171,13 +133,6 @@ impl<S: Sink> Ingest<S> {
     /// # Errors
     /// If reading fails (what was read before that is committed), or the sink.
     pub fn read(&mut self, input: &mut Input) -> Result<(), Error> {
-        self.kept = Some(Vec::new());
-        let read = self.read_kept(input);
-        self.kept = None;
-        read
-    }
-
-    fn read_kept(&mut self, input: &mut Input) -> Result<(), Error> {
         self.line = 0;
         let mut lines = Lines::new();
         loop {
@@ -240,7 +195,7 @@ impl<S: Sink> Ingest<S> {
 
     /// Takes whole lines until none is left or the batch is full.
     pub(crate) fn drain(&mut self, lines: &mut Lines) -> Result<Drained, Error> {
-        while self.pending < BATCH && self.kept.as_ref().is_none_or(|kept| kept.len() < KEPT) {
+        while self.pending < BATCH && self.pending_bytes < BATCH_BYTES {
             match lines.next() {
                 Next::Line(line) => self.line(&lines[line])?,
                 Next::TooLong(start) => {
@@ -265,20 +220,15 @@ impl<S: Sink> Ingest<S> {
             self.report.skipped += 1;
             return Ok(());
         }
-        loop {
-            match self.parser.parse(line) {
-                Ok(Some(entry)) => match self.sink.add(&entry) {
-                    Ok(()) => break,
-                    Err(error) => self.again(error)?,
-                },
-                Ok(None) => {
-                    self.report.skipped += 1;
-                    return Ok(());
-                }
-                Err(error) => {
-                    self.report.rejected += 1;
-                    return self.rejects.add(self.line, line, error);
-                }
+        match self.parser.parse(line) {
+            Ok(Some(entry)) => self.sink.add(&entry)?,
+            Ok(None) => {
+                self.report.skipped += 1;
+                return Ok(());
+            }
+            Err(error) => {
+                self.report.rejected += 1;
+                return self.rejects.add(self.line, line, error);
             }
         }
         self.accepted(line);
@@ -291,36 +241,7 @@ impl<S: Sink> Ingest<S> {
             self.pending_since = Instant::now();
         }
         self.pending += 1;
-        if let Some(kept) = &mut self.kept {
-            kept.extend_from_slice(line);
-            kept.push(b'\n');
-        }
-    }
-
-    /// After an error that has made the sink forget what was pending: waits, and adds it again, as often as needed.
-    fn again(&mut self, mut error: Error) -> Result<(), Error> {
-        let Some(kept) = self.kept.take() else { return Err(error) };
-        let mut pause = Pause::default();
-        while error.is_passing() {
-            (self.trouble)(&error);
-            if pause.wait(&self.stop) == Waited::Stopped {
-                break;
-            }
-            let mut lines = kept.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-            let added = lines.try_for_each(|line| match self.parser.parse(line) {
-                Ok(Some(entry)) => self.sink.add(&entry),
-                // It was an entry before, and lines mean the same each time.
-                _ => Ok(()),
-            });
-            match added {
-                Ok(()) => {
-                    self.kept = Some(kept);
-                    return Ok(());
-                }
-                Err(another) => error = another,
-            }
-        }
-        Err(error)
+        self.pending_bytes += line.len();
     }
 
     fn count(&mut self) {
@@ -332,25 +253,11 @@ impl<S: Sink> Ingest<S> {
     pub(crate) fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error> {
         self.rejects.flush()?;
         if self.pending > 0 || mark.is_some() {
-            while let Err(error) = self.sink.commit(mark) {
-                self.again(error)?;
-            }
-            self.pending = 0;
-            if let Some(kept) = &mut self.kept {
-                kept.clear();
-            }
+            self.sink.commit(mark)?;
+            (self.pending, self.pending_bytes) = (0, 0);
             self.sink.tend()?;
         }
-        self.committed = (self.report.clone(), self.rejects.shown().len());
         Ok(())
-    }
-
-    /// Forgets what is pending, which is going to be read again.
-    pub(crate) fn forget(&mut self, error: &Error) {
-        (self.trouble)(error);
-        self.pending = 0;
-        self.report = self.committed.0.clone();
-        self.rejects.keep(self.committed.1);
     }
 
     pub(crate) fn tend(&mut self) -> Result<(), Error> {
@@ -396,8 +303,8 @@ fn without_hole(line: &[u8]) -> &[u8] {
 const BATCH: u64 = 10_000;
 /// How long an entry may wait for more.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
-/// Bytes of lines that are kept until they are committed, roughly.
-const KEPT: usize = 4 << 20;
+/// Bytes of lines in a batch, roughly: a sink keeps them until they are committed.
+const BATCH_BYTES: usize = 4 << 20;
 /// Between the first attempts, and between later ones.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(15);

@@ -20,6 +20,7 @@ pub mod render;
 pub mod robot;
 mod rollup;
 mod search;
+pub mod sink;
 mod spool;
 mod store;
 mod text;
@@ -33,6 +34,7 @@ pub use error::Error;
 pub use network::Network;
 pub use question::{Answer, Filter, Top, Value};
 pub use questions::{Questions, Settings};
+pub use sink::StoreSink;
 pub use upkeep::Upkeep;
 pub use writer::{Options, Writer};
 
@@ -42,6 +44,12 @@ pub use writer::{Options, Writer};
 /// [`Error::Url`], which says what is wrong and never names a password.
 pub fn check_url(url: &str) -> Result<(), Error> {
     store::location::Location::parse(url).map(drop)
+}
+
+/// The URL with this password, where it is one of PostgreSQL's and names none, nor a file that has it.
+#[must_use]
+pub fn with_password(url: &str, password: &str) -> String {
+    store::location::with_password(url, password)
 }
 
 /// Whether this is a GeoIP file that can be used.

@@ -1,19 +1,22 @@
 //! Roll-ups: what an hour and a day came to, so that questions about months need not read every request.
 //!
-//! An hour is rolled up when it is over, from its facts; until then, and again after late facts, it is *pending*
-//! and questions read its facts. Requests by host and status are exact. Of paths, referrers, agents, clients and
+//! An hour is rolled up when it is over, from its facts; until then it is *pending* and questions read its facts.
+//! Facts that come later are added to the roll-ups that are there (see `late`) as long as they are few. Requests by host and status are exact. Of paths, referrers, agents, clients and
 //! networks the heaviest of each host are kept by name, as many as its share of the hour deserves, and the rest is
 //! added up under [`REST`]: lists from roll-ups are right about what is heavy and may undercount what is rare.
 
+pub(crate) mod late;
 pub(crate) mod tally;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::ops::ControlFlow;
 
+use foldhash::fast::RandomState;
+
 use crate::error::Error;
 use crate::rollup::tally::{Cell, Share, Sums, Tally};
-use crate::store::{Engine, SEQUENCE_BITS};
+use crate::store::{Engine, Fact, SEQUENCE_BITS};
 
 /// Microseconds in an hour.
 pub(crate) const HOUR_US: i64 = 3_600_000_000;
@@ -52,8 +55,45 @@ impl Kind {
     const ALL: [Self; 5] = [Self::Path, Self::Referer, Self::Agent, Self::Client, Self::Network];
 }
 
-/// So many items of a host are kept for an hour, and for a day, at most.
-const MOST: [usize; 2] = [500, 1000];
+/// How long a period is; the discriminants are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    Hour = 0,
+    Day = 1,
+}
+
+/// An hour or a day, by its number since 1970 (UTC).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Period {
+    pub(crate) level: Level,
+    pub(crate) number: i64,
+}
+
+impl Period {
+    pub(crate) const fn hour(number: i64) -> Self {
+        Self { level: Level::Hour, number }
+    }
+
+    pub(crate) const fn day(number: i64) -> Self {
+        Self { level: Level::Day, number }
+    }
+
+    /// The condition that a roll-up is of this period.
+    pub(crate) fn condition(self) -> String {
+        format!("level = {} AND period = {}", self.level as i64, self.number)
+    }
+
+    /// So many items of a host are kept at most.
+    const fn most(self) -> usize {
+        match self.level {
+            Level::Hour => 500,
+            Level::Day => 1000,
+        }
+    }
+}
+
+/// The first hour of a roll-up's period, in SQL.
+pub(crate) const FIRST_HOUR: &str = "period * (1 + 23 * level)";
 
 /// So many rows go into one statement.
 const CHUNK: usize = 256;
@@ -61,11 +101,6 @@ const CHUNK: usize = 256;
 /// The first fact number of an hour.
 pub(crate) const fn first_of(hour: i64) -> i64 {
     (hour * HOUR_US) << SEQUENCE_BITS
-}
-
-/// The period of a day since 1970; an hour's period is its own number.
-pub(crate) const fn day_period(day: i64) -> i64 {
-    -1 - day
 }
 
 /// Hours that are to be rolled up.
@@ -86,11 +121,11 @@ pub(crate) fn roll_hour(engine: &mut dyn Engine, hour: i64) -> Result<(), Error>
     let mut rolled = Rolled::default();
     rolled.read_facts(engine, from, to)?;
     if next == GONE {
-        rolled.read_periods(engine, &[hour])?;
+        rolled.read_hours(engine, &[hour])?;
         engine.run(&format!("DELETE FROM fact WHERE id >= {from} AND id < {to}"), &[])?;
     }
-    rolled.write(engine, hour, MOST[0])?;
-    engine.run(&format!("UPDATE hours SET state = {next} WHERE hour = {hour}"), &[])?;
+    rolled.write(engine, Period::hour(hour))?;
+    engine.run(&format!("UPDATE hours SET state = {next}, late = 0 WHERE hour = {hour}"), &[])?;
     let day = hour.div_euclid(24);
     let sql = format!(
         "INSERT INTO days (day, state) VALUES ({day}, {PENDING}) ON CONFLICT (day) DO UPDATE SET state = {PENDING}"
@@ -111,13 +146,12 @@ pub(crate) fn day_to_roll(engine: &mut dyn Engine, today: i64) -> Result<Option<
 pub(crate) fn roll_day(engine: &mut dyn Engine, day: i64) -> Result<(), Error> {
     let mut rolled = Rolled::default();
     let hours: Vec<i64> = (day * 24..day * 24 + 24).collect();
-    rolled.read_periods(engine, &hours)?;
-    rolled.write(engine, day_period(day), MOST[1])?;
+    rolled.read_hours(engine, &hours)?;
+    rolled.write(engine, Period::day(day))?;
     engine.run(&format!("UPDATE days SET state = {ROLLED} WHERE day = {day}"), &[]).map(|_| ())
 }
 
 /// The roll-ups of one period while they are made.
-#[derive(Default)]
 struct Rolled {
     /// By host, status and bot.
     traffic: Tally,
@@ -125,29 +159,35 @@ struct Rolled {
     heavy: [Tally; 5],
 }
 
+impl Default for Rolled {
+    fn default() -> Self {
+        Self { traffic: Tally::exact_by_item(), heavy: Default::default() }
+    }
+}
+
 impl Rolled {
+    /// Adds one fact, of which only what roll-ups have is looked at.
+    fn add(&mut self, shapes: &Shapes, fact: &Fact) {
+        let (host, status) = shapes.of(fact.shape);
+        let sums = Sums { requests: 1, bytes: fact.bytes };
+        let bot = fact.agent & 1 == 1;
+        self.traffic.add(Cell::new(host, bot, status.min(HIGHEST_STATUS)), sums);
+        let items = [fact.path, fact.referer, fact.agent, fact.client];
+        for (tally, item) in self.heavy.iter_mut().zip(items) {
+            if item != 0 {
+                tally.add(Cell::new(host, bot, item), sums);
+            }
+        }
+    }
+
     fn read_facts(&mut self, engine: &mut dyn Engine, from: i64, to: i64) -> Result<(), Error> {
-        let shapes = shapes(engine)?;
+        let shapes = Shapes::read(engine)?;
         let sql = format!(
             "SELECT shape, bytes, agent, path, referer, client FROM fact WHERE id >= {from} AND id < {to}"
         );
-        let Self { traffic, heavy: [paths, referers, agents, clients, _] } = self;
         engine.rows(&sql, &[], &mut |row| {
-            let (host, status) = shape_of(&shapes, row.int(0));
-            let sums = Sums { requests: 1, bytes: row.int(1) };
-            let agent = row.int(2);
-            let bot = agent & 1 == 1;
-            traffic.add(Cell::new(host, bot, status), sums);
-            for (tally, item) in [
-                (&mut *paths, row.int(3)),
-                (&mut *referers, row.int(4)),
-                (&mut *agents, agent),
-                (&mut *clients, row.int(5)),
-            ] {
-                if item != 0 {
-                    tally.add(Cell::new(host, bot, item), sums);
-                }
-            }
+            let [shape, bytes, agent, path, referer, client] = std::array::from_fn(|at| row.int(at));
+            self.add(&shapes, &Fact { shape, bytes, agent, path, referer, client, ..Fact::default() });
             ControlFlow::Continue(())
         })?;
         self.read_networks(engine)
@@ -163,7 +203,7 @@ impl Rolled {
             ids.dedup();
             let found =
                 engine.ints::<2>(&format!("SELECT id, network FROM client WHERE id IN ({})", list(&ids)))?;
-            let network_of: std::collections::HashMap<i64, i64> = found.into_iter().map(Into::into).collect();
+            let network_of: HashMap<i64, i64> = found.into_iter().map(Into::into).collect();
             for (cell, sums) in chunk {
                 let network = network_of.get(&cell.item()).copied().unwrap_or(REST);
                 networks.add(Cell::new(cell.host(), cell.bot(), network), *sums);
@@ -172,28 +212,27 @@ impl Rolled {
         Ok(())
     }
 
-    fn read_periods(&mut self, engine: &mut dyn Engine, periods: &[i64]) -> Result<(), Error> {
-        let periods = list(periods);
-        let sql =
-            format!("SELECT host, bot, status, requests, bytes FROM traffic WHERE period IN ({periods})");
+    fn read_hours(&mut self, engine: &mut dyn Engine, hours: &[i64]) -> Result<(), Error> {
+        let hours = format!("level = {} AND period IN ({})", Level::Hour as i64, list(hours));
+        let sql = format!("SELECT host, bot, status, requests, bytes FROM traffic WHERE {hours}");
         read(engine, &sql, &mut self.traffic)?;
         for (kind, tally) in Kind::ALL.into_iter().zip(&mut self.heavy) {
             let kind = kind as i64;
-            let sql = format!(
-                "SELECT host, bot, item, requests, bytes FROM heavy WHERE kind = {kind} AND period IN ({periods})"
-            );
+            let sql =
+                format!("SELECT host, bot, item, requests, bytes FROM heavy WHERE kind = {kind} AND {hours}");
             read(engine, &sql, tally)?;
         }
         Ok(())
     }
 
     /// Writes the roll-ups in the place of what was there.
-    fn write(&self, engine: &mut dyn Engine, period: i64, most: usize) -> Result<(), Error> {
+    fn write(&self, engine: &mut dyn Engine, period: Period) -> Result<(), Error> {
         let kept = tally::heaviest_hosts(&self.traffic);
+        let (level, number, these) = (period.level as i64, period.number, period.condition());
         let mut rows = Vec::new();
         for (cell, sums) in self.traffic.within(&kept).iter() {
             rows.push(format!(
-                "({period},{},{},{},{},{})",
+                "({level},{number},{},{},{},{},{})",
                 cell.host(),
                 cell.item(),
                 u8::from(cell.bot()),
@@ -201,15 +240,15 @@ impl Rolled {
                 sums.bytes
             ));
         }
-        engine.run(&format!("DELETE FROM traffic WHERE period = {period}"), &[])?;
-        insert(engine, "traffic (period, host, status, bot, requests, bytes)", &rows)?;
+        engine.run(&format!("DELETE FROM traffic WHERE {these}"), &[])?;
+        insert(engine, TRAFFIC, &rows, "")?;
         for (kind, tally) in Kind::ALL.into_iter().zip(&self.heavy) {
             let kind = kind as i64;
-            let share = Share { hosts: &kept, most };
+            let share = Share { hosts: &kept, most: period.most() };
             rows.clear();
             for (cell, sums) in tally.within(&kept).heaviest(&share) {
                 rows.push(format!(
-                    "({kind},{period},{},{},{},{},{})",
+                    "({kind},{level},{number},{},{},{},{},{})",
                     cell.host(),
                     u8::from(cell.bot()),
                     cell.item(),
@@ -217,12 +256,19 @@ impl Rolled {
                     sums.bytes
                 ));
             }
-            engine.run(&format!("DELETE FROM heavy WHERE kind = {kind} AND period = {period}"), &[])?;
-            insert(engine, "heavy (kind, period, host, bot, item, requests, bytes)", &rows)?;
+            engine.run(&format!("DELETE FROM heavy WHERE kind = {kind} AND {these}"), &[])?;
+            insert(engine, HEAVY, &rows, "")?;
         }
         Ok(())
     }
 }
+
+/// The columns of roll-ups, as rows are written.
+const TRAFFIC: &str = "traffic (level, period, host, status, bot, requests, bytes)";
+const HEAVY: &str = "heavy (kind, level, period, host, bot, item, requests, bytes)";
+
+/// Statuses have three digits; what else a log may have is counted under this.
+const HIGHEST_STATUS: i64 = 1000;
 
 fn read(engine: &mut dyn Engine, sql: &str, tally: &mut Tally) -> Result<(), Error> {
     engine.rows(sql, &[], &mut |row| {
@@ -232,31 +278,43 @@ fn read(engine: &mut dyn Engine, sql: &str, tally: &mut Tally) -> Result<(), Err
     })
 }
 
-fn insert(engine: &mut dyn Engine, table: &str, rows: &[String]) -> Result<(), Error> {
+/// `conflict` says what happens to rows that are there.
+fn insert(engine: &mut dyn Engine, table: &str, rows: &[String], conflict: &str) -> Result<(), Error> {
     for chunk in rows.chunks(CHUNK) {
-        engine.run(&format!("INSERT INTO {table} VALUES {}", chunk.join(",")), &[])?;
+        engine.run(&format!("INSERT INTO {table} VALUES {} {conflict}", chunk.join(",")), &[])?;
     }
     Ok(())
 }
 
-/// Host and status of every shape, by its number.
-pub(crate) fn shapes(engine: &mut dyn Engine) -> Result<Vec<(i64, i64)>, Error> {
-    let mut shapes = Vec::new();
-    engine.rows("SELECT id, host, status FROM shape", &[], &mut |row| {
-        if let Ok(id) = usize::try_from(row.int(0)) {
-            if shapes.len() <= id {
-                shapes.resize(id + 1, (0, 0));
-            }
-            shapes[id] = (row.int(1), row.int(2));
-        }
-        ControlFlow::Continue(())
-    })?;
-    Ok(shapes)
-}
+/// Host and status of shapes, by their numbers. Their number is bounded where they are made.
+#[derive(Default)]
+pub(crate) struct Shapes(HashMap<i64, (i64, i64), RandomState>);
 
-/// Host and status of one shape; 0 where it is not known.
-pub(crate) fn shape_of(shapes: &[(i64, i64)], shape: i64) -> (i64, i64) {
-    usize::try_from(shape).ok().and_then(|shape| shapes.get(shape)).copied().unwrap_or_default()
+impl Shapes {
+    /// Of all.
+    pub(crate) fn read(engine: &mut dyn Engine) -> Result<Self, Error> {
+        Self::default().add(engine, "SELECT id, host, status FROM shape")
+    }
+
+    /// Of these alone.
+    fn read_some(engine: &mut dyn Engine, numbers: &[i64]) -> Result<Self, Error> {
+        numbers.chunks(CHUNK).try_fold(Self::default(), |shapes, chunk| {
+            shapes.add(engine, &format!("SELECT id, host, status FROM shape WHERE id IN ({})", list(chunk)))
+        })
+    }
+
+    fn add(mut self, engine: &mut dyn Engine, sql: &str) -> Result<Self, Error> {
+        engine.rows(sql, &[], &mut |row| {
+            self.0.insert(row.int(0), (row.int(1), row.int(2)));
+            ControlFlow::Continue(())
+        })?;
+        Ok(self)
+    }
+
+    /// Host and status of one; 0 where it is not known.
+    pub(crate) fn of(&self, shape: i64) -> (i64, i64) {
+        self.0.get(&shape).copied().unwrap_or_default()
+    }
 }
 
 /// Numbers, as a statement lists them; never empty.

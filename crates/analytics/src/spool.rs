@@ -1,12 +1,13 @@
 //! Where accepted events wait while the store does not take them: one file, bounded, in order.
 //!
 //! ```text
-//! head     "OFSPOOL1", instance (8 bytes), generation (8)
-//! record   length (4), number of events (4), CRC-32C of what follows (4), entries
+//! head     "OFSPOOL2", instance (8 bytes), generation (8)
+//! record   length of the entries (4), number of events (4), CRC-32C of what follows (4), identity (16), entries
 //! ```
 //!
-//! How far the store has read is kept in the store, beside what was read: a crash neither loses nor doubles what is
-//! in here. Once everything is read the file is cut back to its head, with a new generation.
+//! Each record has the identity of its batch. The store keeps the identity of the last batch that it has, beside
+//! what was in it: a crash neither loses nor doubles what is in here. The generation rises with every start, so that
+//! no identity is given twice. Once the store has everything the file is cut back to its head.
 
 use std::fs::{File, OpenOptions};
 use std::hash::BuildHasher;
@@ -15,10 +16,11 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::sink::Identity;
 
-const MAGIC: &[u8; 8] = b"OFSPOOL1";
+const MAGIC: &[u8; 8] = b"OFSPOOL2";
 const HEAD: u64 = 24;
-const RECORD_HEAD: u64 = 12;
+const RECORD_HEAD: u64 = 28;
 
 /// No record is longer: what says so is damaged.
 const LONGEST_RECORD: u32 = 16 << 20;
@@ -29,7 +31,7 @@ pub(crate) struct Spool {
     file: File,
     instance: u64,
     generation: u64,
-    /// Where the next record is read.
+    /// Where the first record is that the store has not.
     read: u64,
     /// Where the next record is written.
     end: u64,
@@ -46,9 +48,20 @@ pub(crate) enum Kept {
 }
 
 /// One record.
-pub(crate) struct Record {
-    pub(crate) events: u32,
+struct Record {
+    identity: Identity,
+    events: u32,
+    bytes: Vec<u8>,
+}
+
+/// Records that follow each other, as one batch.
+pub(crate) struct Found {
+    /// Of the last one.
+    pub(crate) identity: Identity,
+    pub(crate) events: u64,
     pub(crate) bytes: Vec<u8>,
+    /// Where they end.
+    pub(crate) end: u64,
 }
 
 impl Spool {
@@ -70,51 +83,63 @@ impl Spool {
             path: path.to_path_buf(),
             file,
             instance: number(8),
-            generation: number(16),
+            generation: number(16).wrapping_add(1),
             read: HEAD,
             end: HEAD,
             limit,
         };
         if known {
             spool.end = spool.intact_end().map_err(failed)?;
+            spool.write_head().map_err(failed)?;
         } else {
             spool.instance = std::hash::RandomState::new().hash_one(path);
+            spool.generation = 1;
             spool.begin_again().map_err(failed)?;
         }
         Ok(spool)
     }
 
-    /// The name under which the store remembers how far it read.
+    /// The name under which the store remembers the last batch that it has.
     pub(crate) fn source(&self) -> String {
         format!("spool-{:016x}", self.instance)
     }
 
-    /// How far the store will have read once it has what was taken so far.
-    pub(crate) fn position(&self) -> [u8; 16] {
-        let mut position = [0; 16];
-        position[..8].copy_from_slice(&self.generation.to_le_bytes());
-        position[8..].copy_from_slice(&self.read.to_le_bytes());
-        position
+    /// Rises with every start.
+    pub(crate) const fn generation(&self) -> u64 {
+        self.generation
     }
 
-    /// Goes on where the store says that it has read to; from the beginning where it knows nothing of this file.
-    pub(crate) fn seek(&mut self, position: Option<&[u8]>) {
-        let number = |at: usize| -> Option<u64> {
-            Some(u64::from_le_bytes(position?.get(at..at + 8)?.try_into().ok()?))
-        };
-        self.read = match (number(0), number(8)) {
-            (Some(generation), Some(read)) if generation == self.generation => read.clamp(HEAD, self.end),
-            _ => HEAD,
-        };
+    /// Where the last record ends.
+    pub(crate) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The store has everything up to this batch.
+    pub(crate) fn skip(&mut self, latest: Identity) {
+        while let Ok(Some(record)) = self.record_at(self.read)
+            && record.identity <= latest
+        {
+            self.read += record.bytes.len() as u64 + RECORD_HEAD;
+        }
+    }
+
+    /// The store has everything up to this place.
+    pub(crate) fn done(&mut self, end: u64) {
+        self.read = end.clamp(self.read, self.end);
+    }
+
+    /// What waits cannot be read: it is given up.
+    pub(crate) fn give_up(&mut self) {
+        self.read = self.end;
     }
 
     /// Bytes that wait.
-    pub(crate) fn waiting(&self) -> u64 {
+    pub(crate) const fn waiting(&self) -> u64 {
         self.end - self.read
     }
 
-    /// Lets events wait.
-    pub(crate) fn push(&mut self, events: u32, bytes: &[u8]) -> Result<Kept, Error> {
+    /// Lets a batch wait.
+    pub(crate) fn push(&mut self, identity: Identity, events: u32, bytes: &[u8]) -> Result<Kept, Error> {
         let length = bytes.len() as u64 + RECORD_HEAD;
         if self.end + length > self.limit {
             return Ok(Kept::Full);
@@ -122,47 +147,63 @@ impl Spool {
         let mut record = Vec::with_capacity(bytes.len() + RECORD_HEAD as usize);
         record.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
         record.extend_from_slice(&events.to_le_bytes());
-        record.extend_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
+        record.extend_from_slice(&checksum(&identity.bytes(), bytes).to_le_bytes());
+        record.extend_from_slice(&identity.bytes());
         record.extend_from_slice(bytes);
         self.file.write_all_at(&record, self.end).map_err(|error| self.failed("writing", error))?;
         self.end += length;
         Ok(Kept::Yes)
     }
 
-    /// Takes the next record, if there is one.
-    pub(crate) fn take(&mut self) -> Result<Option<Record>, Error> {
-        if self.read >= self.end {
-            return Ok(None);
-        }
-        let record = self.record_at(self.read).map_err(|error| self.failed("reading", error))?;
-        match record {
-            Some(record) => {
-                self.read += record.bytes.len() as u64 + RECORD_HEAD;
-                Ok(Some(record))
+    /// The records that are to be stored next: as many as have so many bytes, and at least one if there is one.
+    pub(crate) fn peek(&mut self, size: usize) -> Result<Option<Found>, Error> {
+        let mut found: Option<Found> = None;
+        while found.as_ref().is_none_or(|found| found.bytes.len() < size) {
+            let at = found.as_ref().map_or(self.read, |found| found.end);
+            if at >= self.end {
+                break;
             }
-            None => {
+            let record = self.record_at(at).map_err(|error| self.failed("reading", error))?;
+            let Some(record) = record else {
                 // It was intact when the file was opened; what follows cannot be trusted.
-                self.end = self.read;
-                Ok(None)
-            }
+                self.end = at;
+                break;
+            };
+            let end = at + record.bytes.len() as u64 + RECORD_HEAD;
+            let found = found.get_or_insert_with(|| Found {
+                identity: record.identity,
+                events: 0,
+                bytes: Vec::new(),
+                end,
+            });
+            (found.identity, found.end) = (record.identity, end);
+            found.events += u64::from(record.events);
+            found.bytes.extend_from_slice(&record.bytes);
         }
+        Ok(found)
     }
 
-    /// Cuts the file back to its head, after everything in it was read and committed.
+    /// Cuts the file back to its head, after everything in it was committed.
     pub(crate) fn clear(&mut self) -> Result<(), Error> {
-        self.generation = self.generation.wrapping_add(1);
+        if self.end == HEAD {
+            return Ok(());
+        }
         self.begin_again().map_err(|error| self.failed("emptying", error))
     }
 
     fn begin_again(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
+        self.write_head()?;
+        (self.read, self.end) = (HEAD, HEAD);
+        Ok(())
+    }
+
+    fn write_head(&self) -> io::Result<()> {
         let mut head = [0; HEAD as usize];
         head[..8].copy_from_slice(MAGIC);
         head[8..16].copy_from_slice(&self.instance.to_le_bytes());
         head[16..].copy_from_slice(&self.generation.to_le_bytes());
-        self.file.write_all_at(&head, 0)?;
-        (self.read, self.end) = (HEAD, HEAD);
-        Ok(())
+        self.file.write_all_at(&head, 0)
     }
 
     /// Where the last record ends that was written in full.
@@ -180,13 +221,17 @@ impl Spool {
             return Ok(None);
         }
         let number = |at: usize| head[at..at + 4].try_into().map_or(0, u32::from_le_bytes);
-        let (length, events, checksum) = (number(0), number(4), number(8));
+        let (length, events, expected) = (number(0), number(4), number(8));
+        let identity = &head[12..];
         if length > LONGEST_RECORD {
             return Ok(None);
         }
         let mut bytes = vec![0; length as usize];
         let whole = self.read_whole(&mut bytes, at + RECORD_HEAD)?;
-        Ok((whole && crc32c::crc32c(&bytes) == checksum && length > 0).then_some(Record { events, bytes }))
+        if !whole || length == 0 || checksum(identity, &bytes) != expected {
+            return Ok(None);
+        }
+        Ok(Identity::of(identity).map(|identity| Record { identity, events, bytes }))
     }
 
     /// False where the file ends before.
@@ -203,12 +248,26 @@ impl Spool {
     }
 }
 
+fn checksum(identity: &[u8], entries: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(identity), entries)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn identity(number: u64) -> Identity {
+        Identity { generation: 1, number }
+    }
+
+    /// Everything that waits, record by record.
     fn bytes(spool: &mut Spool) -> Vec<Vec<u8>> {
-        std::iter::from_fn(|| spool.take().unwrap()).map(|record| record.bytes).collect()
+        std::iter::from_fn(|| {
+            let found = spool.peek(1).unwrap()?;
+            spool.done(found.end);
+            Some(found.bytes)
+        })
+        .collect()
     }
 
     #[test]
@@ -216,32 +275,29 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("spool");
         let mut spool = Spool::open(&path, 1 << 20).unwrap();
-        for text in ["one", "two", "three"] {
-            assert_eq!(spool.push(1, text.as_bytes()).unwrap(), Kept::Yes);
+        for (number, text) in ["one", "two", "three"].into_iter().enumerate() {
+            assert_eq!(spool.push(identity(number as u64), 1, text.as_bytes()).unwrap(), Kept::Yes);
         }
-        assert_eq!(spool.take().unwrap().unwrap().bytes, b"one");
-        let (position, source) = (spool.position(), spool.source());
+        let found = spool.peek(4).unwrap().unwrap();
+        assert_eq!((found.bytes.as_slice(), found.events, found.identity), (&b"onetwo"[..], 2, identity(1)));
+        let (source, generation) = (spool.source(), spool.generation());
         drop(spool);
         let mut spool = Spool::open(&path, 1 << 20).unwrap();
-        assert_eq!(spool.source(), source);
-        spool.seek(Some(&position));
+        assert_eq!((spool.source(), spool.generation()), (source, generation + 1));
+        spool.skip(identity(0));
         assert_eq!(bytes(&mut spool), [b"two".to_vec(), b"three".to_vec()]);
         spool.clear().unwrap();
-        spool.seek(Some(&position));
-        spool.push(1, b"four").unwrap();
-        assert_eq!(
-            bytes(&mut spool),
-            [b"four".to_vec()],
-            "an older generation's position counts for nothing"
-        );
+        spool.push(Identity { generation: spool.generation(), number: 0 }, 1, b"four").unwrap();
+        spool.skip(identity(7));
+        assert_eq!(bytes(&mut spool), [b"four".to_vec()], "it is later than what another start gave");
     }
 
     #[test]
     fn it_is_bounded() {
         let directory = tempfile::tempdir().unwrap();
-        let mut spool = Spool::open(&directory.path().join("spool"), 100).unwrap();
-        assert_eq!(spool.push(1, &[1; 50]).unwrap(), Kept::Yes);
-        assert_eq!(spool.push(1, &[2; 50]).unwrap(), Kept::Full);
+        let mut spool = Spool::open(&directory.path().join("spool"), 130).unwrap();
+        assert_eq!(spool.push(identity(1), 1, &[1; 50]).unwrap(), Kept::Yes);
+        assert_eq!(spool.push(identity(2), 1, &[2; 50]).unwrap(), Kept::Full);
         assert_eq!(bytes(&mut spool), [vec![1; 50]]);
     }
 
@@ -250,8 +306,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("spool");
         let mut spool = Spool::open(&path, 1 << 20).unwrap();
-        spool.push(1, b"whole").unwrap();
-        spool.push(1, b"to be torn").unwrap();
+        spool.push(identity(1), 1, b"whole").unwrap();
+        spool.push(identity(2), 1, b"to be torn").unwrap();
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(spool.end - 3).unwrap();
         let mut spool = Spool::open(&path, 1 << 20).unwrap();

@@ -94,7 +94,9 @@ impl dyn Engine + '_ {
             Dialect::Sqlite => "BEGIN IMMEDIATE",
             Dialect::Postgres => "BEGIN",
         };
-        self.run(sql, &[]).map(|_| ())
+        // Where the lock of writers is not had in time, PostgreSQL's transaction has begun nevertheless, and takes
+        // nothing but its end.
+        self.run(sql, &[]).map(drop).inspect_err(|_| self.rollback())
     }
 
     /// Makes the transaction last.
@@ -164,7 +166,7 @@ pub(crate) fn open(location: &Location, access: Access) -> Result<Box<dyn Engine
     let mut engine: Box<dyn Engine> = match location {
         Location::File(path) => Box::new(sqlite::Sqlite::open(path, access)?),
         Location::Memory => Box::new(sqlite::Sqlite::in_memory(access)?),
-        Location::Postgres(server) => Box::new(postgres::Postgres::open(server, true)?),
+        Location::Postgres(server) => Box::new(postgres::Postgres::open(server, access, true)?),
     };
     schema::migrate(engine.as_mut())?;
     Ok(engine)
@@ -177,7 +179,7 @@ pub(crate) fn open_to_read(location: &Location, access: Access) -> Result<Box<dy
         Location::Memory => {
             return Err(Error::Url("a store in memory cannot be opened a second time".into()));
         }
-        Location::Postgres(server) => Box::new(postgres::Postgres::open(server, false)?),
+        Location::Postgres(server) => Box::new(postgres::Postgres::open(server, access, false)?),
     };
     schema::check(engine.as_mut())?;
     Ok(engine)

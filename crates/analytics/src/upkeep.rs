@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::rollup::{self, GONE, HOUR_US, REMOVING, ROLLED, day_period, first_of};
+use crate::rollup::{self, GONE, HOUR_US, Period, REMOVING, ROLLED, first_of};
+use crate::sink::{BATCH_SOURCE, Identity};
 use crate::store::schema::DICTIONARIES;
 use crate::store::{Dialect, Engine};
-use crate::writer::Options;
+use crate::writer::{Options, from_hex};
 
 /// Whether something is left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +29,17 @@ const PAGES_AT_ONCE: i64 = 256;
 /// Texts are swept when so many hours lost their facts since the last time.
 const HOURS_BETWEEN_SWEEPS: i64 = 24;
 
-/// Does one step of what is due.
-pub(crate) fn step(engine: &mut dyn Engine, options: &Options, now_us: i64) -> Result<Upkeep, Error> {
-    if let Some(day) = rollup::day_to_roll(engine, now_us / HOUR_US / 24)? {
+/// What this process knows of a batch is needed for minutes; what is older than this many seconds was left behind.
+const BATCHES_KEPT: u64 = 366 * 86_400;
+
+/// Does one step of what is due. Days from `open_day` on may still get hours.
+pub(crate) fn step(
+    engine: &mut dyn Engine,
+    options: &Options,
+    now_us: i64,
+    open_day: i64,
+) -> Result<Upkeep, Error> {
+    if let Some(day) = rollup::day_to_roll(engine, open_day.min(now_us / HOUR_US / 24))? {
         engine.whole(|engine| rollup::roll_day(engine, day))?;
         return Ok(Upkeep::More);
     }
@@ -45,7 +54,7 @@ pub(crate) fn step(engine: &mut dyn Engine, options: &Options, now_us: i64) -> R
         return Ok(Upkeep::More);
     }
     if sweep_is_due(engine)? {
-        engine.whole(sweep)?;
+        engine.whole(|engine| sweep(engine, now_us))?;
         return Ok(Upkeep::More);
     }
     give_pages_back(engine)
@@ -98,12 +107,12 @@ fn remove_rollups(engine: &mut dyn Engine, kept_from: i64) -> Result<bool, Error
     let Some(hour) = engine.int(&sql)? else { return Ok(false) };
     let day = hour.div_euclid(24);
     engine.whole(|engine| {
-        remove_period(engine, hour)?;
+        remove_period(engine, Period::hour(hour))?;
         engine.run(&format!("DELETE FROM hours WHERE hour = {hour} AND state = {GONE}"), &[])?;
         let left =
             format!("SELECT count(*) FROM hours WHERE hour >= {} AND hour < {}", day * 24, day * 24 + 24);
         if engine.int(&left)? == Some(0) {
-            remove_period(engine, day_period(day))?;
+            remove_period(engine, Period::day(day))?;
             engine.run(&format!("DELETE FROM days WHERE day = {day}"), &[])?;
         }
         Ok(())
@@ -111,9 +120,10 @@ fn remove_rollups(engine: &mut dyn Engine, kept_from: i64) -> Result<bool, Error
     Ok(true)
 }
 
-fn remove_period(engine: &mut dyn Engine, period: i64) -> Result<(), Error> {
-    engine.run(&format!("DELETE FROM traffic WHERE period = {period}"), &[])?;
-    engine.run(&format!("DELETE FROM heavy WHERE kind IN (0,1,2,3,4) AND period = {period}"), &[]).map(|_| ())
+fn remove_period(engine: &mut dyn Engine, period: Period) -> Result<(), Error> {
+    let these = period.condition();
+    engine.run(&format!("DELETE FROM traffic WHERE {these}"), &[])?;
+    engine.run(&format!("DELETE FROM heavy WHERE kind IN (0,1,2,3,4) AND {these}"), &[]).map(|_| ())
 }
 
 fn add_to_meta(engine: &mut dyn Engine, name: &str, by: i64) -> Result<(), Error> {
@@ -133,63 +143,110 @@ fn sweep_is_due(engine: &mut dyn Engine) -> Result<bool, Error> {
     Ok(unswept >= HOURS_BETWEEN_SWEEPS)
 }
 
-/// Removes texts that neither facts nor roll-ups refer to. Inside a transaction.
-fn sweep(engine: &mut (dyn Engine + '_)) -> Result<(), Error> {
-    for (table, column, kind) in
-        [("path", "path", 0), ("referer", "referer", 1), ("agent", "agent", 2), ("client", "client", 3)]
-    {
-        let rolled = format!("SELECT item FROM heavy WHERE kind = {kind}");
-        remove_unused(engine, table, &[format!("SELECT {column} FROM fact"), rolled])?;
-    }
-    remove_unused(engine, "query", &["SELECT query FROM fact".into()])?;
-    remove_unused(engine, "shape", &["SELECT shape FROM fact".into()])?;
-    remove_unused(
-        engine,
-        "host",
-        &[
-            "SELECT host FROM shape".into(),
-            "SELECT host FROM traffic".into(),
-            "SELECT host FROM heavy".into(),
-        ],
-    )?;
-    remove_unused(
-        engine,
-        "network",
-        &["SELECT network FROM client".into(), "SELECT item FROM heavy WHERE kind = 4".into()],
-    )?;
+/// Removes texts that neither facts nor roll-ups refer to: facts, which are most, are read once for all of them.
+/// Inside a transaction.
+fn sweep(engine: &mut (dyn Engine + '_), now_us: i64) -> Result<(), Error> {
     debug_assert_eq!(DICTIONARIES.len(), 7, "a dictionary that is not swept grows for ever");
+    let mut shapes = Used::of("shape", engine)?;
+    // In the order of roll-ups' kinds.
+    let mut items = [
+        Used::of("path", engine)?,
+        Used::of("referer", engine)?,
+        Used::of("agent", engine)?,
+        Used::of("client", engine)?,
+        Used::of("network", engine)?,
+    ];
+    let (mut queries, mut hosts) = (Used::of("query", engine)?, Used::of("host", engine)?);
+    engine.rows("SELECT shape, path, referer, agent, client, query FROM fact", &[], &mut |row| {
+        shapes.mark(row.int(0));
+        for (at, used) in items.iter_mut().take(4).enumerate() {
+            used.mark(row.int(at + 1));
+        }
+        queries.mark(row.int(5));
+        ControlFlow::Continue(())
+    })?;
+    engine.rows("SELECT kind, item, host FROM heavy", &[], &mut |row| {
+        if let Some(used) = usize::try_from(row.int(0)).ok().and_then(|kind| items.get_mut(kind)) {
+            used.mark(row.int(1));
+        }
+        hosts.mark(row.int(2));
+        ControlFlow::Continue(())
+    })?;
+    mark_all(engine, "SELECT host FROM traffic", &mut hosts)?;
+    // What is removed uses nothing any more.
+    shapes.remove_others(engine)?;
+    mark_all(engine, "SELECT host FROM shape", &mut hosts)?;
+    let [paths, referers, agents, clients, mut networks] = items;
+    clients.remove_others(engine)?;
+    mark_all(engine, "SELECT network FROM client", &mut networks)?;
+    for used in [paths, referers, agents, networks, queries, hosts] {
+        used.remove_others(engine)?;
+    }
+    forget_batches(engine, u64::try_from(now_us / 1_000_000).unwrap_or(0))?;
     engine.run("DELETE FROM meta WHERE name = 'unswept'", &[])?;
     add_to_meta(engine, "sweeps", 1)
 }
 
-/// Removes the rows of a table whose numbers none of the statements gives. One bit per number is kept.
-fn remove_unused(engine: &mut dyn Engine, table: &str, uses: &[String]) -> Result<(), Error> {
-    let most =
-        usize::try_from(engine.int(&format!("SELECT max(id) FROM {table}"))?.unwrap_or(0)).unwrap_or(0);
-    let mut used = vec![0u64; most / 64 + 1];
-    for sql in uses {
-        engine.rows(sql, &[], &mut |row| {
-            if let Ok(number) = usize::try_from(row.int(0))
-                && let Some(word) = used.get_mut(number / 64)
-            {
-                *word |= 1 << (number % 64);
-            }
+fn mark_all(engine: &mut dyn Engine, sql: &str, used: &mut Used) -> Result<(), Error> {
+    engine.rows(sql, &[], &mut |row| {
+        used.mark(row.int(0));
+        ControlFlow::Continue(())
+    })
+}
+
+/// Which rows of a table are referred to: one bit per number.
+struct Used {
+    table: &'static str,
+    bits: Vec<u64>,
+}
+
+impl Used {
+    fn of(table: &'static str, engine: &mut dyn Engine) -> Result<Self, Error> {
+        let most = engine.int(&format!("SELECT max(id) FROM {table}"))?.unwrap_or(0);
+        Ok(Self { table, bits: vec![0; usize::try_from(most).unwrap_or(0) / 64 + 1] })
+    }
+
+    fn mark(&mut self, number: i64) {
+        if let Ok(number) = usize::try_from(number)
+            && let Some(word) = self.bits.get_mut(number / 64)
+        {
+            *word |= 1 << (number % 64);
+        }
+    }
+
+    fn has(&self, number: i64) -> bool {
+        let word = usize::try_from(number).ok().and_then(|number| self.bits.get(number / 64));
+        word.is_none_or(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    /// Removes the rows that nothing refers to.
+    fn remove_others(&self, engine: &mut dyn Engine) -> Result<(), Error> {
+        let table = self.table;
+        let mut unused = Vec::new();
+        engine.rows(&format!("SELECT id FROM {table}"), &[], &mut |row| {
+            unused.extend(Some(row.int(0)).filter(|number| !self.has(*number)));
             ControlFlow::Continue(())
         })?;
+        for chunk in unused.chunks(512) {
+            engine.run(&format!("DELETE FROM {table} WHERE id IN ({})", rollup::list(chunk)), &[])?;
+        }
+        Ok(())
     }
-    let mut unused = Vec::new();
-    engine.rows(&format!("SELECT id FROM {table}"), &[], &mut |row| {
-        let number = row.int(0);
-        let word = usize::try_from(number).ok().and_then(|number| used.get(number / 64));
-        if word.is_some_and(|word| word >> (number % 64) & 1 == 0) {
-            unused.push(number);
+}
+
+/// Forgets the identities of batches whose processes were killed long ago.
+fn forget_batches(engine: &mut dyn Engine, now_s: u64) -> Result<(), Error> {
+    let mut old = Vec::new();
+    let sql = format!("SELECT source, place FROM positions WHERE source LIKE '{BATCH_SOURCE}%'");
+    engine.rows(&sql, &[], &mut |row| {
+        let began = Identity::of(&from_hex(row.text(1))).map_or(0, |identity| identity.generation);
+        if began.saturating_add(BATCHES_KEPT) < now_s {
+            old.push(row.text(0).to_owned());
         }
         ControlFlow::Continue(())
     })?;
-    for chunk in unused.chunks(512) {
-        engine.run(&format!("DELETE FROM {table} WHERE id IN ({})", rollup::list(chunk)), &[])?;
-    }
-    Ok(())
+    old.iter()
+        .try_for_each(|source| engine.run("DELETE FROM positions WHERE source = $1", &[source]).map(drop))
 }
 
 /// SQLite keeps pages that became free; PostgreSQL looks after its own.

@@ -4,27 +4,30 @@
 //! the source can be stored with it, so that whoever continues after a crash neither loses nor doubles a line.
 //! Several processes may write to one store; they take turns by transaction.
 
+mod damage;
 pub(crate) mod dictionary;
 pub(crate) mod place;
 pub(crate) mod shape;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs::File;
-use std::io::Read as _;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::entry::Entry;
 use crate::error::Error;
-use crate::rollup;
+use crate::ingest::Mark;
+use crate::rollup::{self, late};
 use crate::search;
 use crate::store::location::Location;
-use crate::store::{Access, Engine, Fact, SEQUENCE_BITS, open};
+use crate::store::{Access, Dialect, Engine, Fact, open};
 use crate::text::clean;
 use crate::upkeep::{self, Upkeep};
 use crate::writer::dictionary::{Cache, Keys, intern, settled};
+
+pub use damage::{move_aside, was_a_store};
 
 /// How a store is written.
 #[derive(Clone, Debug)]
@@ -69,6 +72,10 @@ pub struct Writer {
     open: bool,
     /// Hours whose roll-ups are not up to date, and the commit that touched them last.
     pending: BTreeMap<i64, u64>,
+    /// The latest hour that got a request.
+    newest_hour: i64,
+    /// How many commits there had been when upkeep looked, and since when there was none.
+    idle: (u64, i64),
     /// How often the store's dictionaries had been swept when the caches were filled.
     swept: i64,
     commits: u64,
@@ -102,12 +109,24 @@ impl Caches {
     }
 }
 
+/// Whether hours and days are rolled up that may still get requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Eager {
+    Yes,
+    No,
+}
+
 /// So many facts are handed to the database at once: enough to share the cost of a statement, little in memory.
 const BATCH: usize = 8192;
 
 /// An hour is rolled up when so many commits have not touched it, so that logs that jump between hours do not
-/// cause it again and again.
+/// cause it again and again; or when there was none for so long.
 const QUIET_COMMITS: u64 = 2;
+const IDLE_US: i64 = 60_000_000;
+
+/// A server ends statements that add requests after so long, and those of upkeep, which read whole hours.
+const LONGEST_WRITE: Duration = Duration::from_secs(60);
+const LONGEST_UPKEEP: Duration = Duration::from_secs(600);
 
 impl Writer {
     /// Opens a store for writing. One that is not there is begun, an older one is brought up to date.
@@ -116,13 +135,18 @@ impl Writer {
     /// A wrong URL; a store that is held, away, full, damaged, or of a later version of Offramp.
     pub fn open(url: &str, options: &Options) -> Result<Self, Error> {
         let access = Access { busy: options.busy_timeout, cache_kib: options.cache_kib };
-        let mut engine = open(&Location::parse(url)?, access)?;
+        Self::over(open(&Location::parse(url)?, access)?, options)
+    }
+
+    /// Writes to a store that is open.
+    pub(crate) fn over(mut engine: Box<dyn Engine>, options: &Options) -> Result<Self, Error> {
         let keys = engine.whole(Keys::of)?;
         if let Some(wanted) = options.full_text {
             search::prepare(engine.as_mut(), wanted)?;
         }
         let pending = rollup::pending(engine.as_mut())?.into_iter().map(|hour| (hour, 0)).collect();
         let swept = upkeep::sweeps(engine.as_mut())?;
+        limit(engine.as_mut(), LONGEST_WRITE)?;
         Ok(Self {
             engine,
             keys,
@@ -131,6 +155,8 @@ impl Writer {
             packed: Vec::new(),
             open: false,
             pending,
+            newest_hour: 0,
+            idle: (0, 0),
             swept,
             commits: 0,
             options: options.clone(),
@@ -155,7 +181,7 @@ impl Writer {
     /// # Errors
     /// As [`Writer::add`].
     pub fn commit(&mut self) -> Result<(), Error> {
-        self.finish_transaction(None)
+        self.commit_marks(None)
     }
 
     /// Makes everything added last, and with it how far its source was read: both, or neither.
@@ -163,7 +189,33 @@ impl Writer {
     /// # Errors
     /// As [`Writer::add`].
     pub fn commit_with(&mut self, source: &str, position: &[u8]) -> Result<(), Error> {
-        self.finish_transaction(Some((source, position)))
+        self.commit_marks(Some(Mark { source, position }))
+    }
+
+    /// The same with the positions of several sources.
+    pub(crate) fn commit_marks<'m>(
+        &mut self,
+        marks: impl IntoIterator<Item = Mark<'m>>,
+    ) -> Result<(), Error> {
+        self.finish_transaction(marks)
+    }
+
+    /// Whether the position of a source is such, once all other writers have ended what they were at.
+    pub(crate) fn has(&mut self, source: &str, is_such: impl Fn(&[u8]) -> bool) -> Result<bool, Error> {
+        let place = self.guarded(|writer| {
+            writer.ensure_open()?;
+            writer.position(source)
+        })?;
+        let has = place.is_some_and(|place| is_such(&place));
+        if has {
+            self.rollback();
+        }
+        Ok(has)
+    }
+
+    /// Forgets the position of a source.
+    pub(crate) fn forget_position(&mut self, source: &str) -> Result<(), Error> {
+        self.engine.run("DELETE FROM positions WHERE source = $1", &[source]).map(drop)
     }
 
     /// The position that was last committed for a source.
@@ -195,14 +247,22 @@ impl Writer {
     /// The store refused; trying again later is harmless.
     pub fn upkeep(&mut self, now: SystemTime) -> Result<Upkeep, Error> {
         self.commit()?;
+        self.upkeep_when(now, Eager::No)
+    }
+
+    fn upkeep_when(&mut self, now: SystemTime, eager: Eager) -> Result<Upkeep, Error> {
         let now_us = micros(now);
-        let current = now_us / rollup::HOUR_US;
-        let over: Vec<i64> = self.pending.range(..current).map(|(hour, _)| *hour).take(1).collect();
-        if !over.is_empty() {
-            self.roll(&over)?;
-            return Ok(Upkeep::More);
-        }
-        let step = upkeep::step(self.engine.as_mut(), &self.options, now_us)?;
+        let is_idle = self.is_idle(now_us) || eager == Eager::Yes;
+        limit(self.engine.as_mut(), LONGEST_UPKEEP)?;
+        let step = match self.hour_to_roll(now_us, is_idle) {
+            Some(hour) => self.roll(hour).map(|()| Upkeep::More),
+            None => {
+                let open_day = if is_idle { i64::MAX } else { self.newest_hour.div_euclid(24) };
+                upkeep::step(self.engine.as_mut(), &self.options, now_us, open_day)
+            }
+        };
+        limit(self.engine.as_mut(), LONGEST_WRITE)?;
+        let step = step?;
         self.look_for_sweeps()?;
         Ok(step)
     }
@@ -212,8 +272,25 @@ impl Writer {
     /// # Errors
     /// As [`Writer::add`].
     pub fn finish(&mut self, now: SystemTime) -> Result<(), Error> {
-        while self.upkeep(now)? == Upkeep::More {}
+        self.commit()?;
+        while self.upkeep_when(now, Eager::Yes)? == Upkeep::More {}
         Ok(())
+    }
+
+    /// Whether nothing has been committed for a while.
+    const fn is_idle(&mut self, now_us: i64) -> bool {
+        if self.idle.0 != self.commits || self.idle.1 > now_us {
+            self.idle = (self.commits, now_us);
+        }
+        now_us - self.idle.1 >= IDLE_US
+    }
+
+    /// The first hour that is over, is not rolled up, and gets no more requests for now.
+    fn hour_to_roll(&self, now_us: i64, is_idle: bool) -> Option<i64> {
+        let over = self.pending.range(..now_us / rollup::HOUR_US);
+        over.into_iter()
+            .find(|(_, touched)| is_idle || **touched + QUIET_COMMITS <= self.commits)
+            .map(|(hour, _)| *hour)
     }
 
     /// The store, to be asked through this writer: for stores in memory. What is not committed is not seen.
@@ -282,8 +359,9 @@ impl Writer {
         self.ensure_open()?;
         self.settle_texts()?;
         place::assign(self.engine.as_mut(), &mut self.batch)?;
+        let rolled = late::take(self.engine.as_mut(), &mut self.batch)?;
         self.engine.insert(&self.batch)?;
-        self.count_hours()?;
+        self.count_hours(&rolled)?;
         self.batch.clear();
         Ok(())
     }
@@ -324,12 +402,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Notes how many facts each hour got, and that its roll-ups are not up to date.
-    fn count_hours(&mut self) -> Result<(), Error> {
+    /// Notes how many facts each hour got, and that its roll-ups are not up to date, but for those that are.
+    fn count_hours(&mut self, rolled: &BTreeMap<i64, i64>) -> Result<(), Error> {
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
         for fact in &self.batch {
-            *counts.entry((fact.id >> SEQUENCE_BITS) / rollup::HOUR_US).or_default() += 1;
+            *counts.entry(late::hour_of(fact)).or_default() += 1;
         }
+        let newest = counts.last_key_value().map_or(0, |(hour, _)| *hour);
+        self.newest_hour = self.newest_hour.max(newest);
+        counts.retain(|hour, _| !rolled.contains_key(hour));
         for hour in counts.keys() {
             self.pending.insert(*hour, self.commits);
         }
@@ -346,10 +427,10 @@ impl Writer {
         Ok(())
     }
 
-    fn finish_transaction(&mut self, position: Option<(&str, &[u8])>) -> Result<(), Error> {
+    fn finish_transaction<'m>(&mut self, marks: impl IntoIterator<Item = Mark<'m>>) -> Result<(), Error> {
         self.guarded(|writer| {
             writer.flush()?;
-            if let Some((source, position)) = position {
+            for Mark { source, position } in marks {
                 writer.ensure_open()?;
                 writer.engine.run(
                     "INSERT INTO positions (source, place) VALUES ($1, $2) \
@@ -363,25 +444,12 @@ impl Writer {
                 writer.commits += 1;
             }
             Ok(())
-        })?;
-        let newest = self.pending.last_key_value().map_or(0, |(hour, _)| *hour);
-        let quiet = |touched: u64| touched + QUIET_COMMITS <= self.commits;
-        let over: Vec<i64> = self
-            .pending
-            .range(..newest)
-            .filter(|(_, touched)| quiet(**touched))
-            .map(|(hour, _)| *hour)
-            .collect();
-        // What was committed lasts, whatever becomes of roll-ups: they are tried again later.
-        drop(self.roll(&over[..over.len().min(4)]));
-        Ok(())
+        })
     }
 
-    fn roll(&mut self, hours: &[i64]) -> Result<(), Error> {
-        for hour in hours {
-            self.engine.whole(|engine| rollup::roll_hour(engine, *hour))?;
-            self.pending.remove(hour);
-        }
+    fn roll(&mut self, hour: i64) -> Result<(), Error> {
+        self.engine.whole(|engine| rollup::roll_hour(engine, hour))?;
+        self.pending.remove(&hour);
         Ok(())
     }
 
@@ -393,6 +461,14 @@ impl Writer {
             self.caches.clear();
         }
         Ok(())
+    }
+}
+
+/// Has a server end statements that take longer. SQLite has no other machine to wait for.
+fn limit(engine: &mut dyn Engine, limit: Duration) -> Result<(), Error> {
+    match engine.dialect() {
+        Dialect::Sqlite => Ok(()),
+        Dialect::Postgres => engine.limit(Some(limit)),
     }
 }
 
@@ -425,58 +501,10 @@ fn to_hex(bytes: &[u8]) -> String {
     })
 }
 
-fn from_hex(text: &str) -> Vec<u8> {
+pub(crate) fn from_hex(text: &str) -> Vec<u8> {
     text.as_bytes()
         .chunks(2)
         .filter_map(|pair| std::str::from_utf8(pair).ok())
         .filter_map(|pair| u8::from_str_radix(pair, 16).ok())
         .collect()
-}
-
-/// Whether there is a file that begins as all files of SQLite do (Database File Format, §1.3.1). One that does
-/// not and cannot be opened may be anything: perhaps somebody gave the wrong path.
-pub fn was_a_store(url: &str) -> bool {
-    const MAGIC: &[u8] = b"SQLite format 3\0";
-    let Ok(Location::File(path)) = Location::parse(url) else { return false };
-    let mut start = [0; MAGIC.len()];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && start == MAGIC
-}
-
-/// Moves a damaged SQLite file aside, with its write-ahead log, and gives its new path. A fresh one is begun
-/// when the store is opened again.
-///
-/// # Errors
-/// The store is no file, or the file cannot be renamed.
-pub fn move_aside(url: &str) -> Result<PathBuf, Error> {
-    let Location::File(path) = Location::parse(url)? else {
-        return Err(Error::Store("only a file can be moved aside".into()));
-    };
-    let seconds = micros(SystemTime::now()) / 1_000_000;
-    let with = |suffix: &str| {
-        let mut name = path.clone().into_os_string();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    let aside = (0..100)
-        .map(|again| {
-            if again == 0 {
-                with(&format!(".corrupt-{seconds}"))
-            } else {
-                with(&format!(".corrupt-{seconds}-{again}"))
-            }
-        })
-        .find(|aside| !aside.exists())
-        .ok_or_else(|| Error::Store("too many damaged files lie beside it".into()))?;
-    let failed = |error| Error::Io(format!("moving {} aside", path.display()), error);
-    std::fs::rename(&path, &aside).map_err(failed)?;
-    for suffix in ["-wal", "-shm"] {
-        let mut name = aside.clone().into_os_string();
-        name.push(suffix);
-        match std::fs::rename(with(suffix), PathBuf::from(name)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-    }
-    Ok(aside)
 }

@@ -24,6 +24,11 @@ pub(crate) fn notify_socket() -> Option<OsString> {
     std::env::var_os("NOTIFY_SOCKET")
 }
 
+/// The password for PostgreSQL, as its own clients take it (libpq, "Environment Variables").
+pub(crate) fn postgres_password() -> Option<String> {
+    std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty())
+}
+
 /// Whether journald reads what this process prints (systemd.exec(5)).
 pub(crate) fn journal() -> bool {
     std::env::var_os("JOURNAL_STREAM").is_some_and(|value| !value.is_empty())

@@ -1,229 +1,303 @@
-//! The store's thread: what it does with each batch, and when.
+//! The thread between taps and the store: it gathers events into batches, gives them to the store's thread, and puts
+//! into the spool what that does not take. It never touches the store, so that no store can hold it up.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
 
-use crate::background::{BackgroundSettings, Counts, Notice};
-use crate::error::Error;
-use crate::pack::Unpack;
+use crate::background::notice::Notice;
+use crate::background::storing::{Job, Report};
+use crate::background::{BackgroundSettings, Counts};
+use crate::ingest::Stop;
+use crate::sink::Identity;
 use crate::spool::{Kept, Spool};
-use crate::upkeep::Upkeep;
-use crate::writer::{Writer, move_aside};
 
 /// What the thread is told.
 pub(crate) enum Message {
     /// Packed entries.
     Batch { events: u32, bytes: Vec<u8> },
+    /// From the store's thread.
+    Store(Report),
     /// Look at the flag that says stop.
     Stop,
 }
 
-/// A batch that is not committed for so long is.
-const COMMIT_AFTER: Duration = Duration::from_millis(900);
+/// Entries that are not given to the store for so long are.
+const GIVE_AFTER: Duration = Duration::from_millis(900);
 
-/// So many bytes of entries are committed without waiting.
-const COMMIT_BYTES: usize = 2 << 20;
+/// So many bytes of entries are given without waiting; more than that goes to the spool.
+const GIVE_BYTES: usize = 2 << 20;
 
-/// A store that failed is tried again after this, then after twice as long, and so on.
-const FIRST_RETRY: Duration = Duration::from_millis(250);
-const LAST_RETRY: Duration = Duration::from_secs(15);
+/// A store that has not taken a batch for so long is no store to wait for: events go to the spool.
+const HANGS_AFTER: Duration = Duration::from_secs(5);
 
-/// How often upkeep is looked at, and how long the thread rests between its steps.
-const UPKEEP_EVERY: Duration = Duration::from_secs(60);
-const UPKEEP_REST: Duration = Duration::from_millis(20);
-
-/// So long another process may hold the store before events go to the spool.
-const BUSY: Duration = Duration::from_secs(1);
+/// At the end a store that takes events may take so long for the last ones.
+const LAST_BATCHES: Duration = Duration::from_secs(4);
 
 pub(crate) struct Keeper {
-    settings: BackgroundSettings,
     counts: Arc<Counts>,
+    notify: Box<dyn FnMut(&Notice) + Send>,
     spool: Spool,
-    /// The store, while it takes events.
-    writer: Option<Writer>,
-    /// What was added and is not committed: it goes to the spool if the store fails.
-    uncommitted: Vec<(u32, Vec<u8>)>,
-    commit_at: Option<Instant>,
-    retry_at: Instant,
-    retry_after: Duration,
-    upkeep_at: Instant,
-    /// Events that went to the spool since the store failed.
-    waited: u64,
-    /// Whether the store took what it was last given: only changes are told.
+    jobs: SyncSender<Job>,
+    /// Ends the waiting of the store's thread.
+    stop: Stop,
+    /// What the store's thread has, and has not reported on.
+    given: Option<Given>,
+    /// What is to be given next, and when at the latest.
+    gathered: Vec<u8>,
+    gathered_events: u32,
+    give_at: Option<Instant>,
+    /// The identity of the last batch.
+    identity: Identity,
+    /// Whether the store takes events, as far as is known.
     well: bool,
+    /// Whether the store has said what it has already: nothing is given before.
+    is_open: bool,
+    begun: Instant,
+    ended: bool,
+    /// Events that went to the spool since the store did not take them.
+    waited: u64,
     dropping: bool,
 }
 
+struct Given {
+    identity: Identity,
+    events: u64,
+    bytes: Arc<Vec<u8>>,
+    since: Instant,
+    /// Where it ends in the spool, if it is there.
+    spooled: Option<u64>,
+}
+
 impl Keeper {
-    /// Opens spool and store.
-    pub(crate) fn begin(mut settings: BackgroundSettings, counts: Arc<Counts>) -> Result<Self, Error> {
-        settings.options.busy_timeout = settings.options.busy_timeout.min(BUSY);
-        let spool = Spool::open(&settings.spool, settings.spool_limit)?;
-        let now = Instant::now();
-        let mut keeper = Self {
-            settings,
+    pub(crate) fn new(
+        settings: BackgroundSettings,
+        counts: Arc<Counts>,
+        spool: Spool,
+        jobs: SyncSender<Job>,
+        stop: Stop,
+    ) -> Self {
+        counts.waiting.store(spool.waiting(), Ordering::Relaxed);
+        Self {
             counts,
+            notify: settings.notify,
+            identity: Identity { generation: spool.generation(), number: 0 },
             spool,
-            writer: None,
-            uncommitted: Vec::new(),
-            commit_at: None,
-            retry_at: now,
-            retry_after: FIRST_RETRY,
-            upkeep_at: now + UPKEEP_REST,
-            waited: 0,
+            jobs,
+            stop,
+            given: None,
+            gathered: Vec::new(),
+            gathered_events: 0,
+            give_at: None,
             well: true,
+            is_open: false,
+            begun: Instant::now(),
+            ended: false,
+            waited: 0,
             dropping: false,
-        };
-        match keeper.reopen() {
-            Err(error) if !error.is_passing() && !matches!(error, Error::Corrupt(_)) => Err(error),
-            Err(error) => {
-                keeper.failed(error);
-                Ok(keeper)
-            }
-            Ok(()) => Ok(keeper),
         }
     }
 
     /// Works until it is told to stop, or nobody is left who could tell it anything.
-    pub(crate) fn run(&mut self, receiver: &Receiver<Message>) {
-        loop {
+    pub(crate) fn run(mut self, receiver: &Receiver<Message>) {
+        while !self.counts.stopping.load(Ordering::Acquire) {
+            self.counts.turns.fetch_add(1, Ordering::Relaxed);
             let message = match self.due() {
                 Some(at) => receiver.recv_timeout(at.saturating_duration_since(Instant::now())),
                 None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match message {
-                Ok(Message::Batch { events, bytes }) => self.take(events, bytes),
+                Ok(message) => self.hear(message),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Ok(Message::Stop) | Err(RecvTimeoutError::Timeout) => {}
-            }
-            if self.counts.stopping.load(Ordering::Acquire) {
-                while let Ok(message) = receiver.try_recv() {
-                    if let Message::Batch { events, bytes } = message {
-                        self.take(events, bytes);
-                    }
-                }
-                break;
+                Err(RecvTimeoutError::Timeout) => {}
             }
             self.work();
         }
-        self.commit();
+        self.finish(receiver);
     }
 
-    /// When something is to be done even if no batch comes.
+    /// When something is to be done even if nobody says anything.
     fn due(&self) -> Option<Instant> {
-        let store = if self.writer.is_none() { self.retry_at } else { self.upkeep_at };
-        let spool = (self.writer.is_some() && self.spool.waiting() > 0).then(Instant::now);
-        [Some(store), spool, self.commit_at].into_iter().flatten().min()
+        match self.waits_since() {
+            // What is gathered has to wait, and a store that is known to be away is waited for by its thread.
+            Some(since) => self.well.then(|| since + HANGS_AFTER),
+            None => self.give_at,
+        }
     }
 
-    fn take(&mut self, events: u32, bytes: Vec<u8>) {
-        // What waits goes first.
-        if self.writer.is_none() || self.spool.waiting() > 0 {
-            self.push(events, &bytes);
+    /// Since when the store has had something to do, if it has.
+    fn waits_since(&self) -> Option<Instant> {
+        if self.is_open { self.given.as_ref().map(|given| given.since) } else { Some(self.begun) }
+    }
+
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::Batch { events, bytes } => self.take(events, &bytes),
+            Message::Store(report) => self.reported(report),
+            Message::Stop => {}
+        }
+    }
+
+    fn take(&mut self, events: u32, bytes: &[u8]) {
+        if !self.well || self.spool.waiting() > 0 {
+            // What came before goes first.
+            self.spool_gathered();
+            self.gather(events, bytes);
+            self.spool_gathered();
             return;
         }
-        let result = self.add(&bytes);
-        self.uncommitted.push((events, bytes));
-        if let Err(error) = result {
-            self.failed(error);
-            return;
+        self.gather(events, bytes);
+        if self.gathered.len() >= GIVE_BYTES {
+            if self.given.is_some() {
+                self.spool_gathered();
+            } else {
+                self.give_at = Some(Instant::now());
+            }
         }
-        let size: usize = self.uncommitted.iter().map(|(_, bytes)| bytes.len()).sum();
-        if size >= COMMIT_BYTES {
-            self.commit();
-        } else if self.commit_at.is_none() {
-            self.commit_at = Some(Instant::now() + COMMIT_AFTER);
-        }
+    }
+
+    fn gather(&mut self, events: u32, bytes: &[u8]) {
+        self.gathered.extend_from_slice(bytes);
+        self.gathered_events = self.gathered_events.saturating_add(events);
+        self.give_at.get_or_insert_with(|| Instant::now() + GIVE_AFTER);
     }
 
     fn work(&mut self) {
         let now = Instant::now();
-        if self.commit_at.is_some_and(|at| at <= now) {
-            self.commit();
+        if self.well && self.waits_since().is_some_and(|since| since + HANGS_AFTER <= now) {
+            self.unwell(Notice::Waiting(format!("it has not answered for {} s", HANGS_AFTER.as_secs())));
         }
-        if self.writer.is_none()
-            && self.retry_at <= now
-            && let Err(error) = self.reopen()
-        {
-            self.failed(error);
+        if self.given.is_some() || !self.is_open {
+            return;
         }
-        if self.writer.is_some() && self.spool.waiting() > 0 {
-            self.catch_up();
-        }
-        if self.upkeep_at <= now && self.writer.is_some() && self.uncommitted.is_empty() {
-            self.keep_up();
+        if self.spool.waiting() > 0 {
+            self.give_spooled();
+        } else if self.give_at.is_some_and(|at| at <= now) {
+            self.give_gathered();
         }
     }
 
-    fn add(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let Some(writer) = &mut self.writer else { return Ok(()) };
-        Unpack(bytes).try_for_each(|entry| writer.add(&entry))
-    }
-
-    fn commit(&mut self) {
-        self.commit_at = None;
-        let Some(writer) = &mut self.writer else { return };
-        match writer.commit() {
-            Ok(()) => {
-                let events: u64 = self.uncommitted.drain(..).map(|(events, _)| u64::from(events)).sum();
-                self.counts.stored.fetch_add(events, Ordering::Relaxed);
-                self.recovered();
+    fn reported(&mut self, report: Report) {
+        match report {
+            Report::Opened(latest) => {
+                self.is_open = true;
+                if let Some(latest) = latest {
+                    self.spool.skip(latest);
+                }
+                self.settle();
             }
-            Err(error) => self.failed(error),
+            Report::Done => {
+                if let Some(given) = self.given.take() {
+                    self.counts.stored.fetch_add(given.events, Ordering::Relaxed);
+                    if let Some(end) = given.spooled {
+                        self.spool.done(end);
+                    }
+                }
+                self.settle();
+            }
+            Report::Trouble(error) => self.unwell(Notice::Waiting(error)),
+            Report::Notice(notice @ Notice::UpkeepFailed(_)) => (self.notify)(&notice),
+            Report::Notice(notice @ Notice::MovedAside(..)) => {
+                // It is told whatever was told before.
+                self.well = true;
+                self.unwell(notice);
+            }
+            Report::Notice(notice) => self.unwell(notice),
+            Report::Ended => self.ended = true,
         }
     }
 
-    /// The store took something, and nothing waits any more.
-    fn recovered(&mut self) {
-        self.retry_after = FIRST_RETRY;
+    /// The store took something. Once nothing waits any more, everything is as it should be.
+    fn settle(&mut self) {
+        self.counts.waiting.store(self.spool.waiting(), Ordering::Relaxed);
+        if self.spool.waiting() > 0 {
+            return;
+        }
+        let cleared = self.spool.clear();
         let events = std::mem::take(&mut self.waited);
         if !std::mem::replace(&mut self.well, true) || events > 0 {
-            (self.settings.notify)(&Notice::CaughtUp { events });
+            (self.notify)(&Notice::CaughtUp { events });
+        }
+        self.counts.is_well.store(true, Ordering::Relaxed);
+        if let Err(error) = cleared {
+            (self.notify)(&Notice::Dropping(Some(error)));
         }
     }
 
-    fn keep_up(&mut self) {
-        let Some(writer) = &mut self.writer else { return };
-        let rest = match writer.upkeep(SystemTime::now()) {
-            Ok(Upkeep::More) => UPKEEP_REST,
-            Ok(Upkeep::Done) => UPKEEP_EVERY,
-            Err(error @ Error::Corrupt(_)) => return self.failed(error),
+    /// The store does not take events: what it was given waits in the spool, too, and so does what comes.
+    fn unwell(&mut self, notice: Notice) {
+        if !std::mem::replace(&mut self.well, false) {
+            return;
+        }
+        self.counts.is_well.store(false, Ordering::Relaxed);
+        (self.notify)(&notice);
+        self.spool_given();
+        self.spool_gathered();
+    }
+
+    fn next_identity(&mut self) -> Identity {
+        self.identity.number += 1;
+        self.identity
+    }
+
+    fn give_gathered(&mut self) {
+        let bytes = Arc::new(std::mem::take(&mut self.gathered));
+        let events = u64::from(std::mem::take(&mut self.gathered_events));
+        self.give_at = None;
+        let identity = self.next_identity();
+        self.give(Given { identity, events, bytes, since: Instant::now(), spooled: None });
+    }
+
+    fn give_spooled(&mut self) {
+        match self.spool.peek(GIVE_BYTES) {
+            Ok(Some(found)) => self.give(Given {
+                identity: found.identity,
+                events: found.events,
+                bytes: Arc::new(found.bytes),
+                since: Instant::now(),
+                spooled: Some(found.end),
+            }),
+            Ok(None) => self.settle(),
             Err(error) => {
-                (self.settings.notify)(&Notice::UpkeepFailed(error));
-                UPKEEP_EVERY
+                (self.notify)(&Notice::Dropping(Some(error)));
+                self.spool.give_up();
+                self.settle();
             }
+        }
+    }
+
+    fn give(&mut self, given: Given) {
+        let job = Job { identity: given.identity, bytes: Arc::clone(&given.bytes) };
+        // There is room for one, and one is given at a time. A thread that panicked has said so itself.
+        if self.jobs.try_send(job).is_ok() || given.spooled.is_none() {
+            self.given = Some(given);
+        }
+    }
+
+    /// Has what was given wait in the spool as well: its identity keeps it from being stored twice.
+    fn spool_given(&mut self) {
+        let Some(given) = self.given.take_if(|given| given.spooled.is_none()) else { return };
+        let events = u32::try_from(given.events).unwrap_or(u32::MAX);
+        let spooled = match self.spool.push(given.identity, events, &given.bytes) {
+            Ok(Kept::Yes) => Some(self.spool.end()),
+            // The store's thread still has it.
+            Ok(Kept::Full) | Err(_) => None,
         };
-        self.upkeep_at = Instant::now() + rest;
+        self.waited += spooled.map_or(0, |_| given.events);
+        self.given = Some(Given { spooled, ..given });
+        self.counts.waiting.store(self.spool.waiting(), Ordering::Relaxed);
     }
 
-    /// The store failed: what is not committed waits, and it is tried again later.
-    fn failed(&mut self, error: Error) {
-        self.commit_at = None;
-        self.writer = None;
-        let was_well = std::mem::replace(&mut self.well, false);
-        let mut again = self.retry_after;
-        if matches!(error, Error::Corrupt(_)) {
-            match move_aside(&self.settings.url) {
-                Ok(path) => {
-                    (self.settings.notify)(&Notice::MovedAside(path, error));
-                    again = Duration::ZERO;
-                }
-                Err(error) => (self.settings.notify)(&Notice::Damaged(error)),
-            }
-        } else if was_well {
-            (self.settings.notify)(&Notice::Waiting(error));
+    fn spool_gathered(&mut self) {
+        if self.gathered_events == 0 {
+            return;
         }
-        self.retry_at = Instant::now() + again;
-        self.retry_after = (self.retry_after * 2).min(LAST_RETRY);
-        for (events, bytes) in std::mem::take(&mut self.uncommitted) {
-            self.push(events, &bytes);
-        }
-    }
-
-    fn push(&mut self, events: u32, bytes: &[u8]) {
-        let notice = match self.spool.push(events, bytes) {
+        let events = std::mem::take(&mut self.gathered_events);
+        let bytes = std::mem::take(&mut self.gathered);
+        self.give_at = None;
+        let identity = self.next_identity();
+        let notice = match self.spool.push(identity, events, &bytes) {
             Ok(Kept::Yes) => {
                 self.dropping = false;
                 self.waited += u64::from(events);
@@ -235,50 +309,42 @@ impl Keeper {
         };
         self.counts.dropped.fetch_add(u64::from(events), Ordering::Relaxed);
         if !std::mem::replace(&mut self.dropping, true) {
-            (self.settings.notify)(&notice);
+            (self.notify)(&notice);
         }
     }
 
-    fn reopen(&mut self) -> Result<(), Error> {
-        let mut writer = Writer::open(&self.settings.url, &self.settings.options)?;
-        let position = writer.position(&self.spool.source())?;
-        self.spool.seek(position.as_deref());
-        self.writer = Some(writer);
-        Ok(())
-    }
-
-    /// Writes one part of what waits, in order, together with how far it was read.
-    fn catch_up(&mut self) {
-        match self.catch_up_some() {
-            Ok(events) => {
-                self.counts.stored.fetch_add(events, Ordering::Relaxed);
-                self.counts.waiting.store(self.spool.waiting(), Ordering::Relaxed);
-                self.waited = self.waited.max(events);
-                if self.spool.waiting() == 0 {
-                    let cleared = self.spool.clear();
-                    self.recovered();
-                    if let Err(error) = cleared {
-                        (self.settings.notify)(&Notice::Dropping(Some(error)));
-                    }
+    /// The end: what was handed over is written, by the store if it takes it in time, else by the spool.
+    fn finish(mut self, receiver: &Receiver<Message>) {
+        while let Ok(message) = receiver.try_recv() {
+            self.hear(message);
+        }
+        let deadline = Instant::now() + LAST_BATCHES;
+        while self.well && self.is_open && self.spool.waiting() == 0 {
+            if self.given.is_none() {
+                if self.gathered_events == 0 {
+                    break;
                 }
+                self.give_gathered();
             }
-            // Nothing was committed: where to go on is looked up when the store is opened again.
-            Err(error) => self.failed(error),
+            match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(message) => self.hear(message),
+                Err(_) => break,
+            }
         }
-    }
-
-    fn catch_up_some(&mut self) -> Result<u64, Error> {
-        let (mut events, mut size) = (0, 0);
-        while size < COMMIT_BYTES {
-            let Some(record) = self.spool.take()? else { break };
-            self.add(&record.bytes)?;
-            events += u64::from(record.events);
-            size += record.bytes.len();
+        self.spool_given();
+        self.spool_gathered();
+        if let Some(given) = self.given.take_if(|given| given.spooled.is_none()) {
+            self.counts.dropped.fetch_add(given.events, Ordering::Relaxed);
         }
-        let (source, position) = (self.spool.source(), self.spool.position());
-        if let Some(writer) = &mut self.writer {
-            writer.commit_with(&source, &position)?;
+        // The store's thread ends now, unless the store holds it: then it ends with the process.
+        self.stop.request();
+        let Self { jobs, well, ended, .. } = self;
+        drop(jobs);
+        while well && !ended {
+            match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Message::Store(Report::Ended)) | Err(_) => break,
+                Ok(_) => {}
+            }
         }
-        Ok(events)
     }
 }

@@ -9,7 +9,7 @@ use crate::error::Error;
 #[derive(Debug)]
 pub enum Notice {
     /// The store does not take events; they wait in the spool.
-    Waiting(Error),
+    Waiting(String),
     /// The store takes events again; those that waited are in it.
     CaughtUp {
         /// How many events had waited.

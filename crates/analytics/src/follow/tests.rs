@@ -18,7 +18,8 @@ use crate::entry::Entry;
 use crate::format::LogFormat;
 use crate::ingest::tests::{Memory, ingest, line};
 use crate::ingest::{Ingest, Mark, Rejects, Sink, Stop};
-use crate::writer::{Options, Writer};
+use crate::sink::StoreSink;
+use crate::writer::Options;
 
 /// A folder with a log, its writer, and what has been stored of it.
 struct Rig {
@@ -315,12 +316,7 @@ fn follows_by_itself_through_a_rotation() {
     let (tell, told) = mpsc::channel();
     let following = std::thread::spawn(move || {
         let parser = LogFormat::named("combined").unwrap().parser(0);
-        let mut ingest = Ingest::new(
-            parser,
-            Telling(Memory { busy_at: vec![3, 4], ..Memory::default() }, tell),
-            Rejects::new(),
-            stop,
-        );
+        let mut ingest = Ingest::new(parser, Telling(Memory::default(), tell), Rejects::new(), stop);
         follow(&mut ingest, &log, Start::Beginning).map(|()| ingest.finish())
     });
     let until = |count: usize| loop {
@@ -351,9 +347,9 @@ fn the_store_keeps_rows_and_position_together() {
     let mut rig = Rig::new();
     let url = format!("sqlite:{}", rig.folder.path().join("access.db").display());
     let run = |rig: &Rig| {
-        let writer = Writer::open(&url, &Options::default()).unwrap();
+        let store = StoreSink::open(&url, &Options::default(), Stop::new().unwrap()).unwrap();
         let parser = LogFormat::named("combined").unwrap().parser(0);
-        let mut ingest = Ingest::new(parser, writer, Rejects::new(), Stop::new().unwrap());
+        let mut ingest = Ingest::new(parser, store, Rejects::new(), Stop::new().unwrap());
         let mut follower = Follower::new(&mut ingest, &rig.log).unwrap();
         follower.quiet = Duration::ZERO;
         assert!(follower.resume(Start::Beginning).and_then(|()| follower.pass()).is_ok());

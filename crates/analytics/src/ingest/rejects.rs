@@ -14,8 +14,6 @@ pub struct Rejects {
     shown: Vec<Rejection>,
     file: Option<(String, BufWriter<File>)>,
     tell: Option<Tell>,
-    /// How many were told: lines that are read a second time are not told again.
-    told: usize,
 }
 
 /// Who is told.
@@ -65,20 +63,12 @@ impl Rejects {
     pub(super) fn add(&mut self, number: u64, line: &[u8], error: ParseError) -> Result<(), Error> {
         if self.shown.len() < SHOWN {
             let rejection = Rejection::new(number, line, error);
-            if let Some(tell) = &mut self.tell
-                && self.shown.len() == self.told
-            {
-                self.told += 1;
+            if let Some(tell) = &mut self.tell {
                 tell(&rejection);
             }
             self.shown.push(rejection);
         }
         self.write(|file| file.write_all(line).and_then(|()| file.write_all(b"\n")))
-    }
-
-    /// Forgets all but the first `count` to be shown.
-    pub(super) fn keep(&mut self, count: usize) {
-        self.shown.truncate(count);
     }
 
     pub(super) fn flush(&mut self) -> Result<(), Error> {

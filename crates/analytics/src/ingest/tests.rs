@@ -23,8 +23,6 @@ pub(crate) struct Memory {
     pub(crate) commits: usize,
     /// Fails at this commit, as a process that is killed before it.
     pub(crate) fails_at: Option<usize>,
-    /// Refuses these commits, as a store that is locked for a while, and forgets what was pending.
-    pub(crate) busy_at: Vec<usize>,
 }
 
 impl Sink for Memory {
@@ -38,10 +36,6 @@ impl Sink for Memory {
         if self.fails_at == Some(self.commits) {
             self.pending.clear();
             return Err(Error::Store("killed".to_owned()));
-        }
-        if self.busy_at.contains(&self.commits) {
-            self.pending.clear();
-            return Err(Error::Busy("for a moment".to_owned()));
         }
         self.committed.append(&mut self.pending);
         if let Some(mark) = mark {
@@ -132,22 +126,6 @@ fn reads_gzip_of_several_members() {
     let error = cut.read(&mut Input::open(&path).unwrap()).unwrap_err();
     assert!(error.to_string().contains("cut.gz"), "{error}");
     assert!(cut.sink.committed.len() >= 20_000, "what was read before is kept");
-}
-
-#[test]
-fn waits_for_a_store_that_is_busy() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log");
-    std::fs::write(&path, (0..25_000).map(line).collect::<String>()).unwrap();
-    let told = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
-    let tell = told.clone();
-    let mut ingest = ingest(Memory { busy_at: vec![2, 3, 5], ..Memory::default() }).on_trouble(move |_| {
-        tell.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    });
-    ingest.read(&mut Input::open(&path).unwrap()).unwrap();
-    let numbers: Vec<_> = ingest.sink.committed.iter().map(|(_, _, number)| *number).collect();
-    assert_eq!(numbers, (0..25_000).collect::<Vec<_>>());
-    assert_eq!((ingest.report().accepted, told.load(std::sync::atomic::Ordering::Relaxed)), (25_000, 3));
 }
 
 #[test]

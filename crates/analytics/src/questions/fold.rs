@@ -13,12 +13,12 @@ use crate::question::{Bots, Filter, Top};
 use crate::questions::is_among;
 use crate::questions::plan::{Grain, Piece};
 use crate::rollup::tally::Sums;
-use crate::rollup::{HOUR_US, Kind, shape_of, shapes};
+use crate::rollup::{FIRST_HOUR, HOUR_US, Kind, Shapes};
 use crate::store::{Dialect, Engine, SEQUENCE_BITS};
 
 /// Which requests count, in numbers of the store.
 pub(crate) struct Sieve {
-    shapes: Vec<(i64, i64)>,
+    shapes: Shapes,
     hosts: Option<HashSet<i64>>,
     excluded: HashSet<i64, RandomState>,
     bots: Bots,
@@ -49,7 +49,7 @@ impl Sieve {
                 ControlFlow::Continue(())
             })?;
         }
-        Ok(Self { shapes: shapes(engine)?, hosts, excluded, bots: filter.bots })
+        Ok(Self { shapes: Shapes::read(engine)?, hosts, excluded, bots: filter.bots })
     }
 
     /// Whether nothing can pass.
@@ -63,7 +63,7 @@ impl Sieve {
 
     /// Host and status of a fact that counts.
     pub(crate) fn admits(&self, shape: i64, bot: bool, client: i64) -> Option<(i64, i64)> {
-        let (host, status) = shape_of(&self.shapes, shape);
+        let (host, status) = self.shapes.of(shape);
         let counts = self.bots.admits(bot)
             && self.admits_host(host)
             && (self.excluded.is_empty() || !self.excluded.contains(&client));
@@ -237,15 +237,15 @@ impl Fold {
         self.sums.entry(key).or_default().add(sums);
     }
 
-    /// The interval that a period is in.
-    fn bucket(&self, period: i64) -> i64 {
-        let hour = if period < 0 { (-1 - period) * 24 } else { period };
+    /// The interval that a period is in, by its first hour.
+    fn bucket(&self, hour: i64) -> i64 {
         self.width.map_or(0, |width| hour.saturating_mul(HOUR_US) / width)
     }
 
     fn read_traffic(&mut self, engine: &mut dyn Engine, sieve: &Sieve, piece: Piece) -> Result<(), Error> {
         let periods = piece.periods();
-        let sql = format!("SELECT period, host, status, bot, requests, bytes FROM traffic WHERE {periods}");
+        let sql =
+            format!("SELECT {FIRST_HOUR}, host, status, bot, requests, bytes FROM traffic WHERE {periods}");
         engine.rows(&sql, &[], &mut |row| {
             let (host, bot) = (row.int(1), row.int(3) == 1);
             if sieve.admits_host(host) && sieve.bots.admits(bot) {
@@ -298,5 +298,7 @@ impl Fold {
 
 fn heavy(kind: Kind, periods: &str) -> String {
     let kind = kind as i64;
-    format!("SELECT period, host, bot, item, requests, bytes FROM heavy WHERE kind = {kind} AND {periods}")
+    format!(
+        "SELECT {FIRST_HOUR}, host, bot, item, requests, bytes FROM heavy WHERE kind = {kind} AND {periods}"
+    )
 }

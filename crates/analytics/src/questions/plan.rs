@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::error::Error;
 use crate::question::Source;
-use crate::rollup::{GONE, HOUR_US, LATE, PENDING, REMOVING, ROLLED, day_period, first_of};
+use crate::rollup::{GONE, HOUR_US, LATE, Level, PENDING, REMOVING, ROLLED, first_of};
 use crate::store::{Engine, SEQUENCE_BITS};
 
 /// A part of what is read. All ranges end before their second bound.
@@ -23,13 +23,14 @@ impl Piece {
     pub(crate) fn periods(self) -> String {
         match self {
             Self::Facts(..) => "1 = 0".to_owned(),
-            Self::Hours(from, to) => format!("period >= {from} AND period < {to}"),
-            Self::Days(from, to) => {
-                format!("period > {} AND period <= {}", day_period(to), day_period(from))
-            }
+            Self::Hours(from, to) => format!("level = {HOURS} AND period >= {from} AND period < {to}"),
+            Self::Days(from, to) => format!("level = {DAYS} AND period >= {from} AND period < {to}"),
         }
     }
 }
+
+const HOURS: i64 = Level::Hour as i64;
+const DAYS: i64 = Level::Day as i64;
 
 /// What a question can be answered from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use foldhash::fast::RandomState;
 
 use crate::rollup::REST;
 
-/// More cells than this are not kept while an hour is added up: then the lightest half joins the rest.
+/// More cells than this are not kept while an hour is added up: then the lightest join the rest, so that about half
+/// as many stay, and the cost of this is shared by as many additions.
 const MOST_CELLS: usize = 65_536;
 
 /// So many hosts of a period are kept by name.
@@ -66,6 +67,10 @@ impl Cell {
 #[derive(Default)]
 pub(crate) struct Tally {
     cells: HashMap<u64, Sums, RandomState>,
+    /// Whether items stay as they are: there are few, and only hosts are many.
+    exact_by_item: bool,
+    /// How many cells were looked at to make room.
+    work: usize,
 }
 
 /// How many items of a host are kept.
@@ -75,6 +80,11 @@ pub(crate) struct Share<'a> {
 }
 
 impl Tally {
+    /// A tally whose sums by item stay exact: where room is needed, the lightest hosts lose their names.
+    pub(crate) fn exact_by_item() -> Self {
+        Self { exact_by_item: true, ..Self::default() }
+    }
+
     pub(crate) fn add(&mut self, cell: Cell, sums: Sums) {
         self.cells.entry(cell.0).or_default().add(sums);
         if self.cells.len() > MOST_CELLS {
@@ -86,8 +96,20 @@ impl Tally {
         self.cells.iter().map(|(cell, sums)| (Cell(*cell), *sums))
     }
 
-    /// Keeps the heavier half by name.
+    /// Makes room: first items lose their names, then hosts. A rest for each host may be as many cells as there
+    /// were.
     fn prune(&mut self) {
+        if !self.exact_by_item {
+            self.fold_items();
+        }
+        if self.cells.len() > MOST_CELLS / 4 * 3 {
+            self.fold_hosts();
+        }
+    }
+
+    /// Keeps the heavier half of items by name.
+    fn fold_items(&mut self) {
+        self.work += self.cells.len();
         let mut requests: Vec<i64> = self.cells.values().map(|sums| sums.requests).collect();
         let middle = requests.len() / 2;
         let (_, median, _) = requests.select_nth_unstable(middle);
@@ -105,6 +127,38 @@ impl Tally {
         });
         for (cell, sums) in rest.cells {
             self.cells.entry(cell).or_default().add(sums);
+        }
+    }
+
+    /// Keeps the heaviest hosts by name, as many as have half of the cells.
+    fn fold_hosts(&mut self) {
+        self.work += self.cells.len();
+        let mut hosts: HashMap<i64, (i64, usize), RandomState> = HashMap::default();
+        for (cell, sums) in self.iter() {
+            let (requests, cells) = hosts.entry(cell.host()).or_default();
+            *requests = requests.saturating_add(sums.requests);
+            *cells += 1;
+        }
+        let mut hosts: Vec<_> = hosts.into_iter().filter(|(host, _)| *host != REST).collect();
+        hosts.sort_unstable_by_key(|(host, (requests, _))| (std::cmp::Reverse(*requests), *host));
+        let mut room = MOST_CELLS / 2;
+        let fits = |(_, (_, cells)): &&(i64, (i64, usize))| match room.checked_sub(*cells) {
+            Some(left) => {
+                room = left;
+                true
+            }
+            None => false,
+        };
+        let kept: HashSet<i64, RandomState> = hosts.iter().take_while(fits).map(|(host, _)| *host).collect();
+        let cells = std::mem::take(&mut self.cells);
+        for (cell, sums) in cells {
+            let cell = Cell(cell);
+            let cell = match kept.contains(&cell.host()) {
+                true => cell,
+                false if self.exact_by_item => Cell::new(REST, cell.bot(), cell.item()),
+                false => Cell::new(REST, cell.bot(), REST),
+            };
+            self.cells.entry(cell.0).or_default().add(sums);
         }
     }
 
@@ -186,7 +240,7 @@ mod tests {
             tally.add(Cell::new(1, item % 3 == 0, item), Sums { requests: 1, bytes: 10 });
             tally.add(Cell::new(1, false, 7), Sums { requests: 1, bytes: 1 });
         }
-        assert!(tally.cells.len() <= MOST_CELLS + 2);
+        assert!(tally.cells.len() <= MOST_CELLS + 2 && tally.work <= 1_200_000, "{}", tally.work);
         let total: i64 = tally.iter().map(|(_, sums)| sums.requests).sum();
         assert_eq!(total, 600_000);
         let seven = tally.iter().find(|(cell, _)| *cell == Cell::new(1, false, 7)).unwrap().1;
@@ -195,5 +249,36 @@ mod tests {
         let named = tally.within(&kept).heaviest(&Share { hosts: &kept, most: 500 });
         assert!(named.len() <= 630, "{}", named.len());
         assert_eq!(named.iter().map(|(_, sums)| sums.requests).sum::<i64>(), 600_000);
+    }
+
+    #[test]
+    fn made_up_hosts_cost_a_constant_each_and_nothing_is_lost() {
+        let mut traffic = Tally::exact_by_item();
+        let mut pages = Tally::default();
+        for host in 1..=300_000 {
+            let sums = Sums { requests: 1, bytes: 10 };
+            // One of them is real.
+            for host in [host + 10, 7] {
+                traffic.add(Cell::new(host, host % 3 == 0, 200 + host % 5), sums);
+                pages.add(Cell::new(host, false, 1 + host % 9), sums);
+            }
+        }
+        for tally in [&traffic, &pages] {
+            assert!(tally.cells.len() <= MOST_CELLS + 2);
+            // Before hosts were folded: some 65,536 for every addition after the first 65,536.
+            assert!(tally.work <= 4 * 600_000, "{} cells were looked at", tally.work);
+            assert_eq!(tally.iter().map(|(_, sums)| sums.requests).sum::<i64>(), 600_000);
+            assert!(heaviest_hosts(tally).contains(&7));
+        }
+        let seven: i64 =
+            pages.iter().filter(|(cell, _)| cell.host() == 7).map(|(_, sums)| sums.requests).sum();
+        assert_eq!(seven, 300_000);
+        for status in 0..5 {
+            let of_status =
+                |(cell, sums): (Cell, Sums)| (cell.item() == 200 + status).then_some(sums.requests);
+            let found: i64 = traffic.iter().filter_map(of_status).sum();
+            let real = if status == 7 % 5 { 300_000 } else { 0 };
+            assert_eq!(found, 60_000 + real, "statuses stay exact");
+        }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Server {
     pub(crate) port: u16,
     pub(crate) user: String,
     pub(crate) password: Option<String>,
+    /// A file that has the password and nothing else. It is read whenever a connection begins.
+    pub(crate) password_file: Option<PathBuf>,
     pub(crate) database: String,
     pub(crate) protection: Protection,
 }
@@ -73,6 +75,7 @@ impl Server {
             port,
             user,
             password,
+            password_file: None,
             database: decode(database)?,
             protection: Protection::None,
         };
@@ -86,6 +89,7 @@ impl Server {
                 }
                 "user" => server.user = value,
                 "password" => server.password = Some(value),
+                "password_file" => server.password_file = Some(PathBuf::from(value)),
                 "dbname" => server.database = value,
                 "sslmode" => mode = Some(value),
                 "sslrootcert" => authorities = Some(value),
@@ -96,10 +100,23 @@ impl Server {
         server.complete()
     }
 
+    /// The password, wherever it is kept.
+    pub(crate) fn password(&self) -> Result<Option<String>, Error> {
+        let Some(path) = &self.password_file else { return Ok(self.password.clone()) };
+        let failed = |error| Error::Io(format!("reading the password from {}", path.display()), error);
+        let mut password = std::fs::read_to_string(path).map_err(failed)?;
+        // Editors end what they write with a line feed.
+        password.truncate(password.trim_end_matches(['\r', '\n']).len());
+        Ok(Some(password))
+    }
+
     /// Fills in what PostgreSQL's own clients fill in, and refuses what cannot be guessed.
     fn complete(mut self) -> Result<Self, Error> {
         if self.user.is_empty() {
             return Err(Error::Url("it must name the user: postgres://user@host/database".into()));
+        }
+        if self.password.is_some() && self.password_file.is_some() {
+            return Err(Error::Url("it has both a password and a password_file".into()));
         }
         if self.host.is_empty() {
             self.host = "localhost".into();
@@ -108,6 +125,21 @@ impl Server {
             self.database.clone_from(&self.user);
         }
         Ok(self)
+    }
+}
+
+/// The URL with this password, where it is one of PostgreSQL's and has none.
+pub(crate) fn with_password(url: &str, password: &str) -> String {
+    match Location::parse(url) {
+        Ok(Location::Postgres(server)) if server.password.is_none() && server.password_file.is_none() => {
+            let before = if url.contains('?') { '&' } else { '?' };
+            let mut url = format!("{url}{before}password=");
+            for byte in password.bytes() {
+                url.push_str(&format!("%{byte:02x}"));
+            }
+            url
+        }
+        _ => url.to_owned(),
     }
 }
 
@@ -220,6 +252,25 @@ mod tests {
         assert_eq!((socket.host.as_str(), socket.protection), ("/run/postgresql", Protection::None));
         assert_eq!(server("postgres://log@[::1]:1/").port, 1);
         assert_eq!(server("postgres://log@/").database, "log");
+    }
+
+    #[test]
+    fn passwords_come_from_files_and_from_elsewhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        let found = server(&format!("postgres://log@/access?password_file={}", path.display()));
+        assert!(matches!(found.password(), Err(Error::Io(..))), "it may come later");
+        std::fs::write(&path, "a b:c\n").unwrap();
+        assert_eq!(found.password().unwrap().as_deref(), Some("a b:c"));
+        assert!(Location::parse("postgres://log:x@/access?password_file=/y").is_err());
+        for (url, expected) in [
+            ("postgres://log@/access", Some("p@ss w%")),
+            ("postgres://log@/access?host=/run", Some("p@ss w%")),
+            ("postgres://log:own@/access", Some("own")),
+        ] {
+            assert_eq!(server(&with_password(url, "p@ss w%")).password().unwrap().as_deref(), expected);
+        }
+        assert_eq!(with_password("sqlite:/a.db", "x"), "sqlite:/a.db");
     }
 
     #[test]

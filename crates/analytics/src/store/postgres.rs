@@ -14,7 +14,7 @@ use postgres::{Client, Config, NoTls, Row, SimpleQueryMessage};
 use crate::error::Error;
 use crate::store::location::{Protection, Server};
 use crate::store::tls::Verified;
-use crate::store::{Dialect, Engine, Fact, Fields, Table, Value, Visit};
+use crate::store::{Access, Dialect, Engine, Fact, Fields, Table, Value, Visit};
 
 /// A store in PostgreSQL.
 pub(crate) struct Postgres {
@@ -24,17 +24,22 @@ pub(crate) struct Postgres {
 /// The advisory lock of writers: `offramp` in ASCII.
 const LOCK: i64 = 0x006f_6666_7261_6d70;
 
-/// Longer than this no connection is waited for, nor another writer.
+/// Longer than this no connection is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The server ends a transaction that does nothing for so many milliseconds: one whose client is gone without a
+/// word must not keep the writers' lock.
+const IDLE: u32 = 60_000;
+
 impl Postgres {
-    /// Connects. Without `writes` every transaction is read-only.
-    pub(crate) fn open(server: &Server, writes: bool) -> Result<Self, Error> {
+    /// Connects. Without `writes` every transaction is read-only. Another writer is waited for as `access` has it.
+    pub(crate) fn open(server: &Server, access: Access, writes: bool) -> Result<Self, Error> {
         let mut config = Config::new();
         config.host(&server.host).port(server.port).user(&server.user).dbname(&server.database);
         config.connect_timeout(PATIENCE).application_name("offramp");
-        config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(PATIENCE * 3);
-        if let Some(password) = &server.password {
+        config.keepalives_idle(PATIENCE * 3).keepalives_interval(PATIENCE).keepalives_retries(3);
+        config.tcp_user_timeout(PATIENCE * 3);
+        if let Some(password) = server.password()? {
             config.password(password);
         }
         let client = match &server.protection {
@@ -46,8 +51,10 @@ impl Postgres {
         let mut client = client.map_err(|error| connect_error(&error))?;
         let settings = format!(
             "SET client_min_messages = warning; SET lock_timeout = {}; SET default_transaction_read_only = {};
-             SET timezone = 'UTC'",
-            PATIENCE.as_millis(),
+             SET timezone = 'UTC'; SET idle_in_transaction_session_timeout = {IDLE}; SET tcp_keepalives_idle = 30; \
+             SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3",
+            // 0 would be for ever.
+            access.busy.as_millis().clamp(1, 86_400_000),
             if writes { "off" } else { "on" },
         );
         client.batch_execute(&settings).map_err(|e| error(&e))?;
@@ -220,15 +227,18 @@ fn connect_error(error: &postgres::Error) -> Error {
 fn error(error: &postgres::Error) -> Error {
     let text = message(error);
     let Some(code) = error.code() else { return Error::Away(text) };
+    // Classes 08 and 58 are faults of connections and of the machine, 57P of an operator who ends sessions.
+    if ["08", "57P", "58"].iter().any(|class| code.code().starts_with(class)) {
+        return Error::Away(text);
+    }
     match *code {
         SqlState::LOCK_NOT_AVAILABLE | SqlState::T_R_DEADLOCK_DETECTED => Error::Busy(text),
+        SqlState::T_R_SERIALIZATION_FAILURE | SqlState::IN_FAILED_SQL_TRANSACTION => Error::Busy(text),
+        SqlState::TOO_MANY_CONNECTIONS | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Error::Away(text),
         SqlState::DISK_FULL | SqlState::OUT_OF_MEMORY => Error::Full(text),
         SqlState::READ_ONLY_SQL_TRANSACTION | SqlState::INSUFFICIENT_PRIVILEGE => Error::ReadOnly(text),
         SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => Error::Corrupt(text),
         SqlState::QUERY_CANCELED => Error::TimedOut,
-        SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::CANNOT_CONNECT_NOW => {
-            Error::Away(text)
-        }
         _ => Error::Store(text),
     }
 }

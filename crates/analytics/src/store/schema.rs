@@ -4,16 +4,16 @@
 //! fact      one row per request: id (time and sequence), numbers of dictionary rows, sizes
 //! shape     what requests have in common: host, method, protocol, status, route, server, TLS, cause, user
 //! host path query referer agent client network    texts, each once
-//! hours     per hour: how many facts it has, and whether its roll-ups are up to date
+//! hours     per hour: how many facts it has, whether its roll-ups are up to date, and how many came late to them
 //! days      per day: whether its roll-ups are up to date
-//! traffic   roll-up: period × host × status × bot, exact
-//! heavy     roll-up: period × kind × host × bot × the heaviest items, the rest as item -1
+//! traffic   roll-up: level × period × host × status × bot, exact
+//! heavy     roll-up: level × period × kind × host × bot × the heaviest items, the rest as item -1
 //! positions how far each source was read, written together with its facts
 //! requests  a view for people: every fact with its texts
 //! ```
 //!
-//! The lowest bit of an agent's number says whether it is a bot. A period is the hour since 1970 (UTC), or for
-//! days −1 − the day since 1970. `traffic` doubles as the index of host × time: it says in which hours a host was
+//! The lowest bit of an agent's number says whether it is a bot. A period is the hour since 1970 (UTC) at level 0,
+//! the day since 1970 at level 1. `traffic` doubles as the index of host × time: it says in which hours a host was
 //! asked, at a few bytes per hour and host instead of a dozen per request.
 
 use crate::error::Error;
@@ -23,7 +23,7 @@ use crate::store::{Dialect, Engine, SEQUENCE_BITS};
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// What leads from each version to the next.
-const MIGRATIONS: [fn(Dialect) -> String; 2] = [first, second];
+const MIGRATIONS: [fn(Dialect) -> String; 3] = [first, second, levels];
 
 /// The dictionaries whose rows are a number, a hash and a text.
 pub(crate) const DICTIONARIES: [&str; 7] = ["host", "path", "query", "referer", "agent", "client", "network"];
@@ -140,6 +140,33 @@ fn second(dialect: Dialect) -> String {
     types(&sql, dialect) + &view(dialect)
 }
 
+/// The level of a roll-up as a column: before, days had periods of −1 − the day since 1970. And how many facts of an
+/// hour came after it was rolled up.
+fn levels(dialect: Dialect) -> String {
+    let end = match dialect {
+        Dialect::Sqlite => " STRICT, WITHOUT ROWID",
+        Dialect::Postgres => "",
+    };
+    let level =
+        "CASE WHEN period < 0 THEN 1 ELSE 0 END, CASE WHEN period < 0 THEN -1 - period ELSE period END";
+    let sql = format!(
+        "ALTER TABLE hours ADD COLUMN late BIGINT NOT NULL DEFAULT 0;
+         CREATE TABLE traffic_by_level (level INTEGER NOT NULL, period INTEGER NOT NULL, host INTEGER NOT NULL, \
+           status INTEGER NOT NULL, bot INTEGER NOT NULL, requests BIGINT NOT NULL, bytes BIGINT NOT NULL, \
+           PRIMARY KEY (level, period, host, status, bot)){end};
+         INSERT INTO traffic_by_level SELECT {level}, host, status, bot, requests, bytes FROM traffic;
+         DROP TABLE traffic;
+         ALTER TABLE traffic_by_level RENAME TO traffic;
+         CREATE TABLE heavy_by_level (kind INTEGER NOT NULL, level INTEGER NOT NULL, period INTEGER NOT NULL, \
+           host INTEGER NOT NULL, bot INTEGER NOT NULL, item INTEGER NOT NULL, requests BIGINT NOT NULL, \
+           bytes BIGINT NOT NULL, PRIMARY KEY (kind, level, period, host, bot, item)){end};
+         INSERT INTO heavy_by_level SELECT kind, {level}, host, bot, item, requests, bytes FROM heavy;
+         DROP TABLE heavy;
+         ALTER TABLE heavy_by_level RENAME TO heavy;"
+    );
+    types(&sql, dialect)
+}
+
 fn view(dialect: Dialect) -> String {
     let time = match dialect {
         Dialect::Sqlite => {
@@ -175,6 +202,8 @@ mod tests {
 
     use super::*;
     use crate::store::Access;
+    use crate::store::location::Location;
+    use crate::store::postgres::Postgres;
     use crate::store::sqlite::Sqlite;
 
     fn engine() -> Box<dyn Engine> {
@@ -186,7 +215,7 @@ mod tests {
     fn an_older_store_is_brought_up_to_date() {
         let mut engine = engine();
         let engine = engine.as_mut();
-        migrate_to(engine, VERSION - 1).unwrap();
+        migrate_to(engine, 1).unwrap();
         assert!(matches!(check(engine), Err(Error::Store(_))));
         engine.run("INSERT INTO host VALUES (1, 0, 'a.test')", &[]).unwrap();
         engine
@@ -202,13 +231,44 @@ mod tests {
     }
 
     #[test]
+    fn roll_ups_of_days_get_their_level() {
+        let mut sqlite = engine();
+        let server = offramp_testkit::postgres::shared().database();
+        let Ok(Location::Postgres(server)) = Location::parse(&server) else { panic!("{server}") };
+        let access = Access { busy: Duration::from_secs(5), cache_kib: 1024 };
+        let mut postgres = Postgres::open(&server, access, true).unwrap();
+        for engine in [sqlite.as_mut(), &mut postgres] {
+            migrate_to(engine, 2).unwrap();
+            // An hour, the day 0 and another day.
+            for period in [480_000, -1, -20_001] {
+                engine.run(&format!("INSERT INTO traffic VALUES ({period}, 3, 404, 1, 7, 8)"), &[]).unwrap();
+                engine.run(&format!("INSERT INTO heavy VALUES (2, {period}, 3, 0, -1, 9, 10)"), &[]).unwrap();
+            }
+            engine.run("INSERT INTO hours VALUES (480000, 7, 1)", &[]).unwrap();
+            migrate(engine).unwrap();
+            let traffic = engine.ints::<7>(
+                "SELECT level, period, host, status, bot, requests, bytes FROM traffic ORDER BY 1, 2",
+            );
+            let periods = [[0, 480_000], [1, 0], [1, 20_000]];
+            assert_eq!(traffic.unwrap(), periods.map(|[level, period]| [level, period, 3, 404, 1, 7, 8]));
+            let heavy = engine.ints::<8>(
+                "SELECT kind, level, period, host, bot, item, requests, bytes FROM heavy ORDER BY 2, 3",
+            );
+            assert_eq!(heavy.unwrap(), periods.map(|[level, period]| [2, level, period, 3, 0, -1, 9, 10]));
+            let hours = engine.ints::<4>("SELECT hour, requests, state, late FROM hours").unwrap();
+            assert_eq!(hours, [[480_000, 7, 1, 0]]);
+            check(engine).unwrap();
+        }
+    }
+
+    #[test]
     fn a_migration_that_fails_leaves_everything_as_it_was() {
         let mut engine = engine();
         let engine = engine.as_mut();
-        migrate_to(engine, VERSION - 1).unwrap();
+        migrate_to(engine, 1).unwrap();
         engine.run("CREATE TABLE traffic (in_the_way INTEGER)", &[]).unwrap();
         assert!(migrate(engine).is_err());
-        assert_eq!(version(engine).unwrap(), VERSION - 1);
+        assert_eq!(version(engine).unwrap(), 1);
         assert_eq!(engine.int("SELECT count(*) FROM sqlite_master WHERE name = 'days'").unwrap(), Some(0));
     }
 

@@ -17,6 +17,14 @@ const PARTS: usize = 8;
 /// Longer parts are cut: none of them is any longer where things are as they should be.
 const LONGEST_PART: usize = 254;
 
+/// So many shapes a store has at most. Hosts, methods and users are what clients say they are: once there are more
+/// combinations of them, new ones are known by their status alone, and their host is [`OTHER`], until old ones are
+/// swept.
+const MOST_SHAPES: i64 = 131_072;
+
+/// The host of requests whose own is not kept.
+pub(crate) const OTHER: &str = "(other)";
+
 /// So many shapes are looked up or added by one statement.
 const CHUNK: usize = 128;
 
@@ -63,8 +71,19 @@ impl Shape {
             rest = after;
             clean(part).into_owned()
         });
+        Self::new(status, parts)
+    }
+
+    fn new(status: u16, parts: [String; PARTS]) -> Self {
         let whole = format!("{status}{BETWEEN}{}", parts.join(BETWEEN));
         Self { status, parts, whole }
+    }
+
+    /// What is left of it where there are too many.
+    fn folded(&self) -> Self {
+        let mut parts: [String; PARTS] = Default::default();
+        parts[0] = OTHER.to_owned();
+        Self::new(self.status, parts)
     }
 }
 
@@ -74,7 +93,8 @@ pub(crate) fn intern_shapes(
     keys: Keys,
     packed: &[Box<[u8]>],
 ) -> Result<Vec<i64>, Error> {
-    let shapes: Vec<Shape> = packed.iter().map(|packed| Shape::unpack(packed)).collect();
+    let mut shapes: Vec<Shape> = packed.iter().map(|packed| Shape::unpack(packed)).collect();
+    fold_surplus(engine, keys, &mut shapes)?;
     let mut known: HashMap<&str, i64> = HashMap::new();
     for chunk in shapes.chunks(CHUNK) {
         find(engine, keys, chunk, &mut known)?;
@@ -93,6 +113,30 @@ pub(crate) fn intern_shapes(
         add(engine, keys, &missing)?;
     }
     Ok(shapes.iter().map(|shape| known.get(shape.whole.as_str()).copied().unwrap_or(0)).collect())
+}
+
+/// Folds the shapes for which a store has no room.
+fn fold_surplus(engine: &mut dyn Engine, keys: Keys, shapes: &mut [Shape]) -> Result<(), Error> {
+    // Numbers are given out in turn, so that the highest is no lower than how many there are.
+    let highest = engine.int("SELECT max(id) FROM shape")?.unwrap_or(0);
+    let count = i64::try_from(shapes.len()).unwrap_or(i64::MAX);
+    if highest.saturating_add(count) <= MOST_SHAPES {
+        return Ok(());
+    }
+    let there = engine.int("SELECT count(*) FROM shape")?.unwrap_or(0);
+    let mut room = usize::try_from(MOST_SHAPES - there).unwrap_or(0);
+    for chunk in shapes.chunks_mut(CHUNK) {
+        let mut known = HashMap::new();
+        find(engine, keys, chunk, &mut known)?;
+        let new: Vec<bool> = chunk.iter().map(|shape| !known.contains_key(shape.whole.as_str())).collect();
+        for (shape, _) in chunk.iter_mut().zip(new).filter(|(_, new)| *new) {
+            match room.checked_sub(1) {
+                Some(left) => room = left,
+                None => *shape = shape.folded(),
+            }
+        }
+    }
+    Ok(())
 }
 
 fn find<'a>(

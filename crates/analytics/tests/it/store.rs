@@ -5,4 +5,6 @@ mod asking;
 mod count;
 mod failures;
 mod keeping;
+mod reconnecting;
 mod requests;
+mod wire_cutter;

@@ -12,7 +12,7 @@ use offramp_analytics::follow::{Start, follow};
 use offramp_analytics::format::LogFormat;
 use offramp_analytics::ingest::{Ingest, Input, Rejects, Report, Stop};
 use offramp_analytics::writer::{move_aside, was_a_store};
-use offramp_analytics::{Error, Options, Writer};
+use offramp_analytics::{Error, Options, StoreSink};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
@@ -48,9 +48,9 @@ pub(super) fn run(arguments: logs::Ingest) -> Result<(), Failure> {
     let stop = Stop::new().map_err(unable)?;
     obey_signals(stop.clone())?;
     let mut tell = tell_once();
-    let writer = loop {
-        match Writer::open(&place.url, &options) {
-            Ok(writer) => break writer,
+    let store = loop {
+        match StoreSink::open(&place.url, &options, stop.clone()) {
+            Ok(store) => break store.on_trouble(tell),
             // Whatever begins together with the store must not fail because it is the first.
             Err(error) if matches!(error, Error::Busy(_) | Error::Away(_) | Error::Full(_)) && !import => {
                 tell(&error);
@@ -65,8 +65,8 @@ pub(super) fn run(arguments: logs::Ingest) -> Result<(), Failure> {
             Err(error) => return Err(failure(&error)),
         }
     };
-    let sink = IngestSink::new(writer, arguments.host, surroundings::is_watched());
-    let mut ingest = Ingest::new(parser, sink, rejects, stop.clone()).on_trouble(tell);
+    let sink = IngestSink::new(store, arguments.host, surroundings::is_watched());
+    let mut ingest = Ingest::new(parser, sink, rejects, stop.clone());
     let outcome = match &arguments.follow {
         Some(path) => {
             let start = if arguments.from_end { Start::End } else { Start::Beginning };
@@ -79,7 +79,7 @@ pub(super) fn run(arguments: logs::Ingest) -> Result<(), Failure> {
     say(&summary(&report));
     outcome.map_err(|error| failure(&error))?;
     match import && !stop.is_requested() {
-        true => sink.into_writer().finish(SystemTime::now()).map_err(|error| failure(&error)),
+        true => sink.into_store().finish(SystemTime::now()).map_err(|error| failure(&error)),
         false => Ok(()),
     }
 }

@@ -29,7 +29,7 @@ impl Place {
     pub(crate) fn find(options: StoreOptions) -> Result<Self, Failure> {
         if let Some(url) = options.store {
             offramp_analytics::check_url(&url).map_err(|error| super::failure(&error))?;
-            return Ok(Self { url, options: Options::default(), geoip: None });
+            return Ok(Self { url: with_password(&url), options: Options::default(), geoip: None });
         }
         let path = check::find(ConfigFile { path: options.config }).map_err(|_| {
             Failure::usage(
@@ -58,6 +58,14 @@ impl Place {
             ..Options::default()
         };
         let geoip = store.geoip.as_ref().map(|file| file.path.clone());
-        Some(Self { url: store.url.as_ref()?.to_string(), options, geoip })
+        Some(Self { url: with_password(&store.url.as_ref()?.to_string()), options, geoip })
+    }
+}
+
+/// The URL with the password that the environment has, where it has none of its own.
+fn with_password(url: &str) -> String {
+    match surroundings::postgres_password() {
+        Some(password) => offramp_analytics::with_password(url, &password),
+        None => url.to_owned(),
     }
 }

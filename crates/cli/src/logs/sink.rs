@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use offramp_analytics::ingest::{Mark, Sink};
-use offramp_analytics::{Entry, Error, Writer};
+use offramp_analytics::{Entry, Error, StoreSink};
 
 use crate::surroundings::say_over;
 
 /// Between two looks at the progress.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// A writer, and what is done to entries on their way to it.
+/// The store, and what is done to entries on their way to it.
 pub(super) struct IngestSink {
-    writer: Writer,
+    store: StoreSink,
     host: Option<String>,
     /// Where somebody looks on.
     progress: Option<Progress>,
@@ -25,14 +25,14 @@ struct Progress {
 }
 
 impl IngestSink {
-    pub(super) fn new(writer: Writer, host: Option<String>, is_watched: bool) -> Self {
+    pub(super) fn new(store: StoreSink, host: Option<String>, is_watched: bool) -> Self {
         let now = Instant::now();
         let progress = is_watched.then_some(Progress { begun: now, told: now, taken: 0 });
-        Self { writer, host, progress }
+        Self { store, host, progress }
     }
 
-    pub(super) fn into_writer(self) -> Writer {
-        self.writer
+    pub(super) fn into_store(self) -> StoreSink {
+        self.store
     }
 }
 
@@ -43,14 +43,14 @@ impl Sink for IngestSink {
         }
         match &self.host {
             Some(host) if entry.host.is_none() => {
-                self.writer.add(&Entry { host: Some(host.as_bytes()), ..*entry })
+                self.store.add(&Entry { host: Some(host.as_bytes()), ..*entry })
             }
-            _ => self.writer.add(entry),
+            _ => self.store.add(entry),
         }
     }
 
     fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error> {
-        Sink::commit(&mut self.writer, mark)?;
+        self.store.commit(mark)?;
         if let Some(progress) = self.progress.as_mut().filter(|progress| progress.told.elapsed() >= EVERY) {
             progress.told = Instant::now();
             let rate = progress.taken as f64 / progress.begun.elapsed().as_secs_f64().max(0.001);
@@ -60,10 +60,10 @@ impl Sink for IngestSink {
     }
 
     fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error> {
-        Sink::position(&mut self.writer, source)
+        self.store.position(source)
     }
 
     fn tend(&mut self) -> Result<(), Error> {
-        self.writer.tend()
+        self.store.tend()
     }
 }

@@ -1,5 +1,7 @@
 //! A real PostgreSQL as the store: it goes away for a while, and nothing is missing once it is back.
 
+use std::io::Write as _;
+
 use offramp_testkit::postgres::Server;
 use offramp_testkit::process::{Process, Signal};
 
@@ -17,10 +19,18 @@ fn requests_wait_while_postgres_is_away() {
     fetch(&house, "one", &["https://a.example.org/before-[1-50]"]);
     until(&home, &count, |rows| rows[0]["n"] == 50);
     let follower = ["ingest", "--follow", "other.log", "--format", "vhost", "--host", "other.test"];
+    let (before, after) = OTHER.split_at(OTHER.find('\n').unwrap() + 1);
+    std::fs::write(home.join("other.log"), before).unwrap();
     let follower = Process::start(command(&home, &follower), LIFE).unwrap();
+    // It has a connection: without one it would only have to wait for the server, not to find it again.
+    until(&home, &count, |rows| rows[0]["n"] == 51);
     postgres.pause();
     fetch(&house, "two", &["https://b.example.org/while-it-is-away-[1-500]"]);
-    std::fs::write(home.join("other.log"), OTHER).unwrap();
+    let mut other = std::fs::OpenOptions::new().append(true).open(home.join("other.log")).unwrap();
+    other.write_all(after.as_bytes()).unwrap();
+    house.until("the follower says that it waits", || {
+        follower.transcript().contains("waiting for it").then_some(())
+    });
     house.until("the log says that events wait", || {
         let log = house.process.transcript();
         log.contains("wait in the spool").then_some(())

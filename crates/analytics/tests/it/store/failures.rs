@@ -7,13 +7,16 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use offramp_analytics::background::Figures;
-use offramp_analytics::{Background, BackgroundSettings, Options, Questions, Settings, Value, Writer};
+use offramp_analytics::{
+    Background, BackgroundSettings, Error, Notice, Options, Questions, Settings, Value, Writer,
+};
 use offramp_observe::Tap;
 use offramp_testkit::process::{Process, Ready, Signal};
 use rusqlite::Connection;
 
 use super::requests::{BEGINNING, Request};
-use offramp_testkit::postgres::Server;
+use super::wire_cutter::{Cut, WireCutter};
+use offramp_testkit::postgres::{self as server, Server};
 
 /// Nothing here takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,16 +24,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The environment variable that tells a child of a test what to do, and with which store.
 const TASK: &str = "OFFRAMP_TEST_STORE";
 
+fn settings(
+    url: &str,
+    directory: &Path,
+    spool_limit: u64,
+    notify: Box<dyn FnMut(&Notice) + Send>,
+) -> BackgroundSettings {
+    let options = Options { busy_timeout: Duration::from_millis(50), ..Options::default() };
+    BackgroundSettings { url: url.to_owned(), options, spool: directory.join("spool"), spool_limit, notify }
+}
+
 fn start(url: &str, directory: &Path, spool_limit: u64) -> (Background, Receiver<String>) {
     let (sender, notices) = channel();
-    let settings = BackgroundSettings {
-        url: url.to_owned(),
-        options: Options { busy_timeout: Duration::from_millis(50), ..Options::default() },
-        spool: directory.join("spool"),
-        spool_limit,
-        notify: Box::new(move |notice| drop(sender.send(notice.to_string()))),
-    };
-    (Background::start(settings).unwrap(), notices)
+    let notify = Box::new(move |notice: &Notice| drop(sender.send(notice.to_string())));
+    (Background::start(settings(url, directory, spool_limit, notify)).unwrap(), notices)
 }
 
 /// Hands over requests whose bytes are their number.
@@ -72,7 +79,7 @@ fn notice(notices: &Receiver<String>, part: &str) {
 }
 
 /// How many requests there are, how many different ones, and whether they came in order.
-fn kept(url: &str) -> (i64, i64, i64) {
+pub(super) fn kept(url: &str) -> (i64, i64, i64) {
     let mut questions = Questions::open(url, &Settings::default()).unwrap();
     let sql = "SELECT count(*), count(DISTINCT bytes), coalesce(CAST(sum(bytes) AS BIGINT), 0) FROM fact";
     let answer = questions.sql(sql).unwrap();
@@ -82,7 +89,7 @@ fn kept(url: &str) -> (i64, i64, i64) {
 }
 
 /// The same of requests `0..count`, each once.
-fn each_once(count: i64) -> (i64, i64, i64) {
+pub(super) fn each_once(count: i64) -> (i64, i64, i64) {
     (count, count, count * (count - 1) / 2)
 }
 
@@ -138,7 +145,11 @@ fn a_full_spool_drops_and_counts() {
 fn a_damaged_store_is_moved_aside() {
     let directory = tempfile::tempdir().unwrap();
     let (path, url) = file(directory.path());
-    std::fs::write(&path, vec![b'x'; 100_000]).unwrap();
+    drop(Writer::open(&url, &Options::default()).unwrap());
+    let mut bytes = std::fs::read(&path).unwrap();
+    let length = bytes.len() as u64;
+    bytes[16..8192].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
     let (background, notices) = start(&url, directory.path(), 1 << 20);
     notice(&notices, "a fresh one was begun");
     give(&background, 0..1000);
@@ -149,7 +160,81 @@ fn a_damaged_store_is_moved_aside() {
         .unwrap()
         .flatten()
         .find(|entry| entry.file_name().to_string_lossy().starts_with("access.db.corrupt-"));
-    assert_eq!(std::fs::metadata(aside.unwrap().path()).unwrap().len(), 100_000, "what was damaged is kept");
+    assert_eq!(std::fs::metadata(aside.unwrap().path()).unwrap().len(), length, "what was damaged is kept");
+}
+
+#[test]
+fn a_file_that_never_was_a_store_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, url) = file(directory.path());
+    let letter = b"this is a letter, not a database\n".repeat(1000);
+    std::fs::write(&path, &letter).unwrap();
+    let refused = Background::start(settings(&url, directory.path(), 1 << 20, Box::new(|_| {})));
+    assert!(matches!(refused.err(), Some(Error::Corrupt(_))));
+    assert_eq!(std::fs::read(&path).unwrap(), letter);
+    let names = std::fs::read_dir(directory.path()).unwrap().flatten();
+    assert!(!names.into_iter().any(|entry| entry.file_name().to_string_lossy().contains("corrupt")));
+}
+
+#[test]
+fn a_store_that_hangs_holds_up_neither_events_nor_the_end() {
+    let direct = server::shared().database();
+    let cutter = WireCutter::start(&direct);
+    let directory = tempfile::tempdir().unwrap();
+    let (background, notices) = start(&cutter.url(), directory.path(), 1 << 20);
+    give(&background, 0..1000);
+    wait(&background, |figures| figures.stored == 1000);
+    cutter.arm(Cut::Stall);
+    give(&background, 1000..2000);
+    notice(&notices, "has not answered");
+    give(&background, 2000..3000);
+    wait(&background, |figures| figures.waiting > 0 && !figures.is_well);
+    // The connection stays as it is until this has come to its end.
+    let figures = background.stop();
+    assert_eq!((figures.stored, figures.dropped), (1000, 0), "{figures:?}");
+    // What hung was committed after all: it is in the store and in the spool.
+    cutter.release();
+    let begun = Instant::now();
+    while kept(&direct).0 < 2000 {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    let (background, _notices) = start(&direct, directory.path(), 1 << 20);
+    give(&background, 3000..3500);
+    wait(&background, |figures| figures.waiting == 0 && figures.stored >= 1500);
+    background.stop();
+    assert_eq!(kept(&direct), each_once(3500));
+}
+
+#[test]
+fn a_connection_of_the_proxy_that_breaks_in_commit_doubles_nothing() {
+    for cut in [Cut::BeforeCommit, Cut::AfterCommit, Cut::CommitOnReturn, Cut::Terminated] {
+        let direct = server::shared().database();
+        let cutter = WireCutter::start(&direct);
+        let directory = tempfile::tempdir().unwrap();
+        let (background, notices) = start(&cutter.url(), directory.path(), 1 << 20);
+        cutter.arm(cut);
+        give(&background, 0..1000);
+        notice(&notices, "cannot be reached");
+        give(&background, 1000..2000);
+        wait(&background, |figures| figures.stored == 2000);
+        background.stop();
+        assert_eq!(kept(&direct), each_once(2000), "{cut:?}");
+    }
+}
+
+#[test]
+fn upkeep_that_is_due_while_events_come_wakes_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, url) = file(directory.path());
+    let (background, _notices) = start(&url, directory.path(), 1 << 20);
+    for round in 0..3 {
+        // Requests of long ago, whose hour is to be rolled up.
+        give(&background, round * 20..(round + 1) * 20);
+        wait(&background, |figures| figures.stored == (round + 1) * 20);
+    }
+    let turns = background.monitor().turns();
+    assert!(turns < 100, "{turns} turns for 60 events");
 }
 
 #[test]
