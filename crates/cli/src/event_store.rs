@@ -1,10 +1,13 @@
 //! The log store of a running proxy: `analytics` plugged into what `control` feeds events to.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use offramp_analytics::{Background, BackgroundSettings};
-use offramp_config::model::StoreUrl;
+use offramp_config::model::{Anonymize, HostPattern, StoreUrl};
 use offramp_config::{At, Config};
-use offramp_control::{Error, EventStore, Finding, OpenStore};
-use offramp_observe::{Log, Tap};
+use offramp_control::{Error, EventStore, Finding, OpenStore, StoreFigures};
+use offramp_observe::{Log, Sampled, Tap, names};
 use rustix::fs::{Access, access};
 
 use crate::logs::place::Place;
@@ -17,15 +20,71 @@ pub(crate) fn opener() -> OpenStore {
     Box::new(open)
 }
 
-struct Open(Background);
+struct Open {
+    background: Background,
+    spool_limit: u64,
+}
 
 impl EventStore for Open {
-    fn tap(&self, anonymize: bool) -> Box<dyn Tap> {
-        Box::new(self.0.tap(anonymize))
+    fn tap(&self, config: &Config) -> Box<dyn Tap> {
+        let tap = self.background.tap(config.access_log.anonymize == Anonymize::Ip);
+        Box::new(match Named::of(config) {
+            Some(named) => tap.keeping_hosts(move |host| named.has(host)),
+            None => tap,
+        })
+    }
+
+    fn figures(&self) -> StoreFigures {
+        let (monitor, limit) = (self.background.monitor(), self.spool_limit);
+        Arc::new(move || {
+            let figures = monitor.figures();
+            let outcome = |outcome: &str, events: u64| Sampled {
+                metric: &names::LOG_STORE_EVENTS,
+                labels: vec![outcome.into()],
+                value: events as f64,
+            };
+            let single = |metric, value| Sampled { metric, labels: Vec::new(), value };
+            vec![
+                single(&names::LOG_STORE_UP, f64::from(figures.is_well)),
+                outcome("stored", figures.stored),
+                outcome("dropped", figures.dropped),
+                single(&names::LOG_STORE_SPOOL, figures.waiting as f64),
+                single(&names::LOG_STORE_SPOOL_LIMIT, limit as f64),
+            ]
+        })
     }
 
     fn stop(self: Box<Self>) -> u64 {
-        self.0.stop().dropped
+        self.background.stop().dropped
+    }
+}
+
+/// The hosts that routes name. Clients may ask for any others, as many as they like.
+struct Named {
+    exact: HashSet<Vec<u8>>,
+    /// What follows the first label of a wildcard.
+    parents: HashSet<Vec<u8>>,
+}
+
+impl Named {
+    /// `None` where no route names a host: then whatever is asked for is meant.
+    fn of(config: &Config) -> Option<Self> {
+        let mut named = Self { exact: HashSet::new(), parents: HashSet::new() };
+        for host in config.routes.iter().flat_map(|route| &route.hosts) {
+            match host {
+                HostPattern::Exact(name) => named.exact.insert(name.to_string().to_ascii_lowercase().into()),
+                HostPattern::Wildcard(name) => {
+                    named.parents.insert(name.to_string().to_ascii_lowercase().into())
+                }
+            };
+        }
+        (!named.exact.is_empty() || !named.parents.is_empty()).then_some(named)
+    }
+
+    fn has(&self, host: &[u8]) -> bool {
+        let host = host.to_ascii_lowercase();
+        let parent = host.iter().position(|byte| *byte == b'.').map(|dot| &host[dot + 1..]);
+        self.exact.contains(&host) || parent.is_some_and(|parent| self.parents.contains(parent))
     }
 }
 
@@ -61,7 +120,7 @@ fn open(config: &Config, log: &Log) -> Result<Option<Box<dyn EventStore>>, Error
     log.info("log store", &[("where", (&shown(url)).into())]);
     let background =
         Background::start(settings).map_err(|error| refused(format!("cannot be used: {error}")))?;
-    Ok(Some(Box::new(Open(background))))
+    Ok(Some(Box::new(Open { background, spool_limit: config.log_store.spool.bytes() })))
 }
 
 /// Where the store is, without who is to be there by which password.
@@ -79,6 +138,28 @@ fn shown(url: &StoreUrl) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_are_known_as_routes_name_them() {
+        let config = |hosts: &[&str]| {
+            let routes = hosts.iter().map(|host| format!("[[route]]\n{host}server = \"127.0.0.1:1\"\n"));
+            let text = format!(
+                "[[certificate]]\nlocal = [\"a.test\"]\n[[listener]]\naddress = \"127.0.0.1:0\"\n{}",
+                routes.collect::<String>()
+            );
+            let environment = offramp_config::Environment::default();
+            offramp_config::parse(&text, "/offramp.toml", &environment).unwrap().0
+        };
+        assert!(Named::of(&config(&[""])).is_none(), "any host is meant");
+        let hosts = ["host = \"a.test\"\n", "host = \"*.b.test\"\n", ""];
+        let named = Named::of(&config(&hosts)).unwrap();
+        for host in ["a.test", "A.TEST", "any.b.test"] {
+            assert!(named.has(host.as_bytes()), "{host}");
+        }
+        for host in ["b.test", "made.up.b.test", "x.a.test", "", "."] {
+            assert!(!named.has(host.as_bytes()), "{host}");
+        }
+    }
 
     #[test]
     fn no_password_is_shown() {

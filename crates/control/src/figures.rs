@@ -1,4 +1,5 @@
-//! Figures for the metrics that no worker counts: the health of servers, certificates, limits, reloads, spans.
+//! Figures for the metrics that no worker counts: the health of servers, certificates, limits, reloads, spans, the
+//! log store.
 //!
 //! They are gathered when somebody reads the metrics, from what is in force at that moment.
 
@@ -15,6 +16,7 @@ use offramp_observe::{Sampled, Sampler};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{Shared, Snapshot};
 
+use crate::event_store::StoreFigures;
 use crate::push::Spans;
 
 /// How many certificates are shown, those first that end first: each is a series.
@@ -66,7 +68,12 @@ impl Reloads {
 }
 
 /// All of it.
-pub(crate) fn sampler(shared: Shared, spans: Spans, reloads: Arc<Reloads>) -> Sampler {
+pub(crate) fn sampler(
+    shared: Shared,
+    spans: Spans,
+    reloads: Arc<Reloads>,
+    store: Option<StoreFigures>,
+) -> Sampler {
     Sampler::new(move || {
         let snapshot = shared.current.load();
         let mut all: Vec<Sampled> = reloads.figures().into();
@@ -74,6 +81,7 @@ pub(crate) fn sampler(shared: Shared, spans: Spans, reloads: Arc<Reloads>) -> Sa
         all.extend(limits(&snapshot, &shared));
         all.extend(servers(&snapshot));
         all.extend(spans.figures());
+        all.extend(store.iter().flat_map(|figures| figures()));
         all
     })
 }

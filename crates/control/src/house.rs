@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use offramp_certs::store::Store;
-use offramp_config::model::Anonymize;
 use offramp_config::{Config, Environment};
 use offramp_net::notify::Notifier;
 use offramp_observe::{Exposition, Flusher, Log};
@@ -72,8 +71,7 @@ pub(crate) struct Crew {
 impl Crew {
     /// Has everybody take events whom `config` wants to.
     pub(crate) fn tap(&self, config: &Config) {
-        let anonymize = config.access_log.anonymize == Anonymize::Ip;
-        let store = self.store.as_ref().map(|store| store.tap(anonymize));
+        let store = self.store.as_ref().map(|store| store.tap(config));
         self.flusher.set_taps(self.spans.tap(config).into_iter().chain(store).collect());
     }
 

@@ -40,6 +40,6 @@ mod upkeep;
 pub use build::check;
 pub use drain::Exit;
 pub use error::{Error, Error as StartError, Finding};
-pub use event_store::{EventStore, OpenStore};
+pub use event_store::{EventStore, OpenStore, StoreFigures};
 pub use reload::Changes;
 pub use server::{Handle, Origin, Server, Start};

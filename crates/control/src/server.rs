@@ -92,12 +92,14 @@ impl Server {
         Handle { requests: self.requests.clone() }
     }
 
-    /// Runs until it is told to stop, drains, and says how that went. Takes the calling thread.
+    /// Tells the service manager that everything is ready, runs until it is told to stop, drains, and says how that
+    /// went. Takes the calling thread. Whatever else is to be there from the start is opened before.
     #[must_use]
     pub fn run(self) -> Exit {
         // Without the sender here the desk notices that nobody is left to ask.
         let Self { runtime, house, mut desk, requests } = self;
         drop(requests);
+        house.notifier.send("READY=1\nSTATUS=serving");
         let exit = runtime.block_on(async {
             let house = keep(house, &mut desk).await;
             house.drain(&mut desk).await

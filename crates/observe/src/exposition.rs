@@ -127,6 +127,10 @@ const LIMITS: [&Metric; 4] =
 const SERVERS: [&Metric; 4] =
     [&names::SERVER_UP, &names::SERVER_EJECTED, &names::SERVER_DRAINING, &names::SERVER_ACTIVE];
 
+/// What samplers give of the log store.
+const LOG_STORE: [&Metric; 4] =
+    [&names::LOG_STORE_UP, &names::LOG_STORE_EVENTS, &names::LOG_STORE_SPOOL, &names::LOG_STORE_SPOOL_LIMIT];
+
 impl Exposition {
     /// The figures of these counters, and nothing else.
     #[must_use]
@@ -168,6 +172,9 @@ impl Exposition {
             tell.table(&names::EVENTS_DROPPED, lost);
         }
         tell.sampled(&names::SPANS, &sampled);
+        for metric in LOG_STORE {
+            tell.sampled(metric, &sampled);
+        }
         process(&mut tell, &ProcessFigures::read());
     }
 }

@@ -136,6 +136,10 @@ metrics! {
     EVENTS_WRITTEN, "offramp_events_written_total", Counter, [], "Events written to the access log.";
     EVENTS_DROPPED, "offramp_events_dropped_total", Counter, ["reason"], "Events lost: the queue was full (queue_full), or the output failed (output_failed).";
     SPANS, "offramp_spans_total", Counter, ["outcome"], "Spans for the collector of traces: exported, dropped because too many waited, or refused by it.";
+    LOG_STORE_UP, "offramp_log_store_up", Gauge, [], "Whether the log store takes events: 1, or 0 while they wait in the spool.";
+    LOG_STORE_EVENTS, "offramp_log_store_events_total", Counter, ["outcome"], "Events for the log store: stored, or dropped because neither it nor the spool had room.";
+    LOG_STORE_SPOOL, "offramp_log_store_spool_bytes", Gauge, [], "Bytes that wait in the spool of the log store.";
+    LOG_STORE_SPOOL_LIMIT, "offramp_log_store_spool_limit_bytes", Gauge, [], "The most bytes that may wait in the spool of the log store.";
     PROCESS_CPU, "process_cpu_seconds_total", Counter, [], "CPU time of the process, user and system.";
     PROCESS_RESIDENT_MEMORY, "process_resident_memory_bytes", Gauge, [], "Resident memory of the process.";
     PROCESS_OPEN_FDS, "process_open_fds", Gauge, [], "Open file descriptors.";

@@ -62,6 +62,7 @@ mod openssl_speaks_every_suite;
 mod openssl_updates_keys;
 mod protocols_choose_routes;
 mod proxy_headers_tell_servers;
+mod ready_comes_last;
 mod redis_speaks_through;
 mod reload_loses_no_request;
 mod servers_share_and_stand_in;

@@ -9,7 +9,8 @@ use crate::figures::{Page, ask};
 use crate::house::{Home, House};
 
 fn house(app: &Server) -> House {
-    Home::new().run(&format!("[metrics]\naddress = \"127.0.0.1:0\"\n{}", Home::one_route(app.address())))
+    let settings = "[metrics]\naddress = \"127.0.0.1:0\"\n[log_store]\nurl = \"sqlite:access.db\"\n";
+    Home::new().run(&format!("{settings}{}", Home::one_route(app.address())))
 }
 
 #[test]
@@ -44,6 +45,12 @@ fn every_metric_is_there_and_described() {
     ] {
         assert_eq!(page.get(name), figure, "{name} in {body}");
     }
+    house.until("the event is in the log store", || {
+        let page = Page::scrape(house.metrics());
+        let stored = page.get("offramp_log_store_events_total{outcome=\"stored\"}");
+        (stored == 1.0 && page.get("offramp_log_store_up") == 1.0).then_some(())
+    });
+    assert_eq!(page.get("offramp_log_store_spool_limit_bytes"), f64::from(64 << 20));
     assert!(page.get("process_open_fds") > 0.0 && page.get("process_resident_memory_bytes") > 1e6);
     // The limit of open files is raised to the hard one at the start.
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", house.process.id())).unwrap();

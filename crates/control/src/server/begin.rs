@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 use super::{Desk, Server, Start};
 use crate::build::{Built, Inputs, build};
 use crate::error::{Error, Finding, none_or_refused};
-use crate::event_store::OpenStore;
+use crate::event_store::{OpenStore, StoreFigures};
 use crate::figures::{self, Reloads};
 use crate::house::{Crew, Ground, House, Source, tell};
 use crate::listeners::{self, Fresh, Listening, wanted};
@@ -61,7 +61,8 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let Ready { built: Built { snapshot, store, names, .. }, tickets, plan, wanted, fresh, metrics } = ready;
     let generation = snapshot.generation;
     let events = open_store(&config, &log)?;
-    let crew = Crew { store: events, ..crew(&config, &cores, snapshot, &log, build)? };
+    let figures = events.as_ref().map(|store| store.figures());
+    let crew = Crew { store: events, ..crew(&config, &cores, snapshot, &log, (build, figures))? };
     crew.tap(&config);
     let mut listening = Listening::default();
     listening.serve(&plan, &wanted, fresh, &crew.workers);
@@ -111,7 +112,6 @@ impl House {
             ("certificates", self.ground.store.certificates().count().into()),
         ];
         self.log.info("started", &fields);
-        self.notifier.send("READY=1\nSTATUS=serving");
     }
 }
 
@@ -227,7 +227,13 @@ impl Ready {
 }
 
 /// Opens the access log and starts the threads.
-fn crew(config: &Config, cores: &Cores, snapshot: Snapshot, log: &Log, build: Build) -> Result<Crew, Error> {
+fn crew(
+    config: &Config,
+    cores: &Cores,
+    snapshot: Snapshot,
+    log: &Log,
+    (build, store): (Build, Option<StoreFigures>),
+) -> Result<Crew, Error> {
     let (output, style) = outputs::access_log(config)?;
     let settings = FlusherSettings::new(cores.workers, output, style, log.clone());
     let (flusher, senders) = Flusher::start(settings).map_err(|error| {
@@ -256,7 +262,7 @@ fn crew(config: &Config, cores: &Cores, snapshot: Snapshot, log: &Log, build: Bu
     let reloads = Reloads::new(SystemTime::now());
     let page = Exposition {
         events: Some(flusher.monitor()),
-        sampler: Some(figures::sampler(shared.clone(), spans.clone(), Arc::clone(&reloads))),
+        sampler: Some(figures::sampler(shared.clone(), spans.clone(), Arc::clone(&reloads), store)),
         ..Exposition::new(counters, build)
     };
     Ok(Crew { workers, shared, flusher, page, spans, reloads, store: None })

@@ -133,6 +133,10 @@ fn sampled() -> Vec<Sampled> {
     sampled.push(Sampled { metric: &names::SERVER_UP, labels: Vec::new(), value: 1.0 });
     for (metric, labels) in [
         (&names::SPANS, &["exported"][..]),
+        (&names::LOG_STORE_UP, &[]),
+        (&names::LOG_STORE_EVENTS, &["stored"]),
+        (&names::LOG_STORE_SPOOL, &[]),
+        (&names::LOG_STORE_SPOOL_LIMIT, &[]),
         (&names::LAST_RELOAD, &[]),
         (&names::CONFIG_LOADED, &[]),
         (&names::RELOADS, &["refused"]),

@@ -121,6 +121,25 @@ fn events_wait_while_another_process_holds_the_store() {
 }
 
 #[test]
+fn hosts_that_nobody_named_are_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, url) = file(directory.path());
+    let (background, _notices) = start(&url, directory.path(), 1 << 20);
+    let mut tap = background.tap(false).keeping_hosts(|host| host == b"real.test");
+    for number in 0..300 {
+        for host in [b"real.test".to_vec(), format!("{number}.made-up.test").into_bytes()] {
+            tap.take_entry(&Request { time_us: BEGINNING, host: Some(host), ..Request::default() }.entry());
+        }
+    }
+    tap.flush();
+    background.stop();
+    let mut questions = Questions::open(&url, &Settings::default()).unwrap();
+    let hosts = questions.sql("SELECT host, count(*) FROM requests GROUP BY host ORDER BY host").unwrap();
+    let of = |host: &str| vec![Value::Text(host.to_owned()), Value::Int(300)];
+    assert_eq!(hosts.rows, [of("(other)"), of("real.test")]);
+}
+
+#[test]
 fn a_full_spool_drops_and_counts() {
     let directory = tempfile::tempdir().unwrap();
     let (path, url) = file(directory.path());
