@@ -62,7 +62,7 @@ impl ConnectionFacts {
             worker,
             listener,
             accepted,
-            client: ClientFacts { address: client, peer: None },
+            client: ClientFacts { address: client, peer: None, destination: None },
             tls: TlsFacts::default(),
             path: PathFacts::default(),
             traffic: Traffic::default(),
@@ -80,6 +80,8 @@ pub struct ClientFacts {
     pub address: Address,
     /// The peer of the socket, where a PROXY header named somebody else as the client.
     pub peer: Option<Address>,
+    /// Where that client had connected to, as the same header says.
+    pub destination: Option<Address>,
 }
 
 /// One end of a connection.
@@ -87,8 +89,9 @@ pub struct ClientFacts {
 pub enum Address {
     /// An IP address and port. IPv4-mapped IPv6 addresses are printed as the IPv4 addresses that they are.
     Ip(SocketAddr),
-    /// A Unix socket; clients' sockets rarely have a path.
-    Unix(Option<Box<str>>),
+    /// A Unix socket; clients' sockets rarely have a path, which is any bytes. One that begins with a zero byte is
+    /// an abstract name.
+    Unix(Option<Box<[u8]>>),
 }
 
 impl From<SocketAddr> for Address {
@@ -102,7 +105,11 @@ impl fmt::Display for Address {
         match self {
             Self::Ip(address) => SocketAddr::new(address.ip().to_canonical(), address.port()).fmt(f),
             Self::Unix(None) => f.write_str("unix"),
-            Self::Unix(Some(path)) => write!(f, "unix:{path}"),
+            // As systemd and `ss` write abstract names.
+            Self::Unix(Some(path)) => match &**path {
+                [0, name @ ..] => write!(f, "unix:@{}", String::from_utf8_lossy(name)),
+                path => write!(f, "unix:{}", String::from_utf8_lossy(path)),
+            },
         }
     }
 }
@@ -273,7 +280,9 @@ mod tests {
     fn mapped_addresses_read_as_ipv4() {
         let mapped: Address = "[::ffff:192.0.2.1]:443".parse::<std::net::SocketAddr>().unwrap().into();
         assert_eq!(mapped.to_string(), "192.0.2.1:443");
-        assert_eq!(Address::Unix(Some("/run/x".into())).to_string(), "unix:/run/x");
+        let unix = |path: &[u8]| Address::Unix(Some(path.into())).to_string();
+        assert_eq!(unix(b"/run/x"), "unix:/run/x");
+        assert_eq!(unix(b"\0\xffx"), "unix:@\u{fffd}x");
     }
 
     #[test]

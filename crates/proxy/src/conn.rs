@@ -273,11 +273,12 @@ async fn identify(
         None => Ok(address),
         Some(claimed) => {
             let client = &mut life.facts().client;
-            let address = match &claimed {
+            let address = match &claimed.client {
                 Address::Ip(address) => Some(address.ip()),
                 Address::Unix(_) => None,
             };
-            client.peer = Some(std::mem::replace(&mut client.address, claimed));
+            client.peer = Some(std::mem::replace(&mut client.address, claimed.client));
+            client.destination = Some(claimed.destination);
             Ok(address)
         }
     }

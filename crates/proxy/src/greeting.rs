@@ -5,7 +5,7 @@ use offramp_net::{Buffer, Socket};
 use offramp_observe::facts::{Address, NameList, Offer};
 use offramp_observe::{Cause, Close};
 use offramp_wire::client_hello::{self, ClientHello};
-use offramp_wire::proxy::{Addresses, Command};
+use offramp_wire::proxy::{Addresses, Command, Header};
 use offramp_wire::{HelloFault, Protocol, Step, sniff};
 use rustls::SignatureScheme;
 
@@ -19,8 +19,31 @@ pub(crate) const PLAIN_HTTP: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 70\r\n\
     Connection: close\r\n\r\nThis port speaks TLS, and the request was plain HTTP. Use https:// .\r\n";
 
-/// Who a PROXY header says the client is; `None` where the header leaves it at the real peer.
-pub(crate) type Claimed = Option<Address>;
+/// Who a PROXY header says the client is, and where it connected to; `None` where the header leaves it at the
+/// real peer.
+pub(crate) type Claimed = Option<Claim>;
+
+/// The two ends of the connection on whose behalf this one was made.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) client: Address,
+    pub(crate) destination: Address,
+}
+
+impl Claim {
+    fn of(header: &Header<'_>) -> Claimed {
+        let path = |path: &[u8]| Address::Unix((!path.is_empty()).then(|| path.into()));
+        match (header.command, header.addresses) {
+            (Command::Proxy, Addresses::Tcp { source, destination }) => {
+                Some(Self { client: Address::Ip(source), destination: Address::Ip(destination) })
+            }
+            (Command::Proxy, Addresses::Unix { source, destination }) => {
+                Some(Self { client: path(source), destination: path(destination) })
+            }
+            (Command::Local, _) | (_, Addresses::Unspec) => None,
+        }
+    }
+}
 
 /// Reads a PROXY header, which must be there, from the front of `buffer`.
 pub(crate) async fn proxy_header(socket: &Socket, buffer: &mut Buffer) -> Result<Claimed, Close> {
@@ -39,17 +62,7 @@ pub(crate) async fn proxy_header(socket: &Socket, buffer: &mut Buffer) -> Result
                 };
                 return Err(Close::from(cause).with_detail(&fault.to_string()));
             }
-            Step::Done { value, consumed } => {
-                let claimed = match (value.command, value.addresses) {
-                    (Command::Proxy, Addresses::Tcp { source, .. }) => Some(Address::Ip(source)),
-                    (Command::Proxy, Addresses::Unix { source, .. }) => {
-                        let path = String::from_utf8_lossy(source);
-                        Some(Address::Unix((!path.is_empty()).then(|| path.as_ref().into())))
-                    }
-                    _ => None,
-                };
-                (claimed, consumed)
-            }
+            Step::Done { value, consumed } => (Claim::of(&value), consumed),
         };
         buffer.consume(consumed);
         return Ok(claimed);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use offramp_certs::Certificate;
 use offramp_net::Socket;
-use offramp_observe::facts::{Address, TlsFacts};
+use offramp_observe::facts::{Address, ClientFacts, TlsFacts};
 use offramp_observe::{ConnectionFacts, ConnectionId};
 use offramp_tls::Negotiated;
 use offramp_wire::client_hello::openssl_suite_name;
@@ -22,24 +22,22 @@ pub(crate) struct TlsPart<'a> {
 /// What a header tells of a connection.
 pub(crate) struct About<'a> {
     pub(crate) id: ConnectionId,
-    pub(crate) client: &'a Address,
-    /// Where the client connected to.
+    pub(crate) client: &'a ClientFacts,
+    /// Our end of the connection.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) tls: &'a TlsFacts,
 }
 
 impl<'a> About<'a> {
     pub(crate) fn connection(facts: &'a ConnectionFacts, socket: &Socket) -> Self {
-        let (client, tls) = (&facts.client.address, &facts.tls);
-        Self { id: facts.id, client, local: socket.local_address(), tls }
+        Self { id: facts.id, client: &facts.client, local: socket.local_address(), tls: &facts.tls }
     }
 }
 
-/// Builds the header for a connection. One that would be too long leaves out the client's
-/// certificate.
+/// Builds the header for a connection; there always is one.
 pub(crate) fn build(version: SendProxy, facts: &About<'_>, tls: Option<&TlsPart<'_>>) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
-    let (source, destination) = endpoints(facts.client, facts.local);
+    let (source, destination) = endpoints(facts);
     let id = facts.id.to_bytes();
     let mut header = Outbound::new(source, destination);
     match version {
@@ -50,30 +48,34 @@ pub(crate) fn build(version: SendProxy, facts: &About<'_>, tls: Option<&TlsPart<
             header.unique_id = Some(&id);
             header.crc32c = crc32c;
             header.tls = tls.map(|part| info(facts, part, client_certificate));
-            if header.encode_v2(&mut out).is_err() {
-                header.tls = tls.map(|part| info(facts, part, false));
-                if header.encode_v2(&mut out).is_err() {
-                    header.tls = None;
-                    let _ = header.encode_v2(&mut out);
-                }
-            }
+            header.encode_v2(&mut out);
         }
     }
     out
 }
 
-fn endpoints(source: &Address, destination: Option<SocketAddr>) -> (Endpoint<'_>, Endpoint<'_>) {
-    match (source, destination) {
-        (Address::Ip(source), Some(destination)) => (Endpoint::Inet(*source), Endpoint::Inet(destination)),
+/// The client, and where it connected to: as a believed header says, else our end.
+fn endpoints<'a>(about: &About<'a>) -> (Endpoint<'a>, Endpoint<'a>) {
+    let source = endpoint(&about.client.address);
+    if let Some(claimed) = &about.client.destination {
+        return (source, endpoint(claimed));
+    }
+    let destination = match (source, about.local) {
+        (Endpoint::Inet(_), Some(local)) => Endpoint::Inet(local),
         // A client's address that came through a Unix socket: the port it arrived at is unknown.
-        (Address::Ip(source), None) => {
+        (Endpoint::Inet(source), None) => {
             let unknown = SocketAddr::new(if source.is_ipv4() { [0; 4].into() } else { [0; 16].into() }, 0);
-            (Endpoint::Inet(*source), Endpoint::Inet(unknown))
+            Endpoint::Inet(unknown)
         }
-        (Address::Unix(path), _) => {
-            let path = path.as_deref().unwrap_or_default().as_bytes();
-            (Endpoint::Unix(path), Endpoint::Unix(&[]))
-        }
+        (Endpoint::Unix(_), _) => Endpoint::Unix(&[]),
+    };
+    (source, destination)
+}
+
+fn endpoint(address: &Address) -> Endpoint<'_> {
+    match address {
+        Address::Ip(address) => Endpoint::Inet(*address),
+        Address::Unix(path) => Endpoint::Unix(path.as_deref().unwrap_or_default()),
     }
 }
 
@@ -97,5 +99,102 @@ fn info<'a>(facts: &'a About<'_>, part: &TlsPart<'a>, with_certificate: bool) ->
         group: facts.tls.group,
         signature_scheme: facts.tls.scheme,
         client_certificate: certificate.filter(|_| with_certificate),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use offramp_observe::IdSource;
+    use offramp_wire::Step;
+    use offramp_wire::proxy::{Addresses, Command, Header, Version, parse};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn addresses() -> impl Strategy<Value = Address> {
+        let path = prop::collection::vec(any::<u8>(), 0..200);
+        prop_oneof![
+            any::<SocketAddr>().prop_map(Address::Ip),
+            path.prop_map(|path| Address::Unix((!path.is_empty()).then(|| path.into()))),
+        ]
+    }
+
+    fn versions() -> impl Strategy<Value = SendProxy> {
+        let second = any::<(bool, bool)>()
+            .prop_map(|(crc32c, client_certificate)| SendProxy::V2 { crc32c, client_certificate });
+        prop_oneof![Just(SendProxy::V1), second]
+    }
+
+    /// The header, which is all that was written.
+    fn read(bytes: &[u8]) -> Header<'_> {
+        match parse(bytes) {
+            Step::Done { value, consumed } if consumed == bytes.len() => value,
+            other => panic!("{other:?} from {}", bytes.escape_ascii()),
+        }
+    }
+
+    fn built(version: SendProxy, client: &ClientFacts, local: Option<SocketAddr>, tls: &TlsFacts) -> Vec<u8> {
+        let id = IdSource::new(0, 0).next(UNIX_EPOCH);
+        build(version, &About { id, client, local, tls }, None)
+    }
+
+    proptest! {
+        /// A server that wants a header gets one, whatever is known of the client.
+        #[test]
+        fn there_always_is_a_header(
+            version in versions(),
+            address in addresses(),
+            destination in prop::option::of(addresses()),
+            local in any::<Option<SocketAddr>>(),
+            sni in prop::option::of("[ -~]{0,20000}"),
+            alpn in prop::option::of(prop::collection::vec(any::<u8>(), 0..20_000)),
+        ) {
+            let client = ClientFacts { address, peer: None, destination };
+            let tls = TlsFacts {
+                sni: sni.map(Into::into),
+                alpn: alpn.map(Into::into),
+                ..TlsFacts::default()
+            };
+            let bytes = built(version, &client, local, &tls);
+            let header = read(&bytes);
+            prop_assert_eq!(header.command, Command::Proxy);
+            prop_assert_eq!(header.version == Version::V1, version == SendProxy::V1);
+            prop_assert_eq!(header.tlvs.unique_id().is_some(), version != SendProxy::V1);
+        }
+    }
+
+    #[test]
+    fn a_path_is_any_bytes_and_one_that_is_too_long_is_left_out() {
+        let v2 = SendProxy::V2 { crc32c: true, client_certificate: false };
+        for (path, fits) in
+            [(b"\0\xff\xfe".repeat(36), true), (vec![b'x'; 108], true), (vec![b'x'; 109], false)]
+        {
+            let address = Address::Unix(Some(path.clone().into()));
+            let client = ClientFacts { address, peer: None, destination: None };
+            let bytes = built(v2, &client, None, &TlsFacts::default());
+            let expected = Addresses::Unix { source: &path, destination: b"" };
+            assert_eq!(read(&bytes).addresses, if fits { expected } else { Addresses::Unspec });
+        }
+    }
+
+    #[test]
+    fn a_chained_header_carries_what_the_first_one_claimed() {
+        let v2 = SendProxy::V2 { crc32c: false, client_certificate: false };
+        let of = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let local = Some(of("127.0.0.1:8443"));
+        let claims = |destination: Option<&str>| ClientFacts {
+            address: of("192.0.2.1:4000").into(),
+            peer: Some(of("10.0.0.1:5000").into()),
+            destination: destination.map(|text| of(text).into()),
+        };
+        for (claimed, told) in [(Some("198.51.100.7:443"), "198.51.100.7:443"), (None, "127.0.0.1:8443")] {
+            for version in [SendProxy::V1, v2] {
+                let bytes = built(version, &claims(claimed), local, &TlsFacts::default());
+                let expected = Addresses::Tcp { source: of("192.0.2.1:4000"), destination: of(told) };
+                assert_eq!(read(&bytes).addresses, expected);
+            }
+        }
     }
 }

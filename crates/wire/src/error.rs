@@ -22,8 +22,6 @@ pub enum Error {
     Forwarded(ForwardedFault),
     /// An authority names no host.
     Host(HostFault),
-    /// The caller asked for a PROXY header that cannot be written.
-    Encode(EncodeFault),
 }
 
 /// Why an inbound PROXY header was refused: always the fault of the peer that sent it.
@@ -98,17 +96,6 @@ pub enum HelloFault {
     DuplicateExtension(u16),
 }
 
-/// Why a PROXY header cannot be written: always the fault of the caller's values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EncodeFault {
-    /// The unique ID is longer than 128 bytes (length given).
-    UniqueIdTooLong(usize),
-    /// A Unix socket path is longer than 108 bytes (length given).
-    PathTooLong(usize),
-    /// The header would pass [`MAX_HEADER`](crate::proxy::MAX_HEADER) (length given, bytes).
-    TooLong(usize),
-}
-
 impl Error {
     /// A stable word for events and counters.
     #[must_use]
@@ -119,7 +106,6 @@ impl Error {
             Self::Http1(fault) => fault.name(),
             Self::Forwarded(fault) => fault.name(),
             Self::Host(fault) => fault.name(),
-            Self::Encode(fault) => fault.name(),
         }
     }
 }
@@ -168,18 +154,6 @@ impl HelloFault {
             Self::TooLarge(_) => "hello_too_large",
             Self::Malformed(_) => "hello_malformed",
             Self::DuplicateExtension(_) => "hello_duplicate_extension",
-        }
-    }
-}
-
-impl EncodeFault {
-    /// A stable word for events and counters.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::UniqueIdTooLong(_) => "encode_unique_id_too_long",
-            Self::PathTooLong(_) => "encode_path_too_long",
-            Self::TooLong(_) => "encode_too_long",
         }
     }
 }
@@ -242,20 +216,6 @@ impl fmt::Display for HelloFault {
     }
 }
 
-impl fmt::Display for EncodeFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UniqueIdTooLong(length) => {
-                write!(f, "a unique ID of {length} bytes is over the limit of 128")
-            }
-            Self::PathTooLong(length) => {
-                write!(f, "a socket path of {length} bytes is over the limit of 108")
-            }
-            Self::TooLong(length) => write!(f, "a PROXY v2 header of {length} bytes is over the limit"),
-        }
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -264,7 +224,6 @@ impl fmt::Display for Error {
             Self::Http1(fault) => fault.fmt(f),
             Self::Forwarded(fault) => fault.fmt(f),
             Self::Host(fault) => fault.fmt(f),
-            Self::Encode(fault) => fault.fmt(f),
         }
     }
 }
@@ -272,7 +231,6 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 impl std::error::Error for ProxyFault {}
 impl std::error::Error for HelloFault {}
-impl std::error::Error for EncodeFault {}
 
 impl From<ProxyFault> for Error {
     fn from(fault: ProxyFault) -> Self {
@@ -301,11 +259,5 @@ impl From<ForwardedFault> for Error {
 impl From<HostFault> for Error {
     fn from(fault: HostFault) -> Self {
         Self::Host(fault)
-    }
-}
-
-impl From<EncodeFault> for Error {
-    fn from(fault: EncodeFault) -> Self {
-        Self::Encode(fault)
     }
 }

@@ -40,7 +40,7 @@ pub mod sniff;
 mod step;
 
 pub use client_hello::ClientHello;
-pub use error::{EncodeFault, Error, HelloFault, ProxyFault};
+pub use error::{Error, HelloFault, ProxyFault};
 pub use forwarded::ForwardedFault;
 pub use host::{Authority, HostFault};
 pub use hpack::HpackFault;

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 
 pub use tlv::{CLIENT_CERT_CONN, CLIENT_CERT_SESS, CLIENT_SSL, TlsInfo, Tlv, TlvIter, Tlvs, kind};
 
-use crate::{EncodeFault, ProxyFault, Step};
+use crate::{ProxyFault, Step};
 
 /// The longest v1 line, CRLF included, in bytes (§2.1).
 pub const MAX_V1: usize = 107;
@@ -92,11 +92,15 @@ pub enum Endpoint<'a> {
     /// An Internet address; flow label and scope have no place in the header and are left out, and an
     /// IPv4-mapped IPv6 address is written as IPv4.
     Inet(SocketAddr),
-    /// A Unix socket, as in [`Addresses::Unix`]: at most [`MAX_UNIX_PATH`] bytes.
+    /// A Unix socket, as in [`Addresses::Unix`]. One of more than [`MAX_UNIX_PATH`] bytes cannot be written: the
+    /// addresses are left out then.
     Unix(&'a [u8]),
 }
 
 /// A header to be written to a server. Text fields go out as they are; the caller has validated them.
+///
+/// There is no header that cannot be written: a server that wants one would take the client's own bytes for it.
+/// What the format has no room for is left out instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outbound<'a> {
     /// The client.
@@ -131,17 +135,11 @@ impl<'a> Outbound<'a> {
     /// Appends the v2 block to `out`: at most [`MAX_HEADER`] bytes.
     ///
     /// Where one endpoint is IPv4 and the other IPv6, both are written as IPv6, the first one mapped. Where one
-    /// is a Unix socket and the other is not, the addresses are left out (AF_UNSPEC), the TLVs are not.
-    ///
-    /// # Errors
-    /// A value is longer than the format or [`MAX_HEADER`] allows; `out` is then as before.
-    pub fn encode_v2(&self, out: &mut Vec<u8>) -> Result<(), EncodeFault> {
-        let start = out.len();
-        let written = v2::encode(self, out);
-        if written.is_err() {
-            out.truncate(start);
-        }
-        written
+    /// is a Unix socket and the other is not, or a path is too long, the addresses are left out (AF_UNSPEC), the
+    /// TLVs are not. A TLV that is too long, or for which [`MAX_HEADER`] leaves no room, is left out; of the one
+    /// about TLS only the parts are that do not fit, the certificate first.
+    pub fn encode_v2(&self, out: &mut Vec<u8>) {
+        v2::encode(self, out);
     }
 
     /// Both endpoints as one, the way the formats want them.
@@ -150,8 +148,12 @@ impl<'a> Outbound<'a> {
             (Endpoint::Inet(source), Endpoint::Inet(destination)) => {
                 Pair::Inet(canonical(source), canonical(destination))
             }
-            (Endpoint::Unix(source), Endpoint::Unix(destination)) => Pair::Unix(source, destination),
-            _ => Pair::Mixed,
+            (Endpoint::Unix(source), Endpoint::Unix(destination))
+                if source.len().max(destination.len()) <= MAX_UNIX_PATH =>
+            {
+                Pair::Unix(source, destination)
+            }
+            _ => Pair::Unspec,
         }
     }
 }
@@ -160,8 +162,10 @@ impl<'a> Outbound<'a> {
 #[derive(Clone, Copy)]
 enum Pair<'a> {
     Inet(SocketAddr, SocketAddr),
+    /// Both of at most [`MAX_UNIX_PATH`] bytes.
     Unix(&'a [u8], &'a [u8]),
-    Mixed,
+    /// Nothing.
+    Unspec,
 }
 
 /// A dual-stack socket reports IPv4 peers as IPv4-mapped; the server wants to see what the client had.

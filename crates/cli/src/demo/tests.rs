@@ -17,8 +17,7 @@ fn header() -> Vec<u8> {
         tls: Some(tls),
         ..Outbound::new(address("192.0.2.1:50000"), address("192.0.2.2:443"))
     }
-    .encode_v2(&mut header)
-    .unwrap();
+    .encode_v2(&mut header);
     header
 }
 

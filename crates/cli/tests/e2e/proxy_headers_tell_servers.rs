@@ -233,6 +233,36 @@ fn nginx_reads_them() {
     agrees(address, |_, client, listener, _| format!("{client} {listener}"));
 }
 
+/// The server of a route with `send_proxy` takes what comes first for the header. It must not be the client's own
+/// bytes, whatever a header that we believe says: here an abstract Unix address of any bytes, and one that
+/// fills its field.
+#[test]
+fn a_header_never_vanishes() {
+    let (server, recording) = Recording::start(&Listen::Ipv4).unwrap();
+    let house = Home::new().run(&format!(
+        "{CERTIFICATE}[[listener]]\naddress = \"127.0.0.1:0\"\naccept_proxy = [\"127.0.0.0/24\"]\n\
+         [[route]]\nserver = \"{}\"\nsend_proxy = \"v2\"\n",
+        server.address()
+    ));
+    let config = trusting(&house.home.ca.certificate());
+    let forged = b"PROXY TCP4 6.6.6.6 6.6.6.6 6 6\r\n";
+    for (number, source) in [[&b"\0"[..], &[0xff; 107]].concat(), vec![b'x'; 108]].into_iter().enumerate() {
+        let mut stream = tcp(house.address()).unwrap();
+        let block = [&b"\r\n\r\n\0\r\nQUIT\n\x21\x31\0\xd8"[..], &source, b"/run/it", &[0; 101]].concat();
+        std::io::Write::write_all(&mut stream, &block).unwrap();
+        let mut tls = secure(&config, stream, "app.example.org").unwrap();
+        std::io::Write::write_all(&mut tls, forged).unwrap();
+        let whole = |all: &[Vec<u8>]| all.get(number).is_some_and(|bytes| bytes.ends_with(forged));
+        let all = recording.wait_until(PATIENCE, whole).unwrap();
+        let header = parsed(all[number].strip_suffix(forged).unwrap());
+        assert_eq!(header.addresses, Addresses::Unix { source: &source, destination: b"/run/it" });
+        drop(tls);
+        let event = house.events_of(number + 1).pop().unwrap();
+        assert!(text(&event, "client").starts_with("unix:"), "{event}");
+    }
+    house.stop();
+}
+
 #[test]
 fn headers_from_those_who_are_believed_go_on() {
     let (server, recording) = Recording::start(&Listen::Ipv4).unwrap();
@@ -256,7 +286,8 @@ fn headers_from_those_who_are_believed_go_on() {
         let mut told = [0; 200];
         let length = tls.read(&mut told).unwrap();
         let told = String::from_utf8_lossy(&told[..length]);
-        assert!(told.starts_with("PROXY TCP4 192.0.2.9 127.0.0.1 4660 "), "{told}");
+        // The destination too is that of the first header, not the address of this proxy.
+        assert_eq!(told.as_bytes(), line);
         drop(tls);
         let event = house.events_of(number + 1).pop().unwrap();
         assert_eq!((text(&event, "client"), &event["client_port"]), ("192.0.2.9", &4660.into()), "{event}");

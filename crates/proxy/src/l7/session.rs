@@ -10,7 +10,7 @@ use http::HeaderValue;
 use offramp_certs::Certificate;
 use offramp_certs::store::{By, Pick};
 use offramp_net::clock::coarse_ms;
-use offramp_observe::facts::{Scheme, TlsFacts};
+use offramp_observe::facts::{Address, Scheme, TlsFacts};
 use offramp_observe::{Cause, Close, ConnectionBrief, Fault};
 use offramp_upstream::PrivateConnections;
 use offramp_wire::host::{Authority, HostFault};
@@ -111,6 +111,15 @@ impl Told {
     }
 }
 
+/// The port that a client came to: as a believed PROXY header says, else that of our end.
+fn port(claimed: Option<&Address>, local: Option<SocketAddr>) -> Option<u16> {
+    match claimed {
+        Some(Address::Ip(destination)) => Some(destination.port()),
+        Some(Address::Unix(_)) => None,
+        None => local.map(|local| local.port()),
+    }
+}
+
 /// A number in decimal, without the machinery of formatting.
 pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
     let mut at = digits.len();
@@ -160,7 +169,7 @@ impl Session {
         let text = ip.map_or_else(|| "unknown".to_owned(), |ip| ip.to_string());
         let told = Told {
             client: HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("unknown")),
-            port: local.map(|local| HeaderValue::from(local.port())),
+            port: port(brief.client.destination.as_ref(), local).map(HeaderValue::from),
             id: brief.id.to_string().into(),
             forwarded: RefCell::default(),
             written: RefCell::default(),
@@ -245,7 +254,7 @@ impl Session {
     fn late_prologue(&self, version: SendProxy) -> Vec<u8> {
         let none = TlsFacts::default();
         let tls = self.brief.tls.as_ref().unwrap_or(&none);
-        let about = About { id: self.brief.id, client: &self.brief.client.address, local: self.local, tls };
+        let about = About { id: self.brief.id, client: &self.brief.client, local: self.local, tls };
         proxy_header::build(version, &about, None)
     }
 

@@ -5,8 +5,8 @@
 
 use std::str;
 
-use super::{MAX_HEADER, MAX_UNIQUE_ID};
-use crate::{EncodeFault, ProxyFault};
+use super::MAX_UNIQUE_ID;
+use crate::ProxyFault;
 
 /// The assigned types, by the names of the specification without `PP2_TYPE_` and `PP2_SUBTYPE_`.
 pub mod kind {
@@ -223,12 +223,15 @@ impl<'a> TlsInfo<'a> {
         })
     }
 
-    /// Appends the SSL TLV.
-    pub(super) fn write(&self, out: &mut Vec<u8>) -> Result<(), EncodeFault> {
-        let start = out.len();
-        put(out, kind::SSL, &[])?;
-        out.push(self.client);
-        out.extend_from_slice(&self.verify.to_be_bytes());
+    /// Appends the SSL TLV, as much of it as fits; the certificate comes last.
+    pub(super) fn write(&self, out: &mut Writer<'_>) {
+        let start = out.out.len();
+        if !out.has_room(SSL_HEAD) {
+            return;
+        }
+        out.put(kind::SSL, &[]);
+        out.out.push(self.client);
+        out.out.extend_from_slice(&self.verify.to_be_bytes());
         for (kind, text) in [
             (kind::SSL_VERSION, self.version),
             (kind::SSL_CN, self.common_name),
@@ -238,27 +241,47 @@ impl<'a> TlsInfo<'a> {
             (kind::SSL_GROUP, self.group),
             (kind::SSL_SIG_SCHEME, self.signature_scheme),
         ] {
-            put_some(out, kind, text.map(str::as_bytes))?;
+            out.put_some(kind, text.map(str::as_bytes));
         }
-        put_some(out, kind::SSL_CLIENT_CERT, self.client_certificate)?;
-        let length = out.len() - start - TLV_HEAD;
-        let length = u16::try_from(length).map_err(|_| EncodeFault::TooLong(length))?;
-        out[start + 1..start + TLV_HEAD].copy_from_slice(&length.to_be_bytes());
-        Ok(())
+        out.put_some(kind::SSL_CLIENT_CERT, self.client_certificate);
+        let length = length_bytes(out.out.len() - start - TLV_HEAD);
+        out.out[start + 1..start + TLV_HEAD].copy_from_slice(&length);
     }
 }
 
-/// Appends a vector, if there is a value for it.
-pub(super) fn put_some(out: &mut Vec<u8>, kind: u8, value: Option<&[u8]>) -> Result<(), EncodeFault> {
-    value.map_or(Ok(()), |value| put(out, kind, value))
+/// Appends vectors, as long as there is room. What does not fit is left out: a header is never cut short and
+/// never missing.
+pub(super) struct Writer<'o> {
+    pub(super) out: &'o mut Vec<u8>,
+    /// How long `out` may become; less than 2^16 more than it was.
+    pub(super) end: usize,
 }
 
-/// Appends a vector. The bound is on one value here, so that nothing big is copied in vain.
-pub(super) fn put(out: &mut Vec<u8>, kind: u8, value: &[u8]) -> Result<(), EncodeFault> {
-    let fits = u16::try_from(value.len()).ok().filter(|&length| usize::from(length) <= MAX_HEADER);
-    let length = fits.ok_or(EncodeFault::TooLong(value.len()))?;
-    out.push(kind);
-    out.extend_from_slice(&length.to_be_bytes());
-    out.extend_from_slice(value);
-    Ok(())
+impl Writer<'_> {
+    /// Appends a vector, if it fits.
+    pub(super) fn put(&mut self, kind: u8, value: &[u8]) {
+        if self.has_room(value.len()) {
+            self.out.push(kind);
+            self.out.extend_from_slice(&length_bytes(value.len()));
+            self.out.extend_from_slice(value);
+        }
+    }
+
+    /// Appends a vector, if there is a value for it that fits.
+    pub(super) fn put_some(&mut self, kind: u8, value: Option<&[u8]>) {
+        if let Some(value) = value {
+            self.put(kind, value);
+        }
+    }
+
+    /// Whether a vector with a value of this length fits.
+    fn has_room(&self, length: usize) -> bool {
+        self.end.checked_sub(self.out.len()).is_some_and(|room| TLV_HEAD + length <= room)
+    }
+}
+
+/// A length as it is written; of what has fitted into a [`Writer`], which is less than 2^16 long.
+fn length_bytes(length: usize) -> [u8; 2] {
+    debug_assert!(u16::try_from(length).is_ok());
+    (length as u16).to_be_bytes()
 }

@@ -96,7 +96,7 @@ pub(super) fn encode(pair: Pair<'_>, out: &mut Vec<u8>) {
             source.port(),
             destination.port()
         ),
-        Pair::Inet(..) | Pair::Unix(..) | Pair::Mixed => out.write_all(b"PROXY UNKNOWN\r\n"),
+        Pair::Inet(..) | Pair::Unix(..) | Pair::Unspec => out.write_all(b"PROXY UNKNOWN\r\n"),
     };
     // Writing to a `Vec` cannot fail.
     debug_assert!(written.is_ok());

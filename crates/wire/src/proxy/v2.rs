@@ -10,12 +10,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::tlv::{kind, put, put_some};
+use super::tlv::{Writer, kind};
 use super::{
     Addresses, Command, Header, MAX_HEADER, MAX_UNIQUE_ID, MAX_UNIX_PATH, Outbound, Pair, SIGNATURE_V2, Tlvs,
     Version,
 };
-use crate::{EncodeFault, ProxyFault, Step};
+use crate::{ProxyFault, Step};
 
 /// The fixed part, in bytes.
 const HEAD: usize = 16;
@@ -205,38 +205,34 @@ fn checksum_without(block: &[u8], at: usize) -> u32 {
     crc32c::crc32c_append(sum, &block[at + 4..])
 }
 
-/// Appends the block; what is left in `out` on an error is the caller's to drop.
-pub(super) fn encode(header: &Outbound<'_>, out: &mut Vec<u8>) -> Result<(), EncodeFault> {
+/// What a checksum takes, in bytes.
+const CHECKSUM: usize = 3 + 4;
+
+/// Appends the block. What does not fit is left out, but not the checksum.
+pub(super) fn encode(header: &Outbound<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     put_head(out, COMMAND_PROXY);
-    out[start + FAMILY_TRANSPORT] = put_addresses(header.pair(), out)?;
-    put_some(out, kind::ALPN, header.alpn)?;
-    put_some(out, kind::AUTHORITY, header.authority.map(str::as_bytes))?;
-    if let Some(id) = header.unique_id {
-        if id.len() > MAX_UNIQUE_ID {
-            return Err(EncodeFault::UniqueIdTooLong(id.len()));
-        }
-        put(out, kind::UNIQUE_ID, id)?;
-    }
+    out[start + FAMILY_TRANSPORT] = put_addresses(header.pair(), out);
+    let reserved = if header.crc32c { CHECKSUM } else { 0 };
+    let mut tlvs = Writer { out, end: start + MAX_HEADER - reserved };
+    tlvs.put_some(kind::ALPN, header.alpn);
+    tlvs.put_some(kind::AUTHORITY, header.authority.map(str::as_bytes));
+    tlvs.put_some(kind::UNIQUE_ID, header.unique_id.filter(|id| id.len() <= MAX_UNIQUE_ID));
     if let Some(tls) = &header.tls {
-        tls.write(out)?;
+        tls.write(&mut tlvs);
     }
     if header.crc32c {
-        put(out, kind::CRC32C, &[0; 4])?;
-    }
-    let total = out.len() - start;
-    if total > MAX_HEADER {
-        return Err(EncodeFault::TooLong(total));
+        tlvs.end += reserved;
+        tlvs.put(kind::CRC32C, &[0; 4]);
     }
     // `MAX_HEADER` is below 2^16.
-    let length = u16::try_from(total - HEAD).map_err(|_| EncodeFault::TooLong(total))?;
+    let length = (out.len() - start - HEAD) as u16;
     out[start + LENGTH..start + HEAD].copy_from_slice(&length.to_be_bytes());
     if header.crc32c {
         let sum = crc32c::crc32c(&out[start..]);
         let at = out.len() - 4;
         out[at..].copy_from_slice(&sum.to_be_bytes());
     }
-    Ok(())
 }
 
 /// Appends the block of a LOCAL connection.
@@ -251,30 +247,29 @@ fn put_head(out: &mut Vec<u8>, version_command: u8) {
 }
 
 /// Appends the address block and tells the byte for family and transport.
-fn put_addresses(pair: Pair<'_>, out: &mut Vec<u8>) -> Result<u8, EncodeFault> {
+fn put_addresses(pair: Pair<'_>, out: &mut Vec<u8>) -> u8 {
     match pair {
         Pair::Inet(SocketAddr::V4(source), SocketAddr::V4(destination)) => {
             out.extend_from_slice(&source.ip().octets());
             out.extend_from_slice(&destination.ip().octets());
             put_ports(out, source.port(), destination.port());
-            Ok(TCP4)
+            TCP4
         }
         Pair::Inet(source, destination) => {
             out.extend_from_slice(&as_v6(source.ip()).octets());
             out.extend_from_slice(&as_v6(destination.ip()).octets());
             put_ports(out, source.port(), destination.port());
-            Ok(TCP6)
+            TCP6
         }
         Pair::Unix(source, destination) => {
             for path in [source, destination] {
-                let padding = MAX_UNIX_PATH.checked_sub(path.len());
-                let padding = padding.ok_or(EncodeFault::PathTooLong(path.len()))?;
-                out.extend_from_slice(path);
-                out.extend_from_slice(&[0; MAX_UNIX_PATH][..padding]);
+                let mut field = [0; MAX_UNIX_PATH];
+                field[..path.len()].copy_from_slice(path);
+                out.extend_from_slice(&field);
             }
-            Ok(UNIX_STREAM)
+            UNIX_STREAM
         }
-        Pair::Mixed => Ok(UNSPEC),
+        Pair::Unspec => UNSPEC,
     }
 }
 

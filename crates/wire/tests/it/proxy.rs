@@ -128,7 +128,7 @@ proptest! {
             crc32c,
         };
         let mut out = Vec::new();
-        outbound.encode_v2(&mut out).unwrap();
+        outbound.encode_v2(&mut out);
         prop_assert!(out.len() <= MAX_HEADER);
         let header = read(&out);
         prop_assert_eq!((header.version, header.command), (Version::V2, Command::Proxy));
@@ -139,11 +139,56 @@ proptest! {
         prop_assert_eq!(header.tlvs.tls(), outbound.tls);
     }
 
+    /// Whatever is asked for: one whole header within the bound, with the addresses where they have a place, and
+    /// nothing told that was not asked for.
+    #[test]
+    fn there_always_is_a_header(
+        source in prop::collection::vec(any::<u8>(), 0..130),
+        destination in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..130).prop_map(Ok),
+            address().prop_map(Err),
+        ],
+        alpn in option::of(prop::collection::vec(any::<u8>(), 0..9000)),
+        authority in option::of("[a-z0-9.-]{0,9000}"),
+        unique_id in option::of(prop::collection::vec(any::<u8>(), 0..140)),
+        texts in any::<Texts>(),
+        certificate in option::of(prop::collection::vec(any::<u8>(), 0..9000)),
+        crc32c in any::<bool>(),
+    ) {
+        let outbound = Outbound {
+            source: Endpoint::Unix(&source),
+            destination: match &destination {
+                Ok(path) => Endpoint::Unix(path),
+                Err(address) => Endpoint::Inet(*address),
+            },
+            alpn: alpn.as_deref(),
+            authority: authority.as_deref(),
+            unique_id: unique_id.as_deref(),
+            tls: Some(tls(CLIENT_SSL, 0, &texts, certificate.as_deref())),
+            crc32c,
+        };
+        let mut out = Vec::new();
+        outbound.encode_v2(&mut out);
+        prop_assert!(out.len() <= MAX_HEADER);
+        let header = read(&out);
+        prop_assert_eq!(header.command, Command::Proxy);
+        let fits = source.len() <= 108 && destination.as_ref().is_ok_and(|path| path.len() <= 108);
+        prop_assert_eq!(header.addresses != Addresses::Unspec, fits);
+        prop_assert!(header.tlvs.alpn().is_none_or(|told| Some(told) == outbound.alpn));
+        prop_assert!(header.tlvs.authority().is_none_or(|told| Some(told) == outbound.authority));
+        let id = outbound.unique_id.filter(|id| id.len() <= 128);
+        prop_assert!(header.tlvs.unique_id().is_none_or(|told| Some(told) == id));
+        prop_assert_eq!(header.tlvs.find(offramp_wire::proxy::kind::CRC32C).is_some(), crc32c);
+        let mut out = Vec::new();
+        outbound.encode_v1(&mut out);
+        prop_assert_eq!(read(&out).addresses, Addresses::Unspec);
+    }
+
     #[test]
     fn unix_addresses_come_back(source in PATHS, destination in PATHS) {
         let (source, destination) = (source.as_bytes(), destination.as_bytes());
         let mut out = Vec::new();
-        Outbound::new(Endpoint::Unix(source), Endpoint::Unix(destination)).encode_v2(&mut out).unwrap();
+        Outbound::new(Endpoint::Unix(source), Endpoint::Unix(destination)).encode_v2(&mut out);
         prop_assert_eq!(read(&out).addresses, Addresses::Unix { source, destination });
     }
 
@@ -155,7 +200,7 @@ proptest! {
         let mut outbound = Outbound::new(Endpoint::Inet(source), Endpoint::Inet(source));
         outbound.crc32c = true;
         let mut out = Vec::new();
-        outbound.encode_v2(&mut out).unwrap();
+        outbound.encode_v2(&mut out);
         let original = read(&out).addresses;
         let mut flipped = out.clone();
         let bit = bit.index(out.len() * 8);

@@ -187,13 +187,13 @@ fn writes_what_the_specification_lays_out() {
     let mut header = Outbound::new(inet("10.0.0.1:4660"), inet("[::ffff:10.0.0.2]:443"));
     header.alpn = Some(b"h2");
     let mut out = b"before".to_vec();
-    header.encode_v2(&mut out).unwrap();
+    header.encode_v2(&mut out);
     assert_eq!(&out[..6], b"before");
     assert_eq!(&out[6..], block(0x21, 0x11, &[&INET[..], b"\x01\0\x02h2"].concat()));
 
     // IPv4 beside IPv6 is written as IPv6.
     let mut out = Vec::new();
-    Outbound::new(inet("10.0.0.1:1"), inet("[::1]:2")).encode_v2(&mut out).unwrap();
+    Outbound::new(inet("10.0.0.1:1"), inet("[::1]:2")).encode_v2(&mut out);
     assert_eq!(
         read(&out).unwrap().addresses,
         Addresses::Tcp {
@@ -207,28 +207,44 @@ fn writes_what_the_specification_lays_out() {
     header.authority = Some("example.org");
     header.crc32c = true;
     let mut out = Vec::new();
-    header.encode_v2(&mut out).unwrap();
+    header.encode_v2(&mut out);
     let read = read(&out).unwrap();
     assert_eq!((read.addresses, read.tlvs.authority()), (Addresses::Unspec, Some("example.org")));
 }
 
 #[test]
-fn what_cannot_be_written_leaves_the_buffer_alone() {
-    let path = Endpoint::Unix(&[b'x'; 109]);
+fn what_has_no_place_is_left_out_and_the_rest_is_told() {
     let unnamed = Endpoint::Unix(b"");
-    let plain = Outbound::new(unnamed, unnamed);
+    let (longest, path) = ([b'x'; 108], [b'x'; 109]);
     let huge = vec![0; MAX_HEADER];
-    let tls = TlsInfo { client_certificate: Some(&huge), ..TlsInfo::default() };
-    let cases = [
-        (Outbound::new(path, unnamed), EncodeFault::PathTooLong(109)),
-        (Outbound::new(unnamed, path), EncodeFault::PathTooLong(109)),
-        (Outbound { unique_id: Some(&[0; 129]), ..plain }, EncodeFault::UniqueIdTooLong(129)),
-        (Outbound { alpn: Some(&[0; 70_000]), ..plain }, EncodeFault::TooLong(70_000)),
-        (Outbound { tls: Some(tls), ..plain }, EncodeFault::TooLong(232 + 3 + 5 + 3 + MAX_HEADER)),
-    ];
-    for (header, fault) in cases {
+    let info = TlsInfo { client: CLIENT_SSL, version: Some("TLSv1.3"), ..TlsInfo::default() };
+    let whole = Outbound {
+        alpn: Some(b"h2"),
+        authority: Some("a.test"),
+        unique_id: Some(b"id"),
+        tls: Some(info),
+        crc32c: true,
+        ..Outbound::new(Endpoint::Unix(&longest), unnamed)
+    };
+    let nowhere = [Endpoint::Unix(&path[..]), unnamed];
+    let plain = Addresses::Unix { source: &longest, destination: b"" };
+    for (header, addresses, expected) in [
+        (whole, plain, whole),
+        (Outbound { source: nowhere[0], ..whole }, Addresses::Unspec, whole),
+        (Outbound { destination: nowhere[0], source: nowhere[1], ..whole }, Addresses::Unspec, whole),
+        (Outbound { unique_id: Some(&[0; 129]), ..whole }, plain, Outbound { unique_id: None, ..whole }),
+        (Outbound { alpn: Some(&[0; 70_000]), ..whole }, plain, Outbound { alpn: None, ..whole }),
+        (Outbound { tls: Some(TlsInfo { client_certificate: Some(&huge), ..info }), ..whole }, plain, whole),
+    ] {
         let mut out = b"before".to_vec();
-        assert_eq!(header.encode_v2(&mut out), Err(fault));
-        assert_eq!(out, b"before");
+        header.encode_v2(&mut out);
+        assert_eq!(&out[..6], b"before");
+        let read = read(&out[6..]).unwrap();
+        assert_eq!(read.addresses, addresses);
+        assert_eq!(read.tlvs.alpn(), expected.alpn);
+        assert_eq!(read.tlvs.authority(), expected.authority);
+        assert_eq!(read.tlvs.unique_id(), expected.unique_id);
+        assert_eq!(read.tlvs.tls(), expected.tls);
+        assert!(read.tlvs.find(kind::CRC32C).is_some());
     }
 }
