@@ -106,6 +106,15 @@ pub(crate) fn spares_requests(error: &hyper::Error) -> bool {
     }
 }
 
+/// Whether the server says that it has done nothing with a request that failed with `error`, so that it may be sent
+/// again whatever it asks for (RFC 9113 §8.7): its stream was refused, or is above the last one of a GOAWAY. A stream
+/// below that fails, if at all, with its connection.
+pub(crate) fn refuses_requests(error: &hyper::Error) -> bool {
+    let refuses =
+        |error: &h2::Error| error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    h2_error(error).is_some_and(|error| error.is_remote() && refuses(error))
+}
+
 fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
     error.source()?.downcast_ref()
 }

@@ -1,8 +1,10 @@
 //! Sending a request of HTTP/2 once more: what has to be kept for it, and when it may be done.
 //!
-//! Only an idempotent request on a connection that has carried others is ever sent again after it was sent, and
-//! only while nothing of its body was used. With HTTP/1 the connection itself keeps what it wrote; see
-//! `Outbound`.
+//! A request that the server refused unseen may be sent again whatever its method (RFC 9113 §8.7): one whose stream
+//! was reset with REFUSED_STREAM, or is above the last one of a GOAWAY. For that its head is kept, and what was sent of
+//! its body, up to [`KEPT`](super::outgoing::KEPT), until the response begins. Where the connection broke without a word,
+//! only an idempotent request on a connection that has carried others is sent again, and only while nothing of its
+//! body was used. With HTTP/1 the connection itself keeps what it wrote; see `Outbound`.
 
 use std::rc::Rc;
 
@@ -16,75 +18,109 @@ use crate::fault::{self, Fault};
 
 /// What is kept of a request that may have to be sent once more.
 pub(super) struct Copy<B> {
-    head: Option<Box<Parts>>,
-    body: Spare<B>,
+    head: Box<Parts>,
+    /// None where there is none.
+    body: Option<Rc<Kept<B>>>,
+    /// Whether it may be sent again although the server may have seen it: it is idempotent, and on a connection of the
+    /// pool, which the server may have closed before.
+    repeatable: bool,
 }
 
-/// A body that may have to be sent once more.
-enum Spare<B> {
-    /// It has nothing in it; hyper got a stand-in.
-    Whole(B),
-    /// Hyper got it, and gives it back if it has not used it.
-    Lent(Rc<Kept<B>>),
-    /// Hyper got it for good, unless the request comes back unsent.
-    Gone,
+/// A request that is back, and may be sent to whomever.
+pub(super) struct Back<B> {
+    head: Box<Parts>,
+    body: Option<Rc<Kept<B>>>,
 }
 
-/// Makes a request ready for a stream, and keeps what it takes to send it once more where that may
-/// be needed. `pooled`: the server may have closed the connection.
+/// What a failed exchange comes to.
+pub(super) enum Verdict<B> {
+    /// The request must not be sent again.
+    Over(Fault),
+    /// The connection was closed, and the request is back.
+    Stale(Fault, Back<B>),
+    /// The server has done nothing with the request, and says so; it is back.
+    Refused(Fault, Back<B>),
+}
+
+/// Makes a request ready for a stream, and keeps what it takes to send it once more. `pooled`: the server may have
+/// closed the connection.
 pub(super) fn pack<B: RequestBody>(
     request: Request<B>,
     stream: &Stream<B>,
     pooled: bool,
 ) -> (Request<Outgoing<B>>, Copy<B>) {
     let (head, body) = request.into_parts();
-    let progress = Rc::clone(stream.progress());
-    let repeatable = pooled && is_idempotent(&head.method);
-    let again = repeatable.then(|| Box::new(head.clone()));
-    let (outgoing, spare) = if body.is_end_stream() {
-        (Outgoing::empty(progress), Spare::Whole(body))
-    } else if repeatable {
-        let kept = Kept::new(body);
-        (Outgoing::kept(Rc::clone(&kept), progress), Spare::Lent(kept))
-    } else {
-        (Outgoing::once(body, progress), Spare::Gone)
-    };
-    (Request::from_parts(head, outgoing), Copy { head: again, body: spare })
+    let body = (!body.is_end_stream()).then(|| Kept::new(body));
+    Back { head: Box::new(head), body }.pack(stream, pooled)
+}
+
+impl<B: RequestBody> Back<B> {
+    /// The same for a request that was on a stream before.
+    pub(super) fn pack(self, stream: &Stream<B>, pooled: bool) -> (Request<Outgoing<B>>, Copy<B>) {
+        let Self { head, body } = self;
+        let repeatable = pooled && is_idempotent(&head.method);
+        let progress = Rc::clone(stream.progress());
+        let outgoing = match &body {
+            None => Outgoing::empty(progress),
+            Some(kept) => Outgoing::kept(kept, progress),
+        };
+        (Request::from_parts((*head).clone(), outgoing), Copy { head, body, repeatable })
+    }
+}
+
+impl<B: RequestBody> Copy<B> {
+    /// The response begins: it is not sent again.
+    pub(super) fn settle(self) {
+        if let Some(body) = &self.body {
+            body.forget();
+        }
+    }
+
+    /// The request as it was, where all of it is still there.
+    fn whole(self) -> Option<Back<B>> {
+        let whole = self.body.as_ref().is_none_or(|body| body.is_whole());
+        whole.then_some(Back { head: self.head, body: self.body })
+    }
+
+    /// The same, where nothing of its body was used besides.
+    fn untouched(self) -> Option<Back<B>> {
+        let untouched = self.body.as_ref().is_none_or(|body| !body.is_touched());
+        untouched.then_some(Back { head: self.head, body: self.body })
+    }
 }
 
 /// What a failed exchange comes to, and the request where it may be sent once more.
-pub(super) fn judge<B: RequestBody>(
-    broken: Broken<B>,
-    copy: Copy<B>,
-    stream: &Stream<B>,
-) -> (Fault, Option<Request<B>>) {
-    let (error, head, body) = match broken {
+pub(super) fn judge<B: RequestBody>(broken: Broken, copy: Copy<B>, stream: &Stream<B>) -> Verdict<B> {
+    let (error, sent) = match broken {
         Broken::Late => {
             // Who does not answer one request may answer none.
             stream.retire();
-            return (Fault::ResponseTimeout, None);
+            return Verdict::Over(Fault::ResponseTimeout);
         }
         // Nothing was sent: any request may be sent again.
-        Broken::Unsent(error, request) => {
-            let (head, outgoing) = request.into_parts();
-            (error, Some(head), outgoing.into_body().or_else(|| copy.body.untouched()))
-        }
-        Broken::Sent(error) if !fault::spares_requests(&error) => return (Fault::of(error), None),
-        Broken::Sent(error) => (error, copy.head.map(|head| *head), copy.body.untouched()),
+        Broken::Unsent(error) => (error, false),
+        Broken::Sent(error) => (error, true),
     };
-    let request = head.zip(body).map(|(head, body)| Request::from_parts(head, body));
-    if request.is_some() {
-        stream.retire();
+    if sent && fault::refuses_requests(&error) {
+        // One stream may be refused for want of room; who says GOAWAY is closed to others anyway.
+        return match copy.whole() {
+            Some(back) => {
+                stream.retire();
+                Verdict::Refused(Fault::of(error), back)
+            }
+            None => Verdict::Over(Fault::of(error)),
+        };
     }
-    (Fault::of(error), request)
-}
-
-impl<B> Spare<B> {
-    fn untouched(self) -> Option<B> {
-        match self {
-            Self::Whole(body) => Some(body),
-            Self::Lent(kept) => kept.untouched(),
-            Self::Gone => None,
+    let back = match sent {
+        false => copy.whole(),
+        true if copy.repeatable && fault::spares_requests(&error) => copy.untouched(),
+        true => None,
+    };
+    match back {
+        Some(back) => {
+            stream.retire();
+            Verdict::Stale(Fault::of(error), back)
         }
+        None => Verdict::Over(Fault::of(error)),
     }
 }

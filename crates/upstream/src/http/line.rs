@@ -35,12 +35,12 @@ use crate::fault::{Breach, Fault, Violation};
 
 /// What can be the body of a request. It belongs to one worker and need not be `Send`.
 pub trait RequestBody:
-    Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
+    Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
 {
 }
 
 impl<B> RequestBody for B where
-    B: Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
+    B: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
 {
 }
 

@@ -57,11 +57,10 @@ pub(crate) struct Stream<B> {
 /// What hyper says in the end of a request with this body.
 pub(crate) type Sent<B> = Result<Response<Incoming>, TrySendError<Request<B>>>;
 
-/// How an exchange failed. Large, and moved once.
-#[allow(clippy::large_enum_variant)]
-pub(crate) enum Broken<B> {
-    /// The request, unsent.
-    Unsent(hyper::Error, Request<Outgoing<B>>),
+/// How an exchange failed.
+pub(crate) enum Broken {
+    /// The request was not sent.
+    Unsent(hyper::Error),
     /// It was sent, or begun to be.
     Sent(hyper::Error),
     /// The deadline has come.
@@ -170,7 +169,7 @@ impl<B: RequestBody> Stream<B> {
         mut response: Pin<&mut impl Future<Output = Sent<Outgoing<B>>>>,
         deadline: &mut Deadline,
         due: impl Fn(&Progress) -> Option<u64>,
-    ) -> Result<Response<Incoming>, Broken<B>> {
+    ) -> Result<Response<Incoming>, Broken> {
         poll_fn(|cx| match response.as_mut().poll(cx) {
             Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
             Poll::Ready(Err(error)) => Poll::Ready(Err(broken(error))),
@@ -184,9 +183,9 @@ impl<B: RequestBody> Stream<B> {
 }
 
 /// What an error of hyper's leaves of the request.
-fn broken<B>(mut error: TrySendError<Request<Outgoing<B>>>) -> Broken<B> {
+fn broken<B>(mut error: TrySendError<Request<Outgoing<B>>>) -> Broken {
     match error.take_message() {
-        Some(request) => Broken::Unsent(error.into_error(), request),
+        Some(_) => Broken::Unsent(error.into_error()),
         None => Broken::Sent(error.into_error()),
     }
 }

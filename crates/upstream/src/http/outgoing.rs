@@ -5,29 +5,49 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
+use http::HeaderMap;
 use hyper::body::{Body, Frame, SizeHint};
 use offramp_net::clock::coarse_ms;
 
-/// A request's body as hyper gets it: tells how it comes along, and gives itself back where none of it
-/// was used.
+/// How much is kept of what was sent of a body, in bytes: enough for nearly every message of gRPC.
+pub(crate) const KEPT: usize = 64 * 1024;
+
+/// A request's body as hyper gets it, for one attempt: tells how it comes along.
 #[derive(Debug)]
 pub(crate) struct Outgoing<B> {
-    body: Inner<B>,
+    body: Option<Rc<Kept<B>>>,
+    /// Which attempt this is. An older one gets nothing more.
+    attempt: u32,
     progress: Rc<Progress>,
-}
-
-#[derive(Debug)]
-enum Inner<B> {
-    Empty,
-    Once(B),
-    Kept(Rc<Kept<B>>),
 }
 
 /// A body that may have to be sent again.
 #[derive(Debug)]
 pub(crate) struct Kept<B> {
-    body: RefCell<Option<B>>,
-    touched: Cell<bool>,
+    body: RefCell<B>,
+    sent: RefCell<Sent>,
+    /// Which attempt has the body.
+    attempt: Cell<u32>,
+}
+
+/// What was sent of a body.
+#[derive(Debug, Default)]
+struct Sent {
+    /// The first piece, and copies of those behind it: many small pieces would hold on to much more memory than their
+    /// own.
+    first: Bytes,
+    rest: Vec<u8>,
+    trailers: Option<HeaderMap>,
+    /// Whether a piece was ever asked for and came.
+    touched: bool,
+    /// Whether something that was sent is not here any more.
+    lost: bool,
+    /// Whether the body has ended.
+    ended: bool,
+    /// Whether `first` has to be sent, and whether the trailers behind it.
+    again: bool,
+    trailers_again: bool,
 }
 
 /// How a request comes along.
@@ -65,60 +85,124 @@ impl Progress {
 
 impl<B> Kept<B> {
     pub(crate) fn new(body: B) -> Rc<Self> {
-        Rc::new(Kept { body: RefCell::new(Some(body)), touched: Cell::new(false) })
+        Rc::new(Kept { body: RefCell::new(body), sent: RefCell::default(), attempt: Cell::new(0) })
     }
 
-    /// The body, if none of it was used.
-    pub(crate) fn untouched(&self) -> Option<B> {
-        if self.touched.get() { None } else { self.body.borrow_mut().take() }
+    /// Whether a piece of it was used.
+    pub(crate) fn is_touched(&self) -> bool {
+        self.sent.borrow().touched
+    }
+
+    /// Whether all of it can be sent again.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.sent.borrow().lost
+    }
+
+    /// It is not sent again.
+    pub(crate) fn forget(&self) {
+        let mut sent = self.sent.borrow_mut();
+        let ended = sent.ended;
+        // What is still to be sent again goes out all the same.
+        if !sent.again && !sent.trailers_again {
+            *sent = Sent { touched: true, lost: true, ended, ..Sent::default() };
+        } else {
+            sent.lost = true;
+        }
+    }
+
+    /// Begins at the front again; the number of this attempt.
+    fn rewind(&self) -> u32 {
+        let mut sent = self.sent.borrow_mut();
+        if !sent.rest.is_empty() {
+            let all = [&sent.first[..], &sent.rest].concat();
+            sent.first = all.into();
+            sent.rest = Vec::new();
+        }
+        sent.again = !sent.first.is_empty();
+        sent.trailers_again = sent.trailers.is_some();
+        drop(sent);
+        self.attempt.set(self.attempt.get() + 1);
+        self.attempt.get()
+    }
+}
+
+impl Sent {
+    /// What comes next of what was sent before.
+    fn next(&mut self) -> Option<Frame<Bytes>> {
+        if std::mem::take(&mut self.again) {
+            return Some(Frame::data(self.first.clone()));
+        }
+        if std::mem::take(&mut self.trailers_again) {
+            return self.trailers.clone().map(Frame::trailers);
+        }
+        None
+    }
+
+    /// Keeps a piece, while that is not too much.
+    fn keep(&mut self, frame: &Frame<Bytes>) {
+        self.touched = true;
+        if self.lost {
+            return;
+        }
+        if let Some(trailers) = frame.trailers_ref() {
+            self.trailers = Some(trailers.clone());
+            self.ended = true;
+        }
+        let Some(data) = frame.data_ref() else { return };
+        if self.first.len() + self.rest.len() + data.len() > KEPT {
+            (self.first, self.rest, self.lost) = (Bytes::new(), Vec::new(), true);
+        } else if self.first.is_empty() {
+            self.first = data.clone();
+        } else {
+            self.rest.extend_from_slice(data);
+        }
     }
 }
 
 impl<B> Outgoing<B> {
     pub(crate) fn empty(progress: Rc<Progress>) -> Self {
-        Outgoing { body: Inner::Empty, progress }
+        Outgoing { body: None, attempt: 0, progress }
     }
 
-    pub(crate) fn once(body: B, progress: Rc<Progress>) -> Self {
-        Outgoing { body: Inner::Once(body), progress }
+    /// The next attempt to send `kept`, from its front.
+    pub(crate) fn kept(kept: &Rc<Kept<B>>, progress: Rc<Progress>) -> Self {
+        Outgoing { attempt: kept.rewind(), body: Some(Rc::clone(kept)), progress }
     }
 
-    pub(crate) fn kept(body: Rc<Kept<B>>, progress: Rc<Progress>) -> Self {
-        Outgoing { body: Inner::Kept(body), progress }
-    }
-
-    /// The body again, if hyper never looked at it.
-    pub(crate) fn into_body(self) -> Option<B> {
-        match self.body {
-            Inner::Empty => None,
-            Inner::Once(body) => Some(body),
-            Inner::Kept(kept) => kept.untouched(),
-        }
+    /// The body, if there is one and this attempt has it.
+    fn current(&self) -> Option<&Kept<B>> {
+        self.body.as_deref().filter(|kept| kept.attempt.get() == self.attempt)
     }
 }
 
-impl<B: Body + Unpin> Body for Outgoing<B> {
-    type Data = B::Data;
+impl<B: Body<Data = Bytes> + Unpin> Body for Outgoing<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.get_mut();
-        let frame = match &mut this.body {
-            Inner::Empty => Poll::Ready(None),
-            Inner::Once(body) => Pin::new(body).poll_frame(cx),
-            Inner::Kept(kept) => match &mut *kept.body.borrow_mut() {
-                Some(body) => {
-                    let frame = Pin::new(body).poll_frame(cx);
-                    if frame.is_ready() {
-                        kept.touched.set(true);
+        let frame = match this.current() {
+            None => Poll::Ready(None),
+            Some(kept) => {
+                let sent = &mut *kept.sent.borrow_mut();
+                match sent.next() {
+                    Some(frame) => Poll::Ready(Some(Ok(frame))),
+                    None if sent.ended => Poll::Ready(None),
+                    None => {
+                        let frame = Pin::new(&mut *kept.body.borrow_mut()).poll_frame(cx);
+                        match &frame {
+                            Poll::Ready(Some(Ok(frame))) => sent.keep(frame),
+                            Poll::Ready(Some(Err(_))) => (sent.touched, sent.lost) = (true, true),
+                            Poll::Ready(None) => (sent.touched, sent.ended) = (true, true),
+                            Poll::Pending => {}
+                        }
+                        frame
                     }
-                    frame
                 }
-                None => Poll::Ready(None),
-            },
+            }
         };
         this.progress.starved.set(frame.is_pending());
         if frame.is_ready() {
@@ -128,20 +212,112 @@ impl<B: Body + Unpin> Body for Outgoing<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.body {
-            Inner::Empty => true,
-            Inner::Once(body) => body.is_end_stream(),
-            Inner::Kept(kept) => kept.body.borrow().as_ref().is_none_or(Body::is_end_stream),
-        }
+        let Some(kept) = self.current() else { return true };
+        let sent = kept.sent.borrow();
+        !sent.again && !sent.trailers_again && (sent.ended || kept.body.borrow().is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            Inner::Empty => SizeHint::with_exact(0),
-            Inner::Once(body) => body.size_hint(),
-            Inner::Kept(kept) => {
-                kept.body.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        let Some(kept) = self.current() else { return SizeHint::with_exact(0) };
+        let sent = kept.sent.borrow();
+        let before = if sent.again { sent.first.len() as u64 } else { 0 };
+        let rest = if sent.ended { SizeHint::with_exact(0) } else { kept.body.borrow().size_hint() };
+        let mut all = SizeHint::new();
+        if let Some(upper) = rest.upper() {
+            all.set_upper(upper.saturating_add(before));
+        }
+        all.set_lower(rest.lower().saturating_add(before));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::task::Waker;
+
+    use super::*;
+
+    /// A body of these pieces, the last of them trailers where `trailers`.
+    struct Pieces {
+        left: VecDeque<Bytes>,
+        trailers: bool,
+    }
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            if let Some(piece) = self.left.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            let trailers = std::mem::take(&mut self.trailers).then(HeaderMap::new);
+            Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
+        }
+    }
+
+    fn kept(sizes: &[usize], trailers: bool) -> Rc<Kept<Pieces>> {
+        let piece = |(at, size): (usize, &usize)| Bytes::from(vec![b'a' + at as u8; *size]);
+        Kept::new(Pieces { left: sizes.iter().enumerate().map(piece).collect(), trailers })
+    }
+
+    /// Up to so many frames of an attempt: the data, and whether trailers or the end came.
+    fn read(outgoing: &mut Outgoing<Pieces>, most: usize) -> (Vec<u8>, bool, bool) {
+        let (mut data, mut trailers) = (Vec::new(), false);
+        for _ in 0..most {
+            let frame = Pin::new(&mut *outgoing).poll_frame(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(frame) = frame else { panic!("it waits") };
+            match frame.map(|frame| frame.unwrap().into_data()) {
+                None => return (data, trailers, true),
+                Some(Ok(piece)) => data.extend_from_slice(&piece),
+                Some(Err(_)) => trailers = true,
             }
         }
+        (data, trailers, false)
+    }
+
+    #[test]
+    fn what_was_sent_is_sent_again_and_then_the_rest() {
+        let whole = [b"aaa".as_slice(), b"bb", b"c"].concat();
+        for trailers in [false, true] {
+            for used in 0..6 {
+                let kept = kept(&[3, 2, 1], trailers);
+                let mut first = Outgoing::kept(&kept, Rc::default());
+                read(&mut first, used);
+                assert_eq!((kept.is_touched(), kept.is_whole()), (used > 0, true));
+                let mut second = Outgoing::kept(&kept, Rc::default());
+                assert_eq!(read(&mut second, 1).0.len(), [3, 3, 5, 6, 6, 6][used]);
+                // A third time, from the middle of the second.
+                let mut third = Outgoing::kept(&kept, Rc::default());
+                assert_eq!(read(&mut third, 9), (whole.clone(), trailers, true), "{used}");
+                // The older ones get nothing more, and take nothing.
+                assert_eq!(read(&mut first, 9), (Vec::new(), false, true));
+                assert!(third.is_end_stream() && second.is_end_stream());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_let_go() {
+        let fits = kept(&[KEPT - 1, 1], false);
+        read(&mut Outgoing::kept(&fits, Rc::default()), 9);
+        assert!(fits.is_whole());
+        let large = kept(&[KEPT, 1, 5], false);
+        let mut outgoing = Outgoing::kept(&large, Rc::default());
+        read(&mut outgoing, 2);
+        assert!(!large.is_whole());
+        assert_eq!(large.sent.borrow().first.len() + large.sent.borrow().rest.capacity(), 0);
+        assert_eq!(read(&mut outgoing, 9).0.len(), 5, "the body itself goes on");
+        let settled = kept(&[3, 2], false);
+        let mut outgoing = Outgoing::kept(&settled, Rc::default());
+        read(&mut outgoing, 1);
+        settled.forget();
+        assert_eq!(read(&mut outgoing, 9), (b"bb".to_vec(), false, true));
+        assert!(!settled.is_whole() && settled.sent.borrow().first.is_empty());
     }
 }

@@ -15,7 +15,7 @@ use http::{Request, Response, StatusCode};
 use offramp_net::Socket;
 use offramp_net::clock::coarse_ms;
 
-use super::again::{judge, pack};
+use super::again::{Back, Verdict, judge, pack};
 use super::body::ServerBody;
 use super::line::{Heard, Held, InterimListener, Line, Outbound, RequestBody};
 use super::mux::Stream;
@@ -99,6 +99,8 @@ enum Errand<B: RequestBody> {
     New(Request<B>),
     /// It was written for an HTTP/1 connection, which gave it back.
     Written(Outbound<B>),
+    /// It was on a stream of HTTP/2, which gave it back.
+    Returned(Back<B>),
 }
 
 /// A request under way.
@@ -126,6 +128,9 @@ enum Attempt<B: RequestBody> {
     Unreached(Reason),
     /// The server had closed the connection, and the request is back: another connection may have it.
     Stale(Fault, Seat),
+    /// The server says that it has done nothing with the request, which is back: another connection may have it, or
+    /// another server.
+    Refused(Fault, Seat),
     Failed(Fault),
 }
 
@@ -136,7 +141,9 @@ impl<B: RequestBody> Pools<B> {
     /// the caller's business. A server that cannot be reached is replaced by the next one, whatever the
     /// method, as nothing was sent. A connection of the pool that turns out to be closed is replaced
     /// once by a new one, where the method is idempotent (RFC 9110 §9.2.2), nothing of the body was
-    /// used and no byte of a response came.
+    /// used and no byte of a response came. A request that a server of HTTP/2 refused unseen is sent again
+    /// whatever its method (RFC 9113 §8.7), once to the same server and then to the others, where what was
+    /// sent of its body is not more than is kept.
     ///
     /// # Errors
     /// [`Failure`] says what to answer and whose fault it is.
@@ -177,6 +184,7 @@ impl<B: RequestBody> Pools<B> {
 impl<B: RequestBody> Journey<'_, B> {
     async fn run(&mut self) -> Result<(Response<ServerBody<B>>, Option<Tunnel>), Fault> {
         let mut unreached: Option<Reason> = None;
+        let mut refused: Option<Fault> = None;
         let (mut seat, mut again) = (None, false);
         loop {
             let sits = match seat.take() {
@@ -186,7 +194,8 @@ impl<B: RequestBody> Journey<'_, B> {
                     None => Box::pin(self.sit()).await,
                 }
                 .map_err(|reason| {
-                    Fault::Connect(unreached.take().or(reason).unwrap_or(Reason::NoServerAlive))
+                    let unreached = unreached.take().or(reason).unwrap_or(Reason::NoServerAlive);
+                    refused.take().unwrap_or(Fault::Connect(unreached))
                 })?,
             };
             let server = sits.server();
@@ -208,7 +217,14 @@ impl<B: RequestBody> Journey<'_, B> {
                     unreached = Some(reason);
                     again = false;
                 }
-                Attempt::Stale(_, held) if !again => (seat, again) = (Some(held), true),
+                Attempt::Stale(_, held) | Attempt::Refused(_, held) if !again => {
+                    (seat, again) = (Some(held), true);
+                }
+                // It is going, and says so: the others may have room.
+                Attempt::Refused(fault, _) => {
+                    self.tried.insert(server);
+                    (refused, again) = (Some(fault), false);
+                }
                 Attempt::Stale(fault, ..) | Attempt::Failed(fault) => {
                     if fault.is_the_servers() {
                         self.note(server, Outcome::Bad);
@@ -273,8 +289,8 @@ impl<B: RequestBody> Journey<'_, B> {
         match self.errand.take() {
             Some(Errand::New(request)) => line.send(request, self.about.aside),
             Some(Errand::Written(request)) => line.send_again(request),
-            // It comes back before another attempt is made.
-            None => return Attempt::Unreached(Reason::NoServerAlive),
+            // It comes back before another attempt is made, and a backend speaks one version.
+            Some(Errand::Returned(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
         }
         let limits = &self.backend.limits;
         let mut deadline = self.pools.watch().deadline();
@@ -301,30 +317,39 @@ impl<B: RequestBody> Journey<'_, B> {
 
     /// An exchange over HTTP/2.
     async fn over_stream(&mut self, stream: Stream<B>, seat: Seat, again: bool) -> Attempt<B> {
-        let Some(Errand::New(mut request)) = self.errand.take() else {
-            return Attempt::Unreached(Reason::NoServerAlive);
+        let pooled = stream.is_reused() && !again;
+        let (mut request, copy) = match self.errand.take() {
+            Some(Errand::New(request)) => pack(request, &stream, pooled),
+            Some(Errand::Returned(back)) => back.pack(&stream, pooled),
+            Some(Errand::Written(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
         };
         if let Some(listener) = self.about.interim.clone() {
             hyper::ext::on_informational(&mut request, move |response| {
                 listener.heard(response.status(), response.headers());
             });
         }
-        let (request, copy) = pack(request, &stream, stream.is_reused() && !again);
         let mut deadline = self.pools.watch().deadline();
         let limits = &self.backend.limits;
         let due = |progress: &Progress| progress.since().map(|since| after(since, limits.response_timeout));
         let response = pin!(stream.send(request));
         match stream.hear(response, &mut deadline, due).await {
             Ok(response) => {
+                copy.settle();
                 let patience = limits.body_timeout;
                 let body = |incoming| ServerBody::of_stream(incoming, stream, seat, deadline, patience);
                 Attempt::Answered(response.map(body), None)
             }
-            Err(broken) => {
-                let (fault, request) = judge(broken, copy, &stream);
-                self.errand = request.map(Errand::New);
-                if self.errand.is_some() { Attempt::Stale(fault, seat) } else { Attempt::Failed(fault) }
-            }
+            Err(broken) => match judge(broken, copy, &stream) {
+                Verdict::Over(fault) => Attempt::Failed(fault),
+                Verdict::Stale(fault, back) => {
+                    self.errand = Some(Errand::Returned(back));
+                    Attempt::Stale(fault, seat)
+                }
+                Verdict::Refused(fault, back) => {
+                    self.errand = Some(Errand::Returned(back));
+                    Attempt::Refused(fault, seat)
+                }
+            },
         }
     }
 

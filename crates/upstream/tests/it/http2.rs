@@ -12,7 +12,8 @@ use h2::{Reason as Code, RecvStream};
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt as _;
 use offramp_upstream::{Backend, Fault, Pools, Protocol};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
@@ -154,23 +155,146 @@ fn a_connection_that_says_goodbye_is_replaced() {
     });
 }
 
+/// What a body comes to.
+async fn read(request: Request<RecvStream>) -> Bytes {
+    let mut body = request.into_body();
+    let mut all = Vec::new();
+    while let Some(Ok(data)) = body.data().await {
+        body.flow_control().release_capacity(data.len()).unwrap();
+        all.extend_from_slice(&data);
+    }
+    all.into()
+}
+
+/// Whatever the method (RFC 9113 §8.7), with a body that has gone before the refusal or is still coming, and on a
+/// connection that was used before or is new.
 #[test]
 fn a_request_that_was_refused_unseen_is_sent_again() {
     worker(async {
-        let app = app(100, async |number, request, mut respond: SendResponse<Bytes>| {
-            let _: Request<RecvStream> = request;
-            let seen = request.uri().path() == "/warm";
-            if number == 0 && !seen {
-                respond.send_reset(Code::REFUSED_STREAM);
-            } else {
-                respond.send_response(Response::new(()), true).unwrap();
+        for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
+            for warm in [true, false] {
+                for size in [0, 5, 60_000] {
+                    let app = app(100, async |number, request, mut respond: SendResponse<Bytes>| {
+                        let request: Request<RecvStream> = request;
+                        let path = request.uri().path().to_owned();
+                        // The first one has read all, and one refuses at once.
+                        let body = if path == "/at-once" { Bytes::new() } else { read(request).await };
+                        if number == 0 && path != "/warm" {
+                            return respond.send_reset(Code::REFUSED_STREAM);
+                        }
+                        let mut send = respond.send_response(Response::new(()), false).unwrap();
+                        send.send_data(body, true).unwrap();
+                    })
+                    .await;
+                    let (pools, backend) = (Pools::new(0), Arc::new(app.backend()));
+                    if warm {
+                        text(send(&pools, &backend, to(&app, get("/warm"))).await.unwrap()).await;
+                    }
+                    let sent = "x".repeat(size);
+                    let body = if size == 0 { Sent::Nothing } else { whole(sent.clone()) };
+                    let answer = send(&pools, &backend, to(&app, request(method, "/", body))).await.unwrap();
+                    assert_eq!((answer.tries, app.connections.get()), (2, 2), "{method} {warm} {size}");
+                    assert_eq!(text(answer).await, sent, "{method} {warm} {size}");
+                }
             }
-        })
-        .await;
+        }
+    });
+}
+
+/// More was sent than is kept, or the server has begun to answer, or it does not say that it did nothing.
+#[test]
+fn what_cannot_be_had_again_or_may_have_been_done_is_not_sent_again() {
+    worker(async {
+        let go = Rc::new(Notify::new());
+        let wait = Rc::clone(&go);
+        let serve = move |_: usize, request: Request<RecvStream>, mut respond: SendResponse<Bytes>| {
+            let wait = Rc::clone(&wait);
+            async move {
+                let path = request.uri().path().to_owned();
+                read(request).await;
+                match path.as_str() {
+                    "/refused" => respond.send_reset(Code::REFUSED_STREAM),
+                    "/cancelled" => respond.send_reset(Code::CANCEL),
+                    _ => {
+                        let mut send = respond.send_response(Response::new(()), false).unwrap();
+                        wait.notified().await;
+                        send.send_reset(Code::REFUSED_STREAM);
+                    }
+                }
+            }
+        };
+        let app = app(100, serve).await;
         let (pools, backend) = (Pools::new(0), Arc::new(app.backend()));
-        text(send(&pools, &backend, to(&app, get("/warm"))).await.unwrap()).await;
-        let answer = send(&pools, &backend, to(&app, get("/"))).await.unwrap();
-        assert_eq!((answer.tries, app.connections.get()), (2, 2));
+        for (path, size) in [("/refused", 70_000), ("/cancelled", 5)] {
+            let posted = to(&app, request("POST", path, whole("x".repeat(size))));
+            let failure = send(&pools, &backend, posted).await.unwrap_err();
+            assert!(matches!(failure.fault, Fault::Aborted(_)), "{path}: {:?}", failure.fault);
+            assert_eq!(failure.tries, 1, "{path}");
+        }
+        let posted = to(&app, request("POST", "/begun", whole("x")));
+        let answer = send(&pools, &backend, posted).await.unwrap();
+        assert_eq!(answer.tries, 1);
+        go.notify_one();
+        assert!(matches!(answer.response.into_body().collect().await, Err(Fault::Aborted(_))));
+    });
+}
+
+/// A frame as bytes.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// Takes two requests, says that it has seen the first one only, and answers that: with 200 and nothing.
+async fn stops_after_the_first(mut socket: TcpStream) {
+    const SETTINGS: u8 = 4;
+    const HEADERS: u8 = 1;
+    const GOAWAY: u8 = 7;
+    let mut preface = [0; 24];
+    socket.read_exact(&mut preface).await.unwrap();
+    socket.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    let mut requests = 0;
+    while requests < 2 {
+        let mut head = [0; 9];
+        socket.read_exact(&mut head).await.unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        socket.read_exact(&mut vec![0; length]).await.unwrap();
+        requests += usize::from(head[3] == HEADERS);
+    }
+    let goodbye = frame(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
+    // 0x88 is `:status: 200` (RFC 7541 appendix A).
+    let answer = frame(HEADERS, 5, 1, &[0x88]);
+    socket.write_all(&[goodbye, answer].concat()).await.unwrap();
+    while matches!(socket.read(&mut [0; 1024]).await, Ok(1..)) {}
+}
+
+/// A server that stops tells the last stream that it serves: what came above it goes to the next server, though its
+/// method is POST, and what came below is served.
+#[test]
+fn a_server_that_is_restarted_loses_no_request() {
+    worker(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        spawn_local(async move {
+            let (socket, _) = listener.accept().await.unwrap();
+            // Nobody listens any more: a new connection is refused.
+            drop(listener);
+            stops_after_the_first(socket).await;
+        });
+        let other = app(100, echo).await;
+        let mut backend = backend(&[address, other.address]);
+        backend.protocol = Protocol::Http2;
+        let (pools, backend) = (Pools::new(0), Arc::new(backend));
+        // Servers take turns.
+        let one = async |body: &'static str| {
+            let posted = to(&other, request("POST", "/", whole(body)));
+            text(send(&pools, &backend, posted).await.unwrap()).await
+        };
+        let (a, b, c, d) = tokio::join!(one("a"), one("b"), one("c"), one("d"));
+        let all = [(a, "a"), (b, "b"), (c, "c"), (d, "d")];
+        let echoed = all.iter().filter(|(got, sent)| got == sent).count();
+        let served = all.iter().filter(|(got, _)| got.is_empty()).count();
+        assert_eq!((echoed, served), (3, 1), "{all:?}");
     });
 }
 
