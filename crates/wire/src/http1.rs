@@ -52,6 +52,12 @@ pub fn is_ambiguous(name: &[u8]) -> bool {
     field::is_ambiguous(name)
 }
 
+/// Whether a name is one that a field can have: a token (RFC 9110 §5.1).
+#[must_use]
+pub fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|&byte| scan::is_token(byte))
+}
+
 /// The longest method, in bytes. The longest registered one has 17.
 pub const MAX_METHOD: usize = 32;
 

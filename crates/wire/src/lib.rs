@@ -22,6 +22,7 @@
 //! | let pass only requests that have one reading | [`http1::Guard`] |
 //! | read and write the header blocks of HTTP/2 | [`hpack::Decoder`], [`hpack::Encoder`] |
 //! | know the host that an authority names | [`host::Authority`] |
+//! | check what a request asks for, in any version | [`target::check`], [`target::Scheme`] |
 //! | know the client behind trusted proxies | [`forwarded::client`], [`forwarded::x_forwarded_for`] |
 //! | choose between JSON and text for an error | [`accept::prefers_json`] |
 //! | refuse before the handshake | [`alert::encode`] |
@@ -38,6 +39,7 @@ pub mod http2;
 pub mod proxy;
 pub mod sniff;
 mod step;
+pub mod target;
 
 pub use client_hello::ClientHello;
 pub use error::{Error, HelloFault, ProxyFault};

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{Form, Http1Fault, Limits, MAX_METHOD, Version, scan};
 use crate::host::Authority;
+use crate::target::{self, split};
 
 /// A request line; places count from its first byte.
 #[derive(Debug)]
@@ -86,28 +87,21 @@ fn form(method: &[u8], target: &[u8]) -> Result<Form, Http1Fault> {
         };
     }
     match target {
-        [b'/', ..] => Ok(Form::Origin),
+        [b'/', ..] => target::check_path(target).map(|()| Form::Origin),
         b"*" if method == b"OPTIONS" => Ok(Form::Asterisk),
-        _ if absolute(target).is_some() => Ok(Form::Absolute),
-        _ => Err(Http1Fault::TargetForm),
+        _ => {
+            let (_, _, path) = split(target).ok_or(Http1Fault::TargetForm)?;
+            absolute(target).ok_or(Http1Fault::TargetForm)?;
+            target::check_path(path).map(|()| Form::Absolute)
+        }
     }
 }
 
 /// The authority of an absolute target and the port that its scheme implies. Schemes other than `http` and
 /// `https`, user information and empty hosts are refused.
 pub(super) fn absolute(target: &[u8]) -> Option<(Authority<'_>, u16)> {
-    let (rest, port) = if let Some(rest) = after(target, b"http://") {
-        (rest, 80)
-    } else {
-        (after(target, b"https://")?, 443)
-    };
-    let end = rest.iter().position(|&byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
-    Authority::parse(&rest[..end]).ok().map(|authority| (authority, port))
-}
-
-fn after<'a>(target: &'a [u8], scheme: &[u8]) -> Option<&'a [u8]> {
-    let (start, rest) = target.split_at_checked(scheme.len())?;
-    start.eq_ignore_ascii_case(scheme).then_some(rest)
+    let (scheme, authority, _) = split(target)?;
+    Authority::parse(authority).ok().map(|authority| (authority, scheme.port()))
 }
 
 #[inline]

@@ -54,11 +54,13 @@ pub(super) fn token(bytes: &[u8], mut from: usize) -> usize {
     until_not(bytes, from, TOKEN)
 }
 
-/// The index of the first byte that may not stand in a target, or the length.
+/// The index of the first byte that may not stand in a target, or the length. See [`target`](crate::target); some
+/// of these may stand in queries only.
 #[inline]
-pub(super) fn target(bytes: &[u8], mut from: usize) -> usize {
+pub(crate) fn target(bytes: &[u8], mut from: usize) -> usize {
     while let Some(block) = bytes.get(from..).and_then(<[u8]>::first_chunk::<16>) {
-        let odd = |byte: u8| (byte <= b' ') | (byte >= 0x7f) | (byte == b'#') | (byte | 2 == b'>');
+        // `"` and `#` differ in one bit, `<` and `>` too.
+        let odd = |byte: u8| (byte <= b' ') | (byte >= 0x7f) | (byte | 1 == b'#') | (byte | 2 == b'>');
         if block.iter().fold(false, |any, &byte| any | odd(byte)) {
             break;
         }
@@ -131,7 +133,7 @@ static CLASS: [u8; 256] = {
         {
             class |= TOKEN;
         }
-        if value.is_ascii_graphic() && !matches!(value, b'#' | b'<' | b'>') {
+        if value.is_ascii_graphic() && !matches!(value, b'"' | b'#' | b'<' | b'>') {
             class |= TARGET;
         }
         table[byte] = class;

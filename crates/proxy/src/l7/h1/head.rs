@@ -3,9 +3,11 @@
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, StatusCode, Uri, Version};
+use http::uri::{PathAndQuery, Uri};
+use http::{Method, Request, StatusCode, Version};
 use offramp_observe::{Cause, Close};
-use offramp_wire::http1::{Head, Version as Spoken};
+use offramp_wire::http1::{Form, Head, Version as Spoken};
+use offramp_wire::target;
 
 use super::Asked;
 use crate::l7::answer::Refusal;
@@ -38,7 +40,7 @@ pub(super) fn request(
     if head.target.len() > LONGEST_TARGET {
         return Err(Refusal::new(StatusCode::URI_TOO_LONG, Cause::TargetTooLong));
     }
-    let uri = Uri::from_maybe_shared(bytes.slice(head.target.clone())).map_err(|error| bad(&error))?;
+    let uri = uri(head, &method, bytes.slice(head.target.clone())).map_err(|error| bad(&error))?;
     let http10 = head.version == Spoken::Http10;
     let asked = Asked { head: method == Method::HEAD, http10, keep_alive: head.keep_alive, trailers };
     let mut request = Request::new(Inbound::Empty);
@@ -47,6 +49,19 @@ pub(super) fn request(
     *request.version_mut() = if http10 { Version::HTTP_10 } else { Version::HTTP_11 };
     *request.headers_mut() = headers;
     Ok((request, asked))
+}
+
+/// What is asked for. Behind an authority the path may be missing, which no server is to see.
+fn uri(head: &Head, method: &Method, text: Bytes) -> Result<Uri, http::Error> {
+    if head.form == Form::Absolute
+        && let Some((.., path)) = target::split(&text)
+        && let Some(path) = target::origin_form(method.as_str().as_bytes(), path)
+    {
+        let mut parts = Uri::from_maybe_shared(text)?.into_parts();
+        parts.path_and_query = Some(PathAndQuery::try_from(path)?);
+        return Ok(Uri::from_parts(parts)?);
+    }
+    Ok(Uri::from_maybe_shared(text)?)
 }
 
 /// Whether a client wants to see trailers (RFC 9110 §10.1.4).
@@ -95,8 +110,17 @@ mod tests {
         let (request, asked) = read("HEAD http://a.test:81/x HTTP/1.0\r\n\r\n").unwrap();
         assert_eq!((request.uri().authority().unwrap().as_str(), request.uri().path()), ("a.test:81", "/x"));
         assert!(asked.head && asked.http10 && !asked.keep_alive && !asked.trailers);
-        let (request, _) = read("OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
-        assert_eq!(request.uri().path(), "*");
+        for (line, target) in [
+            ("OPTIONS *", "*"),
+            ("OPTIONS http://a", "*"),
+            ("OPTIONS http://a/", "/"),
+            ("OPTIONS http://a?x", "/?x"),
+            ("GET http://a", "/"),
+            ("GET HTTP://a?x/y?", "/?x/y?"),
+        ] {
+            let (request, _) = read(&format!("{line} HTTP/1.1\r\nhost: a\r\n\r\n")).unwrap();
+            assert_eq!(request.uri().path_and_query().unwrap(), target, "{line}");
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use http::header::{HeaderMap, HeaderName, HeaderValue, TE};
 use http::uri::{self, Authority, PathAndQuery, Scheme, Uri};
 use http::{Method, Request, Version};
 use offramp_wire::hpack::{Entry, STATIC};
+use offramp_wire::http1::is_name;
+use offramp_wire::{Http1Fault, target};
 
 /// The protocol that an extended CONNECT asks for (RFC 8441 §4), among the extensions of a request.
 #[derive(Clone, Debug)]
@@ -19,13 +21,18 @@ pub(crate) struct Protocol(pub(crate) HeaderValue);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TooLarge;
 
+/// Marks a request for what cannot be served, among its extensions: for a target or a scheme that the guard of
+/// HTTP/1 would refuse as well.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unfit(pub(crate) Http1Fault);
+
 /// A field, understood.
 #[derive(Clone, Debug)]
 pub(super) enum Field {
     Method(Method),
-    Scheme(Scheme),
+    Scheme(Result<Scheme, Http1Fault>),
     Authority(Authority),
-    Path(PathAndQuery),
+    Path(Result<PathAndQuery, Http1Fault>),
     Protocol(HeaderValue),
     Plain(HeaderName, HeaderValue),
     /// One that no request may have, or with such a value; its name, which others may refer to.
@@ -37,16 +44,16 @@ impl Field {
         let copy = || Bytes::copy_from_slice(value);
         Some(match name {
             b":method" => Self::Method(Method::from_bytes(value).ok()?),
-            b":scheme" => Self::Scheme(Scheme::try_from(value).ok()?),
+            b":scheme" => Self::Scheme(scheme(value)?),
             b":authority" => Self::Authority(Authority::from_maybe_shared(copy()).ok()?),
-            b":path" if value.starts_with(b"/") || value == b"*" => {
-                Self::Path(PathAndQuery::from_maybe_shared(copy()).ok()?)
-            }
+            b":path" => Self::Path(path(value)?),
             b":protocol" => Self::Protocol(HeaderValue::from_bytes(value).ok()?),
             // They concern one connection, and HTTP/2 has no such fields (RFC 9113 §8.2.2).
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
                 return None;
             }
+            // The type takes names in quotes, too.
+            _ if !is_name(name) => return None,
             _ => {
                 let name = HeaderName::from_lowercase(name).ok()?;
                 if name == TE && value != b"trailers" {
@@ -95,6 +102,30 @@ impl Entry for Field {
     }
 }
 
+/// A scheme; `None` for what is none, and a fault for one that is not served.
+fn scheme(value: &[u8]) -> Option<Result<Scheme, Http1Fault>> {
+    match target::Scheme::read(value) {
+        Some(target::Scheme::Http) => Some(Ok(Scheme::HTTP)),
+        Some(target::Scheme::Https) => Some(Ok(Scheme::HTTPS)),
+        None => Scheme::try_from(value).ok().map(|_| Err(Http1Fault::TargetForm)),
+    }
+}
+
+/// A path with its query, or `*`; `None` for what is none (RFC 9113 §8.3.1) or would end a line of HTTP/1, and a fault
+/// where HTTP/1 would say so.
+fn path(value: &[u8]) -> Option<Result<PathAndQuery, Http1Fault>> {
+    if value == b"*" {
+        return Some(Ok(PathAndQuery::from_static("*")));
+    }
+    let ends = |byte: &u8| byte.is_ascii_control() || *byte == b' ';
+    if !value.starts_with(b"/") || value.iter().any(ends) {
+        return None;
+    }
+    let long = |_| Http1Fault::TargetTooLong;
+    let whole = || PathAndQuery::from_maybe_shared(Bytes::copy_from_slice(value)).map_err(long);
+    Some(target::check(value).and_then(|()| whole()))
+}
+
 /// A value without whitespace around it, nor bytes that end a line (RFC 9113 §8.2.1).
 fn plain_value(value: &[u8]) -> Option<HeaderValue> {
     let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
@@ -105,9 +136,9 @@ fn plain_value(value: &[u8]) -> Option<HeaderValue> {
 /// A block of fields as it is read.
 pub(super) struct Heading {
     method: Option<Method>,
-    scheme: Option<Scheme>,
+    scheme: Option<Result<Scheme, Http1Fault>>,
     authority: Option<Authority>,
-    path: Option<PathAndQuery>,
+    path: Option<Result<PathAndQuery, Http1Fault>>,
     protocol: Option<HeaderValue>,
     headers: HeaderMap,
     /// Bytes of all fields so far, and how many they may be (RFC 9113 §6.5.2).
@@ -182,10 +213,18 @@ impl Heading {
             return None;
         }
         let mut parts = uri::Parts::default();
+        let (scheme, path) = match (self.scheme.transpose(), self.path.transpose()) {
+            (Ok(scheme), Ok(path)) => (scheme, path),
+            // It is answered without being passed on.
+            (Err(fault), _) | (_, Err(fault)) => {
+                request.extensions_mut().insert(Unfit(fault));
+                (Some(Scheme::HTTPS), Some(PathAndQuery::from_static("/")))
+            }
+        };
         // Without an authority the type has no place for a scheme.
-        parts.scheme = self.scheme.filter(|_| self.authority.is_some());
+        parts.scheme = scheme.filter(|_| self.authority.is_some());
         parts.authority = self.authority;
-        parts.path_and_query = self.path;
+        parts.path_and_query = path;
         *request.uri_mut() = Uri::from_parts(parts).ok()?;
         *request.method_mut() = method;
         *request.headers_mut() = self.headers;
@@ -198,8 +237,8 @@ impl Heading {
     /// Puts in what may be missing of a request that is answered without being passed on.
     fn complete(&mut self) {
         self.method.get_or_insert(Method::GET);
-        self.scheme.get_or_insert(Scheme::HTTPS);
-        self.path.get_or_insert(PathAndQuery::from_static("/"));
+        self.scheme.get_or_insert(Ok(Scheme::HTTPS));
+        self.path.get_or_insert(Ok(PathAndQuery::from_static("/")));
         if self.method == Some(Method::CONNECT) && self.protocol.is_none() {
             (self.scheme, self.path) = (None, None);
         }
@@ -241,6 +280,35 @@ mod tests {
         assert!(request.extensions().get::<TooLarge>().is_none());
         let asterisk = [(":method", "OPTIONS"), (":scheme", "http"), (":path", "*"), ("host", "a.test")];
         assert_eq!(heading(&asterisk, 1000).request().unwrap().uri(), "*");
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_told_apart_from_what_is_malformed() {
+        let but = |name: &str, value: &str| {
+            let fields = GET.map(|(field, plain)| (field, if field == name { value } else { plain }));
+            heading(&fields, 100_000)
+                .request()
+                .map(|request| request.extensions().get::<Unfit>().map(|fault| fault.0))
+        };
+        let long = format!("/{}", "x".repeat(70_000));
+        for (name, value, fault) in [
+            (":path", "/a#b", Http1Fault::TargetFragment),
+            (":path", "/caf\u{e9}", Http1Fault::TargetByte),
+            (":path", "/\u{a0}", Http1Fault::TargetByte),
+            (":path", "/?q=\"x\"", Http1Fault::TargetByte),
+            (":path", &long, Http1Fault::TargetTooLong),
+            (":scheme", "ftp", Http1Fault::TargetForm),
+        ] {
+            assert_eq!(but(name, value), Some(Some(fault)), "{name} {:?}", &value[..5.min(value.len() - 1)]);
+        }
+        for (name, value) in
+            [(":path", ""), (":path", "x"), (":path", "/a b"), (":path", "/\r\n"), (":scheme", "ht tp")]
+        {
+            assert_eq!(but(name, value), None, "{name} {value:?}");
+        }
+        for (name, value) in [(":path", "/?a|b^c"), (":scheme", "HTTP")] {
+            assert_eq!(but(name, value), Some(None), "{name} {value:?}");
+        }
     }
 
     #[test]
@@ -287,7 +355,12 @@ mod tests {
         assert!(matches!(&bad, Field::Malformed(name) if name == "x-a"));
         assert!(matches!(bad.with_value(b"1"), Field::Plain(name, value) if name == "x-a" && value == "1"));
         assert!(matches!(Field::new(b"te", b"trailers").with_value(b"gzip"), Field::Malformed(_)));
-        assert!(matches!(Field::new(b":path", b"x").with_value(b"/x"), Field::Path(path) if path == "/x"));
+        for name in [&b"\"content-length\""[..], b"", b"x y", b"x:", b"X-A", b"\xff"] {
+            assert!(matches!(Field::new(name, b"5"), Field::Malformed(_)), "{}", name.escape_ascii());
+        }
+        assert!(
+            matches!(Field::new(b":path", b"x").with_value(b"/x"), Field::Path(Ok(path)) if path == "/x")
+        );
         assert!(matches!(Field::of_static(2), Field::Method(method) if method == Method::GET));
         assert!(matches!(Field::of_static(61), Field::Plain(name, _) if name == "www-authenticate"));
         // A status is none of a request's fields.

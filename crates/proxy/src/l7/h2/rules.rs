@@ -9,13 +9,16 @@ use offramp_wire::Http1Fault;
 use offramp_wire::host::Authority;
 use offramp_wire::http1::{content_length, is_ambiguous};
 
-use super::head::TooLarge;
+use super::head::{TooLarge, Unfit};
 use crate::l7::answer::Refusal;
 
 /// Says whether a request of HTTP/2 has one reading in HTTP/1.
 pub(crate) fn judge<B>(request: &Request<B>) -> Result<(), Refusal> {
     if request.extensions().get::<TooLarge>().is_some() {
         return Err(Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Cause::HeadersTooLarge));
+    }
+    if let Some(Unfit(fault)) = request.extensions().get() {
+        return Err(Refusal::fault(*fault));
     }
     length(request).and_then(|()| host(request)).and_then(|()| names(request)).map_err(Refusal::fault)
 }
@@ -43,6 +46,8 @@ fn host<B>(request: &Request<B>) -> Result<(), Http1Fault> {
     match (uri.authority(), first) {
         _ if second.is_some() => Err(Http1Fault::HostRepeated),
         (None, None) => Err(Http1Fault::HostMissing),
+        // One that cannot be read is refused by whoever reads it.
+        (None, Some(host)) if host.is_empty() => Err(Http1Fault::HostMalformed),
         (Some(authority), Some(host)) if authority.as_str().as_bytes() != host.as_bytes() => {
             let authority =
                 Authority::parse(authority.as_str().as_bytes()).map_err(|_| Http1Fault::HostMalformed)?;
@@ -90,6 +95,8 @@ mod tests {
             (whole, &[("host", "a b")], "http1_host_malformed"),
             (whole, &[("host", "a.test"), ("host", "a.test")], "http1_host_repeated"),
             ("/", &[], "http1_host_missing"),
+            ("/", &[("host", "")], "http1_host_malformed"),
+            (whole, &[("host", "")], "http1_host_malformed"),
             ("*", &[("host", "a.test")], "http1_target_form"),
             (whole, &[("content_length", "5")], "http1_ambiguous_name"),
             (whole, &[("transfer_encoding", "chunked")], "http1_ambiguous_name"),

@@ -38,7 +38,7 @@ fn odd_but_lawful_requests() {
         "GET / HTTP/1.1\r\nHost: a\r\nX: tab\tinside\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nX: obs\u{fc}\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\n!#$%&'*+-.^_`|~: x:y\r\n\r\n",
-        "GET /a|b{c}\"d\"^e`f[g]\\?h|i HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a|b{c}'d'^e[g]?h|i\\{j}`k`^' HTTP/1.1\r\nHost: a\r\n\r\n",
         "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET / HTTP/1.0\r\n\r\n",
         "GET http://A.example/x HTTP/1.1\r\nHost: a.example:80\r\n\r\n",

@@ -104,7 +104,8 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..4)
             .prop_map(|chunks| Some((true, chunks))),
     ];
-    ("[A-Z]{1,8}", "/[!-\"$-;=?-~]{0,30}", fields, content).prop_map(|(method, target, fields, content)| {
+    let target = r"/[!$-;=@-\[\]-_a-~]{0,20}(\?[!$-;=?-~]{0,20})?";
+    ("[A-Z]{1,8}", target, fields, content).prop_map(|(method, target, fields, content)| {
         let mut out = format!("{method} {target} HTTP/1.1\r\nHost: a.example\r\n").into_bytes();
         for (name, value) in fields {
             // Those that frame or route have their own place.
