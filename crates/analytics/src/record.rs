@@ -23,7 +23,7 @@ pub fn request(facts: &RequestFacts) -> Entry<'_> {
     Entry {
         time_us: micros(facts.begun),
         host: Some(facts.request.host.as_bytes()).filter(|host| !host.is_empty()),
-        client: facts.connection.client.ip(),
+        client: facts.client_ip(),
         request: RequestPart {
             method: Some(facts.request.method.as_bytes()),
             path: path.as_bytes(),

@@ -138,7 +138,7 @@ impl WorkerCounters {
         self.add(by_end(REQUESTS_ENDED, facts.close.cause, facts.close.fault), 1);
         self.add(REQUESTS_BY_VERSION + facts.request.version as usize, 1);
         self.series.request_ended(facts);
-        self.clients.request_ended(&facts.connection.client.address, facts.traffic);
+        self.clients.request_ended(&facts.client(), facts.traffic);
     }
 
     /// A handshake was completed, `took` after its first byte.

@@ -225,8 +225,8 @@ fn attributes(facts: &RequestFacts, anonymize: bool, out: &mut Vec<u8>) {
         HttpVersion::Http2 => "2",
     };
     add("network.protocol.version", version);
-    let client = Client::new(&facts.connection.client.address);
-    match facts.connection.client.ip() {
+    let client = Client::new(&facts.client());
+    match facts.client_ip() {
         Some(ip) if !anonymize => add("client.address", &ip.to_string()),
         Some(_) => add("client.address", &client.anonymized(true).show(true)),
         None => {}

@@ -17,6 +17,7 @@ mod inbound;
 mod intake;
 mod interim;
 mod line;
+mod protected;
 mod record;
 mod session;
 mod told;

@@ -1,8 +1,12 @@
 //! `X-Forwarded-*`, `Forwarded`, `X-Request-Id`, `Via`, and a PROXY header instead; what a client says of
 //! itself is believed only where it is trusted. Fields of one connection stay on it.
 
+use std::io::{Read as _, Write as _};
+
 use offramp_testkit::server::{Listen, Server};
 
+use crate::h2_client::kind::HEADERS;
+use crate::h2_client::{END_HEADERS, END_STREAM, H2, data, headers};
 use crate::house::{CERTIFICATE, Home, House, text};
 use crate::http_app::{Seen, named};
 use crate::http_curl::{HTTP, PLAIN, get};
@@ -90,6 +94,117 @@ fn what_trusted_proxies_say_is_extended() {
     }
     let events = house.stop();
     assert!(events.iter().any(|event| text(event, "id") == "given-1"), "{events:?}");
+}
+
+/// Names that many servers read as the real ones, and trailers, which some put beside the head.
+#[test]
+fn strangers_claim_nothing_by_other_names_or_later() {
+    let backend = crate::smuggling_backend::Backend::start();
+    let (house, config) = crate::h2_follows_rfc9113::http_house(&backend, "workers = 1");
+    let claims = [
+        "x-forwarded-for",
+        "x_forwarded_for",
+        "X_Forwarded-Proto",
+        "forwarded",
+        "x-request-id",
+        "X-Real-IP",
+        "x-forwarded-user",
+    ];
+    let lines: String = claims.iter().map(|name| format!("{name}: 6.6.6.6\r\n")).collect();
+    let mut tls = crate::crowd::connect(&config, house.address(), "localhost").unwrap();
+    let announced = claims.join(", ");
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: localhost\r\n{lines}Trailer: {announced}, x-sum\r\nTransfer-Encoding: chunked\r\n\r\n\
+         2\r\nok\r\n0\r\n{lines}x-sum: 1\r\n\r\n"
+    );
+    tls.write_all(request.as_bytes()).unwrap();
+    let mut start = [0; 12];
+    tls.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200");
+    let lower: Vec<_> = claims.iter().map(|name| (name.to_ascii_lowercase(), "6.6.6.6")).collect();
+    let fields: Vec<_> = lower.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let trailers = [&fields[..], &[("x-sum", "1")]].concat();
+    let head = crate::h2_client::request("POST", "/", &[&fields[..], &[("trailer", &announced)]].concat());
+    let mut h2 = H2::open(&config, house.address(), &[]);
+    h2.send(
+        &[headers(1, END_HEADERS, &head), data(1, 0, b"ok"), headers(1, END_HEADERS | END_STREAM, &trailers)]
+            .concat(),
+    );
+    assert_eq!(h2.find("answer", |frame| frame.kind == HEADERS).status(), 200);
+    let (raw, whole) = backend.take();
+    assert_eq!(whole.len(), 2);
+    assert!(!raw.windows(7).any(|bytes| bytes == b"6.6.6.6"), "{}", raw.escape_ascii());
+    assert!(whole[0].body.ends_with(b"x-sum: 1\r\n\r\n"), "{}", raw.escape_ascii());
+    house.stop();
+}
+
+#[test]
+fn who_trusted_proxies_name_is_the_client() {
+    let home = Home::new();
+    let (_app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
+    let (_other, others) = named(&Listen::Unix(home.file("other.sock")), "other");
+    let house = home.run(&format!(
+        "{CERTIFICATE}[limits]\nrequests_per_client = \"2/h\"\n{HTTP}trusted_proxies = [\"127.0.0.0/8\", \"10.0.0.0/8\"]\n\
+         [[route]]\nbackend = \"app\"\n[backend.app]\nservers = [\"unix:app.sock\", \"unix:other.sock\"]\nbalance = \"hash:client\"\n"
+    ));
+    let ask = |claim: &str, version: &str| {
+        get(&house, &[version, "--header", claim], "https://localhost/").status()
+    };
+    // Each client has its own two requests, however it is named, and not its proxy.
+    for (claim, version, client) in [
+        ("X-Forwarded-For: 6.6.6.6, 203.0.113.9", "--http1.1", "203.0.113.9"),
+        ("Forwarded: for=203.0.113.9;proto=https, for=10.1.1.1", "--http2", "203.0.113.9"),
+        ("X-Forwarded-For: 203.0.113.9, 10.0.0.7", "--http1.1", ""),
+        ("X-Forwarded-For: 2001:db8::1", "--http2", "2001:db8::1"),
+        ("X-Forwarded-For: unknown", "--http1.1", "127.0.0.1"),
+    ] {
+        assert_eq!(ask(claim, version), if client.is_empty() { 429 } else { 200 }, "{claim}");
+        let Some(request) = seen.take().into_iter().chain(others.take()).next() else { continue };
+        if client != "127.0.0.1" {
+            assert!(request.field("x-forwarded-for").contains(client), "{request:?}");
+            assert!(request.field("forwarded").contains(client), "{request:?}");
+        }
+        let id = request.field("x-request-id");
+        let event = house.event("the request", |event| text(event, "id") == id);
+        assert_eq!(text(&event, "client"), client, "{event}");
+        let peer = if client == "127.0.0.1" { "" } else { "127.0.0.1" };
+        assert_eq!(event["peer"].as_str().unwrap_or_default(), peer, "{event}");
+        assert_eq!(event["client_port"].is_null(), client != "127.0.0.1", "{event}");
+    }
+    // They are spread over servers, and each keeps its own.
+    let mut servers = std::collections::HashSet::new();
+    for client in 1..=12 {
+        let claim = format!("X-Forwarded-For: 198.51.100.{client}");
+        assert_eq!((ask(&claim, "--http1.1"), ask(&claim, "--http2")), (200, 200));
+        let counts = (seen.take().len(), others.take().len());
+        assert!(matches!(counts, (2, 0) | (0, 2)), "{counts:?}");
+        servers.insert(counts);
+    }
+    assert_eq!(servers.len(), 2, "the hash of one address alone");
+    house.stop();
+}
+
+/// RFC 9110 §7.6.2.
+#[test]
+fn what_may_be_forwarded_no_farther_is_answered_here() {
+    let (_app, seen, house) = served("", "");
+    for version in ["--http1.1", "--http2"] {
+        for (method, status) in [("OPTIONS", 204), ("TRACE", 405)] {
+            let with = |value: &str| {
+                let field = format!("Max-Forwards: {value}");
+                get(&house, &[version, "--request", method, "--header", &field], "https://localhost/")
+            };
+            let answer = with("0");
+            assert_eq!(answer.status(), status);
+            assert!(answer.field("allow").contains("OPTIONS"), "{answer:?}");
+            assert!(seen.take().is_empty());
+            assert_eq!(with("3").status(), 200);
+            assert_eq!(seen.one().field("max-forwards"), "2");
+        }
+        get(&house, &[version, "--header", "Max-Forwards: 0"], "https://localhost/");
+        assert_eq!(seen.one().field("max-forwards"), "0", "GET takes no notice");
+    }
+    house.stop();
 }
 
 #[test]

@@ -279,3 +279,58 @@ fn a_server_may_decline_to_change_the_protocol() {
     drop(tls);
     house.stop();
 }
+
+/// The answer to an extended CONNECT for a protocol; 0 where there is none.
+fn connect_for(house: &crate::house::House, protocol: &str) -> u16 {
+    let config = trusting(&house.home.ca.certificate());
+    let mut h2 = H2::open(&config, house.address(), &[]);
+    let fields = [
+        (":method", "CONNECT"),
+        (":protocol", protocol),
+        (":scheme", "https"),
+        (":authority", "localhost"),
+        (":path", "/socket"),
+        ("sec-websocket-version", "13"),
+    ];
+    h2.send(&headers(1, END_HEADERS, &fields));
+    let end = h2.find("end", |frame| matches!(frame.kind, HEADERS | h2_client::kind::RST_STREAM));
+    if end.kind == HEADERS { end.status() } else { 0 }
+}
+
+/// Of another protocol no route and no log would see what follows (RFC 8441 §4).
+#[test]
+fn connect_is_for_websocket_alone() {
+    let home = Home::new();
+    let (_app, seen) = crate::http_app::named(&Listen::Unix(home.file("app.sock")), "app");
+    let house = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    for protocol in ["h2c", "connect-udp", "webtransport", "websocket, h2c", "websocket/13", "HTTP/2.0"] {
+        assert_eq!(connect_for(&house, protocol), 501, "{protocol}");
+        assert!(seen.take().is_empty(), "{protocol} reached the application");
+    }
+    house.stop();
+}
+
+/// A client of RFC 8441 takes 200 for an open WebSocket (§5): only the switch of the server is one.
+#[test]
+fn a_response_that_is_no_switch_opens_no_websocket() {
+    let home = Home::new();
+    let answers =
+        ["200 OK", "201 Created", "204 No Content", "101 Switching Protocols", "403 Forbidden", "302 Found"];
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let _app = app(&Listen::Unix(home.file("app.sock")), move |request, stream| {
+        assert_eq!(request.field("upgrade"), "websocket");
+        let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        // The switch is to another protocol than the one that was asked for.
+        let fields = if answers[at].starts_with("101") {
+            "Connection: upgrade\r\nUpgrade: other"
+        } else {
+            "Content-Length: 0"
+        };
+        write!(stream, "HTTP/1.1 {}\r\n{fields}\r\n\r\n", answers[at])
+    });
+    let house = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    for (answer, status) in answers.iter().zip([502, 502, 502, 502, 403, 302]) {
+        assert_eq!(connect_for(&house, "WebSocket"), status, "{answer}");
+    }
+    house.stop();
+}

@@ -188,7 +188,7 @@ pub const TABLE: &[Key] = rows! {
     "listener.mode": Kind::Choice(MODES), toml("\"tcp\""), Live, NOW, "`tcp`: a blind relay of bytes; `http`: HTTP/1.1 and HTTP/2, each request with a route of its own";
     "listener.tls": Kind::Bool, toml("true"), Live, NOW, "`false`: clients speak plain text";
     "listener.accept_proxy": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "Sources whose PROXY header is required and believed; from all others it is refused";
-    "listener.trusted_proxies": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "With `mode = \"http\"`: whose `X-Forwarded-*`, `Forwarded` and `X-Request-Id` are believed and extended; those of all others are replaced";
+    "listener.trusted_proxies": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "With `mode = \"http\"`: whose `X-Forwarded-*`, `Forwarded` and `X-Request-Id` are believed and extended, and who thereby name the client; those of all others are replaced";
     "listener.via": Kind::Bool, toml("false"), Live, NOW, "With `mode = \"http\"`: add `Via` to requests and responses";
 
     "route": Kind::Sections, absent("every connection is refused"), Live, NOW, "Where connections and requests go; the most specific one wins: by listener, then host, then the longest `path`, then `alpn`";

@@ -4,7 +4,7 @@
 //! facts hold what happened, and nothing that a log must not hold: no bodies, no cookies, no credentials.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +19,8 @@ pub struct RequestFacts {
     pub id: Box<str>,
     /// The connection that it came by, shared by all its requests.
     pub connection: Arc<ConnectionBrief>,
+    /// The client, where trusted proxies name another one than the connection's.
+    pub named: Option<IpAddr>,
     /// When the first byte of its head came.
     pub begun: SystemTime,
     /// What was asked for.
@@ -50,6 +52,7 @@ impl RequestFacts {
         Self {
             id,
             connection,
+            named: None,
             begun,
             request,
             path: PathFacts::default(),
@@ -59,6 +62,28 @@ impl RequestFacts {
             close: Close::from(Cause::Internal),
             trace: None,
         }
+    }
+
+    /// Who asked: the client that trusted proxies name, else the connection's. A port is known of the latter only.
+    #[must_use]
+    pub fn client(&self) -> Cow<'_, Address> {
+        match self.named {
+            Some(ip) => Cow::Owned(Address::Ip(SocketAddr::new(ip, 0))),
+            None => Cow::Borrowed(&self.connection.client.address),
+        }
+    }
+
+    /// The client's IP address, IPv4-mapped ones as IPv4; `None` for Unix sockets.
+    #[must_use]
+    pub fn client_ip(&self) -> Option<IpAddr> {
+        self.named.map(|ip| ip.to_canonical()).or_else(|| self.connection.client.ip())
+    }
+
+    /// Who really connected, where somebody else is the client.
+    #[must_use]
+    pub fn peer(&self) -> Option<&Address> {
+        let connection = &self.connection.client;
+        connection.peer.as_ref().or_else(|| self.named.map(|_| &connection.address))
     }
 
     /// Whether somebody or something failed, so that sampling must not leave it out: the status is 500 or
@@ -273,6 +298,20 @@ mod tests {
         assert_eq!(brief.client.ip(), Some([192, 0, 2, 1].into()));
         facts.tls.handshake = Some(Handshake::Full);
         assert!(ConnectionBrief::from(&facts).tls.is_some());
+    }
+
+    #[test]
+    fn the_client_is_whom_proxies_name_and_the_peer_stays_known() {
+        let mut brief = ConnectionBrief::from(&connection());
+        let mut facts = RequestFacts::new("id".into(), Arc::new(brief.clone()), UNIX_EPOCH, line("/"));
+        assert_eq!((facts.client_ip(), facts.peer()), (Some([192, 0, 2, 1].into()), None));
+        facts.named = Some([203, 0, 113, 9].into());
+        assert_eq!((facts.client_ip(), facts.peer()), (facts.named, Some(&brief.client.address)));
+        assert_eq!(facts.client().to_string(), "203.0.113.9:0");
+        let real: SocketAddr = "10.0.0.1:9".parse().unwrap();
+        brief.client.peer = Some(real.into());
+        facts.connection = Arc::new(brief);
+        assert_eq!(facts.peer(), Some(&real.into()));
     }
 
     #[test]

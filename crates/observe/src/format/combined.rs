@@ -14,7 +14,7 @@ use crate::timestamp::common_log;
 pub(super) fn write(facts: &RequestFacts, selection: &Selection, host: bool, out: &mut Vec<u8>) {
     let mut line = Line { out, selection };
     let request = &facts.request;
-    line.client(&facts.connection.client.address);
+    line.client(&facts.client());
     line.out.extend_from_slice(b" - ");
     line.value(Field::User, request.user.as_deref());
     line.out.extend_from_slice(b" [");

@@ -123,9 +123,9 @@ fields! {
     Connection, "connection", Text, Request, "The id of the request's connection.";
     Worker, "worker", Number, Both, "The worker that served the connection, from 0.";
     Listener, "listener", Text, Both, "The listener's name.";
-    Client, "client", Text, Both, "The client's IP address, or `unix`; from a believed PROXY header where there is one.";
-    ClientPort, "client_port", Number, Both, "The client's port.";
-    Peer, "peer", Text, Both, "Who really connected, where a PROXY header named somebody else as the client.";
+    Client, "client", Text, Both, "The client's IP address, or `unix`; from a believed PROXY header or, of a request, from what `trusted_proxies` say where there is one.";
+    ClientPort, "client_port", Number, Both, "The client's port; absent where trusted proxies name the client.";
+    Peer, "peer", Text, Both, "Who really connected, where a PROXY header or trusted proxies named somebody else as the client.";
     PeerPort, "peer_port", Number, Both, "The peer's port.";
     Method, "method", Text, Request, "The method, such as `GET`.";
     Scheme, "scheme", Text, Request, "`https`, or `http` on a plain-text listener.";

@@ -16,8 +16,8 @@ use super::plain::Plain;
 use super::selection::Selection;
 use crate::event::Event;
 use crate::facts::{
-    Address, Alert, Cause, ClientFacts, Close, ConnectionFacts, Fault, Mismatch, NameList, Offer, PathFacts,
-    RequestFacts, TlsFacts, Traffic,
+    Address, Alert, Cause, Close, ConnectionFacts, Fault, Mismatch, NameList, Offer, PathFacts, RequestFacts,
+    TlsFacts, Traffic,
 };
 use crate::timestamp::rfc3339_micros;
 
@@ -62,7 +62,7 @@ impl Line<'_> {
             self.offer(OFFERED, offered);
             self.offer(CONFIGURED, configured);
         }
-        self.way(&facts.listener, &facts.client, &facts.path);
+        self.way(&facts.listener, facts.client.peer.as_ref(), &facts.path);
         self.agreed(tls);
         self.span(Field::HandshakeUs, "handshake", facts.times.handshake);
         self.span(Field::ConnectUs, "connect", facts.times.connect);
@@ -71,7 +71,7 @@ impl Line<'_> {
 
     fn request(&mut self, facts: &RequestFacts, opening: Opening) {
         let (line, brief) = (&facts.request, &*facts.connection);
-        self.open(opening, facts.begun, &brief.client.address);
+        self.open(opening, facts.begun, &facts.client());
         self.column(Field::Status, itoa::Buffer::new().format(facts.status).as_bytes(), 3);
         self.amounts(facts.traffic, facts.times.total);
         self.word(Field::Method, &line.method);
@@ -96,7 +96,7 @@ impl Line<'_> {
         self.option(Field::Referer, "referer", line.referer.as_deref());
         self.option(Field::UserAgent, "user_agent", line.user_agent.as_deref());
         self.option(Field::User, "user", line.user.as_deref());
-        self.way(&brief.listener, &brief.client, &facts.path);
+        self.way(&brief.listener, facts.peer(), &facts.path);
         if let Some(tls) = &brief.tls {
             self.option(Field::TlsVersion, "tls", tls.version.map(|version| version.name().as_bytes()));
             self.agreed(tls);
@@ -135,7 +135,11 @@ impl Line<'_> {
         self.out.extend_from_slice(close.as_bytes());
         let mut hashed = Plain::default();
         let mut digits = itoa::Buffer::new();
-        if let Some(port) = self.selection.shown(port, digits.format(socket.port()).as_bytes(), &mut hashed) {
+        // One that nobody has told is 0.
+        if socket.port() > 0
+            && let Some(port) =
+                self.selection.shown(port, digits.format(socket.port()).as_bytes(), &mut hashed)
+        {
             self.out.push(b':');
             self.out.extend_from_slice(port);
         }
@@ -193,9 +197,9 @@ impl Line<'_> {
     }
 
     /// Where it came from and went.
-    fn way(&mut self, listener: &str, client: &ClientFacts, path: &PathFacts) {
+    fn way(&mut self, listener: &str, peer: Option<&Address>, path: &PathFacts) {
         self.pair(Field::Listener, "listener", listener.as_bytes());
-        if let Some(peer) = &client.peer
+        if let Some(peer) = peer
             && self.selection.is_told(Field::Peer)
         {
             self.out.extend_from_slice(b" peer=");

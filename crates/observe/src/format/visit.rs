@@ -69,7 +69,13 @@ fn request(facts: &RequestFacts, to: &mut impl FieldWriter) {
     to.plain(Field::Connection, Plain::default().uuid(brief.id));
     to.number(Field::Worker, brief.worker.into());
     to.text(Field::Listener, brief.listener.as_bytes());
-    client(&brief.client, to);
+    match facts.named {
+        Some(named) => to.address(Field::Client, named),
+        None => address(to, &brief.client.address, Field::Client, Field::ClientPort),
+    }
+    if let Some(peer) = facts.peer() {
+        address(to, peer, Field::Peer, Field::PeerPort);
+    }
     let line = &facts.request;
     to.text(Field::Method, line.method.as_bytes());
     to.plain(Field::Scheme, line.scheme.name().as_bytes());

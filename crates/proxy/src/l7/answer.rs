@@ -3,8 +3,8 @@
 //! An error says its status in words and carries the request's id; why it came to that is in the event only.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
-use http::{Response, StatusCode};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use http::{Method, Response, StatusCode};
 use offramp_observe::{Cause, Close};
 use offramp_wire::{Http1Fault, accept};
 
@@ -95,6 +95,18 @@ pub(crate) fn redirect(status: StatusCode, to: String) -> Option<Response<Bytes>
     *response.status_mut() = status;
     response.headers_mut().insert(LOCATION, HeaderValue::try_from(to).ok()?);
     Some(response)
+}
+
+/// The response to OPTIONS or TRACE that may be forwarded no farther (RFC 9110 §7.6.2). A request is not shown to
+/// its client again (RFC 9110 §9.3.8): it may say what scripts must not see.
+pub(crate) fn last_hop(method: &Method) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() =
+        if *method == Method::OPTIONS { StatusCode::NO_CONTENT } else { StatusCode::METHOD_NOT_ALLOWED };
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
+    response
 }
 
 /// A response that is always the same.

@@ -11,8 +11,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
-use http::header::HeaderName;
 use hyper::body::{Body, Frame, SizeHint};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
@@ -23,6 +21,7 @@ use super::answer::Refusal;
 use super::inbound::Inbound;
 use super::intake::{Gate, Stop};
 use super::interim::Interim;
+use super::protected::clean_response_trailers;
 use super::record::{Carrier, Record};
 use super::tunnel::Switch;
 
@@ -183,7 +182,7 @@ impl Body for ClientBody {
                     return this.fail(cause);
                 }
                 if let Some(trailers) = frame.trailers_mut() {
-                    clean_trailers(trailers);
+                    this.record.clean_trailers(trailers);
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -206,21 +205,6 @@ impl Body for ClientBody {
 
     fn size_hint(&self) -> SizeHint {
         self.0.as_ref().map_or(SizeHint::with_exact(0), |upload| upload.incoming.size_hint())
-    }
-}
-
-/// Takes out of trailers what frames, routes or concerns one connection (RFC 9110 §6.5.1).
-fn clean_trailers(trailers: &mut HeaderMap) {
-    const FORBIDDEN: [HeaderName; 6] = [
-        http::header::CONNECTION,
-        http::header::CONTENT_LENGTH,
-        http::header::HOST,
-        http::header::TE,
-        http::header::TRANSFER_ENCODING,
-        http::header::UPGRADE,
-    ];
-    for name in FORBIDDEN {
-        trailers.remove(name);
     }
 }
 
@@ -342,7 +326,7 @@ impl Body for Reply {
                     this.sent(data.len());
                 }
                 if let Some(trailers) = frame.trailers_mut() {
-                    clean_trailers(trailers);
+                    clean_response_trailers(trailers);
                 }
                 if over {
                     this.end();

@@ -1,6 +1,7 @@
 //! One request and its response: where it goes, what it takes along, what comes back.
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tokio::time::timeout;
 use super::answer::{self, Refusal};
 use super::body::Reply;
 use super::forward::{Bound, Errand};
+use super::hop;
 use super::inbound::Inbound;
 use super::intake::{Gate, Passed};
 use super::line::Line;
@@ -44,6 +46,8 @@ pub(crate) struct Arrival {
     pub(crate) absolute: bool,
     /// The same as routes name it.
     pub(crate) host: Option<Arc<str>>,
+    /// The client that trusted proxies name, if the peer is one.
+    pub(crate) named: Option<IpAddr>,
     /// What the guard remembers of its head.
     pub(crate) passed: Passed,
 }
@@ -160,8 +164,6 @@ fn arrive(
     let (host, mut understood) = match authority.as_ref().map(|asked| session.host(asked)) {
         None => (None, Ok(())),
         Some(Ok(host)) => (Some(host), Ok(())),
-        // HTTP/1.0 knows no Host, so an empty one says as much as none.
-        Some(Err(_)) if authority.as_ref().is_some_and(HeaderValue::is_empty) => (None, Ok(())),
         Some(Err(fault)) => {
             let close = Close::from(Cause::BadRequest).with_detail(&fault.to_string());
             (None, Err(Refusal::new(StatusCode::BAD_REQUEST, close)))
@@ -171,6 +173,10 @@ fn arrive(
     let id = given.map_or_else(|| session.next_id(), Into::into);
     let line = super::record::line(session, request, host.clone().unwrap_or_default());
     let record = Record::new(session, line, id, late);
+    let named = view.named(session.ip, request.headers());
+    if named.is_some() {
+        record.note(|facts| facts.named = named);
+    }
     if let Some(tracing) = view.snapshot.tracing {
         let place = trace::place(request.headers(), tracing, || session.worker.random());
         record.note(|facts| facts.trace = place);
@@ -181,10 +187,10 @@ fn arrive(
     if understood.is_ok()
         && let Some(http) = view.http()
     {
-        understood = within_limits(session, http, request);
+        understood = within_limits(session, http, request, named.or(session.ip));
     }
     let absolute = request.uri().authority().is_some();
-    (Arrival { record, view, authority, absolute, host, passed }, understood)
+    (Arrival { record, view, authority, absolute, host, named, passed }, understood)
 }
 
 /// What the request asks for (RFC 9110 §7.2).
@@ -196,7 +202,12 @@ fn authority(session: &Session, request: &Request<Inbound>) -> Option<HeaderValu
 }
 
 /// The bounds that hold for every request, whatever its version.
-fn within_limits(session: &Session, http: &Http, request: &Request<Inbound>) -> Result<(), Refusal> {
+fn within_limits(
+    session: &Session,
+    http: &Http,
+    request: &Request<Inbound>,
+    client: Option<IpAddr>,
+) -> Result<(), Refusal> {
     let limits = &http.limits;
     if request.version() == Version::HTTP_2 {
         if request.headers().len() > limits.request_headers as usize {
@@ -207,7 +218,7 @@ fn within_limits(session: &Session, http: &Http, request: &Request<Inbound>) -> 
             return Err(Refusal::new(StatusCode::URI_TOO_LONG, Cause::TargetTooLong));
         }
     }
-    if let (Some(rate), Some(ip)) = (limits.requests_per_client, session.ip)
+    if let (Some(rate), Some(ip)) = (limits.requests_per_client, client)
         && let Err(wait) = session.worker.shared.clients.request(ip, rate, Instant::now())
     {
         // Rounded up, so that who waits as long finds room.
@@ -260,6 +271,12 @@ fn route<'e>(
             let head = request.method() == Method::HEAD;
             unwanted(request);
             own(answer::fixed(respond), carrier, Cause::Completed.into(), head)
+        }
+        // It may go no farther: who is asked is this proxy (RFC 9110 §7.6.2).
+        Action::Proxy(_) if hop::forwards_left(request.method(), request.headers()) == Some(0) => {
+            let response = answer::last_hop(request.method());
+            unwanted(request);
+            own(response, carrier, Cause::Completed.into(), false)
         }
         Action::Proxy(proxy) => {
             let errand = Errand { session, arrival, client, http, route, proxy };

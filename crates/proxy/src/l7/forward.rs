@@ -25,6 +25,7 @@ use super::exchange::{Arrival, Client, Outcome, apply, finish};
 use super::h2::Protocol;
 use super::hop;
 use super::inbound::Inbound;
+use super::protected;
 use super::record::Carrier;
 use super::session::{Private, Session};
 use super::told::{self, X_REQUEST_ID};
@@ -79,6 +80,7 @@ impl Errand<'_> {
         if was_reset(&body) {
             return Err(Refusal::new(StatusCode::BAD_REQUEST, Cause::ClientAborted));
         }
+        hop::count_forward(&parts.method, &mut parts.headers);
         let turn = self.turn(&mut parts, backend.protocol)?;
         let body = self.body(body, &parts.headers, carrier);
         let told = self.header(&mut parts.headers, received, carrier);
@@ -123,7 +125,7 @@ impl Errand<'_> {
                 record.write_id(out);
             };
             let about = Affinity {
-                client: self.session.ip,
+                client: self.arrival.named.or(self.session.ip),
                 tls: self.session.scheme == Scheme::Https,
                 private: bound.private.as_deref(),
                 attempted: &attempted,
@@ -162,15 +164,20 @@ impl Errand<'_> {
         let mut extensions = std::mem::take(&mut parts.extensions);
         let may = speaks == Speaks::Http1;
         if parts.method == Method::CONNECT {
-            let (Some(Protocol(protocol)), true) = (extensions.remove(), may) else {
-                let close = Close::from(Cause::BadRequest).with_detail("CONNECT is not served here");
-                return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, close));
+            let refused = |detail: &str| {
+                let close = Close::from(Cause::BadRequest).with_detail(detail);
+                Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, close))
             };
-            parts.method = Method::GET;
-            if protocol.as_bytes().eq_ignore_ascii_case(b"websocket") {
-                parts.headers.insert(SEC_WEBSOCKET_KEY, tunnel::websocket_key(&self.session.worker));
+            let (Some(Protocol(protocol)), true) = (extensions.remove(), may) else {
+                return refused("CONNECT is not served here");
+            };
+            // Of another, such as h2c, no route or log would see what follows.
+            if !is_websocket(&protocol) {
+                return refused("CONNECT for another protocol than websocket");
             }
-            switching(&mut parts.headers, protocol);
+            parts.method = Method::GET;
+            parts.headers.insert(SEC_WEBSOCKET_KEY, tunnel::websocket_key(&self.session.worker));
+            switching(&mut parts.headers, HeaderValue::from_static("websocket"));
             return Ok(Turn::Stream);
         }
         match upgrade {
@@ -209,13 +216,18 @@ impl Errand<'_> {
     fn header(&self, headers: &mut HeaderMap, received: Version, carrier: &Carrier) -> Option<Rc<[u8]>> {
         let host = self.arrival.authority.as_ref();
         let written = self.tells_in_writing().then(|| told::written(self.session, host));
-        if written.is_some() {
-            told::forget(headers);
+        if self.arrival.view.trusted {
+            told::extend_told(headers, self.session, host, self.arrival.named);
         } else {
-            told::tell(headers, self.session, self.arrival.view.trusted, host);
-            if let Some(id) = carrier.0.id_value() {
-                headers.insert(X_REQUEST_ID, id);
+            protected::drop_claims(headers, &self.route.request_headers);
+            if written.is_none() {
+                told::tell(headers, self.session, host);
             }
+        }
+        if written.is_none()
+            && let Some(id) = carrier.0.id_value()
+        {
+            headers.insert(X_REQUEST_ID, id);
         }
         if let Some(trace) = carrier.0.trace() {
             trace::tell(headers, &trace);
@@ -278,6 +290,12 @@ impl Errand<'_> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return self.switched(response, answer.tunnel, turn, carrier);
         }
+        // To the client 200 would mean that its WebSocket is open (RFC 8441 §5).
+        if matches!(turn, Turn::Stream) && response.status().is_success() {
+            let close =
+                Close::from(Cause::BadResponse).with_detail("a WebSocket was answered without the switch");
+            return Err((Refusal::new(StatusCode::BAD_GATEWAY, close), carrier));
+        }
         let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
         let headers = response.headers_mut();
         hop::clean_response(headers);
@@ -317,7 +335,7 @@ impl Errand<'_> {
                 finish(self.session, self.route, &mut response);
                 Ok(response)
             }
-            (Turn::Stream, _, Some(server)) => {
+            (Turn::Stream, _, Some(server)) if protocol.as_ref().is_some_and(is_websocket) => {
                 carrier.0.answered(200);
                 parts.status = StatusCode::OK;
                 parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
@@ -339,6 +357,11 @@ fn was_reset(body: &Inbound) -> bool {
         Inbound::Stream(content) => content.was_reset(),
         _ => false,
     }
+}
+
+/// Whether a protocol to change to is WebSocket (RFC 6455 §11.2).
+fn is_websocket(protocol: &HeaderValue) -> bool {
+    protocol.as_bytes().eq_ignore_ascii_case(b"websocket")
 }
 
 /// Has a message say that the protocol changes (RFC 9110 §7.8).

@@ -1,8 +1,10 @@
 //! Fields that are for one connection only, and what becomes of them on the way through
 //! (RFC 9110 §7.6.1, RFC 9113 §8.2.2).
 
+use http::Method;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -28,6 +30,26 @@ pub(crate) fn clean_request(headers: &mut HeaderMap, switches: bool) -> Option<H
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     upgrade
+}
+
+/// How many times a request may still be forwarded, where it says so and that means anything (RFC 9110 §7.6.2).
+pub(crate) fn forwards_left(method: &Method, headers: &HeaderMap) -> Option<u64> {
+    if !matches!(*method, Method::OPTIONS | Method::TRACE) {
+        return None;
+    }
+    let digits = headers.get(MAX_FORWARDS)?.as_bytes();
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    // More than can be counted is as good as the most that can.
+    Some(std::str::from_utf8(digits).ok()?.parse().unwrap_or(u64::MAX))
+}
+
+/// Counts this forwarding.
+pub(crate) fn count_forward(method: &Method, headers: &mut HeaderMap) {
+    if let Some(left) = forwards_left(method, headers) {
+        headers.insert(MAX_FORWARDS, HeaderValue::from(left.saturating_sub(1)));
+    }
 }
 
 /// Takes the fields of one connection out of a response.
@@ -170,6 +192,26 @@ mod tests {
         assert_eq!(ask("websocket", false), None);
         assert_eq!(ask("h2c", true), None);
         assert_eq!(ask("foo, H2C", true), None);
+    }
+
+    #[test]
+    fn forwards_are_counted_down_for_two_methods() {
+        let after = |method: Method, value: &'static str| {
+            let mut headers = map(&[("max-forwards", value)]);
+            let left = forwards_left(&method, &headers);
+            count_forward(&method, &mut headers);
+            (left, headers["max-forwards"].to_str().unwrap().to_owned())
+        };
+        for method in [Method::OPTIONS, Method::TRACE] {
+            assert_eq!(after(method.clone(), "10"), (Some(10), "9".to_owned()));
+            assert_eq!(after(method.clone(), "0"), (Some(0), "0".to_owned()));
+            assert_eq!(after(method.clone(), "99999999999999999999").0, Some(u64::MAX));
+            for none in ["", "-1", "+1", "1 ", "x", "1,2"] {
+                assert_eq!(after(method.clone(), none), (None, none.to_owned()));
+            }
+        }
+        assert_eq!(after(Method::GET, "10"), (None, "10".to_owned()));
+        assert_eq!(forwards_left(&Method::OPTIONS, &HeaderMap::new()), None);
     }
 
     #[test]

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime};
 
-use http::header::{HeaderValue, REFERER, USER_AGENT};
+use http::header::{HeaderMap, HeaderValue, REFERER, USER_AGENT};
 use http::{Method, Request};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::counters::Direction;
 use offramp_observe::facts::{HttpVersion, RequestLine, Trace};
 use offramp_observe::{Cause, Close, RequestFacts};
 
+use super::protected::clean_request_trailers;
 use super::session::Session;
 
 /// One request that is under way.
@@ -93,6 +94,17 @@ impl Record {
         if let Some(facts) = self.facts.borrow_mut().as_mut() {
             change(facts);
         }
+    }
+
+    /// Takes out of the request's trailers what a client must not say.
+    pub(crate) fn clean_trailers(&self, trailers: &mut HeaderMap) {
+        let route = self.facts.borrow().as_ref().and_then(|facts| facts.path.route.clone());
+        let view = self.session.view();
+        let route = view
+            .http()
+            .zip(route)
+            .and_then(|(http, name)| http.routes.iter().find(|route| route.name == name));
+        clean_request_trailers(trailers, route.map(|route| &route.request_headers));
     }
 
     /// How long the request has taken so far.

@@ -6,17 +6,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::HeaderValue;
+use http::header::{FORWARDED, HeaderMap, HeaderValue};
 use offramp_certs::Certificate;
 use offramp_certs::store::{By, Pick};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::facts::{Address, Scheme, TlsFacts};
 use offramp_observe::{Cause, Close, ConnectionBrief, Fault};
 use offramp_upstream::PrivateConnections;
+use offramp_wire::forwarded;
 use offramp_wire::host::{Authority, HostFault};
 
 use super::body::ClientBody;
 use super::record::Record;
+use super::told;
 use crate::proxy_header::{self, About};
 use crate::snapshot::http::{AuthClass, Http};
 use crate::snapshot::{Listener, SendProxy, Snapshot};
@@ -139,7 +141,7 @@ pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
 pub(crate) struct View {
     pub(crate) snapshot: Arc<Snapshot>,
     listener: Arc<Listener>,
-    /// Whether the client is a proxy whose word is believed.
+    /// Whether the peer is a proxy whose word is believed.
     pub(crate) trusted: bool,
 }
 
@@ -150,9 +152,29 @@ impl View {
     }
 
     fn new(snapshot: Arc<Snapshot>, listener: Arc<Listener>, ip: Option<IpAddr>) -> Rc<Self> {
-        let networks = listener.http.as_ref().map_or(&[][..], |http| &http.trusted_proxies);
-        let trusted = ip.is_some_and(|ip| networks.iter().any(|network| network.contains(ip)));
-        Rc::new(Self { snapshot, listener, trusted })
+        let mut view = Self { snapshot, listener, trusted: false };
+        view.trusted = ip.is_some_and(|ip| view.trusts(ip));
+        Rc::new(view)
+    }
+
+    /// Whether an address is that of a trusted proxy.
+    fn trusts(&self, ip: IpAddr) -> bool {
+        self.http().is_some_and(|http| http.trusted_proxies.iter().any(|network| network.contains(ip)))
+    }
+
+    /// Whom trusted proxies name as the client of a request that came from `peer`; `None` where that is the peer
+    /// itself. `X-Forwarded-For` decides where it is, since nearly every proxy extends it, and many let `Forwarded`
+    /// pass as a client sent it.
+    pub(crate) fn named(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
+        let peer = peer.filter(|_| self.trusted)?;
+        let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes);
+        let trusts = |ip| self.trusts(ip);
+        let client = if headers.contains_key(told::X_FORWARDED_FOR) {
+            forwarded::x_forwarded_for(values(told::X_FORWARDED_FOR), peer, trusts)
+        } else {
+            forwarded::client(values(FORWARDED), peer, trusts)
+        };
+        (client.hops > 0).then_some(client.address)
     }
 }
 
@@ -166,9 +188,8 @@ impl Session {
         prologues: Vec<(SendProxy, Vec<u8>)>,
     ) -> Rc<Self> {
         let ip = brief.client.ip();
-        let text = ip.map_or_else(|| "unknown".to_owned(), |ip| ip.to_string());
         let told = Told {
-            client: HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("unknown")),
+            client: told::address(ip),
             port: port(brief.client.destination.as_ref(), local).map(HeaderValue::from),
             id: brief.id.to_string().into(),
             forwarded: RefCell::default(),

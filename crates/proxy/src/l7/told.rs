@@ -13,46 +13,68 @@ use offramp_observe::facts::Scheme;
 
 use super::session::Session;
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 /// The id of a request, for servers and in answers.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Every field that servers are told something by.
-const TOLD: [HeaderName; 6] =
-    [FORWARDED, X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, X_FORWARDED_PORT, X_REQUEST_ID];
 /// The longest id of a request that is kept from a trusted proxy.
 const LONGEST_ID: usize = 128;
 
-/// Tells a server of the client. `host` is what the request asked for, as it came.
-pub(crate) fn tell(headers: &mut HeaderMap, session: &Session, trusted: bool, host: Option<&HeaderValue>) {
-    let forwarded = session.told.forwarded(host, || forwarded(session.ip, session.scheme, host));
+/// Tells a server of the client. `host` is what the request asked for, as it came. Of an untrusted client nothing of
+/// it is in the header before.
+pub(crate) fn tell(headers: &mut HeaderMap, session: &Session, host: Option<&HeaderValue>) {
     let proto = HeaderValue::from_static(session.scheme.name());
-    if trusted {
-        extend(headers, X_FORWARDED_FOR, &session.told.client);
-        headers.entry(X_FORWARDED_PROTO).or_insert(proto);
-        if let Some(host) = host {
-            headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
-        }
-        if let Some(port) = &session.told.port {
-            headers.entry(X_FORWARDED_PORT).or_insert_with(|| port.clone());
-        }
-        extend(headers, FORWARDED, &forwarded);
-        return;
-    }
     headers.insert(X_FORWARDED_FOR, session.told.client.clone());
     headers.insert(X_FORWARDED_PROTO, proto);
-    replace(headers, X_FORWARDED_HOST, host);
-    replace(headers, X_FORWARDED_PORT, session.told.port.as_ref());
-    headers.insert(FORWARDED, forwarded);
+    if let Some(host) = host {
+        headers.insert(X_FORWARDED_HOST, host.clone());
+    }
+    if let Some(port) = &session.told.port {
+        headers.insert(X_FORWARDED_PORT, port.clone());
+    }
+    headers.insert(FORWARDED, own(session, host));
 }
 
-fn replace(headers: &mut HeaderMap, name: HeaderName, value: Option<&HeaderValue>) {
-    match value {
-        Some(value) => drop(headers.insert(name, value.clone())),
-        None => drop(headers.remove(name)),
+/// Extends what a trusted proxy tells of the client. `named`: whom the proxies name. Where they say it in one of the
+/// two ways only, it is said in the other one too, so that a server reads the same by both.
+pub(crate) fn extend_told(
+    headers: &mut HeaderMap,
+    session: &Session,
+    host: Option<&HeaderValue>,
+    named: Option<IpAddr>,
+) {
+    if let Some(named) = named {
+        if !headers.contains_key(X_FORWARDED_FOR) {
+            headers.insert(X_FORWARDED_FOR, address(Some(named)));
+        }
+        if !headers.contains_key(FORWARDED) {
+            let mut text = String::with_capacity(48);
+            forwarded_for(Some(named), &mut text);
+            headers.insert(FORWARDED, HeaderValue::try_from(text).unwrap_or(UNKNOWN));
+        }
     }
+    extend(headers, X_FORWARDED_FOR, &session.told.client);
+    headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static(session.scheme.name()));
+    if let Some(host) = host {
+        headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
+    }
+    if let Some(port) = &session.told.port {
+        headers.entry(X_FORWARDED_PORT).or_insert_with(|| port.clone());
+    }
+    extend(headers, FORWARDED, &own(session, host));
+}
+
+/// An address for X-Forwarded-For.
+pub(crate) fn address(ip: Option<IpAddr>) -> HeaderValue {
+    let text = ip.map_or_else(|| "unknown".to_owned(), |ip| ip.to_string());
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("unknown"))
+}
+
+/// Our own element of `Forwarded`.
+fn own(session: &Session, host: Option<&HeaderValue>) -> HeaderValue {
+    session.told.forwarded(host, || forwarded(session.ip, session.scheme, host))
 }
 
 /// Puts `value` behind those that are there, in one field: not every server reads more than one.
@@ -67,25 +89,12 @@ fn extend(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
     headers.insert(name, HeaderValue::from_bytes(&all).unwrap_or_else(|_| value.clone()));
 }
 
-/// Takes out of an untrusted request what it says of its client, where that is told by other means.
-pub(crate) fn forget(headers: &mut HeaderMap) {
-    let tells = |name: &HeaderName| match name.as_str() {
-        "forwarded" | "x-request-id" => true,
-        name => name.starts_with("x-forwarded-"),
-    };
-    if headers.keys().any(tells) {
-        for name in TOLD {
-            headers.remove(name);
-        }
-    }
-}
-
 /// The fields that servers are told of an untrusted client, as they are sent. The id of the request is not among
 /// them.
 pub(crate) fn written(session: &Session, host: Option<&HeaderValue>) -> Rc<[u8]> {
     session.told.written(host, || {
         let mut headers = HeaderMap::new();
-        tell(&mut headers, session, false, host);
+        tell(&mut headers, session, host);
         let mut text = Vec::with_capacity(256);
         for (name, value) in &headers {
             write_field(name, value, &mut text);
@@ -105,12 +114,7 @@ pub(crate) fn write_field(name: &HeaderName, value: &HeaderValue, out: &mut Vec<
 /// One element of `Forwarded` (RFC 7239 §4).
 fn forwarded(ip: Option<IpAddr>, scheme: Scheme, host: Option<&HeaderValue>) -> HeaderValue {
     let mut text = String::with_capacity(80);
-    // Writing to a string cannot fail.
-    let _ = match ip {
-        Some(IpAddr::V4(ip)) => write!(text, "for={ip}"),
-        Some(IpAddr::V6(ip)) => write!(text, "for=\"[{ip}]\""),
-        None => write!(text, "for=unknown"),
-    };
+    forwarded_for(ip, &mut text);
     text.push_str(";proto=");
     text.push_str(scheme.name());
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
@@ -120,8 +124,21 @@ fn forwarded(ip: Option<IpAddr>, scheme: Scheme, host: Option<&HeaderValue>) -> 
         let quote = if token { "" } else { "\"" };
         let _ = write!(text, ";host={quote}{host}{quote}");
     }
-    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("for=unknown"))
+    HeaderValue::try_from(text).unwrap_or(UNKNOWN)
 }
+
+/// The node of an element of `Forwarded` (RFC 7239 §5.2, §6).
+fn forwarded_for(ip: Option<IpAddr>, text: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = match ip {
+        Some(IpAddr::V4(ip)) => write!(text, "for={ip}"),
+        Some(IpAddr::V6(ip)) => write!(text, "for=\"[{ip}]\""),
+        None => write!(text, "for=unknown"),
+    };
+}
+
+/// An element of `Forwarded` that says nothing.
+const UNKNOWN: HeaderValue = HeaderValue::from_static("for=unknown");
 
 /// Adds this proxy to `Via` (RFC 9110 §7.6.3): `version` is that of the message as it was received.
 pub(crate) fn via(headers: &mut HeaderMap, version: Version) {

@@ -1,0 +1,174 @@
+//! Names of fields that a client must not choose, once, for heads and trailers of both versions.
+//!
+//! Many servers take `X_Forwarded_For` for `X-Forwarded-For` (CGI writes both the same, RFC 3875 §4.1.18), so that
+//! names count as the same where `_` stands for `-`.
+
+use http::header::{HeaderMap, HeaderName};
+
+use crate::snapshot::http::HeaderRules;
+
+/// Fields that have no place in trailers (RFC 9110 §6.5.1): they frame or route the message, concern one
+/// connection, authenticate, describe the content, or control what is done with it.
+const NOT_IN_TRAILERS: [&str; 25] = [
+    "authorization",
+    "cache-control",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "cookie",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "max-forwards",
+    "proxy",
+    "proxy-authorization",
+    "proxy-connection",
+    "range",
+    "set-cookie",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+    "www-authenticate",
+    "x-http-method-override",
+];
+
+/// Whether a field says who the client is or how it came, which only a proxy may say: `Forwarded`, all
+/// `X-Forwarded-*`, `X-Real-IP`, `X-Request-Id`.
+#[inline]
+pub(crate) fn is_claim(name: &str) -> bool {
+    const FAMILY: &str = "x-forwarded-";
+    match name.as_bytes() {
+        [b'f', ..] => name == "forwarded",
+        [b'x', b'-' | b'_', ..] => match name.len() {
+            9 => same(name, "x-real-ip"),
+            12 => same(name, "x-request-id"),
+            13.. => same(&name.as_bytes()[..FAMILY.len()], FAMILY),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Takes out of the head of an untrusted client what it claims of itself, and fields that could be mistaken for
+/// those that `rules` set or take out.
+pub(crate) fn drop_claims(headers: &mut HeaderMap, rules: &HeaderRules) {
+    remove_if(headers, is_claim);
+    if !rules.is_empty() {
+        // The names themselves are what the rules are for.
+        remove_if(headers, |name| ruled(rules).any(|rule| rule != name && same(name, rule)));
+    }
+}
+
+/// Takes out of the trailers of a request what has no place there, and whatever a client must not say in a head.
+/// `rules`: those of the request's route.
+pub(crate) fn clean_request_trailers(trailers: &mut HeaderMap, rules: Option<&HeaderRules>) {
+    let rules = || rules.into_iter().flat_map(ruled);
+    remove_if(trailers, |name| is_claim(name) || is_misplaced(name) || rules().any(|rule| same(name, rule)));
+}
+
+/// Takes out of the trailers of a response what has no place there.
+pub(crate) fn clean_response_trailers(trailers: &mut HeaderMap) {
+    remove_if(trailers, is_misplaced);
+}
+
+fn is_misplaced(name: &str) -> bool {
+    NOT_IN_TRAILERS.iter().any(|known| same(name, known))
+}
+
+/// The names that rules set or take out.
+fn ruled(rules: &HeaderRules) -> impl Iterator<Item = &str> {
+    rules.remove.iter().chain(rules.set.iter().map(|(name, _)| name)).map(HeaderName::as_str)
+}
+
+/// Whether names in lower case are the same where `_` stands for `-`.
+fn same(name: impl AsRef<[u8]>, known: &str) -> bool {
+    let (name, known) = (name.as_ref(), known.as_bytes());
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    name.len() == known.len() && name.iter().zip(known).all(|(one, other)| plain(*one) == plain(*other))
+}
+
+fn remove_if(headers: &mut HeaderMap, unwanted: impl Fn(&str) -> bool) {
+    let unwanted = |name: &&HeaderName| unwanted(name.as_str());
+    // Seldom is there one.
+    if headers.keys().any(|name| unwanted(&name)) {
+        let names: Vec<HeaderName> = headers.keys().filter(unwanted).cloned().collect();
+        for name in names {
+            headers.remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn map(names: &[&'static str]) -> HeaderMap {
+        names.iter().map(|name| (HeaderName::from_static(name), HeaderValue::from_static("1"))).collect()
+    }
+
+    fn left(headers: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    const CLAIMS: [&str; 12] = [
+        "forwarded",
+        "x-forwarded-for",
+        "x_forwarded_for",
+        "x-forwarded_for",
+        "x-forwarded-proto",
+        "x_forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-ssl",
+        "x-forwarded-user",
+        "x_real_ip",
+        "x-request-id",
+        "x_request-id",
+    ];
+
+    #[test]
+    fn what_a_client_claims_of_itself_is_dropped_from_heads_and_trailers() {
+        let kept = ["accept", "forwarded-by", "x-forward", "x-requested-with", "x-requests-id"];
+        let mut head = map(&[&CLAIMS[..], &kept].concat());
+        drop_claims(&mut head, &HeaderRules::default());
+        assert_eq!(left(&head), kept);
+        let mut trailers = map(&[&CLAIMS[..], &kept].concat());
+        clean_request_trailers(&mut trailers, None);
+        assert_eq!(left(&trailers), kept);
+    }
+
+    #[test]
+    fn what_rules_are_for_cannot_be_said_by_another_name_or_later() {
+        let rules = HeaderRules {
+            remove: vec![HeaderName::from_static("x-internal")],
+            set: vec![(HeaderName::from_static("x-user"), HeaderValue::from_static("nobody"))],
+            add: vec![(HeaderName::from_static("x-more"), HeaderValue::from_static("1"))],
+        };
+        let mut head = map(&["x_internal", "x-internal", "x_user", "x-user", "x_more"]);
+        drop_claims(&mut head, &rules);
+        assert_eq!(left(&head), ["x-internal", "x-user", "x_more"], "the rules see to those");
+        let mut trailers = map(&["x_internal", "x-internal", "x_user", "x-user", "x-more", "x-sum"]);
+        clean_request_trailers(&mut trailers, Some(&rules));
+        assert_eq!(left(&trailers), ["x-more", "x-sum"]);
+    }
+
+    #[test]
+    fn what_frames_routes_or_authenticates_is_no_trailer() {
+        for clean in
+            [clean_response_trailers, |trailers: &mut HeaderMap| clean_request_trailers(trailers, None)]
+        {
+            let mut trailers = map(&NOT_IN_TRAILERS);
+            trailers.extend(map(&["content_length", "grpc-status", "etag", "x-sum"]));
+            clean(&mut trailers);
+            assert_eq!(left(&trailers), ["etag", "grpc-status", "x-sum"]);
+        }
+    }
+}
