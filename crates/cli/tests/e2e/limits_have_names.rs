@@ -289,7 +289,7 @@ fn too_many_connections_of_one_client() {
     drop(held);
     drop(house.until("the client has its places again", || enter("198.51.100.2")));
     // One line for the first, and one at the end for the rest.
-    let said = said_of(house, "limit_connections_per_client");
+    let said = said_of(&house, "limit_connections_per_client");
     assert_eq!(said.len(), 2, "{said:?}");
     for part in ["client=198.51.100.2", "refused=1 ", "key=limits.connections_per_client"] {
         assert!(said[0].contains(part), "{part} in {}", said[0]);
@@ -298,7 +298,7 @@ fn too_many_connections_of_one_client() {
 }
 
 /// Stops it, and gives what the log says of a limit that refuses.
-fn said_of(house: House, limit: &str) -> Vec<String> {
+fn said_of(house: &House, limit: &str) -> Vec<String> {
     house.process.signal(Signal::TERM).unwrap();
     house.process.wait(PATIENCE).unwrap();
     let lines = house.process.lines(Source::Stderr).into_iter();
@@ -340,7 +340,7 @@ fn too_many_handshakes_of_one_client() {
     assert!(!matches!(refused.read(&mut [0; 16]), Ok(1..)));
     ended(&house, client, "limit_handshakes_per_client", "policy");
     others_are_served(&house);
-    let said = said_of(house, "limit_handshakes_per_client");
+    let said = said_of(&house, "limit_handshakes_per_client");
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(
         said[0].contains("client=127.0.0.3 ") && said[0].contains("key=limits.handshakes_per_client"),
