@@ -1,8 +1,8 @@
 //! Reading the PEM blocks of a file (RFC 7468), tolerantly where it is safe.
 //!
-//! Tolerated: any order, text between blocks, CRLF, indentation, a byte order mark, `openssl`'s
-//! headers. Refused, with the reason: what is cut off or damaged, and what is not PEM at all. The
-//! base64 itself is decoded by `rustls-pki-types`, in constant time for keys, and every copy of a
+//! Tolerated: any order, CRLF, a file that is indented as a whole, a byte order mark, `openssl`'s headers, and
+//! between blocks any text, as OpenSSL has it. Refused, with the reason: what is cut off or damaged, and
+//! what is not PEM at all. The base64 itself is decoded by `rustls-pki-types`, in constant time for keys, and every copy of a
 //! key that is made here is wiped.
 
 use std::fs::File;
@@ -94,42 +94,92 @@ struct Open {
     start: usize,
 }
 
+/// Which lines may begin a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Margin {
+    /// Those that begin at the margin, as OpenSSL has it: what is indented is text.
+    None,
+    /// Indented ones too: a file that was copied out of another.
+    Any,
+}
+
 fn blocks_of(path: &Path, bytes: &[u8]) -> Result<Vec<Block>, Error> {
-    let bad = |line, how| Error::content(path, Some(line), ContentFault::BadPem(how));
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if text.trim_ascii().is_empty() {
         return Err(Error::content(path, None, ContentFault::Empty));
     }
+    for margin in [Margin::None, Margin::Any] {
+        let blocks = blocks_at(path, text, margin)?;
+        if !blocks.is_empty() {
+            return Ok(blocks);
+        }
+    }
+    Err(match torn(text) {
+        Some((line, how)) => Error::content(path, Some(line), ContentFault::BadPem(how)),
+        None => Error::content(path, None, no_pem(bytes)),
+    })
+}
+
+/// The blocks of a text. What is between them is anything, even lines that look like a part of a block: an END
+/// without a BEGIN, a BEGIN that is cut off.
+fn blocks_at(path: &Path, text: &[u8], margin: Margin) -> Result<Vec<Block>, Error> {
+    let bad = |line, how| Error::content(path, Some(line), ContentFault::BadPem(how));
     let mut blocks = Vec::new();
     let mut open: Option<Open> = None;
     let mut next = 0;
     for (index, raw) in text.split(|byte| *byte == b'\n').enumerate() {
         let (number, start, line) = (index + 1, next, raw.trim_ascii());
         next += raw.len() + 1;
-        if let Some(rest) = line.strip_prefix(b"-----BEGIN ") {
-            if let Some(open) = &open {
-                return Err(bad(open.line, "this PEM block has no END line"));
-            }
-            let label =
-                rest.strip_suffix(b"-----").ok_or_else(|| bad(number, "this BEGIN line is damaged"))?;
-            open =
-                Some(Open { line: number, label: String::from_utf8_lossy(label).into_owned(), start: next });
-        } else if let Some(rest) = line.strip_prefix(b"-----END ") {
-            let Some(block) = open.take() else {
-                return Err(bad(number, "this END line has no BEGIN line before it"));
-            };
-            if rest.strip_suffix(b"-----") != Some(block.label.as_bytes()) {
-                return Err(bad(number, "this END line does not fit the BEGIN line before it"));
-            }
-            let body = &text[block.start..start];
-            blocks.push(block.close(path, body)?);
+        let Some(block) = open.take() else {
+            let at_margin = margin == Margin::Any || raw.first() == line.first();
+            open = line
+                .strip_prefix(BEGIN)
+                .filter(|_| at_margin)
+                .and_then(|rest| rest.strip_suffix(DASHES))
+                .map(|label| Open {
+                    line: number,
+                    label: String::from_utf8_lossy(label).into_owned(),
+                    start: next,
+                });
+            continue;
+        };
+        if line.starts_with(BEGIN) {
+            return Err(bad(block.line, "this PEM block has no END line"));
         }
+        let Some(rest) = line.strip_prefix(END) else {
+            open = Some(block);
+            continue;
+        };
+        if rest.strip_suffix(DASHES) != Some(block.label.as_bytes()) {
+            return Err(bad(number, "this END line does not fit the BEGIN line before it"));
+        }
+        let body = &text[block.start..start];
+        blocks.push(block.close(path, body)?);
     }
-    if let Some(open) = open {
-        return Err(bad(open.line, "this PEM block is cut off: it has no END line"));
+    match open {
+        Some(open) => Err(bad(open.line, "this PEM block is cut off: it has no END line")),
+        None => Ok(blocks),
     }
-    if blocks.is_empty() { Err(Error::content(path, None, no_pem(bytes))) } else { Ok(blocks) }
 }
+
+/// The first part of a block in a text without a whole one: its line, and what is wrong with it.
+fn torn(text: &[u8]) -> Option<(usize, &'static str)> {
+    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).enumerate();
+    lines.into_iter().find_map(|(index, line)| {
+        let how = if line.starts_with(BEGIN) {
+            "this BEGIN line is damaged"
+        } else if line.starts_with(END) {
+            "this END line has no BEGIN line before it"
+        } else {
+            return None;
+        };
+        Some((index + 1, how))
+    })
+}
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+const END: &[u8] = b"-----END ";
+const DASHES: &[u8] = b"-----";
 
 /// Whether a line is a header of the kind that RFC 1421 has and `openssl` still writes.
 fn is_header(line: &[u8]) -> bool {

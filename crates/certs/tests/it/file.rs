@@ -233,6 +233,43 @@ fn damaged_pem_is_refused_with_its_line() {
     assert!(line == Some(1) && matches!(fault, ContentFault::BadCertificate(_)), "{fault:?}");
 }
 
+/// OpenSSL finds the same certificates in every file that it reads at all.
+#[test]
+fn text_between_blocks_is_read_as_openssl_reads_it() {
+    let root = Authority::root("root");
+    let Pair { cert, key } = root.issue(&Leaf::default());
+    let dir = Dir::new();
+    for (number, (text, certificates)) in [
+        ("the server's certificate, from -----BEGIN CERTIFICATE----- on\n", 2),
+        ("-----END CERTIFICATE-----\n", 2),
+        ("Here was another one:\n-----END CERTIFICATE-----\nand it is gone.\n", 2),
+        ("-----BEGIN of the chain\n", 2),
+        ("-----BEGIN CERTIFICATE---\nMIIB\n-----END CERTIFICATE-----\n", 2),
+        ("----- BEGIN CERTIFICATE -----\n", 2),
+        ("    -----BEGIN CERTIFICATE-----\n    MIIB...\n    -----END CERTIFICATE-----\n", 2),
+        ("  -----BEGIN CERTIFICATE-----\n", 2),
+        ("-----\n-----BEGIN\n-----END\n-----BEGIN \n\t-----END \n\u{fffd}\n", 2),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for (place, file) in [
+            ("first", format!("{text}{cert}{}{key}", root.cert)),
+            ("between", format!("{cert}{text}{}{key}", root.cert)),
+            ("last", format!("{key}{cert}{}{text}", root.cert)),
+        ] {
+            let path = dir.file("all.pem", &file);
+            dir.openssl("crl2pkcs7 -nocrl -certfile all.pem -out all.p7b");
+            let read =
+                dir.openssl("pkcs7 -in all.p7b -print_certs").matches("-----BEGIN CERTIFICATE").count();
+            assert_eq!(read, certificates, "OpenSSL, {number} {place}");
+            let loaded = load(&path, None, present());
+            let loaded = loaded.unwrap_or_else(|error| panic!("{number} {place}: {error}\n{file}"));
+            assert_eq!(loaded.certificate.certified_key.cert.len(), certificates, "{number} {place}");
+        }
+    }
+}
+
 #[test]
 fn files_that_cannot_be_read_are_named() {
     let dir = Dir::new();
