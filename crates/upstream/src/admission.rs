@@ -171,7 +171,7 @@ pub(crate) async fn seat_later(
         wish.tied = asked;
         wish.tied = still_tied(backend, wish);
         let called = match &place {
-            Some(place) => place.is_called(cx.waker()),
+            Some(place) => place.is_called(wish.tied.map(|server| backend.id(server)), cx.waker()),
             None => {
                 let (joined, first) = join(backend, wish.tied, cx.waker())?;
                 place = Some(joined);
@@ -182,7 +182,14 @@ pub(crate) async fn seat_later(
             return Poll::Pending;
         }
         match look(backend, chooser, wish)? {
-            None => Poll::Pending,
+            None => {
+                // The place that was freed may be on a server that this one may not have.
+                if let Some(place) = place.as_ref().filter(|_| wish.tied.is_some() || !wish.tried.is_empty())
+                {
+                    place.pass();
+                }
+                Poll::Pending
+            }
             Some(seat) => {
                 if let Some(place) = place.take() {
                     place.served();
@@ -197,4 +204,77 @@ pub(crate) async fn seat_later(
 fn join(backend: &Arc<Backend>, tied: Option<usize>, waker: &Waker) -> Result<(Place, bool), Denied> {
     let wants = tied.map(|server| backend.id(server));
     backend.queue.join(wants, backend.limits.queue, waker).ok_or(Denied::QueueFull)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake};
+
+    use super::*;
+    use crate::backend::Server;
+    use crate::health::{Check, Ejection, Outcome, note};
+    use crate::pick::Candidate;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Two servers that are full, one request each.
+    fn full() -> (Arc<Backend>, RefCell<Chooser>, [Seat; 2]) {
+        let server = |index| {
+            let path = format!("/nowhere/{index}").into();
+            (Server::at(offramp_net::Address::Unix(path)), Candidate::default())
+        };
+        let mut backend = Backend::new("test", (0..2).map(server));
+        backend.limits.max_connections = Some(1);
+        backend.check = Some(Check { rise: 1, fall: 1, ..Check::default() });
+        backend.ejection = Some(Ejection { failures: 1, ..Ejection::default() });
+        let backend = Arc::new(backend);
+        let chooser = RefCell::new(Chooser::new(Arc::clone(&backend.picker), 0, Instant::now()));
+        let seats = [0, 1].map(|server| backend.seat(server).unwrap());
+        (backend, chooser, seats)
+    }
+
+    /// Has a request wait that is tied to the first server, has `lost` take that one away, then frees the second.
+    fn waits_for_another(lost: impl FnOnce(&Backend)) {
+        let (backend, chooser, seats) = full();
+        let [_first, second] = seats;
+        let tried = Tried::default();
+        let wish = Wish { key: None, tied: Some(0), tried: &tried };
+        let mut waits = pin!(seat_later(&backend, &chooser, wish));
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut poll = || waits.as_mut().poll(&mut Context::from_waker(&waker));
+        let wakes = || woken.0.load(Ordering::Relaxed);
+        assert!(poll().is_pending());
+        lost(&backend);
+        assert_eq!(wakes(), 1, "it is told that its server is gone");
+        assert!(poll().is_pending(), "the other one is full");
+        drop(second);
+        assert_eq!(wakes(), 2, "it is told of a place on the other one");
+        let Poll::Ready(Ok(seat)) = poll() else { panic!("there is a place") };
+        assert_eq!(seat.server(), 1);
+    }
+
+    #[test]
+    fn who_is_tied_to_a_server_that_went_down_gets_another() {
+        waits_for_another(|backend| {
+            let check = backend.check.as_ref().unwrap();
+            assert!(backend.health[0].probe(false, check, coarse_ms()).is_some());
+            // As the prober does.
+            backend.queue.stir();
+        });
+    }
+
+    #[test]
+    fn who_is_tied_to_a_server_that_was_ejected_gets_another() {
+        waits_for_another(|backend| assert!(note(backend, 0, Outcome::Bad, coarse_ms())));
+    }
 }

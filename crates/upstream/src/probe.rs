@@ -114,6 +114,9 @@ fn pause(interval: Duration, server: &str, turn: u64) -> Duration {
 pub async fn probe(backend: &Backend, check: &Check, server: usize) -> Result<(), ProbeFault> {
     let asked = async {
         let socket = reach(backend, server, check.timeout, |_| ()).await.map_err(ProbeFault::Unreachable)?;
+        if !check.prologue.is_empty() {
+            socket.write_all(&check.prologue).await.map_err(ProbeFault::Io)?;
+        }
         match &check.kind {
             CheckKind::Tcp => Ok(()),
             CheckKind::Http { path, host, status } => {

@@ -39,7 +39,6 @@ struct Waiter {
 pub(crate) struct Place {
     queue: Arc<Queue>,
     ticket: u64,
-    wants: Option<ServerId>,
 }
 
 impl Queue {
@@ -66,7 +65,7 @@ impl Queue {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         waiters.push_back(Waiter { ticket, wants, waker: waker.clone(), woken: false });
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        Some((Place { queue: Arc::clone(self), ticket, wants }, first))
+        Some((Place { queue: Arc::clone(self), ticket }, first))
     }
 
     /// A place on `server` became free.
@@ -99,8 +98,9 @@ impl Queue {
 }
 
 impl Place {
-    /// Whether it is this waiter's turn to look for a free server; if not, `waker` is woken then.
-    pub(crate) fn is_called(&self, waker: &Waker) -> bool {
+    /// Whether it is this waiter's turn to look for a free server; if not, `waker` is woken then. `wants` is the only
+    /// server that it may go to now: who was tied to one that went down waits for any, and the other way round.
+    pub(crate) fn is_called(&self, wants: Option<ServerId>, waker: &Waker) -> bool {
         let mut waiters = locked(&self.queue.waiters);
         let Some(waiter) = waiters.iter_mut().find(|waiter| waiter.ticket == self.ticket) else {
             return true;
@@ -108,7 +108,20 @@ impl Place {
         if !waiter.waker.will_wake(waker) {
             waiter.waker = waker.clone();
         }
-        std::mem::take(&mut waiter.woken)
+        // What was freed before was not for this one.
+        let others = std::mem::replace(&mut waiter.wants, wants) != wants;
+        std::mem::take(&mut waiter.woken) || others
+    }
+
+    /// Stays, though a place was freed that this waiter cannot use: whoever waits behind is to look.
+    pub(crate) fn pass(&self) {
+        let mut waiters = locked(&self.queue.waiters);
+        // Never those ahead: two who cannot use it would call each other for ever.
+        let behind = waiters.iter_mut().skip_while(|waiter| waiter.ticket != self.ticket).skip(1);
+        if let Some(waiter) = behind.into_iter().find(|waiter| !waiter.woken) {
+            waiter.woken = true;
+            waiter.waker.wake_by_ref();
+        }
     }
 
     /// Leaves with a server found. There may be more where it came from: the next one is to look.
@@ -121,12 +134,12 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut waiters = locked(&self.queue.waiters);
         let Some(at) = waiters.iter().position(|waiter| waiter.ticket == self.ticket) else { return };
-        let called = waiters.remove(at).is_some_and(|waiter| waiter.woken);
+        let left = waiters.remove(at);
         drop(waiters);
         self.queue.waiting.fetch_sub(1, Ordering::SeqCst);
-        if called {
+        if let Some(left) = left.filter(|waiter| waiter.woken) {
             // The place that was meant for this one must not be lost.
-            self.queue.wake(|wants| self.wants.is_none() || wants.is_none() || wants == self.wants);
+            self.queue.wake(|wants| left.wants.is_none() || wants.is_none() || wants == left.wants);
         }
     }
 }
@@ -169,8 +182,8 @@ mod tests {
         queue.freed(7);
         queue.freed(7);
         assert_eq!((wakes(&first), wakes(&second)), (1, 1), "one each");
-        assert!(place_1.is_called(&waker_1) && place_2.is_called(&waker_2));
-        assert!(!place_1.is_called(&waker_1));
+        assert!(place_1.is_called(None, &waker_1) && place_2.is_called(None, &waker_2));
+        assert!(!place_1.is_called(None, &waker_1));
         place_1.served();
         assert_eq!(wakes(&second), 2, "there may be more");
         drop(place_2);
@@ -187,7 +200,7 @@ mod tests {
         queue.freed(7);
         assert_eq!(wakes(&second), 0);
         drop(place_1);
-        assert!(wakes(&second) == 1 && place_2.is_called(&waker_2));
+        assert!(wakes(&second) == 1 && place_2.is_called(None, &waker_2));
     }
 
     #[test]
@@ -204,5 +217,35 @@ mod tests {
         assert_eq!((wakes(&tied), wakes(&free)), (1, 1));
         queue.stir();
         assert_eq!((wakes(&tied), wakes(&free)), (2, 2));
+    }
+
+    #[test]
+    fn who_is_tied_to_another_server_now_is_called_for_that_one() {
+        let queue = Arc::new(Queue::default());
+        let (tied, waker_1) = waker();
+        let (place, _) = queue.join(Some(1), 9, &waker_1).unwrap();
+        assert!(!place.is_called(Some(1), &waker_1));
+        assert!(place.is_called(None, &waker_1), "it has to look anew");
+        assert!(!place.is_called(None, &waker_1));
+        queue.freed(2);
+        assert_eq!(wakes(&tied), 1);
+        assert!(place.is_called(Some(1), &waker_1));
+        queue.freed(2);
+        assert_eq!(wakes(&tied), 1);
+    }
+
+    #[test]
+    fn what_one_cannot_use_is_passed_to_those_behind() {
+        let queue = Arc::new(Queue::default());
+        let (first, waker_1) = waker();
+        let (second, waker_2) = waker();
+        let (place_1, _) = queue.join(None, 9, &waker_1).unwrap();
+        let (place_2, _) = queue.join(None, 9, &waker_2).unwrap();
+        queue.freed(7);
+        assert!(place_1.is_called(None, &waker_1));
+        place_1.pass();
+        assert!(wakes(&second) == 1 && place_2.is_called(None, &waker_2));
+        place_2.pass();
+        assert_eq!((wakes(&first), wakes(&second)), (1, 1), "nobody is behind");
     }
 }

@@ -14,6 +14,7 @@ use offramp_upstream::{
     Backend, Candidate, Check, CheckKind, Ejection, HashKey, Policy, PoolLimits, Protocol, Server, Sticky,
     Target,
 };
+use offramp_wire::proxy::encode_local_v2;
 
 use super::Report;
 use crate::resolve::Names;
@@ -27,6 +28,7 @@ pub(super) struct Backends<'a> {
     known: &'a Names,
     previous: &'a [Arc<Backend>],
     limits: &'a model::Limits,
+    routes: &'a [model::Route],
 }
 
 impl<'a> Backends<'a> {
@@ -46,6 +48,7 @@ impl<'a> Backends<'a> {
             known,
             previous,
             limits: &config.limits,
+            routes: &config.routes,
         };
         for backend in &config.backends {
             let place = this.add(backend.name.as_str(), backend, policy(backend, report));
@@ -94,7 +97,11 @@ impl<'a> Backends<'a> {
         };
         built.limits = limits(&backend.pool, self.limits);
         built.sticky = backend.sticky_cookie.as_ref().map(|name| Sticky { cookie: name.as_str().into() });
-        built.check = backend.health.as_ref().map(|health| check(health, backend));
+        built.check = backend.health.as_ref().map(|health| {
+            let mut check = check(health, backend);
+            check.prologue = prologue(self.routes, &backend.name);
+            check
+        });
         built.ejection = backend.eject.as_ref().map(ejection);
         built.slow_return = backend.eject.as_ref().map(|eject| eject.slow_start).unwrap_or_default();
         if let Some(previous) = self.previous.iter().find(|previous| previous.name == built.name) {
@@ -154,7 +161,34 @@ fn check(health: &model::Health, backend: &model::Backend) -> Check {
             status: probe.status.iter().map(|range| range.first()..=range.last()).collect(),
         },
     };
-    Check { kind, interval: health.interval, timeout: health.timeout, rise: health.rise, fall: health.fall }
+    Check {
+        kind,
+        interval: health.interval,
+        timeout: health.timeout,
+        rise: health.rise,
+        fall: health.fall,
+        ..Check::default()
+    }
+}
+
+/// What begins a connection that checks a server of a backend whose routes send a PROXY header: one that says that
+/// nobody is behind it. Of two versions the servers understand both.
+fn prologue(routes: &[model::Route], backend: &model::Name) -> Box<[u8]> {
+    let sent = routes.iter().filter_map(|route| match &route.target {
+        model::Target::Relay(model::Relay { to: model::RelayTarget::Backend(name), send_proxy })
+            if name == backend =>
+        {
+            *send_proxy
+        }
+        _ => None,
+    });
+    let mut header = Vec::new();
+    match sent.min_by_key(|version| matches!(version, model::SendProxy::V1)) {
+        None => {}
+        Some(model::SendProxy::V1) => header.extend_from_slice(b"PROXY UNKNOWN\r\n"),
+        Some(model::SendProxy::V2(_)) => encode_local_v2(&mut header),
+    }
+    header.into()
 }
 
 /// The host of a check that names none: that of the first server, or `localhost` for a Unix socket.

@@ -120,6 +120,22 @@ fn servers_of_one_address_share_a_backend_and_names_are_collected() {
 }
 
 #[test]
+fn checks_begin_with_the_header_that_routes_send() {
+    let folder = tempfile::tempdir().unwrap();
+    let prologue = |routes: &str| {
+        let text = format!("{routes}[backend.app]\nservers = [\"127.0.0.1:4\"]\nhealth = {{}}\n");
+        let built = build_text(&text, folder.path()).unwrap();
+        built.snapshot.backends[0].check.as_ref().unwrap().prologue.to_vec()
+    };
+    let route = |host: &str, more: &str| format!("[[route]]\nhost = \"{host}\"\nbackend = \"app\"\n{more}\n");
+    let (v1, v2) = ("send_proxy = \"v1\"", "send_proxy = \"v2\"");
+    assert!(prologue(&route("a.test", "")).is_empty());
+    assert_eq!(prologue(&route("a.test", v1)), b"PROXY UNKNOWN\r\n");
+    let local = prologue(&[route("a.test", v1), route("b.test", v2), route("c.test", "")].concat());
+    assert_eq!(local, b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0");
+}
+
+#[test]
 fn tls_is_for_listeners_that_speak_it_and_says_what_it_offers() {
     let folder = tempfile::tempdir().unwrap();
     let built = build_text(ROUTES, folder.path()).unwrap();

@@ -16,6 +16,8 @@ pub struct Check {
     pub rise: u32,
     /// So many bad ones in a row bring it down; at least 1.
     pub fall: u32,
+    /// What comes before everything else: a PROXY header, where the servers demand one. Mostly empty.
+    pub prologue: Box<[u8]>,
 }
 
 /// What a probe is.
@@ -43,6 +45,7 @@ impl Default for Check {
             timeout: Duration::from_secs(2),
             rise: 2,
             fall: 3,
+            prologue: Box::default(),
         }
     }
 }

@@ -162,10 +162,16 @@ pub(crate) fn note(backend: &Backend, index: usize, outcome: Outcome, now: u64) 
         return false;
     }
     // Failures are decided one at a time, or two workers could eject the last two servers.
-    let _one = backend.queue.deciding();
+    let one = backend.queue.deciding();
     let alive = |server: &ServerHealth| !server.is_down() && !server.is_ejected(now) && !server.is_draining();
     let others = backend.health.iter().enumerate().any(|(at, server)| at != index && alive(server));
-    health.failed(terms, now, !others)
+    let ejected = health.failed(terms, now, !others);
+    drop(one);
+    if ejected {
+        // Those who wait for it alone may go elsewhere now.
+        backend.queue.stir();
+    }
+    ejected
 }
 
 /// The share of a server that came back `since` milliseconds ago: from a sixteenth to all of it.

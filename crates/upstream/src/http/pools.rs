@@ -36,6 +36,8 @@ pub(crate) struct Inner<B: RequestBody> {
     /// By the address of the backend, which is kept alive here.
     houses: RefCell<HashMap<usize, Rc<House<B>>, RandomState>>,
     shelves: RefCell<HashMap<ServerId, Rc<Shelf<B>>, RandomState>>,
+    /// Those that clients have for themselves: they are swept like the others.
+    private: RefCell<Vec<(ServerId, Weak<Shelf<B>>)>>,
     watch: Rc<Watch>,
     /// Whether the task that keeps deadlines and pools runs.
     kept: Cell<bool>,
@@ -70,6 +72,7 @@ impl<B: RequestBody> Pools<B> {
             worker,
             houses: RefCell::default(),
             shelves: RefCell::default(),
+            private: RefCell::default(),
             watch: Rc::default(),
             kept: Cell::new(false),
         };
@@ -139,10 +142,26 @@ impl<B: RequestBody> Inner<B> {
                 self.shelves.borrow_mut().remove(&id);
             }
         }
+        self.private.borrow_mut().retain(|(_, shelf)| shelf.strong_count() > 0);
+        let private: Vec<_> = self.private.borrow().clone();
+        for (id, shelf) in private {
+            let Some(shelf) = shelf.upgrade() else { continue };
+            if self.shelves.borrow().contains_key(&id) {
+                shelf.sweep(now);
+            } else {
+                shelf.close();
+            }
+        }
     }
 
     fn has_idle(&self) -> bool {
-        self.shelves.borrow().values().any(|shelf| !shelf.is_empty())
+        let private = || {
+            self.private
+                .borrow()
+                .iter()
+                .any(|(_, shelf)| shelf.upgrade().is_some_and(|shelf| !shelf.is_empty()))
+        };
+        self.shelves.borrow().values().any(|shelf| !shelf.is_empty()) || private()
     }
 }
 
@@ -193,16 +212,19 @@ impl<B: RequestBody> PrivateConnections<B> {
         &self.prologue
     }
 
-    /// Those to one server.
-    pub(crate) fn shelf(&self, backend: &Backend, server: usize) -> Rc<Shelf<B>> {
+    /// Those to one server; `pools` look after what lies idle there.
+    pub(crate) fn shelf(&self, pools: &Pools<B>, backend: &Backend, server: usize) -> Rc<Shelf<B>> {
         let id = backend.id(server);
         let mut shelves = self.shelves.borrow_mut();
         if let Some((_, shelf)) = shelves.iter().find(|(known, _)| *known == id) {
+            // A reload may have changed them.
+            shelf.limit(&backend.limits);
             return Rc::clone(shelf);
         }
         let shelf = Shelf::new();
         shelf.limit(&backend.limits);
         shelves.push((id, Rc::clone(&shelf)));
+        pools.inner.private.borrow_mut().push((id, Rc::downgrade(&shelf)));
         shelf
     }
 }

@@ -261,7 +261,7 @@ impl<B: RequestBody> Journey<'_, B> {
         self.tries = self.tries.saturating_add(1);
         let server = seat.server();
         let shelf = match self.about.private {
-            Some(private) => private.shelf(self.backend, server),
+            Some(private) => private.shelf(self.pools, self.backend, server),
             None => Rc::clone(&self.house.shelves[server]),
         };
         let pooled = if again { None } else { pooled(self.backend.protocol, &shelf) };

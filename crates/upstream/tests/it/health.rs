@@ -9,7 +9,7 @@ use offramp_upstream::probe;
 use offramp_upstream::{Check, CheckKind, Fault, Pools, Reason};
 use tokio::sync::mpsc::unbounded_channel;
 
-use crate::server::{HELLO, Server};
+use crate::server::{HELLO, PATIENCE, Server};
 use crate::world::{backend, get, send, text, worker};
 
 #[test]
@@ -40,6 +40,7 @@ fn a_server_goes_down_and_comes_up_again() {
             timeout: Duration::from_secs(5),
             rise: 2,
             fall: 3,
+            prologue: Box::default(),
         });
         let (pools, backend) = (Pools::new(0), Arc::new(backend));
         let (tell, mut told) = unbounded_channel();
@@ -72,6 +73,32 @@ fn a_connect_is_a_check_too() {
         drop(server);
         let failed = probe::probe(&reached, &check, 0).await;
         assert!(matches!(failed, Err(probe::ProbeFault::Unreachable(Reason::Io(_)))), "{failed:?}");
+    });
+}
+
+#[test]
+fn a_header_goes_before_the_question() {
+    worker(async {
+        let kinds = [
+            CheckKind::Tcp,
+            CheckKind::Http { path: "/".into(), host: "app.test".into(), status: [200..=299].into() },
+        ];
+        for kind in kinds {
+            let (tell, told) = std::sync::mpsc::channel();
+            let question = matches!(kind, CheckKind::Http { .. });
+            // A server that closes where the header is missing.
+            let server = Server::start(move |mut peer| {
+                let line = peer.body(15);
+                tell.send(line.clone()).unwrap();
+                if question && line == b"PROXY UNKNOWN\r\n" {
+                    peer.answer(HELLO);
+                }
+            });
+            let prologue = b"PROXY UNKNOWN\r\n".to_vec().into();
+            let check = Check { kind, prologue, ..Check::default() };
+            probe::probe(&backend(&[server.address]), &check, 0).await.unwrap();
+            assert_eq!(told.recv_timeout(PATIENCE).unwrap(), b"PROXY UNKNOWN\r\n");
+        }
     });
 }
 

@@ -11,7 +11,7 @@ use offramp_upstream::{Affinity, Fault, InterimListener, Pools, PrivateConnectio
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 use tokio::sync::mpsc::unbounded_channel;
 
-use crate::server::{HELLO, Server};
+use crate::server::{HELLO, PATIENCE, Server};
 use crate::world::{Sent, backend, get, nobody, request, send, text, whole, worker};
 
 #[test]
@@ -323,6 +323,28 @@ fn private_connections_begin_with_their_header() {
         let expected: Vec<_> = [0, 0, 1, 1].into_iter().zip(lines.map(str::to_owned)).collect();
         assert_eq!(*heads.lock().unwrap(), expected);
         assert_eq!(pools.kept(), 0);
+    });
+}
+
+#[test]
+fn private_connections_time_out_while_their_client_stays() {
+    worker(async {
+        let (closed, told) = tokio::sync::oneshot::channel();
+        let closed = Mutex::new(Some(closed));
+        let server = Server::start(move |mut peer| {
+            peer.answer(HELLO);
+            peer.wait_for_close();
+            closed.lock().unwrap().take().unwrap().send(()).unwrap();
+        });
+        let mut backend = backend(&[server.address]);
+        backend.limits.idle_timeout = Duration::from_millis(50);
+        let (pools, backend) = (Pools::new(0), Arc::new(backend));
+        let private = PrivateConnections::new("");
+        let about = Affinity { private: Some(&private), ..nobody() };
+        text(pools.send(&backend, get("/"), &about).await.unwrap()).await;
+        // The server's read fails by itself after its own patience, which is an end of another kind.
+        tokio::time::timeout(PATIENCE / 2, told).await.unwrap().unwrap();
+        drop(private);
     });
 }
 
