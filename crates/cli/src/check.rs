@@ -5,7 +5,7 @@ pub(crate) mod disk;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use offramp_config::{Config, Environment};
+use offramp_config::{Config, Environment, Survey};
 use offramp_control::Finding;
 
 use crate::failure::Failure;
@@ -33,13 +33,25 @@ pub(crate) fn find(file: ConfigFile) -> Result<PathBuf, Failure> {
 /// Reads a configuration and tells its warnings.
 ///
 /// # Errors
-/// All its mistakes, with the warnings among them.
+/// All its mistakes, with the warnings among them, and what is wrong with the files that it names.
 pub(crate) fn load(path: &Path, environment: &Environment) -> Result<Config, Failure> {
-    let (config, warnings) = offramp_config::load(path, environment).map_err(Failure::usage)?;
-    for warning in warnings {
-        say(&warning.to_string());
+    let Survey { config, outcome } = offramp_config::survey(path, environment).map_err(Failure::usage)?;
+    match outcome {
+        Ok(warnings) => {
+            for warning in warnings {
+                say(&warning.to_string());
+            }
+            Ok(config)
+        }
+        Err(errors) => {
+            let found = disk::look_at_parts(&config, SystemTime::now());
+            if found.errors.is_empty() {
+                return Err(Failure::usage(errors));
+            }
+            let warnings = errors.problems().len() - errors.count();
+            Err(refused(path, errors.listed(), &found.errors, (errors.count(), warnings)))
+        }
     }
-    Ok(config)
 }
 
 /// Reads the configuration and everything on disk that it names, and says what is wrong.
@@ -54,7 +66,7 @@ pub(crate) fn check(arguments: Check) -> Result<(), Failure> {
         say(&format!("warning: {warning}"));
     }
     if !found.errors.is_empty() {
-        return Err(refused(&path, &found.errors));
+        return Err(refused(&path, String::new(), &found.errors, (0, 0)));
     }
     if arguments.print {
         return print(offramp_config::print(&config).as_bytes());
@@ -62,21 +74,32 @@ pub(crate) fn check(arguments: Check) -> Result<(), Failure> {
     print(format!("{}: {}\n", path.display(), summary(&config)).as_bytes())
 }
 
-/// What stands in the way, as the mistakes of the text are told.
-fn refused(path: &Path, findings: &[Finding]) -> Failure {
-    let plural = if findings.len() == 1 { "" } else { "s" };
-    let mut text = String::new();
+/// What stands in the way, as the mistakes of the text are told: behind `text`, which has told of so many errors and
+/// warnings.
+fn refused(
+    path: &Path,
+    mut text: String,
+    findings: &[Finding],
+    (errors, warnings): (usize, usize),
+) -> Failure {
     for finding in findings {
         text.push_str(&format!("error: {finding}\n"));
     }
-    Failure::Usage(format!("{text}\n{}: {} error{plural}", path.display(), findings.len()))
+    let mut total = count(errors + findings.len(), "error");
+    if warnings > 0 {
+        total.push_str(&format!(", {}", count(warnings, "warning")));
+    }
+    Failure::Usage(format!("{text}\n{}: {total}", path.display()))
+}
+
+fn count(number: usize, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    }
 }
 
 fn summary(config: &Config) -> String {
-    let count = |number: usize, what: &str| match number {
-        1 => format!("1 {what}"),
-        number => format!("{number} {what}s"),
-    };
     format!(
         "good: {}, {}, {}, {}",
         count(config.listeners.len(), "listener"),

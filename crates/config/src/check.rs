@@ -8,7 +8,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use crate::error::{At, Problem, Report, Span};
-use crate::model::{Config, Environment, Name};
+use crate::model::{Config, Environment, Listener, Name};
 use crate::raw::{Section, Spanned};
 use crate::settings::{BINDINGS, Origin};
 
@@ -32,13 +32,13 @@ pub(crate) fn check(
     let mut config = Config::for_environment(environment);
     let mut reader = Reader { folder, report };
     let wrong = reader.settings(root, &mut config);
-    let listeners = listeners::listeners(root, &mut reader);
+    let Sorted { whole: listeners, broken: broken_listeners } = listeners::listeners(root, &mut reader);
     let backends = backends::backends(root, &mut reader);
     let known = Known {
         listeners: listeners::names_of_listeners(root),
         backends: root.named("backend").iter().map(|(name, _)| name.value.clone()).collect(),
     };
-    let routes = routes::routes(root, &known, &mut reader);
+    let Sorted { whole: routes, broken: broken_routes } = routes::routes(root, &known, &mut reader);
     config.routes = routes.iter().map(|(route, _)| route.clone()).collect();
     config.certificates = certificates::certificates(root, &config.route_hosts(), &mut reader);
     config.listeners = listeners.iter().map(|(listener, _)| listener.clone()).collect();
@@ -47,8 +47,21 @@ pub(crate) fn check(
     config.fill_implied();
     settings::between(root, &wrong, &config, reader.report);
     conflicts::between(root, &listeners, &routes, &config, reader.report);
-    modes::between(root, &listeners, &routes, &config, reader.report);
+    let complete = listeners.len() == root.sections("listener").len();
+    let known: Vec<&Listener> = listeners.iter().chain(&broken_listeners).map(|(one, _)| one).collect();
+    modes::between(&known, complete, &routes, &config, reader.report);
+    modes::of_broken(&known, &broken_routes, reader.report);
+    // Nobody uses a configuration with mistakes, but the files that its routes name are looked at.
+    config.routes.extend(broken_routes.into_iter().map(|(route, _)| route));
     config
+}
+
+/// The items of one kind, each with what was typed.
+struct Sorted<'s, T> {
+    /// Those without a mistake.
+    whole: Vec<(T, &'s Section)>,
+    /// Those with mistakes, which were reported, of which enough is known to hold others against them.
+    broken: Vec<(T, &'s Section)>,
 }
 
 /// The names that routes may refer to, of items with mistakes too.

@@ -183,6 +183,27 @@ impl Errors {
         &self.problems
     }
 
+    /// The problems as they are printed, each followed by an empty line, without the count at the end.
+    pub fn listed(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.list(&mut text);
+        text
+    }
+
+    fn list(&self, f: &mut impl fmt::Write) -> fmt::Result {
+        for problem in self.problems.iter().take(PRINTED) {
+            match problem.excerpt {
+                Some(_) => writeln!(f, "{problem}\n")?,
+                None => writeln!(f, "{}: {problem}\n", problem.severity)?,
+            }
+        }
+        match self.problems.len().checked_sub(PRINTED).filter(|more| *more > 0) {
+            Some(more) => writeln!(f, "... and {more} more\n"),
+            None => Ok(()),
+        }
+    }
+
     /// How many of the problems are errors.
     pub fn count(&self) -> usize {
         self.problems.iter().filter(|p| p.severity == Severity::Error).count()
@@ -191,15 +212,7 @@ impl Errors {
 
 impl fmt::Display for Errors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for problem in self.problems.iter().take(PRINTED) {
-            match problem.excerpt {
-                Some(_) => writeln!(f, "{problem}\n")?,
-                None => writeln!(f, "{}: {problem}\n", problem.severity)?,
-            }
-        }
-        if let Some(more) = self.problems.len().checked_sub(PRINTED).filter(|more| *more > 0) {
-            writeln!(f, "... and {more} more\n")?;
-        }
+        self.list(f)?;
         let errors = self.count();
         let warnings = self.problems.len() - errors;
         write!(f, "{}: {errors} error{}", self.file, plural(errors))?;

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! The crate is pure: no sockets, no clock, no environment, and no files except in [`load`]. Whether files
-//! that are named exist and fit is for those who read them.
+//! that are named exist and fit is for those who read them; [`survey`] gives them even those of a file with mistakes.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -55,7 +55,8 @@ pub fn parse(
     environment: &Environment,
 ) -> Result<(Config, Vec<Problem>), Errors> {
     let folder = Path::new(file_name).parent().unwrap_or(Path::new(""));
-    parse_in(text, file_name, folder, environment)
+    let Survey { config, outcome } = survey_in(text, file_name, folder, environment);
+    outcome.map(|warnings| (config, warnings))
 }
 
 /// Reads a configuration from a file. Relative paths in it start at its folder and become absolute.
@@ -63,6 +64,25 @@ pub fn parse(
 /// # Errors
 /// The file cannot be read, is not UTF-8 or has more than 16 MiB; or every mistake of its text.
 pub fn load(path: &Path, environment: &Environment) -> Result<(Config, Vec<Problem>), Errors> {
+    let Survey { config, outcome } = survey(path, environment)?;
+    outcome.map(|warnings| (config, warnings))
+}
+
+/// A file with or without mistakes, as far as it can be understood.
+#[derive(Debug)]
+pub struct Survey {
+    /// What it says. Where there are mistakes it is not fit to be used: parts are missing. It is for telling what
+    /// else is wrong at the same time, such as files that are not there.
+    pub config: Config,
+    /// The warnings, or every mistake.
+    pub outcome: Result<Vec<Problem>, Errors>,
+}
+
+/// Reads a configuration from a file as [`load`] does, and gives what can be understood of one with mistakes too.
+///
+/// # Errors
+/// The file cannot be read, is not UTF-8 or has more than 16 MiB.
+pub fn survey(path: &Path, environment: &Environment) -> Result<Survey, Errors> {
     let name = path.display().to_string();
     let failed = |message: String, help: &str| Errors::new(&*name, vec![Problem::new(message).help(help)]);
     let unreadable = |error: std::io::Error| {
@@ -81,18 +101,13 @@ pub fn load(path: &Path, environment: &Environment) -> Result<(Config, Vec<Probl
     })?;
     let absolute = std::path::absolute(path).map_err(unreadable)?;
     let folder = absolute.parent().unwrap_or(Path::new("/"));
-    parse_in(&text, &name, folder, environment)
+    Ok(survey_in(&text, &name, folder, environment))
 }
 
-fn parse_in(
-    text: &str,
-    file_name: &str,
-    folder: &Path,
-    environment: &Environment,
-) -> Result<(Config, Vec<Problem>), Errors> {
+fn survey_in(text: &str, file_name: &str, folder: &Path, environment: &Environment) -> Survey {
     let source = Source::new(file_name, text);
     let mut report = Report::new(&source);
     let typed = raw::read(&mut report);
     let config = check::check(&typed, folder, environment, &mut report);
-    report.finish(config)
+    Survey { config, outcome: report.finish(()).map(|((), warnings)| warnings) }
 }

@@ -5,6 +5,7 @@
 
 mod backends;
 mod certificates;
+mod coverage;
 mod http;
 mod routes;
 mod tls;
@@ -16,6 +17,7 @@ use std::time::SystemTime;
 
 use offramp_certs::store::Store;
 use offramp_config::{At, Config, model};
+use offramp_net::process::{Identity, is_root};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::snapshot::ListenerTls;
 use offramp_proxy::{Limits, Listener, Network, Snapshot, Table, Tracing};
@@ -28,6 +30,7 @@ use self::http::Ways;
 use crate::error::{Error, Finding, none_or_refused};
 use crate::outputs;
 use crate::resolve::Names;
+use crate::servers;
 use backends::Backends;
 use tls::Termination;
 
@@ -56,17 +59,43 @@ pub(crate) struct Inputs<'a> {
 /// # Errors
 /// Everything that they would be refused for.
 pub fn check(config: &Config, now: SystemTime) -> Result<Vec<Finding>, Error> {
-    let tickets = match TicketKeys::new(config.tls.ticket_rotation) {
-        Ok(tickets) => Arc::new(tickets),
-        Err(error) => {
-            return none_or_refused(vec![Finding::new(&At::NOWHERE, error.to_string())]).map(|()| vec![]);
+    let identity =
+        config.user.as_ref().filter(|_| is_root()).and_then(|user| Identity::find(&user.name).ok());
+    let mut warnings = servers::look(config, &identity.unwrap_or_else(Identity::current));
+    with_inputs(config, now, |inputs| {
+        warnings.splice(0..0, build(config, inputs)?.warnings);
+        Ok(warnings)
+    })
+}
+
+/// Reads the files that `config` names, and says what is wrong with each. For a configuration with mistakes, of
+/// which parts are missing: nothing is held against anything else.
+///
+/// # Errors
+/// Everything that a start would be refused for.
+pub fn check_files(config: &Config, now: SystemTime) -> Result<Vec<Finding>, Error> {
+    with_inputs(config, now, |inputs| {
+        let mut report = Report { errors: outputs::prepare(config, false), ..Report::default() };
+        let store = Arc::new(certificates::load(config, inputs, &mut report));
+        let mut termination = Termination::new(&config.tls, &store, inputs.tickets, now);
+        for auth in config.routes.iter().filter_map(|route| route.client_auth.as_ref()) {
+            termination.roots(&auth.ca, &mut report);
         }
-    };
+        none_or_refused(report.errors).map(|()| report.warnings)
+    })
+}
+
+/// Does `what` with inputs by which nothing is written anywhere.
+fn with_inputs<T>(
+    config: &Config,
+    now: SystemTime,
+    what: impl FnOnce(&Inputs<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let tickets = TicketKeys::new(config.tls.ticket_rotation);
+    let tickets = Arc::new(tickets.map_err(|error| Error::one(error.to_string()))?);
     let choice = Choice::always(Library::AwsLc);
     let names = Names::default();
-    let inputs =
-        Inputs { now, generation: 0, choice, tickets: &tickets, names: &names, backends: &[], mint: false };
-    build(config, &inputs).map(|built| built.warnings)
+    what(&Inputs { now, generation: 0, choice, tickets: &tickets, names: &names, backends: &[], mint: false })
 }
 
 /// A snapshot and what goes with it.
@@ -105,7 +134,11 @@ impl Report {
 pub(crate) fn build(config: &Config, inputs: &Inputs<'_>) -> Result<Built, Error> {
     let mut report = Report::default();
     report.errors.extend(outputs::prepare(config, inputs.mint));
+    let before = report.errors.len();
     let store = Arc::new(certificates::load(config, inputs, &mut report));
+    if report.errors.len() == before {
+        coverage::look(config, &store, &mut report);
+    }
     let mut backends = Backends::of(config, inputs.names, inputs.backends, &mut report);
     let mut termination = Termination::new(&config.tls, &store, inputs.tickets, inputs.now);
     let tables = routes::tables(config, &mut backends, &mut termination, &mut report);

@@ -33,11 +33,12 @@ mod push;
 mod reload;
 mod resolve;
 mod server;
+mod servers;
 mod signals;
 mod state;
 mod upkeep;
 
-pub use build::check;
+pub use build::{check, check_files};
 pub use drain::Exit;
 pub use error::{Error, Error as StartError, Finding};
 pub use event_store::{EventStore, OpenStore, StoreFigures};

@@ -59,6 +59,13 @@ pub fn bound_address(fd: &OwnedFd) -> Option<SocketAddr> {
     SocketAddr::try_from(rustix::net::getsockname(fd).ok()?).ok()
 }
 
+/// Whether the address is one of this machine's.
+#[must_use]
+pub fn is_own(address: std::net::IpAddr) -> bool {
+    // Nothing is sent, and the port is free again at once.
+    std::net::UdpSocket::bind((address, 0)).is_ok()
+}
+
 fn no_ipv6(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))

@@ -1,10 +1,12 @@
 //! The process as a whole: descriptor limit, user, identity.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::{Gid, Group, Uid, User, fchownat, setgid, setgroups, setuid};
+use nix::unistd::{Gid, Group, Uid, User, fchownat, getgroups, setgid, setgroups, setuid};
 
 /// Raises the limit of open descriptors to the hard limit; returns what it is then.
 ///
@@ -29,6 +31,21 @@ pub fn is_root() -> bool {
 pub struct Identity {
     uid: Uid,
     gid: Gid,
+    /// The other groups.
+    groups: Vec<Gid>,
+}
+
+/// What keeps a user from a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// The file, or the directory on the way to it.
+    pub path: PathBuf,
+    /// Its permission bits.
+    pub mode: u32,
+    /// The user that has it, by name where it has one.
+    pub owner: String,
+    /// The group that has it, by name where it has one.
+    pub group: String,
 }
 
 impl Identity {
@@ -50,7 +67,65 @@ impl Identity {
                     .gid
             }
         };
-        Ok(Self { uid: found.uid, gid })
+        // All that `assume` leaves of groups.
+        Ok(Self { uid: found.uid, gid, groups: Vec::new() })
+    }
+
+    /// The user that the process runs as.
+    #[must_use]
+    pub fn current() -> Self {
+        Self { uid: Uid::effective(), gid: Gid::effective(), groups: getgroups().unwrap_or_default() }
+    }
+
+    /// The user's name; its number where it has none.
+    #[must_use]
+    pub fn name(&self) -> String {
+        user_name(self.uid)
+    }
+
+    /// Whether the permissions let this user connect to a Unix socket: search every directory on the way, and
+    /// write to the socket (unix(7)). What the process that asks cannot see is taken for open; lists beyond the
+    /// permission bits are not looked at.
+    ///
+    /// # Errors
+    /// The first that is closed.
+    pub fn may_connect(&self, socket: &Path) -> Result<(), Closed> {
+        let socket = match std::fs::canonicalize(socket) {
+            Ok(socket) => socket,
+            // Its directory is closed to this very process; the way there is looked at as it is written.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => socket.to_owned(),
+            Err(_) => return Ok(()),
+        };
+        let mut way: Vec<&Path> = socket.ancestors().collect();
+        way.reverse();
+        for path in way {
+            let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
+            let needed = if path == socket { WRITE } else { SEARCH };
+            if !self.may(&found, needed) {
+                return Err(Closed {
+                    path: path.to_owned(),
+                    mode: found.mode() & 0o7777,
+                    owner: user_name(Uid::from_raw(found.uid())),
+                    group: group_name(Gid::from_raw(found.gid())),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the user has `needed` of the permissions of others.
+    fn may(&self, file: &std::fs::Metadata, needed: u32) -> bool {
+        let group = Gid::from_raw(file.gid());
+        let shift = if self.uid.is_root() {
+            return true;
+        } else if file.uid() == self.uid.as_raw() {
+            6
+        } else if group == self.gid || self.groups.contains(&group) {
+            3
+        } else {
+            0
+        };
+        file.mode() >> shift & needed == needed
     }
 
     /// Whether the process already runs as this user.
@@ -79,6 +154,18 @@ impl Identity {
     }
 }
 
+fn user_name(uid: Uid) -> String {
+    User::from_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
+}
+
+fn group_name(gid: Gid) -> String {
+    Group::from_gid(gid).ok().flatten().map_or_else(|| gid.to_string(), |group| group.name)
+}
+
+/// Permission bits of others.
+const WRITE: u32 = 0o2;
+const SEARCH: u32 = 0o1;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +181,42 @@ mod tests {
         assert!(Identity::find("nobody").is_ok());
         assert!(Identity::find("no-such-user").unwrap_err().contains("`no-such-user`"));
         assert!(Identity::find("nobody:no-such-group").unwrap_err().contains("`no-such-group`"));
+    }
+
+    #[test]
+    fn permissions_say_who_may_connect() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let open = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let socket = folder.path().join("app.sock");
+        let _app = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let me =
+            Identity { uid: Uid::from_raw(4_000_001), gid: Gid::from_raw(4_000_001), groups: Vec::new() };
+        let found = std::fs::metadata(&socket).unwrap();
+        let owner = Identity { uid: Uid::from_raw(found.uid().max(1)), ..me.clone() };
+        let group = Identity { groups: vec![Gid::from_raw(found.gid())], ..me.clone() };
+        for (directory, mode, everybody, grouped) in [
+            (0o755, 0o666, true, true),
+            (0o755, 0o660, false, true),
+            (0o755, 0o644, false, false),
+            (0o700, 0o666, false, false),
+            (0o750, 0o666, false, true),
+        ] {
+            open(&socket, mode);
+            open(folder.path(), directory);
+            assert_eq!(me.may_connect(&socket).is_ok(), everybody, "{directory:o} {mode:o}");
+            assert_eq!(group.may_connect(&socket).is_ok(), grouped, "{directory:o} {mode:o}");
+        }
+        open(folder.path(), 0o700);
+        let closed = me.may_connect(&socket).unwrap_err();
+        assert_eq!((closed.path, closed.mode), (folder.path().canonicalize().unwrap(), 0o700));
+        if found.uid() == 0 {
+            assert!(Identity::current().may_connect(&socket).is_ok(), "root may everything");
+        } else {
+            assert!(owner.may_connect(&socket).is_ok());
+        }
+        assert!(me.may_connect(&folder.path().join("later.sock")).is_ok(), "it is not there yet");
     }
 }

@@ -26,11 +26,21 @@ impl Findings {
 
 /// Looks at everything that `config` names. Certificates are judged by their lives at `now`.
 pub(crate) fn look(config: &Config, now: SystemTime) -> Findings {
+    look_with(config, offramp_control::check(config, now))
+}
+
+/// Looks at the files of a configuration with mistakes, of which parts are missing.
+pub(crate) fn look_at_parts(config: &Config, now: SystemTime) -> Findings {
+    look_with(config, offramp_control::check_files(config, now))
+}
+
+/// Everything that is on disk, and the outcome of a check of the rest.
+fn look_with(config: &Config, checked: Result<Vec<Finding>, offramp_control::Error>) -> Findings {
     let mut found = Findings::default();
     user(config.user.as_ref(), &mut found);
     outputs(config, &mut found);
     store(config, &mut found);
-    match offramp_control::check(config, now) {
+    match checked {
         Ok(warnings) => found.warnings = warnings,
         Err(error) => found.errors.extend(error.findings().iter().cloned()),
     }

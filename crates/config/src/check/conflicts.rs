@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Problem, Report, Span, shown};
-use crate::model::{Config, ListenAddress, Listener, Listeners, Mode, Route};
+use crate::model::{Config, ListenAddress, Listener, Listeners, Mode, Route, Target};
 use crate::raw::Section;
 
 /// Reports every conflict between items that are right by themselves.
@@ -19,6 +19,7 @@ pub(super) fn between(
     addresses(root, listeners, config, report);
     duplicate_routes(routes, report);
     plain_listeners(routes, config, report);
+    clear_text(routes, config, report);
     unused(root, listeners, config, report);
 }
 
@@ -134,6 +135,40 @@ fn plain_listeners(routes: &[(Route, &Section)], config: &Config, report: &mut R
             report.whole(section.key_span(key), problem.help(help));
         }
     }
+}
+
+/// Routes for all listeners that one of them hands out without TLS, while others have it: it is easily forgotten
+/// that a listener for redirects serves whatever names no listener.
+fn clear_text(routes: &[(Route, &Section)], config: &Config, report: &mut Report<'_>) {
+    if !config.listeners.iter().any(|listener| listener.tls) {
+        return;
+    }
+    for (route, section) in routes {
+        let (Listeners::All, Target::Relay(_)) = (&route.listeners, &route.target) else { continue };
+        let plain = config.listeners.iter().filter(|listener| !listener.tls);
+        let serves = |listener: &&Listener| {
+            let mut routes = config.routes_of(listener);
+            let serves = routes.any(|one| one == route);
+            serves && !config.routes_of(listener).any(|other| hides(other, route))
+        };
+        if let Some(listener) = plain.into_iter().find(serves) {
+            let problem =
+                Problem::new(format!("the listener `{}` serves this route in clear text", listener.name));
+            let help = "name the listeners that are to serve it with `listener`";
+            report.warn(&section.span, problem.help(help));
+        }
+    }
+}
+
+/// Whether `other`, which names its listeners and so goes first there, takes everything that `route` matches.
+fn hides(other: &Route, route: &Route) -> bool {
+    let named = other.listeners != Listeners::All && other.alpn.is_empty();
+    let hosts = other.hosts.is_empty()
+        || !route.hosts.is_empty() && route.hosts.iter().all(|host| other.hosts.contains(host));
+    let (path, under) = (route.path.as_str(), other.path.as_str());
+    let paths = other.path.is_root()
+        || path.strip_prefix(under).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    named && hosts && paths
 }
 
 fn unused(root: &Section, listeners: &[(Listener, &Section)], config: &Config, report: &mut Report<'_>) {

@@ -1,13 +1,13 @@
 //! `[[listener]]`: what each one says by itself.
 
-use super::Reader;
+use super::{Reader, Sorted};
 use crate::error::Problem;
 use crate::model::{ListenAddress, Listener, Mode, Name};
 use crate::raw::{Section, Spanned};
 
-/// The listeners without mistakes, each with what was typed.
-pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> Vec<(Listener, &'s Section)> {
-    let mut listeners = Vec::new();
+/// The listeners. Those whose mode or TLS is not known are left out.
+pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> Sorted<'s, Listener> {
+    let mut listeners = Sorted { whole: Vec::new(), broken: Vec::new() };
     for section in root.sections("listener") {
         let before = reader.report.len();
         let default = Listener::default();
@@ -41,7 +41,9 @@ pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> V
             at: reader.at(&section.span),
         };
         if reader.report.len() == before {
-            listeners.push((listener, section));
+            listeners.whole.push((listener, section));
+        } else if !section.is_wrong("mode") && !section.is_wrong("tls") {
+            listeners.broken.push((listener, section));
         }
     }
     listeners

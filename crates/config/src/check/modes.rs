@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::error::{Problem, Report, Span};
 use crate::model::{
-    Config, HostPattern, Listener, Listeners, Mode, Redirect, RedirectTo, RelayTarget, Route, Target,
+    Config, HostPattern, Listener, Listeners, Mode, Name, Redirect, RedirectTo, RelayTarget, Route, Target,
 };
 use crate::raw::Section;
 
@@ -22,22 +22,21 @@ const OF_REQUESTS: [&str; 9] = [
     "max_body",
 ];
 
-/// Reports every route that a listener cannot serve.
+/// Reports every route that a listener cannot serve. `known` are the listeners of which mode and TLS are known;
+/// `complete`: these are all, and without mistakes.
 pub(super) fn between(
-    root: &Section,
-    listeners: &[(Listener, &Section)],
+    known: &[&Listener],
+    complete: bool,
     routes: &[(Route, &Section)],
     config: &Config,
     report: &mut Report<'_>,
 ) {
-    // A listener that was left out could be the one that is looked for.
-    let complete = listeners.len() == root.sections("listener").len();
     for (route, section) in routes {
         match &route.listeners {
             Listeners::Named(names) => {
-                let named: Vec<&Listener> = names.iter().filter_map(|name| config.listener(name)).collect();
-                by_name(route, section, &named, report);
+                by_name(route, section, &named(names, known, config), report);
             }
+            // A listener that was left out could be the one that is looked for.
             Listeners::All if complete => everywhere(route, section, config, report),
             Listeners::All => {}
         }
@@ -46,6 +45,22 @@ pub(super) fn between(
     for listener in config.listeners.iter().filter(|listener| listener.mode == Mode::Http && listener.tls) {
         handshakes(listener, routes, report);
     }
+}
+
+/// Reports what listeners cannot serve of routes that have other mistakes.
+pub(super) fn of_broken(known: &[&Listener], routes: &[(Route, &Section)], report: &mut Report<'_>) {
+    for (route, section) in routes {
+        if let Listeners::Named(names) = &route.listeners {
+            let named = known.iter().copied().filter(|listener| names.contains(&listener.name));
+            by_name(route, section, &named.collect::<Vec<_>>(), report);
+        }
+    }
+}
+
+/// The listeners of these names: as they were written, or as they are implied.
+fn named<'a>(names: &[Name], known: &[&'a Listener], config: &'a Config) -> Vec<&'a Listener> {
+    let written = |name: &Name| known.iter().copied().find(|listener| listener.name == *name);
+    names.iter().filter_map(|name| written(name).or_else(|| config.listener(name))).collect()
 }
 
 fn of_requests(section: &Section) -> Option<&'static str> {

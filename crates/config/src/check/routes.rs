@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::{Known, Reader, reference, rules};
+use super::{Known, Reader, Sorted, reference, rules};
 use crate::error::Problem;
 use crate::model::{
     AuthMode, ClientAuth, Listeners, ProxyV2, Relay, RelayTarget, Respond, Route, SendProxy, ServerAddress,
@@ -33,13 +33,9 @@ const SEALED: &str = "the requests are encrypted here";
 const NOT_WITH_ANSWERS: [&str; 5] =
     ["send_proxy", "strip_path", "replace_path", "request_headers", "max_body"];
 
-/// The routes without mistakes, each with what was typed.
-pub(super) fn routes<'s>(
-    root: &'s Section,
-    known: &Known,
-    reader: &mut Reader<'_, '_>,
-) -> Vec<(Route, &'s Section)> {
-    let mut routes = Vec::new();
+/// The routes. One that leads nowhere answers by itself.
+pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'_, '_>) -> Sorted<'s, Route> {
+    let mut routes = Sorted { whole: Vec::new(), broken: Vec::new() };
     for section in root.sections("route") {
         let before = reader.report.len();
         let listeners = listeners(section, known, reader);
@@ -60,7 +56,9 @@ pub(super) fn routes<'s>(
             target: target.clone().unwrap_or_else(|| Target::Respond(Respond::default())),
         };
         if target.is_some() && reader.report.len() == before {
-            routes.push((route, section));
+            routes.whole.push((route, section));
+        } else {
+            routes.broken.push((route, section));
         }
     }
     routes

@@ -68,10 +68,13 @@ fn planned(out: &mut String) {
     for key in TABLE.iter().filter(|key| key.support == Support::Planned) {
         let _ = writeln!(out, "| `{}` | {} |", key.path.replace('*', "NAME"), key.doc);
     }
-    out.push_str("\n| key | value |\n| --- | --- |\n");
+    let mut values = String::new();
     for key in TABLE.iter().filter(|key| key.support.is_now()) {
         for choice in key.kind.choices().iter().filter(|choice| choice.support == Support::Planned) {
-            let _ = writeln!(out, "| `{}` | `\"{}\"` |", key.path.replace('*', "NAME"), choice.word);
+            let _ = writeln!(values, "| `{}` | `\"{}\"` |", key.path.replace('*', "NAME"), choice.word);
         }
+    }
+    if !values.is_empty() {
+        let _ = write!(out, "\n| key | value |\n| --- | --- |\n{values}");
     }
 }

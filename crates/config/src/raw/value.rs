@@ -129,8 +129,11 @@ fn scalar(key: &Key, kind: Kind, value: &DeValue<'_>) -> Result<Scalar, Problem>
         (Kind::BoolOrTable, DeValue::Boolean(value)) => Ok(Scalar::Bool(*value)),
         (Kind::Text(_) | Kind::TextOrTable(_), DeValue::String(text)) => Ok(Scalar::Text(text.to_string())),
         (Kind::Choice(_) | Kind::ChoiceOrTable(_), DeValue::String(text)) => choice(key, text),
-        (Kind::Output(_), DeValue::String(text)) if text.contains('/') => Ok(Scalar::Text(text.to_string())),
-        (Kind::Output(_), DeValue::String(text)) => choice(key, text),
+        (Kind::Output(_), DeValue::String(text)) if is_file(text) => Ok(Scalar::Text(text.to_string())),
+        (Kind::Output(_), DeValue::String(text)) => choice(key, text).map_err(|problem| {
+            let remedy = problem.remedy().unwrap_or_default().to_owned();
+            problem.help(format!("{remedy}; a file is written as \"./{}\"", shown(text)))
+        }),
         (Kind::Duration { min, max }, DeValue::String(text)) => {
             let duration = units::parse_duration(text)?;
             let bounded = (min..=max).contains(&duration);
@@ -150,6 +153,11 @@ fn scalar(key: &Key, kind: Kind, value: &DeValue<'_>) -> Result<Scalar, Problem>
         (Kind::Rate, DeValue::String(text)) => units::parse_rate(text).map(Scalar::Rate),
         (_, value) => Err(wrong_type(key, value)),
     }
+}
+
+/// Whether an output is a file: no word has a slash or a dot.
+fn is_file(text: &str) -> bool {
+    text.contains(['/', '.'])
 }
 
 fn choice(key: &Key, text: &str) -> Result<Scalar, Problem> {

@@ -98,7 +98,9 @@ fn routes_find_the_listeners_that_can_serve_them() {
          [[route]]\nhost = \"b\"\npassthrough = \"a:4\"\n"
     );
     let (config, warnings) = parse(&text, "offramp.toml", &Environment::default()).unwrap();
-    assert_eq!(warnings, []);
+    let told: Vec<&str> = warnings.iter().map(offramp_config::Problem::message).collect();
+    // The first and the third: the second goes nowhere, and the others need TLS.
+    assert_eq!(told, ["the listener `plain` serves this route in clear text"; 2]);
     let of = |name: &str| {
         let listener = config.listener(&name.parse().unwrap()).unwrap();
         let at = |route: &_| config.routes.iter().position(|other| std::ptr::eq(other, route)).unwrap();

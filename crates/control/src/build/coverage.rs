@@ -1,0 +1,58 @@
+//! Hosts that no certificate covers: their clients would get another certificate, and refuse it.
+
+use std::collections::BTreeSet;
+
+use offramp_certs::store::Store;
+use offramp_config::Config;
+use offramp_config::model::{self, CertificateName, CertificateSource, HostPattern};
+
+use super::Report;
+
+/// Warns of every route with a host that is not covered. `store` has the certificates that were read; those of the
+/// local CA need not be issued yet.
+pub(super) fn look(config: &Config, store: &Store, report: &mut Report) {
+    let read = store.certificates().flat_map(|certificate| &certificate.names).map(ToString::to_string);
+    let local = config.certificates.iter().filter_map(|certificate| match &certificate.source {
+        CertificateSource::Local { names } => Some(names),
+        CertificateSource::Files { .. } => None,
+    });
+    let issued = local.flatten().filter_map(|name| match name {
+        CertificateName::Host(host) => Some(host.to_string()),
+        CertificateName::Ip(_) => None,
+    });
+    let covered: BTreeSet<String> = read.chain(issued).collect();
+    for route in config.routes.iter().filter(|route| is_terminated(config, route)) {
+        let hosts = route.hosts.iter().filter(|host| !covers(&covered, host)).map(|host| format!("`{host}`"));
+        let hosts: Vec<String> = hosts.collect();
+        if hosts.is_empty() {
+            continue;
+        }
+        let outcome = match config.default_certificate() {
+            Some(_) => "clients get the default certificate, which is for other names, and refuse it",
+            None => "clients are refused",
+        };
+        let hosts = hosts.join(", ");
+        report.warn(
+            &route.at,
+            format!("no certificate covers {hosts}: {outcome}; add a [[certificate]] for it"),
+        );
+    }
+}
+
+/// Whether some listener terminates TLS for the route.
+fn is_terminated(config: &Config, route: &model::Route) -> bool {
+    let sealed = matches!(route.target, model::Target::Passthrough(_));
+    let applies = |listener: &model::Listener| config.routes_of(listener).any(|one| std::ptr::eq(one, route));
+    !sealed && config.listeners.iter().any(|listener| listener.tls && applies(listener))
+}
+
+fn covers(names: &BTreeSet<String>, host: &HostPattern) -> bool {
+    let host_text = host.to_string().to_ascii_lowercase();
+    let by_wildcard = match host {
+        HostPattern::Exact(_) => {
+            host_text.split_once('.').is_some_and(|(_, rest)| names.contains(&format!("*.{rest}")))
+        }
+        HostPattern::Wildcard(_) => false,
+    };
+    by_wildcard || names.contains(&host_text)
+}

@@ -1,0 +1,177 @@
+//! What can be known of servers before anybody connects: whether the user that Offramp runs as may open their
+//! sockets, and whether an address is a listener of this very configuration.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use offramp_config::model::{
+    ListenAddress, Listener, Relay, RelayTarget, Route, ServerAddress, Target as RouteTarget,
+};
+use offramp_config::{At, Config};
+use offramp_net::listen::is_own;
+use offramp_net::process::Identity;
+
+use crate::error::Finding;
+
+/// What is worth a warning. `identity` is who will connect.
+pub(crate) fn look(config: &Config, identity: &Identity) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut seen: Vec<(&At, &ServerAddress)> = Vec::new();
+    for route in &config.routes {
+        for (at, server) in servers(config, route) {
+            if let ServerAddress::Unix(path) = server
+                && !seen.iter().any(|(_, other)| *other == server)
+                && let Err(closed) = identity.may_connect(path)
+            {
+                findings.push(Finding::new(
+                    at,
+                    format!(
+                        "the user `{}` may not connect to {server}: {} has mode {:04o} and belongs to {}:{}; put \
+                         the user into that group, or open it",
+                        identity.name(),
+                        closed.path.display(),
+                        closed.mode,
+                        closed.owner,
+                        closed.group
+                    ),
+                ));
+            }
+            seen.push((at, server));
+        }
+    }
+    for listener in &config.listeners {
+        for finding in config.routes_of(listener).filter_map(|route| own(config, listener, route)) {
+            // Several listeners may have the route.
+            if !findings.contains(&finding) {
+                findings.push(finding);
+            }
+        }
+    }
+    findings
+}
+
+/// The servers of a route, each with its place.
+fn servers<'c>(config: &'c Config, route: &'c Route) -> Vec<(&'c At, &'c ServerAddress)> {
+    match &route.target {
+        RouteTarget::Relay(Relay { to: RelayTarget::Server(server), .. })
+        | RouteTarget::Passthrough(server) => {
+            vec![(&route.at, server)]
+        }
+        RouteTarget::Relay(Relay { to: RelayTarget::Backend(name), .. }) => {
+            let servers = config.backend(name).map(|backend| &backend.servers);
+            servers.into_iter().flatten().map(|server| (&server.at, &server.address)).collect()
+        }
+        RouteTarget::Redirect(_) | RouteTarget::Respond(_) => Vec::new(),
+    }
+}
+
+/// What there is to say of a route of `listener` that leads to a listener of this configuration.
+fn own(config: &Config, listener: &Listener, route: &Route) -> Option<Finding> {
+    servers(config, route).into_iter().find_map(|(at, server)| {
+        let target = config.listeners.iter().find(|one| listens(one, server))?;
+        let text = if leads_to(config, target, listener, &mut Vec::new()) {
+            format!(
+                "the server {server} is Offramp's own listener `{}`, which leads here again: a loop; write the \
+                 address of the application",
+                target.name
+            )
+        } else if target.tls && matches!(route.target, RouteTarget::Relay(_)) {
+            format!(
+                "the server {server} is Offramp's own listener `{}`, which expects TLS, and gets what was \
+                 decrypted; write the address of the application, or use `passthrough`",
+                target.name
+            )
+        } else {
+            return None;
+        };
+        Some(Finding::new(at, text))
+    })
+}
+
+/// Whether connections that come to `from` may come to `to` in the end.
+fn leads_to<'c>(config: &'c Config, from: &'c Listener, to: &Listener, seen: &mut Vec<&'c Listener>) -> bool {
+    if from.name == to.name {
+        return true;
+    }
+    if seen.iter().any(|known| known.name == from.name) {
+        return false;
+    }
+    seen.push(from);
+    let servers = config.routes_of(from).flat_map(|route| servers(config, route));
+    let next: Vec<&Listener> = servers
+        .filter_map(|(_, server)| config.listeners.iter().find(|listener| listens(listener, server)))
+        .collect();
+    next.into_iter().any(|next| leads_to(config, next, to, seen))
+}
+
+/// Whether a connection to `server` comes to `listener`.
+fn listens(listener: &Listener, server: &ServerAddress) -> bool {
+    let takes = |at: SocketAddr| {
+        listener.addresses.iter().any(|address| match address {
+            ListenAddress::Ip(own) => {
+                let (own_ip, ip) = (own.ip().to_canonical(), at.ip().to_canonical());
+                // `[::]` takes IPv4 as well; to connect to a wildcard address is to connect to this machine.
+                let family = own_ip.is_ipv6() || ip.is_ipv4();
+                let everywhere = own_ip.is_unspecified() && family && (ip.is_unspecified() || is_own(ip));
+                let here = ip.is_unspecified() && own_ip.is_loopback();
+                own.port() == at.port() && (own_ip == ip || everywhere || here)
+            }
+            ListenAddress::Unix(_) => false,
+        })
+    };
+    match server {
+        ServerAddress::Unix(path) => listener.addresses.contains(&ListenAddress::Unix(path.clone())),
+        ServerAddress::Ip(address) => takes(*address),
+        ServerAddress::Name { host, port } if host.to_string() == "localhost" => {
+            let local = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+            local.into_iter().any(|ip| takes(SocketAddr::new(ip, *port)))
+        }
+        // What a name stands for is known when it has been looked up.
+        ServerAddress::Name { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use offramp_config::{Environment, parse};
+
+    fn told(text: &str) -> Vec<String> {
+        let (config, _) = parse(text, "/f.toml", &Environment::default()).unwrap();
+        look(&config, &Identity::current()).into_iter().map(|finding| finding.to_string()).collect()
+    }
+
+    #[test]
+    fn a_server_that_is_ones_own_listener_is_a_loop() {
+        let listener = "[[listener]]\naddress = \"[::]:8443\"\n";
+        for server in ["127.0.0.1:8443", "[::1]:8443", "localhost:8443", "0.0.0.0:8443"] {
+            let told = told(&format!("{listener}[[route]]\nserver = \"{server}\"\n"));
+            assert_eq!(told.len(), 1, "{server}: {told:?}");
+            assert!(told[0].starts_with("/f.toml:3:1: ") && told[0].contains("a loop"), "{told:?}");
+        }
+        for server in ["127.0.0.1:8444", "192.0.2.1:8443", "app.test:8443", "unix:/run/app.sock"] {
+            assert_eq!(told(&format!("{listener}[[route]]\nserver = \"{server}\"\n")), [""; 0], "{server}");
+        }
+        let unix =
+            "[[listener]]\naddress = \"unix:/run/tls.sock\"\n[[route]]\nserver = \"unix:/run/tls.sock\"\n";
+        assert!(told(unix)[0].contains("a loop"));
+        let backend =
+            "[[route]]\nbackend = \"x\"\n[backend.x]\nservers = [\"a.test:1\", \"127.0.0.1:8443\"]\n";
+        assert!(told(&format!("{listener}{backend}"))[0].starts_with("/f.toml:6:"));
+    }
+
+    #[test]
+    fn a_chain_of_listeners_is_a_loop_only_where_it_leads_back() {
+        let two = "[[listener]]\nname = \"a\"\naddress = \"127.0.0.1:1\"\n\
+                   [[listener]]\nname = \"b\"\naddress = \"127.0.0.1:2\"\n\
+                   [[route]]\nlistener = \"a\"\nhost = \"x.test\"\npassthrough = \"127.0.0.1:2\"\n\
+                   [[route]]\nlistener = \"b\"\nserver = ";
+        assert_eq!(told(&format!("{two}\"127.0.0.1:3\"\n")), [""; 0]);
+        let round = told(&format!("{two}\"127.0.0.1:1\"\n"));
+        assert_eq!(round.len(), 2, "{round:?}");
+        assert!(round.iter().all(|line| line.contains("a loop")), "{round:?}");
+        // Decrypted bytes for a listener of TLS are no good either.
+        let text = two.replace("host = \"x.test\"\npassthrough", "server");
+        let told = told(&format!("{text}\"127.0.0.1:3\"\n"));
+        assert!(told.len() == 1 && told[0].contains("expects TLS"), "{told:?}");
+    }
+}
