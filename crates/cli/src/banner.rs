@@ -1,10 +1,11 @@
-//! What `to` and `demo` say once they serve: where, for which names, and a line to try.
+//! What `to` and `demo` say as soon as clients can connect: what to open, who can reach it, how it is served, and
+//! a line to try.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use offramp_config::model::{CertificateName, HostPattern, ListenAddress};
+use offramp_config::model::{CertificateName, HostPattern};
 use offramp_net::Address;
 
 /// What there is to say.
@@ -13,10 +14,37 @@ pub(crate) struct Banner<'a> {
     pub(crate) what: String,
     /// Where clients come; at least one.
     pub(crate) addresses: &'a [Address],
+    /// What is done with what they send.
+    pub(crate) service: Service,
     /// The names that the certificate is for.
     pub(crate) names: Vec<CertificateName>,
     /// Where the certificate comes from.
     pub(crate) origin: Origin,
+}
+
+/// What is done with connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// Bytes of any protocol are relayed; `--http` would do more for some.
+    Bytes,
+    /// HTTP is understood.
+    Http,
+    /// The application of the demo, which nobody has to choose for.
+    Demo,
+}
+
+impl Service {
+    /// As it is told, line by line.
+    fn lines(self) -> &'static [&'static str] {
+        match self {
+            Self::Bytes => &[
+                "tcp: the bytes of any protocol, as they come",
+                "(for an HTTP application add --http: HTTP/2, X-Forwarded-For, a line per request)",
+            ],
+            Self::Http => &["http: HTTP/1.1 and HTTP/2 for clients, HTTP/1.1 for the application"],
+            Self::Demo => &["tcp: the bytes of any protocol, as they come"],
+        }
+    }
 }
 
 /// Where the certificate comes from.
@@ -31,16 +59,30 @@ impl Banner<'_> {
     /// The text, several lines.
     pub(crate) fn text(&self) -> String {
         let list = |items: Vec<String>| items.join(", ");
-        let addresses = list(self.addresses.iter().map(ToString::to_string).collect());
-        let names = list(self.names.iter().map(ToString::to_string).collect());
-        let mut out = format!("\nOfframp takes TLS off for {}\n\n", self.what);
+        let mut out = format!("\nOfframp terminates TLS for {}\n\n", self.what);
         // Writing to a String cannot fail, here and below.
-        let _ = writeln!(out, "  listening    {addresses}");
-        let _ = writeln!(out, "  names        {names}");
+        if let Some(url) = self.url() {
+            let _ = writeln!(out, "  open         {url}");
+        }
+        let _ = writeln!(
+            out,
+            "  listening    {}",
+            list(self.addresses.iter().map(ToString::to_string).collect())
+        );
+        if let Some(reach) = self.reach() {
+            let _ = writeln!(out, "               ({reach})");
+        }
+        let mut title = "mode";
+        for line in self.service.lines() {
+            let _ = writeln!(out, "  {title:12} {line}");
+            title = "";
+        }
+        let _ =
+            writeln!(out, "  names        {}", list(self.names.iter().map(ToString::to_string).collect()));
         let _ = match &self.origin {
             Origin::LocalCa(path) => writeln!(
                 out,
-                "  certificate  by the local CA {}\n               (how to trust it: offramp ca)",
+                "  certificate  from the local CA {}\n               (how to trust it: offramp ca)",
                 path.display()
             ),
             Origin::File(path) => writeln!(out, "  certificate  {}", path.display()),
@@ -51,6 +93,39 @@ impl Banner<'_> {
         out
     }
 
+    /// Who can connect; `None` where the file system decides.
+    fn reach(&self) -> Option<&'static str> {
+        let mut reach = None;
+        for address in self.addresses {
+            let Address::Tcp(address) = address else { continue };
+            let ip = address.ip().to_canonical();
+            if ip.is_unspecified() {
+                return Some("EVERY network interface: whoever reaches this machine can connect");
+            }
+            if !ip.is_loopback() {
+                reach = Some("other machines can connect");
+            } else if reach.is_none() {
+                reach = Some("this machine alone; --public lets others in");
+            }
+        }
+        reach
+    }
+
+    /// What a browser on this machine opens; `None` for a Unix socket.
+    fn url(&self) -> Option<String> {
+        let Some(Address::Tcp(listening)) = self.addresses.first() else { return None };
+        let names_this_machine = |name: &&CertificateName| match name {
+            CertificateName::Host(HostPattern::Exact(host)) => host.to_string() == "localhost",
+            CertificateName::Host(HostPattern::Wildcard(_)) => false,
+            CertificateName::Ip(ip) => *ip == listening.ip() || listening.ip().is_unspecified(),
+        };
+        let local = listening.ip().is_unspecified() || listening.ip().to_canonical().is_loopback();
+        let own = CertificateName::Ip(listening.ip());
+        let name = if local { self.names.iter().find(names_this_machine) } else { None };
+        let name = name.or_else(|| self.names.iter().find(|name| **name == own)).or(self.names.first())?;
+        Some(format!("https://{}:{}/", host_of(name), listening.port()))
+    }
+
     /// A command line that fetches the first page; `None` without an address or name to ask for.
     pub(crate) fn curl(&self) -> Option<String> {
         let ca = match &self.origin {
@@ -58,12 +133,7 @@ impl Banner<'_> {
             Origin::File(_) => String::new(),
         };
         let name = self.names.first()?;
-        let (host, address) = match name {
-            CertificateName::Ip(address) => (SocketAddr::new(*address, 0).to_string(), Some(*address)),
-            CertificateName::Host(HostPattern::Exact(host)) => (host.to_string(), None),
-            CertificateName::Host(HostPattern::Wildcard(parent)) => (format!("www.{parent}"), None),
-        };
-        let host = host.strip_suffix(":0").unwrap_or(&host);
+        let host = host_of(name);
         Some(match self.addresses.first()? {
             Address::Unix(path) => format!("curl {ca}--unix-socket {} https://{host}/", quoted(path)),
             Address::Tcp(listening) => {
@@ -72,39 +142,35 @@ impl Banner<'_> {
                     ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
                     ip => ip,
                 };
-                let finds_the_way = match address {
-                    Some(address) => address == to || listening.ip().is_unspecified(),
-                    None => host == "localhost" && to.is_loopback(),
+                let finds_the_way = match name {
+                    CertificateName::Ip(ip) => *ip == to || listening.ip().is_unspecified(),
+                    CertificateName::Host(_) => host == "localhost" && to.is_loopback(),
                 };
-                let to = SocketAddr::new(to, 0).to_string();
-                let to = to.strip_suffix(":0").unwrap_or(&to);
                 match finds_the_way {
                     true => format!("curl {ca}https://{host}:{port}/"),
-                    false => format!("curl {ca}--connect-to ::{to}: https://{host}:{port}/"),
+                    false => format!("curl {ca}--connect-to ::{}: https://{host}:{port}/", bracketed(to)),
                 }
             }
         })
     }
 }
 
-/// The option that listens on another port of the same address, or beside the same Unix socket.
-pub(crate) fn another_port(taken: &ListenAddress) -> String {
-    match taken {
-        ListenAddress::Unix(path) => {
-            format!("--listen {}", quoted(Path::new(&format!("unix:{}2", path.display()))))
-        }
-        ListenAddress::Ip(address) => {
-            let port = if address.port() == OTHER_PORT { OTHER_PORT + 1 } else { OTHER_PORT };
-            format!("--listen '{}'", SocketAddr::new(address.ip(), port))
-        }
+/// A name of the certificate as a URL has it.
+fn host_of(name: &CertificateName) -> String {
+    match name {
+        CertificateName::Ip(address) => bracketed(*address),
+        CertificateName::Host(HostPattern::Exact(host)) => host.to_string(),
+        CertificateName::Host(HostPattern::Wildcard(parent)) => format!("www.{parent}"),
     }
 }
 
-/// A port that needs no privileges and is easily remembered beside 8443.
-const OTHER_PORT: u16 = 9443;
+fn bracketed(ip: IpAddr) -> String {
+    let text = SocketAddr::new(ip, 0).to_string();
+    text.strip_suffix(":0").unwrap_or(&text).to_owned()
+}
 
 /// A path as one word of a shell.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -115,20 +181,27 @@ fn quoted(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, Banner, Origin};
+    use super::{Address, Banner, Origin, Service};
 
-    fn curl(listening: &str, name: &str) -> String {
-        let address = match listening.strip_prefix("unix:") {
+    fn address(listening: &str) -> Address {
+        match listening.strip_prefix("unix:") {
             Some(path) => Address::Unix(path.into()),
             None => Address::Tcp(listening.parse().unwrap()),
-        };
-        let banner = Banner {
-            what: String::new(),
-            addresses: &[address],
-            names: vec![name.parse().unwrap()],
+        }
+    }
+
+    fn banner<'a>(addresses: &'a [Address], names: &[&str]) -> Banner<'a> {
+        Banner {
+            what: "127.0.0.1:3000".to_owned(),
+            addresses,
+            service: Service::Bytes,
+            names: names.iter().map(|name| name.parse().unwrap()).collect(),
             origin: Origin::LocalCa("/a b/ca.pem".into()),
-        };
-        banner.curl().unwrap()
+        }
+    }
+
+    fn curl(listening: &str, name: &str) -> String {
+        banner(&[address(listening)], &[name]).curl().unwrap()
     }
 
     #[test]
@@ -143,21 +216,51 @@ mod tests {
     }
 
     #[test]
-    fn another_port_is_another() {
-        let other = |text: &str| super::another_port(&text.parse().unwrap());
-        assert_eq!(other("[::]:8443"), "--listen '[::]:9443'");
-        assert_eq!(other("127.0.0.1:9443"), "--listen '127.0.0.1:9444'");
-        assert_eq!(other("unix:/a b"), "--listen 'unix:/a b2'");
+    fn what_to_open_is_a_name_of_the_certificate() {
+        let open = |listening: &str, names: &[&str]| banner(&[address(listening)], names).url();
+        let own = ["localhost", "127.0.0.1", "::1"];
+        assert_eq!(open("127.0.0.1:8443", &own).unwrap(), "https://localhost:8443/");
+        assert_eq!(open("[::]:8443", &own).unwrap(), "https://localhost:8443/");
+        assert_eq!(open("[::1]:1", &["::1"]).unwrap(), "https://[::1]:1/");
+        assert_eq!(open("10.0.0.7:1", &["localhost", "10.0.0.7"]).unwrap(), "https://10.0.0.7:1/");
+        assert_eq!(open("127.0.0.1:1", &["a.org", "localhost"]).unwrap(), "https://localhost:1/");
+        assert_eq!(open("127.0.0.1:1", &["a.org"]).unwrap(), "https://a.org:1/");
+        assert_eq!(open("unix:/s", &own), None);
+    }
+
+    #[test]
+    fn who_can_connect_is_said() {
+        let said = |listening: &[&str]| {
+            let addresses: Vec<_> = listening.iter().map(|text| address(text)).collect();
+            banner(&addresses, &["localhost"]).reach().unwrap_or_default()
+        };
+        assert!(said(&["127.0.0.1:1", "[::1]:1"]).contains("this machine alone; --public"));
+        assert!(said(&["[::]:1"]).contains("EVERY network interface"));
+        assert!(said(&["0.0.0.0:1"]).contains("EVERY network interface"));
+        assert!(said(&["192.0.2.7:1"]).contains("other machines"));
+        assert_eq!(said(&["unix:/s"]), "");
+    }
+
+    #[test]
+    fn the_mode_is_said_and_what_http_would_bring() {
+        let addresses = [address("127.0.0.1:8443")];
+        let mut banner = banner(&addresses, &["localhost"]);
+        let text = banner.text();
+        assert!(text.contains("  mode         tcp: ") && text.contains("add --http"), "{text}");
+        banner.service = Service::Http;
+        let text = banner.text();
+        assert!(text.contains("  mode         http: ") && !text.contains("--http"), "{text}");
+        banner.service = Service::Demo;
+        assert!(!banner.text().contains("--http"));
+        for line in text.lines().filter(|line| !line.contains("curl")) {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
     }
 
     #[test]
     fn a_certificate_of_ones_own_is_verified_as_ever() {
-        let banner = Banner {
-            what: "x".to_owned(),
-            addresses: &[Address::Tcp("[::]:1".parse().unwrap())],
-            names: vec!["localhost".parse().unwrap()],
-            origin: Origin::File("/c.pem".into()),
-        };
+        let addresses = [address("[::]:1")];
+        let banner = Banner { origin: Origin::File("/c.pem".into()), ..banner(&addresses, &["localhost"]) };
         assert_eq!(banner.curl().unwrap(), "curl https://localhost:1/");
         assert!(banner.text().contains("certificate  /c.pem\n"));
     }

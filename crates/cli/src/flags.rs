@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use offramp_config::model::{CertificateName, ListenAddress, ServerAddress, StoreUrl};
+use offramp_config::model::{CertificateName, ServerAddress, StoreUrl};
 
+use crate::listen::Place;
 use crate::{help, target};
 
 /// The whole command line.
@@ -40,7 +41,8 @@ pub(crate) enum Command {
     ///
     /// The certificate is minted by the local CA (see `offramp ca`) unless --cert names one. Bytes are relayed
     /// as they come, whatever their protocol, and one event per connection goes to standard output: text on a
-    /// terminal, else JSON. With --http there is one per request.
+    /// terminal, else JSON. With --http there is one per request. Only this machine is let in, unless --public or
+    /// an address after --listen says otherwise.
     To(To),
     /// Run what a configuration file describes
     ///
@@ -86,11 +88,9 @@ pub(crate) struct To {
     /// The application: 127.0.0.1:3000, localhost:3000, unix:/run/app.sock, or a port of 127.0.0.1
     #[arg(value_parser = target::parse)]
     pub(crate) target: ServerAddress,
-    /// Where to listen: an address and a port (0: any free one), or unix: and a path
-    ///
-    /// `[::]` means every address, IPv4 too, and IPv4 alone where there is no IPv6.
-    #[arg(long, short, value_name = "ADDR", default_value = DEFAULT_LISTEN)]
-    pub(crate) listen: ListenAddress,
+    /// Where to listen.
+    #[command(flatten)]
+    pub(crate) listening: Listening,
     /// A host name or address for the certificate; may be repeated [default: localhost, 127.0.0.1, ::1]
     #[arg(long, short, value_name = "NAME", conflicts_with = "cert")]
     pub(crate) name: Vec<CertificateName>,
@@ -116,6 +116,24 @@ pub(crate) struct To {
     /// Where the local CA is kept [default: the default state_dir, see offramp --help]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
+    /// Log at the level debug, and show everything that is known of each connection or request
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
+/// Where `to` and `demo` listen.
+#[derive(Debug, Args)]
+pub(crate) struct Listening {
+    /// Where to listen: a port, an address and a port, or unix: and a path
+    ///
+    /// A port alone, as 8443, :8443 or localhost:8443, is open to this machine alone: 127.0.0.1 and, where there is
+    /// IPv6, [::1]. An address such as 192.0.2.7:443 or [::]:443 is open to whoever can reach it; [::] means every
+    /// address of this machine, IPv4 too. Port 0 is any free one.
+    #[arg(long, short, value_name = "ADDR", default_value = DEFAULT_LISTEN, value_parser = Place::parse)]
+    pub(crate) listen: Place,
+    /// Let other machines in: listen on every address of this machine
+    #[arg(long)]
+    pub(crate) public: bool,
 }
 
 /// A version of the PROXY protocol.
@@ -157,12 +175,15 @@ pub(crate) struct ConfigFile {
 /// Options of `demo`.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Where to listen: an address and a port (0: any free one), or unix: and a path
-    #[arg(long, short, value_name = "ADDR", default_value = DEFAULT_LISTEN)]
-    pub(crate) listen: ListenAddress,
+    /// Where to listen.
+    #[command(flatten)]
+    pub(crate) listening: Listening,
     /// Where the local CA is kept [default: the default state_dir, see offramp --help]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
+    /// Log at the level debug, and show everything that is known of each connection
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 }
 
 /// Options of `ca`.
@@ -176,14 +197,14 @@ pub(crate) struct Ca {
     pub(crate) state_dir: Option<PathBuf>,
 }
 
-/// Every address, and a port that needs no privileges.
-const DEFAULT_LISTEN: &str = "[::]:8443";
+/// A port that needs no privileges, for this machine alone: nobody else is let in unless that is asked for.
+const DEFAULT_LISTEN: &str = "localhost:8443";
 
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory as _, Parser as _};
 
-    use super::{Cli, Command};
+    use super::{Cli, Command, Place};
 
     #[test]
     fn the_declaration_is_consistent() {
@@ -194,9 +215,11 @@ mod tests {
     fn to_has_its_defaults() {
         let Command::To(to) = Cli::parse_from(["offramp", "to", ":3000"]).command else { unreachable!() };
         assert_eq!(to.target.to_string(), "127.0.0.1:3000");
-        assert_eq!(to.listen.to_string(), "[::]:8443");
+        assert_eq!(to.listening.listen, Place::Here(8443));
         assert!(
             !to.http
+                && !to.listening.public
+                && !to.verbose
                 && to.name.is_empty()
                 && to.cert.is_none()
                 && to.send_proxy.is_none()
@@ -214,7 +237,7 @@ mod tests {
             "offramp to 3000 --workers 0",
             "offramp to 3000 --workers 1025",
             "offramp to 3000 --send-proxy v3",
-            "offramp to 3000 --listen :8443",
+            "offramp to 3000 --listen 127.0.0.1",
             "offramp to 3000 4000",
             "offramp completions basic",
         ] {

@@ -20,7 +20,11 @@ pub(crate) const SECTIONS: &[Section] = &[
         title: "Examples",
         commands: true,
         entries: &[
-            ("offramp to 3000", "TLS on port 8443 for the application on 127.0.0.1:3000"),
+            (
+                "offramp to 3000",
+                "https://localhost:8443 for the application on 127.0.0.1:3000, for this machine alone",
+            ),
+            ("offramp to 3000 --public", "The same for other machines too"),
             (
                 "offramp to unix:/run/app.sock --listen '[::]:443' --name app.home.arpa",
                 "Another port and name",

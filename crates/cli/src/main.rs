@@ -8,6 +8,7 @@ mod event_store;
 mod failure;
 mod flags;
 mod help;
+mod listen;
 mod logs;
 mod man;
 mod run;

@@ -6,19 +6,21 @@ use std::time::{Duration, SystemTime};
 use clap::CommandFactory as _;
 use offramp_certs::local_ca::{LocalCa, trust_instructions};
 use offramp_config::model::{
-    CertificateName, CertificateSource, Mode, ProxyV2, SendProxy, ServerAddress, Workers,
+    CertificateName, CertificateSource, Level, ListenAddress, Mode, ProxyV2, SendProxy, ServerAddress,
+    Workers,
 };
 use offramp_config::{Config, Environment};
-use offramp_control::{Origin, Server, Start, outputs};
+use offramp_control::{Bound, Origin, Server, Start, outputs};
 use offramp_net::Address;
 use offramp_observe::Log;
 use offramp_observe::prometheus::Build;
 
 use crate::admin;
-use crate::banner::{self, Banner};
+use crate::banner::{self, Banner, Service};
 use crate::demo::Demo;
 use crate::failure::Failure;
-use crate::flags::{self, Cli, Command};
+use crate::flags::{self, Cli, Command, Listening};
+use crate::listen::Place;
 use crate::single::{Single, local};
 use crate::surroundings::{self, print, say};
 use crate::{check, event_store, logs, man, target};
@@ -57,57 +59,82 @@ fn from_file(arguments: flags::Run) -> Result<(), Failure> {
     let config = check::load(&path, &environment)?;
     // What it is to reload must not depend on where the process is then.
     let path = std::path::absolute(path).map_err(Failure::runtime)?;
-    serve(config, Origin::File(path), environment, |_, _| Ok(()))
+    serve(config, Origin::File(path), environment, None)
 }
 
 fn to(arguments: flags::To) -> Result<(), Failure> {
     let environment = surroundings::environment();
-    let state_dir = arguments.state_dir.clone();
+    let listen = listen(&arguments.listening)?;
+    let (place, state_dir) = (arguments.listening.listen.clone(), arguments.state_dir.clone());
     let what = arguments.target.to_string();
+    let service = if arguments.http { Service::Http } else { Service::Bytes };
     let missing = target::missing_socket(&arguments.target).map(Path::to_owned);
-    let single = Single::to(arguments, surroundings::events()).map_err(Failure::usage)?;
+    let verbose = arguments.verbose;
+    let single = Single::to(arguments, listen, surroundings::events()).map_err(Failure::usage)?;
     let config = kept_in(state_dir, single.config(&environment))?;
-    serve(config, Origin::CommandLine, environment, |server, config| {
-        say(&introduction(what, server, config)?);
+    let config = told_at(verbose, config);
+    let told = config.clone();
+    let announce = move |addresses: &[Address]| {
+        say(&introduction(what, service, addresses, &told));
         if let Some(path) = missing {
-            say(&format!(
-                "  There is nothing at {} yet: clients are refused until there is.\n",
-                path.display()
-            ));
+            let path = path.display();
+            say(&format!("  There is nothing at {path} yet: clients are refused until there is.\n"));
         }
-        Ok(())
-    })
+    };
+    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)))
+        .map_err(|failure| elsewhere(failure, &place))
 }
 
 fn demo(arguments: flags::Demo) -> Result<(), Failure> {
     let environment = surroundings::environment();
+    let listen = listen(&arguments.listening)?;
+    let place = arguments.listening.listen;
     let demo = Demo::start()
         .map_err(|error| Failure::runtime(format_args!("error: cannot start the application: {error}")))?;
-    let other = banner::another_port(&arguments.listen);
     let single = Single {
         server: ServerAddress::Unix(demo.socket()),
-        certificate: local(&arguments.listen),
-        listen: arguments.listen,
+        certificate: local(&listen),
+        listen,
         mode: Mode::Tcp,
         send_proxy: Some(SendProxy::V2(ProxyV2::default())),
         workers: Workers::Auto,
         events: surroundings::events(),
         log_store: None,
     };
-    let mut config = kept_in(arguments.state_dir, single.config(&environment))?;
+    let mut config = told_at(arguments.verbose, kept_in(arguments.state_dir, single.config(&environment))?);
     // The socket is this user's alone, and browsers keep connections open for nothing.
     config.user = None;
     config.limits.drain_timeout = Duration::from_secs(1);
-    let served = serve(config, Origin::CommandLine, environment, |server, config| {
-        say(&introduction("the demo's application; Ctrl-C ends it".to_owned(), server, config)?);
-        Ok(())
-    });
-    served.map_err(|failure| match failure {
-        Failure::Runtime(why) => {
-            Failure::Runtime(format!("{why}\nTo listen elsewhere: offramp demo {other}"))
+    let told = config.clone();
+    let announce = move |addresses: &[Address]| {
+        let what = "the demo's application; Ctrl-C ends it".to_owned();
+        say(&introduction(what, Service::Demo, addresses, &told));
+    };
+    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)))
+        .map_err(|failure| elsewhere(failure, &place))
+}
+
+/// The addresses that `--listen` and `--public` mean on this machine.
+fn listen(listening: &Listening) -> Result<Vec<ListenAddress>, Failure> {
+    listening.addresses(surroundings::has_ipv6()).map_err(Failure::Usage)
+}
+
+/// The configuration with the log at the level debug, if that was asked for.
+fn told_at(verbose: bool, mut config: Config) -> Config {
+    if verbose {
+        config.log.level = Level::Debug;
+    }
+    config
+}
+
+/// Adds the option that listens elsewhere, where an address is taken.
+fn elsewhere(failure: Failure, place: &Place) -> Failure {
+    match failure {
+        Failure::Runtime(why) if why.contains("cannot listen on") => {
+            Failure::Runtime(format!("{why}\nTo listen elsewhere: --listen {}", place.another()))
         }
-        usage @ Failure::Usage(_) => usage,
-    })
+        other => other,
+    }
 }
 
 fn ca(arguments: flags::Ca) -> Result<(), Failure> {
@@ -135,23 +162,34 @@ fn open_ca(state_dir: &Path) -> Result<LocalCa, Failure> {
         .map_err(|error| Failure::runtime(format_args!("error: {error}")))
 }
 
-/// Starts the server, has `announce` say so, and runs until it is told to stop.
+/// What is called with the addresses as soon as clients can connect.
+type Announce = Box<dyn FnOnce(&[Address])>;
+
+/// Starts the server, has `announce` say so as soon as clients can connect, and runs until it is told to stop.
 fn serve(
     config: Config,
     origin: Origin,
     environment: Environment,
-    announce: impl FnOnce(&Server, &Config) -> Result<(), Failure>,
+    announce: Option<Announce>,
 ) -> Result<(), Failure> {
     let journal = surroundings::journal();
     let (output, format, level) = outputs::log(&config.log, journal);
     let log = Log::open(output, format, level)
         .map_err(|error| Failure::runtime(format_args!("error: the log: {error}")))?;
+    let bound = announce.map(|announce| -> Bound {
+        Box::new(|listening: &[(String, Address)]| {
+            let addresses: Vec<Address> = listening.iter().map(|(_, address)| address.clone()).collect();
+            announce(&addresses);
+        })
+    });
     let start = Start {
         config: config.clone(),
         origin,
         environment,
         log: log.clone(),
         journal,
+        terminals: surroundings::terminals(),
+        bound,
         build: Build { version: VERSION, commit: "" },
         notify_socket: surroundings::notify_socket(),
         open_store: Some(event_store::opener()),
@@ -160,8 +198,7 @@ fn serve(
     let server = Server::start(start).map_err(|error| not_started(&error, &config))?;
     // After the start, so that its socket belongs to the user that was switched to.
     let admin = admin::of(&config, &log)?;
-    announce(&server, &config)?;
-    // What the demo and the banner needed of it is not needed for days of running.
+    // It is not needed for days of running.
     drop(config);
     let exit = server.run();
     drop(admin);
@@ -183,30 +220,31 @@ fn not_started(error: &offramp_control::Error, config: &Config) -> Failure {
     if fits { Failure::Runtime(why) } else { Failure::Usage(why) }
 }
 
-/// What there is to say about the one application that is served.
-fn introduction(what: String, server: &Server, config: &Config) -> Result<String, Failure> {
-    let addresses: Vec<Address> = server.addresses().into_iter().map(|(_, address)| address).collect();
+/// What there is to say about the one application that is served. The keys were read a moment ago; what cannot be
+/// read now is not told.
+fn introduction(what: String, service: Service, addresses: &[Address], config: &Config) -> String {
     let mut names = Vec::new();
     let mut origin = banner::Origin::LocalCa(config.state_dir.clone());
     for certificate in &config.certificates {
         origin = match &certificate.source {
             CertificateSource::Files { cert, key } => {
-                names.extend(names_of(&cert.path, key.as_ref().map(|key| key.path.as_path()))?);
+                names.extend(names_of(&cert.path, key.as_ref().map(|key| key.path.as_path())));
                 banner::Origin::File(cert.path.clone())
             }
             CertificateSource::Local { names: local } => {
                 names.extend_from_slice(local);
-                banner::Origin::LocalCa(open_ca(&config.state_dir)?.certificate_path())
+                let authority = open_ca(&config.state_dir).map(|authority| authority.certificate_path());
+                banner::Origin::LocalCa(authority.unwrap_or_else(|_| config.state_dir.clone()))
             }
         };
     }
-    Ok(Banner { what, addresses: &addresses, names, origin }.text())
+    Banner { what, addresses, service, names, origin }.text()
 }
 
 /// The names in a certificate, as far as clients can ask for them.
-fn names_of(cert: &Path, key: Option<&Path>) -> Result<Vec<CertificateName>, Failure> {
-    let loaded = offramp_certs::file::load(cert, key, SystemTime::now());
-    let certificate = loaded.map_err(|error| Failure::runtime(format_args!("error: {error}")))?.certificate;
-    let dns = certificate.names.iter().filter_map(|name| name.to_string().parse().ok());
-    Ok(dns.chain(certificate.addresses.iter().copied().map(CertificateName::Ip)).collect())
+fn names_of(cert: &Path, key: Option<&Path>) -> Vec<CertificateName> {
+    let Ok(loaded) = offramp_certs::file::load(cert, key, SystemTime::now()) else { return Vec::new() };
+    let dns = loaded.certificate.names.iter().filter_map(|name| name.to_string().parse().ok());
+    let addresses = loaded.certificate.addresses.iter().copied().map(CertificateName::Ip);
+    dns.chain(addresses).collect()
 }

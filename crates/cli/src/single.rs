@@ -18,7 +18,7 @@ pub(crate) struct Single {
     /// The application.
     pub(crate) server: ServerAddress,
     /// Where clients come.
-    pub(crate) listen: ListenAddress,
+    pub(crate) listen: Vec<ListenAddress>,
     /// What is done with connections.
     pub(crate) mode: Mode,
     /// Where the certificate comes from.
@@ -34,19 +34,23 @@ pub(crate) struct Single {
 }
 
 impl Single {
-    /// What `to` was told. `file` makes a path absolute.
-    pub(crate) fn to(arguments: To, events: AccessFormat) -> std::io::Result<Self> {
+    /// What `to` was told; `listen` is what its `--listen` and `--public` mean.
+    pub(crate) fn to(
+        arguments: To,
+        listen: Vec<ListenAddress>,
+        events: AccessFormat,
+    ) -> std::io::Result<Self> {
         let file = |path| std::path::absolute(path).map(FilePath::new);
         let certificate = match arguments.cert {
             Some(cert) => {
                 CertificateSource::Files { cert: file(cert)?, key: arguments.key.map(file).transpose()? }
             }
-            None if arguments.name.is_empty() => local(&arguments.listen),
+            None if arguments.name.is_empty() => local(&listen),
             None => CertificateSource::Local { names: arguments.name },
         };
         Ok(Single {
             server: arguments.target,
-            listen: arguments.listen,
+            listen,
             mode: if arguments.http { Mode::Http } else { Mode::Tcp },
             certificate,
             send_proxy: arguments.send_proxy.map(|version| match version {
@@ -74,23 +78,23 @@ impl Single {
         config.log_store.url = self.log_store;
         config.certificates =
             vec![Certificate { source: self.certificate, default: DefaultRole::Always, at: At::NOWHERE }];
-        config.listeners =
-            vec![Listener { addresses: vec![self.listen], mode: self.mode, ..Listener::default() }];
+        config.listeners = vec![Listener { addresses: self.listen, mode: self.mode, ..Listener::default() }];
         config.routes = vec![Route::to(Target::Relay(relay))];
         config
     }
 }
 
-/// A certificate from the local CA for this machine's names for itself, and the address that is listened
-/// on where it is a particular one.
-pub(crate) fn local(listen: &ListenAddress) -> CertificateSource {
+/// A certificate from the local CA for this machine's names for itself, and the addresses that are listened
+/// on where they are particular ones.
+pub(crate) fn local(listen: &[ListenAddress]) -> CertificateSource {
     let localhost = HostPattern::Exact(HostName::localhost());
     let mut names = vec![
         CertificateName::Host(localhost),
         CertificateName::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         CertificateName::Ip(IpAddr::V6(Ipv6Addr::LOCALHOST)),
     ];
-    if let ListenAddress::Ip(address) = listen {
+    for address in listen {
+        let ListenAddress::Ip(address) = address else { continue };
         let own = CertificateName::Ip(address.ip());
         if !address.ip().is_unspecified() && !names.contains(&own) {
             names.push(own);
@@ -109,7 +113,8 @@ mod tests {
 
     fn printed(line: &str) -> String {
         let Command::To(to) = Cli::parse_from(line.split(' ')).command else { unreachable!() };
-        let single = Single::to(to, offramp_config::model::AccessFormat::Json).unwrap();
+        let listen = to.listening.addresses(true).unwrap();
+        let single = Single::to(to, listen, offramp_config::model::AccessFormat::Json).unwrap();
         let config = single.config(&Environment::default());
         let text = print(&config);
         let (again, warnings) = parse(&text, "/to.toml", &Environment::default()).unwrap();
@@ -120,7 +125,7 @@ mod tests {
     #[test]
     fn it_is_a_configuration_that_a_file_could_have() {
         let text = printed("offramp to 3000");
-        assert!(text.contains("address = [\"[::]:8443\"]"), "{text}");
+        assert!(text.contains("address = [\"127.0.0.1:8443\", \"[::1]:8443\"]"), "{text}");
         assert!(text.contains("names = [\"localhost\", \"127.0.0.1\", \"::1\"]"), "{text}");
         assert!(text.contains("server = \"127.0.0.1:3000\""), "{text}");
         assert!(text.contains("mode = \"tcp\"") && !text.contains("send_proxy"), "{text}");

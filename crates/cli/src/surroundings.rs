@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use offramp_config::Environment;
 use offramp_config::model::AccessFormat;
+use offramp_control::outputs::Terminals;
 
 use crate::failure::Failure;
 
@@ -37,6 +39,16 @@ pub(crate) fn journal() -> bool {
 /// How events are written to standard output where nothing says it: for whoever reads there.
 pub(crate) fn events() -> AccessFormat {
     if io::stdout().is_terminal() { AccessFormat::Text } else { AccessFormat::Json }
+}
+
+/// Which standard streams a person reads.
+pub(crate) fn terminals() -> Terminals {
+    Terminals { stdout: io::stdout().is_terminal(), stderr: io::stderr().is_terminal() }
+}
+
+/// Whether this machine has the address `::1`.
+pub(crate) fn has_ipv6() -> bool {
+    offramp_net::listen::is_own(Ipv6Addr::LOCALHOST.into())
 }
 
 /// How many columns the terminal has to which answers go, if it is one.

@@ -17,6 +17,7 @@ use crate::event_store::EventStore;
 use crate::figures::Reloads;
 use crate::listeners::Listening;
 use crate::metrics::Endpoint;
+use crate::outputs::Terminals;
 use crate::push::{Pushers, Spans};
 use crate::resolve::{Names, Resolver};
 use crate::server::Origin;
@@ -54,6 +55,8 @@ pub(crate) struct Source {
     pub(crate) environment: Environment,
     /// Whether journald reads the standard streams.
     pub(crate) journal: bool,
+    /// Which standard streams a person reads.
+    pub(crate) terminals: Terminals,
 }
 
 /// The threads, and what they share with this one.

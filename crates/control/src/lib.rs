@@ -43,4 +43,4 @@ pub use drain::Exit;
 pub use error::{Error, Error as StartError, Finding};
 pub use event_store::{EventStore, OpenStore, StoreFigures};
 pub use reload::Changes;
-pub use server::{Handle, Origin, Server, Start};
+pub use server::{Bound, Handle, Origin, Server, Start};

@@ -103,6 +103,11 @@ pub(crate) fn explain(address: &Address, error: &io::Error) -> String {
 }
 
 impl Fresh {
+    /// The listener's name, and the address that it is bound to.
+    pub(crate) fn address(&self) -> (String, Address) {
+        (self.wanted.listener.to_string(), self.bound.clone())
+    }
+
     /// Takes away what opening it has left in the file system.
     pub(crate) fn abandon(&self) {
         unlink(&self.bound);

@@ -43,11 +43,30 @@ pub fn log(log: &model::Log, journal: bool) -> (Output, LogFormat, Level) {
     (output, format, level)
 }
 
+/// Which standard streams are terminals: a person gets other lines than a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terminals {
+    /// Standard output.
+    pub stdout: bool,
+    /// Standard error.
+    pub stderr: bool,
+}
+
+impl Terminals {
+    fn shows(self, output: &Output) -> bool {
+        match output {
+            Output::Stdout => self.stdout,
+            Output::Stderr => self.stderr,
+            _ => false,
+        }
+    }
+}
+
 /// Where events go, and how.
 ///
 /// # Errors
 /// [`prepare`] would complain, or the key under which fields are hashed cannot be read.
-pub(crate) fn access_log(config: &Config) -> Result<(Output, EventStyle), Error> {
+pub(crate) fn access_log(config: &Config, terminals: Terminals) -> Result<(Output, EventStyle), Error> {
     let log = &config.access_log;
     let output = match &log.output {
         AccessOutput::Stdout => Output::Stdout,
@@ -66,6 +85,9 @@ pub(crate) fn access_log(config: &Config) -> Result<(Output, EventStyle), Error>
     let format = match log.format {
         AccessFormat::Json => EventFormat::Json,
         AccessFormat::Logfmt => EventFormat::Logfmt,
+        AccessFormat::Text if config.log.level != model::Level::Debug && terminals.shows(&output) => {
+            EventFormat::Terminal
+        }
         AccessFormat::Text => EventFormat::Text,
         AccessFormat::Combined => EventFormat::Combined,
         AccessFormat::Vhost => EventFormat::Vhost,
@@ -190,7 +212,7 @@ const KEY_BYTES: usize = 16;
 
 #[cfg(test)]
 mod tests {
-    use super::{access_log, hash_key, log, prepare};
+    use super::{Terminals, access_log, hash_key, log, prepare};
     use offramp_config::Environment;
     use offramp_config::model::Config;
     use offramp_observe::{
@@ -208,7 +230,10 @@ mod tests {
     #[test]
     fn every_word_of_the_language_has_its_output() {
         let dir = tempfile::tempdir().unwrap();
-        let output = |text: &str| access_log(&config(dir.path(), &format!("[access_log]\n{text}"))).unwrap();
+        let output = |text: &str| {
+            let config = config(dir.path(), &format!("[access_log]\n{text}"));
+            access_log(&config, Terminals::default()).unwrap()
+        };
         assert_eq!(output(""), (Output::Stdout, EventFormat::Json.into()));
         assert_eq!(output("output = \"none\"\nformat = \"vhost\"").1.format, EventFormat::Vhost);
         let journald = Output::Journald("/run/systemd/journal/socket".into());
@@ -229,6 +254,21 @@ mod tests {
     }
 
     #[test]
+    fn a_terminal_gets_short_lines_unless_everything_is_to_be_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let form = |text: &str, stdout, stderr| {
+            access_log(&config(dir.path(), text), Terminals { stdout, stderr }).unwrap().1.format
+        };
+        let text = "[access_log]\nformat = \"text\"\n";
+        assert_eq!(form(text, true, false), EventFormat::Terminal);
+        assert_eq!(form(text, false, true), EventFormat::Text);
+        assert_eq!(form(&format!("{text}output = \"stderr\"\n"), false, true), EventFormat::Terminal);
+        assert_eq!(form(&format!("{text}output = \"./events\"\n"), true, true), EventFormat::Text);
+        assert_eq!(form(&format!("{text}[log]\nlevel = \"debug\"\n"), true, true), EventFormat::Text);
+        assert_eq!(form("", true, true), EventFormat::Json);
+    }
+
+    #[test]
     fn fields_are_chosen_by_name_and_hashed_under_one_key() {
         let dir = tempfile::tempdir().unwrap();
         let text = "[access_log]\nomit = [\"referer\"]\nhash = [\"client\"]\nanonymize = \"ip\"";
@@ -237,8 +277,9 @@ mod tests {
         let key = hash_key(&config.state_dir).unwrap();
         let selection = Selection::default().omit(Field::Referer).hash([Field::Client], key).anonymize();
         let style = EventStyle { format: EventFormat::Json, selection };
-        assert_eq!(access_log(&config).unwrap().1, style);
-        assert_eq!(access_log(&config).unwrap().1, style, "the key stays");
+        let told = || access_log(&config, Terminals::default()).unwrap().1;
+        assert_eq!(told(), style);
+        assert_eq!(told(), style, "the key stays");
         let files: Vec<_> = fs::read_dir(&config.state_dir).unwrap().map(|file| file.unwrap()).collect();
         assert_eq!(files.len(), 1);
         assert_eq!(files[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -256,6 +297,6 @@ mod tests {
         fs::create_dir(&hashed.state_dir).unwrap();
         fs::write(hashed.state_dir.join("hash.key"), "short").unwrap();
         assert!(prepare(&hashed, true)[0].text.contains("hash.key cannot be used"));
-        assert!(access_log(&hashed).is_err());
+        assert!(access_log(&hashed, Terminals::default()).is_err());
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use offramp_certs::store::Store;
 use offramp_config::{At, Config, ConfigDiff, Severity, keep_until_restart};
 use offramp_net::Address;
+use offramp_net::process::Identity;
 use offramp_observe::{Log, Output, Sink};
 use offramp_tls::TicketKeys;
 
@@ -25,6 +26,7 @@ use crate::outputs;
 use crate::plan::{Plan, Wanted};
 use crate::resolve::Resolver;
 use crate::server::Origin;
+use crate::servers;
 
 /// How long workers have to take in who waits at a listener that is given up, before the snapshot no
 /// longer knows it. It costs nothing but the time of a reload that takes a listener away.
@@ -111,6 +113,7 @@ impl House {
             needs_restart: Vec::new(),
         };
         tell(&self.log, "certificate", &next.built.warnings);
+        tell(&self.log, "configuration", &servers::look(&config, &Identity::current()));
         self.commit(config, next).await;
         Ok(changes)
     }
@@ -197,7 +200,7 @@ impl House {
         };
         attempt(config.log != self.config.log, outputs::log(&config.log, self.source.journal).0);
         // What is wrong with its fields was found by the build.
-        if let Ok((output, _)) = outputs::access_log(config) {
+        if let Ok((output, _)) = outputs::access_log(config, self.source.terminals) {
             attempt(config.access_log != self.config.access_log, output);
         }
     }
@@ -243,8 +246,9 @@ impl House {
             outcome = self.log.redirect(output, format);
             self.log.set_level(level);
         }
-        if config.access_log != self.config.access_log {
-            match outputs::access_log(config) {
+        // At the level debug a terminal gets long lines.
+        if config.access_log != self.config.access_log || config.log.level != self.config.log.level {
+            match outputs::access_log(config, self.source.terminals) {
                 Ok((output, style)) => outcome = outcome.and(self.crew.flusher.redirect(output, style)),
                 Err(error) => self.log.error("the access log stays as it was", &[("error", (&error).into())]),
             }

@@ -18,6 +18,7 @@ use crate::drain::Exit;
 use crate::error::Error;
 use crate::event_store::OpenStore;
 use crate::house::House;
+use crate::outputs::Terminals;
 use crate::probes::Probes;
 use crate::reload::Changes;
 use crate::signals::{Ask, Signals};
@@ -34,6 +35,11 @@ pub struct Start {
     pub log: Log,
     /// Whether journald reads the standard streams (`JOURNAL_STREAM` is set).
     pub journal: bool,
+    /// Which standard streams a person reads.
+    pub terminals: Terminals,
+    /// Called with the names and addresses of the listeners once sockets are bound and keys are read: clients that
+    /// connect from then on are served. What takes time comes afterwards.
+    pub bound: Option<Bound>,
     /// What runs, for the metrics.
     pub build: Build,
     /// The value of `NOTIFY_SOCKET`, if systemd started the process.
@@ -43,6 +49,9 @@ pub struct Start {
     /// Whether to obey SIGTERM, SIGINT, SIGHUP and SIGUSR1. Without, only a [`Handle`] commands.
     pub signals: bool,
 }
+
+/// What is called when the sockets are bound.
+pub type Bound = Box<dyn FnOnce(&[(String, Address)])>;
 
 /// Where configurations come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +73,8 @@ pub struct Server {
 impl Server {
     /// Starts everything. When it returns, connections are accepted.
     ///
-    /// The order is: descriptor limit, AEADs, sockets, keys, user, logs, workers. It blocks until
-    /// host names are looked up, at most five seconds.
+    /// The order is: descriptor limit, sockets, keys, [`Start::bound`], AEADs, user, logs, workers. It blocks
+    /// until host names are looked up, at most five seconds.
     ///
     /// # Errors
     /// Everything that stands in the way of sockets and keys at once; else the first that does.

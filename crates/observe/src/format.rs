@@ -12,6 +12,7 @@ mod json;
 mod logfmt;
 mod plain;
 mod selection;
+mod terminal;
 mod text;
 mod visit;
 
@@ -35,6 +36,8 @@ pub enum EventFormat {
     Logfmt,
     /// Aligned columns for people; not meant to be parsed.
     Text,
+    /// For a person at a terminal: at most 100 columns, with advice where nothing came of a connection.
+    Terminal,
     /// nginx's `combined`. Connections have no line in it.
     Combined,
     /// nginx's `combined`, and the host in quotes. Connections have no line in it.
@@ -65,6 +68,7 @@ impl EventStyle {
             (EventFormat::Json, _) => json::write(out, |to| walk(event, selection, to)),
             (EventFormat::Logfmt, _) => logfmt::write(out, |to| walk(event, selection, to)),
             (EventFormat::Text, _) => text::write(event, selection, text::Opening::Time, out),
+            (EventFormat::Terminal, _) => terminal::write(event, selection, out),
             (EventFormat::Combined | EventFormat::Vhost, Event::Connection(_)) => return,
             (EventFormat::Combined, Event::Request(facts)) => combined::write(facts, selection, false, out),
             (EventFormat::Vhost, Event::Request(facts)) => combined::write(facts, selection, true, out),
@@ -76,7 +80,7 @@ impl EventStyle {
     /// where it is text; as text, where it has no line), then one field per fact.
     pub(crate) fn write_journal(&self, event: &Event, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
         scratch.clear();
-        if self.format != EventFormat::Text {
+        if !matches!(self.format, EventFormat::Text | EventFormat::Terminal) {
             self.write(event, scratch);
             scratch.pop();
         }

@@ -39,7 +39,7 @@ fn help_teaches() {
         assert!(help.contains(&format!("\n  {command} ")), "{command} in {help}");
         assert!(printed(&[command, "--help"]).contains("Usage: offramp"), "{command}");
     }
-    assert!(printed(&["to", "--help"]).contains("[default: [::]:8443]"));
+    assert!(printed(&["to", "--help"]).contains("[default: localhost:8443]"));
 }
 
 #[test]
@@ -158,8 +158,13 @@ fn a_wrong_target_is_refused_with_what_to_write() {
         let said = refused(home.path(), &["to", target]);
         assert!(said.contains(remedy), "{target}: {said}");
     }
-    let said = refused(home.path(), &["to", "3000", "--listen", "8443"]);
-    assert!(said.contains("[::]:8443"), "{said}");
+    for (listen, remedy) in [("127.0.0.1", "127.0.0.1:443"), ("localhost", "localhost:8443"), ("/a", "unix:")]
+    {
+        let said = refused(home.path(), &["to", "3000", "--listen", listen]);
+        assert!(said.contains(remedy), "{listen}: {said}");
+    }
+    let said = refused(home.path(), &["to", "3000", "--public", "--listen", "127.0.0.1:0"]);
+    assert!(said.contains("leave out --public"), "{said}");
     let said = refused(home.path(), &["to", "3000", "--name", "a b"]);
     assert!(said.contains("a b"), "{said}");
 }

@@ -77,6 +77,7 @@ mod smuggling_rows;
 mod sslyze_finds_it_compliant;
 mod stopping_finishes_what_is_open;
 mod targets_are_one_for_both_versions;
+mod the_first_minutes_are_plain;
 mod the_record_layer_is_as_strict_as_rustls;
 mod venv;
 mod workers_share_the_load;

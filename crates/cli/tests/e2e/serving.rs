@@ -83,7 +83,7 @@ fn a_taken_port_is_told_with_the_way_out() {
     assert_eq!(second.status.code(), Some(1));
     let said = stderr(&second);
     assert!(said.contains(&format!("cannot listen on {address}")), "{said}");
-    assert!(said.contains("offramp demo --listen '127.0.0.1:9443'"), "{said}");
+    assert!(said.contains("To listen elsewhere: --listen '127.0.0.1:9443'"), "{said}");
     ended_well(&first);
 }
 

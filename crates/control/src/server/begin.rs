@@ -1,4 +1,4 @@
-//! The start, stage by stage. What can fail for reasons of the configuration fails together, before
+//! The start, stage by stage. Sockets and keys come first, so that whoever waits is told at once. What can fail for reasons of the configuration fails together, before
 //! anything is given away; the user is switched once, between the keys and the threads.
 
 use std::collections::hash_map::RandomState;
@@ -13,8 +13,9 @@ use offramp_config::model::Workers;
 use offramp_net::notify::Notifier;
 use offramp_net::{Address, cores, process};
 use offramp_observe::prometheus::Build;
-use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
+use offramp_observe::{Counters, EventStyle, Exposition, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::{Admission, ClientTable, Refusals, Shared, Snapshot, Worker};
+use offramp_record::aead::Library;
 use offramp_record::{Choice, measure};
 use offramp_tls::TicketKeys;
 use tokio::runtime::Runtime;
@@ -33,6 +34,7 @@ use crate::privileges;
 use crate::push::{Pushers, Spans};
 use crate::reload::rotation;
 use crate::resolve::{Names, Resolver};
+use crate::servers;
 use crate::signals::Signals;
 use crate::upkeep::Calendar;
 
@@ -40,29 +42,37 @@ use crate::upkeep::Calendar;
 const LOOK_UPS: usize = 4;
 
 pub(super) fn begin(start: Start) -> Result<Server, Error> {
-    let Start { config, origin, environment, log, journal, build, notify_socket, open_store, signals } =
-        start;
+    let Start { config, origin, environment, log, build, notify_socket, open_store, signals, .. } = start;
+    let source = Source { origin, environment, journal: start.journal, terminals: start.terminals };
     let open_store = store_opener(&config, open_store)?;
     let identity = privileges::find(config.user.as_ref(), &log)?;
     raise_limit(&log);
-    let choice = choose_aeads(&log);
     let runtime = runtime()?;
     let entered = runtime.enter();
     let signals = signals.then(Signals::listen).transpose();
     let signals = signals.map_err(|error| Error::one(format!("cannot listen to signals: {error}")))?;
     let cores = Cores::of(&config);
-    let ready = Ready::make(&config, choice, cores.workers)?;
+    let mut ready = Ready::make(&config, cores.workers)?;
+    if let Some(bound) = start.bound {
+        bound(&ready.addresses());
+    }
+    let choice = choose_aeads(&log);
+    ready.built.snapshot.choice = choice;
     tell(&log, "certificate", &ready.built.warnings);
     runtime.block_on(ready.built.names.look_up_new(&log));
+    let who = identity.clone().unwrap_or_else(process::Identity::current);
+    tell(&log, "configuration", &servers::look(&config, &who));
     if let Some(identity) = &identity {
         privileges::assume(identity, &config)?;
-        tell(&log, "privileges", &privileges::unreadable(&config, &origin));
+        tell(&log, "privileges", &privileges::unreadable(&config, &source.origin));
     }
     let Ready { built: Built { snapshot, store, names, .. }, tickets, plan, wanted, fresh, metrics } = ready;
     let generation = snapshot.generation;
     let events = open_store(&config, &log)?;
     let figures = events.as_ref().map(|store| store.figures());
-    let crew = Crew { store: events, ..crew(&config, &cores, snapshot, &log, (build, figures))? };
+    let access_log = outputs::access_log(&config, source.terminals)?;
+    let crew = Crew { store: events, ..crew(access_log, &cores, snapshot, &log, (build, figures))? };
+    crew.page.counters.watch_clients(metrics::clients(&config));
     crew.tap(&config);
     let mut listening = Listening::default();
     listening.serve(&plan, &wanted, fresh, &crew.workers);
@@ -73,7 +83,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let calendar = Calendar::new(rotation(&config), &store);
     let house = House {
         config,
-        source: Source { origin, environment, journal },
+        source,
         notifier: Notifier::new(notify_socket.as_deref()),
         crew,
         listening,
@@ -151,7 +161,7 @@ fn choose_aeads(log: &Log) -> Choice {
             ("ring_gb_per_s", (&first).into()),
             ("aws_lc_rs_gb_per_s", (&second).into()),
         ];
-        log.info("AEAD", &fields);
+        log.debug("AEAD", &fields);
     }
     choice
 }
@@ -186,7 +196,7 @@ struct Ready {
 
 impl Ready {
     /// Binds and builds, and reports everything that fails.
-    fn make(config: &Config, choice: Choice, workers: usize) -> Result<Self, Error> {
+    fn make(config: &Config, workers: usize) -> Result<Self, Error> {
         let tickets = TicketKeys::new(config.tls.ticket_rotation);
         let tickets = Arc::new(tickets.map_err(|error| Error::one(error.to_string()))?);
         let mut findings: Vec<Finding> = Vec::new();
@@ -207,7 +217,8 @@ impl Ready {
         let inputs = Inputs {
             now,
             generation: 1,
-            choice,
+            // Until it is measured.
+            choice: Choice::always(Library::AwsLc),
             tickets: &tickets,
             names: &Names::default(),
             backends: &[],
@@ -224,17 +235,21 @@ impl Ready {
         let plan = Plan { open: (0..wanted.len()).collect(), ..Plan::default() };
         Ok(Self { built: built?, tickets, plan, wanted, fresh, metrics })
     }
+
+    /// Where connections are waiting from now on.
+    fn addresses(&self) -> Vec<(String, Address)> {
+        self.fresh.iter().map(Fresh::address).collect()
+    }
 }
 
 /// Opens the access log and starts the threads.
 fn crew(
-    config: &Config,
+    (output, style): (Output, EventStyle),
     cores: &Cores,
     snapshot: Snapshot,
     log: &Log,
     (build, store): (Build, Option<StoreFigures>),
 ) -> Result<Crew, Error> {
-    let (output, style) = outputs::access_log(config)?;
     let settings = FlusherSettings::new(cores.workers, output, style, log.clone());
     let (flusher, senders) = Flusher::start(settings).map_err(|error| {
         Error::one(format!("access log: {error}; the user that Offramp runs as must be able to write it"))
@@ -257,7 +272,6 @@ fn crew(
         let worker = Worker::start(index, core, counters, events, shared.clone(), seed);
         workers.push(worker.map_err(|error| Error::one(format!("cannot start worker {index}: {error}")))?);
     }
-    counters.watch_clients(metrics::clients(config));
     let spans = Spans::none_yet();
     let reloads = Reloads::new(SystemTime::now());
     let page = Exposition {

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use offramp_config::Environment;
+use offramp_control::outputs::Terminals;
 use offramp_control::{Changes, Error, Exit, Handle, Origin, Server, Start};
 use offramp_net::Address;
 use offramp_observe::prometheus::Build;
@@ -60,6 +61,8 @@ impl Folder {
             environment,
             log,
             journal: false,
+            terminals: Terminals::default(),
+            bound: None,
             build: Build { version: "0.0.0", commit: "" },
             notify_socket: None,
             open_store: None,

@@ -307,7 +307,7 @@ const CONFIGURED: [(Field, &str); 5] = [
 ];
 
 /// Bytes for people: `517 B`, `1.2 MiB`.
-struct Size(u64);
+pub(super) struct Size(pub(super) u64);
 
 impl Display for Size {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -327,7 +327,7 @@ impl Display for Size {
 }
 
 /// A duration for people: `312 us`, `1.20 s`, `2h03m`.
-struct Span(Duration);
+pub(super) struct Span(pub(super) Duration);
 
 impl Display for Span {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

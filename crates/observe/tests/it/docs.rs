@@ -1,7 +1,7 @@
 //! `docs/events.md` against the tables in the code. `OFFRAMP_BLESS=1` writes the page's generated parts.
 
 use crate::samples;
-use offramp_observe::facts::Cause;
+use offramp_observe::facts::{Alert, Cause, Close, PathFacts};
 use offramp_observe::format::{Field, FieldKind, FieldOf};
 use offramp_observe::names::{self, Metric};
 use offramp_observe::{Event, EventFormat, EventStyle};
@@ -42,6 +42,13 @@ fn examples() -> String {
     };
     let connection = || Event::from(Box::new(samples::ordinary()));
     let request = || Event::from(Box::new(samples::request()));
+    let distrust = || {
+        let mut facts = samples::ordinary();
+        facts.tls.handshake = None;
+        facts.path = PathFacts::default();
+        facts.close = Close::from(Cause::HandshakeAlert).with_alert(Alert::Received("unknown_ca"));
+        Event::from(Box::new(facts))
+    };
     for (title, format, event) in [
         ("An ordinary connection as `json`", EventFormat::Json, connection()),
         ("The same as `logfmt`", EventFormat::Logfmt, connection()),
@@ -50,6 +57,8 @@ fn examples() -> String {
         ("An ordinary request as `json`", EventFormat::Json, request()),
         ("The same as `logfmt`", EventFormat::Logfmt, request()),
         ("The same as `text`", EventFormat::Text, request()),
+        ("The same as `text` on a terminal", EventFormat::Terminal, request()),
+        ("A client that does not know the CA, on a terminal", EventFormat::Terminal, distrust()),
         ("The same as `combined`", EventFormat::Combined, request()),
         ("The same as `vhost`", EventFormat::Vhost, request()),
     ] {

@@ -15,6 +15,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+/// Every form of a line that a request has, but for `combined`.
+const LINES: [EventFormat; 5] =
+    [EventFormat::Json, EventFormat::Logfmt, EventFormat::Text, EventFormat::Terminal, EventFormat::Vhost];
+
 fn write<F: Clone>(format: EventFormat, facts: &F) -> String
 where
     Event: From<Box<F>>,
@@ -129,6 +133,45 @@ fn an_aborted_request_as_text_and_logfmt() {
 }
 
 #[test]
+fn a_terminal_gets_short_lines() {
+    assert_eq!(
+        write(EventFormat::Terminal, &samples::request()),
+        "20:51:00.003Z 192.0.2.1       200 18.0 KiB  8.4 ms GET git.example.org/explore/repos?sort=newest&q=…\n"
+    );
+    assert_eq!(
+        write(EventFormat::Terminal, &samples::aborted()),
+        "20:51:00.003Z 192.0.2.1       200 18.0 KiB  8.4 ms client_aborted (client) GET \
+         git.example.org/big\"…\n"
+    );
+    assert_eq!(
+        write(EventFormat::Terminal, &samples::ordinary()),
+        "20:51:00.001Z 192.0.2.1          517 B in   1.2 MiB out  1.20 s client_closed [git.example.org]\n"
+    );
+}
+
+#[test]
+fn a_failed_handshake_is_one_line_with_the_cause_and_the_remedy() {
+    let mut facts = samples::mismatched();
+    facts.close = Close::from(Cause::HandshakeAlert).with_alert(Alert::Received("unknown_ca"));
+    assert_eq!(
+        write(EventFormat::Terminal, &facts),
+        "20:51:00.001Z 2001:db8::7     unknown_ca: the client does not trust it; run `offramp ca` \
+         [git.examp…\n"
+    );
+    // What both sides offered is in the other formats.
+    let line = write(EventFormat::Terminal, &samples::mismatched());
+    assert!(line.contains("no_common_version: the client is too old") && !line.contains("TLSv1"), "{line}");
+    facts.close = Close::from(Cause::PlainHttp);
+    assert!(write(EventFormat::Terminal, &facts).contains("open https:// instead [git."));
+    // A long address gives way to the advice.
+    facts.close = Close::from(Cause::HandshakeAlert).with_alert(Alert::Received("certificate_unknown"));
+    facts.client.address =
+        "[2001:db8:1111:2222:3333:4444:5555:6666]:1".parse::<std::net::SocketAddr>().unwrap().into();
+    let line = write(EventFormat::Terminal, &facts);
+    assert!(line.contains("… certificate_unknown: ") && line.contains("run `offramp ca`"), "{line}");
+}
+
+#[test]
 fn selections_leave_out_and_hash_in_every_format() {
     let key = HashKey::from([7; 16]);
     let selection = Selection::default()
@@ -157,6 +200,8 @@ fn selections_leave_out_and_hash_in_every_format() {
     assert!(line.starts_with("event=request ") && line.contains(&format!(" client={client} ")), "{line}");
     let line = told(EventFormat::Text, &request);
     assert!(line.starts_with(&format!("- {client}:51234 ")) && !line.contains("Mozilla"), "{line}");
+    let line = told(EventFormat::Terminal, &request);
+    assert!(line.starts_with(&format!("-Z {client} ")) && !line.contains("200"), "{line}");
     let connection = Box::new(samples::mismatched()).into();
     let line = told(EventFormat::Text, &connection);
     assert!(line.contains(&format!(" {sni} ")) && !line.contains("TLSv1.1"), "{line}");
@@ -338,9 +383,10 @@ proptest! {
 
     #[test]
     fn a_request_is_one_harmless_line(facts in any_request()) {
-        for format in [EventFormat::Json, EventFormat::Logfmt, EventFormat::Text, EventFormat::Vhost] {
+        for format in LINES {
             let line = write(format, &facts);
             let body = line.strip_suffix('\n').unwrap();
+            prop_assert!(format != EventFormat::Terminal || body.chars().count() <= 100, "{:?}", body);
             prop_assert!(!body.chars().any(|c| c.is_control() || "\u{2028}\u{202e}".contains(c)), "{:?}", body);
         }
     }
@@ -362,10 +408,11 @@ proptest! {
 
     #[test]
     fn an_event_is_one_harmless_line(facts in any_facts()) {
-        for format in [EventFormat::Json, EventFormat::Logfmt, EventFormat::Text] {
+        for format in LINES.into_iter().filter(|format| *format != EventFormat::Vhost) {
             let line = write(format, &facts);
             prop_assert!(line.ends_with('\n'));
             let body = &line[..line.len() - 1];
+            prop_assert!(format != EventFormat::Terminal || body.chars().count() <= 100, "{:?}", body);
             prop_assert!(!body.chars().any(|c| c.is_control() || "\u{2028}\u{202e}".contains(c)), "{:?}", body);
         }
     }

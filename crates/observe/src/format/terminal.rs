@@ -1,0 +1,299 @@
+//! Events for a person at a terminal: one line of at most [`COLUMNS`] columns each.
+//!
+//! ```text
+//! 20:51:00.003Z 192.0.2.1       200  18.0 KiB  8.4 ms GET git.example.org/explore
+//! 20:51:00.001Z 192.0.2.1       unknown_ca: the client does not trust it; run `offramp ca`
+//! ```
+//!
+//! A request shows time, client, status, bytes of the response, duration, method, host and path. A connection
+//! that failed before it carried data shows the cause, and what to do about it. Everything else is in the other
+//! formats.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use super::escape::sentence;
+use super::fields::Field;
+use super::plain::Plain;
+use super::selection::Selection;
+use super::text::{Size, Span};
+use crate::event::Event;
+use crate::facts::{Address, Alert, Cause, Close, ConnectionFacts, Fault, RequestFacts};
+use crate::timestamp::rfc3339_micros;
+
+/// The most columns that a line has.
+pub(super) const COLUMNS: usize = 100;
+
+/// Appends the line without its newline.
+pub(super) fn write(event: &Event, selection: &Selection, out: &mut Vec<u8>) {
+    let start = out.len();
+    let mut line = Line { out, selection };
+    match event {
+        Event::Request(facts) => line.request(facts),
+        Event::Connection(facts) => line.connection(facts),
+    }
+    cut(out, start, COLUMNS);
+}
+
+/// A line that is being written. Writing into a Vec cannot fail, so the results of `write!` are dropped.
+struct Line<'a> {
+    out: &'a mut Vec<u8>,
+    selection: &'a Selection,
+}
+
+impl Line<'_> {
+    fn request(&mut self, facts: &RequestFacts) {
+        let line = &facts.request;
+        self.time(facts.begun);
+        self.client(&facts.connection.client.address, IPV6_WIDTH);
+        self.shown(Field::Status, itoa::Buffer::new().format(facts.status));
+        self.size(Field::BytesToClient, facts.traffic.to_client);
+        self.duration(facts.times.total);
+        if facts.close.cause != Cause::Completed {
+            self.out.push(b' ');
+            self.shown(Field::Cause, facts.close.cause.name());
+            self.fault(&facts.close);
+        }
+        self.out.push(b' ');
+        self.shown(Field::Method, &line.method);
+        self.out.push(b' ');
+        self.shown(Field::Host, &line.host);
+        self.shown(Field::Path, line.path());
+        if let Some(query) = line.query().filter(|_| self.selection.is_told(Field::Query)) {
+            self.out.push(b'?');
+            self.shown(Field::Query, query);
+        }
+    }
+
+    fn connection(&mut self, facts: &ConnectionFacts) {
+        self.time(facts.accepted);
+        let served = facts.tls.handshake.is_some() || facts.path.server.is_some();
+        let advice = advice(&facts.close);
+        if advice.is_some() || (!served && facts.close.fault != Fault::Nobody) {
+            return self.failure(facts, advice);
+        }
+        self.client(&facts.client.address, IPV6_WIDTH);
+        self.size(Field::BytesFromClient, facts.traffic.from_client);
+        self.out.extend_from_slice(b" in ");
+        self.size(Field::BytesToClient, facts.traffic.to_client);
+        self.out.extend_from_slice(b" out ");
+        self.duration(facts.times.total);
+        self.out.push(b' ');
+        self.shown(Field::Cause, facts.close.cause.name());
+        self.fault(&facts.close);
+        self.name(facts);
+    }
+
+    /// Why nothing came of a connection, and what to do. The advice has room: a long address of the client gives
+    /// way.
+    fn failure(&mut self, facts: &ConnectionFacts, advice: Option<&str>) {
+        let mut text = Vec::new();
+        let mut line = Line { out: &mut text, selection: self.selection };
+        line.shown(Field::Cause, reason(&facts.close));
+        match (advice, &facts.close.detail) {
+            (Some(advice), _) => line.sentence(&[": ", advice]),
+            (None, Some(detail)) if self.selection.is_told(Field::Detail) => line.sentence(&[": ", detail]),
+            (None, _) => line.fault(&facts.close),
+        }
+        let start = self.out.len();
+        let room = COLUMNS.saturating_sub(TIME_WIDTH + 2 + columns(&text));
+        self.client(&facts.client.address, room.clamp(CLIENT_WIDTH, IPV6_WIDTH));
+        self.out.extend_from_slice(&text);
+        // Rather none than one that takes the end of the advice.
+        if TIME_WIDTH + 1 + columns(&self.out[start..]) + NAME_WIDTH <= COLUMNS {
+            self.name(facts);
+        }
+    }
+
+    /// `20:51:00.001Z `: the day is not needed, and UTC is what the other lines on the terminal have.
+    fn time(&mut self, time: SystemTime) {
+        let text = rfc3339_micros(time);
+        // Hours to milliseconds, which are ASCII.
+        self.shown(Field::Time, std::str::from_utf8(&text[11..23]).unwrap_or_default());
+        self.out.extend_from_slice(b"Z ");
+    }
+
+    /// The address without its port, padded, and cut to `room` columns.
+    fn client(&mut self, client: &Address, room: usize) {
+        let start = self.out.len();
+        match client {
+            Address::Ip(socket) => {
+                let ip: IpAddr = self.selection.address(socket.ip());
+                let mut plain = Plain::default();
+                // An address is ASCII.
+                self.shown(Field::Client, std::str::from_utf8(plain.ip(ip)).unwrap_or_default());
+            }
+            Address::Unix(_) => self.shown(Field::Client, "unix"),
+        }
+        cut(self.out, start, room);
+        let padded = (start + CLIENT_WIDTH).max(self.out.len());
+        self.out.resize(padded, b' ');
+        self.out.push(b' ');
+    }
+
+    fn size(&mut self, field: Field, bytes: u64) {
+        match self.selection.is_told(field) {
+            true => drop(write!(self.out, " {:>8}", Size(bytes).to_string())),
+            false => self.out.extend_from_slice(b" -"),
+        }
+    }
+
+    fn duration(&mut self, total: Duration) {
+        match self.selection.is_told(Field::TotalUs) {
+            true => drop(write!(self.out, " {:>7}", Span(total).to_string())),
+            false => self.out.extend_from_slice(b" -"),
+        }
+    }
+
+    /// Whose fault it was, if anybody's.
+    fn fault(&mut self, close: &Close) {
+        if close.fault != Fault::Nobody && self.selection.is_told(Field::Fault) {
+            self.sentence(&[" (", close.fault.name(), ")"]);
+        }
+    }
+
+    /// The name that the client asked for.
+    fn name(&mut self, facts: &ConnectionFacts) {
+        if let Some(name) = facts.tls.sni.as_deref().filter(|_| self.selection.is_told(Field::Sni)) {
+            self.out.extend_from_slice(b" [");
+            self.shown(Field::Sni, name);
+            self.out.push(b']');
+        }
+    }
+
+    fn sentence(&mut self, parts: &[&str]) {
+        parts.iter().for_each(|part| sentence(self.out, part));
+    }
+
+    /// A value, or what the selection puts in its place. Only what is hostile is escaped.
+    fn shown(&mut self, field: Field, value: &str) {
+        let mut room = Plain::default();
+        match self.selection.shown(field, value.as_bytes(), &mut room) {
+            // The value itself, or a hash of ASCII.
+            Some(shown) => sentence(self.out, std::str::from_utf8(shown).unwrap_or_default()),
+            None => self.out.push(b'-'),
+        }
+    }
+}
+
+/// The shortest name of what went wrong: the client's alert says more than that there was one.
+fn reason(close: &Close) -> &'static str {
+    match (close.cause, close.alert) {
+        (Cause::HandshakeAlert, Some(Alert::Received(alert))) => alert,
+        (Cause::HandshakeFailed, Some(Alert::Sent(alert))) => alert,
+        (cause, _) => cause.name(),
+    }
+}
+
+/// What to do about an end that can be prevented.
+fn advice(close: &Close) -> Option<&'static str> {
+    let distrust = "the client does not trust it; run `offramp ca`";
+    let other_offer = "no offer in common; log level debug shows both";
+    Some(match close.cause {
+        Cause::HandshakeAlert => match close.alert {
+            Some(Alert::Received("unknown_ca" | "certificate_unknown" | "bad_certificate")) => distrust,
+            Some(Alert::Received("certificate_expired")) => "renew the certificate, or set the clock",
+            Some(Alert::Received("handshake_failure" | "protocol_version" | "insufficient_security")) => {
+                "the client wants other TLS; see log level debug"
+            }
+            _ => "the client refused the handshake",
+        },
+        Cause::HandshakeAbandoned => "does the client trust it? `offramp ca`",
+        Cause::PlainHttp => "the client spoke plain HTTP; open https:// instead",
+        Cause::NotTls => "the client does not speak TLS; check its settings",
+        Cause::UnknownName => "no certificate covers the name; add one",
+        Cause::NoRoute => "add a route for the name, or one without `host`",
+        Cause::NoCommonVersion => "the client is too old, or tls.policy too strict",
+        Cause::NoCommonSuite | Cause::NoCommonGroup | Cause::NoCommonScheme => other_offer,
+        Cause::NoCommonAlpn => "add the client's protocol to `alpn` of the route",
+        Cause::ClientCertificateMissing => "give the client a certificate",
+        Cause::ClientCertificateRejected => "check its issuer and its dates",
+        Cause::ClientCertificateNotAllowed => "add its name to `allow`",
+        Cause::ServerRefused => "the application refuses connections; is it running?",
+        Cause::ServerUnreachable => "is the application's address right?",
+        Cause::AllServersFailed => "are the servers running?",
+        Cause::ConnectTimeout => "the application does not accept; is it busy?",
+        Cause::ProxyMissing => "send a PROXY header, or change `accept_proxy`",
+        Cause::ProxyStranger => "add the sender to `accept_proxy`",
+        _ => return None,
+    })
+}
+
+/// Shortens what follows `start` to `most` columns; the last one then says so.
+fn cut(out: &mut Vec<u8>, start: usize, most: usize) {
+    let text = String::from_utf8_lossy(&out[start..]);
+    if width(&text) <= most {
+        return;
+    }
+    let mut used = 0;
+    // One column is kept for the sign.
+    let fits = text.char_indices().find(|(_, c)| {
+        used += width_of(*c);
+        used > most.saturating_sub(1)
+    });
+    let end = fits.map_or(text.len(), |(at, _)| at);
+    out.truncate(start + end);
+    out.extend_from_slice("…".as_bytes());
+}
+
+fn columns(text: &[u8]) -> usize {
+    width(&String::from_utf8_lossy(text))
+}
+
+fn width(text: &str) -> usize {
+    text.chars().map(width_of).sum()
+}
+
+/// No character is wider than two columns.
+fn width_of(c: char) -> usize {
+    if c.is_ascii() || c == '…' { 1 } else { 2 }
+}
+
+/// `20:51:00.001Z`
+const TIME_WIDTH: usize = 13;
+/// `255.255.255.255`
+const CLIENT_WIDTH: usize = 15;
+/// The least of a name that is worth showing: ` [a.exa…`
+const NAME_WIDTH: usize = 8;
+/// The longest IPv6 address.
+const IPV6_WIDTH: usize = 39;
+
+#[cfg(test)]
+mod tests {
+    use super::{CLIENT_WIDTH, COLUMNS, TIME_WIDTH, advice, cut, reason, width};
+    use crate::facts::{Alert, Cause, Close};
+
+    #[test]
+    fn every_advice_has_room_beside_its_cause() {
+        let alerts = ["unknown_ca", "certificate_unknown", "certificate_expired", "insufficient_security"];
+        let closes = Cause::ALL
+            .into_iter()
+            .map(Close::from)
+            .chain(alerts.map(|alert| Close::from(Cause::HandshakeAlert).with_alert(Alert::Received(alert))));
+        let mut too_long = Vec::new();
+        for close in closes {
+            let Some(advice) = advice(&close) else { continue };
+            let text = format!("{}: {advice}", reason(&close));
+            if TIME_WIDTH + 1 + CLIENT_WIDTH + 1 + width(&text) > COLUMNS {
+                too_long.push(text);
+            }
+        }
+        assert!(too_long.is_empty(), "{too_long:#?}");
+    }
+
+    #[test]
+    fn lines_are_cut_between_characters() {
+        let cut = |text: &str, most| {
+            let mut out = format!("ab{text}").into_bytes();
+            cut(&mut out, 2, most);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(cut("12345", 5), "ab12345");
+        assert_eq!(cut("123456", 5), "ab1234…");
+        // Wide characters take two columns each.
+        assert_eq!(cut("日本語", 6), "ab日本語");
+        assert_eq!(cut("日本語", 5), "ab日本…");
+        assert_eq!(cut("日本語", 4), "ab日…");
+    }
+}
