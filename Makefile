@@ -1,17 +1,29 @@
 # The commands of this repository. `make` alone lists them.
-# CARGO, FUZZ_SECONDS, ARGS (more arguments for `run` and the benchmarks) may be set.
+# CARGO, FUZZ_SECONDS, PREFIX (of `install`), ARGS (more arguments for `run` and the benchmarks) may be set.
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 ARGS ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
 
-.PHONY: help run test fmt lint fuzz bench bench-full bench-peers
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help run install test fmt lint fuzz bench bench-full bench-peers
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 run: ## Build Offramp and serve a built-in application over https://localhost:8443
-	$(CARGO) run --locked --release -p offramp -- demo $(ARGS)
+	@test -x $(TARGET)/quick/offramp || \
+	  echo 'Building Offramp: about two minutes on two cores, this first time. (Releases take longer: make install)'
+	$(CARGO) run --locked --profile quick -p offramp -- demo $(ARGS)
+
+install: ## Build a release and install it under PREFIX, its symbols apart
+	@test -x $(TARGET)/release/offramp || \
+	  echo 'Building a release of Offramp: about seven minutes on two cores, this first time.'
+	$(CARGO) build --locked --release -p offramp
+	scripts/ship $(TARGET)/release/offramp $(DESTDIR)$(PREFIX)/bin
 
 test: ## Everything that must hold: format, lints, tests, documentation
 	CARGO="$(CARGO)" scripts/test

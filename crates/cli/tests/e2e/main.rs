@@ -76,6 +76,7 @@ mod smuggling_is_refused;
 mod smuggling_rows;
 mod sslyze_finds_it_compliant;
 mod stopping_finishes_what_is_open;
+mod symbols_are_shipped_apart;
 mod targets_are_one_for_both_versions;
 mod the_first_minutes_are_plain;
 mod the_record_layer_is_as_strict_as_rustls;

@@ -13,7 +13,7 @@ use offramp_config::model::Workers;
 use offramp_net::notify::Notifier;
 use offramp_net::{Address, cores, process};
 use offramp_observe::prometheus::Build;
-use offramp_observe::{Counters, EventStyle, Exposition, Flusher, FlusherSettings, Log, Output};
+use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
 use offramp_proxy::{Admission, ClientTable, Refusals, Shared, Snapshot, Worker};
 use offramp_record::aead::Library;
 use offramp_record::{Choice, measure};
@@ -28,7 +28,7 @@ use crate::figures::{self, Reloads};
 use crate::house::{Crew, Ground, House, Source, tell};
 use crate::listeners::{self, Fresh, Listening, wanted};
 use crate::metrics::{self, Endpoint};
-use crate::outputs;
+use crate::outputs::{self, Terminals};
 use crate::plan::{Plan, Wanted};
 use crate::privileges;
 use crate::push::{Pushers, Spans};
@@ -70,9 +70,8 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let generation = snapshot.generation;
     let events = open_store(&config, &log)?;
     let figures = events.as_ref().map(|store| store.figures());
-    let access_log = outputs::access_log(&config, source.terminals)?;
-    let crew = Crew { store: events, ..crew(access_log, &cores, snapshot, &log, (build, figures))? };
-    crew.page.counters.watch_clients(metrics::clients(&config));
+    let crew = crew(&config, source.terminals, &cores, snapshot, &log, (build, figures))?;
+    let crew = Crew { store: events, ..crew };
     crew.tap(&config);
     let mut listening = Listening::default();
     listening.serve(&plan, &wanted, fresh, &crew.workers);
@@ -244,12 +243,14 @@ impl Ready {
 
 /// Opens the access log and starts the threads.
 fn crew(
-    (output, style): (Output, EventStyle),
+    config: &Config,
+    terminals: Terminals,
     cores: &Cores,
     snapshot: Snapshot,
     log: &Log,
     (build, store): (Build, Option<StoreFigures>),
 ) -> Result<Crew, Error> {
+    let (output, style) = outputs::access_log(config, terminals)?;
     let settings = FlusherSettings::new(cores.workers, output, style, log.clone());
     let (flusher, senders) = Flusher::start(settings).map_err(|error| {
         Error::one(format!("access log: {error}; the user that Offramp runs as must be able to write it"))
@@ -272,6 +273,7 @@ fn crew(
         let worker = Worker::start(index, core, counters, events, shared.clone(), seed);
         workers.push(worker.map_err(|error| Error::one(format!("cannot start worker {index}: {error}")))?);
     }
+    counters.watch_clients(metrics::clients(config));
     let spans = Spans::none_yet();
     let reloads = Reloads::new(SystemTime::now());
     let page = Exposition {
