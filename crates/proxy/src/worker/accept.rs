@@ -70,7 +70,9 @@ impl Worker {
                 Err(error) => Err(AcceptError::Broken(error)),
             };
             let pause = match outcome {
-                Ok(()) => turn.accepted(),
+                Ok(true) => turn.accepted(),
+                // The event loop has its turn anyway.
+                Ok(false) => turn.waits(),
                 Err(AcceptError::Gone) => turn.gone(),
                 Err(AcceptError::Descriptors) => Some(PauseReason::Descriptors),
                 Err(AcceptError::Memory) => Some(PauseReason::Memory),
@@ -93,24 +95,24 @@ impl Worker {
     }
 
     /// Accepts the connection that seems to wait, once there is a place for it: until then it waits in the queue.
+    /// Whether there was one.
     async fn accept_one(
         self: &Rc<Self>,
         mut ready: Ready<'_>,
         listener: &Arc<str>,
-    ) -> Result<(), AcceptError> {
+    ) -> Result<bool, AcceptError> {
         let place = match self.shared.admission.enter(self.most_connections()) {
             Some(place) => place,
             None => {
-                let Some(waits) = ready.confirm() else { return Ok(()) };
+                let Some(waits) = ready.confirm() else { return Ok(false) };
                 ready = waits;
                 self.say_pause(PauseReason::Connections, listener);
                 self.shared.admission.wait(|| self.most_connections()).await
             }
         };
-        if let Some((fd, peer)) = ready.accept()? {
-            self.serve(listener, fd, peer, Some(place));
-        }
-        Ok(())
+        let Some((fd, peer)) = ready.accept()? else { return Ok(false) };
+        self.serve(listener, fd, peer, Some(place));
+        Ok(true)
     }
 
     /// Accepts who is in the queue. There is no more waiting for a place: who finds none is turned away.
@@ -171,8 +173,19 @@ impl Turn {
         (self.gone.is_multiple_of(BURST)).then_some(PauseReason::Denied)
     }
 
-    fn is_over(&self) -> bool {
-        self.attempts.is_multiple_of(BURST)
+    /// There is no connection.
+    fn waits(&mut self) -> Option<PauseReason> {
+        *self = Self::default();
+        None
+    }
+
+    /// Whether others are to have a turn; then the next one begins.
+    fn is_over(&mut self) -> bool {
+        let over = self.attempts >= BURST;
+        if over {
+            self.attempts = 0;
+        }
+        over
     }
 }
 

@@ -134,7 +134,10 @@ fn errors_that_last_are_no_connections() {
         assert_eq!(turn.gone(), Some(PauseReason::Denied));
         assert!(turn.is_over());
     }
+    assert!(!turn.is_over());
     turn.gone();
     turn.accepted();
-    assert_eq!(turn.gone, 0);
+    assert_eq!((turn.gone, turn.attempts), (0, 2));
+    turn.waits();
+    assert_eq!(turn.attempts, 0);
 }
