@@ -5,9 +5,6 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
-use tokio::io::Interest;
-
-use crate::socket::watch;
 
 use crate::{Address, Socket};
 
@@ -26,8 +23,12 @@ pub async fn connect_to(address: &Address) -> io::Result<Socket> {
             let fd = open(family)?;
             sockopt::set_tcp_nodelay(&fd, true)?;
             match connect(&fd, tcp) {
-                Ok(()) => Socket::new(fd),
-                Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => connected(fd).await,
+                Ok(()) => Socket::tcp(fd),
+                Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
+                    let socket = Socket::tcp(fd)?;
+                    socket.connected().await?;
+                    Ok(socket)
+                }
                 Err(error) => Err(error.into()),
             }
         }
@@ -38,7 +39,7 @@ pub async fn connect_to(address: &Address) -> io::Result<Socket> {
                 match connect(&fd, &name) {
                     // Registered only now: an unconnected Unix socket reports a hang-up, and that
                     // edge would be remembered.
-                    Ok(()) => return Socket::new(fd),
+                    Ok(()) => return Socket::unix(fd),
                     Err(rustix::io::Errno::AGAIN) => tokio::time::sleep(BACKLOG_RETRY).await,
                     Err(rustix::io::Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
@@ -46,18 +47,6 @@ pub async fn connect_to(address: &Address) -> io::Result<Socket> {
             }
         }
     }
-}
-
-/// Waits until a connection in progress is made, or has failed.
-async fn connected(fd: OwnedFd) -> io::Result<Socket> {
-    let waiting = watch(fd, Interest::READABLE | Interest::WRITABLE)?;
-    let ready = waiting.writable().await?.ready();
-    // A failed connect reports a hang-up beside the readiness (poll(2)), so that a good one needs not
-    // be asked for its error.
-    if ready.is_write_closed() || ready.is_error() {
-        sockopt::socket_error(&waiting)?.map_err(io::Error::from)?;
-    }
-    Ok(Socket::watched(waiting))
 }
 
 fn open(family: AddressFamily) -> io::Result<OwnedFd> {

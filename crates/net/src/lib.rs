@@ -1,7 +1,8 @@
 //! The kernel: everything that calls the operating system.
 //!
 //! Sockets that the relay drives by hand ([`Socket`]), listening and accepting ([`listen`]),
-//! connecting ([`connect`]), the process's limits ([`process`]), its user, the cores it may use
+//! connecting ([`connect`]), taking turns on a worker ([`turn`]), the process's limits ([`process`]), its user, the
+//! cores it may use
 //! ([`cores`]), and the notifications that systemd expects ([`notify`]). TCP and Unix sockets are
 //! one type from here on. Through `rustix` and `nix` only the registration of descriptors with the
 //! runtime needs `unsafe`.
@@ -12,6 +13,7 @@ pub mod cores;
 pub mod listen;
 pub mod notify;
 pub mod process;
+pub mod turn;
 
 mod address;
 mod buffer;

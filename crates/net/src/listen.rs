@@ -387,7 +387,10 @@ mod tests {
             let acceptor = Acceptor::new(fd).unwrap();
             let client = crate::connect::connect_to(&address).await.unwrap();
             let (fd, _) = acceptor.accept().await.unwrap();
-            let server = Socket::new(fd).unwrap();
+            let server = match &address {
+                Address::Tcp(_) => Socket::tcp(fd).unwrap(),
+                Address::Unix(_) => Socket::unix(fd).unwrap(),
+            };
             client.write_all(b"hello").await.unwrap();
             client.shutdown_write().unwrap();
             let mut buffer = [0; 64];

@@ -3,11 +3,28 @@
 //! tokio's own streams need a second read to learn that a socket is empty; here a short read or
 //! write says so, which halves the system calls of a request. Vectored calls go straight to the
 //! kernel. What is refused: nothing is buffered, nothing is copied.
+//!
+//! How a socket is watched:
+//!
+//! - A TCP socket is watched for both directions from the start, by one registration. The kernel reports that it is
+//!   writable only after a write that it refused.
+//! - A Unix socket is watched for reading alone. It reports that it is writable each time its peer has read
+//!   something, and each report would wake a worker for nothing. From the first write on that had to wait, a
+//!   duplicate of the descriptor is watched for writing.
+//! - A socket whose bytes nobody can take is not watched at all ([`Socket::pause_reading`]).
+//!
+//! If the kernel cannot watch a socket, because descriptors or memory have run out, it is tried again by a timer.
+//! That costs time, but no connection fails of it.
 
-use std::cell::OnceCell;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, OnceCell, Ref, RefCell};
+use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,31 +32,131 @@ use rustix::net::sockopt;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::time::{Sleep, sleep};
 
 use crate::address::canonical;
 
+/// How long a socket that cannot be watched waits before it is tried again.
+const RETRY: Duration = Duration::from_millis(20);
+
 /// A connected, non-blocking stream socket, registered with the current runtime.
-///
-/// Only readability is watched at first. A Unix socket reports that it is writable each time its peer
-/// has read something, and each such report would wake a worker for nothing; so writability is
-/// watched, on a duplicate of the descriptor, from the first time on that a write had to wait.
 pub struct Socket {
-    fd: AsyncFd<OwnedFd>,
+    // Watches end before the descriptor is closed: fields are dropped in this order.
+    /// The registration; none while reading is paused.
+    watch: RefCell<Option<AsyncFd<Number>>>,
+    /// The registration of a Unix socket for writing.
     writable: OnceCell<AsyncFd<OwnedFd>>,
+    /// Runs while the kernel cannot watch the socket.
+    retry: RefCell<Option<Pin<Box<Sleep>>>>,
+    writing: Cell<Writing>,
+    kind: Kind,
+    fd: OwnedFd,
+}
+
+/// The number of a descriptor that its [`Socket`] owns.
+struct Number(RawFd);
+
+impl AsRawFd for Number {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Tcp,
+    Unix,
+}
+
+/// What is known of the room for writing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writing {
+    /// No write had to wait yet: they are just tried.
+    Untold,
+    /// Readiness says whether there is room.
+    Told,
+    /// The last write waits for room.
+    Waits,
 }
 
 impl Socket {
-    /// Registers a non-blocking socket with the current tokio runtime.
+    /// Registers a non-blocking TCP socket with the current tokio runtime.
     ///
     /// # Errors
     /// Where the kernel cannot watch the descriptor (out of memory or watches).
-    pub fn new(fd: OwnedFd) -> io::Result<Self> {
-        Ok(Self { fd: watch(fd, Interest::READABLE)?, writable: OnceCell::new() })
+    pub fn tcp(fd: OwnedFd) -> io::Result<Self> {
+        Self::new(fd, Kind::Tcp)
     }
 
-    /// Takes over a TCP socket that was watched, for both directions, while it connected.
-    pub(crate) fn watched(fd: AsyncFd<OwnedFd>) -> Self {
-        Self { fd, writable: OnceCell::new() }
+    /// Registers a non-blocking Unix socket with the current tokio runtime.
+    ///
+    /// # Errors
+    /// As [`Socket::tcp`].
+    pub fn unix(fd: OwnedFd) -> io::Result<Self> {
+        Self::new(fd, Kind::Unix)
+    }
+
+    fn new(fd: OwnedFd, kind: Kind) -> io::Result<Self> {
+        let socket = Self {
+            watch: RefCell::new(None),
+            writable: OnceCell::new(),
+            retry: RefCell::new(None),
+            writing: Cell::new(Writing::Untold),
+            kind,
+            fd,
+        };
+        socket.watched().map(drop)?;
+        Ok(socket)
+    }
+
+    /// Waits until a connection in progress is made.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub(crate) async fn connected(&self) -> io::Result<()> {
+        let wait = |cx: &mut Context<'_>| {
+            let watch = self.watched()?;
+            watch.poll_write_ready(cx).map(|guard| guard.map(|guard| guard.ready()))
+        };
+        let ready = std::future::poll_fn(wait).await?;
+        // A failed connect reports a hang-up beside the readiness (poll(2)), so that a good one needs not
+        // be asked for its error.
+        if ready.is_write_closed() || ready.is_error() {
+            sockopt::socket_error(&self.fd)?.map_err(io::Error::from)?;
+        }
+        Ok(())
+    }
+
+    /// The registration; it is made where there is none.
+    fn watched(&self) -> io::Result<Ref<'_, AsyncFd<Number>>> {
+        if self.watch.borrow().is_none() {
+            let interest = match self.kind {
+                Kind::Tcp => Interest::READABLE | Interest::WRITABLE,
+                Kind::Unix => Interest::READABLE,
+            };
+            let number = Number(self.fd.as_raw_fd());
+            // SAFETY: the descriptor is `self.fd`, which stays open until `self` is dropped, and `self.watch` is
+            // dropped before it.
+            let watch = unsafe { AsyncFd::register_with_interest(number, interest) }?;
+            *self.watch.borrow_mut() = Some(watch);
+        }
+        // It was there, or has been put there above.
+        Ok(Ref::map(self.watch.borrow(), |watch| watch.as_ref().expect("the socket is watched")))
+    }
+
+    /// Stops watching until a read finds nothing: for a receiver that cannot pass on what comes. Otherwise each packet
+    /// that arrives would wake the worker for nothing. Reads go on to work, and the first that finds nothing has the
+    /// socket watched again. Nothing happens while a write waits that needs the same registration.
+    ///
+    /// Only for a socket that one task alone reads and writes: the waker of another would be forgotten.
+    pub fn pause_reading(&self) {
+        if self.kind == Kind::Unix {
+            self.watch.take();
+        } else if self.writing.get() != Writing::Waits {
+            self.watch.take();
+            // The next write finds out by itself whether there is room.
+            self.writing.set(Writing::Untold);
+        }
     }
 
     /// Reads into several buffers with one system call; 0 bytes mean the end of the stream.
@@ -84,18 +201,26 @@ impl Socket {
         cx: &mut Context<'_>,
         mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)>,
     ) -> Poll<io::Result<usize>> {
+        if self.watch.borrow().is_none() {
+            // Reading is paused, and there may be something.
+            if let Some(outcome) = attempt(|| read(self.fd.as_fd())) {
+                return Poll::Ready(outcome.map(|(n, _)| n));
+            }
+        }
+        let Ok(watch) = self.watched() else {
+            return self.poll_later(cx);
+        };
         loop {
-            let mut ready = ready!(self.fd.poll_read_ready(cx))?;
-            match read(self.fd.as_fd()) {
-                Ok((n, wanted)) => {
+            let mut ready = ready!(watch.poll_read_ready(cx))?;
+            match attempt(|| read(self.fd.as_fd())) {
+                Some(Ok((n, wanted))) => {
                     if n < wanted && n > 0 {
                         ready.clear_ready();
                     }
                     return Poll::Ready(Ok(n));
                 }
-                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Poll::Ready(Err(error.into())),
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                None => ready.clear_ready(),
             }
         }
     }
@@ -141,44 +266,91 @@ impl Socket {
         wanted: usize,
         mut write: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        if let Some(watched) = self.writable.get() {
-            return self.poll_watched_write(cx, watched, wanted, &mut write);
-        }
-        loop {
-            match write(self.fd.as_fd()) {
-                // What is left over comes back at once and finds the socket full.
-                Ok(n) => return Poll::Ready(Ok(n)),
-                Err(rustix::io::Errno::AGAIN) => break,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Poll::Ready(Err(error.into())),
+        if self.writing.get() == Writing::Untold {
+            // What is left over comes back at once and finds the socket full.
+            if let Some(outcome) = attempt(|| write(self.fd.as_fd())) {
+                return Poll::Ready(outcome);
+            }
+            // What was noted before this refusal says nothing any more.
+            if self.kind == Kind::Tcp
+                && let Ok(watch) = self.watched()
+                && let Poll::Ready(Ok(mut noted)) = watch.poll_write_ready(cx)
+            {
+                noted.clear_ready();
             }
         }
-        let duplicate = self.fd.get_ref().try_clone()?;
-        let watched = watch(duplicate, Interest::WRITABLE)?;
-        self.poll_watched_write(cx, self.writable.get_or_init(|| watched), wanted, &mut write)
+        if self.retry.borrow().is_some() {
+            ready!(self.poll_retry(cx));
+        }
+        let outcome = match self.kind {
+            Kind::Tcp => match self.watched() {
+                Ok(watch) => self.poll_watched_write(cx, &watch, wanted, &mut write),
+                Err(_) => self.poll_unwatched_write(cx, &mut write),
+            },
+            Kind::Unix => match self.watched_for_writing() {
+                Ok(watch) => self.poll_watched_write(cx, watch, wanted, &mut write),
+                Err(_) => self.poll_unwatched_write(cx, &mut write),
+            },
+        };
+        self.writing.set(if outcome.is_pending() { Writing::Waits } else { Writing::Told });
+        outcome
+    }
+
+    /// The registration of a Unix socket for writing; it is made where there is none.
+    fn watched_for_writing(&self) -> io::Result<&AsyncFd<OwnedFd>> {
+        if let Some(watch) = self.writable.get() {
+            return Ok(watch);
+        }
+        let watch = watch(self.fd.try_clone()?, Interest::WRITABLE)?;
+        Ok(self.writable.get_or_init(|| watch))
     }
 
     fn poll_watched_write(
         &self,
         cx: &mut Context<'_>,
-        watched: &AsyncFd<OwnedFd>,
+        watch: &AsyncFd<impl AsRawFd>,
         wanted: usize,
         write: &mut impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            let mut ready = ready!(watched.poll_write_ready(cx))?;
-            match write(self.fd.as_fd()) {
-                Ok(n) => {
+            let mut ready = ready!(watch.poll_write_ready(cx))?;
+            match attempt(|| write(self.fd.as_fd())) {
+                Some(Ok(n)) => {
                     if n < wanted {
                         ready.clear_ready();
                     }
                     return Poll::Ready(Ok(n));
                 }
-                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Poll::Ready(Err(error.into())),
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                None => ready.clear_ready(),
             }
         }
+    }
+
+    /// Tries to write, and again in a moment where there is no room.
+    fn poll_unwatched_write(
+        &self,
+        cx: &mut Context<'_>,
+        write: &mut impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        match attempt(|| write(self.fd.as_fd())) {
+            Some(outcome) => Poll::Ready(outcome),
+            None => self.poll_later(cx),
+        }
+    }
+
+    /// Has the task polled again in a moment.
+    fn poll_later<T>(&self, cx: &mut Context<'_>) -> Poll<T> {
+        while self.poll_retry(cx).is_ready() {}
+        Poll::Pending
+    }
+
+    /// Ready when the timer, which is begun where none runs, has rung.
+    fn poll_retry(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut retry = self.retry.borrow_mut();
+        ready!(retry.get_or_insert_with(|| Box::pin(sleep(RETRY))).as_mut().poll(cx));
+        *retry = None;
+        Poll::Ready(())
     }
 
     /// Reads what is there, waiting for at least one byte or the end of the stream.
@@ -228,6 +400,18 @@ impl Socket {
     pub fn local_address(&self) -> Option<SocketAddr> {
         let address = rustix::net::getsockname(&self.fd).ok()?;
         SocketAddr::try_from(address).ok().map(canonical)
+    }
+}
+
+/// One system call, again where a signal interrupted it; `None` where it would have to wait.
+fn attempt<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Option<io::Result<T>> {
+    loop {
+        match call() {
+            Ok(value) => return Some(Ok(value)),
+            Err(rustix::io::Errno::AGAIN) => return None,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Some(Err(error.into())),
+        }
     }
 }
 

@@ -172,6 +172,16 @@ impl WorkerCounters {
         self.add(ACCEPT_PAUSES + reason as usize, 1);
     }
 
+    /// A relayed connection has its turn.
+    pub fn turn(&self) {
+        self.add(TURNS, 1);
+    }
+
+    /// A connection let others go first, though it had more to do.
+    pub fn yielded(&self) {
+        self.add(YIELDS, 1);
+    }
+
     /// A connection to a server was attempted.
     pub fn connect_attempted(&self) {
         self.add(CONNECT_ATTEMPTS, 1);
@@ -301,7 +311,9 @@ const HANDSHAKES: usize = ACCEPTED + 1;
 const HANDSHAKES_FAILED: usize = HANDSHAKES + TlsVersion::ALL.len() * Handshake::ALL.len();
 const CONNECT_ATTEMPTS: usize = HANDSHAKES_FAILED + 1;
 const CONNECT_FAILURES: usize = CONNECT_ATTEMPTS + 1;
-const ACCEPT_PAUSES: usize = CONNECT_FAILURES + 1;
+const TURNS: usize = CONNECT_FAILURES + 1;
+const YIELDS: usize = TURNS + 1;
+const ACCEPT_PAUSES: usize = YIELDS + 1;
 const HANDSHAKE_TIME: usize = ACCEPT_PAUSES + PauseReason::ALL.len();
 const CONNECTION_TIME: usize = HANDSHAKE_TIME + HISTOGRAM_CELLS;
 const CLOSED: usize = CONNECTION_TIME + HISTOGRAM_CELLS;
@@ -394,6 +406,8 @@ mod tests {
         own.handshake_failed();
         own.connect_attempted();
         own.connect_failed();
+        own.turn();
+        own.yielded();
         for version in HttpVersion::ALL {
             own.http_connection(version);
         }

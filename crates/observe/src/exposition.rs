@@ -275,6 +275,8 @@ fn traffic(tell: &mut Teller<'_, impl Reader>, totals: &Totals) {
     tell.table(&names::RECORDS, [(["open"], totals.records(IN)), (["seal"], totals.records(OUT))]);
     let updates = [(["received"], totals.key_updates(IN)), (["sent"], totals.key_updates(OUT))];
     tell.table(&names::KEY_UPDATES, updates);
+    tell.single(&names::TURNS, totals.turns());
+    tell.single(&names::YIELDS, totals.yields());
     tell.table(
         &names::ACCEPT_PAUSES,
         PauseReason::ALL.map(|reason| ([reason.name()], totals.accept_pauses(reason))),

@@ -103,6 +103,8 @@ metrics! {
     RELAYED_BYTES, "offramp_relayed_bytes_total", Counter, ["direction"], "Bytes of plaintext relayed; the direction is client_to_server or server_to_client.";
     RECORDS, "offramp_records_total", Counter, ["operation"], "TLS records of application data; the operation is open (from clients) or seal (to clients).";
     KEY_UPDATES, "offramp_key_updates_total", Counter, ["direction"], "TLS 1.3 key updates received and sent.";
+    TURNS, "offramp_turns_total", Counter, [], "Turns of relayed connections (tcp); the work of each has a bound.";
+    YIELDS, "offramp_yields_total", Counter, [], "Times that a connection with more to do let the others of its worker go first.";
     ACCEPT_PAUSES, "offramp_accept_pauses_total", Counter, ["reason"], "Times that a worker paused accepting, by reason: no file descriptor (descriptors), no memory (memory), `limits.connections` reached (connections), or the kernel denied it (denied).";
     LIMIT, "offramp_limit", Gauge, ["limit"], "The limits of clients as they are configured: connections, connections_per_client, and, where they are set, handshakes_per_client_per_second and requests_per_client_per_second.";
     LIMIT_USED, "offramp_limit_used", Gauge, ["limit"], "How much of a limit is used: connections open now (connections), and those of the client that has the most (connections_per_client).";

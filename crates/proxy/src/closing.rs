@@ -94,7 +94,7 @@ mod tests {
         client.write_all(bytes).unwrap();
         let (server, _) = listener.accept().unwrap();
         server.set_nonblocking(true).unwrap();
-        (client, Socket::new(server.into()).unwrap())
+        (client, Socket::tcp(server.into()).unwrap())
     }
 
     #[test]

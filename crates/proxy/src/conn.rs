@@ -12,9 +12,9 @@ use std::time::Instant;
 use offramp_net::{Buffer, Peer, Socket};
 use offramp_observe::facts::{Address, Fault};
 use offramp_observe::{Cause, Close, ConnectionFacts};
+use offramp_record::Alert;
 use offramp_tls::Established;
 use offramp_upstream::Seat;
-use offramp_wire::alert::AlertDescription;
 use tokio::time::{timeout, timeout_at};
 
 use crate::closing::farewell;
@@ -121,7 +121,11 @@ pub(crate) async fn serve(
         life.facts().close = cause.into();
         return;
     };
-    let socket = match Socket::new(fd) {
+    let socket = match peer {
+        Peer::Tcp(_) => Socket::tcp(fd),
+        Peer::Unix => Socket::unix(fd),
+    };
+    let socket = match socket {
         Ok(socket) => socket,
         Err(error) => {
             life.facts().close = failure::resources(&error, Cause::Internal);
@@ -221,18 +225,12 @@ async fn secured(
     let established = secure.handshake(life, &socket, &mut buffer, deadline).await?;
     // rustls understood a hello that could not be looked at, so nobody knows where it should go.
     let Some(terms) = terms else {
-        return Err(refuse(
-            &life.worker,
-            &socket,
-            established,
-            AlertDescription::UnrecognizedName,
-            Cause::NoRoute.into(),
-        )
-        .await);
+        let cause = hello.odd.map_or(Cause::NoRoute, failure::hello_cause);
+        return Err(refuse(&life.worker, &socket, established, Alert::UNEXPECTED_MESSAGE, cause.into()).await);
     };
     if !terms.allows(&established.negotiated) {
         let close = Cause::ClientCertificateNotAllowed.into();
-        return Err(refuse(&life.worker, &socket, established, AlertDescription::AccessDenied, close).await);
+        return Err(refuse(&life.worker, &socket, established, Alert::ACCESS_DENIED, close).await);
     }
     let relay = match terms.to {
         Ends::Relay(relay) => relay,
@@ -246,9 +244,7 @@ async fn secured(
     let server = match engage(life, &snapshot, relay, &socket, &part).await {
         Ok(server) => server,
         Err(close) => {
-            return Err(
-                refuse(&life.worker, &socket, established, AlertDescription::InternalError, close).await
-            );
+            return Err(refuse(&life.worker, &socket, established, Alert::INTERNAL_ERROR, close).await);
         }
     };
     let Established { session, left, .. } = established;

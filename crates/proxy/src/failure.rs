@@ -6,7 +6,7 @@ use http::StatusCode;
 use offramp_observe::facts::Alert as ToldAlert;
 use offramp_observe::{Cause, Close};
 use offramp_record::{Alert, Fault};
-use offramp_tls::{HandshakeError, HandshakeFault};
+use offramp_tls::{HandshakeError, HandshakeFault, SessionError};
 use offramp_upstream::{Failure, Fault as UpstreamFault, Reason, Unreachable};
 use offramp_wire::HelloFault;
 use rustls::{Error as TlsError, PeerIncompatible};
@@ -31,17 +31,17 @@ pub(crate) fn record(fault: Fault) -> Close {
         Fault::TooManyRenegotiations => Cause::Renegotiation,
         Fault::SequenceExhausted => Cause::SequenceLimit,
     };
-    sent(Close::from(cause), fault.alert().0).with_detail(&fault.to_string())
+    sent(Close::from(cause), fault.alert()).with_detail(&fault.to_string())
 }
 
 /// The same end, with the alert that was sent.
-pub(crate) fn sent(close: Close, alert: u8) -> Close {
-    close.with_alert(ToldAlert::Sent(Alert(alert).name()))
+pub(crate) fn sent(close: Close, alert: Alert) -> Close {
+    close.with_alert(ToldAlert::Sent(alert.name()))
 }
 
 /// The client sent a fatal alert.
-pub(crate) fn received(cause: Cause, alert: u8) -> Close {
-    Close::from(cause).with_alert(ToldAlert::Received(Alert(alert).name()))
+pub(crate) fn received(cause: Cause, alert: Alert) -> Close {
+    Close::from(cause).with_alert(ToldAlert::Received(alert.name()))
 }
 
 /// Reading from or writing to the client failed.
@@ -60,15 +60,29 @@ pub(crate) fn server(error: &io::Error) -> Close {
     }
 }
 
-/// Where the kernel has run out of something, that is the cause; else `otherwise`.
+/// Where the kernel has run out of something, or the fault is our own, that is the cause; else `otherwise`.
 pub(crate) fn resources(error: &io::Error, otherwise: Cause) -> Close {
-    // EMFILE and ENFILE; ENOMEM and ENOBUFS.
-    let cause = match error.raw_os_error() {
-        Some(23 | 24) => Cause::DescriptorsExhausted,
-        Some(12 | 105) => Cause::OutOfMemory,
-        _ => otherwise,
-    };
-    Close::from(cause).with_detail(&error.to_string())
+    Close::from(ours(error).unwrap_or(otherwise)).with_detail(&error.to_string())
+}
+
+/// The cause of an error that no peer has to answer for.
+fn ours(error: &io::Error) -> Option<Cause> {
+    if let Some(inner) = error.get_ref()
+        && inner.is::<SessionError>()
+    {
+        return Some(Cause::Internal);
+    }
+    // EMFILE and ENFILE; ENOMEM and ENOBUFS; ENOSPC, which is how epoll says that it may watch no more.
+    match error.raw_os_error() {
+        Some(23 | 24 | 28) => Some(Cause::DescriptorsExhausted),
+        Some(12 | 105) => Some(Cause::OutOfMemory),
+        _ => None,
+    }
+}
+
+/// Whether an error says nothing about the peer of the socket.
+pub(crate) fn is_ours(error: &io::Error) -> bool {
+    ours(error).is_some()
 }
 
 /// No server of a backend with `servers` servers could be reached.
@@ -147,7 +161,7 @@ pub(crate) fn handshake(error: &HandshakeError, hello: Option<HelloFault>) -> Cl
         HandshakeFault::TooLarge => Close::from(Cause::ClientHelloTooLarge),
         HandshakeFault::Internal(error) => Close::from(Cause::Internal).with_detail(&error.to_string()),
         HandshakeFault::Tls(TlsError::AlertReceived(alert)) => {
-            return received(Cause::HandshakeAlert, u8::from(*alert));
+            return received(Cause::HandshakeAlert, Alert(u8::from(*alert)));
         }
         HandshakeFault::Tls(error) => {
             let cause = hello.map_or_else(|| tls(error), hello_cause);
@@ -160,7 +174,8 @@ pub(crate) fn handshake(error: &HandshakeError, hello: Option<HelloFault>) -> Cl
     }
 }
 
-fn hello_cause(fault: HelloFault) -> Cause {
+/// What is odd about a ClientHello, as a cause.
+pub(crate) fn hello_cause(fault: HelloFault) -> Cause {
     match fault {
         HelloFault::NotTls => Cause::NotTls,
         HelloFault::TooLarge(_) | HelloFault::TooManyRecords | HelloFault::RecordTooLarge(_) => {
@@ -200,5 +215,36 @@ fn tls(error: &TlsError) -> Cause {
         TlsError::PeerMisbehaved(_) => Cause::HandshakeFailed,
         TlsError::General(why) if why.contains("certificate") => Cause::NoCertificate,
         _ => Cause::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use offramp_observe::Fault;
+
+    use super::*;
+
+    /// EMFILE, ENFILE, ENOSPC, ENOMEM and ENOBUFS, whichever socket they come from.
+    #[test]
+    fn what_we_run_out_of_is_nobody_elses_fault() {
+        for (number, cause) in [
+            (24, Cause::DescriptorsExhausted),
+            (23, Cause::DescriptorsExhausted),
+            (28, Cause::DescriptorsExhausted),
+            (12, Cause::OutOfMemory),
+            (105, Cause::OutOfMemory),
+        ] {
+            let error = io::Error::from_raw_os_error(number);
+            assert!(is_ours(&error));
+            for close in [client(&error), server(&error)] {
+                assert_eq!((close.cause, close.fault), (cause, Fault::Us), "{number}");
+            }
+        }
+        for number in [104, 32, 110] {
+            let error = io::Error::from_raw_os_error(number);
+            assert!(!is_ours(&error));
+            assert_eq!(client(&error).cause, Cause::ClientReset);
+            assert_eq!(server(&error).cause, Cause::ServerReset);
+        }
     }
 }

@@ -69,35 +69,40 @@ pub(crate) async fn proxy_header(socket: &Socket, buffer: &mut Buffer) -> Result
     }
 }
 
-/// Waits until the front of `buffer` is a whole ClientHello, or something that rustls should refuse.
-///
-/// Nothing is consumed. Plain HTTP and PROXY headers from strangers are refused here.
-pub(crate) async fn client_hello(
-    socket: &Socket,
-    buffer: &mut Buffer,
-) -> Result<Result<(), HelloFault>, Close> {
+/// What a client begins with.
+pub(crate) enum Greeting {
+    /// A whole ClientHello.
+    Hello,
+    /// Something that cannot be looked at. rustls refuses it, or knows better.
+    Odd(HelloFault),
+    /// Nothing that is served here, or nothing at all.
+    Refused(Close),
+}
+
+/// Waits until it is known what the front of `buffer` is. Nothing is consumed.
+pub(crate) async fn client_hello(socket: &Socket, buffer: &mut Buffer) -> Greeting {
     loop {
         let seen = buffer.filled();
         let verdict = match sniff(seen) {
             Step::Done { value: Protocol::Tls, .. } => client_hello::peek(seen).map(|_| ()),
-            Step::Done { value: Protocol::Http, .. } => return Err(Close::from(Cause::PlainHttp)),
+            Step::Done { value: Protocol::Http, .. } => return Greeting::Refused(Cause::PlainHttp.into()),
             Step::Done { value: Protocol::ProxyV1 | Protocol::ProxyV2, .. } => {
-                return Err(Close::from(Cause::ProxyStranger));
+                return Greeting::Refused(Cause::ProxyStranger.into());
             }
             Step::Done { value: Protocol::Sslv2 | Protocol::Unknown, .. } => Step::Reject(HelloFault::NotTls),
             Step::Need(more) => Step::Need(more),
             Step::Reject(never) => match never {},
         };
         match verdict {
-            Step::Done { .. } => return Ok(Ok(())),
-            Step::Reject(fault) => return Ok(Err(fault)),
-            Step::Need(_) => {
-                if more(socket, buffer).await? == 0 {
-                    let silent = buffer.is_empty();
-                    let cause = if silent { Cause::ClientSilent } else { Cause::HandshakeAbandoned };
-                    return Err(cause.into());
-                }
-            }
+            Step::Done { .. } => return Greeting::Hello,
+            Step::Reject(fault) => return Greeting::Odd(fault),
+            Step::Need(_) => {}
+        }
+        match more(socket, buffer).await {
+            Ok(1..) => {}
+            Ok(0) if buffer.is_empty() => return Greeting::Refused(Cause::ClientSilent.into()),
+            Ok(0) => return Greeting::Refused(Cause::HandshakeAbandoned.into()),
+            Err(close) => return Greeting::Refused(close),
         }
     }
 }

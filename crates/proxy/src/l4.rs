@@ -19,19 +19,17 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use offramp_net::turn::{self, Turn, Work};
 use offramp_net::{Buffer, Socket};
 use offramp_observe::facts::Traffic;
 use offramp_observe::{Cause, Close};
-use offramp_record::{Alert, Pacing, RecordSize};
-use offramp_tls::Session;
+use offramp_record::{Alert, RecordSize};
+use offramp_tls::{Sending, Session};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::worker::{Scratch, Worker};
 
 pub(crate) use plain::{Due, relay as relay_plain};
-
-/// How many batches one connection may move each way before others have their turn.
-const TURN: usize = 4;
 
 /// What a direction came to in one step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,6 +88,8 @@ struct Relay {
     moved_ms: u64,
     /// What the event will say where both directions end in order.
     first_end: Option<Cause>,
+    /// Whether the client has sent something behind its close_notify.
+    trailing: bool,
 }
 
 /// From the client to the server.
@@ -100,37 +100,72 @@ struct Up {
     unopened: bool,
     /// Plaintext that the server has not taken yet.
     plain: Vec<u8>,
-    /// Whether the client's direction is over.
-    ended: bool,
-    /// Whether the server was told.
-    shut: bool,
-    /// Whether it ended because the server takes no more, though the client may have more to say.
-    refused: bool,
-    /// Whether the client has sent something behind its close_notify.
-    trailing: bool,
+    end: UpEnd,
+}
+
+/// How far the client's direction has come to its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UpEnd {
+    /// More may come.
+    Open,
+    /// The client has finished; the server does not know yet, as something may still wait for it.
+    Ended,
+    /// The server was told.
+    Shut,
+    /// The server takes no more, though the client may have more to say.
+    Refused,
+}
+
+impl UpEnd {
+    /// Whether nothing more is read from the client.
+    fn is_over(self) -> bool {
+        self != Self::Open
+    }
+
+    /// Whether nothing more is written to the server.
+    fn is_shut(self) -> bool {
+        matches!(self, Self::Shut | Self::Refused)
+    }
 }
 
 /// From the server to the client.
 struct Down {
-    /// Records that the client has not taken yet.
-    pending: Vec<u8>,
-    /// Whether `pending` holds our answer to a key update.
-    answering: bool,
-    pacing: Pacing,
+    sending: Sending,
     /// How many bytes the next read makes room for.
     expected: usize,
     /// How many bytes the client has taken since it last had to be waited for.
     taken: usize,
-    /// Whether the kernel may keep back the end of the latest batch.
-    kept_back: bool,
-    /// Whether the server's stream is over.
-    ended: bool,
-    /// Whether close_notify was sealed.
-    notified: bool,
-    /// Whether the client's socket was shut.
-    shut: bool,
-    /// How the client refused to take more, though it may have said more than was read yet.
-    left: Option<io::ErrorKind>,
+    end: DownEnd,
+}
+
+/// How far the server's direction has come to its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DownEnd {
+    /// More may come.
+    Open,
+    /// The server has finished; close_notify is still to be sealed.
+    Ended,
+    /// close_notify was sealed, and may wait for the client.
+    Notified,
+    /// The client's socket was shut.
+    Shut,
+    /// The client refused to take more, in this way, though it may have said more than was read yet.
+    Left(io::ErrorKind),
+}
+
+impl DownEnd {
+    /// Whether nothing more may be sealed (RFC 8446 §6.1).
+    fn is_silent(self) -> bool {
+        !matches!(self, Self::Open | Self::Ended)
+    }
+
+    /// How the client left, if it did.
+    fn left(self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Left(how) => Some(how),
+            _ => None,
+        }
+    }
 }
 
 /// Relays until both directions are over, one of them breaks, or nothing moves for too long.
@@ -142,30 +177,17 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
         client: ends.client,
         server: ends.server,
         session: ends.session,
-        up: Up {
-            unopened: !sealed.is_empty(),
-            sealed,
-            plain: Vec::new(),
-            ended: false,
-            shut: false,
-            refused: false,
-            trailing: false,
-        },
+        up: Up { unopened: !sealed.is_empty(), sealed, plain: Vec::new(), end: UpEnd::Open },
         down: Down {
-            pending: Vec::new(),
-            answering: false,
-            pacing: Pacing::new(terms.record_size, now),
+            sending: Sending::new(terms.record_size),
             expected: 0,
             taken: 0,
-            kept_back: false,
-            ended: ends.left.is_some(),
-            notified: ends.left.is_some(),
-            shut: false,
-            left: ends.left,
+            end: ends.left.map_or(DownEnd::Open, DownEnd::Left),
         },
         traffic: Traffic::default(),
         moved_ms: now,
         first_end: None,
+        trailing: false,
         worker,
     };
     let close = relay.run(terms.idle_timeout).await;
@@ -173,17 +195,18 @@ pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> O
         relay.tell(Alert::CLOSE_NOTIFY);
     }
     // A client that is still talking would be reset by a close, and lose what it has not read yet.
-    let cut_short = relay.down.shut || matches!(close.cause, Cause::ServerReset | Cause::ServerHung);
-    let more = relay.up.refused || relay.up.trailing || (cut_short && !relay.up.ended);
+    let cut_short =
+        relay.down.end == DownEnd::Shut || matches!(close.cause, Cause::ServerReset | Cause::ServerHung);
+    let more = relay.up.end == UpEnd::Refused || relay.trailing || (cut_short && !relay.up.end.is_over());
     // Who took nothing for so long will not take a last word either.
-    let waits = (more || !relay.down.pending.is_empty()) && close.cause != Cause::ClientHung;
+    let waits = (more || relay.down.sending.waiting() > 0) && close.cause != Cause::ClientHung;
     // What a client said before it left may still be on its way; a reset would overtake it.
-    let listens = relay.down.left.is_some() && relay.up.shut;
+    let listens = relay.down.end.left().is_some() && relay.up.end.is_shut();
     Outcome {
         close,
         traffic: relay.traffic,
         client: relay.client,
-        pending: relay.down.pending,
+        pending: relay.down.sending.into_waiting(),
         waits,
         server: listens.then_some(relay.server),
     }
@@ -212,28 +235,30 @@ impl Relay {
             return Poll::Ready(Close::from(Cause::Drain));
         }
         let worker = Rc::clone(&self.worker);
+        worker.counters.turn();
         let mut scratch = worker.scratch.borrow_mut();
         // Down after up, because up may leave an answer to a key update; down leaves nothing for up.
         // So each is asked only until it has nothing to do, not again when the other moved.
-        let both = steps(|| self.poll_up(cx, &mut scratch))
-            .and_then(|up| Ok((up, steps(|| self.poll_down(cx, &mut scratch))?)));
+        let both = steps(|turn| self.poll_up(cx, &mut scratch, turn))
+            .and_then(|up| Ok((up, steps(|turn| self.poll_down(cx, &mut scratch, turn))?)));
         match both {
             Err(close) => Poll::Ready(self.verdict(close)),
             Ok((Progress::Done, Progress::Done)) => {
                 // Closing upon what lies unread would be a reset. Who has sent nothing more costs no call.
                 let behind = self.client.poll_read(cx, bytes(&mut scratch));
-                self.up.trailing = matches!(behind, Poll::Ready(Ok(1..)));
-                let left = self.down.left.map(|_| Cause::ClientReset);
+                self.trailing = matches!(behind, Poll::Ready(Ok(1..)));
+                let left = self.down.end.left().map(|_| Cause::ClientReset);
                 Poll::Ready(Close::from(self.first_end.or(left).unwrap_or(Cause::Internal)))
             }
             Ok((Progress::Moved, _) | (_, Progress::Moved)) => {
                 // Others first; the sockets may still be ready, so nothing else would wake this task.
-                cx.waker().wake_by_ref();
+                worker.counters.yielded();
+                turn::poll_next(cx);
                 Poll::Pending
             }
             Ok(_) => {
                 let waiting =
-                    Waiting { server: !self.up.plain.is_empty(), client: !self.down.pending.is_empty() };
+                    Waiting { server: !self.up.plain.is_empty(), client: self.down.sending.waiting() > 0 };
                 poll_alarm(cx, alarm, idle, self.moved_ms, waiting)
             }
         }
@@ -243,7 +268,7 @@ impl Relay {
     /// server must not take it for the orderly end of what the client had to say.
     fn verdict(&mut self, close: Close) -> Close {
         let broken = matches!(close.cause, Cause::ClientReset | Cause::ClientTruncated);
-        if !self.up.ended && (broken || close.alert.is_some()) {
+        if !self.up.end.is_over() && (broken || close.alert.is_some()) {
             self.server.reset_on_close();
         }
         let gone = matches!(close.cause, Cause::ClientReset | Cause::ServerReset);
@@ -255,8 +280,8 @@ impl Relay {
 
     /// Seals an alert, unless close_notify went out: nothing may follow it (RFC 8446 §6.1).
     fn tell(&mut self, alert: Alert) {
-        if !self.down.notified {
-            self.session.alert(alert, &mut self.down.pending);
+        if !self.down.end.is_silent() {
+            self.down.sending.alert(&mut self.session, alert);
         }
     }
 
@@ -297,15 +322,17 @@ fn poll_alarm(
     Poll::Pending
 }
 
-/// Takes steps in one direction while they move something, up to [`TURN`] of them.
-fn steps(mut step: impl FnMut() -> Result<Progress, Close>) -> Result<Progress, Close> {
-    for _ in 0..TURN {
-        let progress = step()?;
-        if progress != Progress::Moved {
+/// Takes steps in one direction while they move something, for one turn.
+fn steps(mut step: impl FnMut(&mut Turn) -> Result<Progress, Close>) -> Result<Progress, Close> {
+    let mut turn = Turn::default();
+    loop {
+        // Each step reads or writes at least once, so that there is a bound to them.
+        turn.spend(Work::Calls(1));
+        let progress = step(&mut turn)?;
+        if progress != Progress::Moved || turn.is_over() {
             return Ok(progress);
         }
     }
-    Ok(Progress::Moved)
 }
 
 /// Writes what is kept; `true` when all of it is gone.

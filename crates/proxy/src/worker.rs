@@ -20,6 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use offramp_observe::{Cause, ConnectionFacts, EventSender, IdSource, Log, RequestFacts, WorkerCounters};
 use offramp_record::Span;
+use offramp_tls::HandshakeQueue;
 use offramp_upstream::{Chooser, Pools};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
@@ -148,6 +149,8 @@ pub struct Worker {
     standing_by: Cell<bool>,
     /// HTTP/1 connections that have more than their stream; see `l7::h1`.
     pub(crate) warm: Cell<usize>,
+    /// The handshakes that want CPU time.
+    pub(crate) handshakes: HandshakeQueue,
     /// What serves streams of HTTP/2.
     pub(crate) runners: Rc<Runners>,
     /// What responses say of the time.
@@ -318,6 +321,7 @@ impl Worker {
             ended: Notify::new(),
             standing_by: Cell::new(false),
             warm: Cell::new(0),
+            handshakes: HandshakeQueue::default(),
             runners: Rc::default(),
             date: Date::default(),
             begun: Cell::new(0),

@@ -1,4 +1,4 @@
-//! Alert descriptions (RFC 8446 §6, RFC 5246 §7.2) that the record layer sends or names.
+//! Alerts (RFC 8446 §6, RFC 5246 §7.2): the one vocabulary of what is sent, received and named.
 
 use core::fmt;
 
@@ -15,6 +15,8 @@ impl Alert {
     pub const BAD_RECORD_MAC: Self = Self(20);
     /// The record is longer than its version allows.
     pub const RECORD_OVERFLOW: Self = Self(22);
+    /// The peer's certificate or name is not let in.
+    pub const ACCESS_DENIED: Self = Self(49);
     /// A field had a value that is not allowed.
     pub const ILLEGAL_PARAMETER: Self = Self(47);
     /// A message could not be parsed.
@@ -25,6 +27,15 @@ impl Alert {
     pub const USER_CANCELED: Self = Self(90);
     /// A TLS 1.2 renegotiation is declined.
     pub const NO_RENEGOTIATION: Self = Self(100);
+
+    /// The server needs a name, and the client gave none.
+    pub const MISSING_EXTENSION: Self = Self(109);
+    /// Nothing here answers to the name.
+    pub const UNRECOGNIZED_NAME: Self = Self(112);
+    /// A client certificate is needed, and none came.
+    pub const CERTIFICATE_REQUIRED: Self = Self(116);
+    /// No application protocol that is offered is spoken here.
+    pub const NO_APPLICATION_PROTOCOL: Self = Self(120);
 
     /// The name of the IANA registry, or `unknown`.
     #[must_use]
@@ -78,6 +89,13 @@ impl Alert {
             _ => 2,
         }
     }
+
+    /// The alert as a record without protection, for a refusal before there are keys. Its version is that of TLS 1.2,
+    /// which every client takes (RFC 8446 §5.1).
+    #[must_use]
+    pub const fn plaintext_record(self) -> [u8; 7] {
+        [21, 3, 3, 0, 2, self.level(), self.0]
+    }
 }
 
 impl fmt::Debug for Alert {
@@ -89,5 +107,16 @@ impl fmt::Debug for Alert {
 impl fmt::Display for Alert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_before_there_are_keys() {
+        assert_eq!(Alert::UNRECOGNIZED_NAME.plaintext_record(), [21, 3, 3, 0, 2, 2, 112]);
+        assert_eq!(Alert::UNRECOGNIZED_NAME.name(), "unrecognized_name");
     }
 }

@@ -27,6 +27,8 @@ pub struct Opened {
     /// How many spans were noted. Their plaintext comes before the event and is to be delivered
     /// whatever the event is.
     pub spans: usize,
+    /// How many records were opened, those that carried nothing included: what the call has cost.
+    pub records: usize,
     /// Why the batch ended.
     pub event: Event,
 }
@@ -36,7 +38,7 @@ pub struct Opened {
 pub enum Event {
     /// Every whole record was opened: read more. The next record needs this many more bytes.
     NeedMore(usize),
-    /// The list of spans is full: deliver, then open again.
+    /// The list of spans is full, or many records were opened: deliver, then open again.
     Full,
     /// The peer changes its keys (RFC 8446 §4.6.3): fetch the next receiving keys and call
     /// [`crate::Opener::rekey`] before opening on. Where `answer` is set, and no answer is still

@@ -27,6 +27,8 @@ const APPLICATION_DATA: u8 = 23;
 const MOST_EMPTY: u8 = 32;
 /// Key updates without data between them that are borne with, as BoringSSL and rustls do.
 const MOST_KEY_UPDATES: u8 = 32;
+/// The most records that one call opens: empty ones need no span.
+const MOST_RECORDS: usize = 256;
 /// Warnings that are borne with, as BoringSSL and rustls do.
 const MOST_WARNINGS: u8 = 4;
 /// Renegotiations that are declined before the connection is closed, as rustls does.
@@ -109,8 +111,9 @@ impl Opener {
     pub fn open(&mut self, buffer: &mut [u8], spans: &mut [Span]) -> Opened {
         let mut consumed = 0;
         let mut noted = 0;
+        let mut records = 0;
         let event = loop {
-            if noted == spans.len() {
+            if noted == spans.len() || records == MOST_RECORDS {
                 break Event::Full;
             }
             let length = match self.body_length(&buffer[consumed..]) {
@@ -122,6 +125,7 @@ impl Opener {
             let step = self.open_record(record);
             let start = consumed;
             consumed += HEADER + length;
+            records += 1;
             match step {
                 Ok(Step::Data(span)) => {
                     spans[noted] = Span { start: start + span.start, len: span.len };
@@ -132,7 +136,7 @@ impl Opener {
                 Err(fault) => break self.broken(fault),
             }
         };
-        Opened { consumed, spans: noted, event }
+        Opened { consumed, spans: noted, records, event }
     }
 
     /// A fault is final: whoever opens on, by mistake, gets no data.

@@ -5,13 +5,15 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use offramp_net::{Buffer, Socket};
-use offramp_record::{Choice, HEADER, Version, whole_record};
+use offramp_record::{Alert, Choice, HEADER, Version, whole_record};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData};
 use rustls::{AlertDescription, CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, ServerConfig};
 
+use crate::queue::HandshakeQueue;
 use crate::session::{Session, SessionError};
 
 /// The most bytes that wait to be understood: a handshake message of 64 KiB, the largest that rustls
@@ -61,8 +63,8 @@ pub struct Negotiated {
 pub struct HandshakeError {
     /// Why.
     pub fault: HandshakeFault,
-    /// The description of the alert that was sent, if one was.
-    pub alert: Option<u8>,
+    /// The alert that was sent, if one was.
+    pub alert: Option<Alert>,
 }
 
 /// Why a handshake failed.
@@ -98,7 +100,8 @@ enum Turn {
 ///
 /// Afterwards `buffer` holds what the client sent behind its handshake, untouched. There is no
 /// timeout in here: the caller bounds the whole. `early` says that the ClientHello announced 0-RTT
-/// data, which is never accepted: it is skipped, up to the limit of rustls.
+/// data, which is never accepted: it is skipped, up to the limit of rustls. Each message of the client waits in
+/// `queue` for its turn.
 ///
 /// # Errors
 /// After the alert that tells the client, where one is due, was sent.
@@ -108,14 +111,25 @@ pub async fn handshake(
     config: Arc<ServerConfig>,
     early: bool,
     choice: &Choice,
+    queue: &HandshakeQueue,
 ) -> Result<Established, HandshakeError> {
     let mut connection = UnbufferedServerConnection::new(config)
         .map_err(|error| HandshakeError { fault: HandshakeFault::Tls(error), alert: None })?;
     let mut out = Vec::with_capacity(FLIGHT);
     let mut shown = 0;
     let mut left = None;
+    let mut fresh = false;
     loop {
+        // Keys are agreed upon and signatures made where something new is shown, and nowhere else.
+        if fresh {
+            queue.enter().await;
+        }
+        let begun = fresh.then(Instant::now);
         let (discard, turn) = turn(&mut connection, &mut buffer.filled_mut()[..shown], &mut out);
+        if let Some(begun) = begun {
+            queue.spend(begun.elapsed());
+        }
+        fresh = false;
         buffer.consume(discard);
         shown -= discard;
         match turn {
@@ -135,6 +149,7 @@ pub async fn handshake(
                     shown -= skip_rejected(buffer, shown);
                 }
                 shown = next_record(socket, buffer, shown).await?;
+                fresh = true;
             }
             Ok(Turn::Done) => return finish(connection, left, choice),
             Err(error) => return Err(refuse(socket, buffer, shown, connection, out, error).await),
@@ -309,24 +324,24 @@ fn is_alert(record: &[u8]) -> bool {
 
 /// Which alert the last of the records in `out` carries: read where it is plaintext (RFC 8446 §6),
 /// inferred from the error where it is sealed, unknown for the rest.
-fn sent_alert(out: &[u8], error: &rustls::Error) -> Option<u8> {
+fn sent_alert(out: &[u8], error: &rustls::Error) -> Option<Alert> {
     let last = last_record(out);
     if !is_alert(last) {
         return None;
     }
     if let [ALERT, 3, _, 0, 2, _, description] = last {
-        return Some(*description);
+        return Some(Alert(*description));
     }
-    let description = match error {
-        rustls::Error::InvalidCertificate(error) => AlertDescription::from(error.clone()),
-        rustls::Error::InvalidMessage(error) => AlertDescription::from(*error),
-        rustls::Error::NoCertificatesPresented => AlertDescription::CertificateRequired,
+    let alert = match error {
+        rustls::Error::InvalidCertificate(error) => Alert(AlertDescription::from(error.clone()).into()),
+        rustls::Error::InvalidMessage(error) => Alert(AlertDescription::from(*error).into()),
+        rustls::Error::NoCertificatesPresented => Alert::CERTIFICATE_REQUIRED,
         rustls::Error::InappropriateMessage { .. } | rustls::Error::InappropriateHandshakeMessage { .. } => {
-            AlertDescription::UnexpectedMessage
+            Alert::UNEXPECTED_MESSAGE
         }
-        rustls::Error::NoApplicationProtocol => AlertDescription::NoApplicationProtocol,
-        rustls::Error::PeerSentOversizedRecord => AlertDescription::RecordOverflow,
+        rustls::Error::NoApplicationProtocol => Alert::NO_APPLICATION_PROTOCOL,
+        rustls::Error::PeerSentOversizedRecord => Alert::RECORD_OVERFLOW,
         _ => return None,
     };
-    Some(description.into())
+    Some(alert)
 }

@@ -3,19 +3,24 @@
 //! 1. [`Configs::build`] turns a policy, a certificate store and a client-certificate rule into
 //!    rustls configurations, with the server's deliberate order of cipher suites ([`setup`]).
 //! 2. [`handshake`] drives rustls over a socket, one record at a time, so that nothing beyond the
-//!    last handshake record is touched, then takes the traffic secrets.
+//!    last handshake record is touched, then takes the traffic secrets. The handshakes of a worker take turns
+//!    ([`HandshakeQueue`]).
 //! 3. A [`Session`] holds the record layer of the connection from then on, with key updates and the
-//!    closing alerts; the relay uses it directly, [`Stream`] wraps it in `AsyncRead`/`AsyncWrite`.
+//!    closing alerts; both the relay and [`Stream`] send through [`Sending`]. [`Stream`] wraps all in `AsyncRead`/`AsyncWrite`.
 //!
 //! rustls decides everything about the handshake; after it, rustls is asked only for new keys.
 
 mod driver;
+mod queue;
+mod sending;
 mod session;
 pub mod setup;
 mod stream;
 pub mod tickets;
 
 pub use driver::{Established, HandshakeError, HandshakeFault, Negotiated, handshake};
+pub use queue::HandshakeQueue;
+pub use sending::Sending;
 pub use session::{Session, SessionError};
 pub use setup::{ClientAuth, Configs, Policy, SetupError};
 pub use stream::{End, Stream};

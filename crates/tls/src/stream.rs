@@ -8,16 +8,17 @@
 
 mod batch;
 
-use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 
+use offramp_net::turn::{Turn, Work};
 use offramp_net::{Buffer, Socket};
-use offramp_record::{Alert, Event, Fault, Pacing, Pressure, RecordSize, Span};
+use offramp_record::{Alert, Event, Fault, Pressure, RecordSize, Span};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::sending::Sending;
 use crate::session::{Session, SessionError};
 
 /// Room for one read from the socket: a full record and the start of the next.
@@ -26,11 +27,6 @@ const READ_ROOM: usize = 17 * 1024;
 const BLOCK: usize = 68 * 1024;
 /// The most records that one write seals.
 const MOST_RECORDS: usize = 64;
-
-thread_local! {
-    /// The memory of a batch that has gone, for the next one of any stream of this thread.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
 
 /// A TLS stream after its handshake.
 pub struct Stream {
@@ -41,21 +37,17 @@ pub struct Stream {
     /// Plaintext at the front of `incoming` that the reader has not had yet, and the bytes of the
     /// record that it lies in.
     opened: Option<(Span, usize)>,
-    /// Records that the socket has not taken yet.
-    outgoing: Vec<u8>,
-    /// Whether `outgoing` holds the answer to a key update.
-    answering: bool,
-    /// Whose write waits for `outgoing` to drain.
+    sending: Sending,
+    /// Whose write waits for what is sealed to drain.
     writer: Option<Waker>,
-    pacing: Pacing,
     /// What the reader is told from now on, when it ended.
     ended: Option<End>,
-    /// Nothing may be sent behind what `outgoing` holds (RFC 8446 §6.1).
+    /// Nothing may be sent behind what is sealed (RFC 8446 §6.1).
     closing: bool,
-    /// Whether the kernel may keep back the end of the latest batch.
-    kept_back: bool,
     /// Whether the memory of `incoming` stays while nothing is in it.
     keeps: bool,
+    /// Bounds the records that are opened before others of the worker have their turn.
+    turn: Turn,
 }
 
 /// Wakes both halves of a split stream.
@@ -88,14 +80,12 @@ impl Stream {
             session,
             incoming,
             opened: None,
-            outgoing: Vec::new(),
-            answering: false,
+            sending: Sending::new(size),
             writer: None,
-            pacing: Pacing::new(size, offramp_net::clock::coarse_ms()),
             ended: None,
             closing: false,
-            kept_back: false,
             keeps: false,
+            turn: Turn::default(),
         }
     }
 
@@ -123,7 +113,7 @@ impl Stream {
     /// How many bytes of records have not reached the socket yet.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.outgoing.len()
+        self.sending.waiting()
     }
 
     /// Waits until plaintext is opened, or the stream has ended in order.
@@ -140,6 +130,8 @@ impl Stream {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, fault.to_string())));
                 }
             }
+            // Whoever reads records that carry next to nothing may never have to wait for the socket.
+            ready!(self.turn.poll_rest(cx));
             let starved = self.open().map_err(io::Error::other)?;
             self.answer(cx);
             if starved && ready!(self.poll_ciphertext(cx))? == 0 {
@@ -181,7 +173,9 @@ impl Stream {
     fn open(&mut self) -> Result<bool, SessionError> {
         let mut span = [Span::default()];
         let opened = self.session.opener.open(self.incoming.filled_mut(), &mut span);
+        self.turn.spend(Work::Pieces(opened.records));
         if opened.spans == 1 {
+            self.turn.spend(Work::Bytes(span[0].len));
             self.opened = Some((span[0], opened.consumed));
         } else {
             self.give_up(opened.consumed);
@@ -190,11 +184,10 @@ impl Stream {
             Event::Full => {}
             Event::NeedMore(_) => return Ok(opened.spans == 0),
             Event::KeyUpdate { answer } => {
+                self.turn.spend(Work::KeyUpdate);
                 self.session.update_receiving()?;
-                // One unsent answer is enough for any number of requests (RFC 8446 §4.6.3).
-                if answer && !self.answering && !self.closing {
-                    self.session.update_sending(&mut self.outgoing)?;
-                    self.answering = true;
+                if answer && !self.closing {
+                    self.sending.answer(&mut self.session)?;
                 }
             }
             Event::RefuseRenegotiation => self.alert(Alert::NO_RENEGOTIATION),
@@ -215,7 +208,7 @@ impl Stream {
     /// Seals an alert, unless nothing may be sent any more.
     fn alert(&mut self, alert: Alert) {
         if !self.closing {
-            self.session.alert(alert, &mut self.outgoing);
+            self.sending.alert(&mut self.session, alert);
         }
     }
 
@@ -223,7 +216,7 @@ impl Stream {
     /// application writes nothing. That it fails is for the writer to hear: what has arrived before
     /// can still be read.
     fn answer(&mut self, cx: &Context<'_>) {
-        if self.outgoing.is_empty() {
+        if self.sending.waiting() == 0 {
             return;
         }
         // The socket remembers one waker for writing, and the other half may be waiting with its own.
@@ -237,7 +230,7 @@ impl Stream {
             Poll::Pending => return,
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(_)) => {
-                self.outgoing = Vec::new();
+                self.sending.clear();
                 self.closing = true;
             }
         }
@@ -255,27 +248,7 @@ impl Stream {
 
     /// Sends what is sealed.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut sent = 0;
-        let outcome = loop {
-            if sent == self.outgoing.len() {
-                break Poll::Ready(Ok(()));
-            }
-            match self.socket.poll_write(cx, &self.outgoing[sent..]) {
-                Poll::Ready(Ok(n)) => sent += n,
-                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
-                Poll::Pending => break Poll::Pending,
-            }
-        };
-        if sent < self.outgoing.len() {
-            self.outgoing.drain(..sent);
-        } else if sent > 0 {
-            let used = std::mem::take(&mut self.outgoing);
-            if used.capacity() <= 2 * BLOCK {
-                SPARE.set(used);
-            }
-            self.answering = false;
-        }
-        outcome
+        self.sending.poll_flush(&self.socket, cx)
     }
 
     /// Waits until another batch may be sealed.
@@ -286,7 +259,7 @@ impl Stream {
         }
         Poll::Ready(match self.session.pressure() {
             Pressure::None => Ok(()),
-            Pressure::UpdateKey => self.session.update_sending(&mut self.outgoing).map_err(io::Error::other),
+            Pressure::UpdateKey => self.sending.update(&mut self.session).map_err(io::Error::other),
             Pressure::Close => Err(io::Error::other("the key of this TLS 1.2 connection is used up")),
         })
     }
@@ -298,25 +271,7 @@ impl Stream {
         parts: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_sealable(cx))?;
-        let total: usize = parts.clone().map(<[u8]>::len).sum();
-        let now = offramp_net::clock::coarse_ms();
-        let slot = self.pacing.slot(now).min(total.max(1));
-        let start = self.outgoing.len();
-        // A record never adds more than 32 bytes.
-        let block = (total + 32 * total.div_ceil(slot)).min(BLOCK);
-        if start == 0 {
-            // What is left in it is overwritten or cut off.
-            self.outgoing = SPARE.take();
-        }
-        if self.outgoing.len() < start + block {
-            self.outgoing.resize(start + block, 0);
-        }
-        let layout = self.session.sealer.layout(slot, block, MOST_RECORDS);
-        let batch = &mut self.outgoing[start..start + block];
-        let filled = layout.fill(batch, parts);
-        let wire = self.session.sealer.seal(&layout, batch, filled);
-        self.outgoing.truncate(start + wire);
-        self.pacing.sent(filled, now);
+        let filled = self.sending.seal(&mut self.session, parts, (BLOCK, MOST_RECORDS));
         // The plaintext is taken even where the socket takes nothing now: a flush or the next write
         // goes on.
         if let Poll::Ready(Err(error)) = self.poll_drain(cx) {

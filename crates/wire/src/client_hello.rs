@@ -31,8 +31,9 @@ use parse::Span;
 /// The longest ClientHello that is read, in bytes of the message without its 4-byte header; as rustls.
 pub const MAX_HELLO: usize = 0xffff;
 /// The most records over which a ClientHello may be spread. Clients that fragment at all use a handful; this
-/// leaves room for one byte per record, which some evade censors with, and bounds the work of a look.
-pub const MAX_RECORDS: usize = 1024;
+/// leaves room for one byte per record, which some evade censors with, also where the hello has post-quantum key
+/// shares (1,700 bytes), and bounds the work of a look.
+pub const MAX_RECORDS: usize = 4096;
 /// No look asks for more bytes at the front of the buffer than this.
 pub const MAX_LOOK: usize = 4 + MAX_HELLO + 5 * MAX_RECORDS;
 

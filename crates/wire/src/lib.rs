@@ -1,5 +1,4 @@
-//! Bytes before trust: PROXY headers, ClientHello, HTTP/1 requests, HPACK, forwarding fields, sniffing, early
-//! alerts.
+//! Bytes before trust: PROXY headers, ClientHello, HTTP/1 requests, HPACK, forwarding fields, sniffing.
 //!
 //! Everything here interprets the front of a buffer that an unknown peer filled. The crate is pure: no
 //! sockets, clocks, randomness, runtime or logging, and no crate of ours. Every parser is a function from
@@ -25,10 +24,8 @@
 //! | check what a request asks for, in any version | [`target::check`], [`target::Scheme`] |
 //! | know the client behind trusted proxies | [`forwarded::client`], [`forwarded::x_forwarded_for`] |
 //! | choose between JSON and text for an error | [`accept::prefers_json`] |
-//! | refuse before the handshake | [`alert::encode`] |
 
 pub mod accept;
-pub mod alert;
 pub mod client_hello;
 mod error;
 pub mod forwarded;

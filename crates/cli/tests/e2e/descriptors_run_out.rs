@@ -1,12 +1,16 @@
-//! Out of descriptors: accepting pauses, says so once, costs no CPU, and goes on when there are some.
+//! Out of descriptors: accepting pauses, says so once, costs no CPU, and goes on when there are some. Connections that
+//! are open need no more of them.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use offramp_testkit::process::{Process, Ready, Signal, Source, require};
-use offramp_testkit::server::{Listen, Server, apps};
+use offramp_testkit::server::{Listen, Pattern, Server, Stream, apps};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::crowd::{connect, echo, get, tcp, trusting, until};
@@ -17,8 +21,8 @@ use crate::house::{Home, House, LIFE, PATIENCE};
 fn leave(house: &House, more: usize) {
     let used = descriptors(house.process.id());
     // The limit is on the numbers, of which the lowest free one is always taken.
-    let last = (0..).filter(|number| !used.contains(number)).nth(more - 1).unwrap();
-    let files = Some(last + 1);
+    let first_refused = (0..).filter(|number| !used.contains(number)).nth(more).unwrap();
+    let files = Some(first_refused);
     let pid = Pid::from_raw(house.process.id().try_into().unwrap());
     prlimit(pid, Resource::Nofile, Rlimit { current: files, maximum: files }).unwrap();
 }
@@ -110,4 +114,109 @@ fn a_start_with_few_of_them_serves_with_few_of_them() {
     until("a new connection that is served", served);
     process.signal(Signal::TERM).unwrap();
     assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(0), "{}", process.transcript());
+}
+
+const BULK: usize = 64 << 20;
+
+/// Writes [`BULK`] bytes of a pattern, and counts them for the other side, which so knows when this one waits.
+fn write_bulk(stream: &mut impl Write, written: &AtomicU64) {
+    let (mut pattern, mut chunk) = (Pattern::new(9), vec![0; 64 * 1024]);
+    for _ in 0..BULK / chunk.len() {
+        pattern.fill(&mut chunk);
+        if stream.write_all(&chunk).is_err() {
+            return;
+        }
+        written.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// Waits until whoever writes has to wait, then reads everything that it has to say.
+fn read_bulk(stream: &mut impl Read, written: &AtomicU64) -> Vec<u8> {
+    let (mut seen, mut still) = (0, 0);
+    // Standing still is what there is to be seen, so this looks again and again.
+    while still < 10 {
+        thread::park_timeout(Duration::from_millis(20));
+        let now = written.load(Ordering::Relaxed);
+        still = if now == seen && now > 0 { still + 1 } else { 0 };
+        seen = now;
+    }
+    let mut all = vec![0; BULK];
+    let mut got = 0;
+    while got < BULK {
+        match stream.read(&mut all[got..]) {
+            Ok(n @ 1..) => got += n,
+            _ => break,
+        }
+    }
+    all.truncate(got);
+    all
+}
+
+fn is_whole(got: &[u8]) -> bool {
+    let mut expected = vec![0; BULK];
+    Pattern::new(9).fill(&mut expected);
+    got == expected
+}
+
+/// The first write that had to wait used to need another descriptor: a slow client's response was cut there.
+#[test]
+fn a_slow_client_gets_its_response_whole() {
+    let home = Home::new();
+    for listen in [Listen::Ipv4, Listen::Unix(home.path().join("app"))] {
+        let written = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&written);
+        let app = Server::start(&listen, move |mut stream: Stream| {
+            // Nothing more is opened once the client has heard this.
+            if stream.write_all(b"!").is_ok() && matches!(stream.read(&mut [0]), Ok(1)) {
+                write_bulk(&mut stream, &counter);
+            }
+        })
+        .unwrap();
+        let house = Home::new().run(&format!("workers = 1\n{}", Home::one_route(app.address())));
+        let config = trusting(&house.home.ca.certificate());
+        let mut client = connect(&config, house.address(), "localhost").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        leave(&house, 0);
+        client.write_all(b"?").unwrap();
+        let got = read_bulk(&mut client, &written);
+        assert!(is_whole(&got), "{listen:?}: {} of {BULK} bytes", got.len());
+        let _ = client.read(&mut [0]);
+        drop(client);
+        let event = house.events_of(1).remove(0);
+        assert_eq!(
+            (&event["fault"], &event["cause"]),
+            (&"nobody".into(), &"server_closed".into()),
+            "{event}"
+        );
+        house.stop();
+    }
+}
+
+/// The same the other way round: a slow application behind either kind of socket.
+#[test]
+fn a_slow_application_gets_its_upload_whole() {
+    let home = Home::new();
+    for listen in [Listen::Ipv4, Listen::Unix(home.path().join("app"))] {
+        let written = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&written);
+        let app = Server::start(&listen, move |mut stream: Stream| {
+            if stream.write_all(b"!").is_ok() {
+                let whole = is_whole(&read_bulk(&mut stream, &counter));
+                let _ = stream.write_all(if whole { b"whole" } else { b"short" });
+            }
+        })
+        .unwrap();
+        let house = Home::new().run(&format!("workers = 1\n{}", Home::one_route(app.address())));
+        let config = trusting(&house.home.ca.certificate());
+        let mut client = connect(&config, house.address(), "localhost").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        leave(&house, 0);
+        write_bulk(&mut client, &written);
+        let mut verdict = String::new();
+        client.read_to_string(&mut verdict).unwrap();
+        assert_eq!(verdict, "whole", "{listen:?}");
+        drop(client);
+        assert_eq!(house.events_of(1).remove(0)["fault"], "nobody");
+        house.stop();
+    }
 }

@@ -6,7 +6,7 @@ use super::{
     ACCEPT_PAUSES, ACCEPTED, BYTES, CELLS, CLOSED, CONNECT_ATTEMPTS, CONNECT_FAILURES, CONNECTION_BOUNDS,
     CONNECTION_TIME, Direction, END_CELLS, HANDSHAKE_BOUNDS, HANDSHAKE_TIME, HANDSHAKES_FAILED,
     HISTOGRAM_CELLS, HTTP_CONNECTIONS, KEY_UPDATES, PauseReason, RECORDS, REQUESTS_BEGUN,
-    REQUESTS_BY_VERSION, REQUESTS_ENDED, by_end, handshake_cell,
+    REQUESTS_BY_VERSION, REQUESTS_ENDED, TURNS, YIELDS, by_end, handshake_cell,
 };
 use crate::facts::{Cause, Fault, Handshake, HttpVersion, TlsVersion};
 
@@ -96,6 +96,18 @@ impl Totals {
     #[must_use]
     pub fn key_updates(&self, direction: Direction) -> u64 {
         self.0[KEY_UPDATES + direction as usize]
+    }
+
+    /// How often relayed connections had their turn.
+    #[must_use]
+    pub fn turns(&self) -> u64 {
+        self.0[TURNS]
+    }
+
+    /// How often connections let others go first, though they had more to do.
+    #[must_use]
+    pub fn yields(&self) -> u64 {
+        self.0[YIELDS]
     }
 
     /// Pauses of accepting.

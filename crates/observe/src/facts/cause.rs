@@ -103,7 +103,7 @@ causes! {
     // Before the handshake.
     PlainHttp, "plain_http", Client, "The client spoke plain HTTP on a TLS port; it was answered with a 400 that says so.";
     NotTls, "not_tls", Client, "The first bytes are neither TLS nor HTTP.";
-    ClientHelloTooLarge, "client_hello_too_large", Client, "The ClientHello is larger than Offramp reads.";
+    ClientHelloTooLarge, "client_hello_too_large", Client, "The ClientHello is larger than Offramp reads, or comes in more than 4,096 records.";
     ClientHelloMalformed, "client_hello_malformed", Client, "The ClientHello cannot be parsed.";
     NoRoute, "no_route", Policy, "No route matches what the client asked for: listener, name and ALPN, or host and path; a request is answered with 404.";
     UnknownName, "unknown_name", Policy, "No certificate covers the name and there is no default; alert unrecognized_name was sent.";

@@ -1,6 +1,7 @@
 //! The TLS of a connection: the ClientHello, the choice that it makes, the handshake, and what a
 //! client is told that gets no further.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,7 +14,6 @@ use offramp_observe::facts::{Handshake, Mismatch, Offer, TlsVersion};
 use offramp_observe::{Cause, Close, ConnectionFacts};
 use offramp_record::{Alert, Version};
 use offramp_tls::{Configs, Established, HandshakeFault, Negotiated, handshake};
-use offramp_wire::alert::{AlertDescription, AlertLevel, encode};
 use offramp_wire::client_hello::{self, ClientHello};
 use offramp_wire::{HelloFault, Step};
 use rustls::SignatureScheme;
@@ -21,6 +21,7 @@ use tokio::time::timeout_at;
 
 use super::Life;
 use crate::closing::farewell;
+use crate::greeting::Greeting;
 use crate::snapshot::http::HttpTls;
 use crate::snapshot::{Listener, ListenerTls, Relay, Route, Snapshot, Target};
 use crate::worker::Worker;
@@ -30,7 +31,7 @@ use crate::{failure, greeting};
 #[derive(Default)]
 pub(super) struct Hello {
     /// What is odd about it, where it could not be looked at.
-    odd: Option<HelloFault>,
+    pub(super) odd: Option<HelloFault>,
     /// Whether garbage may follow in the place of 0-RTT data.
     early: bool,
     suites: Vec<u16>,
@@ -57,24 +58,32 @@ pub(super) async fn greet<'l>(
     buffer: &mut Buffer,
     deadline: tokio::time::Instant,
 ) -> Result<(Hello, Option<&'l Route>), Close> {
-    match timeout_at(deadline, greeting::client_hello(socket, buffer)).await {
-        Err(_) => return Err(Cause::HandshakeTimeout.into()),
-        Ok(Err(close)) => {
+    let greeted = timeout_at(deadline, greeting::client_hello(socket, buffer)).await;
+    match greeted.unwrap_or_else(|_| Greeting::Refused(Cause::HandshakeTimeout.into())) {
+        Greeting::Hello => {}
+        // rustls would bear with it, but only after all the work of a handshake for nobody.
+        Greeting::Odd(odd @ HelloFault::TooManyRecords) => {
+            let close = Close::from(failure::hello_cause(odd)).with_detail(&odd.to_string());
+            return Err(turn_away(&life.worker, socket, Alert::DECODE_ERROR, close).await);
+        }
+        Greeting::Odd(odd) => return Ok((Hello { odd: Some(odd), ..Hello::default() }, None)),
+        Greeting::Refused(close) => {
             if close.cause == Cause::PlainHttp {
                 farewell(&life.worker, socket, greeting::PLAIN_HTTP).await;
             }
             return Err(close);
         }
-        Ok(Ok(Err(odd))) => return Ok((Hello { odd: Some(odd), ..Hello::default() }, None)),
-        Ok(Ok(Ok(()))) => {}
     }
     match choose(life, listener, tls, buffer) {
         Ok((hello, route)) => Ok((hello, Some(route))),
-        Err((alert, cause)) => {
-            farewell(&life.worker, socket, &encode(AlertLevel::Fatal, alert)).await;
-            Err(failure::sent(cause.into(), alert as u8))
-        }
+        Err((alert, cause)) => Err(turn_away(&life.worker, socket, alert, cause.into()).await),
     }
+}
+
+/// Ends a connection before its handshake with an alert.
+async fn turn_away(worker: &Worker, socket: &Socket, alert: Alert, close: Close) -> Close {
+    farewell(worker, socket, &alert.plaintext_record()).await;
+    failure::sent(close, alert)
 }
 
 /// Chooses the route, and makes sure that there is a certificate for the name.
@@ -83,16 +92,16 @@ fn choose<'l>(
     listener: &'l Listener,
     tls: &ListenerTls,
     buffer: &Buffer,
-) -> Result<(Hello, &'l Route), (AlertDescription, Cause)> {
+) -> Result<(Hello, &'l Route), (Alert, Cause)> {
     let Step::Done { value: hello, .. } = client_hello::peek(buffer.filled()) else {
-        return Err((AlertDescription::InternalError, Cause::Internal));
+        return Err((Alert::INTERNAL_ERROR, Cause::Internal));
     };
     let host = hello.server_name().host();
     life.facts().tls.sni = host.map(Into::into);
     let unknown = || match host {
         // RFC 8446 §9.2: a server that needs the name says that it is missing.
-        None if hello.offers_version(0x0304) => AlertDescription::MissingExtension,
-        _ => AlertDescription::UnrecognizedName,
+        None if hello.offers_version(0x0304) => Alert::MISSING_EXTENSION,
+        _ => Alert::UNRECOGNIZED_NAME,
     };
     let Some(route) = listener.routes.find(host, |protocol| hello.offers_alpn(protocol)) else {
         return Err(no_protocol(life, listener, &hello).unwrap_or_else(|| (unknown(), Cause::NoRoute)));
@@ -119,11 +128,7 @@ fn choose<'l>(
 
 /// The refusal of a client for whose name there are routes, but none with a protocol that it offers
 /// (RFC 7301 §3.2).
-fn no_protocol(
-    life: &mut Life,
-    listener: &Listener,
-    hello: &ClientHello<'_>,
-) -> Option<(AlertDescription, Cause)> {
+fn no_protocol(life: &mut Life, listener: &Listener, hello: &ClientHello<'_>) -> Option<(Alert, Cause)> {
     let mut configured: Option<Offer> = None;
     for route in listener.routes.for_host(hello.server_name().host()) {
         let offer = match &route.target {
@@ -138,7 +143,7 @@ fn no_protocol(
     }
     let mismatch = Mismatch { offered: greeting::offer(hello), configured: Arc::new(configured?) };
     life.facts().mismatch = Some(Box::new(mismatch));
-    Some((AlertDescription::NoApplicationProtocol, Cause::NoCommonAlpn))
+    Some((Alert::NO_APPLICATION_PROTOCOL, Cause::NoCommonAlpn))
 }
 
 /// What a handshake needs to know.
@@ -160,7 +165,9 @@ impl Secure<'_> {
     ) -> Result<Established, Close> {
         let begun = Instant::now();
         let config = Arc::clone(self.configs.for_client(&self.hello.suites));
-        let shaken = handshake(socket, buffer, config, self.hello.early, &self.snapshot.choice);
+        let worker = Rc::clone(&life.worker);
+        let choice = &self.snapshot.choice;
+        let shaken = handshake(socket, buffer, config, self.hello.early, choice, &worker.handshakes);
         let outcome = timeout_at(deadline, shaken).await;
         let took = begun.elapsed();
         let error = match outcome {
@@ -268,11 +275,11 @@ pub(super) async fn refuse(
     worker: &Worker,
     socket: &Socket,
     mut established: Established,
-    alert: AlertDescription,
+    alert: Alert,
     close: Close,
 ) -> Close {
     let mut last = Vec::new();
-    established.session.alert(Alert(alert as u8), &mut last);
+    established.session.alert(alert, &mut last);
     farewell(worker, socket, &last).await;
-    failure::sent(close, alert as u8)
+    failure::sent(close, alert)
 }

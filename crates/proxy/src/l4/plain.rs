@@ -8,12 +8,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use offramp_net::Socket;
+use offramp_net::turn::{self, Turn, Work};
 use offramp_observe::counters::Direction;
 use offramp_observe::facts::Traffic;
 use offramp_observe::{Cause, Close};
 use tokio::time::{Sleep, sleep};
 
-use super::{TURN, Terms, Waiting, flush, poll_alarm};
+use super::{Terms, Waiting, flush, poll_alarm};
 use crate::failure;
 use crate::worker::Worker;
 
@@ -42,10 +43,17 @@ impl Pipe {
         room: &mut [u8],
     ) -> io::Result<Option<bool>> {
         if !self.kept.is_empty() {
+            let before = self.kept.len();
             match flush(to, &mut self.kept, cx) {
                 Ok(true) => {}
-                Ok(false) => return Ok(None),
-                Err(error) => return Ok(Some(self.refuse(error))),
+                Ok(false) => {
+                    if self.kept.len() == before {
+                        // It may have been the sender that woke this task, for nothing.
+                        from.pause_reading();
+                    }
+                    return Ok(None);
+                }
+                Err(error) => return self.refuse(error).map(Some),
             }
         }
         if self.ended {
@@ -70,7 +78,7 @@ impl Pipe {
         self.moved += n as u64;
         let written = match to.poll_write(cx, &room[..n]) {
             Poll::Ready(Ok(written)) => written,
-            Poll::Ready(Err(error)) => return Ok(Some(self.refuse(error))),
+            Poll::Ready(Err(error)) => return self.refuse(error).map(Some),
             Poll::Pending => 0,
         };
         self.kept.extend_from_slice(&room[written..n]);
@@ -79,11 +87,14 @@ impl Pipe {
 
     /// The receiver takes no more. What it has said itself may still be on its way, so only this
     /// direction is over, and what still comes for it is dropped.
-    fn refuse(&mut self, error: io::Error) -> bool {
+    fn refuse(&mut self, error: io::Error) -> io::Result<bool> {
+        if failure::is_ours(&error) {
+            return Err(error);
+        }
         self.refused.get_or_insert(error);
         self.kept = Vec::new();
         self.shut = true;
-        false
+        Ok(false)
     }
 
     /// The reset that the receiver told to a write: its own direction then looks like an orderly end,
@@ -151,30 +162,41 @@ pub(crate) async fn relay(
 
 impl Plain<'_> {
     fn poll(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
-        let before = self.up.moved + self.down.moved;
+        self.worker.counters.turn();
+        let before = self.moved();
         let kept = self.up.kept.len() + self.down.kept.len();
-        for turn in 0.. {
-            match self.turn(cx) {
+        let mut turn = Turn::default();
+        loop {
+            let moved = self.moved();
+            match self.step(cx) {
                 Err(close) => return Poll::Ready(self.broken(close)),
                 Ok((Some(true), Some(true))) => return Poll::Ready(self.end()),
                 Ok((None | Some(true), None | Some(true))) => break,
-                Ok(_) if turn == TURN => {
-                    // Others first; the sockets may still be ready, so nothing else would wake this task.
-                    cx.waker().wake_by_ref();
-                    break;
-                }
                 Ok(_) => {}
             }
+            turn.spend(Work::Calls(2));
+            turn.spend(Work::Bytes(usize::try_from(self.moved() - moved).unwrap_or(usize::MAX)));
+            if turn.is_over() {
+                // Others first; the sockets may still be ready, so nothing else would wake this task.
+                self.worker.counters.yielded();
+                turn::poll_next(cx);
+                break;
+            }
         }
-        if self.up.moved + self.down.moved > before || self.up.kept.len() + self.down.kept.len() < kept {
+        if self.moved() > before || self.up.kept.len() + self.down.kept.len() < kept {
             self.moved_ms = offramp_net::clock::coarse_ms();
         }
         let waiting = Waiting { server: !self.up.kept.is_empty(), client: !self.down.kept.is_empty() };
         poll_alarm(cx, alarm, idle, self.moved_ms, waiting)
     }
 
+    /// How many bytes were read, both ways.
+    fn moved(&self) -> u64 {
+        self.up.moved + self.down.moved
+    }
+
     /// One step in each direction.
-    fn turn(&mut self, cx: &mut Context<'_>) -> Result<(Option<bool>, Option<bool>), Close> {
+    fn step(&mut self, cx: &mut Context<'_>) -> Result<(Option<bool>, Option<bool>), Close> {
         let mut scratch = self.worker.scratch.borrow_mut();
         let room = &mut scratch.bytes[..READ];
         let (sent, got) = (self.up.moved, self.down.moved);

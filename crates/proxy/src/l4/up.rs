@@ -5,46 +5,85 @@ use std::io::IoSlice;
 use std::task::{Context, Poll};
 
 use offramp_net::Socket;
+use offramp_net::turn::{Turn, Work};
 use offramp_observe::counters::Direction;
 use offramp_observe::{Cause, Close};
 use offramp_record::{Alert, Event, Span};
 
-use super::{Progress, Relay, flush};
+use super::{DownEnd, Progress, Relay, UpEnd, flush};
 use crate::failure;
 use crate::slots::{BLOCK, SPANS};
 use crate::worker::Scratch;
 
+/// What is left of a buffer when records at its front were opened.
+#[derive(Clone, Copy)]
+enum Rest {
+    /// From here on, the part of a record that has arrived.
+    Part(usize),
+    /// From here on, there may be whole records.
+    Records(usize),
+    /// The direction is over: the rest does not count.
+    Nothing,
+}
+
+impl Rest {
+    /// Where it begins in a buffer of `length` bytes, and whether whole records may be in it.
+    fn place(self, length: usize) -> (usize, bool) {
+        match self {
+            Self::Part(at) => (at, false),
+            Self::Records(at) => (at, at < length),
+            Self::Nothing => (length, false),
+        }
+    }
+}
+
 impl Relay {
     /// One step: send what waits, else open what is kept, else read.
-    pub(super) fn poll_up(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Result<Progress, Close> {
+    pub(super) fn poll_up(
+        &mut self,
+        cx: &mut Context<'_>,
+        scratch: &mut Scratch,
+        turn: &mut Turn,
+    ) -> Result<Progress, Close> {
         if !self.up.plain.is_empty() {
             let before = self.up.plain.len();
             let gone = match flush(&self.server, &mut self.up.plain, cx) {
                 Ok(gone) => gone,
-                Err(error) => return Ok(self.refused(&error)),
+                Err(error) => return self.refused(&error),
             };
+            turn.spend(Work::Bytes(before - self.up.plain.len()));
             if self.up.plain.len() != before {
                 self.moved_ms = offramp_net::clock::coarse_ms();
             }
             if !gone {
+                if self.up.plain.len() == before {
+                    // It may have been the client that woke this task, for nothing.
+                    self.client.pause_reading();
+                }
                 return Ok(Progress::Blocked);
             }
         }
-        let kept = self.up.sealed.len();
+        let Scratch { bytes, spans } = scratch;
         if self.up.unopened {
-            scratch.bytes[..kept].copy_from_slice(&self.up.sealed);
-            return self.open(cx, scratch, kept);
+            let mut sealed = std::mem::take(&mut self.up.sealed);
+            let rest = self.open(cx, &mut sealed, spans, turn)?;
+            self.keep_on(sealed, rest);
+            return Ok(Progress::Moved);
         }
-        if self.up.ended {
+        if self.up.end.is_over() {
             return Ok(self.end_up());
         }
-        match self.client.poll_read(cx, &mut scratch.bytes[kept..BLOCK]) {
+        let kept = self.up.sealed.len();
+        match self.client.poll_read(cx, &mut bytes[kept..BLOCK]) {
             Poll::Pending => Ok(Progress::Blocked),
             Poll::Ready(Ok(0)) => self.vanished(),
             Poll::Ready(Ok(n)) => {
-                scratch.bytes[..kept].copy_from_slice(&self.up.sealed);
+                bytes[..kept].copy_from_slice(&self.up.sealed);
                 self.moved_ms = offramp_net::clock::coarse_ms();
-                self.open(cx, scratch, kept + n)
+                let buffer = &mut bytes[..kept + n];
+                let rest = self.open(cx, buffer, spans, turn)?;
+                self.keep(buffer, rest);
+                Ok(Progress::Moved)
             }
             Poll::Ready(Err(error)) => Err(failure::client(&error)),
         }
@@ -54,37 +93,38 @@ impl Relay {
     /// between two, many clients do it, and what they said is passed on whole.
     fn vanished(&mut self) -> Result<Progress, Close> {
         // A reset was told to the write that failed; here it looks like an orderly end.
-        if self.down.left == Some(std::io::ErrorKind::ConnectionReset) {
+        if self.down.end.left() == Some(std::io::ErrorKind::ConnectionReset) {
             return Err(Cause::ClientReset.into());
         }
         if !self.up.sealed.is_empty() {
             return Err(Cause::ClientTruncated.into());
         }
         self.ended(Cause::ClientVanished);
-        self.up.ended = true;
+        self.up.end = UpEnd::Ended;
         Ok(Progress::Moved)
     }
 
     /// The server takes no more. What it answered before may still be on its way to the client, so
     /// only this direction is over: the other finds the end of the server's stream by itself.
-    fn refused(&mut self, error: &std::io::Error) -> Progress {
+    fn refused(&mut self, error: &std::io::Error) -> Result<Progress, Close> {
+        if failure::is_ours(error) {
+            return Err(failure::server(error));
+        }
         // Where its end came before its refusal, the kernel says so by EPIPE: the answer is whole.
         if error.kind() != std::io::ErrorKind::BrokenPipe {
             self.ended(failure::server(error).cause);
         }
-        self.up.refused = true;
-        self.up.ended = true;
-        self.up.shut = true;
+        self.up.end = UpEnd::Refused;
         self.up.plain = Vec::new();
-        self.keep(&[], false);
-        Progress::Done
+        self.keep(&[], Rest::Nothing);
+        Ok(Progress::Done)
     }
 
     fn end_up(&mut self) -> Progress {
-        if !self.up.shut {
-            self.up.shut = true;
+        if !self.up.end.is_shut() {
+            self.up.end = UpEnd::Shut;
             // Where the server's direction is over too, the close that follows says the same.
-            if !self.down.shut {
+            if self.down.end != DownEnd::Shut {
                 // One that is gone already needs not be told.
                 let _ = self.server.shutdown_write();
             }
@@ -92,61 +132,72 @@ impl Relay {
         Progress::Done
     }
 
-    /// Opens the first `filled` bytes of the scratch and sends the plaintext on.
+    /// Opens the records at the front of `buffer` and sends their plaintext on, until the turn is over.
     fn open(
         &mut self,
         cx: &mut Context<'_>,
-        scratch: &mut Scratch,
-        filled: usize,
-    ) -> Result<Progress, Close> {
+        buffer: &mut [u8],
+        spans: &mut [Span],
+        turn: &mut Turn,
+    ) -> Result<Rest, Close> {
         let mut at = 0;
         loop {
-            let buffer = &mut scratch.bytes[at..filled];
-            let opened = self.session.opener.open(buffer, &mut scratch.spans);
-            let spans = &scratch.spans[..opened.spans];
-            let delivered = self.deliver(cx, &scratch.bytes[at..filled], spans);
-            if self.up.refused {
-                break;
+            let opened = self.session.opener.open(&mut buffer[at..], spans);
+            turn.spend(Work::Pieces(opened.records));
+            let delivered = self.deliver(cx, &buffer[at..], &spans[..opened.spans], turn)?;
+            if self.up.end == UpEnd::Refused {
+                return Ok(Rest::Nothing);
             }
             at += opened.consumed;
             match opened.event {
-                Event::NeedMore(_) => {
-                    self.keep(&scratch.bytes[at..filled], false);
-                    break;
-                }
+                Event::NeedMore(_) => return Ok(Rest::Part(at)),
                 Event::Full => {}
-                Event::KeyUpdate { answer } => self.key_update(answer)?,
+                Event::KeyUpdate { answer } => {
+                    turn.spend(Work::KeyUpdate);
+                    self.key_update(answer)?;
+                }
                 Event::RefuseRenegotiation => {
                     self.tell(Alert::NO_RENEGOTIATION);
                 }
                 Event::CloseNotify => {
                     self.ended(Cause::ClientClosed);
-                    self.up.ended = true;
-                    self.keep(&[], false);
-                    break;
+                    self.up.end = UpEnd::Ended;
+                    return Ok(Rest::Nothing);
                 }
-                Event::PeerAlert(alert) => return Err(failure::received(Cause::AlertReceived, alert.0)),
+                Event::PeerAlert(alert) => return Err(failure::received(Cause::AlertReceived, alert)),
                 Event::Fault(fault) => {
                     self.tell(fault.alert());
                     return Err(failure::record(fault));
                 }
             }
-            if !delivered {
-                self.keep(&scratch.bytes[at..filled], true);
-                break;
+            if !delivered || turn.is_over() {
+                return Ok(Rest::Records(at));
             }
         }
-        Ok(Progress::Moved)
     }
 
-    /// Keeps ciphertext for later; `unopened` says that whole records may be in it.
-    fn keep(&mut self, rest: &[u8], unopened: bool) {
-        self.up.unopened = unopened && !rest.is_empty();
-        if rest.is_empty() && self.up.sealed.capacity() > 0 {
+    /// Keeps what is left of the scratch.
+    fn keep(&mut self, buffer: &[u8], rest: Rest) {
+        let (at, unopened) = rest.place(buffer.len());
+        self.up.unopened = unopened;
+        if at == buffer.len() && self.up.sealed.capacity() > 0 {
             self.up.sealed = Vec::new();
         } else {
             self.up.sealed.clear();
-            self.up.sealed.extend_from_slice(rest);
+            self.up.sealed.extend_from_slice(&buffer[at..]);
+        }
+    }
+
+    /// Keeps what is left of what was kept before.
+    fn keep_on(&mut self, mut sealed: Vec<u8>, rest: Rest) {
+        let (at, unopened) = rest.place(sealed.len());
+        self.up.unopened = unopened;
+        if unopened {
+            sealed.drain(..at);
+            self.up.sealed = sealed;
+        } else {
+            // A part of a record may wait for long, and needs little of this memory.
+            self.up.sealed = sealed[at..].to_vec();
         }
     }
 
@@ -155,21 +206,29 @@ impl Relay {
             |error: offramp_tls::SessionError| Close::from(Cause::Internal).with_detail(&error.to_string());
         self.session.update_receiving().map_err(internal)?;
         self.worker.counters.key_update(Direction::ClientToServer);
-        // One unsent answer is enough for any number of requests (RFC 8446 §4.6.3).
-        if answer && !self.down.answering && !self.down.notified {
-            self.session.update_sending(&mut self.down.pending).map_err(internal)?;
-            self.down.answering = true;
+        if answer
+            && !self.down.end.is_silent()
+            && self.down.sending.answer(&mut self.session).map_err(internal)?
+        {
             self.worker.counters.key_update(Direction::ServerToClient);
         }
         Ok(())
     }
 
     /// Sends plaintext to the server; what it does not take is kept, and `false` says so.
-    fn deliver(&mut self, cx: &mut Context<'_>, buffer: &[u8], spans: &[Span]) -> bool {
+    fn deliver(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &[u8],
+        spans: &[Span],
+        turn: &mut Turn,
+    ) -> Result<bool, Close> {
         if spans.is_empty() {
-            return self.up.plain.is_empty();
+            return Ok(self.up.plain.is_empty());
         }
         let total: usize = spans.iter().map(|span| span.len).sum();
+        turn.spend(Work::Calls(1));
+        turn.spend(Work::Bytes(total));
         self.traffic.from_client += total as u64;
         self.worker.counters.bytes_relayed(Direction::ClientToServer, total as u64);
         self.worker.counters.records(Direction::ClientToServer, spans.len() as u64);
@@ -177,8 +236,8 @@ impl Relay {
             match write(&self.server, cx, buffer, spans) {
                 Poll::Ready(Ok(n)) => n,
                 Poll::Ready(Err(error)) => {
-                    self.refused(&error);
-                    return false;
+                    self.refused(&error)?;
+                    return Ok(false);
                 }
                 Poll::Pending => 0,
             }
@@ -186,7 +245,7 @@ impl Relay {
             0
         };
         if written == total {
-            return true;
+            return Ok(true);
         }
         let mut skip = written;
         for span in spans {
@@ -195,7 +254,7 @@ impl Relay {
             skip -= skipped;
             self.up.plain.extend_from_slice(&part[skipped..]);
         }
-        false
+        Ok(false)
     }
 }
 

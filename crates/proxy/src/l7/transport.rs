@@ -136,7 +136,7 @@ impl Transport {
         };
         match ended {
             Some(End::Fault(fault)) => failure::record(fault),
-            Some(End::PeerAlert(alert)) => failure::received(Cause::AlertReceived, alert.0),
+            Some(End::PeerAlert(alert)) => failure::received(Cause::AlertReceived, alert),
             Some(End::CloseNotify) => Cause::ClientClosed.into(),
             None if error.kind() == io::ErrorKind::UnexpectedEof => Cause::ClientVanished.into(),
             None => failure::client(error),

@@ -50,7 +50,7 @@ pub(crate) fn block_on_counted<F: Future<Output = ()>>(
         tokio::time::timeout(PATIENCE, test).await.expect("the test takes too long");
     });
     drop(runtime);
-    flusher.stop(PATIENCE);
+    let _ = flusher.stop(PATIENCE);
 }
 
 /// The snapshot of every test, with this limit.

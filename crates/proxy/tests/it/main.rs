@@ -3,6 +3,7 @@
 mod backpressure;
 mod endings;
 mod exchanges;
+mod fairness;
 mod house;
 mod limits;
 mod model;

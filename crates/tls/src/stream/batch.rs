@@ -24,7 +24,7 @@ impl Stream {
         most: usize,
     ) -> Poll<io::Result<Layout>> {
         ready!(self.poll_sealable(cx))?;
-        let slot = self.pacing.slot(offramp_net::clock::coarse_ms()).min(most.max(1));
+        let slot = self.sending.slot().min(most.max(1));
         let count = most.div_ceil(slot).clamp(1, MOST_RECORDS);
         Poll::Ready(Ok(self.session.sealer.layout(slot, block, count)))
     }
@@ -46,25 +46,10 @@ impl Stream {
         filled: usize,
         more: bool,
     ) -> io::Result<()> {
-        let wire = self.session.sealer.seal(layout, block, filled);
-        let batch = &block[..wire];
-        self.pacing.sent(filled, offramp_net::clock::coarse_ms());
-        let mut sent = 0;
-        // A key update of ours goes first.
-        if self.outgoing.is_empty() {
-            let more = more && wire > PACKETS;
-            let outcome =
-                if more { self.socket.poll_write_more(cx, batch) } else { self.socket.poll_write(cx, batch) };
-            self.kept_back = more;
-            sent = match outcome {
-                Poll::Ready(outcome) => outcome?,
-                Poll::Pending => 0,
-            };
-        }
-        if sent == wire {
+        let ends = (&mut self.session, &self.socket);
+        if self.sending.send(ends, cx, layout, block, filled, more)? == 0 {
             return Ok(());
         }
-        self.outgoing.extend_from_slice(&batch[sent..]);
         match self.poll_drain(cx) {
             Poll::Ready(outcome) => outcome,
             Poll::Pending => Ok(()),
@@ -73,11 +58,6 @@ impl Stream {
 
     /// Sends what the kernel keeps back because more was said to follow.
     pub fn push(&mut self) {
-        if std::mem::take(&mut self.kept_back) {
-            self.socket.push();
-        }
+        self.sending.push(&self.socket);
     }
 }
-
-/// A batch above this size leaves in several packets, of which the last may wait to be filled up.
-const PACKETS: usize = 64 * 1024;

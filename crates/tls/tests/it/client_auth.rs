@@ -28,7 +28,7 @@ fn refused(setup: &Setup, suites: &[CipherSuite], identity: Option<&Identity>) -
     };
     let Refused { server, client } = *connect(setup, &Arc::new(config), NAME).unwrap_err();
     let alert = alert(&client).unwrap_or_else(|| panic!("no alert: {client}"));
-    assert_eq!(server.alert, Some(alert.into()), "{server:?}");
+    assert_eq!(server.alert.map(|sent| sent.0), Some(alert.into()), "{server:?}");
     match server.fault {
         HandshakeFault::Tls(error) => (alert, error),
         other => panic!("{other:?}"),

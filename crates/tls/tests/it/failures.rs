@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use offramp_net::Buffer;
-use offramp_tls::{Configs, Established, HandshakeError, HandshakeFault, handshake};
+use offramp_tls::{Configs, Established, HandshakeError, HandshakeFault, HandshakeQueue, handshake};
 use rustls::{AlertDescription, CipherSuite, ClientConfig};
 
 use crate::fixtures::{NAME, Setup, TLS12_ECDSA, TLS12_RSA, TLS13, client, pki};
@@ -76,7 +76,7 @@ fn what_is_no_client_hello_is_refused_with_a_plaintext_alert() {
         let error = outcome.err().unwrap_or_else(|| panic!("{name}: accepted"));
         assert!(matches!(error.fault, HandshakeFault::Tls(_)), "{name}: {error:?}");
         let [.., 21, 3, _, 0, 2, 2, alert] = answer[..] else { panic!("{name}: {error:?}, {answer:?}") };
-        assert_eq!(error.alert, Some(alert), "{name}");
+        assert_eq!(error.alert.map(|sent| sent.0), Some(alert), "{name}");
         assert_eq!(AlertDescription::from(alert), expected, "{name}: {error:?}");
     }
 }
@@ -180,7 +180,9 @@ fn a_hello_in_records_of_any_size_succeeds() {
             async |socket| {
                 let config = Arc::clone(configs.for_client(&[]));
                 let mut buffer = Buffer::with_capacity(64);
-                handshake(&socket, &mut buffer, config, false, &CHOICE).await.unwrap();
+                handshake(&socket, &mut buffer, config, false, &CHOICE, &HandshakeQueue::default())
+                    .await
+                    .unwrap();
             },
             |socket| {
                 let mut client = Client::new(&config, NAME, socket);
@@ -205,7 +207,7 @@ fn nothing_in_common_is_told_alike_to_client_and_log() {
         let config: Arc<ClientConfig> = Arc::new(client(suites));
         let Refused { server, client } = *connect(setup, &config, NAME).unwrap_err();
         assert_eq!(alert(&client), Some(expected), "{server:?}");
-        assert_eq!(server.alert, Some(expected.into()));
+        assert_eq!(server.alert.map(|sent| sent.0), Some(expected.into()));
     }
     meet(&modern, &Arc::new(client(&[])));
 }
@@ -242,5 +244,5 @@ fn refusal(client: &mut Client) -> AlertDescription {
 
 /// A sealed alert may be unknown, but never another one.
 pub(crate) fn assert_matches_seen(error: &HandshakeError, seen: AlertDescription) {
-    assert!(error.alert.is_none_or(|alert| alert == u8::from(seen)), "{seen:?}, {error:?}");
+    assert!(error.alert.is_none_or(|alert| alert.0 == u8::from(seen)), "{seen:?}, {error:?}");
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use offramp_net::{Buffer, Socket};
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
-use offramp_tls::{Configs, Established, HandshakeError, Negotiated, Stream, handshake};
+use offramp_tls::{Configs, Established, HandshakeError, HandshakeQueue, Negotiated, Stream, handshake};
 use offramp_wire::{Step, client_hello};
 use rustls::{AlertDescription, ClientConfig, ClientConnection, HandshakeKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -35,7 +35,7 @@ pub(crate) fn run<S, C: Send>(
     thread::scope(|scope| {
         let client = scope.spawn(move || client(far));
         let outcome = runtime.block_on(async {
-            let socket = Socket::new(OwnedFd::from(near)).unwrap();
+            let socket = Socket::unix(OwnedFd::from(near)).unwrap();
             tokio::time::timeout(LONGEST, server(socket)).await
         });
         let client = client.join();
@@ -62,7 +62,8 @@ pub(crate) async fn accept(
         }
     };
     let config = Arc::clone(configs.for_client(&suites));
-    (handshake(socket, &mut buffer, config, early, choice).await, buffer)
+    let queue = HandshakeQueue::default();
+    (handshake(socket, &mut buffer, config, early, choice, &queue).await, buffer)
 }
 
 /// [`accept`] that must succeed, as a [`Stream`].

@@ -1,0 +1,119 @@
+use std::os::unix::net::UnixStream;
+use std::pin::pin;
+use std::task::Waker;
+
+use tokio::task::yield_now;
+
+use super::*;
+
+fn pair() -> (UnixStream, UnixStream) {
+    let (near, far) = UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    far.set_nonblocking(true).unwrap();
+    (near, far)
+}
+
+/// A connected pair over TCP: its near end is registered, its far end is not.
+async fn tcp() -> (Socket, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let far = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (near, _) = listener.accept().unwrap();
+    near.set_nonblocking(true).unwrap();
+    far.set_nonblocking(true).unwrap();
+    (Socket::tcp(near.into()).unwrap(), far)
+}
+
+fn fill(socket: &Socket, cx: &mut Context<'_>) -> usize {
+    let mut sent = 0;
+    while let Poll::Ready(n) = socket.poll_write(cx, &[7; 65_536]) {
+        sent += n.unwrap();
+    }
+    sent
+}
+
+fn drain(far: &mut impl io::Read) -> usize {
+    let mut bin = vec![0; 65_536];
+    std::iter::from_fn(|| far.read(&mut bin).ok()).sum()
+}
+
+#[tokio::test]
+async fn a_write_that_waits_goes_on_when_there_is_room() {
+    let (near, far) = pair();
+    let unix = Socket::unix(near.into()).unwrap();
+    let (tcp, far_tcp) = tcp().await;
+    let rows: [(Socket, Box<dyn io::Read>); 2] = [(unix, Box::new(far)), (tcp, Box::new(far_tcp))];
+    for (socket, mut far) in rows {
+        for _ in 0..3 {
+            let mut cx = Context::from_waker(Waker::noop());
+            let sent = fill(&socket, &mut cx);
+            assert!(sent > 0);
+            let mut read = 0;
+            // TCP moves what is sent in its own time.
+            while read < sent {
+                read += drain(&mut far);
+            }
+            let n = std::future::poll_fn(|cx| socket.poll_write(cx, b"x")).await.unwrap();
+            assert_eq!(n, 1);
+            while drain(&mut far) == 0 {}
+        }
+    }
+}
+
+/// As where the descriptor cannot be duplicated: the timer replaces readiness.
+#[tokio::test]
+async fn a_socket_that_cannot_be_watched_is_tried_again() {
+    let (near, mut far) = pair();
+    let socket = Socket::unix(near.into()).unwrap();
+    fill(&socket, &mut Context::from_waker(Waker::noop()));
+    let mut write = |fd: BorrowedFd<'_>| send(fd, b"x", SendFlags::NOSIGNAL);
+    let mut sent = pin!(std::future::poll_fn(|cx| {
+        if socket.retry.borrow().is_some() {
+            ready!(socket.poll_retry(cx));
+        }
+        socket.poll_unwatched_write(cx, &mut write)
+    }));
+    for _ in 0..3 {
+        assert!(sent.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        sleep(2 * RETRY).await;
+    }
+    drain(&mut far);
+    assert_eq!(sent.await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_paused_socket_is_read_and_then_watched_again() {
+    let (socket, mut far) = tcp().await;
+    socket.pause_reading();
+    assert!(socket.watch.borrow().is_none());
+    io::Write::write_all(&mut far, b"hello").unwrap();
+    let mut buffer = [0; 16];
+    // What has arrived is read without a registration.
+    while socket.poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer).is_pending() {
+        socket.pause_reading();
+    }
+    assert!(socket.watch.borrow().is_none());
+    let mut reading = pin!(socket.read(&mut buffer));
+    assert!(reading.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(socket.watch.borrow().is_some());
+    io::Write::write_all(&mut far, b"bye").unwrap();
+    assert_eq!(reading.await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn reading_is_not_paused_while_a_write_waits() {
+    let (socket, mut far) = tcp().await;
+    let sent = fill(&socket, &mut Context::from_waker(Waker::noop()));
+    socket.pause_reading();
+    assert!(socket.watch.borrow().is_some());
+    let mut read = 0;
+    while read < sent {
+        read += drain(&mut far);
+        yield_now().await;
+    }
+    std::future::poll_fn(|cx| socket.poll_write(cx, b"x")).await.unwrap();
+    socket.pause_reading();
+    assert!(socket.watch.borrow().is_none());
+    // A write that has to wait needs it again.
+    fill(&socket, &mut Context::from_waker(Waker::noop()));
+    assert!(socket.watch.borrow().is_some());
+}

@@ -1,0 +1,197 @@
+//! What goes to the client: records, in the order in which they were sealed, and those of them that its socket has not
+//! taken yet.
+//!
+//! The relay and [`Stream`](crate::Stream) send through this. They read plaintext where it is sealed: lay out the slots
+//! of a batch ([`Sending::layout`]), fill them, and send the batch ([`Sending::send`]). Nothing here waits for an answer
+//! to be sent before the next batch; its owner does, by [`Sending::poll_flush`].
+
+use std::cell::Cell;
+use std::io;
+use std::task::{Context, Poll};
+
+use offramp_net::Socket;
+use offramp_record::{Alert, Layout, Pacing, RecordSize};
+
+use crate::session::{Session, SessionError};
+
+/// A batch above this size leaves in several packets, of which the last may wait to be filled up.
+const PACKETS: usize = 64 * 1024;
+/// The most memory that is kept for the next batch of any connection of this thread.
+const SPARE_ROOM: usize = 136 * 1024;
+
+thread_local! {
+    /// The memory of records that have gone.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// The sending side of a connection.
+pub struct Sending {
+    /// Records that the socket has not taken yet.
+    waiting: Vec<u8>,
+    /// Whether `waiting` holds our answer to a key update.
+    answering: bool,
+    /// Whether the kernel may keep back the end of the latest batch.
+    kept_back: bool,
+    pacing: Pacing,
+}
+
+impl Sending {
+    /// A side that has sent nothing yet.
+    #[must_use]
+    pub fn new(size: RecordSize) -> Self {
+        let pacing = Pacing::new(size, offramp_net::clock::coarse_ms());
+        Self { waiting: Vec::new(), answering: false, kept_back: false, pacing }
+    }
+
+    /// How many bytes of records the socket has not taken yet.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Gives up what waits.
+    pub fn clear(&mut self) {
+        self.waiting = Vec::new();
+    }
+
+    /// What waits, to be sent by somebody else.
+    #[must_use]
+    pub fn into_waiting(self) -> Vec<u8> {
+        self.waiting
+    }
+
+    /// Sends what waits; ready when all of it has gone. An idle connection owns none of the memory.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn poll_flush(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut sent = 0;
+        let outcome = loop {
+            if sent == self.waiting.len() {
+                break Poll::Ready(Ok(()));
+            }
+            match socket.poll_write(cx, &self.waiting[sent..]) {
+                Poll::Ready(Ok(n)) => sent += n,
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => break Poll::Pending,
+            }
+        };
+        if sent < self.waiting.len() {
+            self.waiting.drain(..sent);
+        } else if sent > 0 {
+            let used = std::mem::take(&mut self.waiting);
+            if used.capacity() <= SPARE_ROOM {
+                SPARE.set(used);
+            }
+            self.answering = false;
+        }
+        outcome
+    }
+
+    /// Seals an alert behind what waits.
+    pub fn alert(&mut self, session: &mut Session, alert: Alert) {
+        session.alert(alert, &mut self.waiting);
+    }
+
+    /// Seals a KeyUpdate of ours behind what waits, and changes the sending keys.
+    ///
+    /// # Errors
+    /// As [`Session::update_sending`].
+    pub fn update(&mut self, session: &mut Session) -> Result<(), SessionError> {
+        session.update_sending(&mut self.waiting)
+    }
+
+    /// Answers a key update; whether an answer was sealed. One unsent answer is enough for any number of requests
+    /// (RFC 8446 §4.6.3).
+    ///
+    /// # Errors
+    /// As [`Session::update_sending`].
+    pub fn answer(&mut self, session: &mut Session) -> Result<bool, SessionError> {
+        if self.answering {
+            return Ok(false);
+        }
+        self.update(session)?;
+        self.answering = true;
+        Ok(true)
+    }
+
+    /// How many bytes of plaintext the next record should have.
+    #[must_use]
+    pub fn slot(&self) -> usize {
+        self.pacing.slot(offramp_net::clock::coarse_ms())
+    }
+
+    /// Seals the first `filled` bytes of the slots of `block`, which were laid out with the same session, and sends what
+    /// the socket takes; the rest waits. `more` follows at once: the end of the batch may wait for it. Returns the bytes
+    /// that wait.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    ///
+    /// # Panics
+    /// Where `filled` is more than was laid out.
+    pub fn send(
+        &mut self,
+        (session, socket): (&mut Session, &Socket),
+        cx: &mut Context<'_>,
+        layout: &Layout,
+        block: &mut [u8],
+        filled: usize,
+        more: bool,
+    ) -> io::Result<usize> {
+        let wire = session.sealer.seal(layout, block, filled);
+        let batch = &block[..wire];
+        self.pacing.sent(filled, offramp_net::clock::coarse_ms());
+        let mut sent = 0;
+        // A key update of ours goes first.
+        if self.waiting.is_empty() {
+            let more = more && wire > PACKETS;
+            let outcome = if more { socket.poll_write_more(cx, batch) } else { socket.poll_write(cx, batch) };
+            self.kept_back = more;
+            sent = match outcome {
+                Poll::Ready(outcome) => outcome?,
+                Poll::Pending => 0,
+            };
+        }
+        if sent < wire {
+            self.waiting.extend_from_slice(&batch[sent..]);
+        }
+        Ok(self.waiting.len())
+    }
+
+    /// Seals as much of `parts` as `most` bytes of records hold, behind what waits; returns how much that was.
+    pub(crate) fn seal<'p>(
+        &mut self,
+        session: &mut Session,
+        parts: impl Iterator<Item = &'p [u8]> + Clone,
+        (most, records): (usize, usize),
+    ) -> usize {
+        let total: usize = parts.clone().map(<[u8]>::len).sum();
+        let now = offramp_net::clock::coarse_ms();
+        let slot = self.pacing.slot(now).min(total.max(1));
+        let start = self.waiting.len();
+        // A record never adds more than 32 bytes.
+        let block = (total + 32 * total.div_ceil(slot)).min(most);
+        if start == 0 {
+            // What is left in it is overwritten or cut off.
+            self.waiting = SPARE.take();
+        }
+        if self.waiting.len() < start + block {
+            self.waiting.resize(start + block, 0);
+        }
+        let layout = session.sealer.layout(slot, block, records);
+        let batch = &mut self.waiting[start..start + block];
+        let filled = layout.fill(batch, parts);
+        let wire = session.sealer.seal(&layout, batch, filled);
+        self.waiting.truncate(start + wire);
+        self.pacing.sent(filled, now);
+        filled
+    }
+
+    /// Sends what the kernel keeps back because more was to follow.
+    pub fn push(&mut self, socket: &Socket) {
+        if std::mem::take(&mut self.kept_back) {
+            socket.push();
+        }
+    }
+}
