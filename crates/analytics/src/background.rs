@@ -214,12 +214,15 @@ impl Drop for Background {
     }
 }
 
+/// Whether a host is kept by name.
+type KeepsHost = Box<dyn Fn(&[u8]) -> bool + Send>;
+
 /// Hands the flusher's events to the store's thread. Never blocks: a batch that the thread has no room for stays
 /// here until the next flush, and what is too much even then is dropped and counted.
 pub struct StoreTap {
     anonymize: bool,
     /// Which hosts are kept by name; all where it is not there.
-    keeps_host: Option<Box<dyn Fn(&[u8]) -> bool + Send>>,
+    keeps_host: Option<KeepsHost>,
     sender: Option<SyncSender<Message>>,
     counts: Arc<Counts>,
     batch: Vec<u8>,

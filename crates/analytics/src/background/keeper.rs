@@ -166,7 +166,7 @@ impl Keeper {
     fn work(&mut self) {
         let now = Instant::now();
         if self.well && self.waits_since().is_some_and(|since| since + HANGS_AFTER <= now) {
-            self.unwell(Notice::Waiting(format!("it has not answered for {} s", HANGS_AFTER.as_secs())));
+            self.unwell(&Notice::Waiting(format!("it has not answered for {} s", HANGS_AFTER.as_secs())));
         }
         if self.given.is_some() || !self.is_open {
             return;
@@ -196,14 +196,14 @@ impl Keeper {
                 }
                 self.settle();
             }
-            Report::Trouble(error) => self.unwell(Notice::Waiting(error)),
+            Report::Trouble(error) => self.unwell(&Notice::Waiting(error)),
             Report::Notice(notice @ Notice::UpkeepFailed(_)) => (self.notify)(&notice),
             Report::Notice(notice @ Notice::MovedAside(..)) => {
                 // It is told whatever was told before.
                 self.well = true;
-                self.unwell(notice);
+                self.unwell(&notice);
             }
-            Report::Notice(notice) => self.unwell(notice),
+            Report::Notice(notice) => self.unwell(&notice),
             Report::Ended => self.ended = true,
         }
     }
@@ -226,12 +226,12 @@ impl Keeper {
     }
 
     /// The store does not take events: what it was given waits in the spool, too, and so does what comes.
-    fn unwell(&mut self, notice: Notice) {
+    fn unwell(&mut self, notice: &Notice) {
         if !std::mem::replace(&mut self.well, false) {
             return;
         }
         self.counts.is_well.store(false, Ordering::Relaxed);
-        (self.notify)(&notice);
+        (self.notify)(notice);
         self.spool_given();
         self.spool_gathered();
     }
@@ -340,10 +340,12 @@ impl Keeper {
         self.stop.request();
         let Self { jobs, well, ended, .. } = self;
         drop(jobs);
-        while well && !ended {
-            match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Message::Store(Report::Ended)) | Err(_) => break,
-                Ok(_) => {}
+        if !well || ended {
+            return;
+        }
+        while let Ok(message) = receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            if matches!(message, Message::Store(Report::Ended)) {
+                break;
             }
         }
     }
