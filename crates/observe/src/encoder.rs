@@ -28,10 +28,18 @@ impl Encoder {
         let to = match output.framing() {
             Framing::Lines if *output == Output::None => To::Nowhere,
             Framing::Lines => To::Lines,
-            Framing::Syslog => To::Syslog(SyslogHead::new()),
+            Framing::Syslog(head) => To::Syslog(head),
             Framing::Journal => To::Journal,
         };
         Self { style, to, scratch: Vec::new() }
+    }
+
+    /// Whether the event has a place in the output; where there is no output, nothing is missed.
+    pub(crate) fn has_place(&self, event: &Event) -> bool {
+        match self.to {
+            To::Lines | To::Syslog(_) => self.style.has_line(event),
+            To::Journal | To::Nowhere => true,
+        }
     }
 
     /// Adds the event to the batch, unless it has no line in the format.

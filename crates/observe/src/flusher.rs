@@ -6,6 +6,8 @@
 //! count what they drop. What was lost is told to the program's log: when writing fails for the first time,
 //! when it works again, and at the end. Nothing here is fatal.
 
+mod unwritten;
+
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +18,13 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::encoder::Encoder;
-use crate::event::Tap;
+use crate::event::{Event, Tap};
 use crate::format::EventStyle;
 use crate::log::Log;
 use crate::ring::{Bell, Drained, EventMonitor, EventSender, EventTally, Rings};
 use crate::sink::{Batch, Output, Sink, WriteFailure};
+
+use unwritten::Unwritten;
 
 /// How a flusher is started.
 pub struct FlusherSettings {
@@ -83,6 +87,7 @@ impl Flusher {
             taps,
             batch: Batch::default(),
             losses: Losses::default(),
+            unwritten: Unwritten::default(),
             log: log.clone(),
         };
         let thread = Builder::new().name(thread_name.into()).spawn(move || writer.run(ends));
@@ -211,6 +216,7 @@ struct Writer {
     taps: Vec<Box<dyn Tap>>,
     batch: Batch,
     losses: Losses,
+    unwritten: Unwritten,
     log: Log,
 }
 
@@ -226,9 +232,11 @@ impl Writer {
             let now = Instant::now();
             if stopping && drained == Drained::Whole {
                 self.losses.tell_all(&self.log, &self.monitor.tally());
+                self.unwritten.tell_all(&self.log);
                 return;
             }
             self.losses.tell(&self.log, &self.monitor.tally(), now);
+            self.unwritten.tell(&self.log, now);
             if drained == Drained::Whole {
                 self.rest(now);
             }
@@ -237,7 +245,8 @@ impl Writer {
 
     /// Sleeps until there is work, then lets it gather.
     fn rest(&self, now: Instant) {
-        let limit = self.losses.due(&self.monitor.tally(), now);
+        let losses = self.losses.due(&self.monitor.tally(), now);
+        let limit = losses.into_iter().chain(self.unwritten.due(now)).min();
         let is_work = || !self.rings.are_empty() || self.control.has_work();
         self.monitor.shared().bell.sleep(limit, is_work);
         if !self.control.has_work() && !self.rings.are_pressing() {
@@ -266,11 +275,16 @@ impl Writer {
 
     /// Writes one batch.
     fn write_batch(&mut self) -> Drained {
-        let Self { rings, batch, encoder, taps, .. } = self;
+        let Self { rings, batch, encoder, taps, unwritten, .. } = self;
         batch.clear();
         let mut events = 0;
         let drained = rings.drain(|event| {
             taps.iter_mut().for_each(|tap| tap.take(event));
+            if let Event::Connection(facts) = event
+                && !encoder.has_place(event)
+            {
+                unwritten.add(&facts.close);
+            }
             encoder.add(event, batch);
             events += 1;
             let full = batch.bytes.len() >= BATCH_BYTES || events == BATCH_EVENTS;

@@ -38,9 +38,9 @@ pub enum EventFormat {
     Text,
     /// For a person at a terminal: at most 100 columns, with advice where nothing came of a connection.
     Terminal,
-    /// nginx's `combined`. Connections have no line in it.
+    /// nginx's `combined`. Connections have no line in it: they are told to the program's log, by cause.
     Combined,
-    /// nginx's `combined`, and the host in quotes. Connections have no line in it.
+    /// nginx's `combined`, and the host in quotes. Connections have no line in it either.
     Vhost,
 }
 
@@ -60,6 +60,11 @@ impl From<EventFormat> for EventStyle {
 }
 
 impl EventStyle {
+    /// Whether events of this kind have a line in this format.
+    pub(crate) const fn has_line(&self, event: &Event) -> bool {
+        !matches!((self.format, event), (EventFormat::Combined | EventFormat::Vhost, Event::Connection(_)))
+    }
+
     /// Appends the event with its final newline to `out`, which the caller reuses; nothing at all for an
     /// event that has no line in this format.
     pub fn write(&self, event: &Event, out: &mut Vec<u8>) {

@@ -63,20 +63,20 @@ impl std::fmt::Display for Output {
 }
 
 /// How an output wants its messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Framing {
     /// Lines that end in a newline.
     Lines,
-    /// RFC 5424.
-    Syslog,
+    /// Syslog, with what begins every message.
+    Syslog(SyslogHead),
     /// journald's native entries.
     Journal,
 }
 
 impl Output {
-    pub(crate) const fn framing(&self) -> Framing {
+    pub(crate) fn framing(&self) -> Framing {
         match self {
-            Self::Syslog(_) => Framing::Syslog,
+            Self::Syslog(target) => Framing::Syslog(SyslogHead::new(target)),
             Self::Journald(_) => Framing::Journal,
             Self::Stdout | Self::Stderr | Self::File(_) | Self::Rotated(..) | Self::None => Framing::Lines,
         }

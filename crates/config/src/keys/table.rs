@@ -109,12 +109,12 @@ pub const TABLE: &[Key] = rows! {
     "log.level": Kind::Choice(LEVELS), toml("\"info\""), Live, NOW, "The least important messages that are written";
     "log.format": Kind::Choice(LOG_FORMATS), toml("\"text\""), Live, NOW, "How a message is written";
     "log.output": Kind::Output(LOG_OUTPUTS), toml("\"stderr\""), Live, NOW, "Where messages go";
-    "log.syslog": Kind::Text("`/dev/log`, `unix:/path` or `udp://host:port`"), toml("\"/dev/log\""), Live, NOW, "Where the syslog of `output` listens (RFC 5424)";
+    "log.syslog": Kind::Text("`/dev/log`, `unix:/path` or `udp://host:port`"), toml("\"/dev/log\""), Live, NOW, "Where the syslog of `output` listens: RFC 3164 on Unix sockets, RFC 5424 over UDP";
 
     "access_log": Kind::Section, SECTION_DEFAULTS, Live, NOW, "One event per connection (`mode = \"tcp\"`) or request (`mode = \"http\"`)";
     "access_log.format": Kind::Choice(ACCESS_FORMATS), toml("\"json\""), Live, NOW, "How an event is written; `combined` as nginx and Apache do, `vhost` with the host after it";
     "access_log.output": Kind::Output(ACCESS_OUTPUTS), toml("\"stdout\""), Live, NOW, "Where events go";
-    "access_log.syslog": Kind::Text("`/dev/log`, `unix:/path` or `udp://host:port`"), toml("\"/dev/log\""), Live, NOW, "Where the syslog of `output` listens (RFC 5424)";
+    "access_log.syslog": Kind::Text("`/dev/log`, `unix:/path` or `udp://host:port`"), toml("\"/dev/log\""), Live, NOW, "Where the syslog of `output` listens: RFC 3164 on Unix sockets, RFC 5424 over UDP";
     "access_log.rotate_size": size(64 * KIB, 1024 * GIB), absent("the file is never renamed"), Live, NOW, "When the file of `output` has this size it is renamed and a new one begun";
     "access_log.rotate_keep": count(1, 1000), toml("5"), Live, NOW, "How many renamed files are kept: `.1` is the youngest";
     "access_log.omit": Kind::List("names of fields of events"), LIST_ABSENT, Live, NOW, "Fields that are left out";

@@ -67,7 +67,7 @@ pub enum LogOutput {
     Stdout,
     /// systemd's journal, by its native protocol.
     Journald,
-    /// The syslog at [`Log::syslog`] (RFC 5424).
+    /// The syslog at [`Log::syslog`].
     Syslog,
     /// Appended to a file.
     File(FilePath),
@@ -147,7 +147,7 @@ pub enum AccessOutput {
     None,
     /// systemd's journal, by its native protocol, one field per fact.
     Journald,
-    /// The syslog at [`AccessLog::syslog`] (RFC 5424).
+    /// The syslog at [`AccessLog::syslog`].
     Syslog,
     /// Appended to a file.
     File(FilePath),

@@ -26,7 +26,7 @@ impl Composer {
     pub(super) fn new(format: LogFormat, output: &Output) -> Self {
         let to = match output.framing() {
             Framing::Lines => To::Lines,
-            Framing::Syslog => To::Syslog(SyslogHead::new()),
+            Framing::Syslog(head) => To::Syslog(head),
             Framing::Journal => To::Journal,
         };
         Self { format, to, scratch: Vec::new() }

@@ -1,4 +1,8 @@
-//! Syslog: RFC 5424 to a Unix socket (`/dev/log`) or over UDP (RFC 5426).
+//! Syslog: RFC 3164 to a Unix socket (`/dev/log`), RFC 5424 over UDP (RFC 5426).
+//!
+//! What listens on `/dev/log` expects what syslog(3) sends: priority, tag and message, and no host. journald and
+//! rsyslog do not understand RFC 5424 there. The time is left out: it would be local time without a zone, and those
+//! who listen on the same machine take the time at which a message arrives (RFC 3164, section 4.3.2, has them do so).
 //!
 //! The line is the message; there is no structured data, because the line has all of it already. Nothing is
 //! waited for longer than [`Patience`] has it; a receiver that went away is looked for again with every
@@ -41,23 +45,29 @@ pub(crate) enum Facility {
 
 /// What begins every message of this process.
 #[derive(Debug)]
-pub(crate) struct SyslogHead {
-    /// `HOSTNAME APP-NAME PROCID`.
-    origin: String,
+pub(crate) enum SyslogHead {
+    /// RFC 3164, as syslog(3) writes it: the tag.
+    Local(String),
+    /// RFC 5424: `HOSTNAME APP-NAME PROCID`.
+    Distant(String),
 }
 
 impl SyslogHead {
-    /// For this host and process.
-    pub(crate) fn new() -> Self {
+    /// For this host and process, as `target` wants it.
+    pub(crate) fn new(target: &SyslogTarget) -> Self {
+        let process = std::process::id();
+        if let SyslogTarget::Unix(_) = target {
+            return Self::Local(format!("offramp[{process}]: "));
+        }
         let uname = rustix::system::uname();
         let is_printable = |c: &char| c.is_ascii_graphic();
         let host: String =
             uname.nodename().to_string_lossy().chars().filter(is_printable).take(255).collect();
         let host = if host.is_empty() { "-" } else { &host };
-        Self { origin: format!("{host} offramp {}", std::process::id()) }
+        Self::Distant(format!("{host} offramp {process}"))
     }
 
-    /// Appends the header (RFC 5424 §6.2) up to the message. `kind` is the MSGID, `-` for none.
+    /// Appends the header up to the message. `kind` is the MSGID, `-` for none; RFC 3164 has no place for it.
     pub(crate) fn write(&self, out: &mut Vec<u8>, priority: (Facility, u8), now: SystemTime, kind: &str) {
         let (facility, severity) = priority;
         let facility = match facility {
@@ -66,13 +76,19 @@ impl SyslogHead {
         };
         out.push(b'<');
         out.extend_from_slice(itoa::Buffer::new().format(facility * 8 + severity.min(7)).as_bytes());
-        out.extend_from_slice(b">1 ");
-        out.extend_from_slice(&rfc3339_micros(now));
-        out.push(b' ');
-        out.extend_from_slice(self.origin.as_bytes());
-        out.push(b' ');
-        out.extend_from_slice(kind.as_bytes());
-        out.extend_from_slice(b" - ");
+        out.push(b'>');
+        match self {
+            Self::Local(tag) => out.extend_from_slice(tag.as_bytes()),
+            Self::Distant(origin) => {
+                out.extend_from_slice(b"1 ");
+                out.extend_from_slice(&rfc3339_micros(now));
+                out.push(b' ');
+                out.extend_from_slice(origin.as_bytes());
+                out.push(b' ');
+                out.extend_from_slice(kind.as_bytes());
+                out.extend_from_slice(b" - ");
+            }
+        }
     }
 }
 

@@ -243,3 +243,28 @@ fn activity(task: &Path) -> (u64, String) {
     let switches = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
     (cpu, switches.to_owned())
 }
+
+#[test]
+fn connections_without_a_line_are_told_to_the_log_by_cause() {
+    let dir = tempfile::tempdir().unwrap();
+    let (events, said) = (dir.path().join("events"), dir.path().join("log"));
+    let log = Log::open(Output::File(said.clone()), LogFormat::Logfmt, Level::Info).unwrap();
+    let settings = FlusherSettings::new(1, Output::File(events.clone()), EventFormat::Vhost, log);
+    let (flusher, mut senders) = Flusher::start(settings).unwrap();
+    for _ in 0..50 {
+        senders[0].send(Box::new(samples::mismatched()));
+        senders[0].send(Box::new(samples::ordinary()));
+    }
+    senders[0].send(Box::new(samples::request()));
+    assert_eq!(flusher.stop(LIMIT).lost(), 0);
+    assert_eq!(std::fs::read_to_string(events).unwrap().lines().count(), 1, "of the request");
+    // The first are told at once, the rest when a minute is over or the end has come.
+    let said = std::fs::read_to_string(said).unwrap();
+    let count = |cause: &str| -> u64 {
+        let lines = said.lines().filter(|line| line.contains(&format!(" cause={cause} ")));
+        let counts = lines.filter_map(|line| line.split_once(" connections=")?.1.split(' ').next());
+        counts.map(|count| count.parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!((count("no_common_version"), count("client_closed")), (50, 50), "{said}");
+    assert!(said.lines().count() <= 4, "{said}");
+}

@@ -97,6 +97,14 @@ fn rfc5424(message: &[u8]) -> (u8, String, [String; 4], String) {
     (priority.parse().unwrap(), time, parts, word())
 }
 
+/// The parts of a message by RFC 3164 §4.1, as syslog(3) writes it: priority, tag, and message.
+fn rfc3164(message: &[u8]) -> (u8, String, String) {
+    let text = std::str::from_utf8(message).unwrap();
+    let (priority, rest) = text.strip_prefix('<').unwrap().split_once('>').unwrap();
+    let (tag, message) = rest.split_once(": ").unwrap();
+    (priority.parse().unwrap(), tag.to_owned(), message.to_owned())
+}
+
 #[test]
 fn syslog_gets_a_message_per_event() {
     let receiver = Receiver::new();
@@ -106,17 +114,12 @@ fn syslog_gets_a_message_per_event() {
     sender.send(Box::new(samples::request()));
     sender.send(Box::new(failed));
     sender.send(Box::new(samples::ordinary()));
-    let (priority, time, [host, app, process, id], message) = rfc5424(&receiver.receive());
-    assert_eq!((priority, app.as_str(), id.as_str()), (16 * 8 + 6, "offramp", "request"));
-    assert_eq!(process, std::process::id().to_string());
-    assert!(!host.is_empty() && time.len() == 27 && time.ends_with('Z'));
-    assert_eq!(message, line(EventFormat::Json, Box::new(samples::request())));
-    assert_eq!(rfc5424(&receiver.receive()).0, 16 * 8 + 4, "a server failed");
-    let (_, _, [_, _, _, id], message) = rfc5424(&receiver.receive());
-    assert_eq!(
-        (id.as_str(), message),
-        ("connection", line(EventFormat::Json, Box::new(samples::ordinary())))
-    );
+    let tag = format!("offramp[{}]", std::process::id());
+    let expected = line(EventFormat::Json, Box::new(samples::request()));
+    assert_eq!(rfc3164(&receiver.receive()), (16 * 8 + 6, tag.clone(), expected));
+    assert_eq!(rfc3164(&receiver.receive()).0, 16 * 8 + 4, "a server failed");
+    let expected = line(EventFormat::Json, Box::new(samples::ordinary()));
+    assert_eq!(rfc3164(&receiver.receive()), (16 * 8 + 6, tag, expected));
     assert_eq!(flusher.stop(LIMIT).written, 3);
 }
 
@@ -131,7 +134,10 @@ fn syslog_over_udp() {
     sender.send(Box::new(samples::request()));
     let mut message = vec![0; 65_536];
     let length = socket.recv(&mut message).unwrap();
-    let (_, _, [_, _, _, id], message) = rfc5424(&message[..length]);
+    let (priority, time, [host, app, process, id], message) = rfc5424(&message[..length]);
+    assert_eq!((priority, app.as_str()), (16 * 8 + 6, "offramp"));
+    assert_eq!(process, std::process::id().to_string());
+    assert!(!host.is_empty() && time.len() == 27 && time.ends_with('Z'));
     assert_eq!(id, "request", "a connection has no line in this format");
     assert_eq!(message, line(EventFormat::Vhost, Box::new(samples::request())));
     assert_eq!(flusher.stop(LIMIT).written, 2);
@@ -151,7 +157,7 @@ fn syslog_over_a_stream() {
         let mut message = Vec::new();
         reader.read_until(0, &mut message).unwrap();
         assert_eq!(message.pop(), Some(0));
-        assert_eq!(rfc5424(&message).3, line(EventFormat::Logfmt, Box::new(samples::request())));
+        assert_eq!(rfc3164(&message).2, line(EventFormat::Logfmt, Box::new(samples::request())));
     }
     assert_eq!(flusher.stop(LIMIT).written, 3);
 }
@@ -304,8 +310,8 @@ fn the_log_of_the_program_goes_there_too() {
     let receiver = Receiver::new();
     let log = Log::open(receiver.syslog(), LogFormat::Text, Level::Info).unwrap();
     log.warn("not \"good\"", &[("workers", 2_usize.into())]);
-    let (priority, _, [_, app, _, id], message) = rfc5424(&receiver.receive());
-    assert_eq!((priority, app.as_str(), id.as_str()), (3 * 8 + 4, "offramp", "-"));
+    let (priority, tag, message) = rfc3164(&receiver.receive());
+    assert_eq!((priority, tag), (3 * 8 + 4, format!("offramp[{}]", std::process::id())));
     assert_eq!(message, "not \"good\" workers=2");
     log.redirect(Output::Journald(receiver.path.clone()), LogFormat::Text).unwrap();
     log.error("line\nbreak", &[("path", "a\nb".into())]);

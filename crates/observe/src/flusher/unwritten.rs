@@ -1,0 +1,118 @@
+//! Connections that have no line in the format of the access log: they are counted by cause, and told to the
+//! program's log once a minute.
+//!
+//! nginx's formats know requests alone. What fails in the handshake, and every connection of a `tcp` listener, would
+//! leave no trace.
+
+use std::time::{Duration, Instant};
+
+use crate::facts::{Alert, Cause, Close, Fault};
+use crate::log::{Level, Log};
+
+/// The counts since they were told last.
+#[derive(Debug, Default)]
+pub(super) struct Unwritten {
+    counts: Vec<Count>,
+    told: Option<Instant>,
+}
+
+/// So many connections ended alike. There are as many kinds as causes and alerts, some hundreds at most.
+#[derive(Debug)]
+struct Count {
+    cause: Cause,
+    fault: Fault,
+    alert: Option<Alert>,
+    connections: u64,
+}
+
+impl Unwritten {
+    /// Counts a connection that ended so.
+    pub(super) fn add(&mut self, close: &Close) {
+        let kind = (close.cause, close.fault, close.alert);
+        match self.counts.iter_mut().find(|count| (count.cause, count.fault, count.alert) == kind) {
+            Some(count) => count.connections += 1,
+            None => {
+                let (cause, fault, alert) = kind;
+                self.counts.push(Count { cause, fault, alert, connections: 1 });
+            }
+        }
+    }
+
+    /// Tells what was counted, if it is time: the first ones at once, those that follow after a minute.
+    pub(super) fn tell(&mut self, log: &Log, now: Instant) {
+        if !self.counts.is_empty() && self.due(now) == Some(Duration::ZERO) {
+            self.told = Some(now);
+            self.tell_all(log);
+        }
+    }
+
+    /// Tells what was counted: one line for each cause.
+    pub(super) fn tell_all(&mut self, log: &Log) {
+        for count in self.counts.drain(..) {
+            let mut fields = vec![
+                ("cause", count.cause.name().into()),
+                ("fault", count.fault.name().into()),
+                ("connections", count.connections.into()),
+            ];
+            match count.alert {
+                Some(Alert::Sent(name)) => fields.push(("alert_sent", name.into())),
+                Some(Alert::Received(name)) => fields.push(("alert_received", name.into())),
+                None => {}
+            }
+            let level = match count.fault {
+                Fault::Us | Fault::Server => Level::Warn,
+                Fault::Client | Fault::Policy | Fault::Nobody => Level::Info,
+            };
+            log.write(level, "connections have no line in the format of the access log", &fields);
+        }
+    }
+
+    /// How long until something waits to be told; `None` if nothing does.
+    pub(super) fn due(&self, now: Instant) -> Option<Duration> {
+        let since = self.told.map_or(EVERY, |told| now.duration_since(told));
+        (!self.counts.is_empty()).then(|| EVERY.saturating_sub(since))
+    }
+}
+
+const EVERY: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Unwritten;
+    use crate::facts::{Alert, Cause, Close};
+    use crate::log::{Level, Log, LogFormat};
+    use crate::sink::Output;
+
+    #[test]
+    fn causes_are_told_once_a_minute() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let log = Log::open(Output::File(path.clone()), LogFormat::Logfmt, Level::Info).unwrap();
+        let (mut unwritten, begun) = (Unwritten::default(), Instant::now());
+        let told = || std::fs::read_to_string(&path).unwrap().lines().count();
+        assert_eq!(unwritten.due(begun), None);
+        let alert = Close::from(Cause::HandshakeAlert).with_alert(Alert::Received("unknown_ca"));
+        unwritten.add(&alert);
+        assert_eq!(unwritten.due(begun), Some(Duration::ZERO));
+        unwritten.tell(&log, begun);
+        assert_eq!(told(), 1, "the first at once");
+        for _ in 0..500 {
+            unwritten.add(&alert);
+            unwritten.add(&Close::from(Cause::ClientClosed));
+        }
+        unwritten.tell(&log, begun + Duration::from_secs(59));
+        assert_eq!(told(), 1);
+        assert_eq!(unwritten.due(begun + Duration::from_secs(59)), Some(Duration::from_secs(1)));
+        unwritten.tell(&log, begun + Duration::from_secs(60));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(told(), 3, "one for each cause");
+        assert!(
+            text.contains("cause=handshake_alert fault=client connections=500 alert_received=unknown_ca"),
+            "{text}"
+        );
+        assert!(text.contains("cause=client_closed fault=nobody connections=500"), "{text}");
+        assert_eq!(unwritten.due(begun + Duration::from_secs(60)), None);
+    }
+}
