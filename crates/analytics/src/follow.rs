@@ -1,32 +1,39 @@
 //! Following a log that grows: neither losing nor doubling a line, whatever happens to the file or to this process.
 //!
-//! Every batch is committed together with its position: which file (device, inode, and a hash of its first bytes) and
-//! how many bytes of it are whole lines that are in the store. After a kill the next start continues there, also if
-//! the file has been renamed, copied or compressed meanwhile. An incomplete last line waits for its end.
+//! Every batch is committed together with how far its file was read: which file (device and inode, and what it says
+//! at its beginning and before the position) and how many of its bytes are whole lines that are in the store. After a
+//! kill the next start continues there, also if the file was renamed, copied or compressed meanwhile.
 //!
-//! What cannot be known is told as a gap in the report: a file that was deleted, or truncated without a copy, before
-//! it had been read. A log that is truncated and written again with the same first bytes looks as if it had grown.
+//! A file that was renamed is kept open until the log has been rotated again: servers write to it for as long as they
+//! have it open. What the log was while nobody looked is found by its name, unless the store knows that it is
+//! something else.
+//!
+//! What cannot be known is told as a [`Gap`]: a file that was deleted, or truncated without a copy, before anybody
+//! could see its end. What is written between a copy and the truncation is lost by whoever rotates so.
 
-mod position;
+mod known;
 mod rotation;
+mod search;
 mod tail;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File};
+use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::Error;
-use crate::ingest::{Drained, Ingest, Input, Lines, Mark, Sink, Waited};
+use crate::ingest::identity::{self, Beginning};
+use crate::ingest::{Drained, Ingest, Mark, Sink};
+use crate::store::files::{FileRecord, FileState};
 
-use position::{FileId, Fingerprint, Position};
-use rotation::Past;
-use tail::Tail;
-use watch::Watch;
+use known::Known;
+use tail::{FileId, Filled, Tail};
+use watch::{LOOK_RARELY, Watch, Woken};
 
 /// Where to begin with a log that the store knows nothing of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,12 +53,44 @@ pub enum Start {
 /// If the log cannot be read, or the sink fails for good. What is committed by then is consistent: follow again to
 /// continue.
 pub fn follow<S: Sink>(ingest: &mut Ingest<S>, path: &Path, start: Start) -> Result<(), Error> {
+    attend(ingest, path, start, Until::Stopped).map(drop)
+}
+
+/// Whether something of a log was in the store before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Nothing was. If no line was understood now either, nothing is remembered of it.
+    Never,
+    /// Something was.
+    Before,
+}
+
+/// Reads what is new in a log since it was read last, and in what was the log meanwhile, and ends.
+///
+/// # Errors
+/// As [`follow`].
+pub fn resume<S: Sink>(ingest: &mut Ingest<S>, path: &Path, start: Start) -> Result<Seen, Error> {
+    attend(ingest, path, start, Until::Read)
+}
+
+/// How long a log is read.
+#[derive(Clone, Copy)]
+enum Until {
+    Stopped,
+    Read,
+}
+
+fn attend<S: Sink>(ingest: &mut Ingest<S>, path: &Path, start: Start, until: Until) -> Result<Seen, Error> {
     let stop = ingest.stop().clone();
     let mut follower = Follower::new(ingest, path)?;
-    match follower.resume(start).and_then(|()| follower.run()) {
-        Ok(()) => Ok(()),
+    let outcome = follower.resume(start).and_then(|()| match until {
+        Until::Stopped => follower.run(),
+        Until::Read => follower.run_once(),
+    });
+    match outcome {
+        Ok(()) => Ok(follower.seen),
         // What the store has not got is read again from the last position on.
-        Err(Failure::Sink(error)) if error.is_passing() && stop.is_requested() => Ok(()),
+        Err(Failure::Sink(error)) if error.is_passing() && stop.is_requested() => Ok(Seen::Before),
         Err(Failure::Sink(error)) => Err(error),
         Err(Failure::Read(error)) => Err(Error::Io(path.display().to_string(), error)),
     }
@@ -81,13 +120,22 @@ struct Follower<'i, S> {
     /// The name of the source in the store.
     source: String,
     watch: Watch,
-    tail: Option<Tail>,
-    /// Since when the name means another file.
-    replaced: Option<Instant>,
+    known: Known,
+    seen: Seen,
+    /// Whether nothing is to be remembered before a line has been understood.
+    must_understand: bool,
+    /// What the log's name meant when it was looked up last.
+    log: Option<Tail>,
+    /// What it meant before, the oldest first: servers may still write there.
+    older: VecDeque<Tail>,
+    /// Where a file beside the log cannot be read yet: how old such files may be.
+    unready: Option<SystemTime>,
+    /// For how long a file must be quiet to be done with after another rotation.
+    quiet: Duration,
     /// When something was read last.
     read: Option<Instant>,
-    /// How long nothing must be written to a file with a successor.
-    quiet: Duration,
+    /// When the log was rotated last, or began to be.
+    rotation: Option<Instant>,
 }
 
 impl<'i, S: Sink> Follower<'i, S> {
@@ -96,79 +144,100 @@ impl<'i, S: Sink> Follower<'i, S> {
         let path = std::path::absolute(path).map_err(name)?;
         let source = path.display().to_string();
         let watch = Watch::new(&path);
-        Ok(Self { ingest, path, source, watch, tail: None, replaced: None, read: None, quiet: QUIET })
+        Ok(Self {
+            ingest,
+            path,
+            source,
+            watch,
+            known: Known::default(),
+            seen: Seen::Before,
+            must_understand: false,
+            log: None,
+            older: VecDeque::new(),
+            unready: None,
+            quiet: QUIET,
+            read: None,
+            rotation: None,
+        })
     }
 
-    /// Finds the place where the last run ended.
+    /// Finds the places where the last run ended.
     fn resume(&mut self, start: Start) -> Result<(), Failure> {
-        let Some(stored) = self.ingest.sink().position(&self.source)? else {
+        self.known = Known::new(self.ingest.sink().files(&self.source)?);
+        if self.known.is_empty() {
+            self.note_older()?;
+        }
+        if self.known.newest().is_none() {
+            self.seen = Seen::Never;
             if let (Start::End, Some(file)) = (start, self.open()?) {
-                self.begin(Tail::at_end(file)?)?;
+                let record = self.new_record(&file)?;
+                self.begin(Tail::at_end(file, record)?)?;
             }
             return Ok(());
-        };
-        let position = Position::decode(&stored).ok_or_else(|| {
-            Error::Store(format!("the position of {} was written by another version of Offramp", self.source))
-        })?;
-        let log = self.open()?;
-        if let Some(file) = log {
-            let metadata = file.metadata()?;
-            let is_same = FileId::of(&metadata) == position.file && metadata.len() >= position.offset;
-            // Of a log that was empty nobody can tell whether it has been truncated since.
-            let is_new = position.offset == 0 && position.fingerprint.is_empty();
-            if is_same && !is_new && position.fingerprint.matches_file(&file)? {
-                return self.begin(Tail::at(file, position.offset)?);
-            }
         }
-        match rotation::find(&self.path, &position)? {
-            // Renamed: it is followed under its new name until it is known to be finished.
-            Some(past) if past.id == position.file && !Input::open(&past.path)?.is_compressed() => {
-                self.begin(Tail::at(File::open(&past.path)?, position.offset)?)
-            }
-            Some(past) => {
-                self.finish(&past, position.offset)?;
-                self.finish_later(&Position { file: past.id, modified: past.modified, ..position })
-            }
-            None => {
-                self.ingest.counts().gaps += u64::from(position.offset > 0);
-                self.finish_later(&position)
-            }
-        }
+        self.find_log()?;
+        self.find_unfinished()?;
+        let found = self.find_unknown()?;
+        self.forget_empty(found)
     }
 
     fn run(&mut self) -> Result<(), Failure> {
-        loop {
-            if self.ingest.stop().is_requested() {
-                return Ok(());
-            }
-            self.watch.forget();
+        while !self.ingest.stop().is_requested() {
             let begun = Instant::now();
             self.pass()?;
             let pace = (begun.elapsed() * REST).clamp(LEAST_REST, MOST_REST);
-            let limit = self.replaced.map(|_| LOOK_AT_REPLACED);
-            if self.watch.wait(self.ingest.stop(), limit)? == Waited::Stopped {
-                return Ok(());
+            let limit = if self.is_waiting() { LOOK_AGAIN } else { LOOK_RARELY };
+            let woken = match self.watch.wait(self.ingest.stop(), limit)? {
+                // Lines that come one by one are taken together.
+                Woken::Content => {
+                    let is_rotating = self.rotation.is_some_and(|since| since.elapsed() < ALERT);
+                    let pace = if is_rotating { ALERT_REST } else { pace };
+                    let rest = self.read.map_or(Duration::ZERO, |read| pace.saturating_sub(read.elapsed()));
+                    self.watch.wait_for_names(self.ingest.stop(), rest)?
+                }
+                other => other,
+            };
+            match woken {
+                Woken::Names => self.rotation = Some(Instant::now()),
+                Woken::Content => {}
+                Woken::Stopped => return Ok(()),
             }
-            // Lines that come one by one are taken together.
-            let rest = self.read.map_or(Duration::ZERO, |read| pace.saturating_sub(read.elapsed()));
-            if !rest.is_zero() {
-                self.ingest.stop().wait(None, Some(rest))?;
+        }
+        Ok(())
+    }
+
+    /// Reads what there is now.
+    fn run_once(&mut self) -> Result<(), Failure> {
+        self.must_understand = self.seen == Seen::Never;
+        loop {
+            let before = self.ingest.report().bytes;
+            self.pass()?;
+            if self.ingest.report().bytes == before || self.ingest.stop().is_requested() {
+                return Ok(());
             }
         }
     }
 
     /// Looks at everything once, and reads what there is.
     fn pass(&mut self) -> Result<(), Failure> {
-        if self.tail.is_none() {
-            match self.open()? {
-                Some(file) => self.begin(Tail::at(file, 0)?)?,
-                None => return Ok(()),
+        for _ in 0..TURNS {
+            self.read_older()?;
+            if self.read_log()? == Name::Kept && self.replaced()? == Name::Kept {
+                break;
             }
         }
-        self.truncated()?;
-        self.read_tail()?;
-        self.ingest.tend()?;
-        self.replaced()
+        if self.is_waiting() {
+            self.find_unfinished()?;
+            let found = self.find_unknown()?;
+            self.forget_empty(found)?;
+        }
+        Ok(self.ingest.tend()?)
+    }
+
+    /// Whether something beside the log is expected to be readable soon.
+    fn is_waiting(&self) -> bool {
+        self.unready.is_some()
+            || self.known.unfinished().len() > self.older.len() + usize::from(self.log.is_some())
     }
 
     /// The log by its name, if there is one now.
@@ -180,163 +249,180 @@ impl<'i, S: Sink> Follower<'i, S> {
         }
     }
 
-    /// From now on this file is read.
+    fn new_record(&self, file: &File) -> io::Result<FileRecord> {
+        let beginning = Beginning::of_file(file)?;
+        Ok(identity::record(self.known.next(), &self.path, &file.metadata()?, &beginning))
+    }
+
+    /// From now on this file is read as the log.
     fn begin(&mut self, mut tail: Tail) -> Result<(), Failure> {
-        self.watch.file(&tail.file);
-        self.replaced = None;
         self.ingest.next_source();
-        let position = tail.position()?;
-        self.tail = Some(tail);
-        self.commit(&position)
+        let record = tail.record()?.clone();
+        self.log = Some(tail);
+        self.watch_files();
+        self.commit(&record)
     }
 
-    fn commit(&mut self, position: &Position) -> Result<(), Failure> {
-        Ok(self.ingest.commit(Some(Mark { source: &self.source, position: &position.encode() }))?)
+    /// Begins with what the name means now, if anything.
+    fn begin_log(&mut self) -> Result<(), Failure> {
+        let Some(file) = self.open()? else { return Ok(()) };
+        let record = self.new_record(&file)?;
+        self.begin(Tail::new(file, record)?)
     }
 
-    /// Reads to the end of the present file.
-    fn read_tail(&mut self) -> Result<(), Failure> {
-        let Some(mut tail) = self.tail.take() else { return Ok(()) };
-        let before = tail.lines.passed();
-        loop {
-            while self.ingest.drain(&mut tail.lines)? == Drained::Full {
-                let position = tail.position()?;
-                self.commit(&position)?;
-            }
-            if self.ingest.stop().is_requested() {
-                break;
-            }
-            let more = tail.lines.fill(&mut &tail.file)?;
-            if more == 0 {
-                break;
-            }
-            self.ingest.counts().bytes += more;
-            self.read = Some(Instant::now());
+    fn watch_files(&mut self) {
+        self.watch.files(self.older.iter().chain(&self.log).map(|tail| &tail.file));
+    }
+
+    fn commit(&mut self, record: &FileRecord) -> Result<(), Failure> {
+        let report = self.ingest.report();
+        if !self.must_understand || report.accepted > 0 || report.rejected == 0 {
+            self.ingest.commit(Some(Mark { source: &self.source, file: record }))?;
         }
-        if tail.lines.passed() > before {
-            let position = tail.position()?;
-            self.commit(&position)?;
-        }
-        self.tail = Some(tail);
+        self.known.note(record);
         Ok(())
     }
 
-    /// If the file is not what it was, its copy is finished if there is one, and it is begun again.
-    fn truncated(&mut self) -> Result<(), Failure> {
-        let Some(tail) = &mut self.tail else { return Ok(()) };
-        if !tail.is_truncated()? {
+    /// Continues with the log, if its file is known.
+    fn find_log(&mut self) -> Result<(), Failure> {
+        let Some(file) = self.open()? else { return Ok(()) };
+        let Some(record) = self.known.of(FileId::of(&file.metadata()?)).cloned() else { return Ok(()) };
+        // Of a log that was empty nobody can tell whether it has been truncated since.
+        let is_new = record.position == 0 && record.start.length == 0;
+        if record.state == FileState::Older || is_new {
             return Ok(());
         }
-        let position = tail.position_before();
-        let incomplete = tail.lines.waiting() > 0;
-        let file = tail.file.try_clone()?;
-        match rotation::find(&self.path, &position)? {
-            Some(copy) => self.finish(&copy, position.offset)?,
-            None if incomplete => self.ingest.counts().gaps += 1,
-            None => {}
-        }
-        self.begin(Tail::at(file, 0)?)
+        let mut tail = Tail::new(file, FileRecord { state: FileState::Reading, ..record })?;
+        if tail.is_same()? { self.begin(tail) } else { Ok(()) }
     }
 
-    /// If the name means another file, that is next as soon as nobody writes to the present one any more.
-    fn replaced(&mut self) -> Result<(), Failure> {
-        let Some(tail) = &self.tail else { return Ok(()) };
-        let now = match fs::metadata(&self.path) {
-            Ok(metadata) if FileId::of(&metadata) != tail.id => metadata,
-            // The name may be back in a moment: between a rename and a creation there is nothing.
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {
-                self.replaced = None;
-                return Ok(());
+    /// Reads to the end of the log, and gives whether its name means the same as before.
+    fn read_log(&mut self) -> Result<Name, Failure> {
+        let Some(mut tail) = self.log.take() else {
+            self.begin_log()?;
+            return Ok(if self.log.is_some() { Name::Changed } else { Name::Kept });
+        };
+        match self.read_tail(&mut tail)? {
+            Filled::Changed => {
+                self.truncated(&mut tail)?;
+                Ok(Name::Changed)
+            }
+            Filled::Dry | Filled::More(_) => {
+                self.log = Some(tail);
+                Ok(Name::Kept)
+            }
+        }
+    }
+
+    /// Reads to the present end of a file.
+    fn read_tail(&mut self, tail: &mut Tail) -> Result<Filled, Failure> {
+        let before = tail.lines.passed();
+        let filled = loop {
+            while self.ingest.drain(&mut tail.lines)? == Drained::Full {
+                let record = tail.record()?.clone();
+                self.commit(&record)?;
+            }
+            if self.ingest.stop().is_requested() {
+                break Filled::Dry;
+            }
+            match tail.fill()? {
+                Filled::More(bytes) => {
+                    self.ingest.counts().bytes += bytes;
+                    self.ingest.tell_progress(0);
+                    self.read = Some(Instant::now());
+                }
+                filled => break filled,
             }
         };
-        let since = *self.replaced.get_or_insert_with(Instant::now);
-        let is_quiet =
-            self.read.is_none_or(|read| read.elapsed() >= self.quiet) && since.elapsed() >= self.quiet;
-        // Who has not written to the new file may yet write to the old one.
-        let is_finished = now.len() > 0 && (is_quiet || since.elapsed() >= PATIENCE);
-        if is_finished { self.next_file() } else { Ok(()) }
+        if tail.lines.passed() > before {
+            let record = match filled {
+                Filled::Changed => tail.record_before(),
+                Filled::Dry | Filled::More(_) => tail.record()?,
+            };
+            let record = record.clone();
+            self.commit(&record)?;
+        }
+        Ok(filled)
     }
 
-    fn next_file(&mut self) -> Result<(), Failure> {
-        let Some(mut tail) = self.tail.take() else { return Ok(()) };
+    /// The log is not what it was: its copy is read to the end if there is one, and the file is begun again.
+    fn truncated(&mut self, tail: &mut Tail) -> Result<(), Failure> {
+        self.rotation = Some(Instant::now());
+        let record = tail.record_before().clone();
+        let file = tail.file.try_clone()?;
+        self.find(record)?;
+        let found = self.find_unknown()?;
+        self.forget_empty(found)?;
+        let record = self.new_record(&file)?;
+        self.begin(Tail::new(file, record)?)
+    }
+
+    /// If the name means another file, that is the log from now on.
+    fn replaced(&mut self) -> Result<Name, Failure> {
+        // The name may be back in a moment: between a rename and a creation there is nothing.
+        let Some(file) = self.open()? else { return Ok(Name::Kept) };
+        let metadata = file.metadata()?;
+        match &mut self.log {
+            None => return Ok(Name::Kept),
+            Some(log) if FileId::of(&metadata) == log.id => {
+                log.confirm(&metadata);
+                return Ok(Name::Kept);
+            }
+            Some(_) => {}
+        }
+        self.rotation = Some(Instant::now());
+        if let Some(mut tail) = self.log.take() {
+            tail.rename();
+            let record = tail.record()?.clone();
+            self.commit(&record)?;
+            self.older.push_back(tail);
+        }
+        self.find_unknown()?;
+        let record = self.new_record(&file)?;
+        self.begin(Tail::new(file, record)?)?;
+        Ok(Name::Changed)
+    }
+
+    /// Reads what was added to older files, and is done with those to which nothing more is expected.
+    fn read_older(&mut self) -> Result<(), Failure> {
+        for _ in 0..self.older.len() {
+            let Some(mut tail) = self.older.pop_front() else { break };
+            match self.read_tail(&mut tail)? {
+                Filled::Changed => {
+                    let record = tail.record_before().clone();
+                    self.find(record)?;
+                }
+                Filled::Dry | Filled::More(_) => self.older.push_back(tail),
+            }
+        }
+        let quiet = self.quiet;
+        let is_done = |older: &VecDeque<Tail>| {
+            older.len() > MOST_OLDER
+                || (older.len() > 1 && older.front().is_some_and(|tail| tail.quiet() >= quiet))
+        };
+        while is_done(&self.older) && !self.ingest.stop().is_requested() {
+            let Some(tail) = self.older.pop_front() else { break };
+            self.finish(tail)?;
+            self.watch_files();
+        }
+        Ok(())
+    }
+
+    /// Nothing more is expected of a file: its last line needs no line feed.
+    fn finish(&mut self, mut tail: Tail) -> Result<(), Failure> {
         if let Some(last) = tail.lines.rest() {
             self.ingest.line(last)?;
         }
-        let position = tail.position()?;
-        self.commit(&position)?;
-        self.finish_later(&position)
+        let record = tail.record()?.clone();
+        self.commit(&FileRecord { state: FileState::Finished, ..record })
     }
+}
 
-    /// Reads what was the log after a position's file, and begins with the log as it is.
-    fn finish_later(&mut self, before: &Position) -> Result<(), Failure> {
-        let log = self.open()?;
-        let mut ids = vec![before.file];
-        if let Some(log) = &log {
-            ids.push(FileId::of(&log.metadata()?));
-        }
-        let known = before.fingerprint;
-        for past in rotation::later(&self.path, before.modified, &ids)? {
-            // A copy of what is known is not read again.
-            let is_copy = known.is_telling()
-                && Input::open(&past.path).and_then(|mut input| known.matches(&mut input)).unwrap_or(false);
-            if !is_copy {
-                self.finish(&past, 0)?;
-            }
-        }
-        if self.ingest.stop().is_requested() {
-            return Ok(());
-        }
-        match log {
-            Some(file) => self.begin(Tail::at(file, 0)?),
-            None => Ok(()),
-        }
-    }
-
-    /// Reads a file that nobody writes to any more, from `offset` to its end. One that cannot be read is a gap.
-    fn finish(&mut self, past: &Past, offset: u64) -> Result<(), Failure> {
-        match self.finish_readable(past, offset) {
-            Err(Failure::Read(_)) => {
-                self.ingest.counts().gaps += 1;
-                Ok(())
-            }
-            finished => finished,
-        }
-    }
-
-    fn finish_readable(&mut self, past: &Past, offset: u64) -> Result<(), Failure> {
-        let fingerprint = Fingerprint::of_content(&mut Input::open(&past.path)?)?;
-        let mut input = Input::open(&past.path)?;
-        input.skip(offset)?;
-        let mut lines = Lines::new();
-        let position = |lines: &Lines| Position {
-            file: past.id,
-            offset: offset + lines.passed(),
-            fingerprint,
-            modified: past.modified,
-        };
-        self.ingest.next_source();
-        loop {
-            while self.ingest.drain(&mut lines)? == Drained::Full {
-                self.commit(&position(&lines))?;
-            }
-            if self.ingest.stop().is_requested() {
-                return self.commit(&position(&lines));
-            }
-            match lines.fill(&mut input) {
-                Ok(0) => break,
-                Ok(more) => self.ingest.counts().bytes += more,
-                Err(error) => {
-                    self.commit(&position(&lines))?;
-                    return Err(error.into());
-                }
-            }
-        }
-        if let Some(last) = lines.rest() {
-            self.ingest.line(last)?;
-        }
-        self.commit(&position(&lines))
-    }
+/// What the log's name means, in comparison to the last look.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Kept,
+    Changed,
 }
 
 /// How many times as long as it took a pass rests: a hundredth of a percent of one CPU is used, while few lines come.
@@ -344,9 +430,14 @@ const REST: u32 = 10_000;
 /// The bounds of that.
 const LEAST_REST: Duration = Duration::from_secs(1);
 const MOST_REST: Duration = Duration::from_secs(10);
-/// How often to look at a file that has a successor: nothing tells of the successor's first line.
-const LOOK_AT_REPLACED: Duration = Duration::from_secs(1);
-/// How long a file with a successor must be quiet: servers reopen their logs within milliseconds.
-const QUIET: Duration = Duration::from_secs(2);
-/// How long a file with a successor may be written to before the successor is preferred.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// For so long after a file was renamed or copied every line is looked at soon: the copied log is truncated next.
+const ALERT: Duration = Duration::from_secs(60);
+const ALERT_REST: Duration = Duration::from_millis(20);
+/// How many rotations are looked after in one pass.
+const TURNS: usize = 16;
+/// How often to look for what cannot be read yet.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How many older files are held open: even servers that finish long downloads have closed the oldest by then.
+const MOST_OLDER: usize = 4;
+/// After another rotation a file that nobody has written to for so long is not held open any more.
+const QUIET: Duration = Duration::from_secs(600);

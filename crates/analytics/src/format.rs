@@ -205,6 +205,17 @@ impl Display for FormatError {
 
 impl std::error::Error for FormatError {}
 
+/// The named format in which most of these lines make sense, if there is one.
+#[must_use]
+pub fn recognise(lines: &[Vec<u8>]) -> Option<&'static str> {
+    let understood = |name: &str| {
+        let mut parser = LogFormat::named(name).ok()?.parser(0);
+        Some(lines.iter().filter(|line| matches!(parser.parse(line), Ok(Some(_)))).count())
+    };
+    let counted = NAMES.iter().rev().map(|name| (understood(name).unwrap_or(0), *name));
+    counted.max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0).map(|(_, name)| name)
+}
+
 /// The names that [`LogFormat::named`] knows.
 pub const NAMES: &[&str] = &["combined", "vhost", "common", "json", "haproxy", "caddy"];
 

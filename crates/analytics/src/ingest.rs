@@ -3,14 +3,18 @@
 //! Lines are read in large blocks and parsed where they lie. A line that does not parse is counted and described, and
 //! never ends anything. Memory is bounded whatever the input: by the block and by [`MAX_LINE`].
 
+pub(crate) mod identity;
 mod input;
 mod lines;
+mod memory;
 mod rejects;
 mod stop;
+mod zstd;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::Error;
@@ -21,9 +25,13 @@ use crate::parse_error::ParseError;
 pub use input::Input;
 pub use lines::MAX_LINE;
 pub(crate) use lines::{Lines, Next};
+use memory::Remembered;
+pub use memory::{Again, Before, FileOutcome};
 pub use rejects::Rejects;
 pub use stop::Stop;
 pub(crate) use stop::Waited;
+
+pub use crate::store::files::{Digest, FileRecord, FileState};
 
 /// Where entries go. What was added since the last commit becomes durable by the next one, whole or not at all,
 /// together with the position that is given to it. Whatever may pass a sink waits for itself, as
@@ -35,17 +43,23 @@ pub trait Sink {
     /// If it cannot be kept; reading ends then.
     fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error>;
 
-    /// Makes what was added durable; with a mark it is the new position of its source.
+    /// Makes what was added durable, and with it how far a file was read.
     ///
     /// # Errors
     /// If that fails; reading ends then.
     fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error>;
 
-    /// The position that was last committed for a source.
+    /// The files of a source that were committed, the oldest first.
     ///
     /// # Errors
     /// If the store cannot say.
-    fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error>;
+    fn files(&mut self, source: &str) -> Result<Vec<FileRecord>, Error>;
+
+    /// The files of all sources that begin with these bytes, and their sources.
+    ///
+    /// # Errors
+    /// If the store cannot say.
+    fn files_with_head(&mut self, head: u64) -> Result<Vec<(String, FileRecord)>, Error>;
 
     /// Does what falls due beside; called between batches, and about once a minute while nothing arrives.
     ///
@@ -56,13 +70,30 @@ pub trait Sink {
     }
 }
 
-/// How far a source has been read.
+/// How far a file of a source has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark<'a> {
     /// The source's name.
     pub source: &'a str,
-    /// Opaque to the store, of at most 64 bytes.
-    pub position: &'a [u8],
+    /// The file.
+    pub file: &'a FileRecord,
+}
+
+/// Why lines may be missing from the store: nobody can tell whether there were any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The file that could not be read to its end, where it was seen last.
+    pub path: String,
+    /// How many bytes of it were read.
+    pub position: u64,
+    /// What happened, in a few words.
+    pub reason: &'static str,
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; what it had after byte {} is missing", self.path, self.reason, self.position)
+    }
 }
 
 /// What has been read so far.
@@ -78,7 +109,7 @@ pub struct Report {
     pub skipped: u64,
     /// Bytes read, after decompression.
     pub bytes: u64,
-    /// Files that were gone before they had been read to their ends.
+    /// Files of which nobody can tell whether they were read to their ends: see [`Gap`].
     pub gaps: u64,
     /// Since the beginning.
     pub elapsed: Duration,
@@ -107,6 +138,18 @@ pub struct Ingest<S> {
     pending: u64,
     pending_bytes: usize,
     pending_since: Instant,
+    /// Who is told of gaps, and of how far a file has been read.
+    gap: Box<dyn FnMut(&Gap) + Send>,
+    progress: Option<Box<dyn FnMut(Progress) + Send>>,
+}
+
+/// How far a file has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the file, as it lies on disk.
+    pub bytes: u64,
+    /// Requests taken so far, of all files.
+    pub accepted: u64,
 }
 
 impl<S: Sink> Ingest<S> {
@@ -125,25 +168,47 @@ impl<S: Sink> Ingest<S> {
             pending: 0,
             pending_bytes: 0,
             pending_since: begun,
+            gap: Box::new(|_| {}),
+            progress: None,
         }
     }
 
-    /// Reads an input to its end, or until it is stopped. What arrives slowly is committed every second.
+    /// Tells of gaps as they are found.
+    #[must_use]
+    pub fn on_gap(mut self, tell: impl FnMut(&Gap) + Send + 'static) -> Self {
+        self.gap = Box::new(tell);
+        self
+    }
+
+    /// Tells how far a file has been read, for every block.
+    #[must_use]
+    pub fn on_progress(mut self, tell: impl FnMut(Progress) + Send + 'static) -> Self {
+        self.progress = Some(Box::new(tell));
+        self
+    }
+
+    /// Reads an input to its end, or until it is stopped. What arrives slowly is committed every second. Nothing of
+    /// it is remembered: see [`Ingest::read_file`].
     ///
     /// # Errors
     /// If reading fails (what was read before that is committed), or the sink.
     pub fn read(&mut self, input: &mut Input) -> Result<(), Error> {
+        self.read_remembered(input, None)
+    }
+
+    /// The same, and commits with the entries how far it was read.
+    fn read_remembered(&mut self, input: &mut Input, mut file: Option<&mut Remembered>) -> Result<(), Error> {
         self.line = 0;
         let mut lines = Lines::new();
         loop {
             while self.drain(&mut lines)? == Drained::Full {
-                self.commit(None)?;
+                self.commit_lines(file.as_deref_mut(), &lines)?;
             }
             match self.wait(input)? {
                 Waited::Ready => {}
-                Waited::Stopped => return self.commit(None),
+                Waited::Stopped => return self.commit_lines(file, &lines),
                 Waited::TimedOut => {
-                    self.commit(None)?;
+                    self.commit_lines(file.as_deref_mut(), &lines)?;
                     continue;
                 }
             }
@@ -151,15 +216,34 @@ impl<S: Sink> Ingest<S> {
                 Ok(0) => break,
                 Ok(more) => self.report.bytes += more,
                 Err(error) => {
-                    self.commit(None)?;
+                    self.commit_lines(file, &lines)?;
                     return Err(Error::Io(input.name().to_owned(), error));
                 }
             }
+            self.tell_progress(input.taken());
         }
+        if let Some(file) = &mut file {
+            file.advance(&lines);
+        }
+        let rejected = self.report.rejected;
         if let Some(last) = lines.rest() {
             self.line(last)?;
         }
-        self.commit(None)
+        if self.report.rejected == rejected {
+            return self.commit_lines(file, &lines);
+        }
+        // A line that has no end and makes no sense is half a line: it is read again when there is more of it.
+        let mark = file.as_ref().and_then(|file| file.mark(self.report.accepted));
+        self.commit(mark)
+    }
+
+    /// Commits what is pending, and how far the file was read with it.
+    fn commit_lines(&mut self, mut file: Option<&mut Remembered>, lines: &Lines) -> Result<(), Error> {
+        if let Some(file) = &mut file {
+            file.advance(lines);
+        }
+        let mark = file.as_ref().and_then(|file| file.mark(self.report.accepted));
+        self.commit(mark)
     }
 
     /// The report as of now.
@@ -175,6 +259,12 @@ impl<S: Sink> Ingest<S> {
     /// The sink.
     pub const fn sink(&mut self) -> &mut S {
         &mut self.sink
+    }
+
+    /// Whether it was requested to stop.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_requested()
     }
 
     /// Gives the sink back, and the last report.
@@ -270,6 +360,18 @@ impl<S: Sink> Ingest<S> {
 
     pub(crate) const fn counts(&mut self) -> &mut Report {
         &mut self.report
+    }
+
+    pub(crate) fn tell_progress(&mut self, bytes: u64) {
+        if let Some(progress) = &mut self.progress {
+            progress(Progress { bytes, accepted: self.report.accepted });
+        }
+    }
+
+    /// Counts a gap, and tells of it.
+    pub(crate) fn gap(&mut self, gap: &Gap) {
+        self.report.gaps += 1;
+        (self.gap)(gap);
     }
 
     /// Line numbers begin anew.

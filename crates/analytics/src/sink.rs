@@ -10,10 +10,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::entry::Entry;
 use crate::error::Error;
-use crate::ingest::{Mark, Pause, Sink, Stop, Waited};
+use crate::ingest::{FileRecord, Mark, Pause, Sink, Stop, Waited};
 use crate::pack::{Unpack, pack};
 use crate::upkeep::Upkeep;
-use crate::writer::{Options, Writer};
+use crate::writer::{Options, Place, Writer};
 
 /// What a batch is known by in the store: the latest of its source that is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -194,8 +194,9 @@ impl StoreSink {
                 Unpack(&batch[from..]).try_for_each(|entry| writer.add(&entry))?;
             }
             let place = identity.bytes();
-            let own = (!batch.is_empty()).then_some(Mark { source: &source, position: &place });
-            writer.commit_marks(own.into_iter().chain(mark))
+            let own = (!batch.is_empty()).then_some(Place::Position(&source, &place));
+            let mark = mark.map(|mark| Place::File(mark.source, mark.file));
+            writer.commit_places(own.into_iter().chain(mark))
         });
         self.batch = batch;
         done
@@ -248,8 +249,12 @@ impl Sink for StoreSink {
         Ok(())
     }
 
-    fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error> {
-        self.retry(|sink| sink.writer()?.position(source))
+    fn files(&mut self, source: &str) -> Result<Vec<FileRecord>, Error> {
+        self.retry(|sink| sink.writer()?.files(source))
+    }
+
+    fn files_with_head(&mut self, head: u64) -> Result<Vec<(String, FileRecord)>, Error> {
+        self.retry(|sink| sink.writer()?.files_with_head(head))
     }
 
     fn tend(&mut self) -> Result<(), Error> {

@@ -4,6 +4,7 @@
 //! roll-ups, retention, questions) is written once, in the SQL that SQLite and PostgreSQL share; what differs is
 //! in [`Dialect`]. Integers are written into the statements, texts are always bound.
 
+pub(crate) mod files;
 pub(crate) mod location;
 pub(crate) mod postgres;
 pub(crate) mod schema;

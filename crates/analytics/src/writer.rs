@@ -18,9 +18,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::entry::Entry;
 use crate::error::Error;
-use crate::ingest::Mark;
 use crate::rollup::{self, late};
 use crate::search;
+use crate::store::files::{self, FileRecord};
 use crate::store::location::Location;
 use crate::store::{Access, Dialect, Engine, Fact, open};
 use crate::text::clean;
@@ -181,7 +181,7 @@ impl Writer {
     /// # Errors
     /// As [`Writer::add`].
     pub fn commit(&mut self) -> Result<(), Error> {
-        self.commit_marks(None)
+        self.commit_places(None)
     }
 
     /// Makes everything added last, and with it how far its source was read: both, or neither.
@@ -189,15 +189,15 @@ impl Writer {
     /// # Errors
     /// As [`Writer::add`].
     pub fn commit_with(&mut self, source: &str, position: &[u8]) -> Result<(), Error> {
-        self.commit_marks(Some(Mark { source, position }))
+        self.commit_places(Some(Place::Position(source, position)))
     }
 
-    /// The same with the positions of several sources.
-    pub(crate) fn commit_marks<'m>(
+    /// The same with the places of several sources.
+    pub(crate) fn commit_places<'p>(
         &mut self,
-        marks: impl IntoIterator<Item = Mark<'m>>,
+        places: impl IntoIterator<Item = Place<'p>>,
     ) -> Result<(), Error> {
-        self.finish_transaction(marks)
+        self.finish_transaction(places)
     }
 
     /// Whether the position of a source is such, once all other writers have ended what they were at.
@@ -216,6 +216,22 @@ impl Writer {
     /// Forgets the position of a source.
     pub(crate) fn forget_position(&mut self, source: &str) -> Result<(), Error> {
         self.engine.run("DELETE FROM positions WHERE source = $1", &[source]).map(drop)
+    }
+
+    /// The files of a source that were committed, the oldest first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn files(&mut self, source: &str) -> Result<Vec<FileRecord>, Error> {
+        files::of_source(self.engine.as_mut(), source)
+    }
+
+    /// The files of all sources that begin with these bytes, and their sources.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn files_with_head(&mut self, head: u64) -> Result<Vec<(String, FileRecord)>, Error> {
+        files::with_head(self.engine.as_mut(), head)
     }
 
     /// The position that was last committed for a source.
@@ -427,16 +443,12 @@ impl Writer {
         Ok(())
     }
 
-    fn finish_transaction<'m>(&mut self, marks: impl IntoIterator<Item = Mark<'m>>) -> Result<(), Error> {
+    fn finish_transaction<'p>(&mut self, places: impl IntoIterator<Item = Place<'p>>) -> Result<(), Error> {
         self.guarded(|writer| {
             writer.flush()?;
-            for Mark { source, position } in marks {
+            for place in places {
                 writer.ensure_open()?;
-                writer.engine.run(
-                    "INSERT INTO positions (source, place) VALUES ($1, $2) \
-                     ON CONFLICT (source) DO UPDATE SET place = excluded.place",
-                    &[source, &to_hex(position)],
-                )?;
+                place.save(writer.engine.as_mut())?;
             }
             if writer.open {
                 writer.engine.commit()?;
@@ -469,6 +481,26 @@ fn limit(engine: &mut dyn Engine, limit: Duration) -> Result<(), Error> {
     match engine.dialect() {
         Dialect::Sqlite => Ok(()),
         Dialect::Postgres => engine.limit(Some(limit)),
+    }
+}
+
+/// How far a source was read.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'a> {
+    Position(&'a str, &'a [u8]),
+    File(&'a str, &'a FileRecord),
+}
+
+impl Place<'_> {
+    fn save(&self, engine: &mut dyn Engine) -> Result<(), Error> {
+        match self {
+            Self::Position(source, position) => {
+                let sql = "INSERT INTO positions (source, place) VALUES ($1, $2) \
+                           ON CONFLICT (source) DO UPDATE SET place = excluded.place";
+                engine.run(sql, &[source, &to_hex(position)]).map(drop)
+            }
+            Self::File(source, file) => files::save(engine, source, file),
+        }
     }
 }
 

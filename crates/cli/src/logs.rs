@@ -3,6 +3,7 @@
 mod ask;
 mod ingest;
 pub(crate) mod place;
+mod progress;
 mod serve;
 mod sink;
 pub(crate) mod when;

@@ -1,69 +1,144 @@
 //! Waiting until a file may have changed: by inotify, and by looking now and then.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
-use std::time::Duration;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init, remove_watch};
+use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init, remove_watch};
 
 use crate::ingest::{Stop, Waited};
 
-/// Watches one file and the directory in which its successors appear.
+use super::rotation::{Name, name};
+
+/// Watches files, and the directory in which they are renamed and copied.
 ///
 /// Only that something happened is taken from the kernel, never what: whoever wakes up looks for himself. So nothing
 /// is lost when events are.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// `None` where there is no inotify (its instances are limited per user), or where it sees nothing.
-    inotify: Option<OwnedFd>,
-    file: Option<i32>,
+    log: PathBuf,
+    /// `None` where there is no inotify (its instances are limited per user), or where it sees nothing. Names and
+    /// contents are apart, so that one can wait for names alone.
+    inotify: Option<(OwnedFd, OwnedFd)>,
+    files: Vec<i32>,
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// A file of the log came, or got another name: it is being rotated.
+    Names,
+    /// Something was written, or may have been.
+    Content,
+    /// It was requested to stop.
+    Stopped,
 }
 
 impl Watch {
-    /// Watches the directory of `path`.
-    pub(super) fn new(path: &Path) -> Self {
-        let directory = directory(path);
-        let watched = || -> rustix::io::Result<Option<OwnedFd>> {
+    /// Watches the directory of `log`.
+    pub(super) fn new(log: &Path) -> Self {
+        let directory = directory(log);
+        let watched = || -> rustix::io::Result<Option<(OwnedFd, OwnedFd)>> {
             if is_remote(directory)? {
                 return Ok(None);
             }
-            let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-            add_watch(&inotify, directory, WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR)?;
-            Ok(Some(inotify))
+            let names = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+            let events = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::CLOSE_WRITE;
+            add_watch(&names, directory, events | WatchFlags::ONLYDIR)?;
+            Ok(Some((names, init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?)))
         };
-        Self { inotify: watched().unwrap_or(None), file: None }
+        Self { log: log.to_owned(), inotify: watched().unwrap_or(None), files: Vec::new() }
     }
 
-    /// Watches this file instead of the one before.
-    pub(super) fn file(&mut self, file: &File) {
-        let Some(inotify) = &self.inotify else { return };
-        if let Some(old) = self.file.take() {
+    /// Watches these files instead of those before.
+    pub(super) fn files<'a>(&mut self, files: impl Iterator<Item = &'a File>) {
+        let Some((_, content)) = &self.inotify else { return };
+        let old = std::mem::take(&mut self.files);
+        for file in files {
+            // By descriptor: the name may mean another file by now.
+            match add_watch(content, format!("/proc/self/fd/{}", file.as_raw_fd()), WatchFlags::MODIFY) {
+                Ok(watch) => self.files.push(watch),
+                // The user's watches are used up: looking often does it too.
+                Err(_) => {
+                    self.inotify = None;
+                    return;
+                }
+            }
+        }
+        for watch in old.iter().filter(|watch| !self.files.contains(watch)) {
             // It fails if the file is gone, and its watch with it.
-            let _ = remove_watch(inotify, old);
-        }
-        // By descriptor: the name may mean another file by now.
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        match add_watch(inotify, path, WatchFlags::MODIFY) {
-            Ok(watch) => self.file = Some(watch),
-            // The user's watches are used up: looking often does it too.
-            Err(_) => self.inotify = None,
+            let _ = remove_watch(content, *watch);
         }
     }
 
-    /// Waits until something may have changed, at most until `limit` where there is one.
-    pub(super) fn wait(&self, stop: &Stop, limit: Option<Duration>) -> io::Result<Waited> {
-        let look = if self.inotify.is_some() { LOOK_RARELY } else { LOOK_OFTEN };
-        let timeout = limit.map_or(look, |limit| limit.min(look));
-        stop.wait(self.inotify.as_ref().map(AsFd::as_fd), Some(timeout))
+    /// Waits until something may have changed, at most until `limit`.
+    pub(super) fn wait(&self, stop: &Stop, limit: Duration) -> io::Result<Woken> {
+        let Some((names, content)) = &self.inotify else {
+            return Ok(match stop.wait(None, Some(limit.min(LOOK_OFTEN)))? {
+                Waited::Stopped => Woken::Stopped,
+                Waited::Ready | Waited::TimedOut => Woken::Content,
+            });
+        };
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match stop.wait_for(&[names.as_fd(), content.as_fd()], Some(left))? {
+                Waited::Stopped => return Ok(Woken::Stopped),
+                Waited::Ready if self.is_renamed() => return Ok(Woken::Names),
+                Waited::Ready if drain(content) => return Ok(Woken::Content),
+                Waited::Ready => {}
+                Waited::TimedOut => return Ok(Woken::Content),
+            }
+        }
     }
 
-    /// Forgets what happened: whoever calls this looks at everything afterwards.
-    pub(super) fn forget(&self) {
-        let mut events = [0; 4096];
-        while self.inotify.as_ref().is_some_and(|inotify| rustix::io::read(inotify, &mut events).is_ok()) {}
+    /// Waits for a rotation, at most so long, whatever is written meanwhile.
+    pub(super) fn wait_for_names(&self, stop: &Stop, limit: Duration) -> io::Result<Woken> {
+        let deadline = Instant::now() + limit;
+        let names = self.inotify.as_ref().map(|(names, _)| names.as_fd());
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match stop.wait(names, Some(left))? {
+                Waited::Stopped => return Ok(Woken::Stopped),
+                Waited::Ready if self.is_renamed() => return Ok(Woken::Names),
+                Waited::Ready => {}
+                Waited::TimedOut => return Ok(Woken::Content),
+            }
+        }
     }
+
+    /// Whether what happened in the directory concerns the log. What happened is forgotten: whoever calls this looks
+    /// at everything afterwards.
+    fn is_renamed(&self) -> bool {
+        let Some((names, _)) = &self.inotify else { return false };
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = Reader::new(names, &mut buffer);
+        let mut found = false;
+        while let Ok(event) = reader.next() {
+            let path = event.file_name().map(|name| Path::new(OsStr::from_bytes(name.to_bytes())));
+            let is_past = path.is_some_and(|path| name(&self.log, path) != Name::Other);
+            let is_log = path.is_some_and(|path| Some(path.as_os_str()) == self.log.file_name());
+            // Servers that open the log for each line close it as often.
+            let is_closed = event.events() == ReadFlags::CLOSE_WRITE;
+            found |= is_past || (is_log && !is_closed) || event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+        }
+        found
+    }
+}
+
+/// Forgets what happened; gives whether anything did.
+fn drain(inotify: &OwnedFd) -> bool {
+    let mut events = [0; 4096];
+    let mut found = false;
+    while rustix::io::read(inotify, &mut events).is_ok() {
+        found = true;
+    }
+    found
 }
 
 /// The directory of a path.
@@ -82,6 +157,6 @@ fn is_remote(directory: &Path) -> rustix::io::Result<bool> {
 const REMOTE: &[u32] =
     &[0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x00c3_6400, 0x5346_414f];
 /// How often to look where the kernel tells of changes: it is for what it forgot.
-const LOOK_RARELY: Duration = Duration::from_secs(60);
+pub(super) const LOOK_RARELY: Duration = Duration::from_secs(60);
 /// How often to look where it does not.
 const LOOK_OFTEN: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! What is read once: standard input or a file, compressed or not.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::zstd::Zstd;
 use super::{Stop, Waited};
 
-/// An input; gzip is known by its first bytes, whatever the file is called, and may have any number of members.
+/// An input; gzip and Zstandard are known by their first bytes, whatever the file is called, and may have any number
+/// of members or frames.
 #[derive(Debug)]
 pub struct Input {
     name: String,
@@ -21,13 +23,14 @@ pub struct Input {
 enum Kind {
     Plain(BufReader<File>),
     Gzip(Box<MultiGzDecoder<BufReader<File>>>),
+    Zstd(Box<Zstd<BufReader<File>>>),
 }
 
 impl Input {
     /// A file.
     ///
     /// # Errors
-    /// If it cannot be opened or read.
+    /// If it cannot be opened or read, or is compressed by a program of which the format is not known here.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::new(path.display().to_string(), File::open(path)?)
     }
@@ -35,15 +38,25 @@ impl Input {
     /// The standard input. This waits for its first bytes.
     ///
     /// # Errors
-    /// If it is closed.
+    /// As [`Input::open`].
     pub fn stdin() -> io::Result<Self> {
         Self::new("standard input".to_owned(), io::stdin().as_fd().try_clone_to_owned()?.into())
     }
 
     pub(crate) fn new(name: String, file: File) -> io::Result<Self> {
         let mut reader = BufReader::with_capacity(BLOCK, file);
-        let kind = if reader.fill_buf()?.starts_with(GZIP) {
+        let first = reader.fill_buf()?;
+        let kind = if first.starts_with(GZIP) {
             Kind::Gzip(Box::new(MultiGzDecoder::new(reader)))
+        } else if Zstd::<File>::is_frame(first) {
+            Kind::Zstd(Box::new(Zstd::new(reader)))
+        } else if let Some((_, program)) = UNKNOWN.iter().find(|(magic, _)| first.starts_with(magic)) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!(
+                    "it is compressed in a form that is not known here; pipe it in: {program} FILE | offramp logs ingest"
+                ),
+            ));
         } else {
             Kind::Plain(reader)
         };
@@ -58,14 +71,35 @@ impl Input {
 
     /// Whether it is compressed.
     pub(crate) const fn is_compressed(&self) -> bool {
-        matches!(self.kind, Kind::Gzip(_))
+        !matches!(self.kind, Kind::Plain(_))
     }
 
-    /// Steps over the first `bytes` of the content.
-    pub(crate) fn skip(&mut self, bytes: u64) -> io::Result<()> {
-        match &mut self.kind {
-            Kind::Plain(reader) => reader.seek(SeekFrom::Start(bytes)).map(drop),
-            Kind::Gzip(reader) => io::copy(&mut reader.take(bytes), &mut io::sink()).map(drop),
+    /// Steps over the first `bytes` of the content; gives how many there were.
+    pub(crate) fn skip(&mut self, bytes: u64) -> io::Result<u64> {
+        if let Kind::Plain(reader) = &mut self.kind {
+            let there = reader.get_ref().metadata()?.len().min(bytes);
+            reader.seek(SeekFrom::Start(there))?;
+            return Ok(there);
+        }
+        io::copy(&mut self.take(bytes), &mut io::sink())
+    }
+
+    /// How many bytes of the file were taken, which are fewer than those of its content where it is compressed.
+    pub(crate) fn taken(&self) -> u64 {
+        // A pipe has no position.
+        self.file().stream_position().unwrap_or(0)
+    }
+
+    /// What is known of the file.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.file().metadata()
+    }
+
+    fn file(&self) -> &File {
+        match &self.kind {
+            Kind::Plain(reader) => reader.get_ref(),
+            Kind::Gzip(reader) => reader.get_ref().get_ref(),
+            Kind::Zstd(reader) => reader.get_ref().get_ref(),
         }
     }
 
@@ -88,11 +122,15 @@ impl Read for Input {
         match &mut self.kind {
             Kind::Plain(reader) => reader.read(buffer),
             Kind::Gzip(reader) => reader.read(buffer),
+            Kind::Zstd(reader) => reader.read(buffer),
         }
     }
 }
 
 /// The first bytes of a member, with the only method there is (RFC 1952, section 2.3).
 const GZIP: &[u8] = &[0x1f, 0x8b, 8];
+/// Forms that logrotate may have made and that are not read here, and what turns them into text.
+const UNKNOWN: [(&[u8], &str); 3] =
+    [(b"\xfd7zXZ\0", "xzcat"), (b"BZh", "bzcat"), (&[0x04, 0x22, 0x4d, 0x18], "lz4cat")];
 /// For compressed bytes; plain ones go past it.
 const BLOCK: usize = 64 << 10;

@@ -10,6 +10,8 @@
 use std::io::{self, Read};
 use std::ops::{Index, Range};
 
+use crate::store::files::DIGESTED;
+
 /// The bytes between reading and parsing.
 #[derive(Debug)]
 pub(crate) struct Lines {
@@ -21,6 +23,8 @@ pub(crate) struct Lines {
     passed: u64,
     /// Bytes dropped of a line that is too long and has not ended.
     dropped: Option<u64>,
+    /// The last bytes of whole lines that are no longer in the buffer.
+    behind: Vec<u8>,
 }
 
 /// What comes next.
@@ -36,7 +40,15 @@ pub(crate) enum Next {
 
 impl Lines {
     pub(crate) fn new() -> Self {
-        Self { buffer: Vec::new(), start: 0, scanned: 0, end: 0, passed: 0, dropped: None }
+        Self {
+            buffer: Vec::new(),
+            start: 0,
+            scanned: 0,
+            end: 0,
+            passed: 0,
+            dropped: None,
+            behind: Vec::new(),
+        }
     }
 
     /// From the middle of a line on: its rest is dropped.
@@ -56,7 +68,10 @@ impl Lines {
             self.passed += (feed + 1 - start) as u64;
             match self.dropped.take() {
                 // The end of a line that was told already.
-                Some(dropped) => self.passed += dropped,
+                Some(dropped) => {
+                    self.passed += dropped;
+                    self.behind.clear();
+                }
                 None if feed - start > MAX_LINE => return Next::TooLong(start..start + SHOWN),
                 None => return Next::Line(start..feed),
             }
@@ -69,6 +84,7 @@ impl Lines {
         if let Some(dropped) = &mut self.dropped {
             *dropped += length as u64;
         } else if length > MAX_LINE {
+            self.behind = self.ending();
             self.dropped = Some(length as u64);
         } else {
             return Next::More;
@@ -81,6 +97,9 @@ impl Lines {
     /// Reads once; how many bytes that were, 0 at the end. All whole lines must have been taken.
     pub(crate) fn fill(&mut self, reader: &mut impl Read) -> io::Result<u64> {
         if self.start > 0 {
+            if self.dropped.is_none() {
+                self.behind = self.ending();
+            }
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             (self.start, self.scanned) = (0, self.scanned - self.start);
@@ -109,6 +128,9 @@ impl Lines {
         let (start, end) = (self.start, self.end);
         self.passed += (end - start) as u64 + self.dropped.unwrap_or(0);
         let told = self.dropped.take().is_some();
+        if told {
+            self.behind.clear();
+        }
         (self.start, self.scanned) = (end, end);
         (!told && end > start).then(|| &self.buffer[start..end])
     }
@@ -116,6 +138,22 @@ impl Lines {
     /// Bytes of whole lines, line feeds included, since the beginning.
     pub(crate) const fn passed(&self) -> u64 {
         self.passed
+    }
+
+    /// The last bytes of whole lines, as far as they are known: [`DIGESTED`] at most.
+    pub(crate) fn ending(&self) -> Vec<u8> {
+        if self.dropped.is_some() {
+            return self.behind.clone();
+        }
+        let here = &self.buffer[self.start.saturating_sub(DIGESTED)..self.start];
+        let before = &self.behind[self.behind.len().saturating_sub(DIGESTED - here.len())..];
+        [before, here].concat()
+    }
+
+    /// Takes back what was read last, of which no line was taken.
+    pub(crate) fn unread(&mut self, bytes: u64) {
+        self.end = self.end.saturating_sub(bytes as usize).max(self.start);
+        self.scanned = self.scanned.min(self.end);
     }
 
     /// Bytes of the incomplete line.

@@ -12,6 +12,8 @@ use crate::parse_error::{ParseError, Rejection};
 #[derive(Default)]
 pub struct Rejects {
     shown: Vec<Rejection>,
+    /// The beginnings of the same lines.
+    samples: Vec<Vec<u8>>,
     file: Option<(String, BufWriter<File>)>,
     tell: Option<Tell>,
 }
@@ -60,6 +62,12 @@ impl Rejects {
         &self.shown
     }
 
+    /// The beginnings of the same lines, to find out what they are.
+    #[must_use]
+    pub fn samples(&self) -> &[Vec<u8>] {
+        &self.samples
+    }
+
     pub(super) fn add(&mut self, number: u64, line: &[u8], error: ParseError) -> Result<(), Error> {
         if self.shown.len() < SHOWN {
             let rejection = Rejection::new(number, line, error);
@@ -67,6 +75,7 @@ impl Rejects {
                 tell(&rejection);
             }
             self.shown.push(rejection);
+            self.samples.push(line[..line.len().min(SAMPLE)].to_vec());
         }
         self.write(|file| file.write_all(line).and_then(|()| file.write_all(b"\n")))
     }
@@ -85,3 +94,5 @@ impl Rejects {
 
 /// How many are kept to be shown.
 const SHOWN: usize = 10;
+/// Bytes of a sample.
+const SAMPLE: usize = 4096;

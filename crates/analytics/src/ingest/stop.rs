@@ -69,6 +69,18 @@ impl Stop {
         other: Option<BorrowedFd<'_>>,
         timeout: Option<Duration>,
     ) -> io::Result<Waited> {
+        match other {
+            Some(other) => self.wait_for(&[other], timeout),
+            None => self.wait_for(&[], timeout),
+        }
+    }
+
+    /// Waits until one of at most two others can be read, it is requested to stop, or time is up.
+    pub(crate) fn wait_for(
+        &self,
+        others: &[BorrowedFd<'_>],
+        timeout: Option<Duration>,
+    ) -> io::Result<Waited> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             if self.is_requested() {
@@ -78,14 +90,15 @@ impl Stop {
             // Centuries are shortened.
             let left =
                 left.map(|left| Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1 << 30, tv_nsec: 0 }));
-            let event = PollFd::from_borrowed_fd(self.shared.event.as_fd(), PollFlags::IN);
-            let ready = match other {
-                Some(other) => {
-                    let mut both = [event, PollFd::from_borrowed_fd(other, PollFlags::IN)];
-                    poll(&mut both, left.as_ref()).map(|_| !both[1].revents().is_empty())
-                }
-                None => poll(&mut [event], left.as_ref()).map(|_| false),
-            };
+            let watched = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+            let event = self.shared.event.as_fd();
+            let mut all = [event; 3].map(watched);
+            for (slot, other) in all[1..].iter_mut().zip(others) {
+                *slot = watched(*other);
+            }
+            let all = &mut all[..=others.len().min(2)];
+            let ready = poll(all, left.as_ref());
+            let ready = ready.map(|_| all[1..].iter().any(|other| !other.revents().is_empty()));
             match ready {
                 Ok(true) => return Ok(Waited::Ready),
                 Ok(false) if self.is_requested() => return Ok(Waited::Stopped),

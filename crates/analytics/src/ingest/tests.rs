@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use proptest::prelude::{any, proptest};
 use proptest::{collection, prop_assert_eq};
 
-use super::{Ingest, Input, Lines, MAX_LINE, Mark, Next, Rejects, Sink, Stop};
+use super::{Again, FileRecord, Ingest, Input, Lines, MAX_LINE, Mark, Next, Rejects, Sink, Stop};
 use crate::Error;
 use crate::entry::Entry;
 use crate::format::LogFormat;
@@ -19,7 +19,7 @@ use crate::format::LogFormat;
 pub(crate) struct Memory {
     pub(crate) committed: Vec<(i64, Vec<u8>, u64)>,
     pub(crate) pending: Vec<(i64, Vec<u8>, u64)>,
-    pub(crate) positions: HashMap<String, Vec<u8>>,
+    pub(crate) files: BTreeMap<(String, i64), FileRecord>,
     pub(crate) commits: usize,
     /// Fails at this commit, as a process that is killed before it.
     pub(crate) fails_at: Option<usize>,
@@ -39,13 +39,19 @@ impl Sink for Memory {
         }
         self.committed.append(&mut self.pending);
         if let Some(mark) = mark {
-            self.positions.insert(mark.source.to_owned(), mark.position.to_vec());
+            self.files.insert((mark.source.to_owned(), mark.file.number), mark.file.clone());
         }
         Ok(())
     }
 
-    fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.positions.get(source).cloned())
+    fn files(&mut self, source: &str) -> Result<Vec<FileRecord>, Error> {
+        let of_source = self.files.iter().filter(|((name, _), _)| name == source);
+        Ok(of_source.map(|(_, file)| file.clone()).collect())
+    }
+
+    fn files_with_head(&mut self, head: u64) -> Result<Vec<(String, FileRecord)>, Error> {
+        let found = self.files.iter().filter(|(_, file)| file.head == head);
+        Ok(found.map(|((source, _), file)| (source.clone(), file.clone())).collect())
     }
 }
 
@@ -128,6 +134,83 @@ fn reads_gzip_of_several_members() {
     assert!(cut.sink.committed.len() >= 20_000, "what was read before is kept");
 }
 
+/// The numbers of the lines that are stored, and what was read of the file before.
+fn read_file(store: Memory, path: &Path, again: Again) -> (Memory, u64, Option<u64>) {
+    let mut ingest = ingest(store);
+    let outcome = ingest.read_file(path, again).unwrap();
+    (ingest.finish().0, outcome.report.accepted, outcome.before.map(|before| before.bytes))
+}
+
+#[test]
+fn a_file_is_read_once_under_whatever_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("access.log");
+    let text: String = (0..25_000).map(line).collect();
+    std::fs::write(&log, &text).unwrap();
+    let (store, accepted, before) = read_file(Memory::default(), &log, Again::No);
+    assert_eq!((accepted, before), (25_000, None));
+    // The same again, renamed, copied, compressed, and cut.
+    let all = Some(text.len() as u64);
+    let other = folder.path().join("other");
+    std::fs::rename(&log, &other).unwrap();
+    std::fs::copy(&other, &log).unwrap();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    std::fs::write(folder.path().join("other.gz"), encoder.finish().unwrap()).unwrap();
+    std::fs::write(folder.path().join("cut"), &text[..text.len() / 2]).unwrap();
+    let mut store = store;
+    for name in ["access.log", "other", "other.gz", "cut"] {
+        let (now, accepted, before) = read_file(store, &folder.path().join(name), Again::No);
+        assert_eq!((accepted, before), (0, all), "{name}");
+        store = now;
+    }
+    // What was added is read, here in the copy.
+    let more: String = (25_000..25_100).map(line).collect();
+    std::fs::write(&log, text.clone() + &more).unwrap();
+    let (store, accepted, before) = read_file(store, &log, Again::No);
+    assert_eq!((accepted, before), (100, all));
+    // Another file that begins alike is another one.
+    let different: String = (0..20).chain(100..90_000).map(line).collect();
+    std::fs::write(&other, different).unwrap();
+    assert_eq!(read_file(store.clone(), &other, Again::No).1, 89_920);
+    let (_, accepted, before) = read_file(store, &log, Again::Yes);
+    assert_eq!((accepted, before), (25_100, None));
+}
+
+#[test]
+fn a_kill_in_a_file_doubles_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("access.log");
+    std::fs::write(&log, (0..35_000).map(line).collect::<String>()).unwrap();
+    for kill in 1..5 {
+        let mut killed = ingest(Memory { fails_at: Some(kill), ..Memory::default() });
+        assert_eq!(killed.read_file(&log, Again::No).is_err(), kill < 5);
+        let store = Memory { fails_at: None, pending: Vec::new(), ..killed.finish().0 };
+        let (store, ..) = read_file(store, &log, Again::No);
+        let numbers: Vec<_> = store.committed.iter().map(|(_, _, number)| *number).collect();
+        assert_eq!(numbers, (0..35_000).collect::<Vec<_>>(), "killed at commit {kill}");
+    }
+}
+
+#[test]
+fn a_file_of_another_format_is_not_remembered_and_half_a_line_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("access.log");
+    std::fs::write(&log, "{\"something\": \"that is no line of the combined format at all\"}\n".repeat(30))
+        .unwrap();
+    let mut first = ingest(Memory::default());
+    assert!(first.read_file(&log, Again::No).unwrap().is_all_rejected());
+    assert_eq!(first.sink.files.len(), 0);
+    assert_eq!(first.rejects().samples().len(), 10);
+    let (now, later) = (line(0) + &line(1)[..50], line(1)[50..].to_owned());
+    std::fs::write(&log, &now).unwrap();
+    let (store, accepted, _) = read_file(Memory::default(), &log, Again::No);
+    assert_eq!(accepted, 1);
+    std::fs::write(&log, now + &later).unwrap();
+    let (_, accepted, before) = read_file(store, &log, Again::No);
+    assert_eq!((accepted, before), (1, Some(line(0).len() as u64)));
+}
+
 #[test]
 fn keeps_rejects_as_they_came() {
     let folder = tempfile::tempdir().unwrap();
@@ -160,8 +243,11 @@ fn a_pipe_that_pauses_is_committed_and_can_be_stopped() {
             self.0.commit(mark)?;
             self.1.send(self.0.committed.len()).map_err(|error| Error::Store(error.to_string()))
         }
-        fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error> {
-            self.0.position(source)
+        fn files(&mut self, source: &str) -> Result<Vec<FileRecord>, Error> {
+            self.0.files(source)
+        }
+        fn files_with_head(&mut self, head: u64) -> Result<Vec<(String, FileRecord)>, Error> {
+            self.0.files_with_head(head)
         }
     }
     writer.write_all((line(1) + "192.0.2.1 - - [half a li").as_bytes()).unwrap();

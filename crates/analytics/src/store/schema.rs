@@ -8,7 +8,8 @@
 //! days      per day: whether its roll-ups are up to date
 //! traffic   roll-up: level × period × host × status × bot, exact
 //! heavy     roll-up: level × period × kind × host × bot × the heaviest items, the rest as item -1
-//! positions how far each source was read, written together with its facts
+//! files     how far each file of a log was read, written together with its facts (see `files`)
+//! positions how far another source was read, written together with its facts
 //! requests  a view for people: every fact with its texts
 //! ```
 //!
@@ -17,13 +18,13 @@
 //! asked, at a few bytes per hour and host instead of a dozen per request.
 
 use crate::error::Error;
-use crate::store::{Dialect, Engine, SEQUENCE_BITS};
+use crate::store::{Dialect, Engine, SEQUENCE_BITS, files};
 
 /// The schema's version that this program writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// What leads from each version to the next.
-const MIGRATIONS: [fn(Dialect) -> String; 3] = [first, second, levels];
+const MIGRATIONS: [fn(Dialect) -> String; 4] = [first, second, levels, read_files];
 
 /// The dictionaries whose rows are a number, a hash and a text.
 pub(crate) const DICTIONARIES: [&str; 7] = ["host", "path", "query", "referer", "agent", "client", "network"];
@@ -165,6 +166,11 @@ fn levels(dialect: Dialect) -> String {
          ALTER TABLE heavy_by_level RENAME TO heavy;"
     );
     types(&sql, dialect)
+}
+
+/// How far files were read.
+fn read_files(dialect: Dialect) -> String {
+    types(&files::tables(dialect), dialect)
 }
 
 fn view(dialect: Dialect) -> String {

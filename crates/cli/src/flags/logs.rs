@@ -26,7 +26,9 @@ pub(crate) enum Command {
     /// Read access logs of any server into the store
     ///
     /// Lines that do not parse are counted, the first ten are shown with the place where parsing failed, and all
-    /// can be kept with --rejects; they are never fatal. gzip is recognised.
+    /// can be kept with --rejects; only a file of which no line parses is an error. gzip and Zstandard are recognised.
+    /// What was read is remembered: the same file again adds nothing, under whatever name, and of one that has grown
+    /// only what is new is read.
     Ingest(Ingest),
     /// The heaviest pages, clients and others with their requests and bytes
     Top(List),
@@ -69,17 +71,23 @@ pub(crate) struct StoreOptions {
 #[derive(Debug, Args)]
 pub(crate) struct Ingest {
     /// Files to read, in this order; - is standard input, as is naming none
-    #[arg(value_name = "FILES", value_hint = ValueHint::FilePath, conflicts_with = "follow")]
+    #[arg(value_name = "FILES", value_hint = ValueHint::FilePath, conflicts_with = "log")]
     pub(crate) files: Vec<PathBuf>,
+    /// Read files that were read before once more; their requests are then there twice
+    #[arg(long, conflicts_with = "log")]
+    pub(crate) again: bool,
     /// How lines are written.
     #[command(flatten)]
     pub(crate) format: FormatOptions,
     /// Read this file and all that is added to it, until stopped; rotation, truncation and restarts neither lose
     /// nor double a line
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "log")]
     pub(crate) follow: Option<PathBuf>,
-    /// Follow from the present end of a file that was never followed before, not from its beginning
-    #[arg(long, requires = "follow")]
+    /// Read what is new in this log since the last time, also what was rotated away meanwhile, and end: for cron
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "log")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Begin with the present end of a log that was never followed before, not with its beginning
+    #[arg(long, requires = "log")]
     pub(crate) from_end: bool,
     /// Append lines that do not parse to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -1,26 +1,27 @@
 //! `offramp logs ingest`.
 //!
 //! SIGINT and SIGTERM end it between two lines, with everything before them in the store; a second one ends it at
-//! once, and what was not committed is read again by the next `--follow`.
+//! once, and what was not committed is read again the next time.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use offramp_analytics::follow::{Start, follow};
-use offramp_analytics::format::LogFormat;
-use offramp_analytics::ingest::{Ingest, Input, Rejects, Report, Stop};
+use offramp_analytics::follow::{Seen, Start, follow, resume};
+use offramp_analytics::format::{LogFormat, recognise};
+use offramp_analytics::ingest::{Again, FileOutcome, Ingest, Input, Rejects, Report, Stop};
 use offramp_analytics::writer::{move_aside, was_a_store};
 use offramp_analytics::{Error, Options, StoreSink};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::flags::logs::{self, FormatOptions};
-use crate::surroundings::{self, say};
+use crate::surroundings::say;
 
 use super::failure;
 use super::place::Place;
+use super::progress::{Meter, note};
 use super::sink::IngestSink;
 
 /// Texts at hand, and KiB of the database's cache, while files are imported: more than a proxy's store has, as it is
@@ -42,7 +43,7 @@ pub(super) fn run(arguments: logs::Ingest) -> Result<(), Failure> {
         Some(path) => Rejects::to_file(path).map_err(|error| failure(&error))?,
         None => Rejects::new(),
     };
-    let rejects = rejects.on_reject(|rejection| say(&rejection.to_string()));
+    let rejects = rejects.on_reject(|rejection| note(&rejection.to_string()));
     let parser = format(arguments.format)?.parser(arguments.utc_offset);
     let unable = |error| Failure::runtime(format_args!("error: cannot wait: {error}"));
     let stop = Stop::new().map_err(unable)?;
@@ -65,23 +66,45 @@ pub(super) fn run(arguments: logs::Ingest) -> Result<(), Failure> {
             Err(error) => return Err(failure(&error)),
         }
     };
-    let sink = IngestSink::new(store, arguments.host, surroundings::is_watched());
-    let mut ingest = Ingest::new(parser, sink, rejects, stop.clone());
-    let outcome = match &arguments.follow {
-        Some(path) => {
-            let start = if arguments.from_end { Start::End } else { Start::Beginning };
-            follow(&mut ingest, path, start)
+    let meter = Meter::of(&arguments.files);
+    let mut ingest = Ingest::new(parser, IngestSink::new(store, arguments.host), rejects, stop.clone())
+        .on_gap(|gap| note(&format!("warning: {gap}")))
+        .on_progress(meter.show());
+    let start = if arguments.from_end { Start::End } else { Start::Beginning };
+    let again = if arguments.again { Again::Yes } else { Again::No };
+    // Of a log that was understood before a strange line is no surprise.
+    let mut may_be_strange = !import;
+    let outcome = match (&arguments.follow, &arguments.resume) {
+        (Some(path), _) => follow(&mut ingest, path, start),
+        (None, Some(path)) => {
+            resume(&mut ingest, path, start).map(|seen| may_be_strange = seen == Seen::Before)
         }
-        None => import_all(&mut ingest, &arguments.files, &stop),
+        (None, None) => import_all(&mut ingest, &arguments.files, again, &meter),
     };
-    let (sink, report, _) = ingest.finish();
+    let (sink, report, rejects) = ingest.finish();
     // What was read before a failure is in the store, so it is told as well.
-    say(&summary(&report));
+    note(&summary(&report));
     outcome.map_err(|error| failure(&error))?;
+    if !may_be_strange && report.accepted == 0 && report.rejected > 0 {
+        return Err(Failure::runtime(advice(rejects.samples())));
+    }
     match import && !stop.is_requested() {
         true => sink.into_store().finish(SystemTime::now()).map_err(|error| failure(&error)),
         false => Ok(()),
     }
+}
+
+/// What may be wrong where no line makes sense.
+fn advice(samples: &[Vec<u8>]) -> String {
+    let what = match recognise(samples) {
+        Some(name) => format!("they look like `{name}`: add --format {name}"),
+        None => "name the format with --format, or give the server's own: --log-format with nginx's log_format, or \
+                 --regex"
+            .to_owned(),
+    };
+    format!(
+        "error: not one of the lines is in the format that was given\n{what}\nNothing was stored, and nothing is remembered of it"
+    )
 }
 
 fn format(options: FormatOptions) -> Result<LogFormat, Failure> {
@@ -92,19 +115,47 @@ fn format(options: FormatOptions) -> Result<LogFormat, Failure> {
 }
 
 /// Reads one input after the other.
-fn import_all(ingest: &mut Ingest<IngestSink>, files: &[PathBuf], stop: &Stop) -> Result<(), Error> {
+fn import_all(
+    ingest: &mut Ingest<IngestSink>,
+    files: &[PathBuf],
+    again: Again,
+    meter: &Meter,
+) -> Result<(), Error> {
     let standard_input = [PathBuf::from("-")];
     let files = if files.is_empty() { &standard_input } else { files };
     for file in files {
-        let name = |error: io::Error| Error::Io(file.display().to_string(), error);
-        let mut input =
-            if file == Path::new("-") { Input::stdin() } else { Input::open(file) }.map_err(name)?;
-        ingest.read(&mut input)?;
-        if stop.is_requested() {
+        if file == Path::new("-") {
+            let name = |error: io::Error| Error::Io("standard input".to_owned(), error);
+            ingest.read(&mut Input::stdin().map_err(name)?)?;
+        } else {
+            let outcome = ingest.read_file(file, again)?;
+            if let Some(text) = told(file, &outcome) {
+                note(&text);
+            }
+            meter.passed(file);
+        }
+        if ingest.is_stopped() {
             break;
         }
     }
     Ok(())
+}
+
+/// What is to be said of a file that was read before, or that makes no sense.
+fn told(file: &Path, outcome: &FileOutcome) -> Option<String> {
+    let file = file.display();
+    let Some(before) = &outcome.before else {
+        return outcome.is_all_rejected().then(|| format!("{file}: not one of its lines is in this format"));
+    };
+    let lines = outcome.report.lines;
+    let path = &before.path;
+    Some(if before.is_followed {
+        format!("{file}: it is followed as {path}, so nothing was added: --resume reads what is new in it")
+    } else if lines == 0 {
+        format!("{file}: all of it was read before, as {path}, so nothing was added: --again reads it again")
+    } else {
+        format!("{file}: {} bytes were read before, as {path}; only what follows was added", before.bytes)
+    })
 }
 
 /// Tells of trouble with the store when it begins and when it becomes another one.
@@ -113,7 +164,7 @@ fn tell_once() -> impl FnMut(&Error) + Send {
     move |error| {
         let text = error.to_string();
         if text != last {
-            say(&format!("warning: {text}; waiting for it"));
+            note(&format!("warning: {text}; waiting for it"));
             last = text;
         }
     }
@@ -133,7 +184,7 @@ fn summary(report: &Report) -> String {
         text += &format!(", {} without a request", report.skipped);
     }
     if report.gaps > 0 {
-        text += &format!(", {} where a file was gone before it was read", count(report.gaps, "gap"));
+        text += &format!(", {} where lines may be missing", count(report.gaps, "gap"));
     }
     text + &format!("; {seconds:.1} s")
 }

@@ -1,34 +1,17 @@
-//! The store as `logs ingest` writes it: requests without a host get one, and a person at a terminal sees progress.
+//! The store as `logs ingest` writes it: requests without a host get one.
 
-use std::time::{Duration, Instant};
-
-use offramp_analytics::ingest::{Mark, Sink};
+use offramp_analytics::ingest::{FileRecord, Mark, Sink};
 use offramp_analytics::{Entry, Error, StoreSink};
-
-use crate::surroundings::say_over;
-
-/// Between two looks at the progress.
-const EVERY: Duration = Duration::from_millis(200);
 
 /// The store, and what is done to entries on their way to it.
 pub(super) struct IngestSink {
     store: StoreSink,
     host: Option<String>,
-    /// Where somebody looks on.
-    progress: Option<Progress>,
-}
-
-struct Progress {
-    begun: Instant,
-    told: Instant,
-    taken: u64,
 }
 
 impl IngestSink {
-    pub(super) fn new(store: StoreSink, host: Option<String>, is_watched: bool) -> Self {
-        let now = Instant::now();
-        let progress = is_watched.then_some(Progress { begun: now, told: now, taken: 0 });
-        Self { store, host, progress }
+    pub(super) const fn new(store: StoreSink, host: Option<String>) -> Self {
+        Self { store, host }
     }
 
     pub(super) fn into_store(self) -> StoreSink {
@@ -38,9 +21,6 @@ impl IngestSink {
 
 impl Sink for IngestSink {
     fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
-        if let Some(progress) = &mut self.progress {
-            progress.taken += 1;
-        }
         match &self.host {
             Some(host) if entry.host.is_none() => {
                 self.store.add(&Entry { host: Some(host.as_bytes()), ..*entry })
@@ -50,17 +30,15 @@ impl Sink for IngestSink {
     }
 
     fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error> {
-        self.store.commit(mark)?;
-        if let Some(progress) = self.progress.as_mut().filter(|progress| progress.told.elapsed() >= EVERY) {
-            progress.told = Instant::now();
-            let rate = progress.taken as f64 / progress.begun.elapsed().as_secs_f64().max(0.001);
-            say_over(&format!("{} requests, {rate:.0}/s", progress.taken));
-        }
-        Ok(())
+        self.store.commit(mark)
     }
 
-    fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error> {
-        self.store.position(source)
+    fn files(&mut self, source: &str) -> Result<Vec<FileRecord>, Error> {
+        self.store.files(source)
+    }
+
+    fn files_with_head(&mut self, head: u64) -> Result<Vec<(String, FileRecord)>, Error> {
+        self.store.files_with_head(head)
     }
 
     fn tend(&mut self) -> Result<(), Error> {

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
-use offramp_analytics::ingest::{Mark, Sink, Stop};
+use offramp_analytics::ingest::{Digest, FileRecord, FileState, Mark, Sink, Stop};
 use offramp_analytics::{Error, Options, StoreSink, Writer};
 use offramp_testkit::postgres::{self as server, Server};
 use rusqlite::Connection;
@@ -41,8 +41,24 @@ fn add(sink: &mut StoreSink, numbers: std::ops::Range<u64>) {
     }
 }
 
-fn mark(position: &[u8]) -> Option<Mark<'_>> {
-    Some(Mark { source: "log", position })
+/// A file of which so much was read.
+fn file(position: u64) -> FileRecord {
+    FileRecord {
+        number: 1,
+        state: FileState::Reading,
+        path: "/log".to_owned(),
+        device: 1,
+        inode: 2,
+        position,
+        modified: SystemTime::UNIX_EPOCH,
+        head: 0,
+        start: Digest::of(b"start"),
+        end: Digest::of(b"end"),
+    }
+}
+
+fn mark(file: &FileRecord) -> Option<Mark<'_>> {
+    Some(Mark { source: "log", file })
 }
 
 #[test]
@@ -57,13 +73,12 @@ fn a_connection_that_breaks_in_commit_doubles_nothing_and_loses_nothing() {
             let next = round * 10_000;
             add(&mut sink, next..next + 10_000);
             // With a position of the caller's, and without.
-            sink.commit(mark(&next.to_be_bytes()).filter(|_| round != 1)).unwrap();
+            sink.commit(mark(&file(next)).filter(|_| round != 1)).unwrap();
         }
         assert_eq!(cutter.cuts(), 3, "{cut:?}");
         assert!(told.try_iter().count() >= 3, "{cut:?}");
         assert_eq!(kept(&direct), each_once(30_000), "{cut:?}");
-        let position = sink.position("log").unwrap().unwrap();
-        assert_eq!(position, 20_000_u64.to_be_bytes(), "{cut:?}");
+        assert_eq!(sink.files("log").unwrap(), [file(20_000)], "{cut:?}");
         sink.finish(SystemTime::now()).unwrap();
     }
 }
@@ -74,22 +89,22 @@ fn a_server_that_is_started_again_is_found_again() {
     let url = server.database();
     let (mut sink, told, _stop) = open(&url);
     add(&mut sink, 0..1000);
-    sink.commit(mark(b"1")).unwrap();
+    sink.commit(mark(&file(1))).unwrap();
     // Before a batch, and in the middle of one whose first part is in the transaction.
     for round in 1..3 {
         let next = round * 10_000;
         add(&mut sink, next - 9000..next - (round - 1) * 500);
         server.pause();
         let writing = std::thread::spawn(move || {
-            sink.commit(mark(b"2")).unwrap();
+            sink.commit(mark(&file(2))).unwrap();
             add(&mut sink, next - (round - 1) * 500..next + 1000);
-            sink.commit(mark(b"3")).unwrap();
+            sink.commit(mark(&file(3))).unwrap();
             sink
         });
         told.recv_timeout(PATIENCE).unwrap();
         server.resume();
         sink = writing.join().unwrap();
-        assert_eq!(sink.position("log").unwrap().unwrap(), b"3");
+        assert_eq!(sink.files("log").unwrap(), [file(3)]);
     }
     assert_eq!(kept(&url), each_once(21_000));
 }
@@ -104,7 +119,7 @@ fn a_lock_is_waited_for_however_long_it_is_held() {
     other.batch_execute(&format!("SELECT pg_advisory_lock({LOCK})")).unwrap();
     add(&mut sink, 1000..12_000);
     let writing = std::thread::spawn(move || {
-        sink.commit(mark(b"there")).unwrap();
+        sink.commit(mark(&file(7))).unwrap();
         sink
     });
     // More than one attempt fails: a transaction that could not begin must not be in the way of the next.
@@ -114,7 +129,7 @@ fn a_lock_is_waited_for_however_long_it_is_held() {
     }
     other.batch_execute(&format!("SELECT pg_advisory_unlock({LOCK})")).unwrap();
     let mut sink = writing.join().unwrap();
-    assert_eq!(sink.position("log").unwrap().unwrap(), b"there");
+    assert_eq!(sink.files("log").unwrap(), [file(7)]);
     assert_eq!(kept(&url), each_once(12_000));
 }
 

@@ -1,0 +1,80 @@
+//! The files of one log that the store knows.
+
+use std::path::Path;
+
+use crate::ingest::identity::Beginning;
+use crate::store::files::{FileRecord, FileState};
+
+use super::tail::FileId;
+
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// By number.
+    files: Vec<FileRecord>,
+}
+
+impl Known {
+    pub(super) const fn new(files: Vec<FileRecord>) -> Self {
+        Self { files }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The number of the next file.
+    pub(super) fn next(&self) -> i64 {
+        self.files.last().map_or(1, |last| last.number + 1)
+    }
+
+    /// Notes what was committed.
+    pub(super) fn note(&mut self, record: &FileRecord) {
+        match self.files.binary_search_by_key(&record.number, |file| file.number) {
+            Ok(at) => self.files[at] = record.clone(),
+            Err(at) => self.files.insert(at, record.clone()),
+        }
+    }
+
+    /// Those to which more may have been written, the oldest first.
+    pub(super) fn unfinished(&self) -> Vec<FileRecord> {
+        self.files.iter().filter(|file| file.state == FileState::Reading).cloned().collect()
+    }
+
+    /// The last file of this inode.
+    pub(super) fn of(&self, id: FileId) -> Option<&FileRecord> {
+        self.files.iter().rev().find(|file| FileId::of_record(file) == id)
+    }
+
+    /// Whether the store has heard of a file of this inode.
+    pub(super) fn has(&self, id: FileId) -> bool {
+        self.of(id).is_some()
+    }
+
+    /// Whether one of this inode was the log.
+    pub(super) fn was_log(&self, id: FileId) -> bool {
+        self.of(id).is_some_and(|file| file.state != FileState::Older)
+    }
+
+    /// Whether a file is one of them, or a copy of one. An inode alone says little: the next file gets it.
+    pub(super) fn is(&self, id: FileId, beginning: &Beginning) -> bool {
+        let is_same = |file: &FileRecord| {
+            (file.start.length > 0 || file.state == FileState::Reading) && beginning.agrees(file.start)
+        };
+        self.of(id).is_some_and(is_same) || self.files.iter().any(|file| beginning.is_of(file))
+    }
+
+    /// Whether something was read of the file that begins like this.
+    pub(super) fn has_read(&self, beginning: &Beginning) -> bool {
+        self.files.iter().any(|file| file.position > 0 && beginning.is_of(file))
+    }
+
+    /// The last that was the log, as far as is known.
+    pub(super) fn newest(&self) -> Option<&FileRecord> {
+        self.files.iter().rev().find(|file| file.state != FileState::Older)
+    }
+
+    /// Where they were seen.
+    pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().filter_map(|file| Path::new(&file.path).parent())
+    }
+}

@@ -1,0 +1,237 @@
+//! Finding what is left of files that are not open, and what was the log while nobody looked.
+
+use std::fs::File;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use crate::ingest::identity::{self, Beginning, is_broken_off};
+use crate::ingest::{Drained, Gap, Input, Lines, Sink};
+use crate::store::files::{Digest, FileRecord, FileState};
+
+use super::rotation::{self, Found, Past};
+use super::tail::{FileId, Tail};
+use super::{Failure, Follower, MOST_OLDER};
+
+impl<S: Sink> Follower<'_, S> {
+    /// What lies there before the log is followed first is not read, whatever becomes of it.
+    pub(super) fn note_older(&mut self) -> Result<(), Failure> {
+        for past in rotation::past(&self.path, &self.known)? {
+            let beginning = Input::open(&past.path).and_then(|mut input| Beginning::read(&mut input));
+            let beginning = beginning.unwrap_or_default();
+            let record = identity::record(self.known.next(), &past.path, &past.metadata, &beginning);
+            self.commit(&FileRecord { state: FileState::Older, ..record })?;
+        }
+        Ok(())
+    }
+
+    /// Finds the files to which more may have been written and that are not open.
+    pub(super) fn find_unfinished(&mut self) -> Result<(), Failure> {
+        let open: Vec<i64> = self.log.iter().chain(&self.older).map(Tail::number).collect();
+        for record in self.known.unfinished() {
+            if !open.contains(&record.number) {
+                self.find(record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds one file, or what is left of it.
+    pub(super) fn find(&mut self, record: FileRecord) -> Result<(), Failure> {
+        let is_empty = record.position == 0 && !record.is_telling();
+        for attempt in 1.. {
+            match rotation::find(&self.path, &self.known, &record)? {
+                Found::Same(file, path) => {
+                    let path = path.display().to_string();
+                    self.older.push_back(Tail::new(file, FileRecord { path, ..record })?);
+                    self.watch_files();
+                    return Ok(());
+                }
+                Found::Copy(past, input) if input.is_compressed() => {
+                    return self.read_copy(&past, input, record);
+                }
+                // It may be in the making, so it is read like a file to which somebody writes.
+                Found::Copy(past, _) => {
+                    let file = File::open(&past.path)?;
+                    let record = of_copy(record, &past);
+                    self.commit(&record)?;
+                    self.older.push_back(Tail::new(file, record)?);
+                    self.watch_files();
+                    return Ok(());
+                }
+                Found::Shorter(past) | Found::BrokenOff(past) if past.is_fresh() => return Ok(()),
+                Found::Shorter(past) => {
+                    let record = of_copy(record, &past);
+                    return self.commit(&FileRecord { state: FileState::Finished, ..record });
+                }
+                Found::BrokenOff(_) => return self.lost(record, "its compressed copy is damaged"),
+                Found::Gone if is_empty => return Ok(()),
+                Found::Gone if attempt == LOOKS => {
+                    return self.lost(record, "it is gone, and there is no copy of it");
+                }
+                // Perhaps one looked while it was being renamed.
+                Found::Gone => {}
+            }
+            if self.ingest.stop().rest(BETWEEN_LOOKS)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file of which nothing was ever seen cannot be known again: one that was found instead is taken for it.
+    pub(super) fn forget_empty(&mut self, found: usize) -> Result<(), Failure> {
+        let open: Vec<i64> = self.log.iter().chain(&self.older).map(Tail::number).collect();
+        let log = self.open()?.map(|file| file.metadata()).transpose()?;
+        for record in self.known.unfinished() {
+            if record.position > 0 || record.is_telling() || open.contains(&record.number) {
+                continue;
+            }
+            let is_log = log.as_ref().is_some_and(|log| FileId::of(log) == FileId::of_record(&record));
+            // The oldest files go first: if one that was read is there, none after it has been removed.
+            if (is_log && found == 0) || (found > 0 && rotation::has_known(&self.path, &self.known)?) {
+                self.commit(&FileRecord { state: FileState::Finished, ..record })?;
+            } else {
+                self.lost(record, "it was rotated away before anything of it was read")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, record: FileRecord, reason: &'static str) -> Result<(), Failure> {
+        self.ingest.gap(&Gap { path: record.path.clone(), position: record.position, reason });
+        self.commit(&FileRecord { state: FileState::Lost, ..record })
+    }
+
+    /// Finds what was the log while nobody looked; gives how many files that were.
+    pub(super) fn find_unknown(&mut self) -> Result<usize, Failure> {
+        let newest = self.known.newest().map_or(SystemTime::UNIX_EPOCH, |newest| newest.modified);
+        let since = self.unready.take().unwrap_or(newest);
+        let mut found = 0;
+        for past in rotation::past(&self.path, &self.known)? {
+            if past.modified() < since || self.ingest.stop().is_requested() {
+                continue;
+            }
+            match self.take(&past)? {
+                Taken::Known => {}
+                Taken::New => found += 1,
+                Taken::NotYet => self.unready = Some(since),
+            }
+            if self.older.len() > MOST_OLDER {
+                self.read_older()?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes a file that nobody has looked at, unless it is a copy of what is known.
+    fn take(&mut self, past: &Past) -> Result<Taken, Failure> {
+        let number = self.known.next();
+        let opened = File::open(&past.path).and_then(|file| Ok((FileId::of(&file.metadata()?), file)));
+        let looked = opened.and_then(|(id, file)| Ok((id, file, Input::open(&past.path)?)));
+        let (id, file, input) = match looked {
+            // It was renamed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Taken::NotYet),
+            Ok((id, ..)) if id != past.id => return Ok(Taken::NotYet),
+            Ok(looked) => looked,
+            Err(_) if self.known.has(past.id) => return Ok(Taken::Known),
+            Err(_) => {
+                let record = identity::record(number, &past.path, &past.metadata, &Beginning::default());
+                self.lost(record, "it cannot be read")?;
+                return Ok(Taken::New);
+            }
+        };
+        let beginning = if input.is_compressed() {
+            Input::open(&past.path).and_then(|mut input| Beginning::read(&mut input))
+        } else if rotation::is_archive_name(&past.path) {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        } else {
+            Beginning::of_file(&file)
+        };
+        let Ok(beginning) = beginning else {
+            return Ok(if past.is_fresh() { Taken::NotYet } else { Taken::Known });
+        };
+        if self.known.is(id, &beginning) {
+            return Ok(Taken::Known);
+        }
+        let record = identity::record(number, &past.path, &past.metadata, &beginning);
+        if input.is_compressed() {
+            self.read_copy(past, input, record)?;
+        } else {
+            self.commit(&record)?;
+            self.older.push_back(Tail::new(file, record)?);
+            self.watch_files();
+        }
+        Ok(Taken::New)
+    }
+
+    /// Reads a copy that nobody writes to any more, from the record's position to its end.
+    fn read_copy(&mut self, past: &Past, mut input: Input, record: FileRecord) -> Result<(), Failure> {
+        let base = record.position;
+        let mut record = of_copy(record, past);
+        let mut lines = Lines::new();
+        self.ingest.next_source();
+        let outcome = loop {
+            while self.ingest.drain(&mut lines)? == Drained::Full {
+                advance(&mut record, base, &lines);
+                self.commit(&record)?;
+            }
+            if self.ingest.stop().is_requested() {
+                advance(&mut record, base, &lines);
+                return self.commit(&record);
+            }
+            match lines.fill(&mut input) {
+                Ok(0) => break Ok(()),
+                Ok(more) => {
+                    self.ingest.counts().bytes += more;
+                    self.ingest.tell_progress(0);
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        match outcome {
+            Ok(()) => {
+                if let Some(last) = lines.rest() {
+                    self.ingest.line(last)?;
+                }
+                record.state = FileState::Finished;
+            }
+            Err(error) if is_broken_off(&error) && past.is_fresh() => {}
+            Err(_) => {
+                advance(&mut record, base, &lines);
+                return self.lost(record, "it cannot be read to its end");
+            }
+        }
+        advance(&mut record, base, &lines);
+        self.commit(&record)
+    }
+}
+
+/// What came of a look at a file beside the log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// The store knows it, or a copy of it.
+    Known,
+    /// It is read from now on.
+    New,
+    /// It cannot be read yet.
+    NotYet,
+}
+
+/// The record goes on in a copy.
+fn of_copy(mut record: FileRecord, past: &Past) -> FileRecord {
+    (record.device, record.inode) = (past.id.device, past.id.inode);
+    record.path = past.path.display().to_string();
+    record
+}
+
+/// The lines that were taken are read.
+fn advance(record: &mut FileRecord, base: u64, lines: &Lines) {
+    if lines.passed() > 0 {
+        record.position = base + lines.passed();
+        record.end = Digest::of(&lines.ending());
+    }
+}
+
+/// How often, and after which pauses, one looks for a file that seems to be gone.
+const LOOKS: u32 = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
