@@ -21,6 +21,7 @@ use offramp_observe::Log;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use crate::desk::{AT_ONCE, Desk, Store};
@@ -167,7 +168,10 @@ async fn accept(acceptor: Acceptor, settings: Settings) -> io::Result<Infallible
         };
         let (fd, peer) = match acceptor.accept().await {
             Ok(accepted) => accepted,
-            Err(AcceptError::Gone) => continue,
+            Err(AcceptError::Gone) => {
+                yield_now().await;
+                continue;
+            }
             Err(AcceptError::Descriptors | AcceptError::Memory | AcceptError::Denied(_)) => {
                 sleep(PAUSE).await;
                 continue;

@@ -25,7 +25,7 @@ use offramp_net::{Address, Peer, listen};
 use offramp_observe::{ClientSettings, Exposition, ExpositionFormat, Log};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::error::Finding;
@@ -101,7 +101,10 @@ async fn accept(acceptor: Acceptor, page: Arc<Exposition>, log: Log) {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let (fd, peer) = match acceptor.accept().await {
             Ok(accepted) => accepted,
-            Err(AcceptError::Gone) => continue,
+            Err(AcceptError::Gone) => {
+                yield_now().await;
+                continue;
+            }
             Err(AcceptError::Descriptors | AcceptError::Memory | AcceptError::Denied(_)) => {
                 sleep(PAUSE).await;
                 continue;
