@@ -63,9 +63,25 @@ impl Buffer {
         *self = Self::default();
     }
 
-    /// Puts bytes behind those that are there.
+    /// Puts bytes behind those that are there. Where there is no room, what was consumed makes some once it is half
+    /// of all: so each byte is moved once at the most, and memory is bounded by what is there and not by what was.
     pub fn extend(&mut self, bytes: &[u8]) {
+        if self.bytes.capacity() - self.bytes.len() < bytes.len() && self.start >= self.len() {
+            self.compact();
+        }
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The memory that is held, in bytes.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Forgets what was consumed.
+    fn compact(&mut self) {
+        self.bytes.drain(..self.start);
+        self.start = 0;
     }
 
     /// Reads once from `socket` behind what is there, with room for at least `room` bytes. 0 bytes
@@ -88,13 +104,41 @@ impl Buffer {
         room: usize,
     ) -> Poll<io::Result<usize>> {
         if self.start > 0 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
+            self.compact();
         }
         self.bytes.reserve(room);
         let wanted = self.bytes.capacity() - self.bytes.len();
         socket.poll_with_read(cx, wanted, |fd| {
             recv(fd, spare_capacity(&mut self.bytes), RecvFlags::empty()).map(|(n, _)| n)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A buffer that never runs empty holds no more than a few times what was in it at once.
+    #[test]
+    fn what_was_consumed_makes_room() {
+        for (piece, left) in [(1, 1), (7, 3), (100, 1), (100, 99), (1000, 5000), (16_384, 1)] {
+            let (mut buffer, mut next, mut seen) = (Buffer::default(), 0_u8, 0_u8);
+            let mut most = 0;
+            for _ in 0..20_000 {
+                let bytes: Vec<u8> = (0..piece).map(|at| next.wrapping_add(at as u8)).collect();
+                next = next.wrapping_add(piece as u8);
+                buffer.extend(&bytes);
+                let n = buffer.len().saturating_sub(left);
+                for &byte in &buffer.filled()[..n.min(3)] {
+                    assert_eq!(byte, seen);
+                    seen = seen.wrapping_add(1);
+                }
+                seen = seen.wrapping_add(n.saturating_sub(3) as u8);
+                buffer.consume(n);
+                most = most.max(buffer.capacity());
+            }
+            // Twice what is there, twice more as vectors grow.
+            assert!(most <= 4 * (piece + left).max(64), "{piece} {left}: {most}");
+        }
     }
 }

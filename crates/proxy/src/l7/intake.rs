@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use offramp_net::Buffer;
 use offramp_net::clock::coarse_ms;
+use offramp_net::turn::{Turn, Work};
 use offramp_wire::Http1Fault;
 use offramp_wire::http1::{Chunk, Guard, Head, Limits, Outcome, Phase, Version};
 
@@ -177,13 +178,15 @@ pub(crate) struct Intake {
     pub(crate) ended: bool,
     /// Room for the next heads, which are parts of it as long as somebody has them.
     heads: BytesMut,
+    /// What was looked at since others had their turn.
+    turn: Turn,
 }
 
 impl Intake {
     pub(crate) fn new(transport: Transport, gate: Rc<Gate>) -> Self {
         let held = Buffer::default();
-        let heads = BytesMut::new();
-        Self { transport, gate, held, seen: false, passing: 0, failed: None, ended: false, heads }
+        let (heads, turn) = (BytesMut::new(), Turn::default());
+        Self { transport, gate, held, seen: false, passing: 0, failed: None, ended: false, heads, turn }
     }
 
     /// Gives back what is kept for the next requests.
@@ -211,6 +214,7 @@ impl Intake {
                 return Poll::Ready(Heading::Stopped);
             }
             if self.needs_more() {
+                ready!(self.turn.poll_rest(cx));
                 if !ready!(self.poll_more(cx)) {
                     return Poll::Ready(Heading::End);
                 }
@@ -275,6 +279,12 @@ impl Intake {
                 Poll::Ready(Err(broken)) => return Poll::Ready(Err(broken)),
                 Poll::Pending => return Poll::Pending,
             }
+            if self.turn.poll_rest(cx).is_pending() {
+                if piece.is_empty() {
+                    return Poll::Pending;
+                }
+                break;
+            }
             let limits = self.gate.limits;
             let front = self.front(cx)?;
             match message.chunks.next(front, &limits) {
@@ -284,6 +294,7 @@ impl Intake {
                     }
                     piece.extend_from_slice(&front[range.clone()]);
                     self.take(range.end);
+                    self.turn.spend(Work::Pieces(1));
                 }
                 Ok(Chunk::End { trailers, length }) => {
                     message.finish(&front[trailers]);
@@ -343,6 +354,7 @@ impl Intake {
             Ok([]) => self.failed = Some(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => {
                 self.gate.moved.set(coarse_ms());
+                self.turn.spend(Work::Pieces(1));
                 return Poll::Ready(true);
             }
             Err(error) => self.failed = Some(error),
@@ -377,6 +389,7 @@ impl Intake {
                 return Poll::Ready(Err(Broken::Gone));
             }
             if self.needs_more() {
+                ready!(self.turn.poll_rest(cx));
                 if !ready!(self.poll_more(cx)) {
                     continue;
                 }
@@ -424,3 +437,6 @@ impl Intake {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
