@@ -141,6 +141,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "limits.request_target_size" => limits.http.request_target_size;
     "limits.requests_per_client" => limits.http.requests_per_client;
     "limits.streams" => limits.http.streams;
+    "limits.memory" => limits.http.memory;
     "limits.drain_timeout" => limits.drain_timeout;
 };
 

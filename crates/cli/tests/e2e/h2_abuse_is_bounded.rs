@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::figures::resident;
 use crate::h2_client::kind::{CONTINUATION, DATA, GOAWAY, HEADERS, PING, PRIORITY, RST_STREAM, SETTINGS};
 use crate::h2_client::{
-    ACK, END_HEADERS, END_STREAM, H2, WHOLE, block, data, frame, get, headers, post, request, reset,
+    ACK, END_HEADERS, END_STREAM, H2, PREFACE, WHOLE, block, data, frame, get, headers, post, request, reset,
     settings, text, window,
 };
 use crate::h2_follows_rfc9113::http_house;
@@ -45,6 +45,8 @@ fn floods() -> Vec<Flood> {
         flood("PRIORITY", Vec::new(), |n| frame(PRIORITY, 0, 3 + 2 * n, &[0, 0, 0, 0, 1])),
         flood("WINDOW_UPDATE of the connection", Vec::new(), |_| window(0, 1)),
         flood("WINDOW_UPDATE of a stream", open(), |_| window(1, 1)),
+        // Each lets a byte of the response go, which must not pay for the next.
+        flood("windows of a byte", [settings(&[(4, 0)]), get(1, "/bytes/100000")].concat(), |_| window(1, 1)),
         flood("empty DATA", open(), |_| data(1, 0, &[])),
         flood("DATA that is all padding", open(), |_| data(1, 8, &[3, 0, 0, 0])),
         flood("GOAWAY with a stream open", open(), |_| frame(GOAWAY, 0, 0, &[0; 8])),
@@ -121,6 +123,38 @@ fn floods_are_ended_and_named() {
         let first = *before.get_or_insert(now);
         assert!(now < first + SLACK, "{}: from {first} to {now} bytes", flood.what);
     }
+    house.stop();
+}
+
+/// gRPC libraries measure a connection: for each DATA frame they send a PING, and WINDOW_UPDATE for the connection and
+/// for the stream, however small the frame was.
+#[test]
+fn frames_that_answer_data_are_not_counted_against_a_client() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, house.address(), &[]);
+    let answers = |id, size| [window(0, size), window(id, size), frame(PING, 0, 0, &[0; 8])].concat();
+    let mut id = 1;
+    // Far more than time pays for in a burst.
+    for _ in 0..100 {
+        let asked: Vec<_> = (0..50).map(|n| id + 2 * n).collect();
+        h2.send(&asked.iter().flat_map(|id| get(*id, "/well")).collect::<Vec<_>>());
+        for _ in &asked {
+            let data = h2.find("content", |frame| frame.kind == DATA && !frame.payload.is_empty());
+            h2.send(&answers(data.stream, u32::try_from(data.payload.len()).unwrap()));
+        }
+        id += 100;
+    }
+    // The same for content that a client sends, which servers take at their leisure.
+    for _ in 0..100 {
+        let bytes: Vec<_> = (0..20).flat_map(|_| [data(id, 0, b"hello"), answers(id, 5)].concat()).collect();
+        h2.send(&[post(id, "/", &[]), bytes, data(id, END_STREAM, b"!")].concat());
+        let head = h2.find("answer", |frame| frame.kind == HEADERS && frame.stream == id);
+        assert_eq!(head.status(), 200);
+        id += 2;
+    }
+    h2.is_well(id);
+    drop(h2);
     house.stop();
 }
 
@@ -264,6 +298,51 @@ fn windows_that_never_open_end_by_time() {
                 && cause(event) == "idle_timeout"
                 && field(event, "path") == "/bytes/1000000"
         });
+    }
+    house.stop();
+}
+
+/// `request_header_timeout`: a block of fields, or a frame, or the greeting, that has begun is to come to its end.
+#[test]
+fn what_begins_and_does_not_go_on_ends_by_time() {
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1\n[limits]\nrequest_header_timeout = \"1s\"");
+    let whole = get(3, "/");
+    for (what, bytes, drip) in [
+        ("half of the preface", PREFACE[..9].to_vec(), None),
+        ("half of a frame", [PREFACE, &settings(&[]), &whole[..20]].concat(), None),
+        (
+            "fields without an end",
+            [PREFACE, &settings(&[]), &frame(HEADERS, END_STREAM, 1, &[])].concat(),
+            None,
+        ),
+        (
+            "fields that drip",
+            [PREFACE, &settings(&[]), &frame(HEADERS, END_STREAM, 1, &[])].concat(),
+            Some(frame(CONTINUATION, 0, 1, &block(&[("x-a", "1")]))),
+        ),
+    ] {
+        let mut h2 = H2::silent(&config, house.address());
+        h2.send(&bytes);
+        h2.patience(Duration::from_millis(200));
+        let begun = Instant::now();
+        // A client that is still sending may be reset.
+        while drip.as_ref().is_none_or(|drip| h2.send(drip)) {
+            match h2.next() {
+                Some(frame) if frame.kind == GOAWAY => break,
+                _ => assert!(begun.elapsed() < PATIENCE, "{what}: nothing ends"),
+            }
+        }
+        let port = h2.port;
+        drop(h2);
+        println!("{what}");
+        tells(&house, port, &["request_header_timeout"]);
+    }
+    // Whoever has said all that was begun may take his time.
+    let mut h2 = H2::open(&config, house.address(), &[]);
+    for id in [1, 3, 5] {
+        h2.is_well(id);
+        std::thread::sleep(Duration::from_millis(700));
     }
     house.stop();
 }

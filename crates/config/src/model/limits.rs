@@ -65,6 +65,8 @@ pub struct HttpLimits {
     pub requests_per_client: Option<Rate>,
     /// Requests at a time on one HTTP/2 connection: 1 to 10,000.
     pub streams: u32,
+    /// What requests and responses under way over HTTP/2 may hold, per worker: 1 MiB to 1 TiB.
+    pub memory: Size,
 }
 
 impl Default for HttpLimits {
@@ -80,6 +82,7 @@ impl Default for HttpLimits {
             request_target_size: Size::new(8 << 10),
             requests_per_client: None,
             streams: 100,
+            memory: Size::new(256 << 20),
         }
     }
 }

@@ -273,6 +273,7 @@ fn limits(limits: &model::HttpLimits) -> HttpLimits {
         request_target_size: small(limits.request_target_size),
         requests_per_client: limits.requests_per_client.map(rate),
         streams: limits.streams,
+        memory: usize::try_from(limits.memory.bytes()).unwrap_or(usize::MAX),
     }
 }
 

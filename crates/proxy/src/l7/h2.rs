@@ -17,6 +17,7 @@ mod flood;
 mod handle;
 mod head;
 mod hints;
+mod memory;
 mod out;
 mod reader;
 mod rules;
@@ -49,6 +50,8 @@ pub(crate) use runner::Runners;
 
 /// How often bounds are looked at, at the least.
 const TICK: Duration = Duration::from_secs(1);
+/// How much the coarse clock may lag behind, so that a bound is not looked at too early again and again.
+const COARSE: Duration = Duration::from_millis(offramp_net::clock::COARSE_MS);
 
 /// A rule that a client broke, so that its connection ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +116,7 @@ fn outside_of_requests(session: &Session, told: Told, close: Close) -> Close {
 /// What bounds a connection.
 #[derive(Clone, Copy)]
 struct Bounds {
+    header: Duration,
     keepalive: Duration,
     idle: Duration,
     tick: Duration,
@@ -120,8 +124,8 @@ struct Bounds {
 
 impl Bounds {
     fn new(limits: &HttpLimits, idle: Duration) -> Self {
-        let keepalive = limits.keepalive_timeout;
-        Self { keepalive, idle, tick: TICK.min(keepalive).min(idle) }
+        let (header, keepalive) = (limits.request_header_timeout, limits.keepalive_timeout);
+        Self { header, keepalive, idle, tick: TICK.min(header).min(keepalive).min(idle) }
     }
 }
 
@@ -129,7 +133,7 @@ impl Bounds {
 async fn drive(session: &Rc<Session>, connection: &mut Connection, bounds: Bounds) -> Close {
     let mut alarm = pin!(sleep(bounds.tick));
     let cut = &session.worker.cut;
-    let (mut place, mut leaving) = (None, None);
+    let (mut place, mut leaving, mut asleep) = (None, None, false);
     let close = poll_fn(|cx| {
         place.get_or_insert_with(|| cut.remember(cx.waker()));
         if cut.is_now() {
@@ -144,41 +148,20 @@ async fn drive(session: &Rc<Session>, connection: &mut Connection, bounds: Bound
                 let ordinary = leaving.map_or(Cause::ClientClosed, |(cause, _)| cause);
                 return Poll::Ready(verdict(connection, outcome, ordinary));
             }
+            // Something has come, or is to end: the bounds are looked at again.
+            if asleep && (leaving.is_some() || !connection.is_quiet()) {
+                asleep = false;
+                alarm.as_mut().reset(Instant::now() + bounds.tick);
+            }
             if alarm.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            alarm.as_mut().reset(Instant::now() + bounds.tick);
-            let now = coarse_ms();
-            let since = |moment: u64| Duration::from_millis(now.saturating_sub(moment));
-            // A client that takes nothing more cannot be told so.
-            if connection.stuck_since().is_some_and(|moment| since(moment) >= bounds.idle) {
-                return Poll::Ready(Cause::IdleTimeout.into());
-            }
-            drop_stalled(session, now, bounds.idle);
-            let idle = {
-                let book = &mut connection.book().borrow_mut();
-                // Whose request is told of may still have its answer before it.
-                book.drop_blocked(now, u64::try_from(bounds.idle.as_millis()).unwrap_or(u64::MAX));
-                session.in_flight() == 0 && book.is_empty() && book.out.is_empty()
-            };
-            let quiet = since(session.touched.get());
-            connection.rest(idle && quiet >= bounds.tick);
-            if idle && quiet >= bounds.tick {
-                session.rest();
-            }
-            match leaving {
-                None if idle && quiet >= bounds.keepalive => {
-                    leaving = Some((Cause::IdleTimeout, now));
-                    connection.leave();
+            match look(session, connection, bounds, &mut leaving) {
+                Look::End(close) => return Poll::Ready(close),
+                Look::Again(after) => {
+                    asleep = after > bounds.tick;
+                    alarm.as_mut().reset(Instant::now() + after);
                 }
-                // One that does not say that it has heard so has been given time enough.
-                Some((cause, moment)) if since(moment) >= TICK => {
-                    connection.part();
-                    if idle && cause == Cause::IdleTimeout {
-                        return Poll::Ready(cause.into());
-                    }
-                }
-                _ => {}
             }
         }
     })
@@ -187,6 +170,67 @@ async fn drive(session: &Rc<Session>, connection: &mut Connection, bounds: Bound
         cut.forget(place);
     }
     close
+}
+
+/// What a look at the bounds comes to.
+enum Look {
+    End(Close),
+    /// The next look is to come after this time.
+    Again(Duration),
+}
+
+/// Looks at the bounds of a connection. Where nothing is under way on it, the next look is when it is to end: a quiet
+/// connection wakes nobody.
+fn look(
+    session: &Session,
+    connection: &mut Connection,
+    bounds: Bounds,
+    leaving: &mut Option<(Cause, u64)>,
+) -> Look {
+    let now = coarse_ms();
+    let since = |moment: u64| Duration::from_millis(now.saturating_sub(moment));
+    // A client that takes nothing more cannot be told so.
+    if connection.stuck_since().is_some_and(|moment| since(moment) >= bounds.idle) {
+        return Look::End(Cause::IdleTimeout.into());
+    }
+    let awaiting = connection.awaiting_since().map(|moment| bounds.header.saturating_sub(since(moment)));
+    if awaiting.is_some_and(|left| left.is_zero()) {
+        connection.hang_up(Code::NO_ERROR);
+        session.untold.set(true);
+        return Look::End(Cause::RequestHeaderTimeout.into());
+    }
+    drop_stalled(session, now, bounds.idle);
+    let idle = {
+        let book = &mut connection.book().borrow_mut();
+        // Whose request is told of may still have its answer before it.
+        book.drop_blocked(now, u64::try_from(bounds.idle.as_millis()).unwrap_or(u64::MAX));
+        session.in_flight() == 0 && book.is_empty() && book.out.is_empty()
+    };
+    let quiet = since(session.touched.get());
+    let resting = idle && quiet >= bounds.tick;
+    connection.rest(resting);
+    if resting {
+        session.rest();
+    }
+    match *leaving {
+        None if idle && quiet >= bounds.keepalive => {
+            *leaving = Some((Cause::IdleTimeout, now));
+            connection.leave();
+        }
+        None if resting => {
+            let left = (bounds.keepalive - quiet).min(awaiting.unwrap_or(Duration::MAX));
+            return Look::Again(left.max(COARSE));
+        }
+        // One that does not say that it has heard so has been given time enough.
+        Some((cause, moment)) if since(moment) >= TICK => {
+            connection.part();
+            if idle && cause == Cause::IdleTimeout {
+                return Look::End(cause.into());
+            }
+        }
+        _ => {}
+    }
+    Look::Again(bounds.tick)
 }
 
 /// How a connection ended: by `ordinary`, unless something failed.

@@ -47,6 +47,8 @@ pub struct HttpLimits {
     pub requests_per_client: Option<Rate>,
     /// Streams at a time on an HTTP/2 connection.
     pub streams: u32,
+    /// Bytes that requests and responses under way over HTTP/2 may hold, per worker.
+    pub memory: usize,
 }
 
 /// TLS that ends here for HTTP: what a server name chooses on a listener in mode `http`.

@@ -131,6 +131,7 @@ impl Default for Terms {
                 request_target_size: 8 * 1024,
                 requests_per_client: None,
                 streams: 100,
+                memory: 1 << 30,
             },
             trusted_proxies: Vec::new(),
             via: false,

@@ -196,18 +196,19 @@ fn too_many_requests_are_told_when_to_come_again() {
     assert!((1700..=1800).contains(&got.field("retry-after").unwrap().parse::<u32>().unwrap()), "{got:?}");
 }
 
+/// That it keeps nothing meanwhile is seen from outside: see `quiet_http_connections_wake_nobody`, end to end.
 #[test]
-fn a_quiet_client_is_parked_and_comes_back() {
+fn a_quiet_client_comes_back() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
     let mut terms = Terms::default();
-    // The turn with hyper ends as soon as the shortest bound allows.
+    // The turn ends as soon as the shortest bound allows.
     terms.limits.idle_timeout = Duration::from_millis(20);
     let house = House::open(&[app.address()], &terms);
     let mut stream = BufReader::new(house.https());
     for _ in 0..4 {
         stream.get_mut().write_all(GET.as_bytes()).unwrap();
         assert_eq!(response(&mut stream, false).status, 200);
-        // Long enough to be parked; there is nothing to be seen from outside that could be waited for.
+        // Long enough to be parked.
         std::thread::park_timeout(Duration::from_millis(60));
     }
     drop(stream);

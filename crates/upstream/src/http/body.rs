@@ -80,6 +80,13 @@ impl<B: RequestBody> ServerBody<B> {
         }
     }
 
+    /// Has the next frames read in pieces of about so many bytes at the most. Those of HTTP/2 come as they come.
+    pub fn limit(&mut self, most: usize) {
+        if let Origin::Line(line) = &mut self.origin {
+            line.limit(most);
+        }
+    }
+
     /// Reads data straight into `slots`, in order, and tells how much. They have room for 1 to
     /// [`ServerBody::direct`] bytes.
     ///

@@ -259,6 +259,11 @@ impl<B: RequestBody> Line<B> {
         if self.out.is_over() { self.inbound.direct() } else { 0 }
     }
 
+    /// Has reads of the body take about so much at the most.
+    pub(crate) fn limit(&mut self, most: usize) {
+        self.inbound.limit(most);
+    }
+
     /// Reads data of the body straight into `slots`, which have room for [`Line::direct`] bytes at the most.
     pub(crate) fn poll_into(
         &mut self,

@@ -16,6 +16,13 @@ impl Reply {
         }
     }
 
+    /// Has the next frames read in pieces of about so many bytes at the most.
+    pub(crate) fn limit(&mut self, most: usize) {
+        if let Content::Server(body) = &mut self.content {
+            body.limit(most);
+        }
+    }
+
     /// Reads data straight into `slots`, in order, and tells how much. They have room for 1 to [`Reply::direct`]
     /// bytes.
     pub(crate) fn poll_into(

@@ -19,6 +19,8 @@ use http::HeaderMap;
 use offramp_wire::hpack::Encoder;
 use offramp_wire::http2::Code;
 
+use super::flood::Traffic;
+use super::memory::Account;
 use super::out::Out;
 pub(super) use said::ROOM;
 use slot::Slot;
@@ -50,6 +52,8 @@ pub(super) enum Opened {
     Stream(Key),
     /// It was refused, or comes too late.
     Not,
+    /// It was refused because too much is held already.
+    Full,
 }
 
 /// The streams of one connection.
@@ -89,11 +93,18 @@ pub(super) struct Book {
     dead: bool,
     spare: Vec<HeaderMap>,
     pub(super) told: Told,
+    /// What has gone over the connection since its frames were last counted.
+    pub(super) traffic: Traffic,
+    /// What is held.
+    account: Account,
+    /// How often a stream was looked at because of SETTINGS.
+    #[cfg(test)]
+    looks: std::cell::Cell<usize>,
 }
 
 impl Book {
-    /// Nothing has come; at most `most` streams at a time may be open.
-    pub(super) fn new(most: u32) -> Shared {
+    /// Nothing has come; at most `most` streams at a time may be open. What is held is counted in `account`.
+    pub(super) fn new(most: u32, account: Account) -> Shared {
         Rc::new(RefCell::new(Self {
             ids: Vec::new(),
             slots: Vec::new(),
@@ -117,12 +128,21 @@ impl Book {
             dead: false,
             spare: Vec::new(),
             told: Told::default(),
+            traffic: Traffic::default(),
+            account,
+            #[cfg(test)]
+            looks: std::cell::Cell::default(),
         }))
     }
 
     /// Whether nobody has a stream.
     pub(super) fn is_empty(&self) -> bool {
         self.ids.is_empty()
+    }
+
+    /// How many streams somebody has.
+    pub(super) fn count(&self) -> usize {
+        self.ids.len()
     }
 
     /// A header map for the next request.
@@ -233,7 +253,10 @@ impl Book {
         }
         let slot = self.slot(key);
         let (counted, waits) = (slot.counted, slot.waits);
+        let (fields, piece) = (slot.fields, slot.piece);
         slot.clear();
+        self.account.end(fields);
+        self.account.piece(piece, 0);
         self.active -= usize::from(counted);
         if waits {
             self.waiting.retain(|(waits, _)| *waits != id);
@@ -250,6 +273,7 @@ impl Book {
 
     /// The client may send `n` bytes more on the connection.
     fn give_back(&mut self, n: u32) {
+        self.account.give(n as usize);
         self.owed += n;
         if self.owed >= CONNECTION_WINDOW / 2 {
             self.room += i64::from(self.owed);

@@ -2,24 +2,24 @@
 
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use offramp_net::clock::coarse_ms;
+use offramp_net::turn::{Turn, Work};
 use offramp_wire::http2::{Code, Kind, Setting, write_settings};
 
 use super::Violation;
 use super::book::{Book, CONNECTION_WINDOW, FIRST_WINDOW, LAST, ROOM, STREAM_WINDOW, Shared};
 use super::ear::{Ear, GOODBYE};
+use super::memory::Account;
 use super::reader::Reader;
 use crate::l7::session::Session;
 use crate::l7::transport::Transport;
 use crate::snapshot::http::HttpLimits;
 
 /// How much may wait to be sent before nothing more is read.
-const MOST_WAITING: usize = 256 * 1024;
-/// How many reads are looked at before others have their turn.
-const TURN: usize = 16;
+pub(super) const MOST_WAITING: usize = 128 * 1024;
 
 /// One connection of a client that speaks HTTP/2.
 pub(super) struct Connection {
@@ -37,6 +37,12 @@ pub(super) struct Connection {
     held: bool,
     /// Whether the client is quiet, so that no memory is kept for what it might send.
     quiet: bool,
+    /// What was looked at since others had their turn.
+    turn: Turn,
+    /// Since when the rest of a frame, or of a block of fields, is awaited, in milliseconds of the coarse clock; 0
+    /// while none is. And how many had come whole by then.
+    awaiting: u64,
+    frames: u64,
 }
 
 /// Why a connection ends.
@@ -62,7 +68,7 @@ impl Connection {
         idle: Duration,
     ) -> Self {
         transport.keep_buffer(true);
-        let book = Book::new(limits.streams);
+        let book = Book::new(limits.streams, Account::new(&session.worker.runners.memory, limits.memory));
         let mut first = Vec::new();
         let said = [
             Setting::MaxConcurrentStreams(limits.streams),
@@ -77,8 +83,21 @@ impl Connection {
             out.window(0, CONNECTION_WINDOW - FIRST_WINDOW);
         }
         let ear = Ear::new(session, limits, idle);
-        let (heard_all, moved, held, quiet) = (false, coarse_ms(), false, false);
-        Self { transport, early, reader: Reader::new(), ear, book, heard_all, moved, held, quiet }
+        let now = coarse_ms();
+        Self {
+            transport,
+            early,
+            reader: Reader::new(),
+            ear,
+            book,
+            heard_all: false,
+            moved: now,
+            held: false,
+            quiet: false,
+            turn: Turn::default(),
+            awaiting: now.max(1),
+            frames: 0,
+        }
     }
 
     /// The streams.
@@ -100,6 +119,25 @@ impl Connection {
     pub(super) fn stuck_since(&self) -> Option<u64> {
         let waits = !self.book.borrow().out.is_empty() || self.transport.waiting() > 0;
         waits.then_some(self.moved)
+    }
+
+    /// Whether memory was given back, and nothing has come since.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Since when the client owes the rest of a frame or of a block of fields, or its greeting, in milliseconds of the
+    /// coarse clock. Content is not meant: it has bounds of its own.
+    pub(super) fn awaiting_since(&self) -> Option<u64> {
+        (self.awaiting > 0 && !self.held).then_some(self.awaiting)
+    }
+
+    /// Says that nothing more is heard.
+    pub(super) fn hang_up(&mut self, code: Code) {
+        let book = &mut self.book.borrow_mut();
+        // It may not be raised (RFC 9113 §6.8).
+        let last = book.goodbye.map_or(book.last, |said| said.min(book.last));
+        book.out.goaway(last, code);
     }
 
     /// Takes no more streams, and ends when the last has ended. The client is asked to say that it has heard so,
@@ -127,11 +165,9 @@ impl Connection {
             }
         }
         let read = self.poll_read(cx);
+        self.note_awaited();
         if let Poll::Ready(Err(Fall::Violation(violation))) = &read {
-            let book = &mut self.book.borrow_mut();
-            // It may not be raised (RFC 9113 §6.8).
-            let last = book.goodbye.map_or(book.last, |said| said.min(book.last));
-            book.out.goaway(last, violation.code);
+            self.hang_up(violation.code);
         }
         let sent = self.poll_send(cx);
         match read {
@@ -156,9 +192,6 @@ impl Connection {
         let waiting = self.transport.waiting();
         let mut sent = 0;
         let outcome = book.out.poll_send(cx, &mut self.transport, &mut sent);
-        if sent > 0 {
-            self.ear.sent(sent);
-        }
         if sent > 0 || outcome.is_ready() || self.transport.waiting() < waiting {
             self.moved = coarse_ms();
         }
@@ -172,14 +205,28 @@ impl Connection {
         outcome
     }
 
+    /// Notes since when the rest of something is awaited: anew where something has come whole meanwhile.
+    fn note_awaited(&mut self) {
+        let amid = self.reader.is_amid() || self.ear.is_amid();
+        let frames = self.ear.frames();
+        if !amid {
+            self.awaiting = 0;
+        } else if self.awaiting == 0 || frames != self.frames || self.held {
+            self.awaiting = coarse_ms().max(1);
+        }
+        self.frames = frames;
+    }
+
     /// Reads what has come; ready at the end of the client's direction.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fall>> {
-        let Self { transport, early, reader, ear, book, .. } = self;
-        if !early.is_empty() {
-            let early = std::mem::take(early);
-            ear.hear(reader, book, &early)?;
-        }
-        for _ in 0..TURN {
+        let Self { transport, early, reader, ear, book, turn, .. } = self;
+        loop {
+            ready!(turn.poll_rest(cx));
+            if !early.is_empty() {
+                let used = ear.hear(reader, book, early, turn)?;
+                early.drain(..used);
+                continue;
+            }
             if book.borrow().out.len() > MOST_WAITING {
                 self.held = true;
                 return Poll::Pending;
@@ -197,11 +244,9 @@ impl Connection {
                 return Poll::Ready(Ok(()));
             }
             self.quiet = false;
-            let n = bytes.len();
-            ear.hear(reader, book, bytes)?;
-            transport.consume(n);
+            turn.spend(Work::Bytes(bytes.len()));
+            let used = ear.hear(reader, book, bytes, turn)?;
+            transport.consume(used);
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 }

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method};
 use offramp_net::clock::coarse_ms;
+use offramp_net::turn::{Turn, Work};
 use offramp_wire::hpack::Decoder;
-use offramp_wire::http2::{Code, Framed, Head, Kind, flag, settings};
+use offramp_wire::http2::{Code, Framed, Head, Kind, flag};
 
 use super::Violation;
 use super::book::{Book, LAST, Opened, Shared};
 use super::flood::Flood;
 use super::handle::{Incoming, Respond};
 use super::head::{Field, Heading};
-use super::reader::{Reader, Step};
+use super::reader::{Frame, Reader};
 use super::runner::Job;
 use super::stream::told_length;
 use crate::l7::session::Session;
@@ -25,6 +26,10 @@ const TABLE: usize = 4096;
 pub(super) const GOODBYE: &[u8; 8] = b"goodbye!";
 /// How much larger than its fields a block may be, which may be split however its client likes.
 const BLOCK_SLACK: usize = 16 * 1024;
+/// What it costs to begin a request, in pieces of work; its task runs later.
+const REQUEST: usize = 32;
+/// So many bytes of fields or of settings, and so many streams that get another window, are a piece of work.
+const PIECE: usize = 64;
 
 /// What is heard of a client.
 pub(super) struct Ear {
@@ -44,6 +49,8 @@ pub(super) struct Ear {
     /// How many streams were reset for faults of its own, and turned away, when that was last looked at.
     faults: u32,
     turned_away: u32,
+    /// How many frames have come, those that are a part of a block not counted.
+    frames: u64,
 }
 
 /// The begin of a block of fields.
@@ -67,12 +74,8 @@ impl Ear {
             leaves: false,
             faults: 0,
             turned_away: 0,
+            frames: 0,
         }
-    }
-
-    /// Bytes went to the client.
-    pub(super) fn sent(&mut self, n: usize) {
-        self.flood.sent(n);
     }
 
     /// Whether the client has said that it opens no more streams, and all of the last one has come.
@@ -80,33 +83,38 @@ impl Ear {
         self.leaves && self.block.is_none()
     }
 
-    /// Heeds all that `bytes` say.
+    /// Whether the client owes the rest of its greeting, or of a block of fields.
+    pub(super) fn is_amid(&self) -> bool {
+        !self.greeted || self.block.is_some()
+    }
+
+    /// How many frames have come, those that are a part of a block not counted.
+    pub(super) fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Heeds what `bytes` say until the turn is over, and gives how many of them were used up.
     pub(super) fn hear(
         &mut self,
         reader: &mut Reader,
         book: &Shared,
-        mut bytes: &[u8],
-    ) -> Result<(), Violation> {
+        bytes: &[u8],
+        turn: &mut Turn,
+    ) -> Result<usize, Violation> {
         self.flood.grow(coarse_ms());
-        while !bytes.is_empty() {
-            let (used, step) = reader.step(bytes)?;
-            match step {
-                Step::More => {}
-                Step::Here(head, place) => self.frame(book, &head, &bytes[place])?,
-                Step::Kept(head) => self.frame(book, &head, reader.kept())?,
-                Step::Data { head, framed, piece, first, last } => {
-                    self.data(&mut book.borrow_mut(), &head, framed, (&bytes[piece], first, last))?;
-                }
+        let used = reader.read(bytes, turn, |frame, turn| match frame {
+            Frame::Whole(head, payload) => self.frame(book, &head, payload, turn),
+            Frame::Data { head, framed, piece, first, last } => {
+                self.data(&mut book.borrow_mut(), &head, framed, (piece, first, last))
             }
-            bytes = &bytes[used..];
-        }
+        })?;
         let (faults, turned_away) = (book.borrow().told.faults, book.borrow().turned_away);
         let fresh = faults - std::mem::replace(&mut self.faults, faults);
         let away = turned_away - std::mem::replace(&mut self.turned_away, turned_away);
         if !self.flood.faults(fresh) || !self.flood.turned_away(away) {
             return Err(Violation::new(Code::ENHANCE_YOUR_CALM, "too many streams had to be reset"));
         }
-        Ok(())
+        Ok(used)
     }
 
     /// What holds for every frame.
@@ -141,10 +149,18 @@ impl Ear {
             book.data_begins(head, framed)?;
         }
         book.data(head, piece, last);
+        self.frames += u64::from(last);
         Ok(())
     }
 
-    fn frame(&mut self, book: &Shared, head: &Head, payload: &[u8]) -> Result<(), Violation> {
+    fn frame(
+        &mut self,
+        book: &Shared,
+        head: &Head,
+        payload: &[u8],
+        turn: &mut Turn,
+    ) -> Result<(), Violation> {
+        self.flood.earn(&std::mem::take(&mut book.borrow_mut().traffic));
         self.allow(head, payload.len())?;
         let own = matches!(head.kind, Kind::Settings | Kind::Ping | Kind::GoAway);
         let of_streams =
@@ -166,11 +182,11 @@ impl Ear {
                 let fragment = &payload[framed.before..framed.before + framed.length];
                 let ends = head.has(flag::END_STREAM);
                 if head.has(flag::END_HEADERS) {
-                    return self.message(book, head.stream, ends, fragment);
+                    return self.message(book, (head.stream, ends), fragment, turn);
                 }
                 self.block = Some(Block { stream: head.stream, ends, bytes: fragment.to_vec() });
             }
-            Kind::Continuation => return self.go_on(book, head, payload),
+            Kind::Continuation => return self.go_on(book, head, payload, turn),
             Kind::ResetStream => {
                 size(payload.len() == 4)?;
                 book.borrow_mut().reset_by_client(head.stream, Code(number(0).unwrap_or_default()))?;
@@ -187,12 +203,9 @@ impl Ear {
                     book.borrow_mut().agreed = true;
                     return size(payload.is_empty());
                 }
-                let all =
-                    settings(payload).map_err(|code| Violation::new(code, "SETTINGS that cannot be"))?;
                 let book = &mut book.borrow_mut();
-                for setting in all {
-                    book.heed(setting)?;
-                }
+                turn.spend(Work::Pieces((payload.len() + book.count()) / PIECE));
+                book.heed_all(payload)?;
                 book.out.frame(Kind::Settings, flag::ACK, 0, &[]);
             }
             Kind::Ping => {
@@ -214,11 +227,18 @@ impl Ear {
             // Data is read elsewhere.
             Kind::Data | Kind::Unknown => {}
         }
+        self.frames += u64::from(self.block.is_none());
         Ok(())
     }
 
     /// More of a block of fields.
-    fn go_on(&mut self, book: &Shared, head: &Head, payload: &[u8]) -> Result<(), Violation> {
+    fn go_on(
+        &mut self,
+        book: &Shared,
+        head: &Head,
+        payload: &[u8],
+        turn: &mut Turn,
+    ) -> Result<(), Violation> {
         let Some(block) = &mut self.block else {
             return Err(Violation::new(Code::PROTOCOL_ERROR, "CONTINUATION without HEADERS"));
         };
@@ -227,22 +247,34 @@ impl Ear {
             return Err(Violation::new(Code::ENHANCE_YOUR_CALM, "a block of fields that does not end"));
         }
         match self.block.take_if(|_| head.has(flag::END_HEADERS)) {
-            Some(Block { stream, ends, bytes }) => self.message(book, stream, ends, &bytes),
+            Some(Block { stream, ends, bytes }) => self.message(book, (stream, ends), &bytes, turn),
             None => Ok(()),
         }
     }
 
     /// A whole block of fields: a request, or its trailers. It is decoded whatever becomes of it, so that the
     /// table stays the client's (RFC 9113 §4.3).
-    fn message(&mut self, book: &Shared, id: u32, ends: bool, block: &[u8]) -> Result<(), Violation> {
+    fn message(
+        &mut self,
+        book: &Shared,
+        (id, ends): (u32, bool),
+        block: &[u8],
+        turn: &mut Turn,
+    ) -> Result<(), Violation> {
+        self.frames += 1;
+        turn.spend(Work::Pieces(REQUEST + block.len() / PIECE));
         let fresh = id > book.borrow().last;
         if fresh && id.is_multiple_of(2) {
             return Err(Violation::new(Code::PROTOCOL_ERROR, "a stream with an even number"));
         }
         let spare = if fresh { book.borrow_mut().spare() } else { HeaderMap::new() };
         let mut heading = Heading::new(self.most, spare);
+        let mut fields = 0;
         self.decoder
-            .decode(block, |field, size| heading.take(field, size))
+            .decode(block, |field, size| {
+                fields += size;
+                heading.take(field, size);
+            })
             .map_err(|fault| Violation::because(Code::COMPRESSION_ERROR, &fault))?;
         if !fresh {
             let book = &mut book.borrow_mut();
@@ -263,12 +295,30 @@ impl Ear {
             shared.refuse(id, Code::PROTOCOL_ERROR);
             return Ok(());
         }
-        let Opened::Stream(key) = shared.open(id, ends, length)? else { return Ok(()) };
+        let key = match shared.open(id, ends, length, fields.min(self.most))? {
+            Opened::Stream(key) => key,
+            Opened::Not => return Ok(()),
+            Opened::Full => {
+                self.tell_of_memory();
+                return Ok(());
+            }
+        };
         drop(shared);
         let respond = Respond::new(book, key);
         let incoming = (!ends).then(|| Incoming::new(book, key));
         let job = Job { session: Rc::clone(&self.session), request, incoming, respond, idle: self.idle };
         self.session.worker.runners.run(job);
         Ok(())
+    }
+
+    /// Says now and then that streams are refused because too much is held, and which key moves that.
+    #[cold]
+    fn tell_of_memory(&self) {
+        let worker = &self.session.worker;
+        if let Some(count) = worker.runners.memory.refuse(coarse_ms()) {
+            let fields = [("refused", count.into()), ("limit", "limits.memory".into())];
+            let message = "requests over HTTP/2 are refused, as those under way hold too much";
+            worker.shared.log.warn(message, &fields);
+        }
     }
 }

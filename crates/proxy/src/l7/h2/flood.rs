@@ -1,50 +1,90 @@
 //! Frames that cost a client next to nothing and us more: counted.
 //!
-//! Each such frame takes from an allowance that grows with time, and window updates also with what was sent.
-//! Honest clients stay far below.
+//! Each such frame is paid for. Time pays for some. Data pays for what answers it, whichever way it goes: gRPC
+//! libraries send a PING and one or two WINDOW_UPDATE for each DATA frame, to measure the connection. A response
+//! pays for one RST_STREAM: a client may cancel what it has begun to read. A client that only sends such frames has
+//! what time brings, and no more.
 
 use offramp_wire::http2::{Head, Kind, flag};
 
-/// What may come in a burst.
-const BURST: u32 = 1000;
-/// What is added in a second.
-const PER_SECOND: u32 = 200;
-/// For so many bytes that were sent one window update is free.
-const BYTES_PER_UPDATE: u64 = 512;
-/// The most window updates that are saved up.
-const MOST_UPDATES: u64 = 4096;
+/// How many frames time pays for in a burst.
+const BURST: u64 = 1000;
+/// How many frames time pays for in a second.
+const PER_SECOND: u64 = 200;
+/// So many bytes of data pay for one frame.
+const BYTES: u64 = 512;
+/// How many frames a DATA frame pays for besides: WINDOW_UPDATE for its stream and for its connection, and a PING.
+const PER_DATA: u64 = 3;
+/// For how many frames data pays in advance: what answers a window of a few MiB, which may come all at once.
+const MOST_EARNED: u64 = 8192;
+/// How many responses pay for a reset in advance.
+const MOST_ANSWERS: u32 = 1024;
 /// What a stream costs that has to be reset for a fault of the client's (CVE-2025-8671).
-const FAULT: u32 = 10;
+const FAULT: u64 = 10;
+/// A CONTINUATION from this size on is what its fields need. Blocks of fields have a bound of their own.
+const CONTINUATION: usize = 1024;
+/// The unit of what time brings is a thousandth of a frame, so that a millisecond brings a whole number of them.
+const FRAME: u64 = 1000;
+
+/// What went over a connection and pays for control frames.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    frames: u64,
+    bytes: u64,
+    answers: u32,
+}
+
+impl Traffic {
+    /// A DATA frame with so many bytes of content, in either direction.
+    pub(super) fn data(&mut self, bytes: usize) {
+        self.frames += 1;
+        self.bytes += bytes as u64;
+    }
+
+    /// DATA that is as short as it is because its client gave no more window: it pays for its bytes only, or windows
+    /// of a byte would pay for themselves.
+    pub(super) fn dribble(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+
+    /// The head of a response.
+    pub(super) fn answer(&mut self) {
+        self.answers = self.answers.saturating_add(1);
+    }
+}
 
 /// Counts the frames of one client.
 #[derive(Debug)]
 pub(super) struct Flood {
-    /// What is left of the allowance.
-    left: u32,
-    /// When it last grew, in milliseconds.
+    /// What is left of what time has brought, in thousandths of a frame.
+    left: u64,
+    /// When time last paid, in milliseconds.
     grown: u64,
-    updates: u64,
+    /// What data has paid in advance, in bytes.
+    earned: u64,
+    /// Responses that have not paid for a reset yet.
+    answers: u32,
 }
 
 impl Flood {
     /// Nothing has come yet, at `now` in milliseconds.
     pub(super) fn new(now: u64) -> Self {
-        Self { left: BURST, grown: now, updates: 64 }
+        Self { left: BURST * FRAME, grown: now, earned: 0, answers: 0 }
     }
 
-    /// Bytes went to the client.
-    pub(super) fn sent(&mut self, n: usize) {
-        self.updates = (self.updates + n as u64 / BYTES_PER_UPDATE + 1).min(MOST_UPDATES);
+    /// Something went over the connection.
+    pub(super) fn earn(&mut self, traffic: &Traffic) {
+        let more = traffic.frames * PER_DATA * BYTES + traffic.bytes;
+        self.earned = self.earned.saturating_add(more).min(MOST_EARNED * BYTES);
+        self.answers = self.answers.saturating_add(traffic.answers).min(MOST_ANSWERS);
     }
 
     /// Time has passed.
     pub(super) fn grow(&mut self, now: u64) {
         let passed = now.saturating_sub(self.grown);
-        let more = passed * u64::from(PER_SECOND) / 1000;
-        if more > 0 {
-            self.left = u32::try_from(more).unwrap_or(BURST).saturating_add(self.left).min(BURST);
-            self.grown = now;
-        }
+        self.left = passed.saturating_mul(PER_SECOND * FRAME / 1000).saturating_add(self.left);
+        self.left = self.left.min(BURST * FRAME);
+        self.grown = self.grown.max(now);
     }
 
     /// Takes the cost of a frame with so many bytes of content; `false` where it is too much.
@@ -53,10 +93,15 @@ impl Flood {
             // Empty ones that end nothing.
             Kind::Data if content == 0 && !head.has(flag::END_STREAM) => 1,
             Kind::Data | Kind::Headers => 0,
+            Kind::Continuation if content >= CONTINUATION => 0,
+            Kind::ResetStream if self.answers > 0 => {
+                self.answers -= 1;
+                0
+            }
             Kind::ResetStream | Kind::Continuation => 2,
             Kind::Settings if !head.has(flag::ACK) => 4,
-            Kind::WindowUpdate if self.updates > 0 => {
-                self.updates -= 1;
+            Kind::WindowUpdate | Kind::Ping if self.earned >= BYTES => {
+                self.earned -= BYTES;
                 0
             }
             _ => 1,
@@ -66,16 +111,16 @@ impl Flood {
 
     /// Takes the cost of streams that were reset for faults of the client's.
     pub(super) fn faults(&mut self, n: u32) -> bool {
-        self.take(n.saturating_mul(FAULT))
+        self.take(u64::from(n) * FAULT)
     }
 
     /// Takes the cost of streams beyond what a client could know to be allowed.
     pub(super) fn turned_away(&mut self, n: u32) -> bool {
-        self.take(n)
+        self.take(n.into())
     }
 
-    fn take(&mut self, cost: u32) -> bool {
-        match self.left.checked_sub(cost) {
+    fn take(&mut self, frames: u64) -> bool {
+        match self.left.checked_sub(frames * FRAME) {
             Some(left) => {
                 self.left = left;
                 true
@@ -98,6 +143,12 @@ mod tests {
         (0..10_000).take_while(|_| flood.frame(&head(kind, flags), content)).count()
     }
 
+    fn data(bytes: usize) -> Traffic {
+        let mut traffic = Traffic::default();
+        traffic.data(bytes);
+        traffic
+    }
+
     #[test]
     fn floods_end_and_honest_frames_do_not() {
         assert_eq!(flood(Kind::Ping, 0, 8), 1000);
@@ -106,36 +157,92 @@ mod tests {
         assert_eq!(flood(Kind::ResetStream, 0, 4), 500);
         assert_eq!(flood(Kind::Continuation, 0, 4), 500);
         assert_eq!(flood(Kind::Data, 0, 0), 1000);
-        assert_eq!(flood(Kind::WindowUpdate, 0, 4), 1064);
+        assert_eq!(flood(Kind::WindowUpdate, 0, 4), 1000);
         assert_eq!(flood(Kind::Unknown, 0, 100), 1000);
         assert_eq!(flood(Kind::Data, 0, 20), 10_000);
         assert_eq!(flood(Kind::Data, flag::END_STREAM, 0), 10_000);
         assert_eq!(flood(Kind::Headers, 5, 20), 10_000);
+        assert_eq!(flood(Kind::Continuation, 0, 16_384), 10_000);
         let mut flood = Flood::new(0);
         assert_eq!((0..1000).take_while(|_| flood.faults(1)).count(), 100);
     }
 
+    /// Whatever steps time comes in, each second brings as much: 8 ms bring 1.6 frames, and not 1.
     #[test]
     fn the_allowance_comes_back() {
+        for step in [1, 2, 3, 4, 7, 8, 9, 10, 13, 999, 1000, 3500] {
+            let mut flood = Flood::new(0);
+            let ping = head(Kind::Ping, 0);
+            assert!((0..1000).all(|_| flood.frame(&ping, 8)), "{step}");
+            assert!(!flood.frame(&ping, 8), "{step}");
+            let mut count = 0;
+            for at in 1..=20_000 / step {
+                flood.grow(at * step);
+                count += (0..1000).take_while(|_| flood.frame(&ping, 8)).count() as u64;
+            }
+            assert_eq!(count, 20_000 / step * step * 200 / 1000, "{step}");
+        }
         let mut flood = Flood::new(0);
-        let ping = head(Kind::Ping, 0);
-        let mut at = |now| {
-            flood.grow(now);
-            flood.frame(&ping, 8)
-        };
-        assert!((0..1000).all(|_| at(0)));
-        assert!(!at(0));
-        assert!(at(10));
-        assert!((0..1000).all(|n| at(1000 + n * 5)));
+        flood.grow(1 << 40);
+        assert_eq!((0..2000).take_while(|_| flood.frame(&head(Kind::Ping, 0), 8)).count(), 1000);
+    }
+
+    /// A client that answers each DATA frame, however small, with two WINDOW_UPDATE and a PING goes on for ever; one
+    /// frame more for each is too much at some time.
+    #[test]
+    fn data_pays_for_what_answers_it() {
+        for size in [1, 5, 100, 512, 16_384] {
+            let rounds = |answers: usize| {
+                let mut flood = Flood::new(0);
+                let kinds = [Kind::WindowUpdate, Kind::WindowUpdate, Kind::Ping, Kind::Ping];
+                let round = |_: &u32| {
+                    flood.earn(&data(size));
+                    kinds[..answers].iter().all(|kind| flood.frame(&head(*kind, 0), 4))
+                };
+                (0..50_000).take_while(round).count()
+            };
+            assert_eq!(rounds(3), 50_000, "{size}");
+            assert_eq!(rounds(4) == 50_000, size >= 512, "{size}");
+        }
+    }
+
+    /// Small frames add up to what their bytes pay for: 100 bytes are a fifth of a frame, and not nothing.
+    #[test]
+    fn bytes_pay_without_a_rest() {
+        let mut flood = Flood::new(0);
+        flood.left = 0;
+        for _ in 0..512 {
+            let mut traffic = Traffic::default();
+            traffic.dribble(100);
+            flood.earn(&traffic);
+        }
+        assert_eq!((0..1000).take_while(|_| flood.frame(&head(Kind::WindowUpdate, 0), 4)).count(), 100);
     }
 
     #[test]
-    fn updates_are_free_for_what_was_sent() {
+    fn what_is_paid_in_advance_is_bounded() {
         let mut flood = Flood::new(0);
-        let update = head(Kind::WindowUpdate, 0);
+        flood.left = 0;
         for _ in 0..100_000 {
-            flood.sent(16 * 1024);
-            assert!(flood.frame(&update, 4) && flood.frame(&update, 4));
+            let mut traffic = data(16_384);
+            traffic.answer();
+            flood.earn(&traffic);
         }
+        let mut count = |kind| (0..100_000).take_while(|_| flood.frame(&head(kind, 0), 4)).count() as u64;
+        assert_eq!(count(Kind::ResetStream), u64::from(MOST_ANSWERS));
+        assert_eq!(count(Kind::Ping), MOST_EARNED);
+    }
+
+    #[test]
+    fn an_answer_pays_for_one_reset() {
+        let mut flood = Flood::new(0);
+        let reset = head(Kind::ResetStream, 0);
+        for _ in 0..10_000 {
+            let mut traffic = Traffic::default();
+            traffic.answer();
+            flood.earn(&traffic);
+            assert!(flood.frame(&reset, 4));
+        }
+        assert_eq!((0..1000).take_while(|_| flood.frame(&reset, 4)).count(), 500);
     }
 }

@@ -62,6 +62,7 @@ impl Respond {
             return Err(Gone);
         }
         let over = ends.over;
+        book.traffic.answer();
         book.fields(self.key, over, |encoder, block| {
             fields::response(encoder, status, &headers, ends, block);
         });
@@ -87,6 +88,16 @@ impl Respond {
     /// Waits until data may be sent, and gives how many bytes; none where the stream is gone.
     pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
         self.book.borrow_mut().poll_room(self.key, cx)
+    }
+
+    /// Waits until more of the response may be read, and gives how much; none where the stream is gone.
+    pub(super) fn poll_appetite(&self, cx: &mut Context<'_>) -> Poll<usize> {
+        self.book.borrow_mut().poll_appetite(self.key, cx)
+    }
+
+    /// A piece of so many bytes of the response waits, or none.
+    pub(super) fn holds(&self, n: usize) {
+        self.book.borrow_mut().piece(self.key, n);
     }
 
     /// Whether the stream is gone.
@@ -189,6 +200,20 @@ impl super::book::Book {
             return Poll::Pending;
         }
         Poll::Ready(room)
+    }
+
+    /// Waits until more of a response may be read.
+    fn poll_appetite(&mut self, key: Key, cx: &mut Context<'_>) -> Poll<usize> {
+        if self.is_gone(key) {
+            return Poll::Ready(0);
+        }
+        match self.appetite(key) {
+            0 => {
+                keep(self.writer(key), cx.waker());
+                Poll::Pending
+            }
+            most => Poll::Ready(most),
+        }
     }
 
     fn poll_data(&mut self, key: Key, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use offramp_net::turn::{Turn, Work};
 use offramp_wire::http2::{Code, Framed, HEAD, Head, Kind, PREFACE, flag};
 
 use super::Violation;
@@ -14,15 +15,24 @@ const KEPT: usize = 1024;
 
 /// What the bytes of a client are.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+enum Step {
     /// The begin of something, and nothing yet.
     More,
     /// A frame whose payload lies here.
     Here(Head, Range<usize>),
-    /// A frame whose payload is in [`Reader::kept`].
+    /// A frame whose payload is in `kept`.
     Kept(Head),
     /// A piece of the data of a DATA frame; whether it is the first, and the last.
     Data { head: Head, framed: Framed, piece: Range<usize>, first: bool, last: bool },
+}
+
+/// A frame, or a piece of one.
+#[derive(Debug)]
+pub(super) enum Frame<'b> {
+    /// One that has come whole, and its payload.
+    Whole(Head, &'b [u8]),
+    /// A piece of the data of a DATA frame; whether it is the first, and the last.
+    Data { head: Head, framed: Framed, piece: &'b [u8], first: bool, last: bool },
 }
 
 /// What is read of a frame.
@@ -51,9 +61,34 @@ impl Reader {
         Self { state: State::Preface(0), head: [0; HEAD], kept: Vec::new() }
     }
 
-    /// The payload of the latest frame that did not come in one piece.
-    pub(super) fn kept(&self) -> &[u8] {
-        &self.kept
+    /// Whether the rest of a frame is to come, other than data.
+    pub(super) fn is_amid(&self) -> bool {
+        !matches!(self.state, State::Head(0) | State::Data(..))
+    }
+
+    /// Has `heed` look at the frames that `bytes` bring, until they are used up or the turn is over, and gives how
+    /// many bytes were used up. A frame is one piece of work, besides what `heed` makes of it.
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        turn: &mut Turn,
+        mut heed: impl FnMut(Frame<'_>, &mut Turn) -> Result<(), Violation>,
+    ) -> Result<usize, Violation> {
+        let mut rest = bytes;
+        while !rest.is_empty() && !turn.is_over() {
+            let (used, step) = self.step(rest)?;
+            turn.spend(Work::Pieces(1));
+            match step {
+                Step::More => {}
+                Step::Here(head, place) => heed(Frame::Whole(head, &rest[place]), turn)?,
+                Step::Kept(head) => heed(Frame::Whole(head, &self.kept), turn)?,
+                Step::Data { head, framed, piece, first, last } => {
+                    heed(Frame::Data { head, framed, piece: &rest[piece], first, last }, turn)?;
+                }
+            }
+            rest = &rest[used..];
+        }
+        Ok(bytes.len() - rest.len())
     }
 
     /// Gives memory back while nothing is read.
@@ -64,7 +99,7 @@ impl Reader {
     }
 
     /// Reads the front of `bytes`, which is not empty: how much of it is used up, and what it is.
-    pub(super) fn step(&mut self, bytes: &[u8]) -> Result<(usize, Step), Violation> {
+    fn step(&mut self, bytes: &[u8]) -> Result<(usize, Step), Violation> {
         match self.state {
             State::Preface(have) => {
                 let n = bytes.len().min(PREFACE.len() - have);
@@ -165,24 +200,72 @@ mod tests {
         let (mut reader, mut all, mut data) = (Reader::new(), Vec::new(), Vec::new());
         for mut part in bytes.chunks(step) {
             while !part.is_empty() {
-                let (used, step) = reader.step(part)?;
-                match step {
-                    Step::More => {}
-                    Step::Here(head, range) => all.push((head.kind, part[range].to_vec())),
-                    Step::Kept(head) => all.push((head.kind, reader.kept().to_vec())),
-                    Step::Data { head, framed, piece, first, last } => {
-                        assert_eq!(first, data.is_empty() && first);
-                        data.extend_from_slice(&part[piece]);
-                        if last {
-                            assert_eq!(data.len(), framed.length);
-                            all.push((head.kind, std::mem::take(&mut data)));
+                let used = reader.read(part, &mut Turn::default(), |frame, _| {
+                    match frame {
+                        Frame::Whole(head, payload) => all.push((head.kind, payload.to_vec())),
+                        Frame::Data { head, framed, piece, first, last } => {
+                            assert_eq!(first, data.is_empty() && first);
+                            data.extend_from_slice(piece);
+                            if last {
+                                assert_eq!(data.len(), framed.length);
+                                all.push((head.kind, std::mem::take(&mut data)));
+                            }
                         }
                     }
-                }
+                    Ok(())
+                })?;
                 part = &part[used..];
             }
         }
         Ok(all)
+    }
+
+    /// However small frames are: no more than a turn of them is looked at before others have theirs, and none is lost.
+    #[test]
+    fn hostile_senders_have_no_longer_turns() {
+        let data = |flags, payload: &[u8]| frame(Kind::Data, flags, payload);
+        for (what, each) in [
+            ("PING", frame(Kind::Ping, 0, &[0; 8])),
+            ("SETTINGS", frame(Kind::Settings, 0, &[])),
+            ("empty DATA", data(0, &[])),
+            ("DATA of a byte", data(0, b"x")),
+            ("DATA that is all padding", data(flag::PADDED, &[1, 0])),
+            ("requests", frame(Kind::Headers, 5, &[0x82, 0x87, 0x84])),
+            ("resets", frame(Kind::ResetStream, 0, &[0; 4])),
+            ("CONTINUATION", frame(Kind::Continuation, 0, &[])),
+        ] {
+            let mut reader = Reader::new();
+            let preface = reader.read(PREFACE, &mut Turn::default(), |_, _| Ok(()));
+            assert_eq!(preface.unwrap(), PREFACE.len());
+            let bytes = each.repeat(20_000);
+            let (mut rest, mut all) = (&bytes[..], 0);
+            while !rest.is_empty() {
+                let mut count = 0;
+                let used = reader.read(rest, &mut Turn::default(), |_, _| {
+                    count += 1;
+                    Ok(())
+                });
+                rest = &rest[used.unwrap()..];
+                assert!((1..=2000).contains(&count), "{what}: {count} at a time");
+                all += count;
+            }
+            assert_eq!(all, 20_000, "{what}");
+        }
+    }
+
+    /// Work that a frame makes ends the turn as frames do.
+    #[test]
+    fn what_frames_make_of_work_counts() {
+        let mut reader = Reader::new();
+        let bytes = [&PREFACE[..], &frame(Kind::Headers, 5, &[0x82]).repeat(100)].concat();
+        let mut count = 0;
+        let read = reader.read(&bytes, &mut Turn::default(), |_, turn| {
+            count += 1;
+            turn.spend(Work::Pieces(200));
+            Ok(())
+        });
+        assert!((1..=10).contains(&count), "{count}");
+        assert_eq!(read.unwrap(), PREFACE.len() + 10 * count);
     }
 
     #[test]

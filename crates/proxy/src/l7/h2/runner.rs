@@ -15,6 +15,7 @@ use http::Request;
 
 use super::handle::{Incoming, Respond};
 use super::hints::Hints;
+use super::memory::Memory;
 use super::stream;
 use crate::l7::session::Session;
 
@@ -36,6 +37,8 @@ pub(super) struct Job {
 #[derive(Default)]
 pub(crate) struct Runners {
     idle: RefCell<Vec<Rc<Runner>>>,
+    /// What streams and their connections hold.
+    pub(super) memory: Rc<Memory>,
 }
 
 /// A task, and how it is called.

@@ -64,7 +64,7 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
                 let length = body.size_hint().exact().filter(|_| !over);
                 let ends = Ends { over, length, date: &session.worker.date };
                 if respond.head(head.status, head.headers, ends).is_ok() && !over {
-                    let mut pipe = Pipe { respond, body, waiting: None };
+                    let mut pipe = Pipe { respond, body, waiting: None, size: 0, held: 0 };
                     life.bound(poll_fn(|cx| pipe.poll(cx))).await;
                 }
             }
@@ -135,12 +135,21 @@ struct Pipe {
     body: Reply,
     /// A piece for which there is no room yet, and whether it is the last.
     waiting: Option<(Bytes, bool)>,
+    /// The size that it had, and as which it is counted.
+    size: usize,
+    held: usize,
 }
 
 impl Pipe {
     /// Moves what the client has room for; ready when it has everything or wants no more.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.poll_body(cx) {
+        let moved = self.poll_body(cx);
+        let holds = if self.waiting.is_some() { self.size } else { 0 };
+        if moved.is_pending() && holds != self.held {
+            self.respond.holds(holds);
+            self.held = holds;
+        }
+        match moved {
             Poll::Ready(Ok(()) | Err(Gone)) => Poll::Ready(()),
             // Who waits for the server is called by a reset, too.
             Poll::Pending => self.respond.poll_gone(cx),
@@ -166,6 +175,11 @@ impl Pipe {
                 self.waiting = (!piece.is_empty()).then_some((piece, last));
                 continue;
             }
+            match self.respond.poll_appetite(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(0) => return Poll::Ready(Err(Gone)),
+                Poll::Ready(most) => self.body.limit(most),
+            }
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
                 return Poll::Pending;
             };
@@ -174,6 +188,7 @@ impl Pipe {
                     Ok(piece) => {
                         let last = self.body.is_end_stream();
                         if !piece.is_empty() {
+                            self.size = piece.len();
                             self.waiting = Some((piece, last));
                         } else if last {
                             return Poll::Ready(self.respond.data(Bytes::new(), true));

@@ -20,7 +20,7 @@ fn over(test: impl AsyncFnOnce(Intake, UnixStream)) {
     runtime.block_on(async {
         let (near, far) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
-        let transport = Transport::plain(Socket::new(near.into()).unwrap(), Buffer::default());
+        let transport = Transport::plain(Socket::unix(near.into()).unwrap(), Buffer::default());
         test(Intake::new(transport, Gate::new(LIMITS)), far).await;
     });
 }

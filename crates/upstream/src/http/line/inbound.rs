@@ -39,6 +39,8 @@ pub(crate) struct Inbound {
     content: Content,
     /// The room for the next read of content.
     room: usize,
+    /// The most that a read of content takes.
+    most: usize,
     /// Whether a byte of the response has come.
     heard: bool,
     /// Whether the connection may be used again behind the response.
@@ -68,6 +70,7 @@ impl Inbound {
             reader: ResponseReader::default(),
             content: Content::Over,
             room: READ_FIRST,
+            most: READ_MOST,
             heard: false,
             keep_alive: true,
             spare: HeaderMap::new(),
@@ -83,7 +86,7 @@ impl Inbound {
     /// A request is sent: what comes is its response.
     pub(super) fn begin(&mut self) {
         self.heard = false;
-        self.room = READ_FIRST;
+        (self.room, self.most) = (READ_FIRST, READ_MOST);
     }
 
     /// Whether a byte of the response has come.
@@ -161,6 +164,11 @@ impl Inbound {
             (self.content, self.keep_alive) = (Content::Over, false);
         }
         Poll::Ready(frame.transpose())
+    }
+
+    /// Has reads of content take about so much at the most.
+    pub(super) fn limit(&mut self, most: usize) {
+        self.most = most;
     }
 
     /// How much of the content can be read with [`Inbound::poll_into`] now: what is left of it, where its length is
@@ -283,7 +291,7 @@ impl Inbound {
         let wanted = usize::try_from(wanted.saturating_add(BEYOND)).unwrap_or(usize::MAX);
         // Where there is no memory yet, a first read gets some in one piece.
         let least = if self.bytes.capacity() == 0 { READ_FIRST } else { READ_LEAST };
-        let room = wanted.clamp(least, self.room.max(least));
+        let room = wanted.clamp(least, self.room.min(self.most).max(least));
         let read = socket.poll_read_behind(cx, &mut self.bytes, room);
         let n = ready!(read).map_err(|error| Fault::Aborted(Breach::Io(error)))?;
         if n == room {

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use offramp_net::clock::coarse_ms;
-use offramp_wire::http2::{Code, Framed, Head, Setting, flag};
+use offramp_wire::http2::{Code, Framed, Head, Setting, flag, settings};
 
 use super::slot::Slot;
 use super::{Book, Key, MOST_WINDOW, Opened};
@@ -10,15 +10,17 @@ use crate::l7::h2::Violation;
 use crate::l7::h2::reader::MOST as MOST_FRAME;
 
 /// Tasks that still run for streams which are over, besides those that may be open.
-const LEFT_OVER: usize = 128;
+pub(super) const LEFT_OVER: usize = 128;
 
 impl Book {
-    /// A request begins on a stream of the client's, higher than all before; `over`: it has no content.
+    /// A request begins on a stream of the client's, higher than all before; `over`: it has no content. Its fields have
+    /// so many bytes.
     pub(in crate::l7::h2) fn open(
         &mut self,
         id: u32,
         over: bool,
         length: Option<u64>,
+        fields: usize,
     ) -> Result<Opened, Violation> {
         if self.goodbye.is_some_and(|last| id > last) {
             return Ok(Opened::Not);
@@ -42,12 +44,19 @@ impl Book {
             self.refuse(id, Code::PROTOCOL_ERROR);
             return Ok(Opened::Not);
         }
+        if !self.ids.is_empty() && self.account.is_full(fields) {
+            self.turned_away += 1;
+            self.turn_away(id, Code::REFUSED_STREAM);
+            return Ok(Opened::Full);
+        }
+        self.account.begin(fields);
         let key = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             Key(self.slots.len() - 1)
         });
         let window = self.first_window;
         self.slot(key).begin(id, over, length, window);
+        self.slot(key).fields = fields;
         self.active += 1;
         self.ids.push((id, key));
         Ok(Opened::Stream(key))
@@ -110,6 +119,7 @@ impl Book {
         if self.room < 0 {
             return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "more data than the connection's window"));
         }
+        self.account.take(head.length);
         self.give_back(padding);
         let Some(key) = self.find(head.stream) else {
             if head.stream > self.last {
@@ -139,6 +149,9 @@ impl Book {
         let long = slot.length.is_some_and(|left| left < framed.length as u64);
         slot.length = slot.length.map(|left| left.saturating_sub(framed.length as u64));
         self.owe(key, padding);
+        if framed.length > 0 {
+            self.traffic.data(framed.length);
+        }
         if long {
             self.fault(key, Code::PROTOCOL_ERROR);
         }
@@ -234,6 +247,20 @@ impl Book {
         Ok(())
     }
 
+    /// The payload of SETTINGS: what the client can take. Of the sizes of windows only the last counts (RFC 9113
+    /// §6.5.3), as each means a look at every stream.
+    pub(in crate::l7::h2) fn heed_all(&mut self, payload: &[u8]) -> Result<(), Violation> {
+        let all = settings(payload).map_err(|code| Violation::new(code, "SETTINGS that cannot be"))?;
+        let mut window = None;
+        for setting in all {
+            match setting {
+                Setting::InitialWindowSize(_) => window = Some(setting),
+                other => self.heed(other)?,
+            }
+        }
+        window.map_or(Ok(()), |window| self.heed(window))
+    }
+
     /// The client has said what it can take.
     pub(in crate::l7::h2) fn heed(&mut self, setting: Setting) -> Result<(), Violation> {
         match setting {
@@ -243,6 +270,8 @@ impl Book {
                 let more = i64::from(size) - self.first_window;
                 self.first_window = i64::from(size);
                 for (_, key) in &self.ids {
+                    #[cfg(test)]
+                    self.looks.set(self.looks.get() + 1);
                     let slot = &mut self.slots[key.0];
                     if slot.over.is_some() || slot.told_all {
                         continue;

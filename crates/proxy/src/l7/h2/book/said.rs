@@ -13,6 +13,12 @@ use crate::l7::h2::handle::{Broken, Gone};
 
 /// How much may wait to be sent before streams wait for it.
 pub(in crate::l7::h2) const ROOM: usize = 64 * 1024;
+/// How much content of requests is on its way to servers at a time, so that the last pieces of many are not much more
+/// than that of one; but for each at least so much.
+pub(super) const TAKEN: usize = 256 * 1024;
+const LEAST_TAKEN: usize = 8 * 1024;
+/// Data below this size that leaves no window is as small because its client gave no more.
+const SMALL: usize = 512;
 /// How many header maps are kept for the next requests, and how large they may be.
 const MOST_SPARE: usize = 16;
 const SPARE_FIELDS: usize = 192;
@@ -31,6 +37,26 @@ impl Book {
     /// Who is woken when more has come on a stream, or it is gone.
     pub(in crate::l7::h2) fn reader(&mut self, key: Key) -> &mut Option<Waker> {
         &mut self.slot(key).reader
+    }
+
+    /// How much of a response may be read for a stream that has nothing to write; 0 where what was written has to
+    /// leave first, and its writer is called when it has. A stream without a window gets little: perhaps its response
+    /// has nothing more, and that can be said.
+    pub(in crate::l7::h2) fn appetite(&mut self, key: Key) -> usize {
+        if self.out.len() >= ROOM {
+            return self.room(key);
+        }
+        let slot = &mut self.slots[key.0];
+        slot.blocked = 0;
+        let room = self.frame.min(slot.window.min(self.window).max(1) as usize);
+        self.account.appetite(room)
+    }
+
+    /// A piece of so many bytes waits on a stream, or none.
+    pub(in crate::l7::h2) fn piece(&mut self, key: Key, n: usize) {
+        let slot = &mut self.slots[key.0];
+        let before = std::mem::replace(&mut slot.piece, n);
+        self.account.piece(before, n);
     }
 
     /// How many bytes of data may be sent on a stream now; where there is no room its writer is called when there is.
@@ -86,6 +112,11 @@ impl Book {
         self.window -= n;
         let slot = &mut self.slots[key.0];
         slot.window -= n;
+        match data.len() {
+            0 => {}
+            small @ ..SMALL if slot.window <= 0 || self.window <= 0 => self.traffic.dribble(small),
+            n => self.traffic.data(n),
+        }
         (slot.blocked, slot.wrote) = (0, true);
         slot.told_all |= over;
         self.out.data(slot.id, data, over);
@@ -119,8 +150,9 @@ impl Book {
 
     /// The data of a stream that has come.
     pub(in crate::l7::h2) fn take_data(&mut self, key: Key) -> Option<Bytes> {
+        let most = (TAKEN / self.ids.len().max(1)).max(LEAST_TAKEN);
         let unread = &mut self.slot(key).unread;
-        (!unread.is_empty()).then(|| unread.split().freeze())
+        (!unread.is_empty()).then(|| unread.split_to(most.min(unread.len())).freeze())
     }
 
     /// The trailers of a request.

@@ -18,6 +18,9 @@ pub(super) struct Slot {
     pub(super) reads: bool,
     /// Whether it counts as open.
     pub(super) counted: bool,
+    /// What the fields of its request, and a piece of its response that waits, are counted as.
+    pub(super) fields: usize,
+    pub(super) piece: usize,
     /// How it was ended at once, and by whom.
     pub(super) over: Option<Code>,
     pub(super) by_client: bool,

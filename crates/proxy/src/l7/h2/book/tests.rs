@@ -1,21 +1,23 @@
 //! Whatever a client and the tasks of its streams do, in whatever order: windows add up, and nothing is left over.
 
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use offramp_wire::http2::{Code, Framed, Head, Kind, Setting, flag};
+use offramp_wire::http2::{Code, Framed, Head, Kind, Setting, flag, write_settings};
 use proptest::prelude::*;
 
-use super::{Book, CONNECTION_WINDOW, FIRST_WINDOW, Opened, Shared};
+use super::{Book, CONNECTION_WINDOW, FIRST_WINDOW, Key, Opened, STREAM_WINDOW, Shared};
 use crate::l7::date::Date;
 use crate::l7::h2::fields::Ends;
 use crate::l7::h2::handle::{Incoming, Respond};
+use crate::l7::h2::memory::{Account, FIELDS, Memory, PIECES, STREAM};
 
 /// What may happen. A stream is named by its place among all.
 #[derive(Clone, Debug)]
 enum Step {
-    Open { over: bool, length: Option<u64> },
+    Open { over: bool, length: Option<u64>, fields: usize },
     Data { at: usize, size: usize, padding: u8, cut: usize, last: bool },
     Trailers { at: usize, good: bool },
     Reset { at: usize },
@@ -25,6 +27,7 @@ enum Step {
     DropReader { at: usize },
     Answer { at: usize, over: bool },
     Write { at: usize, size: usize, over: bool },
+    Hold { at: usize, size: usize },
     DropWriter { at: usize },
     Sent,
     Later,
@@ -34,7 +37,8 @@ enum Step {
 fn steps() -> impl Strategy<Value = Step> {
     let at = 0..6_usize;
     prop_oneof![
-        3 => (any::<bool>(), proptest::option::of(0..9000_u64)).prop_map(|(over, length)| Step::Open { over, length }),
+        3 => (any::<bool>(), proptest::option::of(0..9000_u64), 0..FIELDS)
+            .prop_map(|(over, length, fields)| Step::Open { over, length, fields }),
         4 => (at.clone(), 0..9000_usize, any::<u8>(), any::<usize>(), any::<bool>())
             .prop_map(|(at, size, padding, cut, last)| Step::Data { at, size, padding, cut, last }),
         1 => (at.clone(), any::<bool>()).prop_map(|(at, good)| Step::Trailers { at, good }),
@@ -46,6 +50,7 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (at.clone(), any::<bool>()).prop_map(|(at, over)| Step::Answer { at, over }),
         4 => (at.clone(), 1..40_000_usize, any::<bool>())
             .prop_map(|(at, size, over)| Step::Write { at, size, over }),
+        1 => (at.clone(), 0..PIECES).prop_map(|(at, size)| Step::Hold { at, size }),
         1 => at.prop_map(|at| Step::DropWriter { at }),
         2 => Just(Step::Sent),
         1 => Just(Step::Later),
@@ -57,6 +62,9 @@ fn steps() -> impl Strategy<Value = Step> {
 struct World {
     book: Shared,
     streams: Vec<(u32, Option<Respond>, Option<Incoming>)>,
+    /// What may still be sent on each of them, and what on one that begins.
+    windows: Vec<i64>,
+    first: i64,
     date: Date,
     /// What the client has allowed on the connection, and was sent.
     allowed: i64,
@@ -71,15 +79,16 @@ impl World {
         let cx = &mut Context::from_waker(waker);
         let id = |at: usize, world: &Self| world.streams.get(at).map_or(1, |stream| stream.0);
         match *step {
-            Step::Open { over, length } => {
+            Step::Open { over, length, fields } => {
                 let mut book = self.book.borrow_mut();
                 let id = book.last + 2 - (book.last + 1) % 2;
                 book.last = id;
-                let Ok(opened) = book.open(id, over, length) else { return false };
+                let Ok(opened) = book.open(id, over, length, fields) else { return false };
                 drop(book);
                 if let Opened::Stream(key) = opened {
                     let incoming = (!over).then(|| Incoming::new(&self.book, key));
                     self.streams.push((id, Some(Respond::new(&self.book, key)), incoming));
+                    self.windows.push(self.first);
                 }
             }
             Step::Data { at, size, padding, cut, last } => {
@@ -116,10 +125,23 @@ impl World {
                 if self.book.borrow_mut().window_grows(stream, more).is_err() {
                     return false;
                 }
-                self.allowed += if stream == 0 { i64::from(more) } else { 0 };
+                if stream == 0 {
+                    self.allowed += i64::from(more);
+                }
+                if let Some(at) = self.streams.iter().position(|(id, ..)| *id == stream) {
+                    self.windows[at] += i64::from(more);
+                }
             }
             Step::Windows { size } => {
-                return self.book.borrow_mut().heed(Setting::InitialWindowSize(size)).is_ok();
+                let more = i64::from(size) - std::mem::replace(&mut self.first, size.into());
+                self.windows.iter_mut().for_each(|window| *window += more);
+                // What comes before the last value is as if it had not come.
+                let mut payload = Vec::new();
+                write_settings(
+                    &[Setting::InitialWindowSize(1 << 20), Setting::InitialWindowSize(size)],
+                    &mut payload,
+                );
+                return self.book.borrow_mut().heed_all(&payload).is_ok();
             }
             Step::Read { at } => {
                 if let Some((_, _, Some(incoming))) = self.streams.get(at)
@@ -140,6 +162,13 @@ impl World {
                 }
             }
             Step::Write { at, size, over } => {
+                // Nobody writes behind the end.
+                let book = self.book.borrow();
+                let ended = |key: Key| book.slots[key.0].told_all;
+                if book.find(id(at, self)).is_some_and(ended) {
+                    return true;
+                }
+                drop(book);
                 if let Some((_, Some(respond), _)) = self.streams.get(at)
                     && let Poll::Ready(room @ 1..) = respond.poll_room(cx)
                 {
@@ -147,6 +176,13 @@ impl World {
                     assert!(respond.data(Bytes::from(vec![2; size]), over).is_ok());
                     self.sent += size as i64;
                     assert!(self.sent <= self.allowed, "more than the window of the connection");
+                    self.windows[at] -= size as i64;
+                    assert!(self.windows[at] >= 0, "more than the window of the stream");
+                }
+            }
+            Step::Hold { at, size } => {
+                if let Some((_, Some(respond), _)) = self.streams.get(at) {
+                    respond.holds(size);
                 }
             }
             Step::DropWriter { at } => {
@@ -178,6 +214,19 @@ impl World {
             "each byte that came is given back once"
         );
         assert_eq!(book.window, self.allowed - self.sent);
+        for ((id, _, _), window) in self.streams.iter().zip(&self.windows) {
+            let Some(key) = book.find(*id) else { continue };
+            let slot = &book.slots[key.0];
+            if slot.over.is_some() {
+                continue;
+            }
+            assert!(slot.told_all || slot.window == *window, "{id}: {} and {window}", slot.window);
+            let taken = i64::from(slot.owed) + slot.unread.len() as i64;
+            assert!(!slot.wanted || slot.room + taken == i64::from(STREAM_WINDOW), "{id}: given back once");
+        }
+        let live = book.ids.iter().map(|(_, key)| &book.slots[key.0]);
+        let held: usize = live.map(|slot| STREAM + slot.fields + slot.piece + slot.unread.len()).sum();
+        assert_eq!(book.account.used(), held, "what is held is counted");
         assert_eq!(book.active, book.slots.iter().filter(|slot| slot.counted).count());
         assert_eq!(book.ids.len() + book.free.len(), book.slots.len());
         assert!(book.ids.is_sorted_by_key(|(id, _)| *id));
@@ -190,11 +239,16 @@ proptest! {
 
     #[test]
     fn windows_add_up_and_nothing_is_left_over(steps in proptest::collection::vec(steps(), 1..120)) {
-        let book = Book::new(4);
+        let memory = Rc::default();
+        let book = Book::new(4, Account::new(&memory, 1 << 30));
         let allowed = i64::from(FIRST_WINDOW);
-        let mut world = World { book, streams: Vec::new(), date: Date::default(), allowed, sent: 0, now: 1 << 40 };
+        let (streams, windows, first) = (Vec::new(), Vec::new(), allowed);
+        let date = Date::default();
+        let mut world = World { book, streams, windows, first, date, allowed, sent: 0, now: 1 << 40 };
+        let mut in_order = true;
         for step in steps {
-            if !world.step(&step) {
+            in_order = world.step(&step);
+            if !in_order {
                 world.book.borrow_mut().die();
                 break;
             }
@@ -204,5 +258,78 @@ proptest! {
         let book = world.book.borrow();
         prop_assert!(book.ids.is_empty() && book.waiting.is_empty());
         prop_assert_eq!(book.active, 0);
+        // What a frame that broke a rule brought is forgotten with the connection.
+        prop_assert!(!in_order || book.account.used() == 0);
     }
+}
+
+fn opened(book: &Shared, id: u32, fields: usize) -> Option<Respond> {
+    let opened = {
+        let book = &mut *book.borrow_mut();
+        book.last = id;
+        book.open(id, true, None, fields).unwrap()
+    };
+    match opened {
+        Opened::Stream(key) => Some(Respond::new(book, key)),
+        Opened::Not | Opened::Full => None,
+    }
+}
+
+/// 2,730 sizes of windows in one frame are one look at each stream.
+#[test]
+fn settings_look_at_each_stream_once() {
+    let book = Book::new(100, Account::new(&Rc::default(), 1 << 30));
+    let _streams: Vec<_> = (0..99).map(|n| opened(&book, 1 + 2 * n, 0).unwrap()).collect();
+    let mut payload = Vec::new();
+    let all: Vec<_> = (0..2730).map(Setting::InitialWindowSize).collect();
+    write_settings(&all, &mut payload);
+    assert!(payload.len() <= super::super::reader::MOST);
+    book.borrow_mut().heed_all(&payload).unwrap();
+    assert_eq!(book.borrow().looks.get(), 99);
+    assert_eq!(book.borrow().first_window, 2729);
+}
+
+/// What all connections of a worker hold is bounded; each may have one request all the same.
+#[test]
+fn a_worker_that_holds_too_much_refuses_streams() {
+    let memory: Rc<Memory> = Rc::default();
+    let books: Vec<_> = (0..10).map(|_| Book::new(100, Account::new(&memory, 20 * STREAM))).collect();
+    let mut streams = Vec::new();
+    for (at, book) in books.iter().enumerate() {
+        let mut count = 0;
+        for n in 0..100 {
+            let stream = opened(book, 1 + 2 * n, 0);
+            count += usize::from(stream.is_some());
+            streams.extend(stream);
+        }
+        assert_eq!(count, if at == 0 { 20 } else { 1 }, "{at}");
+    }
+    // Where something ends there is room for others.
+    drop(streams.split_off(1));
+    assert!(opened(&books[5], 1001, 0).is_some() && opened(&books[5], 1003, 0).is_some());
+    drop(streams);
+}
+
+/// The fields of the requests of one connection are bounded together, but not those of a single one.
+#[test]
+fn large_requests_have_no_company() {
+    let book = Book::new(100, Account::new(&Rc::default(), 1 << 30));
+    let first = opened(&book, 1, FIELDS + 1);
+    assert!(first.is_some() && opened(&book, 3, 1).is_none());
+    drop(first);
+    let streams: Vec<_> = (0..100).filter_map(|n| opened(&book, 5 + 2 * n, FIELDS / 40)).collect();
+    assert_eq!(streams.len(), 40);
+}
+
+/// The most that a client can have pinned with the limits that are set where none are: by far the most of it is what
+/// its own window lets it send, and what each stream is counted as.
+#[test]
+fn what_a_connection_can_hold_is_known() {
+    let (streams, header) = (100, 32 * 1024);
+    // Those that may be open, and those whose tasks still end.
+    let tasks = (streams + super::heard::LEFT_OVER) * STREAM;
+    let written = crate::l7::h2::connection::MOST_WAITING + super::super::reader::MOST;
+    let content = CONNECTION_WINDOW as usize + 2 * super::said::TAKEN;
+    let all = tasks + FIELDS.max(header) + PIECES + written + content;
+    assert!(all < 8 << 20, "{all}");
 }
