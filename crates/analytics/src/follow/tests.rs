@@ -299,6 +299,8 @@ fn late(rig: &mut Rig, path: &Path, count: u64) {
         file.write_all(line(number).as_bytes()).unwrap();
     }
     rig.written += count;
+    rig.clock += Duration::from_secs(1);
+    file.set_modified(rig.clock).unwrap();
 }
 
 #[test]
