@@ -90,10 +90,13 @@ pub(crate) fn check(
     if rolled { kept_and_rest_are_all(&mut questions, requests) } else { Ok(()) }
 }
 
+/// Whether a request has what a roll-up is of.
+type HasItem = fn(&Request) -> bool;
+
 /// What roll-ups have by name and what they have as the rest is everything, by the hour and by the day.
 fn kept_and_rest_are_all(questions: &mut Questions, requests: &[Request]) -> Result<(), TestCaseError> {
     let everything = |_: &Request| true;
-    let tables: [(&str, fn(&Request) -> bool); 6] = [
+    let tables: [(&str, HasItem); 6] = [
         ("traffic", everything),
         ("heavy WHERE kind = 0", |request| !request.path.is_empty()),
         ("heavy WHERE kind = 1", |request| request.referer.is_some()),
