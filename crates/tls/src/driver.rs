@@ -148,7 +148,7 @@ pub async fn handshake(
                 if early && discard == 0 {
                     shown -= skip_rejected(buffer, shown);
                 }
-                shown = next_record(socket, buffer, shown).await?;
+                shown = next_shown(socket, buffer, shown, &connection).await?;
                 fresh = true;
             }
             Ok(Turn::Done) => return finish(connection, left, choice),
@@ -195,6 +195,25 @@ fn encode(data: &mut EncodeTlsData<'_, rustls::server::ServerConnectionData>, ou
     }
 }
 
+/// Waits for one more record than the `shown` bytes; returns how much to show then. It may be the end, or too much.
+async fn next_shown(
+    socket: &Socket,
+    buffer: &mut Buffer,
+    shown: usize,
+    connection: &UnbufferedServerConnection,
+) -> Result<usize, HandshakeError> {
+    let next = match next_record(socket, buffer, shown).await {
+        Err(HandshakeError { fault: HandshakeFault::TooLarge, .. }) => {
+            return Err(too_large(socket, connection).await);
+        }
+        next => next?,
+    };
+    if is_close_notify(&buffer.filled()[shown..next]) {
+        return Err(HandshakeError { fault: HandshakeFault::Closed, alert: None });
+    }
+    Ok(next)
+}
+
 /// Waits until one more record than the `shown` bytes is whole; returns how much to show then.
 async fn next_record(socket: &Socket, buffer: &mut Buffer, shown: usize) -> Result<usize, HandshakeError> {
     loop {
@@ -213,6 +232,12 @@ async fn next_record(socket: &Socket, buffer: &mut Buffer, shown: usize) -> Resu
             return Err(HandshakeError { fault: HandshakeFault::Closed, alert: None });
         }
     }
+}
+
+/// Whether a record is close_notify in plaintext. rustls takes it for a warning while the handshake goes on, and would
+/// wait for a client that is gone.
+fn is_close_notify(record: &[u8]) -> bool {
+    matches!(record, [ALERT, 3, _, 0, 2, _, 0])
 }
 
 /// Whether a record header is one that rustls would wait for the rest of.
@@ -272,6 +297,18 @@ fn finish(
     let session = Session::new(&secrets, kernel, version, choice)
         .map_err(|error| HandshakeError { fault: HandshakeFault::Internal(error), alert: None })?;
     Ok(Established { session, negotiated, left })
+}
+
+/// Tells a client that what it sends is too much to be understood, where it understands plaintext: rustls seals no
+/// alert that is not its own.
+async fn too_large(socket: &Socket, connection: &UnbufferedServerConnection) -> HandshakeError {
+    let sealed = connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+    let alert = (!sealed).then_some(Alert::DECODE_ERROR);
+    if let Some(Alert(description)) = alert {
+        // That the client may be gone already changes nothing about why it failed.
+        let _ = socket.write_all(&[ALERT, 3, 3, 0, 2, 2, description]).await;
+    }
+    HandshakeError { fault: HandshakeFault::TooLarge, alert }
 }
 
 /// Sends the alert that rustls has ready, if any.

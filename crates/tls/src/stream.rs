@@ -44,6 +44,8 @@ pub struct Stream {
     ended: Option<End>,
     /// Nothing may be sent behind what is sealed (RFC 8446 §6.1).
     closing: bool,
+    /// Whether something that the reader had to send was lost, which the writer has to hear of.
+    lost: bool,
     /// Whether the memory of `incoming` stays while nothing is in it.
     keeps: bool,
     /// Bounds the records that are opened before others of the worker have their turn.
@@ -84,6 +86,7 @@ impl Stream {
             writer: None,
             ended: None,
             closing: false,
+            lost: false,
             keeps: false,
             turn: Turn::default(),
         }
@@ -231,7 +234,7 @@ impl Stream {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(_)) => {
                 self.sending.clear();
-                self.closing = true;
+                (self.closing, self.lost) = (true, true);
             }
         }
         if let Some(writer) = self.writer.take() {
@@ -248,6 +251,9 @@ impl Stream {
 
     /// Sends what is sealed.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.lost {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         self.sending.poll_flush(&self.socket, cx)
     }
 

@@ -92,6 +92,43 @@ fn an_alert_in_place_of_a_hello_is_not_answered() {
     assert_eq!((error.alert, answer), (None, Vec::new()));
 }
 
+/// It is the end, and not a reason to wait for the deadline.
+#[test]
+fn close_notify_ends_a_handshake_at_once() {
+    let configs = Setup::default().configs();
+    for suites in [None, Some(TLS13), Some(TLS12_ECDSA)] {
+        let server = async |socket| accept(&socket, &configs, &CHOICE).await.0;
+        let config = Arc::new(client(suites.as_ref().map_or(&[], |suites| &suites[..])));
+        let (outcome, ()) = run(server, |mut socket: UnixStream| {
+            if suites.is_some() {
+                let mut client = Client::new(&config, NAME, socket.try_clone().unwrap());
+                client.read_answer().unwrap();
+            }
+            // In the place of the hello, or of the second flight.
+            socket.write_all(&[21, 3, 3, 0, 2, 1, 0]).unwrap();
+            // Open until the server has closed.
+            let _ = socket.read_to_end(&mut Vec::new());
+        });
+        let error = outcome.err().unwrap();
+        // With TLS 1.3 it would have to be sealed by then.
+        let ended = matches!(error.fault, HandshakeFault::Closed)
+            || suites == Some(TLS13) && matches!(error.fault, HandshakeFault::Tls(_));
+        assert!(ended, "{suites:?}: {error:?}");
+    }
+}
+
+/// A message that is never whole, in records of 8 bytes.
+#[test]
+fn what_is_too_large_is_told_to_the_client() {
+    let first = record(&[1, 0, 0xff, 0xff, 3, 3, 0, 0]);
+    let bytes = [first, record(&[7; 8]).repeat(8000)].concat();
+    let (outcome, answer) = send(&Setup::default().configs(), &bytes);
+    let error = outcome.err().unwrap();
+    assert!(matches!(error.fault, HandshakeFault::TooLarge), "{error:?}");
+    assert_eq!(error.alert.map(|alert| alert.0), Some(u8::from(AlertDescription::DecodeError)));
+    assert_eq!(answer, [21, 3, 3, 0, 2, 2, 50]);
+}
+
 #[test]
 fn endless_garbage_that_looks_like_a_hello_is_bounded() {
     // A message of 16 MiB, announced and begun.

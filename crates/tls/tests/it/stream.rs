@@ -479,6 +479,10 @@ fn what_arrived_can_be_read_though_an_answer_cannot_be_sent() {
             let mut got = Vec::new();
             stream.read_to_end(&mut got).await.unwrap();
             assert_eq!(got, b"before and after");
+            // The writer learns of it, even where it has nothing more to write.
+            assert_eq!(stream.flush().await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+            assert_eq!(stream.write(b"x").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+            assert_eq!(stream.shutdown().await.unwrap_err().kind(), ErrorKind::BrokenPipe);
         },
         move |mut client| {
             client.stream().write_all(b"before ").unwrap();
