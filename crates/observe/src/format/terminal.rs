@@ -75,9 +75,9 @@ impl Line<'_> {
         }
         self.client(&facts.client.address, IPV6_WIDTH);
         self.size(Field::BytesFromClient, facts.traffic.from_client);
-        self.out.extend_from_slice(b" in ");
+        self.out.extend_from_slice(b" in");
         self.size(Field::BytesToClient, facts.traffic.to_client);
-        self.out.extend_from_slice(b" out ");
+        self.out.extend_from_slice(b" out");
         self.duration(facts.times.total);
         self.out.push(b' ');
         self.shown(Field::Cause, facts.close.cause.name());

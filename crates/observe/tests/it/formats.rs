@@ -145,7 +145,7 @@ fn a_terminal_gets_short_lines() {
     );
     assert_eq!(
         write(EventFormat::Terminal, &samples::ordinary()),
-        "20:51:00.001Z 192.0.2.1          517 B in   1.2 MiB out  1.20 s client_closed [git.example.org]\n"
+        "20:51:00.001Z 192.0.2.1           517 B in  1.2 MiB out  1.20 s client_closed [git.example.org]\n"
     );
 }
 
