@@ -24,7 +24,7 @@ pub mod sink;
 mod spool;
 mod store;
 mod text;
-mod time;
+pub mod time;
 pub mod upkeep;
 pub mod writer;
 
@@ -33,8 +33,9 @@ pub use entry::Entry;
 pub use error::Error;
 pub use network::Network;
 pub use question::{Answer, Filter, Top, Value};
-pub use questions::{Questions, Settings};
+pub use questions::{Questions, Settings, Tail};
 pub use sink::StoreSink;
+pub use time::{Step, Zone};
 pub use upkeep::Upkeep;
 pub use writer::{Options, Writer};
 

@@ -1,17 +1,16 @@
 //! Networks: ranges of addresses, as users write them and as clients are grouped.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::str::FromStr;
+
+use ipnet::IpNet;
 
 use crate::error::Error;
 
 /// A range of addresses, such as `192.0.2.0/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u8,
-}
+pub struct Network(IpNet);
 
 impl Network {
     /// The network that stands for an address's neighbourhood: /24 in IPv4, /48 in IPv6.
@@ -19,21 +18,20 @@ impl Network {
     pub fn around(address: IpAddr) -> Self {
         let address = address.to_canonical();
         let prefix = if address.is_ipv4() { 24 } else { 48 };
-        Self { address: mask(address, prefix), prefix }
+        // Both lengths fit their family.
+        Self(IpNet::new(address, prefix).unwrap_or_else(|_| address.into()).trunc())
     }
 
     /// Whether an address is in it. IPv4-mapped IPv6 addresses are taken as the IPv4 addresses that they are.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        address.is_ipv4() == self.address.is_ipv4() && mask(address, self.prefix) == self.address
+        self.0.contains(&address.to_canonical())
     }
 }
 
 impl From<IpAddr> for Network {
     fn from(address: IpAddr) -> Self {
-        let address = address.to_canonical();
-        Self { address, prefix: if address.is_ipv4() { 32 } else { 128 } }
+        Self(address.to_canonical().into())
     }
 }
 
@@ -43,36 +41,16 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong =
             || Error::Question(format!("`{text}` is neither an address nor a network like 10.0.0.0/8"));
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().map_err(|_| wrong())?)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let longest = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = prefix.unwrap_or(longest);
-        if prefix > longest {
-            return Err(wrong());
+        if text.contains('/') {
+            return text.parse().map(|network: IpNet| Self(network.trunc())).map_err(|_| wrong());
         }
-        Ok(Self { address: mask(address, prefix), prefix })
+        text.parse().map(|address: IpAddr| Self(address.into())).map_err(|_| wrong())
     }
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
-    }
-}
-
-fn mask(address: IpAddr, prefix: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(v4) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
-            IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & mask))
-        }
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
-            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask))
-        }
+        self.0.fmt(f)
     }
 }
 
@@ -100,7 +78,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "10.0.0.0/33", "a/8", "10.0.0.0/", "::/129", "10.0.0"] {
+        for text in ["", "10.0.0.0/+8", "10.0.0.0/33", "a/8", "10.0.0.0/", "::/129", "10.0.0"] {
             assert!(text.parse::<Network>().is_err(), "{text}");
         }
     }

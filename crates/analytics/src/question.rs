@@ -1,9 +1,10 @@
 //! What can be asked, and what an answer looks like.
 
-use std::time::SystemTime;
+mod filter;
 
-use crate::network::Network;
+pub use crate::question::filter::{Bots, Filter, Order, Source, StatusRange};
 pub use crate::store::Value;
+use crate::time::Step;
 
 /// What a list is of: the heaviest of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,70 +76,14 @@ impl Top {
     }
 }
 
-/// Whether bots count.
+/// What the slowest are told by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bots {
-    /// Like everybody.
+pub enum Per {
+    /// Pages, by host.
     #[default]
-    Included,
-    /// Only they.
-    Only,
-    /// They do not.
-    Excluded,
-}
-
-impl Bots {
-    /// Whether a request counts.
-    pub(crate) const fn admits(self, bot: bool) -> bool {
-        match self {
-            Self::Included => true,
-            Self::Only => bot,
-            Self::Excluded => !bot,
-        }
-    }
-}
-
-/// What lists are sorted by, heaviest first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// The number of requests.
-    #[default]
-    Requests,
-    /// The bytes that were sent.
-    Bytes,
-}
-
-/// What an answer is made from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Source {
-    /// Requests where they are few or are needed to be exact, roll-ups otherwise.
-    #[default]
-    Either,
-    /// Requests alone: exact, as far back as they are kept.
-    Requests,
-    /// Roll-ups where they are up to date and can answer; requests for what is not in them yet.
-    Rollups,
-}
-
-/// Which requests count.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only these hosts; none: all.
-    pub hosts: Vec<String>,
-    /// Only from this time on.
-    pub since: Option<SystemTime>,
-    /// Only before this time.
-    pub until: Option<SystemTime>,
-    /// Not from these addresses and networks.
-    pub exclude: Vec<Network>,
-    /// Whether bots count.
-    pub bots: Bots,
-    /// No more rows than this; `None`: 20 for lists, 100 for searches, all for traffic.
-    pub limit: Option<usize>,
-    /// What lists are sorted by.
-    pub order: Order,
-    /// What the answer is made from.
-    pub source: Source,
+    Page,
+    /// Servers that answered.
+    Server,
 }
 
 /// Rows of named columns.
@@ -148,4 +93,17 @@ pub struct Answer {
     pub columns: Vec<String>,
     /// One value per column in each row.
     pub rows: Vec<Vec<Value>>,
+    /// What a reader must know of the answer: what it was made from, and what is missing from it. One sentence each.
+    pub notes: Vec<String>,
+    /// How long the intervals are whose beginnings the column `time` has, if it has those.
+    pub step: Option<Step>,
+    /// The column that the answer is about, for bars beside it.
+    pub measured: Option<&'static str>,
+}
+
+impl Answer {
+    /// An answer without rows.
+    pub(crate) fn of(columns: &[&str]) -> Self {
+        Self { columns: columns.iter().map(|&column| column.to_owned()).collect(), ..Self::default() }
+    }
 }

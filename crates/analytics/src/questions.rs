@@ -4,27 +4,37 @@
 //! rolled up yet are always counted from their requests, so that an answer is never behind. Where a roll-up
 //! cannot say (pages without certain clients), requests are read.
 
+mod compare;
+mod cover;
+mod distinct;
 pub(crate) mod fold;
+mod list;
+pub(crate) mod pattern;
+mod percentiles;
 pub(crate) mod plan;
+pub(crate) mod scan;
+pub(crate) mod sieve;
+mod slow;
+mod tail;
+mod visitors;
 
 use std::collections::HashMap;
-use std::fmt::Write;
-use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::geo::Geo;
-use crate::network::Network;
-use crate::question::{Answer, Filter, Order, Top, Value};
-use crate::questions::fold::{Fold, Group, Sieve};
-use crate::questions::plan::plan;
-use crate::rollup::tally::Sums;
-use crate::rollup::{self, REST};
+use crate::question::{Answer, Filter, Source, Value};
+use crate::questions::fold::{Fold, Group};
+use crate::questions::plan::{Piece, plan};
+use crate::questions::sieve::{Seen, Sieve};
+pub use crate::questions::tail::Tail;
+use crate::rollup;
 use crate::search;
 use crate::store::location::Location;
 use crate::store::{Access, Engine, open_to_read};
+use crate::time::{Step, Steps, Zone};
 use crate::writer::{micros, place};
 
 /// How questions are answered.
@@ -58,8 +68,8 @@ const CACHE_KIB: u32 = 16 << 10;
 const SHOWN: [&str; 10] =
     ["time", "host", "client", "method", "path", "query", "status", "bytes", "referer", "agent"];
 
-/// The shortest interval of traffic.
-const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+/// A search reads so many requests at a time, at first and later.
+const SEARCHED_AT_ONCE: [usize; 2] = [1024, 65_536];
 
 impl Questions {
     /// Opens a store for reading. It may be written at the same time.
@@ -91,54 +101,36 @@ impl Questions {
         Ok(())
     }
 
-    /// The heaviest of something, with requests and bytes.
+    /// Requests and bytes sent, by steps of time; `by_host` gives each host rows of its own. Steps without a request
+    /// are left out, and a limit keeps the newest.
     ///
     /// # Errors
-    /// The store cannot be read, the time limit is over, or a list of places is asked for without a GeoIP file.
-    pub fn top(&mut self, top: Top, filter: &Filter) -> Result<Answer, Error> {
-        if matches!(top, Top::Countries | Top::Cities) && self.geo.is_none() {
-            return Err(Error::Question(format!("a list of {} needs a GeoIP file", top.name())));
-        }
-        self.limited(|questions| {
-            let fold = questions.fold(Group::of(top), None, filter)?;
-            let mut sums = questions.named_groups(top, fold)?;
-            sums.retain(|(key, _)| key.item != REST);
-            sums.sort_unstable_by_key(|(key, sums)| {
-                let weight = match filter.order {
-                    Order::Requests => (sums.requests, sums.bytes),
-                    Order::Bytes => (sums.bytes, sums.requests),
-                };
-                (std::cmp::Reverse(weight), key.item, key.host)
-            });
-            match top {
-                Top::Countries | Top::Cities => questions.places(top, &sums, filter),
-                _ => questions.list(top, &sums, filter),
-            }
-        })
-    }
-
-    /// Requests and bytes sent, by intervals; `by_host` gives each host rows of its own. Intervals begin at
-    /// multiples of their length since 1970 (UTC); those without a request are left out.
-    ///
-    /// # Errors
-    /// The store cannot be read, the time limit is over, or the interval is shorter than a second.
-    pub fn traffic(&mut self, interval: Duration, by_host: bool, filter: &Filter) -> Result<Answer, Error> {
-        if interval < SHORTEST_INTERVAL {
-            return Err(Error::Question("an interval is at least a second".into()));
-        }
-        let width = i64::try_from(interval.as_micros()).unwrap_or(i64::MAX);
-        self.limited(|questions| {
+    /// The store cannot be read, the time limit is over, the step is shorter than a second, or there are too many.
+    pub fn traffic(
+        &mut self,
+        step: impl Into<Step>,
+        by_host: bool,
+        filter: &Filter,
+    ) -> Result<Answer, Error> {
+        let step = step.into();
+        let steps = Steps::new(step, &filter.zone)?;
+        self.answered(filter, |questions| {
             let group = if by_host { Group::Host } else { Group::Nothing };
-            let fold = questions.fold(group, Some(width), filter)?;
-            let mut sums: Vec<_> = fold.sums.into_iter().collect();
-            sums.sort_unstable_by_key(|(key, _)| (key.bucket, key.item));
-            sums.truncate(filter.limit.unwrap_or(questions.settings.most_rows));
+            let (fold, _, notes) = questions.fold(group, Some((step, steps)), filter)?;
+            if fold.forgot {
+                return Err(Error::Question("there are too many intervals: choose a longer one".into()));
+            }
+            let mut sums: Vec<_> = fold.sums.into_iter().filter(|(_, sums)| sums.requests > 0).collect();
+            sums.sort_unstable_by_key(|(key, _)| *key);
+            let most = filter.limit.unwrap_or(usize::MAX).min(questions.settings.most_rows);
+            sums.drain(..sums.len().saturating_sub(most));
             let names = questions.names("host", sums.iter().map(|(key, _)| key.item))?;
-            let mut answer = Answer { columns: vec!["time".into()], rows: Vec::new() };
+            let measured = Some("requests");
+            let mut answer = Answer { notes, step: Some(step), measured, ..Answer::of(&["time"]) };
             answer.columns.extend(by_host.then(|| "host".to_owned()));
             answer.columns.extend(["requests".to_owned(), "bytes".to_owned()]);
             for (key, sums) in sums {
-                let mut row = vec![Value::Text(crate::time::text(key.bucket.saturating_mul(width)))];
+                let mut row = vec![Value::Text(filter.zone.text(key.bucket))];
                 row.extend(by_host.then(|| name(&names, key.item)));
                 row.extend([Value::Int(sums.requests), Value::Int(sums.bytes)]);
                 answer.rows.push(row);
@@ -147,31 +139,77 @@ impl Questions {
         })
     }
 
+    /// A step for the time that a filter admits, as far as the store knows of it.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn step_for(&mut self, filter: &Filter) -> Result<Step, Error> {
+        let covered = self.covered()?;
+        let since = filter.since.map(micros).into_iter().chain(covered.map(|(first, _)| first)).max();
+        let until = filter.until.map(micros).into_iter().chain(covered.map(|(_, last)| last)).min();
+        let range = until.unwrap_or(0).saturating_sub(since.unwrap_or(0));
+        Ok(Step::for_range(Duration::from_micros(u64::try_from(range).unwrap_or(0))))
+    }
+
     /// Requests whose path, query, referrer or agent has a text, the newest first. With an index of words every
     /// word of the text must begin a word there; without one the text must be contained as it is.
     ///
     /// # Errors
     /// The store cannot be read, the time limit is over, or the text has no word.
     pub fn search(&mut self, text: &str, filter: &Filter) -> Result<Answer, Error> {
-        self.limited(|questions| {
-            let (mut condition, texts) = search::condition(questions.engine.as_mut(), text)?;
+        self.answered(filter, |questions| {
+            let (condition, texts) = search::condition(questions.engine.as_mut(), text)?;
             let sieve = Sieve::of(questions.engine.as_mut(), filter)?;
-            let (from, to) = range(filter);
-            let _ = write!(condition, " AND id >= {from} AND id < {to}");
-            let sql = format!("SELECT id, shape, agent, client FROM fact WHERE {condition} ORDER BY id DESC");
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             let limit = filter.limit.unwrap_or(100).min(questions.settings.most_rows);
-            let mut found = Vec::new();
-            if limit > 0 {
-                questions.engine.rows(&sql, &texts, &mut |row| {
-                    if sieve.admits(row.int(1), row.int(2) & 1 == 1, row.int(3)).is_some() {
-                        found.push(row.int(0));
-                    }
-                    if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-                })?;
-            }
-            questions.requests(&found)
+            let range = range(filter);
+            let found = if sieve.is_empty() {
+                Vec::new()
+            } else {
+                questions.newest(&sieve, (&condition, &texts), range, limit)?
+            };
+            questions.requests(&found, &SHOWN, &filter.zone)
         })
+    }
+
+    /// The newest requests that count and meet a condition, as many as wanted. They are read a piece at a time, since
+    /// PostgreSQL would send all that the condition has before the first can be looked at.
+    fn newest(
+        &mut self,
+        sieve: &Sieve,
+        (condition, texts): (&str, &[&str]),
+        (from, mut to): (i64, i64),
+        limit: usize,
+    ) -> Result<Vec<i64>, Error> {
+        let mut found = Vec::new();
+        let mut at_once = SEARCHED_AT_ONCE[0];
+        while found.len() < limit && from < to {
+            let sql = format!(
+                "SELECT id, shape, coalesce(agent, 0) & 1, client, path, referer FROM fact WHERE {condition} AND \
+                 id >= {from} AND id < {to} ORDER BY id DESC LIMIT {at_once}"
+            );
+            let mut looked_at = 0;
+            self.engine.rows(&sql, texts, &mut |row| {
+                looked_at += 1;
+                to = row.int(0);
+                let seen = Seen {
+                    shape: row.int(1),
+                    bot: row.int(2) == 1,
+                    client: row.int(3),
+                    path: row.int(4),
+                    referer: row.int(5),
+                };
+                if sieve.admits(&seen).is_some() {
+                    found.push(row.int(0));
+                }
+                if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            if looked_at < at_once {
+                break;
+            }
+            at_once = (at_once * 4).min(SEARCHED_AT_ONCE[1]);
+        }
+        Ok(found)
     }
 
     /// Answers a statement in the database's own SQL, which must only read. Tables and the view `requests` are
@@ -181,7 +219,22 @@ impl Questions {
     /// The statement is wrong, would write, or runs longer than the time limit.
     pub fn sql(&mut self, sql: &str) -> Result<Answer, Error> {
         let (columns, rows) = self.engine.ask(sql, self.settings.time_limit, self.settings.most_rows)?;
-        Ok(Answer { columns, rows })
+        Ok(Answer { columns, rows, ..Answer::default() })
+    }
+
+    /// Answers within the time limit; where nothing was found, it is said of which time the store knows.
+    fn answered(
+        &mut self,
+        filter: &Filter,
+        work: impl FnOnce(&mut Self) -> Result<Answer, Error>,
+    ) -> Result<Answer, Error> {
+        self.limited(|questions| {
+            let mut answer = work(questions)?;
+            if answer.rows.is_empty() && filter.limit != Some(0) {
+                answer.notes.push(questions.nothing(&filter.zone)?);
+            }
+            Ok(answer)
+        })
     }
 
     fn limited<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
@@ -191,99 +244,36 @@ impl Questions {
         result
     }
 
-    fn fold(&mut self, group: Group, width: Option<i64>, filter: &Filter) -> Result<Fold, Error> {
+    /// Adds up what a filter admits, from roll-ups where they can answer, and says what is missing.
+    fn fold(
+        &mut self,
+        group: Group,
+        steps: Option<(Step, Steps)>,
+        filter: &Filter,
+    ) -> Result<(Fold, Sieve, Vec<String>), Error> {
         let engine = self.engine.as_mut();
         let sieve = Sieve::of(engine, filter)?;
-        let mut fold = Fold::new(group, width);
+        let (step, steps) = steps.unzip();
+        let mut fold = Fold::new(group, steps, filter.order);
+        let mut notes = Vec::new();
         if sieve.is_empty() {
-            return Ok(fold);
+            return Ok((fold, sieve, notes));
         }
-        let pieces = plan(engine, range(filter), fold.grain(!filter.exclude.is_empty()), filter.source)?;
+        let (from, to) = range(filter);
+        let is_long = step.is_none_or(Step::is_long);
+        let pieces = if filter.source != Source::Requests && fold.is_in_rollups(is_long, &sieve) {
+            plan(engine, (from, to), filter.source, &mut |from, to| fold.is_one(from, to))?
+        } else {
+            notes.extend(cover::removed(engine, (from, to), &filter.zone)?);
+            vec![Piece::Facts(from, to)]
+        };
         for piece in pieces {
             fold.read(engine, &sieve, piece)?;
         }
-        Ok(fold)
-    }
-
-    /// Groups as they are shown: networks may have been added up by client.
-    fn named_groups(&mut self, top: Top, fold: Fold) -> Result<Vec<(fold::Key, Sums)>, Error> {
-        let Fold { sums, by_client, .. } = fold;
-        let mut sums: HashMap<fold::Key, Sums> = sums.into_iter().collect();
-        if top == Top::Networks && !by_client.is_empty() {
-            let networks: HashMap<i64, i64> = self
-                .engine
-                .ints::<2>("SELECT id, network FROM client")?
-                .into_iter()
-                .map(Into::into)
-                .collect();
-            for (client, part) in by_client {
-                let item = networks.get(&client).copied().unwrap_or(REST);
-                sums.entry(fold::Key { item, host: 0, bucket: 0 }).or_default().add(part);
-            }
+        if fold.forgot {
+            notes.push("there are more than can be counted at once: what is rare is not in this list".into());
         }
-        Ok(sums.into_iter().filter(|(_, sums)| sums.requests > 0).collect())
-    }
-
-    fn list(&mut self, top: Top, sums: &[(fold::Key, Sums)], filter: &Filter) -> Result<Answer, Error> {
-        let sums = &sums[..sums.len().min(self.most(filter))];
-        let names = match top {
-            Top::Status => HashMap::new(),
-            _ => self.names(table(top), sums.iter().map(|(key, _)| key.item))?,
-        };
-        let hosts = self.names("host", sums.iter().map(|(key, _)| key.host))?;
-        let mut answer = Answer { columns: vec![top.thing().to_owned()], rows: Vec::new() };
-        let geo = self.geo.as_ref().filter(|_| top == Top::Clients);
-        answer.columns.extend((top == Top::Pages).then(|| "host".to_owned()));
-        answer.columns.extend(geo.iter().flat_map(|_| ["country".to_owned(), "city".to_owned()]));
-        answer.columns.extend(["requests".to_owned(), "bytes".to_owned()]);
-        for (key, sums) in sums {
-            let mut row =
-                vec![if top == Top::Status { Value::Int(key.item) } else { name(&names, key.item) }];
-            row.extend((top == Top::Pages).then(|| name(&hosts, key.host)));
-            if let Some(geo) = geo {
-                let place = names.get(&key.item).and_then(|text| text.parse().ok()).map(|ip| geo.place(ip));
-                let place = place.unwrap_or_default();
-                row.extend([place.country, place.city].map(|part| part.map_or(Value::Null, Value::Text)));
-            }
-            row.extend([Value::Int(sums.requests), Value::Int(sums.bytes)]);
-            answer.rows.push(row);
-        }
-        Ok(answer)
-    }
-
-    /// Adds clients up to countries or cities.
-    fn places(&mut self, top: Top, clients: &[(fold::Key, Sums)], filter: &Filter) -> Result<Answer, Error> {
-        let names = self.names("client", clients.iter().map(|(key, _)| key.item))?;
-        let mut places: HashMap<(Option<String>, Option<String>), Sums> = HashMap::new();
-        for (key, sums) in clients {
-            let address = names.get(&key.item).and_then(|text| text.parse::<IpAddr>().ok());
-            let place = match (&self.geo, address) {
-                (Some(geo), Some(address)) => geo.place(address),
-                _ => Default::default(),
-            };
-            let city = place.city.filter(|_| top == Top::Cities);
-            places.entry((city, place.country)).or_default().add(*sums);
-        }
-        let mut places: Vec<_> = places.into_iter().collect();
-        places.sort_unstable_by(|(one, a), (other, b)| {
-            let weight = |sums: &Sums| match filter.order {
-                Order::Requests => sums.requests,
-                Order::Bytes => sums.bytes,
-            };
-            weight(b).cmp(&weight(a)).then_with(|| one.cmp(other))
-        });
-        places.truncate(self.most(filter));
-        let text = |part: Option<String>| part.map_or(Value::Null, Value::Text);
-        let mut answer = Answer { columns: vec![top.thing().to_owned()], rows: Vec::new() };
-        answer.columns.extend((top == Top::Cities).then(|| "country".to_owned()));
-        answer.columns.extend(["requests".to_owned(), "bytes".to_owned()]);
-        for ((city, country), sums) in places {
-            let mut row: Vec<Value> = Vec::new();
-            row.extend((top == Top::Cities).then(|| text(city)));
-            row.extend([text(country), Value::Int(sums.requests), Value::Int(sums.bytes)]);
-            answer.rows.push(row);
-        }
-        Ok(answer)
+        Ok((fold, sieve, notes))
     }
 
     fn most(&self, filter: &Filter) -> usize {
@@ -310,40 +300,29 @@ impl Questions {
         Ok(names)
     }
 
-    /// Requests in full, by their numbers, which are sorted already.
-    fn requests(&mut self, numbers: &[i64]) -> Result<Answer, Error> {
-        let columns: Vec<String> = SHOWN.iter().map(|&column| column.to_owned()).collect();
-        let mut answer = Answer { columns, rows: Vec::new() };
-        let shown = SHOWN.map(|column| if column == "time" { "time_us" } else { column }).join(", ");
+    /// Columns of requests, the newest first, by their numbers, which are sorted so.
+    fn requests(&mut self, numbers: &[i64], columns: &[&str], zone: &Zone) -> Result<Answer, Error> {
+        let mut answer = Answer::of(columns);
+        let shown: Vec<&str> =
+            columns.iter().map(|&column| if column == "time" { "time_us" } else { column }).collect();
+        let shown = shown.join(", ");
         for chunk in numbers.chunks(512) {
             let sql = format!(
                 "SELECT {shown} FROM requests WHERE id IN ({}) ORDER BY id DESC",
                 rollup::list(chunk)
             );
             self.engine.rows(&sql, &[], &mut |row| {
-                let value = |at: usize| match SHOWN[at] {
-                    "time" => Value::Text(crate::time::text(row.int(at))),
-                    "status" | "bytes" => Value::Int(row.int(at)),
+                let value = |at: usize| match columns[at] {
+                    "time" => Value::Text(zone.text(row.int(at))),
+                    "status" | "bytes" | "bot" | "duration_us" => Value::Int(row.int(at)),
                     _ if row.text(at).is_empty() => Value::Null,
                     _ => Value::Text(row.text(at).to_owned()),
                 };
-                answer.rows.push((0..SHOWN.len()).map(value).collect());
+                answer.rows.push((0..columns.len()).map(value).collect());
                 ControlFlow::Continue(())
             })?;
         }
         Ok(answer)
-    }
-}
-
-/// The dictionary that a list's items are in.
-const fn table(top: Top) -> &'static str {
-    match top {
-        Top::Pages => "path",
-        Top::Referrers => "referer",
-        Top::Agents => "agent",
-        Top::Hosts | Top::Status => "host",
-        Top::Clients | Top::Countries | Top::Cities => "client",
-        Top::Networks => "network",
     }
 }
 
@@ -359,9 +338,4 @@ fn range(filter: &Filter) -> (i64, i64) {
     let from = filter.since.map_or(0, |time| place::first(micros(time)));
     let to = filter.until.map_or(i64::MAX, |time| place::first(micros(time)));
     (from, to)
-}
-
-/// Whether an address is in one of the networks.
-pub(crate) fn is_among(networks: &[Network], address: IpAddr) -> bool {
-    networks.iter().any(|network| network.contains(address))
 }

@@ -2,6 +2,7 @@
 //! FTS5 tables beside the dictionaries, PostgreSQL has GIN indexes over `to_tsvector`.
 
 use crate::error::Error;
+use crate::questions::pattern::escape_like;
 use crate::store::{Dialect, Engine};
 
 /// The dictionaries that are searched.
@@ -78,8 +79,7 @@ pub(crate) fn condition(engine: &mut dyn Engine, text: &str) -> Result<(String, 
             }
         }
     } else {
-        let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-        (by_letters, format!("%{escaped}%"))
+        (by_letters, format!("%{}%", escape_like(text)))
     };
     let columns: Vec<String> =
         SEARCHED.iter().map(|table| format!("{table} IN ({})", inner(dialect, table))).collect();

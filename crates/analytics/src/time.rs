@@ -1,43 +1,241 @@
-//! Times as people and programs read them: RFC 3339, in UTC.
+//! Times as people and programs read them, and how time is divided into steps: in a time zone, by the Gregorian
+//! calendar, with weeks that begin on Monday (ISO 8601).
 
-/// The text of microseconds since 1970; fractions of a second are left out where there are none.
-pub(crate) fn text(time_us: i64) -> String {
-    let (seconds, micros) = (time_us.div_euclid(1_000_000), time_us.rem_euclid(1_000_000));
-    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    let fraction = if micros == 0 { String::new() } else { format!(".{micros:06}") };
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use jiff::civil::{Date, DateTime};
+use jiff::tz::{Offset, TimeZone};
+use jiff::{SignedDuration, Span, Timestamp};
+
+use crate::error::Error;
+use crate::writer::micros;
+
+/// Where days begin at midnight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone(TimeZone);
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self(TimeZone::UTC)
+    }
 }
 
-/// Year, month and day of a day since 1970 in the Gregorian calendar. Counted in eras of 400 years from the 1st of
-/// March, so that leap days come last.
-const fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
-    (year, month, day)
+impl From<TimeZone> for Zone {
+    /// What has been at UTC since 1970 is UTC, whatever its name (`Etc/UTC`, `UTC0`).
+    fn from(zone: TimeZone) -> Self {
+        let epoch = Timestamp::UNIX_EPOCH;
+        let is_utc = zone.to_offset(epoch) == Offset::UTC && zone.following(epoch).next().is_none();
+        Self(if is_utc { TimeZone::UTC } else { zone })
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::text;
+/// How time is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Into intervals of this length, at least a second. They begin at multiples of it since 1970 on the clocks of the
+    /// time zone: six hours begin at midnight.
+    Every(Duration),
+    /// From midnight to midnight.
+    Day,
+    /// From Monday to Monday.
+    Week,
+    /// By the months of the calendar.
+    Month,
+}
 
-    #[test]
-    fn times_are_written_as_rfc_3339_has_them() {
-        for (time, expected) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400_000_000, "2000-02-29T00:00:00Z"),
-            (1_795_305_599_000_001, "2026-11-21T23:59:59.000001Z"),
-            (-1_000_000, "1969-12-31T23:59:59Z"),
-        ] {
-            assert_eq!(text(time), expected);
+impl From<Duration> for Step {
+    fn from(length: Duration) -> Self {
+        Self::Every(length)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Every(length) => write!(f, "{length:?}"),
+            Self::Day => f.write_str("day"),
+            Self::Week => f.write_str("week"),
+            Self::Month => f.write_str("month"),
         }
     }
 }
+
+/// The shortest interval.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// An hour and a day, in microseconds.
+const HOUR_US: i64 = 3_600_000_000;
+const DAY_US: i64 = 24 * HOUR_US;
+
+/// The clocks of all zones are ahead of UTC by multiples of this, since 1972: what lies within is in one step.
+const SLICE_US: i64 = HOUR_US / 4;
+
+impl Step {
+    /// Steps that a range of time has some ten to thirty of.
+    #[must_use]
+    pub fn for_range(range: Duration) -> Self {
+        const MINUTE: u64 = 60;
+        let fits = |seconds: u64| range.as_secs() <= seconds.saturating_mul(MOST_STEPS);
+        match [MINUTE, 5 * MINUTE, 15 * MINUTE, 60 * MINUTE, 6 * 60 * MINUTE].into_iter().find(|s| fits(*s)) {
+            Some(seconds) => Self::Every(Duration::from_secs(seconds)),
+            None if fits(86_400) => Self::Day,
+            None if fits(7 * 86_400) => Self::Week,
+            None => Self::Month,
+        }
+    }
+
+    /// Whether steps are at least an hour long, so that most hours lie in one of them.
+    pub(crate) const fn is_long(self) -> bool {
+        match self {
+            Self::Every(length) => length.as_micros() >= HOUR_US as u128,
+            Self::Day | Self::Week | Self::Month => true,
+        }
+    }
+}
+
+/// So many steps are a table that is read at once.
+const MOST_STEPS: u64 = 31;
+
+/// Which step a time is in. Times are in microseconds since 1970.
+#[derive(Clone, Debug)]
+pub(crate) struct Steps {
+    zone: Zone,
+    step: Step,
+    /// The length of slices of time that lie in one step each, counted from 1970.
+    slice: i64,
+    /// The last slice that was looked for, and where its step begins.
+    last: Option<(i64, i64)>,
+}
+
+impl Steps {
+    pub(crate) fn new(step: Step, zone: &Zone) -> Result<Self, Error> {
+        let slice = match step {
+            Step::Every(length) if length < SHORTEST => {
+                return Err(Error::Question("an interval is at least a second".into()));
+            }
+            Step::Every(length) => {
+                let length = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
+                if zone.0 == TimeZone::UTC { length } else { divisor(length, SLICE_US) }
+            }
+            _ if zone.0 == TimeZone::UTC => DAY_US,
+            _ => SLICE_US,
+        };
+        Ok(Self { zone: zone.clone(), step, slice, last: None })
+    }
+
+    /// The length of the slices, each of which lies in one step.
+    pub(crate) const fn slice(&self) -> i64 {
+        self.slice
+    }
+
+    /// Where the step of a time begins.
+    pub(crate) fn of(&mut self, time_us: i64) -> i64 {
+        let slice = time_us.div_euclid(self.slice);
+        match self.last {
+            Some((last, begins)) if last == slice => begins,
+            _ => {
+                let begins = self.zone.begins(time_us, self.step);
+                self.last = Some((slice, begins));
+                begins
+            }
+        }
+    }
+
+    /// Whether a range lies in one step.
+    pub(crate) fn is_one(&mut self, from_us: i64, to_us: i64) -> bool {
+        self.of(from_us) == self.of(to_us - 1)
+    }
+}
+
+fn divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
+
+impl Zone {
+    /// Where the step that a time is in begins.
+    fn begins(&self, time_us: i64, step: Step) -> i64 {
+        let Ok(time) = Timestamp::from_microsecond(time_us) else { return time_us };
+        let local = self.0.to_datetime(time);
+        let date = local.date();
+        let first = match step {
+            Step::Every(length) => return self.multiple(time_us, local, length),
+            Step::Day => Some(date),
+            Step::Week => {
+                let since_monday = i32::from(date.weekday().to_monday_zero_offset());
+                date.checked_sub(Span::new().days(since_monday)).ok()
+            }
+            Step::Month => Some(date.first_of_month()),
+        };
+        first.and_then(|date| self.midnight(date)).unwrap_or(time_us)
+    }
+
+    /// Where a day begins; at a later hour where the clocks are put forward at midnight.
+    fn midnight(&self, date: Date) -> Option<i64> {
+        self.time_of(date.at(0, 0, 0, 0))
+    }
+
+    fn time_of(&self, local: DateTime) -> Option<i64> {
+        self.0.to_ambiguous_timestamp(local).compatible().ok().map(Timestamp::as_microsecond)
+    }
+
+    fn multiple(&self, time_us: i64, local: DateTime, length: Duration) -> i64 {
+        let length = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
+        if self.0 == TimeZone::UTC {
+            return time_us.div_euclid(length) * length;
+        }
+        // What the clocks show, as if it were UTC.
+        let Ok(shown) = TimeZone::UTC.to_timestamp(local).map(Timestamp::as_microsecond) else {
+            return time_us;
+        };
+        let past = shown.rem_euclid(length);
+        if length <= HOUR_US {
+            return time_us - past;
+        }
+        // Over a change of the clocks a step is longer or shorter, and begins where they show it.
+        let begins = local.checked_sub(SignedDuration::from_micros(past)).ok();
+        begins.and_then(|begins| self.time_of(begins)).unwrap_or(time_us).min(time_us)
+    }
+
+    /// A time as RFC 3339 has it; fractions of a second are left out where there are none.
+    pub(crate) fn text(&self, time_us: i64) -> String {
+        let Ok(time) = Timestamp::from_microsecond(time_us) else { return String::new() };
+        let digits = if time_us.rem_euclid(1_000_000) == 0 { 0 } else { 6 };
+        if self.0 == TimeZone::UTC {
+            return format!("{time:.digits$}");
+        }
+        format!("{:.digits$}", time.display_with_offset(self.0.to_offset(time)))
+    }
+
+    /// A time as a sentence has it.
+    pub(crate) fn words(&self, time_us: i64) -> String {
+        let Ok(time) = Timestamp::from_microsecond(time_us) else { return String::new() };
+        let zone = if self.0 == TimeZone::UTC { " UTC" } else { "" };
+        format!("{}{zone}", self.0.to_datetime(time).strftime("%Y-%m-%d %H:%M:%S"))
+    }
+
+    /// When the period before this one begins: it has as many months or days, where both ends are midnights, and is
+    /// as long otherwise.
+    pub(crate) fn before(&self, since: SystemTime, until: SystemTime) -> i64 {
+        let (from, to) = (micros(since), micros(until));
+        let by_calendar = || {
+            let midnight = |us: i64| {
+                let local = self.0.to_datetime(Timestamp::from_microsecond(us).ok()?);
+                (self.midnight(local.date()) == Some(us)).then_some(local.date())
+            };
+            let (first, last) = (midnight(from)?, midnight(to)?);
+            let months = (i32::from(last.year()) - i32::from(first.year())) * 12
+                + (i32::from(last.month()) - i32::from(first.month()));
+            let span = if first.day() == 1 && last.day() == 1 {
+                Span::new().months(months)
+            } else {
+                Span::new().days(first.until(last).ok()?.get_days())
+            };
+            self.midnight(first.checked_sub(span).ok()?)
+        };
+        by_calendar().filter(|before| *before < from).unwrap_or_else(|| from - (to - from)).max(0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

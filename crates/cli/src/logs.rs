@@ -6,6 +6,7 @@ pub(crate) mod place;
 mod progress;
 mod serve;
 mod sink;
+mod tail;
 pub(crate) mod when;
 
 use std::time::SystemTime;
@@ -27,6 +28,9 @@ pub(crate) fn run(arguments: Logs) -> Result<(), Failure> {
         Command::Ingest(arguments) => ingest::run(arguments),
         Command::Top(arguments) => ask::top(arguments),
         Command::Traffic(arguments) => ask::traffic(arguments),
+        Command::Visitors(arguments) => ask::visitors(arguments),
+        Command::Compare(arguments) => ask::compare(arguments),
+        Command::Tail(arguments) => tail::run(arguments),
         Command::Search(arguments) => ask::search(arguments),
         Command::Query(arguments) => ask::query(arguments),
         Command::Serve(arguments) => serve::run(arguments),

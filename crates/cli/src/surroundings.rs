@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
+use jiff::tz::TimeZone;
 use offramp_config::Environment;
 use offramp_config::model::AccessFormat;
 use offramp_control::outputs::Terminals;
@@ -68,13 +69,25 @@ pub(crate) fn is_watched() -> bool {
 /// # Errors
 /// Anything else that keeps it from being written.
 pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
+    show(text).map(drop)
+}
+
+/// Prints to standard output, and says whether somebody still reads there.
+///
+/// # Errors
+/// Anything else that keeps it from being written.
+pub(crate) fn show(text: &[u8]) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::runtime(format_args!("error: cannot write to standard output: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::runtime(format_args!("error: cannot write to standard output: {error}"))),
     }
+}
+
+/// The time zone of whoever asks: `TZ`, else the system's, else UTC.
+pub(crate) fn time_zone() -> TimeZone {
+    TimeZone::try_system().unwrap_or(TimeZone::UTC)
 }
 
 /// Prints to standard error. Where that is closed, there is nobody to tell.

@@ -1,20 +1,18 @@
 //! What is different between two configurations.
 //!
-//! One generic difference of keyed lists, used for everything. The law: applying the difference to the old
-//! gives the new. Listeners and backends are told apart by their names, plain values by their keys,
+//! One generic difference of keyed lists, used for everything. The law: the old without what went and with what
+//! came is the new. Listeners and backends are told apart by their names, plain values by their keys,
 //! certificates by what they are made of, and routes by what they match.
 
 mod restart;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 
-use crate::error::At;
 use crate::keys::{self, Key};
 use crate::model::figures::without_password;
 use crate::model::{Backend, Certificate, CertificateSource, Config, Listener, Listeners, Name, Route};
-use crate::settings::{BINDINGS, Origin, Scalar};
+use crate::settings::{BINDINGS, Scalar};
 
 pub use restart::keep_until_restart;
 
@@ -48,8 +46,8 @@ pub enum Change<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListDiff<T: Keyed> {
     changes: BTreeMap<(T::Key, usize), Change<T>>,
-    /// The order of the new list, where it is not that of the old list with what is new at its end.
-    order: Option<Vec<(T::Key, usize)>>,
+    /// Whether the order is not that of the old list with what is new at its end.
+    reordered: bool,
 }
 
 impl<T: Keyed> ListDiff<T> {
@@ -73,33 +71,10 @@ impl<T: Keyed> ListDiff<T> {
                 changes.insert(key.clone(), Change::Added(new[*is].clone()));
             }
         }
-        let mut diff = ListDiff { changes, order: None };
-        if diff.apply(old) != new {
-            diff.order = Some(ordered_keys(new));
-        }
-        diff
-    }
-
-    /// The new list, from the old one that the difference was made of.
-    pub fn apply(&self, old: &[T]) -> Vec<T> {
-        let mut kept: Vec<((T::Key, usize), T)> = Vec::new();
-        for (key, item) in ordered_keys(old).into_iter().zip(old) {
-            match self.changes.get(&key) {
-                Some(Change::Removed(_)) => {}
-                Some(Change::Replaced { new, .. } | Change::Added(new)) => kept.push((key, new.clone())),
-                None => kept.push((key, item.clone())),
-            }
-        }
-        for (key, change) in &self.changes {
-            if let Change::Added(item) = change {
-                kept.push((key.clone(), item.clone()));
-            }
-        }
-        let Some(order) = &self.order else {
-            return kept.into_iter().map(|(_, item)| item).collect();
-        };
-        let mut items: BTreeMap<_, _> = kept.into_iter().collect();
-        order.iter().filter_map(|key| items.remove(key)).collect()
+        let kept = ordered_keys(old).into_iter().filter(|key| after.contains_key(key));
+        let added = after.keys().filter(|key| !before.contains_key(key)).cloned();
+        let reordered = !kept.chain(added).eq(ordered_keys(new));
+        ListDiff { changes, reordered }
     }
 
     /// The changes of items; a change of order alone has none.
@@ -109,12 +84,12 @@ impl<T: Keyed> ListDiff<T> {
 
     /// Whether the order changed otherwise than by additions at the end.
     pub fn reordered(&self) -> bool {
-        self.order.is_some()
+        self.reordered
     }
 
     /// Whether the lists are equal.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.order.is_none()
+        self.changes.is_empty() && !self.reordered
     }
 }
 
@@ -246,25 +221,6 @@ impl ConfigDiff {
         }
     }
 
-    /// The new configuration, from the old one that the difference was made of.
-    pub fn apply(&self, old: &Config) -> Config {
-        let mut new = Config {
-            certificates: self.certificates.apply(&old.certificates),
-            listeners: self.listeners.apply(&old.listeners),
-            routes: self.routes.apply(&old.routes),
-            backends: self.backends.apply(&old.backends),
-            ..old.clone()
-        };
-        let origin = Origin { folder: Path::new(""), at: At::NOWHERE };
-        for setting in self.settings.apply(&settings(old)) {
-            for binding in BINDINGS.iter().filter(|binding| binding.path == setting.path) {
-                // A value that a field gave is one that it takes.
-                let _ = (binding.set)(&mut new, setting.value.as_ref(), &origin);
-            }
-        }
-        new
-    }
-
     /// Whether the configurations mean the same.
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty()
@@ -320,9 +276,7 @@ mod tests {
     fn between(old: &str, new: &str) -> ConfigDiff {
         let read = |text: &str| parse(text, "f.toml", &Environment::default()).unwrap().0;
         let (old, new) = (read(old), read(new));
-        let diff = ConfigDiff::between(&old, &new);
-        assert_eq!(diff.apply(&old), new);
-        diff
+        ConfigDiff::between(&old, &new)
     }
 
     #[test]

@@ -180,6 +180,11 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// A word that every version so far has known.
+    pub(crate) const fn now(word: &'static str) -> Self {
+        Self { word, support: Support::Since("0.1.0") }
+    }
+
     /// Whether `text` is this word.
     pub fn matches(&self, text: &str) -> bool {
         match self.word.strip_suffix("NAME") {

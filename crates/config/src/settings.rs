@@ -14,7 +14,7 @@ use crate::error::{At, Problem, shown};
 use crate::model::{AccessOutput, Config, FilePath, LogOutput};
 use crate::units::{self, Rate};
 
-pub(crate) use plain::Word;
+pub(crate) use plain::{Word, WordOrFile};
 
 mod plain;
 

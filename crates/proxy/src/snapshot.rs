@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use ipnet::IpNet;
 use offramp_certs::client_auth::Allow;
 use offramp_certs::store::Store;
 use offramp_observe::facts::Offer;
@@ -152,34 +153,21 @@ pub enum SendProxy {
 
 /// A range of IP addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u8,
-}
+pub struct Network(IpNet);
 
 impl Network {
     /// The addresses that share their first `prefix` bits with `address`; a prefix that is too long
     /// for the family is cut to it.
     #[must_use]
     pub fn new(address: IpAddr, prefix: u8) -> Self {
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        Self { address, prefix: prefix.min(most) }
+        // Only a length that is too long is refused.
+        Self(IpNet::new(address, prefix).unwrap_or_else(|_| address.into()))
     }
 
     /// Whether `address` is in the range. Families are never mixed.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address) {
-            (IpAddr::V4(range), IpAddr::V4(address)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
-                (range.to_bits() ^ address.to_bits()) & mask == 0
-            }
-            (IpAddr::V6(range), IpAddr::V6(address)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
-                (range.to_bits() ^ address.to_bits()) & mask == 0
-            }
-            _ => false,
-        }
+        self.0.contains(&address)
     }
 }
 

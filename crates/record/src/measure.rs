@@ -40,56 +40,134 @@ const TRIES: usize = 5;
 /// Full records per try.
 const RECORDS: usize = 6;
 
+/// How long the tries of each library took, by suite.
+type Timings = [[[Duration; TRIES]; 2]; 3];
+
 /// Seals a few full records with each library and suite, timed by `now`, and picks the faster one
 /// per suite. Takes two to four milliseconds on a CPU of the last ten years.
 pub fn measure(mut now: impl FnMut() -> Duration) -> (Choice, [Measured; 6]) {
     let mut record = vec![0x5a; crate::MAX_PLAINTEXT];
+    let timings =
+        Suite::ALL.map(|suite| Library::ALL.map(|library| time(suite, library, &mut record, &mut now)));
+    choose(&timings)
+}
+
+/// The library with the shortest try, suite by suite; of two that are alike the first. Nothing else counts, so that
+/// an interruption of the other tries does no harm.
+fn choose(timings: &Timings) -> (Choice, [Measured; 6]) {
     let mut choice = Choice::always(Library::Ring);
-    let measured = core::array::from_fn(|i| {
-        let (suite, library) = (Suite::ALL[i / 2], Library::ALL[i % 2]);
-        let bytes_per_second = speed(suite, library, &mut record, &mut now);
-        Measured { suite, library, bytes_per_second }
-    });
-    for pair in measured.chunks_exact(2) {
-        let best = if pair[1].bytes_per_second > pair[0].bytes_per_second { &pair[1] } else { &pair[0] };
-        choice.0[best.suite.index()] = best.library;
+    let best = timings.map(|libraries| libraries.map(|tries| tries.into_iter().min().unwrap_or_default()));
+    for (suite, [first, second]) in Suite::ALL.into_iter().zip(best) {
+        choice.0[suite.index()] = Library::ALL[usize::from(second < first)];
     }
+    let measured = core::array::from_fn(|i| {
+        let bytes_per_second = BYTES as f64 / best[i / 2][i % 2].as_secs_f64().max(1e-9);
+        Measured { suite: Suite::ALL[i / 2], library: Library::ALL[i % 2], bytes_per_second }
+    });
     (choice, measured)
 }
 
-fn speed(suite: Suite, library: Library, record: &mut [u8], now: &mut impl FnMut() -> Duration) -> f64 {
+/// Bytes that a try seals.
+const BYTES: usize = RECORDS * crate::MAX_PLAINTEXT;
+
+fn time(
+    suite: Suite,
+    library: Library,
+    record: &mut [u8],
+    now: &mut impl FnMut() -> Duration,
+) -> [Duration; TRIES] {
     let zeros = [0; 32];
     // The slice has the length that the suite asks for.
     let keys = KeyMaterial::new(Version::Tls13, suite, &zeros[..suite.key_len()], [0; 12], 0)
         .expect("key length fits the suite");
     let aead = library.key(&keys);
     aead.seal([0; 12], &[], record);
-    let best = (0..TRIES)
-        .map(|_| {
-            let start = now();
-            for _ in 0..RECORDS {
-                core::hint::black_box(aead.seal([0; 12], &[0; 5], record));
-            }
-            now().saturating_sub(start)
-        })
-        .min()
-        .unwrap_or_default();
-    (RECORDS * record.len()) as f64 / best.as_secs_f64().max(1e-9)
+    core::array::from_fn(|_| {
+        let start = now();
+        for _ in 0..RECORDS {
+            core::hint::black_box(aead.seal([0; 12], &[0; 5], record));
+        }
+        now().saturating_sub(start)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Every try of every suite took as long: with the first library, with the second.
+    fn timings(first: u32, second: u32) -> Timings {
+        [[[MS * first; TRIES], [MS * second; TRIES]]; 3]
+    }
+
+    fn choices(timings: &Timings) -> [Library; 3] {
+        let (choice, _) = choose(timings);
+        Suite::ALL.map(|suite| choice.library(suite))
+    }
+
     #[test]
     fn the_faster_library_is_chosen() {
-        // A clock under which every second pair of readings is far apart favours what it says.
-        let start = std::time::Instant::now();
-        let (choice, measured) = measure(|| start.elapsed());
-        for pair in measured.chunks_exact(2) {
-            let best = if pair[0].bytes_per_second >= pair[1].bytes_per_second { 0 } else { 1 };
-            assert_eq!(choice.library(pair[0].suite), pair[best].library);
-            assert!(pair.iter().all(|m| m.bytes_per_second > 0.0));
+        let [first, second] = Library::ALL;
+        assert_eq!(choices(&timings(1, 2)), [first; 3]);
+        assert_eq!(choices(&timings(2, 1)), [second; 3]);
+        assert_eq!(choices(&timings(1, 1)), [first; 3]);
+    }
+
+    #[test]
+    fn each_suite_has_its_own() {
+        let [first, second] = Library::ALL;
+        for (at, suite) in Suite::ALL.into_iter().enumerate() {
+            let mut timings = timings(1, 2);
+            timings[at] = [[MS * 3; TRIES], [MS * 2; TRIES]];
+            let (choice, measured) = choose(&timings);
+            for other in Suite::ALL {
+                assert_eq!(choice.library(other), if other == suite { second } else { first });
+            }
+            let of_suite = measured.iter().filter(|measured| measured.suite == suite);
+            let speeds: Vec<_> = of_suite.map(|m| (m.library, m.bytes_per_second)).collect();
+            let bytes = (RECORDS * crate::MAX_PLAINTEXT) as f64;
+            assert_eq!(speeds, [(first, bytes / 0.003), (second, bytes / 0.002)]);
         }
+    }
+
+    #[test]
+    fn an_interruption_does_no_harm() {
+        let [_, second] = Library::ALL;
+        for undisturbed in 0..TRIES {
+            let mut timings = timings(2, 900);
+            timings.iter_mut().for_each(|[_, tries]| tries[undisturbed] = MS);
+            assert_eq!(choices(&timings), [second; 3], "try {undisturbed}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_stands_gives_a_speed_nevertheless() {
+        let (choice, measured) = measure(|| Duration::ZERO);
+        assert_eq!(choice, Choice::always(Library::Ring));
+        assert!(measured.iter().all(|m| m.bytes_per_second.is_finite() && m.bytes_per_second > 0.0));
+    }
+
+    #[test]
+    fn the_readings_of_a_try_are_told_apart() {
+        // A clock of which every reading but the first of each pair is a millisecond later, and two with the first
+        // library: whoever is measured second wins.
+        let mut readings = 0_u32;
+        let (choice, _) = measure(|| {
+            let pair = readings / 2;
+            let slow = (pair as usize / TRIES).is_multiple_of(2);
+            let took = if readings.is_multiple_of(2) {
+                Duration::ZERO
+            } else if slow {
+                MS * 2
+            } else {
+                MS
+            };
+            readings += 1;
+            MS * (pair * 10) + took
+        });
+        assert_eq!(readings as usize, 2 * 2 * 3 * TRIES);
+        assert_eq!(choice, Choice::always(Library::ALL[1]));
     }
 }

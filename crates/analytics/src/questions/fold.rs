@@ -1,75 +1,22 @@
 //! Adding up what was read, by what a question is about.
 //!
-//! SQLite streams facts one by one, which is faster than its own grouping by sorting; PostgreSQL groups them
-//! first, so that little has to be sent. Either way they pass through the same [`Sieve`].
+//! Sums by group are exact up to [`MOST_GROUPS`] groups; of more than that, the lightest half is forgotten each time,
+//! which is said.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use foldhash::fast::RandomState;
 
 use crate::error::Error;
-use crate::question::{Bots, Filter, Top};
-use crate::questions::is_among;
-use crate::questions::plan::{Grain, Piece};
+use crate::question::{Order, Top};
+use crate::questions::plan::Piece;
+use crate::questions::scan::{Column, Values, scan};
+use crate::questions::sieve::{Shape, Sieve};
 use crate::rollup::tally::Sums;
-use crate::rollup::{FIRST_HOUR, HOUR_US, Kind, Shapes};
-use crate::store::{Dialect, Engine, SEQUENCE_BITS};
-
-/// Which requests count, in numbers of the store.
-pub(crate) struct Sieve {
-    shapes: Shapes,
-    hosts: Option<HashSet<i64>>,
-    excluded: HashSet<i64, RandomState>,
-    bots: Bots,
-}
-
-impl Sieve {
-    /// Looks up what a filter names.
-    pub(crate) fn of(engine: &mut dyn Engine, filter: &Filter) -> Result<Self, Error> {
-        let hosts = match filter.hosts.as_slice() {
-            [] => None,
-            names => {
-                let mut hosts = HashSet::new();
-                for name in names {
-                    engine.rows("SELECT id FROM host WHERE text = $1", &[name], &mut |row| {
-                        hosts.insert(row.int(0));
-                        ControlFlow::Continue(())
-                    })?;
-                }
-                Some(hosts)
-            }
-        };
-        let mut excluded: HashSet<i64, RandomState> = HashSet::default();
-        if !filter.exclude.is_empty() {
-            engine.rows("SELECT id, text FROM client", &[], &mut |row| {
-                if row.text(1).parse().is_ok_and(|address| is_among(&filter.exclude, address)) {
-                    excluded.insert(row.int(0));
-                }
-                ControlFlow::Continue(())
-            })?;
-        }
-        Ok(Self { shapes: Shapes::read(engine)?, hosts, excluded, bots: filter.bots })
-    }
-
-    /// Whether nothing can pass.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.hosts.as_ref().is_some_and(HashSet::is_empty)
-    }
-
-    fn admits_host(&self, host: i64) -> bool {
-        self.hosts.as_ref().is_none_or(|hosts| hosts.contains(&host))
-    }
-
-    /// Host and status of a fact that counts.
-    pub(crate) fn admits(&self, shape: i64, bot: bool, client: i64) -> Option<(i64, i64)> {
-        let (host, status) = self.shapes.of(shape);
-        let counts = self.bots.admits(bot)
-            && self.admits_host(host)
-            && (self.excluded.is_empty() || !self.excluded.contains(&client));
-        counts.then_some((host, status))
-    }
-}
+use crate::rollup::{FIRST_HOUR, HOUR_US, Kind};
+use crate::store::Engine;
+use crate::time::Steps;
 
 /// What is added up by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +29,8 @@ pub(crate) enum Group {
     Agent,
     Client,
     Network,
+    /// Status, cause and page of what failed.
+    Error,
 }
 
 impl Group {
@@ -99,20 +48,20 @@ impl Group {
     }
 
     /// The column of facts that has the item.
-    const fn column(self) -> &'static str {
+    const fn column(self) -> Option<&'static str> {
         match self {
-            Self::Nothing | Self::Host | Self::Status => NOTHING,
-            Self::Page => "path",
-            Self::Referer => "referer",
-            Self::Agent => "agent",
-            Self::Client | Self::Network => "client",
+            Self::Nothing | Self::Host | Self::Status => None,
+            Self::Page | Self::Error => Some("path"),
+            Self::Referer => Some("referer"),
+            Self::Agent => Some("agent"),
+            Self::Client | Self::Network => Some("client"),
         }
     }
 
     /// Which list of heavy items has it.
     const fn kind(self) -> Option<Kind> {
         match self {
-            Self::Nothing | Self::Host | Self::Status => None,
+            Self::Nothing | Self::Host | Self::Status | Self::Error => None,
             Self::Page => Some(Kind::Path),
             Self::Referer => Some(Kind::Referer),
             Self::Agent => Some(Kind::Agent),
@@ -122,50 +71,74 @@ impl Group {
     }
 }
 
-/// The column of groups that have no item of their own.
-const NOTHING: &str = "";
-
-/// A group: an item (of pages with its host), and an interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// A group: an item (of pages with its host), and when its step begins; of errors what failed in its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key {
+    pub(crate) bucket: i64,
     pub(crate) item: i64,
     pub(crate) host: i64,
-    pub(crate) bucket: i64,
 }
 
 /// Sums by group.
+pub(crate) type Groups = HashMap<Key, Sums, RandomState>;
+
+/// More groups than this are not kept: some 80 MiB.
+const MOST_GROUPS: usize = 1 << 20;
+
+/// What is being added up.
 pub(crate) struct Fold {
     group: Group,
-    /// The length of an interval, in microseconds.
-    width: Option<i64>,
-    pub(crate) sums: HashMap<Key, Sums, RandomState>,
+    steps: Option<Steps>,
+    order: Order,
+    most: usize,
+    pub(crate) sums: Groups,
     /// Of networks: what was read by client, and is to be added up.
-    pub(crate) by_client: HashMap<i64, Sums, RandomState>,
+    pub(crate) by_client: Groups,
+    /// Whether groups were forgotten.
+    pub(crate) forgot: bool,
 }
 
 impl Fold {
-    pub(crate) fn new(group: Group, width: Option<i64>) -> Self {
-        Self { group, width, sums: HashMap::default(), by_client: HashMap::default() }
+    pub(crate) fn new(group: Group, steps: Option<Steps>, order: Order) -> Self {
+        let (sums, by_client) = (HashMap::default(), HashMap::default());
+        Self { group, steps, order, most: MOST_GROUPS, sums, by_client, forgot: false }
     }
 
-    /// From what this can be added up, where clients are excluded or not.
-    pub(crate) fn grain(&self, excludes: bool) -> Grain {
-        let knows_clients =
-            !matches!(self.group, Group::Page | Group::Referer | Group::Agent | Group::Status);
-        match self.width {
-            _ if excludes && !knows_clients => Grain::Facts,
-            None => Grain::Days,
-            Some(width) if width % (24 * HOUR_US) == 0 => Grain::Days,
-            Some(width) if width % HOUR_US == 0 => Grain::Hours,
-            Some(_) => Grain::Facts,
-        }
+    /// Whether roll-ups can answer: they tell hosts and bots apart, and either statuses, or items of one kind.
+    pub(crate) fn is_in_rollups(&self, step_is_long: bool, sieve: &Sieve) -> bool {
+        let kind = match self.group {
+            Group::Network if sieve.is_by_client() => Some(Kind::Client),
+            group => group.kind(),
+        };
+        let tells = |of: Kind, is_asked: bool| !is_asked || kind == Some(of);
+        let tells_clients = match (&sieve.clients, &sieve.excluded) {
+            (None, None) => true,
+            _ if kind == Some(Kind::Client) => true,
+            // What is excluded can be taken away where statuses do not matter.
+            (None, Some(_)) => {
+                matches!(self.group, Group::Nothing | Group::Host) && sieve.statuses.is_empty()
+            }
+            (Some(_), _) => false,
+        };
+        self.group != Group::Error
+            && step_is_long
+            && !sieve.by_method
+            && (sieve.statuses.is_empty() || kind.is_none())
+            && tells(Kind::Path, sieve.paths.is_some())
+            && tells(Kind::Referer, sieve.referrers.is_some())
+            && tells_clients
+    }
+
+    /// Whether an hour or a day lies in one step.
+    pub(crate) fn is_one(&mut self, from_us: i64, to_us: i64) -> bool {
+        self.steps.as_mut().is_none_or(|steps| steps.is_one(from_us, to_us))
     }
 
     /// Reads one piece.
     pub(crate) fn read(&mut self, engine: &mut dyn Engine, sieve: &Sieve, piece: Piece) -> Result<(), Error> {
         match (piece, self.group) {
-            (Piece::Facts(from, to), _) => self.read_facts(engine, sieve, from, to),
-            (_, Group::Network) if !sieve.excluded.is_empty() => {
+            (Piece::Facts(from, to), _) => self.read_facts(engine, sieve, (from, to)),
+            (_, Group::Network) if sieve.is_by_client() => {
                 self.read_heavy(engine, sieve, piece, Kind::Client)
             }
             (_, group) => match group.kind() {
@@ -175,71 +148,77 @@ impl Fold {
         }
     }
 
-    fn read_facts(
-        &mut self,
-        engine: &mut dyn Engine,
-        sieve: &Sieve,
-        from: i64,
-        to: i64,
-    ) -> Result<(), Error> {
-        let bucket = self.width.map(|width| format!("(id >> {SEQUENCE_BITS}) / {width}"));
-        let wanted = [
-            (self.group.column() != NOTHING).then(|| self.group.column().to_owned()),
-            bucket,
-            (!sieve.excluded.is_empty()).then(|| "client".to_owned()),
-            (sieve.bots != Bots::Included).then(|| "coalesce(agent, 0) & 1".to_owned()),
-        ];
-        // Every column costs time for each of millions of rows: only those are read that are needed.
-        let columns: Vec<String> = wanted.iter().flatten().cloned().collect();
-        let mut place = 3;
-        let [item_at, bucket_at, client_at, bot_at] = wanted.each_ref().map(|column| {
-            column.as_ref().map(|_| {
-                place += 1;
-                place - 1
-            })
-        });
-        let mut listed: String = columns.iter().map(|column| format!(", {column}")).collect();
-        let sums = match engine.dialect() {
-            Dialect::Sqlite => "1, bytes",
-            Dialect::Postgres => "count(*), CAST(sum(bytes) AS BIGINT)",
-        };
-        listed += &format!(" FROM fact WHERE id >= {from} AND id < {to}");
-        if engine.dialect() == Dialect::Postgres {
-            let places: Vec<String> =
-                std::iter::once(3).chain(4..place + 1).map(|at| at.to_string()).collect();
-            listed += &format!(" GROUP BY {}", places.join(", "));
-        }
-        let sql = format!("SELECT {sums}, shape{listed}");
-        engine.rows(&sql, &[], &mut |row| {
-            let int = |at: Option<usize>| at.map_or(0, |at| row.int(at));
-            if let Some((host, status)) = sieve.admits(row.int(2), int(bot_at) == 1, int(client_at)) {
-                let sums = Sums { requests: row.int(0), bytes: row.int(1) };
-                self.add(host, status, int(item_at), int(bucket_at), sums);
-            }
-            ControlFlow::Continue(())
+    fn read_facts(&mut self, engine: &mut dyn Engine, sieve: &Sieve, range: (i64, i64)) -> Result<(), Error> {
+        let mut columns = Vec::new();
+        columns.extend(self.group.column().map(Column::Of));
+        columns.extend(self.steps.as_ref().map(|steps| Column::Time(steps.slice())));
+        let has_item = self.group.column().is_some();
+        scan(engine, sieve, range, &columns, &mut |shape, sums, values: Values| {
+            let (item, time) = if has_item { (values[0], values[1]) } else { (0, values[0]) };
+            let bucket = self.bucket(time);
+            self.add(shape, item, bucket, sums);
         })
     }
 
-    fn add(&mut self, host: i64, status: i64, item: i64, bucket: i64, sums: Sums) {
+    fn add(&mut self, shape: &Shape, item: i64, bucket: i64, sums: Sums) {
         let key = match self.group {
             Group::Nothing => Key { bucket, ..Key::default() },
-            Group::Host => Key { item: host, bucket, host: 0 },
-            Group::Status => Key { item: status, bucket, host: 0 },
+            Group::Host => Key { item: shape.host, bucket, host: 0 },
+            Group::Status => Key { item: shape.status, bucket, host: 0 },
+            // What failed may have no path.
+            Group::Error if shape.status < 400 && shape.cause == 0 => return,
+            Group::Error => Key {
+                item,
+                host: shape.host,
+                bucket: i64::from(shape.cause) << STATUS_BITS | shape.status & STATUS,
+            },
             // Whoever sent no referrer, no agent, or has no address is not in these lists.
             _ if item == 0 => return,
-            Group::Page => Key { item, host, bucket },
+            Group::Page => Key { item, host: shape.host, bucket },
             Group::Network => {
-                self.by_client.entry(item).or_default().add(sums);
-                return;
+                self.by_client.entry(Key { item, ..Key::default() }).or_default().add(sums);
+                return self.bound();
             }
             Group::Referer | Group::Agent | Group::Client => Key { item, bucket, host: 0 },
         };
         self.sums.entry(key).or_default().add(sums);
+        self.bound();
     }
 
-    /// The interval that a period is in, by its first hour.
-    fn bucket(&self, hour: i64) -> i64 {
-        self.width.map_or(0, |width| hour.saturating_mul(HOUR_US) / width)
+    /// Forgets the lighter half of the groups where they are too many.
+    fn bound(&mut self) {
+        let groups = if self.group == Group::Network { &mut self.by_client } else { &mut self.sums };
+        if groups.len() <= self.most {
+            return;
+        }
+        let order = self.order;
+        let weight = |sums: &Sums| match order {
+            Order::Requests => sums.requests,
+            Order::Bytes => sums.bytes,
+        };
+        let mut weights: Vec<i64> = groups.values().map(weight).collect();
+        let middle = weights.len() / 2;
+        let (_, median, _) = weights.select_nth_unstable(middle);
+        let bound = *median;
+        let heavier = weights.iter().filter(|weight| **weight > bound).count();
+        let mut room = (self.most / 2).saturating_sub(heavier);
+        groups.retain(|_, sums| {
+            let weight = weight(sums);
+            let as_heavy = weight == bound && room > 0;
+            room -= usize::from(as_heavy);
+            weight > bound || as_heavy
+        });
+        self.forgot = true;
+    }
+
+    /// Where the step of a time begins.
+    fn bucket(&mut self, time_us: i64) -> i64 {
+        self.steps.as_mut().map_or(0, |steps| steps.of(time_us))
+    }
+
+    /// Where the step of a period begins, by its first hour.
+    fn bucket_of(&mut self, hour: i64) -> i64 {
+        self.bucket(hour.saturating_mul(HOUR_US))
     }
 
     fn read_traffic(&mut self, engine: &mut dyn Engine, sieve: &Sieve, piece: Piece) -> Result<(), Error> {
@@ -247,23 +226,22 @@ impl Fold {
         let sql =
             format!("SELECT {FIRST_HOUR}, host, status, bot, requests, bytes FROM traffic WHERE {periods}");
         engine.rows(&sql, &[], &mut |row| {
-            let (host, bot) = (row.int(1), row.int(3) == 1);
-            if sieve.admits_host(host) && sieve.bots.admits(bot) {
+            let (host, status, bot) = (row.int(1), row.int(2), row.int(3) == 1);
+            if sieve.admits_host(host) && sieve.admits_status(status) && sieve.bots.admits(bot) {
                 let sums = Sums { requests: row.int(4), bytes: row.int(5) };
-                self.add(host, row.int(2), 0, self.bucket(row.int(0)), sums);
+                let bucket = self.bucket_of(row.int(0));
+                self.add(&Shape { host, status, ..Shape::default() }, 0, bucket, sums);
             }
             ControlFlow::Continue(())
         })?;
-        if sieve.excluded.is_empty() {
-            return Ok(());
-        }
+        let Some(excluded) = &sieve.excluded else { return Ok(()) };
         // What is excluded is taken away again, as far as it is known by client.
         let sql = heavy(Kind::Client, &periods);
         engine.rows(&sql, &[], &mut |row| {
             let (host, bot) = (row.int(1), row.int(2) == 1);
-            if sieve.excluded.contains(&row.int(3)) && sieve.admits_host(host) && sieve.bots.admits(bot) {
+            if excluded.has(row.int(3)) && sieve.admits_host(host) && sieve.bots.admits(bot) {
                 let item = if self.group == Group::Host { host } else { 0 };
-                let key = Key { item, host: 0, bucket: self.bucket(row.int(0)) };
+                let key = Key { item, host: 0, bucket: self.bucket_of(row.int(0)) };
                 let sums = Sums { requests: row.int(4), bytes: row.int(5) };
                 self.sums.entry(key).or_default().take(sums);
             }
@@ -281,14 +259,19 @@ impl Fold {
         let sql = heavy(kind, &piece.periods());
         engine.rows(&sql, &[], &mut |row| {
             let (host, bot, item) = (row.int(1), row.int(2) == 1, row.int(3));
-            let excluded = kind == Kind::Client && sieve.excluded.contains(&item);
-            if sieve.admits_host(host) && sieve.bots.admits(bot) && !excluded {
+            let counts = match kind {
+                Kind::Path => sieve.admits_path(item),
+                Kind::Referer => sieve.admits_referrer(item),
+                Kind::Client => sieve.admits_client(item),
+                Kind::Agent | Kind::Network => true,
+            };
+            if counts && sieve.admits_host(host) && sieve.bots.admits(bot) {
                 let sums = Sums { requests: row.int(4), bytes: row.int(5) };
-                let bucket = self.bucket(row.int(0));
+                let bucket = self.bucket_of(row.int(0));
                 if kind == Kind::Network {
                     self.sums.entry(Key { item, host: 0, bucket }).or_default().add(sums);
                 } else {
-                    self.add(host, 0, item, bucket, sums);
+                    self.add(&Shape { host, ..Shape::default() }, item, bucket, sums);
                 }
             }
             ControlFlow::Continue(())
@@ -296,9 +279,37 @@ impl Fold {
     }
 }
 
+/// The bits of a status in a group of errors; the number of the cause is above them.
+const STATUS_BITS: u32 = 16;
+const STATUS: i64 = (1 << STATUS_BITS) - 1;
+
+/// Status and cause of a group of errors.
+pub(crate) fn failure_of(key: &Key) -> (i64, usize) {
+    (key.bucket & STATUS, usize::try_from(key.bucket >> STATUS_BITS).unwrap_or(0))
+}
+
 fn heavy(kind: Kind, periods: &str) -> String {
     let kind = kind as i64;
     format!(
         "SELECT {FIRST_HOUR}, host, bot, item, requests, bytes FROM heavy WHERE kind = {kind} AND {periods}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_bounded_and_the_heavy_stay_exact() {
+        let mut fold = Fold::new(Group::Page, None, Order::Bytes);
+        fold.most = 1000;
+        let shape = Shape { host: 1, ..Shape::default() };
+        for item in 1..=100_000 {
+            fold.add(&shape, item, 0, Sums { requests: 1, bytes: 1 });
+            fold.add(&shape, 7, 0, Sums { requests: 1, bytes: 10 });
+            assert!(fold.sums.len() <= 1000);
+        }
+        let seven = fold.sums[&Key { item: 7, host: 1, bucket: 0 }];
+        assert_eq!((seven.bytes, fold.forgot), (1_000_001, true));
+    }
 }

@@ -32,16 +32,8 @@ impl Piece {
 const HOURS: i64 = Level::Hour as i64;
 const DAYS: i64 = Level::Day as i64;
 
-/// What a question can be answered from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Grain {
-    /// Only from facts.
-    Facts,
-    /// From whole hours.
-    Hours,
-    /// From whole days, too.
-    Days,
-}
+/// Whether a range of time, in microseconds since 1970, can be added up as a whole.
+pub(crate) type IsOne<'a> = dyn FnMut(i64, i64) -> bool + 'a;
 
 /// So many facts are read rather than roll-ups: a fraction of a second, and exact.
 const FEW: i64 = 400_000;
@@ -58,20 +50,17 @@ impl Hour {
     }
 }
 
-/// What is to be read for a range of fact numbers.
+/// What is to be read for a range of fact numbers, of which roll-ups are used where an hour or a day of them
+/// `is_one`.
 pub(crate) fn plan(
     engine: &mut dyn Engine,
     (from, to): (i64, i64),
-    grain: Grain,
     source: Source,
+    is_one: &mut IsOne<'_>,
 ) -> Result<Vec<Piece>, Error> {
     if to <= from {
         return Ok(Vec::new());
     }
-    if grain == Grain::Facts || source == Source::Requests {
-        return Ok(vec![Piece::Facts(from, to)]);
-    }
-    let hour_of = |number: i64| (number >> SEQUENCE_BITS) / HOUR_US;
     let (first, last) = (hour_of(from), hour_of(to - 1));
     let sql = format!(
         "SELECT hour, requests, state FROM hours WHERE hour >= {first} AND hour <= {} ORDER BY hour",
@@ -86,10 +75,7 @@ pub(crate) fn plan(
     if source == Source::Either && few && hours.values().all(|hour| hour.has_all_facts()) {
         return Ok(vec![Piece::Facts(from, to)]);
     }
-    let days = match grain {
-        Grain::Days => days(engine, &hours, (from, to))?,
-        _ => Vec::new(),
-    };
+    let days = days(engine, &hours, (from, to), is_one)?;
     let mut pieces = Pieces::default();
     for (hour, state) in hours {
         let day = hour.div_euclid(24);
@@ -99,7 +85,8 @@ pub(crate) fn plan(
         }
         let (begins, ends) = (first_of(hour), first_of(hour + 1));
         let facts = Piece::Facts(begins.max(from), ends.min(to));
-        let whole = begins >= from && ends <= to;
+        let whole =
+            begins >= from && ends <= to && is_one(hour.saturating_mul(HOUR_US), (hour + 1) * HOUR_US);
         match state.state {
             PENDING => pieces.push(facts),
             ROLLED if !whole => pieces.push(facts),
@@ -115,11 +102,17 @@ pub(crate) fn plan(
     Ok(pieces.0)
 }
 
+/// The hour that a fact number is in.
+pub(crate) const fn hour_of(number: i64) -> i64 {
+    (number >> SEQUENCE_BITS) / HOUR_US
+}
+
 /// The days, sorted, that are wholly in the range and whose roll-ups are up to date.
 fn days(
     engine: &mut dyn Engine,
     hours: &BTreeMap<i64, Hour>,
     (from, to): (i64, i64),
+    is_one: &mut IsOne<'_>,
 ) -> Result<Vec<i64>, Error> {
     let sql = format!("SELECT day FROM days WHERE state = {ROLLED} ORDER BY day");
     let mut days: Vec<i64> = engine.ints::<1>(&sql)?.into_iter().map(|[day]| day).collect();
@@ -127,6 +120,7 @@ fn days(
         first_of(day * 24) >= from
             && first_of((day + 1) * 24) <= to
             && hours.range(day * 24..(day + 1) * 24).all(|(_, hour)| !matches!(hour.state, PENDING | LATE))
+            && is_one(day * 24 * HOUR_US, (day + 1) * 24 * HOUR_US)
     });
     Ok(days)
 }

@@ -4,7 +4,10 @@
 //! this program would not honour are refused: a connection that is less protected than its URL says would be
 //! worse than none.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+
+use percent_encoding::percent_decode_str;
 
 use crate::error::Error;
 
@@ -203,23 +206,12 @@ fn system_authorities() -> Result<PathBuf, Error> {
 
 /// Undoes percent-encoding (RFC 3986 §2.1).
 fn decode(text: &str) -> Result<String, Error> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let pair = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match (first, pair.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            (b'%', None) => return Err(Error::Url("a `%` is not followed by two hexadecimal digits".into())),
-            _ => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
+    let is_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
+    if !text.split('%').skip(1).all(|after| after.as_bytes().get(..2).is_some_and(is_hex)) {
+        return Err(Error::Url("a `%` is not followed by two hexadecimal digits".into()));
     }
-    String::from_utf8(bytes).map_err(|_| Error::Url("it is not UTF-8".into()))
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map(Cow::into_owned).map_err(|_| Error::Url("it is not UTF-8".into()))
 }
 
 #[cfg(test)]
@@ -271,6 +263,18 @@ mod tests {
             assert_eq!(server(&with_password(url, "p@ss w%")).password().unwrap().as_deref(), expected);
         }
         assert_eq!(with_password("sqlite:/a.db", "x"), "sqlite:/a.db");
+    }
+
+    #[test]
+    fn what_is_escaped_wrongly_is_refused() {
+        for url in [
+            "postgres://a%@localhost/c",
+            "postgres://a%4@localhost/c",
+            "postgres://a%+1@localhost/c",
+            "postgres://a%ff@localhost/c",
+        ] {
+            assert!(Location::parse(url).is_err(), "{url}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
@@ -113,17 +114,13 @@ fn is_on_read_only_media(path: &Path) -> bool {
 /// The path as SQLite's URI for a file that nobody changes (<https://www.sqlite.org/uri.html>).
 fn immutable(path: &Path) -> OsString {
     let mut uri = b"file:".to_vec();
-    for &byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'%' => uri.extend(b"%25"),
-            b'?' => uri.extend(b"%3f"),
-            b'#' => uri.extend(b"%23"),
-            byte => uri.push(byte),
-        }
-    }
+    uri.extend(percent_encode(path.as_os_str().as_bytes(), IN_URI).flat_map(str::bytes));
     uri.extend(b"?immutable=1");
     OsString::from_vec(uri)
 }
+
+/// What has a meaning in a URI's path.
+const IN_URI: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
 
 impl Engine for Sqlite {
     fn dialect(&self) -> Dialect {

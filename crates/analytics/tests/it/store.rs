@@ -4,6 +4,7 @@ mod answers;
 mod asking;
 mod count;
 mod failures;
+mod filters;
 mod keeping;
 mod reconnecting;
 mod requests;

@@ -1,16 +1,18 @@
 //! The options of `offramp logs`.
 
+mod ask;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::TypedValueParser as _;
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use offramp_analytics::Network;
+use clap::{Args, Subcommand, ValueHint};
 use offramp_analytics::format::LogFormat;
-use offramp_analytics::question::{Bots, Order, Top};
 use offramp_config::model::ListenAddress;
 
-use crate::logs::when::{self, When};
+pub(crate) use crate::flags::logs::ask::{
+    AnswerOptions, Compare, FilterOptions, List, Query, Search, Tail, Traffic, Visitors, What,
+};
+use crate::logs::when;
 
 /// Options of `logs`.
 #[derive(Debug, Args)]
@@ -30,10 +32,20 @@ pub(crate) enum Command {
     /// What was read is remembered: the same file again adds nothing, under whatever name, and of one that has grown
     /// only what is new is read.
     Ingest(Ingest),
-    /// The heaviest pages, clients and others with their requests and bytes
+    /// The heaviest pages, clients and others with their requests and bytes; what is slow; what fails
     Top(List),
     /// Requests and bytes over time
     Traffic(Traffic),
+    /// Different clients by the day
+    ///
+    /// Counted by a hash of their addresses: exact up to 2048 a day, within some two percent above.
+    Visitors(Visitors),
+    /// A period of time and the one before it, side by side
+    Compare(Compare),
+    /// Requests as they come, a line each, until stopped
+    ///
+    /// What took longer than ten minutes is not seen.
+    Tail(Tail),
     /// Requests whose path, query, referrer or agent has a text, the newest first
     ///
     /// With `full_text` in the configuration each word of the text must begin a word there, which an index
@@ -118,163 +130,6 @@ pub(crate) struct FormatOptions {
     pub(crate) regex: Option<LogFormat>,
 }
 
-/// Which requests count.
-#[derive(Debug, Args)]
-pub(crate) struct FilterOptions {
-    /// Only this host; may be repeated
-    #[arg(long, value_name = "HOST")]
-    pub(crate) host: Vec<String>,
-    /// Only from then on: 24h or 7d ago, 2026-11-22, or 2026-11-22T10:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = when::parse)]
-    pub(crate) since: Option<When>,
-    /// Only before then, written as for --since
-    #[arg(long, value_name = "TIME", value_parser = when::parse)]
-    pub(crate) until: Option<When>,
-    /// At most so many rows [default: 20 in lists, 100 in searches, all otherwise]
-    #[arg(long, short = 'n', value_name = "N")]
-    pub(crate) limit: Option<usize>,
-    /// Not from this address, one's own for example; may be repeated, or a list with commas
-    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-    pub(crate) exclude_client: Vec<Network>,
-    /// Not from this network, such as 10.0.0.0/8; may be repeated, or a list with commas
-    #[arg(long, value_name = "NET", value_delimiter = ',')]
-    pub(crate) exclude_networks: Vec<Network>,
-    /// What is done with bots, as their agents tell
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "include")]
-    pub(crate) bots: BotsChoice,
-}
-
-/// What is done with bots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BotsChoice {
-    /// They count like everybody
-    Include,
-    /// They do not count
-    Exclude,
-    /// Only they count
-    Only,
-}
-
-impl From<BotsChoice> for Bots {
-    fn from(choice: BotsChoice) -> Self {
-        match choice {
-            BotsChoice::Include => Bots::Included,
-            BotsChoice::Exclude => Bots::Excluded,
-            BotsChoice::Only => Bots::Only,
-        }
-    }
-}
-
-/// How an answer is made and written.
-#[derive(Debug, Args)]
-pub(crate) struct AnswerOptions {
-    /// Write an array of flat JSON objects instead of a table
-    #[arg(long, conflicts_with = "csv")]
-    pub(crate) json: bool,
-    /// Write comma-separated values (RFC 4180) instead of a table
-    #[arg(long)]
-    pub(crate) csv: bool,
-    /// End the question after so long
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = when::duration)]
-    pub(crate) time_limit: Duration,
-}
-
-/// Options of `logs top`.
-#[derive(Debug, Args)]
-pub(crate) struct List {
-    /// Of what
-    #[arg(value_name = "WHAT", value_parser = clap::builder::PossibleValuesParser::new(Top::ALL.map(Top::name)).map(|name| named(&name)))]
-    pub(crate) what: Top,
-    /// What the heaviest have most of
-    #[arg(long, value_enum, default_value = "requests")]
-    pub(crate) by: By,
-    /// Count each request instead of using sums by the hour, whose lists leave out what was rare
-    #[arg(long)]
-    pub(crate) exact: bool,
-    /// A GeoIP file in MaxMind's format, for countries and cities [default: the configuration's]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) geoip: Option<PathBuf>,
-    /// Which requests.
-    #[command(flatten)]
-    pub(crate) filter: FilterOptions,
-    /// How it is written.
-    #[command(flatten)]
-    pub(crate) answer: AnswerOptions,
-    /// Which store.
-    #[command(flatten)]
-    pub(crate) store: StoreOptions,
-}
-
-/// What lists are sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum By {
-    /// The number of requests
-    Requests,
-    /// The bytes that were sent
-    Bytes,
-}
-
-impl From<By> for Order {
-    fn from(by: By) -> Self {
-        match by {
-            By::Requests => Order::Requests,
-            By::Bytes => Order::Bytes,
-        }
-    }
-}
-
-/// Options of `logs traffic`.
-#[derive(Debug, Args)]
-pub(crate) struct Traffic {
-    /// The length of an interval: 5m, 1h, 1d
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = when::duration)]
-    pub(crate) interval: Duration,
-    /// A row for each host
-    #[arg(long)]
-    pub(crate) by_host: bool,
-    /// Which requests.
-    #[command(flatten)]
-    pub(crate) filter: FilterOptions,
-    /// How it is written.
-    #[command(flatten)]
-    pub(crate) answer: AnswerOptions,
-    /// Which store.
-    #[command(flatten)]
-    pub(crate) store: StoreOptions,
-}
-
-/// Options of `logs search`.
-#[derive(Debug, Args)]
-pub(crate) struct Search {
-    /// What to look for
-    pub(crate) text: String,
-    /// Which requests.
-    #[command(flatten)]
-    pub(crate) filter: FilterOptions,
-    /// How it is written.
-    #[command(flatten)]
-    pub(crate) answer: AnswerOptions,
-    /// Which store.
-    #[command(flatten)]
-    pub(crate) store: StoreOptions,
-}
-
-/// Options of `logs query`.
-#[derive(Debug, Args)]
-pub(crate) struct Query {
-    /// The statement
-    pub(crate) sql: String,
-    /// At most so many rows
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 100_000)]
-    pub(crate) limit: usize,
-    /// How it is written.
-    #[command(flatten)]
-    pub(crate) answer: AnswerOptions,
-    /// Which store.
-    #[command(flatten)]
-    pub(crate) store: StoreOptions,
-}
-
 /// Options of `logs serve`.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -301,9 +156,4 @@ pub(crate) struct Tidy {
     /// Which store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-}
-
-fn named(name: &str) -> Top {
-    // The parser lets only the names of lists pass.
-    Top::ALL.into_iter().find(|top| top.name() == name).unwrap_or(Top::Pages)
 }

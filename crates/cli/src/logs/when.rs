@@ -2,34 +2,88 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp};
+use offramp_analytics::Step;
+
 /// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// So long before now.
     Ago(Duration),
+    /// At the beginning of the day that many days before today.
+    DaysAgo(i64),
+    /// When clocks show this.
+    Local(DateTime),
     /// Then.
-    At(SystemTime),
+    At(Timestamp),
 }
 
 impl When {
-    /// The time that is meant, if it is `now`; not before 1970.
-    pub(crate) fn time(self, now: SystemTime) -> SystemTime {
-        match self {
-            When::Ago(duration) => now.checked_sub(duration).unwrap_or(UNIX_EPOCH).max(UNIX_EPOCH),
-            When::At(time) => time,
-        }
+    /// The time that is meant, if it is `now` in a time zone; not before 1970.
+    pub(crate) fn time(self, now: SystemTime, zone: &TimeZone) -> SystemTime {
+        let local = |local: DateTime| zone.to_ambiguous_timestamp(local).compatible().ok();
+        let time = match self {
+            When::Ago(duration) => return now.checked_sub(duration).unwrap_or(UNIX_EPOCH).max(UNIX_EPOCH),
+            When::DaysAgo(days) => Timestamp::try_from(now).ok().and_then(|now| {
+                let today = zone.to_datetime(now).date();
+                local(today.checked_sub(Span::new().days(days)).ok()?.at(0, 0, 0, 0))
+            }),
+            When::Local(time) => local(time),
+            When::At(time) => Some(time),
+        };
+        time.map_or(UNIX_EPOCH, SystemTime::from).max(UNIX_EPOCH)
     }
 }
 
-/// A duration, which is then ago; a date, which begins at midnight UTC; or a date and a time of day (RFC 3339; UTC
-/// unless it has an offset; seconds may be left out).
+/// A duration, which is then ago; `today` or `yesterday`; a date, which begins at midnight; or a date and a time of day
+/// (RFC 3339; on the clocks here unless it has an offset; seconds may be left out). Dates are from 1970 on.
 pub(crate) fn parse(text: &str) -> Result<When, String> {
     if let Ok(duration) = duration(text) {
         return Ok(When::Ago(duration));
     }
-    at(text).map(When::At).ok_or_else(|| {
-        "write how long ago (90m, 24h, 7d), a date (2026-11-22), or a time (2026-11-22T10:00:00Z)".to_owned()
+    at(text).ok_or_else(|| {
+        "write how long ago (90m, 24h, 7d), a date (today, yesterday, 2026-11-22), or a time \
+         (2026-11-22T10:00, 2026-11-22T10:00:00Z)"
+            .to_owned()
     })
+}
+
+fn at(text: &str) -> Option<When> {
+    match text {
+        "today" => return Some(When::DaysAgo(0)),
+        "yesterday" => return Some(When::DaysAgo(1)),
+        _ => {}
+    }
+    // Of all the forms that the parser knows, those with dates as people write them.
+    let date: Date =
+        text.get(..10).filter(|date| date.bytes().filter(|b| *b == b'-').count() == 2)?.parse().ok()?;
+    if date.year() < 1970 {
+        return None;
+    }
+    match text.len() {
+        10 => Some(When::Local(date.at(0, 0, 0, 0))),
+        _ => text
+            .parse::<Timestamp>()
+            .map(When::At)
+            .or_else(|_| text.parse::<DateTime>().map(When::Local))
+            .ok(),
+    }
+}
+
+/// The length of a step of time: a duration, or `hour`, `day`, `week`, `month`. Days, weeks and months are those of the
+/// calendar.
+pub(crate) fn step(text: &str) -> Result<Step, String> {
+    match text {
+        "hour" => Ok(Step::Every(Duration::from_secs(3600))),
+        "day" | "1d" => Ok(Step::Day),
+        "week" | "1w" | "7d" => Ok(Step::Week),
+        "month" | "1mo" => Ok(Step::Month),
+        text => duration(text)
+            .map(Step::Every)
+            .map_err(|_| "write a length (5m, 1h, 1d) or hour, day, week or month".to_owned()),
+    }
 }
 
 /// A whole number and its unit: `s`, `m`, `h`, `d` or `w`; `ms` below a second.
@@ -71,56 +125,6 @@ pub(crate) fn offset(text: &str) -> Result<i32, String> {
     }
 }
 
-fn at(text: &str) -> Option<SystemTime> {
-    let (date, rest) = text.split_at_checked(10)?;
-    let days = day(date)?;
-    if rest.is_empty() {
-        return seconds(days * 86_400);
-    }
-    let rest = rest.strip_prefix(['T', 't', ' '])?;
-    let split = rest.find(['Z', 'z', '+', '-']).unwrap_or(rest.len());
-    let (clock, zone) = rest.split_at(split);
-    let mut parts = clock.split(':');
-    let mut part = |below: i64| {
-        let part = parts.next()?;
-        let number: i64 = part.parse().ok()?;
-        (part.len() == 2 && (0..below).contains(&number)).then_some(number)
-    };
-    let (hour, minute) = (part(24)?, part(60)?);
-    let second = if clock.len() > 5 { part(60)? } else { 0 };
-    if parts.next().is_some() {
-        return None;
-    }
-    let ahead = if zone.is_empty() { 0 } else { i64::from(offset(zone).ok()?) };
-    seconds(days * 86_400 + hour * 3600 + minute * 60 + second - ahead)
-}
-
-fn seconds(since_1970: i64) -> Option<SystemTime> {
-    UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(since_1970).ok()?))
-}
-
-/// Days since 1970 of `YYYY-MM-DD`.
-fn day(date: &str) -> Option<i64> {
-    let mut parts = date.split('-');
-    let mut part = |digits: usize| {
-        let part = parts.next()?;
-        (part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit()))
-            .then(|| part.parse::<i64>().ok())?
-    };
-    let (year, month, day) = (part(4)?, part(2)?, part(2)?);
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let months = usize::try_from(month - 1).ok().filter(|month| *month < 12)?;
-    if parts.next().is_some() || year < 1970 || !(1..=lengths[months]).contains(&day) {
-        return None;
-    }
-    let before = year - 1;
-    let years = before * 365 + before / 4 - before / 100 + before / 400 - BEFORE_1970;
-    Some(years + lengths[..months].iter().sum::<i64>() + day - 1)
-}
-
-/// Days from the year 1 to 1970 in the Gregorian calendar.
-const BEFORE_1970: i64 = 719_162;
 /// Longer durations are typing mistakes.
 const CENTURY: u64 = 100 * 366 * 86_400;
 
@@ -128,18 +132,22 @@ const CENTURY: u64 = 100 * 366 * 86_400;
 mod tests {
     use super::*;
 
-    fn seconds(text: &str) -> Option<u64> {
+    fn seconds(text: &str, zone: &TimeZone) -> Option<u64> {
         match parse(text) {
-            Ok(When::At(time)) => Some(time.duration_since(UNIX_EPOCH).unwrap().as_secs()),
-            _ => None,
+            Ok(When::Ago(_)) | Err(_) => None,
+            Ok(when) => {
+                // 2026-11-22T23:30:00Z
+                let now = UNIX_EPOCH + Duration::from_secs(1_795_390_200);
+                Some(when.time(now, zone).duration_since(UNIX_EPOCH).unwrap().as_secs())
+            }
         }
     }
 
     #[test]
     fn durations_are_ago() {
         let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
-        assert_eq!(parse("24h").unwrap().time(now), now - Duration::from_secs(86_400));
-        assert_eq!(parse("90w").unwrap().time(now), UNIX_EPOCH);
+        assert_eq!(parse("24h").unwrap().time(now, &TimeZone::UTC), now - Duration::from_secs(86_400));
+        assert_eq!(parse("90w").unwrap().time(now, &TimeZone::UTC), UNIX_EPOCH);
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         for text in ["", "h", "24", "1.5h", "-1h", "1y", "99999999999999999999s", "9999999w"] {
             assert!(duration(text).is_err(), "{text}");
@@ -147,13 +155,22 @@ mod tests {
     }
 
     #[test]
-    fn dates_and_times_are_utc_unless_they_say_otherwise() {
+    fn dates_and_times_are_those_of_the_time_zone_unless_they_say_otherwise() {
         // Compared with `date -u -d … +%s`.
-        assert_eq!(seconds("1970-01-01"), Some(0));
-        assert_eq!(seconds("2000-02-29"), Some(951_782_400));
-        assert_eq!(seconds("2026-11-22T10:00:00Z"), Some(1_795_341_600));
-        assert_eq!(seconds("2026-11-22 10:00"), Some(1_795_341_600));
-        assert_eq!(seconds("2026-11-22T11:30:00+01:30"), Some(1_795_341_600));
+        let utc = |text: &str| seconds(text, &TimeZone::UTC);
+        assert_eq!(utc("1970-01-01"), Some(0));
+        assert_eq!(utc("2000-02-29"), Some(951_782_400));
+        assert_eq!(utc("2026-11-22T10:00:00Z"), Some(1_795_341_600));
+        assert_eq!(utc("2026-11-22 10:00"), Some(1_795_341_600));
+        assert_eq!(utc("2026-11-22T11:30:00+01:30"), Some(1_795_341_600));
+        assert_eq!((utc("today"), utc("yesterday")), (Some(1_795_305_600), Some(1_795_219_200)));
+        let berlin = TimeZone::get("Europe/Berlin").expect("the Debian package tzdata brings it");
+        let local = |text: &str| seconds(text, &berlin);
+        assert_eq!(local("2026-11-22T11:00"), Some(1_795_341_600));
+        assert_eq!(local("2026-11-22T10:00:00Z"), Some(1_795_341_600));
+        assert_eq!(local("2026-11-22"), Some(1_795_302_000));
+        // There it is the next day already.
+        assert_eq!((local("today"), local("yesterday")), (Some(1_795_388_400), Some(1_795_302_000)));
         for text in [
             "2026-02-29",
             "2026-13-01",
@@ -164,9 +181,17 @@ mod tests {
             "2026-11-22T10:00:00:00",
             "1969-12-31",
             "2026-11-22x",
+            "20261122",
         ] {
-            assert_eq!(seconds(text), None, "{text}");
+            assert_eq!(utc(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn steps_are_durations_or_of_the_calendar() {
+        assert_eq!(step("5m"), Ok(Step::Every(Duration::from_secs(300))));
+        assert_eq!((step("1d"), step("week"), step("1mo")), (Ok(Step::Day), Ok(Step::Week), Ok(Step::Month)));
+        assert!(step("fortnight").is_err());
     }
 
     #[test]

@@ -49,7 +49,8 @@ fn every_example_prints_what_stands_below_it() {
         shell
             .args(["-c", &format!("{command} 2>&1")])
             .current_dir(home.path())
-            .env("PATH", path.as_ref().unwrap());
+            .env("PATH", path.as_ref().unwrap())
+            .env("TZ", "Asia/Tokyo");
         let found = shell.output().unwrap();
         assert_eq!(stdout(&found).replace('\r', ""), output, "{command}: {}", stderr(&found));
     }

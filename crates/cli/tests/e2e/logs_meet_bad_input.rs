@@ -132,7 +132,7 @@ fn a_store_that_is_none_is_told_and_left_alone() {
         refusal(home, &["ingest", "--log-format", "$remote_addr$time_local", STORE[0], STORE[1]], 2)
             .contains("nothing stands between")
     );
-    assert!(refusal(home, &["top", "pages", "--since", "yesterday", STORE[0], STORE[1]], 2).contains("24h"));
+    assert!(refusal(home, &["top", "pages", "--since", "lately", STORE[0], STORE[1]], 2).contains("24h"));
 }
 
 /// Holds the store as another program would, until its standard input ends.

@@ -57,6 +57,7 @@ mod logs_do_what_their_page_says;
 mod logs_follow_a_real_nginx;
 mod logs_meet_bad_input;
 mod logs_outlive_postgres;
+mod logs_tail_is_live;
 mod metrics_are_a_page;
 mod names_choose_certificates;
 mod npm;

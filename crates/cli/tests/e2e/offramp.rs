@@ -9,6 +9,7 @@ pub(crate) fn offramp(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_offramp"));
     command.args(arguments).current_dir(home).env("HOME", home).env("XDG_STATE_HOME", home.join("state"));
     command.env("TMPDIR", home).env_remove("NOTIFY_SOCKET").env("COLUMNS", "100").env("NO_COLOR", "1");
+    command.env("TZ", "UTC");
     command
 }
 

@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use super::{Choice, Default, Key, Kind, Reload, Support};
+use crate::model;
 
 const NOW: Support = Support::Since("0.1.0");
 const PLANNED: Support = Support::Planned;
-
-const fn now(word: &'static str) -> Choice {
-    Choice { word, support: NOW }
-}
 
 const fn planned(word: &'static str) -> Choice {
     Choice { word, support: PLANNED }
@@ -38,25 +35,14 @@ const LIST_ABSENT: Default = absent("none");
 /// The shortest of the timeouts: what is shorter than a scheduling delay only breaks connections.
 const SHORTEST: Duration = ms(1);
 
-const LEVELS: &[Choice] = &[now("error"), now("warn"), now("info"), now("debug")];
-const LOG_FORMATS: &[Choice] = &[now("text"), now("json"), now("logfmt")];
-const LOG_OUTPUTS: &[Choice] = &[now("stderr"), now("stdout"), now("journald"), now("syslog")];
-const ACCESS_FORMATS: &[Choice] = &[now("json"), now("logfmt"), now("text"), now("combined"), now("vhost")];
-const ACCESS_OUTPUTS: &[Choice] =
-    &[now("stdout"), now("stderr"), now("none"), now("journald"), now("syslog")];
-const POLICIES: &[Choice] = &[now("modern"), now("intermediate")];
-const MODES: &[Choice] = &[now("tcp"), now("http")];
-const PROTOCOLS: &[Choice] = &[now("h1"), now("h2")];
-const ANONYMIZE: &[Choice] = &[now("none"), now("ip")];
-const PROXY_VERSIONS: &[Choice] = &[now("v1"), now("v2")];
-const AUTH_MODES: &[Choice] = &[now("required"), now("optional")];
+const PROXY_VERSIONS: &[Choice] = &[Choice::now("v1"), Choice::now("v2")];
 const BALANCES: &[Choice] = &[
-    now("round_robin"),
-    now("least_conn"),
-    now("two_choices"),
-    now("hash:client"),
-    now("hash:cookie:NAME"),
-    now("hash:header:NAME"),
+    Choice::now("round_robin"),
+    Choice::now("least_conn"),
+    Choice::now("two_choices"),
+    Choice::now("hash:client"),
+    Choice::now("hash:cookie:NAME"),
+    Choice::now("hash:header:NAME"),
 ];
 const CHALLENGES: &[Choice] = &[planned("tls-alpn-01"), planned("http-01"), planned("dns-01")];
 const RECORD_SIZE: Kind = Kind::WordOrSize { word: "adaptive", min: 4096, max: 16384 };
@@ -106,20 +92,20 @@ pub const TABLE: &[Key] = rows! {
     "admin.address": Kind::Text("`unix:/path`, `127.0.0.1:9901`"), REQUIRED, Restart, NOW, "Where the admin interface listens over plain HTTP; not for the public";
 
     "log": Kind::Section, SECTION_DEFAULTS, Live, NOW, "What the program says about itself";
-    "log.level": Kind::Choice(LEVELS), toml("\"info\""), Live, NOW, "The least important messages that are written";
-    "log.format": Kind::Choice(LOG_FORMATS), toml("\"text\""), Live, NOW, "How a message is written";
-    "log.output": Kind::Output(LOG_OUTPUTS), toml("\"stderr\""), Live, NOW, "Where messages go";
+    "log.level": Kind::Choice(model::Level::CHOICES), toml("\"info\""), Live, NOW, "The least important messages that are written";
+    "log.format": Kind::Choice(model::LogFormat::CHOICES), toml("\"text\""), Live, NOW, "How a message is written";
+    "log.output": Kind::Output(model::LogOutput::CHOICES), toml("\"stderr\""), Live, NOW, "Where messages go";
     "log.syslog": Kind::Text("`/dev/log`, `unix:/path` or `udp://host:port`"), toml("\"/dev/log\""), Live, NOW, "Where the syslog of `output` listens: RFC 3164 on Unix sockets, RFC 5424 over UDP";
 
     "access_log": Kind::Section, SECTION_DEFAULTS, Live, NOW, "One event per connection (`mode = \"tcp\"`) or request (`mode = \"http\"`)";
-    "access_log.format": Kind::Choice(ACCESS_FORMATS), toml("\"json\""), Live, NOW, "How an event is written; `combined` as nginx and Apache do, `vhost` with the host after it";
-    "access_log.output": Kind::Output(ACCESS_OUTPUTS), toml("\"stdout\""), Live, NOW, "Where events go";
+    "access_log.format": Kind::Choice(model::AccessFormat::CHOICES), toml("\"json\""), Live, NOW, "How an event is written; `combined` as nginx and Apache do, `vhost` with the host after it";
+    "access_log.output": Kind::Output(model::AccessOutput::CHOICES), toml("\"stdout\""), Live, NOW, "Where events go";
     "access_log.syslog": Kind::Text("`/dev/log`, `unix:/path` or `udp://host:port`"), toml("\"/dev/log\""), Live, NOW, "Where the syslog of `output` listens: RFC 3164 on Unix sockets, RFC 5424 over UDP";
     "access_log.rotate_size": size(64 * KIB, 1024 * GIB), absent("the file is never renamed"), Live, NOW, "When the file of `output` has this size it is renamed and a new one begun";
     "access_log.rotate_keep": count(1, 1000), toml("5"), Live, NOW, "How many renamed files are kept: `.1` is the youngest";
     "access_log.omit": Kind::List("names of fields of events"), LIST_ABSENT, Live, NOW, "Fields that are left out";
     "access_log.hash": Kind::List("names of fields of events"), LIST_ABSENT, Live, NOW, "Fields of which only a hash is written, with a key of this installation: equal values stay equal";
-    "access_log.anonymize": Kind::Choice(ANONYMIZE), toml("\"none\""), Live, NOW, "`ip`: the last byte of IPv4 addresses of clients and the last 80 bits of IPv6 ones become zero, in events, metrics and the log store";
+    "access_log.anonymize": Kind::Choice(model::Anonymize::CHOICES), toml("\"none\""), Live, NOW, "`ip`: the last byte of IPv4 addresses of clients and the last 80 bits of IPv6 ones become zero, in events, metrics and the log store";
 
     "log_store": Kind::Section, absent("no log store"), Restart, NOW, "The queryable access log";
     "log_store.url": Kind::Text("`sqlite:/path` or `postgres://user@host/database`"), REQUIRED, Restart, NOW, "The database";
@@ -142,7 +128,7 @@ pub const TABLE: &[Key] = rows! {
     "tracing.metrics": Kind::Bool, toml("false"), Live, NOW, "Push the figures of `[metrics]` to the collector as well";
 
     "tls": Kind::Section, SECTION_DEFAULTS, Live, NOW, "TLS towards the clients";
-    "tls.policy": Kind::Choice(POLICIES), toml("\"intermediate\""), Live, NOW, "`modern`: TLS 1.3 only; `intermediate`: 1.2 and 1.3 with AEAD suites only";
+    "tls.policy": Kind::Choice(model::Policy::CHOICES), toml("\"intermediate\""), Live, NOW, "`modern`: TLS 1.3 only; `intermediate`: 1.2 and 1.3 with AEAD suites only";
     "tls.tickets": count(0, 8), toml("2"), Live, NOW, "TLS 1.3 tickets per full handshake; 0: no resumption";
     "tls.ticket_rotation": Kind::Duration { min: ms(1000), max: hours(72) }, toml("\"6h\""), Live, NOW, "How long a ticket key is used before a new one takes its place";
     "tls.record_size": RECORD_SIZE, toml("\"adaptive\""), Live, NOW, "The size of sent records; adaptive: small ones first on a fresh or idle connection, then 16 KiB";
@@ -186,7 +172,7 @@ pub const TABLE: &[Key] = rows! {
     "listener": Kind::Sections, absent("one named `default` with the defaults of its keys"), Live, NOW, "An address that accepts connections";
     "listener.name": Kind::Text("a name"), toml("\"default\""), Live, NOW, "What routes, events and metrics call it";
     "listener.address": Kind::List("`[::]:443`, `0.0.0.0:443`, `unix:/path`"), toml("\"[::]:443\""), Live, NOW, "Where it listens; `[::]` takes IPv4 as well";
-    "listener.mode": Kind::Choice(MODES), toml("\"tcp\""), Live, NOW, "`tcp`: a blind relay of bytes; `http`: HTTP/1.1 and HTTP/2, each request with a route of its own";
+    "listener.mode": Kind::Choice(model::Mode::CHOICES), toml("\"tcp\""), Live, NOW, "`tcp`: a blind relay of bytes; `http`: HTTP/1.1 and HTTP/2, each request with a route of its own";
     "listener.tls": Kind::Bool, toml("true"), Live, NOW, "`false`: clients speak plain text";
     "listener.accept_proxy": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "Sources whose PROXY header is required and believed; from all others it is refused";
     "listener.trusted_proxies": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "With `mode = \"http\"`: whose `X-Forwarded-*`, `Forwarded` and `X-Request-Id` are believed and extended, and who thereby name the client; those of all others are replaced";
@@ -228,14 +214,14 @@ pub const TABLE: &[Key] = rows! {
     "route.send_proxy.crc32c": Kind::Bool, toml("false"), Live, NOW, "Add a checksum to the v2 header";
     "route.send_proxy.client_certificate": Kind::Bool, toml("false"), Live, NOW, "Add the client's certificate to the v2 header";
     "route.client_auth": Kind::Section, absent("clients are not asked for a certificate"), Live, NOW, "Mutual TLS";
-    "route.client_auth.mode": Kind::Choice(AUTH_MODES), toml("\"required\""), Live, NOW, "Whether a client without a certificate is refused";
+    "route.client_auth.mode": Kind::Choice(model::AuthMode::CHOICES), toml("\"required\""), Live, NOW, "Whether a client without a certificate is refused";
     "route.client_auth.ca": Kind::Text("a file's path"), REQUIRED, Live, NOW, "The PEM file with the authorities that clients' certificates are checked against";
     "route.client_auth.allow": Kind::List("`dns:`, `uri:` or `cn:` and a pattern"), absent("every certificate that the authorities vouch for"), Live, NOW, "The names of which a client's certificate must bear one; `*` stands for any text";
 
     "backend": Kind::Named, LIST_ABSENT, Live, NOW, "A group of servers that do the same";
     "backend.*.servers": Kind::List("`unix:/path` or `host:port`, then ` weight=N` or ` backup`"), REQUIRED, Live, NOW, "The servers; `weight` (1 to 256, default 1) is the share, a `backup` is used when no other can be connected";
     "backend.*.balance": Kind::Choice(BALANCES), toml("\"round_robin\""), Live, NOW, "How a server is chosen: in turn, the least busy, the less busy of two, or by a hash of the client's address, a cookie or a header field";
-    "backend.*.protocol": Kind::Choice(PROTOCOLS), toml("\"h1\""), Live, NOW, "What servers speak, behind routes of HTTP: HTTP/1.1, or HTTP/2 with prior knowledge, as gRPC needs";
+    "backend.*.protocol": Kind::Choice(model::Protocol::CHOICES), toml("\"h1\""), Live, NOW, "What servers speak, behind routes of HTTP: HTTP/1.1, or HTTP/2 with prior knowledge, as gRPC needs";
     "backend.*.max_connections": count(1, 1_000_000), absent("no limit"), Live, NOW, "Connections or requests at a time for each server; what comes then waits";
     "backend.*.queue": count(0, 1_000_000), toml("128"), Live, NOW, "How many may wait while all servers are at `max_connections`";
     "backend.*.queue_timeout": timeout(hours(1)), toml("\"5s\""), Live, NOW, "How long one may wait";

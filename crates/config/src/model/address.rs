@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use ipnet::IpNet;
+
 use super::HostName;
 use crate::error::{Problem, shown};
 
@@ -161,12 +163,9 @@ fn socket_path(path: PathBuf) -> Result<PathBuf, Problem> {
     Ok(path)
 }
 
-/// A network: an address whose first `prefix` bits count. The other bits are zero.
+/// A network: an address whose first bits count, as many as its prefix says. The other bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cidr {
-    address: IpAddr,
-    prefix: u8,
-}
+pub struct Cidr(IpNet);
 
 impl Cidr {
     /// The network of the first `prefix` bits of `address`; `None` where the address has fewer bits, or
@@ -176,41 +175,23 @@ impl Cidr {
             (IpAddr::V6(_), mapped @ IpAddr::V4(_), Some(prefix)) => (mapped, prefix),
             _ => (address, prefix),
         };
-        let fits = prefix <= width(address);
-        (fits && masked(address, prefix) == address).then_some(Cidr { address, prefix })
+        IpNet::new(address, prefix).ok().filter(|network| network.trunc() == *network).map(Self)
     }
 
     /// The first address of the network.
     pub fn address(self) -> IpAddr {
-        self.address
+        self.0.addr()
     }
 
     /// How many bits of the address count: up to 32 for IPv4, up to 128 for IPv6.
     pub fn prefix(self) -> u8 {
-        self.prefix
+        self.0.prefix_len()
     }
 
     /// Whether the network has this address. An IPv4 address mapped into IPv6, as a socket of both
     /// families shows it, counts as the IPv4 address that it is.
     pub fn contains(self, address: IpAddr) -> bool {
-        masked(address.to_canonical(), self.prefix) == self.address
-    }
-}
-
-fn width(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
-}
-
-fn masked(address: IpAddr, prefix: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(v4) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
-            IpAddr::V4((v4.to_bits() & mask).into())
-        }
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
-            IpAddr::V6((v6.to_bits() & mask).into())
-        }
+        self.0.contains(&address.to_canonical())
     }
 }
 
@@ -222,28 +203,21 @@ impl FromStr for Cidr {
             let problem = Problem::new(format!("`{}` is not a network", shown(text)));
             problem.help("write an address, or a network such as \"10.0.0.0/8\" or \"fd00::/8\"")
         };
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) if prefix.bytes().all(|b| b.is_ascii_digit()) => {
-                (address, Some(prefix.parse::<u8>().map_err(|_| wrong())?))
-            }
-            Some(_) => return Err(wrong()),
-            None => (text, None),
+        let network: IpNet = match text.contains('/') {
+            true => text.parse().map_err(|_| wrong())?,
+            false => text.parse().map(|address: IpAddr| address.into()).map_err(|_| wrong())?,
         };
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let prefix = prefix.unwrap_or_else(|| width(address));
-        if prefix > width(address) {
-            return Err(wrong());
-        }
-        Cidr::new(address, prefix).ok_or_else(|| {
+        let prefix = network.prefix_len();
+        Cidr::new(network.addr(), prefix).ok_or_else(|| {
             let problem = Problem::new(format!("`{text}` has bits set beyond the first {prefix}"));
-            problem.help(format!("write \"{}/{prefix}\", or the address alone", masked(address, prefix)))
+            problem.help(format!("write \"{}\", or the address alone", network.trunc()))
         })
     }
 }
 
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
+        self.0.fmt(f)
     }
 }
 

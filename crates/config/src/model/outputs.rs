@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::words::words;
-use super::{FilePath, ServerAddress, Size};
+use super::{ServerAddress, Size};
 use crate::error::{Problem, shown};
 
 /// What the program says about itself.
@@ -58,19 +58,18 @@ words! {
     }
 }
 
-/// Where the messages of the program go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogOutput {
-    /// Standard error.
-    Stderr,
-    /// Standard output.
-    Stdout,
-    /// systemd's journal, by its native protocol.
-    Journald,
-    /// The syslog at [`Log::syslog`].
-    Syslog,
-    /// Appended to a file.
-    File(FilePath),
+words! {
+    /// Where the messages of the program go.
+    pub enum LogOutput or file {
+        /// Standard error.
+        Stderr = "stderr",
+        /// Standard output.
+        Stdout = "stdout",
+        /// systemd's journal, by its native protocol.
+        Journald = "journald",
+        /// The syslog at [`Log::syslog`].
+        Syslog = "syslog",
+    }
 }
 
 /// One event per connection or request.
@@ -136,21 +135,20 @@ words! {
     }
 }
 
-/// Where events go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccessOutput {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-    /// Nowhere.
-    None,
-    /// systemd's journal, by its native protocol, one field per fact.
-    Journald,
-    /// The syslog at [`AccessLog::syslog`].
-    Syslog,
-    /// Appended to a file.
-    File(FilePath),
+words! {
+    /// Where events go.
+    pub enum AccessOutput or file {
+        /// Standard output.
+        Stdout = "stdout",
+        /// Standard error.
+        Stderr = "stderr",
+        /// Nowhere.
+        None = "none",
+        /// systemd's journal, by its native protocol, one field per fact.
+        Journald = "journald",
+        /// The syslog at [`AccessLog::syslog`].
+        Syslog = "syslog",
+    }
 }
 
 /// Where a syslog listens.

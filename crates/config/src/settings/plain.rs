@@ -1,5 +1,6 @@
 //! The types of fields that are one plain value, and how each is read and written.
 
+use std::borrow::Cow;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,6 +28,13 @@ fn unfit(value: &Scalar) -> Problem {
 pub(crate) trait Word: Sized {
     fn word(&self) -> &'static str;
     fn from_word(word: &str) -> Option<Self>;
+}
+
+/// An enum whose variants are words of the language, and a file.
+pub(crate) trait WordOrFile: Sized {
+    fn text(&self) -> Cow<'_, str>;
+    fn from_word(word: &str) -> Option<Self>;
+    fn from_file(file: FilePath) -> Self;
 }
 
 impl<T: Word> Plain for T {
@@ -202,49 +210,16 @@ impl Texty for PathBuf {
     }
 }
 
-impl Texty for LogOutput {
+impl<T: WordOrFile> Texty for T {
     fn to_text(&self) -> String {
-        match self {
-            LogOutput::Stderr => "stderr".to_owned(),
-            LogOutput::Stdout => "stdout".to_owned(),
-            LogOutput::Journald => "journald".to_owned(),
-            LogOutput::Syslog => "syslog".to_owned(),
-            LogOutput::File(file) => file.path.to_text(),
-        }
+        self.text().into_owned()
     }
 
     fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
-        Ok(match text {
-            "stderr" => LogOutput::Stderr,
-            "stdout" => LogOutput::Stdout,
-            "journald" => LogOutput::Journald,
-            "syslog" => LogOutput::Syslog,
-            path => LogOutput::File(origin.file(path)?),
-        })
-    }
-}
-
-impl Texty for AccessOutput {
-    fn to_text(&self) -> String {
-        match self {
-            AccessOutput::Stdout => "stdout".to_owned(),
-            AccessOutput::Stderr => "stderr".to_owned(),
-            AccessOutput::None => "none".to_owned(),
-            AccessOutput::Journald => "journald".to_owned(),
-            AccessOutput::Syslog => "syslog".to_owned(),
-            AccessOutput::File(file) => file.path.to_text(),
+        match T::from_word(text) {
+            Some(word) => Ok(word),
+            None => origin.file(text).map(T::from_file),
         }
-    }
-
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
-        Ok(match text {
-            "stdout" => AccessOutput::Stdout,
-            "stderr" => AccessOutput::Stderr,
-            "none" => AccessOutput::None,
-            "journald" => AccessOutput::Journald,
-            "syslog" => AccessOutput::Syslog,
-            path => AccessOutput::File(origin.file(path)?),
-        })
     }
 }
 

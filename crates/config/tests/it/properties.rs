@@ -1,7 +1,7 @@
 //! Laws: any text is answered without a panic, what is printed reads back, a difference leads from the old
 //! to the new.
 
-use offramp_config::{ConfigDiff, Environment, Keyed, ListDiff, parse, print};
+use offramp_config::{Change, ConfigDiff, Environment, Keyed, ListDiff, parse, print};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -10,7 +10,7 @@ use crate::language;
 use crate::strategies::config;
 
 /// An item whose keys collide on purpose.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Item(u8, u8);
 
 impl Keyed for Item {
@@ -31,14 +31,39 @@ proptest! {
     #[test]
     fn a_difference_of_lists_leads_from_the_old_to_the_new(old in items(), new in items()) {
         let diff = ListDiff::between(&old, &new);
-        prop_assert_eq!(diff.apply(&old), new.clone());
+        let (mut items, mut order) = (old.clone(), Vec::new());
+        let mut take = |item: &Item| items.iter().position(|old| old == item).map(|at| items.swap_remove(at));
+        for change in diff.changes() {
+            match change {
+                Change::Added(item) => order.push(item.clone()),
+                Change::Removed(item) => prop_assert!(take(item).is_some(), "{:?}", item),
+                Change::Replaced { old, new } => {
+                    prop_assert!(old.key() == new.key() && take(old).is_some(), "{:?}", old);
+                    order.push(new.clone());
+                }
+            }
+        }
+        items.append(&mut order);
+        let mut expected = new.clone();
+        items.sort_unstable();
+        expected.sort_unstable();
+        prop_assert_eq!(items, expected);
         prop_assert_eq!(diff.is_empty(), old == new);
+    }
+
+    #[test]
+    fn an_order_that_stays_is_no_change(old in items(), new in items()) {
+        let more: Vec<Item> = old.iter().chain(&new).cloned().collect();
+        prop_assert!(!ListDiff::between(&more, &old).reordered());
+        let turned: Vec<Item> = old.iter().rev().cloned().collect();
+        let keys = |items: &[Item]| items.iter().map(Keyed::key).collect::<Vec<_>>();
+        let is_turned = keys(&turned) != keys(&old);
+        prop_assert_eq!(ListDiff::between(&old, &turned).reordered(), is_turned);
     }
 
     #[test]
     fn a_difference_of_configurations_leads_from_the_old_to_the_new(old in config(), new in config()) {
         let diff = ConfigDiff::between(&old, &new);
-        prop_assert_eq!(diff.apply(&old), new.clone());
         prop_assert_eq!(diff.is_empty(), old == new);
         prop_assert_eq!(diff.to_string().is_empty(), old == new);
         prop_assert!(ConfigDiff::between(&new, &new).is_empty());

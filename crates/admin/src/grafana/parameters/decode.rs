@@ -1,6 +1,7 @@
 //! Values as Grafana's variables write them. The plugins put a variable into a target as a regular expression:
 //! `a\.test`, and several as `(a\.test|b\.test)`; other formats give `{a.test,b.test}` or `a.test,b.test`.
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// The values in a text. None where it means everything.
@@ -55,16 +56,7 @@ pub(super) fn values_of_json(value: &Value, plain: bool) -> Option<Vec<String>> 
 
 /// Decodes `%XX` (RFC 3986 §2.1); what is no UTF-8 afterwards is replaced.
 pub(super) fn percent(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let digits = [rest.next()?, rest.next()?];
-            let digits = std::str::from_utf8(&digits).ok().filter(|digits| !digits.starts_with('+'))?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    let is_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
+    let is_whole = text.split('%').skip(1).all(|after| after.as_bytes().get(..2).is_some_and(is_hex));
+    is_whole.then(|| percent_decode_str(text).decode_utf8_lossy().into_owned())
 }

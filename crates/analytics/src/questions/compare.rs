@@ -1,0 +1,203 @@
+//! A period and the one before it, side by side.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasher;
+use std::time::{Duration, SystemTime};
+
+use foldhash::quality::RandomState;
+
+use crate::error::Error;
+use crate::question::{Answer, Filter, Order, Source, Top, Value};
+use crate::questions::distinct::Distinct;
+use crate::questions::fold::{Group, Groups, Key};
+use crate::questions::list::{sorted, table};
+use crate::questions::percentiles::Durations;
+use crate::questions::scan::{Column, scan};
+use crate::questions::slow::milliseconds;
+use crate::questions::{Questions, cover, name, range};
+use crate::rollup::tally::Sums;
+use crate::writer::micros;
+
+/// Where a period has more requests than this, what only they can tell is not looked for.
+const MOST_READ: i64 = 5_000_000;
+
+/// What one period came to.
+struct Period {
+    sums: Sums,
+    /// Responses with 4xx and 5xx.
+    errors: [i64; 2],
+    /// What only requests can tell.
+    read: Option<Read>,
+}
+
+struct Read {
+    visitors: i64,
+    p50: Option<i64>,
+    p95: Option<i64>,
+}
+
+impl Questions {
+    /// A period, and the one of the same length before it: all in all, or by what a list is of. Whole months and days
+    /// are compared with as many.
+    ///
+    /// # Errors
+    /// The store cannot be read, the time limit is over, the filter does not say from when to when, or the list is
+    /// one of places.
+    pub fn compare(&mut self, what: Option<Top>, filter: &Filter) -> Result<Answer, Error> {
+        let (Some(since), Some(until)) = (filter.since, filter.until) else {
+            return Err(Error::Question("which time is to be compared with the one before?".into()));
+        };
+        if since >= until {
+            return Err(Error::Question("the time to compare ends before it begins".into()));
+        }
+        let begins = filter.zone.before(since, until);
+        let before = SystemTime::UNIX_EPOCH + Duration::from_micros(begins.unsigned_abs());
+        let before = Filter { since: Some(before), until: Some(since), ..filter.clone() };
+        let mut answer = self.answered(filter, |questions| match what {
+            Some(top) => questions.compare_lists(top, filter, &before),
+            None => questions.compare_sums(filter, &before),
+        })?;
+        let [from, middle, to] = [begins, micros(since), micros(until)].map(|time| filter.zone.words(time));
+        answer.notes.insert(0, format!("{middle} to {to}, compared with {from} to {middle}"));
+        Ok(answer)
+    }
+
+    fn compare_sums(&mut self, filter: &Filter, before: &Filter) -> Result<Answer, Error> {
+        let mut answer = Answer::of(&["what", "now", "before", "change_percent"]);
+        let mut notes = BTreeSet::new();
+        let now = self.period(filter, &mut notes)?;
+        let before = self.period(before, &mut notes)?;
+        answer.notes = notes.into_iter().collect();
+        if now.sums.requests == 0 && before.sums.requests == 0 {
+            return Ok(answer);
+        }
+        let int = |value: fn(&Period) -> i64| [&now, &before].map(|period| Value::Int(value(period)));
+        let read = |value: fn(&Read) -> Value| {
+            [&now, &before].map(|period| period.read.as_ref().map_or(Value::Null, value))
+        };
+        for (what, [now, before]) in [
+            ("requests", int(|period| period.sums.requests)),
+            ("bytes", int(|period| period.sums.bytes)),
+            ("visitors", read(|read| Value::Int(read.visitors))),
+            ("4xx", int(|period| period.errors[0])),
+            ("5xx", int(|period| period.errors[1])),
+            ("p50_ms", read(|read| milliseconds(read.p50))),
+            ("p95_ms", read(|read| milliseconds(read.p95))),
+        ] {
+            let change = change(&now, &before);
+            answer.rows.push(vec![Value::Text(what.into()), now, before, change]);
+        }
+        Ok(answer)
+    }
+
+    fn period(&mut self, filter: &Filter, notes: &mut BTreeSet<String>) -> Result<Period, Error> {
+        let (fold, sieve, said) = self.fold(Group::Status, None, filter)?;
+        notes.extend(said);
+        let mut period = Period { sums: Sums::default(), errors: [0; 2], read: None };
+        for (key, sums) in &fold.sums {
+            period.sums.add(*sums);
+            match key.item {
+                400..500 => period.errors[0] += sums.requests,
+                500..600 => period.errors[1] += sums.requests,
+                _ => {}
+            }
+        }
+        let range = range(filter);
+        if cover::is_partly_removed(self.engine.as_mut(), range)? || filter.source == Source::Rollups {
+            notes.insert("visitors and durations are known as long as requests are kept".into());
+            return Ok(period);
+        }
+        if period.sums.requests > MOST_READ {
+            notes
+                .insert(format!("visitors and durations are not counted for more than {MOST_READ} requests"));
+            return Ok(period);
+        }
+        let hasher = RandomState::default();
+        let mut visitors = Distinct::default();
+        scan(self.engine.as_mut(), &sieve, range, &[Column::Of("client")], &mut |_, _, [client, ..]| {
+            if client != 0 {
+                visitors.add(hasher.hash_one(client));
+            }
+        })?;
+        let mut durations = Durations::default();
+        scan(self.engine.as_mut(), &sieve, range, &[Column::Duration], &mut |_, sums, [duration, ..]| {
+            durations.add(duration, sums.requests);
+        })?;
+        let [p50, p95] = [50, 95].map(|percent| durations.percentile(percent));
+        period.read = Some(Read { visitors: visitors.count(), p50, p95 });
+        Ok(period)
+    }
+
+    fn compare_lists(&mut self, top: Top, filter: &Filter, before: &Filter) -> Result<Answer, Error> {
+        let Some(texts) = table(top).map_or(Some(None), |table| match top {
+            Top::Countries | Top::Cities => None,
+            _ => Some(Some(table)),
+        }) else {
+            return Err(Error::Question(format!("lists of {} cannot be compared", top.name())));
+        };
+        let mut notes = BTreeSet::new();
+        let mut groups = |questions: &mut Self, filter: &Filter| -> Result<Groups, Error> {
+            let (fold, _, said) = questions.fold(Group::of(top), None, filter)?;
+            notes.extend(said);
+            questions.named_groups(top, fold)
+        };
+        let mut now = groups(self, filter)?;
+        let before = groups(self, before)?;
+        for key in before.keys() {
+            now.entry(*key).or_default();
+        }
+        let mut rows: Vec<(Key, Sums)> = sorted(now, filter.order);
+        rows.truncate(self.most(filter));
+        let names = match texts {
+            Some(table) => self.names(table, rows.iter().map(|(key, _)| key.item))?,
+            None => HashMap::new(),
+        };
+        let hosts = self.names("host", rows.iter().map(|(key, _)| key.host))?;
+        let counted = if filter.order == Order::Bytes { "bytes" } else { "requests" };
+        let mut answer = Answer::of(&[top.thing()]);
+        answer.columns.extend((top == Top::Pages).then(|| "host".to_owned()));
+        answer.columns.extend([counted, "before", "change_percent"].map(str::to_owned));
+        answer.notes = notes.into_iter().collect();
+        let value =
+            |sums: &Sums| Value::Int(if filter.order == Order::Bytes { sums.bytes } else { sums.requests });
+        for (key, sums) in rows {
+            let mut row = vec![if texts.is_none() { Value::Int(key.item) } else { name(&names, key.item) }];
+            row.extend((top == Top::Pages).then(|| name(&hosts, key.host)));
+            let (now, before) = (value(&sums), value(&before.get(&key).copied().unwrap_or_default()));
+            let change = change(&now, &before);
+            row.extend([now, before, change]);
+            answer.rows.push(row);
+        }
+        Ok(answer)
+    }
+}
+
+/// How much more there is than before, in percent with one decimal; nothing, where there was nothing.
+fn change(now: &Value, before: &Value) -> Value {
+    let number = |value: &Value| match value {
+        Value::Int(number) => Some(*number as f64),
+        Value::Real(number) => Some(*number),
+        _ => None,
+    };
+    match (number(now), number(before)) {
+        (Some(now), Some(before)) if before > 0.0 => {
+            Value::Real(((now - before) / before * 1000.0).round() / 10.0)
+        }
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_in_percent() {
+        let int = Value::Int;
+        assert_eq!(change(&int(150), &int(100)), Value::Real(50.0));
+        assert_eq!(change(&int(1), &int(3)), Value::Real(-66.7));
+        assert_eq!(change(&int(0), &int(3)), Value::Real(-100.0));
+        assert_eq!(change(&int(7), &int(0)), Value::Null);
+        assert_eq!(change(&Value::Null, &int(1)), Value::Null);
+    }
+}
