@@ -144,7 +144,7 @@ mod tests {
         let config = |hosts: &[&str]| {
             let routes = hosts.iter().map(|host| format!("[[route]]\n{host}server = \"127.0.0.1:1\"\n"));
             let text = format!(
-                "[[certificate]]\nlocal = [\"a.test\"]\n[[listener]]\naddress = \"127.0.0.1:0\"\n{}",
+                "[[certificate]]\nlocal = true\nnames = [\"a.test\"]\n[[listener]]\naddress = \"127.0.0.1:0\"\n{}",
                 routes.collect::<String>()
             );
             let environment = offramp_config::Environment::default();

@@ -50,14 +50,18 @@ impl<S: Sink> Follower<'_, S> {
                     return self.read_copy(&past, input, record);
                 }
                 // It may be in the making, so it is read like a file to which somebody writes.
-                Found::Copy(past, _) => {
-                    let file = File::open(&past.path)?;
-                    let record = of_copy(record, &past);
-                    self.commit(&record)?;
-                    self.older.push_back(Tail::new(file, record)?);
-                    self.watch_files();
-                    return Ok(());
-                }
+                Found::Copy(past, _) => match File::open(&past.path) {
+                    Ok(file) => {
+                        let record = of_copy(record, &past);
+                        self.commit(&record)?;
+                        self.older.push_back(Tail::new(file, record)?);
+                        self.watch_files();
+                        return Ok(());
+                    }
+                    // It was compressed or removed meanwhile.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < LOOKS => {}
+                    Err(error) => return Err(error.into()),
+                },
                 Found::Shorter(past) | Found::BrokenOff(past) if past.is_fresh() => return Ok(()),
                 Found::Shorter(past) => {
                     let record = of_copy(record, &past);

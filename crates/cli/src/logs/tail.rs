@@ -117,7 +117,7 @@ mod tests {
             "2026-11-22 10:00:00  200  192.0.2.1        GET   a.test/news?page=\u{fffd}[2J  5120 B  12.3 ms\n"
         );
         assert_eq!(
-            lines(&answer, Some(85)),
+            lines(&answer, Some(82)),
             "2026-11-22 10:00:00  200  192.0.2.1        GET   a.test/news?pag…  5120 B  12.3 ms\n"
         );
     }

@@ -60,9 +60,8 @@ fn a_route_in_clear_text_is_warned_of() {
         // It is written down that this is meant.
         all.replace("server =", "listener = [\"web\", \"plain\"]\nserver ="),
         // There is no TLS that could be missed.
-        format!(
-            "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = false\n[[route]]\nserver = \"127.0.0.1:1\"\n"
-        ),
+        "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = false\n[[route]]\nserver = \"127.0.0.1:1\"\n"
+            .to_owned(),
     ] {
         let said = warnings(&home, &fine);
         assert!(!said.contains("clear text"), "{fine}{said}");

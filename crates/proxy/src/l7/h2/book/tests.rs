@@ -79,30 +79,10 @@ impl World {
         let cx = &mut Context::from_waker(waker);
         let id = |at: usize, world: &Self| world.streams.get(at).map_or(1, |stream| stream.0);
         match *step {
-            Step::Open { over, length, fields } => {
-                let mut book = self.book.borrow_mut();
-                let id = book.last + 2 - (book.last + 1) % 2;
-                book.last = id;
-                let Ok(opened) = book.open(id, over, length, fields) else { return false };
-                drop(book);
-                if let Opened::Stream(key) = opened {
-                    let incoming = (!over).then(|| Incoming::new(&self.book, key));
-                    self.streams.push((id, Some(Respond::new(&self.book, key)), incoming));
-                    self.windows.push(self.first);
-                }
-            }
+            Step::Open { over, length, fields } => return self.open(over, length, fields),
             Step::Data { at, size, padding, cut, last } => {
-                let stream = id(at, self);
-                let around = usize::from(padding) + 1;
-                let flags = flag::PADDED | if last { flag::END_STREAM } else { 0 };
-                let head = Head { length: size + around, kind: Kind::Data, flags, stream };
-                let mut book = self.book.borrow_mut();
-                if book.data_begins(&head, Framed { before: 1, length: size }).is_err() {
-                    return false;
-                }
-                let (data, cut) = (vec![1; size], cut % (size + 1));
-                book.data(&head, &data[..cut], false);
-                book.data(&head, &data[cut..], true);
+                let end = if last { flag::END_STREAM } else { 0 };
+                return self.data(id(at, self), (size, padding), cut, end);
             }
             Step::Trailers { at, good } => {
                 let stream = id(at, self);
@@ -161,25 +141,7 @@ impl World {
                     let _ = respond.head(StatusCode::OK, HeaderMap::new(), ends);
                 }
             }
-            Step::Write { at, size, over } => {
-                // Nobody writes behind the end.
-                let book = self.book.borrow();
-                let ended = |key: Key| book.slots[key.0].told_all;
-                if book.find(id(at, self)).is_some_and(ended) {
-                    return true;
-                }
-                drop(book);
-                if let Some((_, Some(respond), _)) = self.streams.get(at)
-                    && let Poll::Ready(room @ 1..) = respond.poll_room(cx)
-                {
-                    let size = size.min(room);
-                    assert!(respond.data(Bytes::from(vec![2; size]), over).is_ok());
-                    self.sent += size as i64;
-                    assert!(self.sent <= self.allowed, "more than the window of the connection");
-                    self.windows[at] -= size as i64;
-                    assert!(self.windows[at] >= 0, "more than the window of the stream");
-                }
-            }
+            Step::Write { at, size, over } => self.write(at, id(at, self), size, over),
             Step::Hold { at, size } => {
                 if let Some((_, Some(respond), _)) = self.streams.get(at) {
                     respond.holds(size);
@@ -202,6 +164,53 @@ impl World {
             Step::Part => self.book.borrow_mut().part(Code::NO_ERROR),
         }
         true
+    }
+
+    fn open(&mut self, over: bool, length: Option<u64>, fields: usize) -> bool {
+        let mut book = self.book.borrow_mut();
+        let id = book.last + 2 - (book.last + 1) % 2;
+        book.last = id;
+        let Ok(opened) = book.open(id, over, length, fields) else { return false };
+        drop(book);
+        if let Opened::Stream(key) = opened {
+            let incoming = (!over).then(|| Incoming::new(&self.book, key));
+            self.streams.push((id, Some(Respond::new(&self.book, key)), incoming));
+            self.windows.push(self.first);
+        }
+        true
+    }
+
+    fn data(&mut self, stream: u32, (size, padding): (usize, u8), cut: usize, end: u8) -> bool {
+        let around = usize::from(padding) + 1;
+        let head = Head { length: size + around, kind: Kind::Data, flags: flag::PADDED | end, stream };
+        let mut book = self.book.borrow_mut();
+        if book.data_begins(&head, Framed { before: 1, length: size }).is_err() {
+            return false;
+        }
+        let (data, cut) = (vec![1; size], cut % (size + 1));
+        book.data(&head, &data[..cut], false);
+        book.data(&head, &data[cut..], true);
+        true
+    }
+
+    fn write(&mut self, at: usize, id: u32, size: usize, over: bool) {
+        // Nobody writes behind the end.
+        let ended = {
+            let book = self.book.borrow();
+            book.find(id).is_some_and(|key| book.slots[key.0].told_all)
+        };
+        let cx = &mut Context::from_waker(Waker::noop());
+        if !ended
+            && let Some((_, Some(respond), _)) = self.streams.get(at)
+            && let Poll::Ready(room @ 1..) = respond.poll_room(cx)
+        {
+            let size = size.min(room);
+            assert!(respond.data(Bytes::from(vec![2; size]), over).is_ok());
+            self.sent += size as i64;
+            assert!(self.sent <= self.allowed, "more than the window of the connection");
+            self.windows[at] -= size as i64;
+            assert!(self.windows[at] >= 0, "more than the window of the stream");
+        }
     }
 
     /// What holds at all times.
