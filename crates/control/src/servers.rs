@@ -108,12 +108,15 @@ fn listens(listener: &Listener, server: &ServerAddress) -> bool {
     let takes = |at: SocketAddr| {
         listener.addresses.iter().any(|address| match address {
             ListenAddress::Ip(own) => {
+                if own.port() != at.port() {
+                    return false;
+                }
                 let (own_ip, ip) = (own.ip().to_canonical(), at.ip().to_canonical());
                 // `[::]` takes IPv4 as well; to connect to a wildcard address is to connect to this machine.
                 let family = own_ip.is_ipv6() || ip.is_ipv4();
                 let everywhere = own_ip.is_unspecified() && family && (ip.is_unspecified() || is_own(ip));
                 let here = ip.is_unspecified() && own_ip.is_loopback();
-                own.port() == at.port() && (own_ip == ip || everywhere || here)
+                own_ip == ip || everywhere || here
             }
             ListenAddress::Unix(_) => false,
         })

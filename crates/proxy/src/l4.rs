@@ -237,6 +237,8 @@ impl Relay {
         let worker = Rc::clone(&self.worker);
         worker.counters.turn();
         let mut scratch = worker.scratch.borrow_mut();
+        let kept = (self.up.plain.len(), self.down.sending.waiting());
+        let moved = (self.traffic.from_client, self.traffic.to_client);
         // Down after up, because up may leave an answer to a key update; down leaves nothing for up.
         // So each is asked only until it has nothing to do, not again when the other moved.
         let both = steps(|turn| self.poll_up(cx, &mut scratch, turn))
@@ -257,6 +259,13 @@ impl Relay {
                 Poll::Pending
             }
             Ok(_) => {
+                // Blocked before, and nothing moved: it was the sender that woke this task, for nothing.
+                if kept.0 > 0 && (kept.0, moved.0) == (self.up.plain.len(), self.traffic.from_client) {
+                    self.client.pause_reading();
+                }
+                if kept.1 > 0 && (kept.1, moved.1) == (self.down.sending.waiting(), self.traffic.to_client) {
+                    self.server.pause_reading();
+                }
                 let waiting =
                     Waiting { server: !self.up.plain.is_empty(), client: self.down.sending.waiting() > 0 };
                 poll_alarm(cx, alarm, idle, self.moved_ms, waiting)

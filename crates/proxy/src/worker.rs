@@ -462,7 +462,10 @@ impl Worker {
     /// Facts are finished: counted, and sent on their way if they are `told`. One that `left` had nothing to finish.
     pub(crate) fn ended(&self, facts: Box<ConnectionFacts>, told: bool, left: bool) {
         self.counters.connection_ended(&facts);
-        self.shared.refusals.ended(facts.close.cause, &facts.client.address);
+        // These are causes of a request, which was counted already.
+        if !matches!(facts.close.cause, Cause::HeadersTooLarge | Cause::TargetTooLong) {
+            self.shared.refusals.ended(facts.close.cause, &facts.client.address);
+        }
         if facts.close.cause == Cause::Drain && self.cut.is_now() && !left {
             self.cut_off.set(self.cut_off.get() + 1);
         }

@@ -119,10 +119,13 @@ pub async fn handshake(
     let mut shown = 0;
     let mut left = None;
     let mut fresh = false;
+    let mut flights = 0_usize;
     loop {
         // Keys are agreed upon and signatures made where something new is shown, and nowhere else.
         if fresh {
-            queue.enter().await;
+            // A HelloRetryRequest is a flight without a signature.
+            let retried = connection.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
+            queue.enter(flights > usize::from(retried)).await;
         }
         let begun = fresh.then(Instant::now);
         let (discard, turn) = turn(&mut connection, &mut buffer.filled_mut()[..shown], &mut out);
@@ -135,6 +138,7 @@ pub async fn handshake(
         match turn {
             Ok(Turn::Again) => {}
             Ok(Turn::Flush) => {
+                flights += 1;
                 let sent = socket.write_all(&out).await;
                 match sent {
                     // Behind the handshake only tickets are lost: what a client sent before it left

@@ -181,7 +181,13 @@ pub(crate) async fn seat_later(
         if !called {
             return Poll::Pending;
         }
-        match look(backend, chooser, wish)? {
+        let looked = look(backend, chooser, wish).inspect_err(|_| {
+            // It was called for a place that others behind it can use.
+            if let Some(place) = &place {
+                place.pass();
+            }
+        });
+        match looked? {
             None => {
                 // The place that was freed may be on a server that this one may not have.
                 if let Some(place) = place.as_ref().filter(|_| wish.tied.is_some() || !wish.tried.is_empty())

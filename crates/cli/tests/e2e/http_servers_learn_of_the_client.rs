@@ -88,6 +88,13 @@ fn what_trusted_proxies_say_is_extended() {
         ] {
             assert_eq!(request.field(name), value, "{version} {name}");
         }
+        // What names another client than X-Forwarded-For is the client's own word, and so is what no proxy writes.
+        let forged = ["Forwarded: for=6.6.6.6", "X-Forwarded-For: 198.51.100.7", "X_Forwarded_For: 6.6.6.6"];
+        let forged: Vec<&str> = forged.iter().flat_map(|line| ["--header", line]).collect();
+        get(&house, &[&[version][..], &forged].concat(), "https://a.example.org/x");
+        let request = seen.one();
+        assert!(!format!("{request:?}").contains("6.6.6.6"), "{version} {request:?}");
+        assert!(request.field("forwarded").starts_with("for=198.51.100.7, "), "{request:?}");
         // An id that could break a log or a header is none.
         get(&house, &[version, "--header", "X-Request-Id: a b\"c"], "https://a.example.org/x");
         assert!(seen.one().field("x-request-id").len() > 30);

@@ -151,7 +151,7 @@ pub const TABLE: &[Key] = rows! {
     "limits.request_target_size": size(64, MIB), toml("\"8KiB\""), Live, NOW, "Path and query of an HTTP request";
     "limits.requests_per_client": Kind::Rate, absent("no limit"), Live, NOW, "HTTP requests from one client address";
     "limits.streams": count(1, 10_000), toml("100"), Live, NOW, "Requests at a time on one HTTP/2 connection";
-    "limits.memory": size(MIB, 1024 * GIB), toml("\"256MiB\""), Live, NOW, "What requests and responses under way over HTTP/2 may hold, per worker; above it a connection that has a request under way gets no second one until some have ended";
+    "limits.memory": size(MIB, 1024 * GIB), toml("\"256MiB\""), Live, NOW, "What requests and responses under way over HTTP/2 may hold, per worker; above it a connection that has its share of requests under way, eight at least, gets no more until some have ended";
     "limits.drain_timeout": Kind::Duration { min: ms(0), max: hours(24) }, toml("\"30s\""), Live, NOW, "How long open connections may finish after the order to stop";
 
     "certificate": Kind::Sections, absent("one from the local CA for the hosts of the routes, or for `localhost`"), Live, NOW, "A certificate and its key; several for one name are allowed, of different key types";

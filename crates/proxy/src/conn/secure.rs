@@ -192,7 +192,7 @@ impl Secure<'_> {
             let mismatch = Mismatch { offered, configured: Arc::clone(configured) };
             life.facts().mismatch = Some(Box::new(mismatch));
         }
-        if matches!(error.fault, HandshakeFault::Tls(_)) {
+        if matches!(error.fault, HandshakeFault::Tls(_) | HandshakeFault::TooLarge) {
             // A reset must not overtake the alert; outside of the timeout, lest that be the cause.
             farewell(&life.worker, socket, &[]).await;
         }

@@ -36,15 +36,11 @@ impl Relay {
                 self.moved_ms = offramp_net::clock::coarse_ms();
             }
             if flushed.is_pending() {
-                if after == before {
-                    // It may have been the server that woke this task, for nothing.
-                    self.server.pause_reading();
-                }
                 return Ok(Progress::Blocked);
             }
         }
         if self.down.end != DownEnd::Open {
-            return Ok(self.end_down(cx, scratch));
+            return Ok(self.end_down(cx, scratch, turn));
         }
         if self.session.pressure() != Pressure::None {
             return self.relieve();
@@ -136,16 +132,19 @@ impl Relay {
     }
 
     /// Drops what the server still says, so that it is not kept from listening.
-    fn drop_down(&self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Progress {
+    fn drop_down(&self, cx: &mut Context<'_>, scratch: &mut Scratch, turn: &mut Turn) -> Progress {
         match self.server.poll_read(cx, super::bytes(scratch)) {
-            Poll::Ready(Ok(1..)) => Progress::Moved,
+            Poll::Ready(Ok(n @ 1..)) => {
+                turn.spend(Work::Bytes(n));
+                Progress::Moved
+            }
             Poll::Ready(_) | Poll::Pending => Progress::Done,
         }
     }
 
-    fn end_down(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Progress {
+    fn end_down(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch, turn: &mut Turn) -> Progress {
         match self.down.end {
-            DownEnd::Left(_) => self.drop_down(cx, scratch),
+            DownEnd::Left(_) => self.drop_down(cx, scratch, turn),
             DownEnd::Open | DownEnd::Ended => {
                 self.down.end = DownEnd::Notified;
                 self.down.sending.alert(&mut self.session, Alert::CLOSE_NOTIFY);

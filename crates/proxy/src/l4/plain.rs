@@ -31,6 +31,8 @@ struct Pipe {
     /// How the receiver refused to take more, though the sender may have more to say.
     refused: Option<io::Error>,
     moved: u64,
+    /// What was read and dropped since then.
+    dropped: u64,
 }
 
 impl Pipe {
@@ -43,16 +45,9 @@ impl Pipe {
         room: &mut [u8],
     ) -> io::Result<Option<bool>> {
         if !self.kept.is_empty() {
-            let before = self.kept.len();
             match flush(to, &mut self.kept, cx) {
                 Ok(true) => {}
-                Ok(false) => {
-                    if self.kept.len() == before {
-                        // It may have been the sender that woke this task, for nothing.
-                        from.pause_reading();
-                    }
-                    return Ok(None);
-                }
+                Ok(false) => return Ok(None),
                 Err(error) => return self.refuse(error).map(Some),
             }
         }
@@ -73,6 +68,7 @@ impl Pipe {
             return Ok(Some(false));
         }
         if self.refused.is_some() {
+            self.dropped += n as u64;
             return Ok(Some(false));
         }
         self.moved += n as u64;
@@ -165,17 +161,21 @@ impl Plain<'_> {
         self.worker.counters.turn();
         let before = self.moved();
         let kept = self.up.kept.len() + self.down.kept.len();
+        let pipes = [&self.up, &self.down].map(|pipe| (pipe.kept.len(), pipe.moved));
         let mut turn = Turn::default();
         loop {
-            let moved = self.moved();
+            let taken = self.taken();
             match self.step(cx) {
                 Err(close) => return Poll::Ready(self.broken(close)),
                 Ok((Some(true), Some(true))) => return Poll::Ready(self.end()),
-                Ok((None | Some(true), None | Some(true))) => break,
+                Ok((None | Some(true), None | Some(true))) => {
+                    self.pause(pipes);
+                    break;
+                }
                 Ok(_) => {}
             }
             turn.spend(Work::Calls(2));
-            turn.spend(Work::Bytes(usize::try_from(self.moved() - moved).unwrap_or(usize::MAX)));
+            turn.spend(Work::Bytes(usize::try_from(self.taken() - taken).unwrap_or(usize::MAX)));
             if turn.is_over() {
                 // Others first; the sockets may still be ready, so nothing else would wake this task.
                 self.worker.counters.yielded();
@@ -190,7 +190,22 @@ impl Plain<'_> {
         poll_alarm(cx, alarm, idle, self.moved_ms, waiting)
     }
 
-    /// How many bytes were read, both ways.
+    /// Where a direction was blocked before and nothing moved, it was its sender that woke this task, for nothing.
+    fn pause(&self, before: [(usize, u64); 2]) {
+        for (pipe, from, before) in [(&self.up, self.client, before[0]), (&self.down, self.server, before[1])]
+        {
+            if before.0 > 0 && before == (pipe.kept.len(), pipe.moved) {
+                from.pause_reading();
+            }
+        }
+    }
+
+    /// How many bytes were read, both ways, those that were dropped among them.
+    fn taken(&self) -> u64 {
+        self.moved() + self.up.dropped + self.down.dropped
+    }
+
+    /// How many bytes were read to be passed on, both ways.
     fn moved(&self) -> u64 {
         self.up.moved + self.down.moved
     }

@@ -56,10 +56,6 @@ impl Relay {
                 self.moved_ms = offramp_net::clock::coarse_ms();
             }
             if !gone {
-                if self.up.plain.len() == before {
-                    // It may have been the client that woke this task, for nothing.
-                    self.client.pause_reading();
-                }
                 return Ok(Progress::Blocked);
             }
         }

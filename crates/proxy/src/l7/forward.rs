@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, SET_COOKIE,
-    TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
+    SET_COOKIE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request;
 use http::uri::{PathAndQuery, Uri};
@@ -216,10 +216,14 @@ impl Errand<'_> {
     fn header(&self, headers: &mut HeaderMap, received: Version, carrier: &Carrier) -> Option<Rc<[u8]>> {
         let host = self.arrival.authority.as_ref();
         let written = self.tells_in_writing().then(|| told::written(self.session, host));
+        protected::drop_lookalikes(headers, &self.route.request_headers);
         if self.arrival.view.trusted {
+            if self.arrival.view.is_contradicted(self.session.ip, headers, self.arrival.named) {
+                headers.remove(FORWARDED);
+            }
             told::extend_told(headers, self.session, host, self.arrival.named);
         } else {
-            protected::drop_claims(headers, &self.route.request_headers);
+            protected::drop_claims(headers);
             if written.is_none() {
                 told::tell(headers, self.session, host);
             }

@@ -352,9 +352,10 @@ impl Intake {
         match ready!(self.transport.poll_fill(cx)) {
             Ok([]) if self.held.is_empty() => self.ended = true,
             Ok([]) => self.failed = Some(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => {
+            Ok(bytes) => {
                 self.gate.moved.set(coarse_ms());
                 self.turn.spend(Work::Pieces(1));
+                self.turn.spend(Work::Bytes(bytes.len()));
                 return Poll::Ready(true);
             }
             Err(error) => self.failed = Some(error),

@@ -54,10 +54,15 @@ pub(crate) fn is_claim(name: &str) -> bool {
     }
 }
 
-/// Takes out of the head of an untrusted client what it claims of itself, and fields that could be mistaken for
-/// those that `rules` set or take out.
-pub(crate) fn drop_claims(headers: &mut HeaderMap, rules: &HeaderRules) {
+/// Takes out of the head of an untrusted client what it claims of itself.
+pub(crate) fn drop_claims(headers: &mut HeaderMap) {
     remove_if(headers, is_claim);
+}
+
+/// Takes out of any head what could be mistaken for a claim, or for a field that `rules` set or take out. No proxy
+/// writes such names: behind a trusted one they are its client's.
+pub(crate) fn drop_lookalikes(headers: &mut HeaderMap, rules: &HeaderRules) {
+    remove_if(headers, |name| name.contains('_') && is_claim(name));
     if !rules.is_empty() {
         // The names themselves are what the rules are for.
         remove_if(headers, |name| ruled(rules).any(|rule| rule != name && same(name, rule)));
@@ -138,8 +143,14 @@ mod tests {
     fn what_a_client_claims_of_itself_is_dropped_from_heads_and_trailers() {
         let kept = ["accept", "forwarded-by", "x-forward", "x-requested-with", "x-requests-id"];
         let mut head = map(&[&CLAIMS[..], &kept].concat());
-        drop_claims(&mut head, &HeaderRules::default());
+        drop_claims(&mut head);
         assert_eq!(left(&head), kept);
+        // Behind a trusted proxy only those go that no proxy writes.
+        let mut head = map(&[&CLAIMS[..], &kept].concat());
+        drop_lookalikes(&mut head, &HeaderRules::default());
+        assert!(
+            left(&head).contains(&"x-forwarded-for") && !left(&head).iter().any(|name| name.contains('_'))
+        );
         let mut trailers = map(&[&CLAIMS[..], &kept].concat());
         clean_request_trailers(&mut trailers, None);
         assert_eq!(left(&trailers), kept);
@@ -153,7 +164,7 @@ mod tests {
             add: vec![(HeaderName::from_static("x-more"), HeaderValue::from_static("1"))],
         };
         let mut head = map(&["x_internal", "x-internal", "x_user", "x-user", "x_more"]);
-        drop_claims(&mut head, &rules);
+        drop_lookalikes(&mut head, &rules);
         assert_eq!(left(&head), ["x-internal", "x-user", "x_more"], "the rules see to those");
         let mut trailers = map(&["x_internal", "x-internal", "x_user", "x-user", "x-more", "x-sum"]);
         clean_request_trailers(&mut trailers, Some(&rules));

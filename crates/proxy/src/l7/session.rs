@@ -176,6 +176,23 @@ impl View {
         };
         (client.hops > 0).then_some(client.address)
     }
+
+    /// Whether `Forwarded` names another client than `X-Forwarded-For`, which decides: a client sent it, and its proxy
+    /// let it pass.
+    pub(crate) fn is_contradicted(
+        &self,
+        peer: Option<IpAddr>,
+        headers: &HeaderMap,
+        named: Option<IpAddr>,
+    ) -> bool {
+        let (Some(peer), true) = (peer, headers.contains_key(told::X_FORWARDED_FOR)) else { return false };
+        if !headers.contains_key(FORWARDED) {
+            return false;
+        }
+        let said = headers.get_all(FORWARDED).iter().map(HeaderValue::as_bytes);
+        let client = forwarded::client(said, peer, |ip| self.trusts(ip));
+        (client.hops > 0).then_some(client.address) != named
+    }
 }
 
 impl Session {

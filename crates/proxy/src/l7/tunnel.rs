@@ -209,7 +209,7 @@ pub(crate) async fn run(
             carrier.0.moved.set(since);
         }
         if upward || downward {
-            cx.waker().wake_by_ref();
+            offramp_net::turn::poll_next(cx);
             return Poll::Pending;
         }
         while alarm.as_mut().poll(cx).is_ready() {

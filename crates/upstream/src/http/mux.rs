@@ -22,9 +22,10 @@ use super::watch::Deadline;
 
 /// The streams of a server that has not said yet how many it allows.
 const FIRST_STREAMS: usize = 100;
-/// What a server may send ahead on one stream, and on all of them.
-const STREAM_WINDOW: u32 = 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+/// What a server may send ahead on one stream. All of them together have no other bound: with one, clients that take
+/// nothing of their responses would hold up those of all others.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
 /// A connection.
 pub(crate) struct Mux<B> {

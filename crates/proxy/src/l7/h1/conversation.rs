@@ -137,12 +137,19 @@ where
                 return Poll::Ready(turn);
             }
         }
-        cx.waker().wake_by_ref();
+        offramp_net::turn::poll_next(cx);
         Poll::Pending
     }
 
     fn poll_heading(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
-        let heading = self.line.intake.borrow_mut().poll_head(cx);
+        let mut heading = self.line.intake.borrow_mut().poll_head(cx);
+        // That a turn is over does not mean that nothing lies there; two turns are counted, the stream's and ours.
+        for _ in 0..2 {
+            if !(self.leaving && heading.is_pending()) {
+                break;
+            }
+            heading = self.line.intake.borrow_mut().poll_head(cx);
+        }
         Poll::Ready(match heading {
             Poll::Pending if self.leaving && self.line.gate.phase() == Phase::Idle => Some(Turn::Done),
             Poll::Pending => return Poll::Pending,

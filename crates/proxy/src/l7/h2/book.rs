@@ -184,6 +184,20 @@ impl Book {
         }
     }
 
+    /// The response of a stream begins.
+    pub(in crate::l7::h2) fn response_begins(&mut self, key: Key) {
+        self.traffic.answer();
+        self.slot(key).answered = true;
+    }
+
+    /// Whether a stream is open whose response has not begun.
+    pub(in crate::l7::h2) fn is_unanswered(&self, id: u32) -> bool {
+        self.find(id).is_some_and(|key| {
+            let slot = &self.slots[key.0];
+            slot.over.is_none() && !slot.answered
+        })
+    }
+
     fn slot(&mut self, key: Key) -> &mut Slot {
         &mut self.slots[key.0]
     }

@@ -28,6 +28,8 @@ pub(super) const GOODBYE: &[u8; 8] = b"goodbye!";
 const BLOCK_SLACK: usize = 16 * 1024;
 /// What it costs to begin a request, in pieces of work; its task runs later.
 const REQUEST: usize = 32;
+/// What a field costs, as bytes of work: its name and its value are shared, not copied.
+const FIELD: usize = 40;
 /// So many bytes of fields or of settings, and so many streams that get another window, are a piece of work.
 const PIECE: usize = 64;
 
@@ -118,7 +120,7 @@ impl Ear {
     }
 
     /// What holds for every frame.
-    fn allow(&mut self, head: &Head, content: usize) -> Result<(), Violation> {
+    fn allow(&mut self, head: &Head, content: usize, early_reset: bool) -> Result<(), Violation> {
         let protocol = |what| Err(Violation::new(Code::PROTOCOL_ERROR, what));
         if !self.greeted && (head.kind != Kind::Settings || head.has(flag::ACK)) {
             return protocol("the first frame is not SETTINGS");
@@ -128,7 +130,8 @@ impl Ear {
         {
             return protocol("a frame within a block of fields");
         }
-        if !self.flood.frame(head, content) {
+        let paid = if early_reset { self.flood.early_reset() } else { self.flood.frame(head, content) };
+        if !paid {
             return Err(Violation::new(Code::ENHANCE_YOUR_CALM, "too many control frames"));
         }
         Ok(())
@@ -142,7 +145,7 @@ impl Ear {
         (piece, first, last): (&[u8], bool, bool),
     ) -> Result<(), Violation> {
         if first {
-            self.allow(head, framed.length)?;
+            self.allow(head, framed.length, false)?;
             if head.stream == 0 {
                 return Err(Violation::new(Code::PROTOCOL_ERROR, "DATA on no stream"));
             }
@@ -161,7 +164,8 @@ impl Ear {
         turn: &mut Turn,
     ) -> Result<(), Violation> {
         self.flood.earn(&std::mem::take(&mut book.borrow_mut().traffic));
-        self.allow(head, payload.len())?;
+        let early = head.kind == Kind::ResetStream && book.borrow().is_unanswered(head.stream);
+        self.allow(head, payload.len(), early)?;
         let own = matches!(head.kind, Kind::Settings | Kind::Ping | Kind::GoAway);
         let of_streams =
             matches!(head.kind, Kind::Headers | Kind::Priority | Kind::ResetStream | Kind::Continuation);
@@ -269,13 +273,16 @@ impl Ear {
         }
         let spare = if fresh { book.borrow_mut().spare() } else { HeaderMap::new() };
         let mut heading = Heading::new(self.most, spare);
-        let mut fields = 0;
+        let (mut fields, mut count) = (0, 0);
         self.decoder
             .decode(block, |field, size| {
                 fields += size;
+                count += 1;
                 heading.take(field, size);
             })
             .map_err(|fault| Violation::because(Code::COMPRESSION_ERROR, &fault))?;
+        // A field of a byte costs as much as a long one.
+        turn.spend(Work::Bytes(FIELD * count));
         if !fresh {
             let book = &mut book.borrow_mut();
             if book.is_to_have_trailers(id, ends)? {

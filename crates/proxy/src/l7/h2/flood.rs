@@ -109,6 +109,11 @@ impl Flood {
         self.take(cost)
     }
 
+    /// Takes the cost of a reset that came before the response had begun: responses to other requests do not pay for it.
+    pub(super) fn early_reset(&mut self) -> bool {
+        self.take(2)
+    }
+
     /// Takes the cost of streams that were reset for faults of the client's.
     pub(super) fn faults(&mut self, n: u32) -> bool {
         self.take(u64::from(n) * FAULT)
@@ -147,6 +152,15 @@ mod tests {
         let mut traffic = Traffic::default();
         traffic.data(bytes);
         traffic
+    }
+
+    #[test]
+    fn responses_do_not_pay_for_resets_that_came_before_one() {
+        let mut flood = Flood::new(0);
+        let mut traffic = Traffic::default();
+        (0..1000).for_each(|_| traffic.answer());
+        flood.earn(&traffic);
+        assert_eq!((0..10_000).take_while(|_| flood.early_reset()).count(), 500);
     }
 
     #[test]

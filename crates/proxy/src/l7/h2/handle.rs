@@ -62,7 +62,7 @@ impl Respond {
             return Err(Gone);
         }
         let over = ends.over;
-        book.traffic.answer();
+        book.response_begins(self.key);
         book.fields(self.key, over, |encoder, block| {
             fields::response(encoder, status, &headers, ends, block);
         });

@@ -10,7 +10,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue, TE};
 use http::uri::{self, Authority, PathAndQuery, Scheme, Uri};
 use http::{Method, Request, Version};
 use offramp_wire::hpack::{Entry, STATIC};
-use offramp_wire::http1::is_name;
+use offramp_wire::http1::{MAX_METHOD, is_name};
 use offramp_wire::{Http1Fault, target};
 
 /// The protocol that an extended CONNECT asks for (RFC 8441 §4), among the extensions of a request.
@@ -43,6 +43,7 @@ impl Field {
     fn read(name: &[u8], value: &[u8]) -> Option<Self> {
         let copy = || Bytes::copy_from_slice(value);
         Some(match name {
+            b":method" if value.len() > MAX_METHOD => return None,
             b":method" => Self::Method(Method::from_bytes(value).ok()?),
             b":scheme" => Self::Scheme(scheme(value)?),
             b":authority" => Self::Authority(Authority::from_maybe_shared(copy()).ok()?),

@@ -1,8 +1,9 @@
 //! What HTTP/2 holds for its clients: counted for each connection, and for each worker.
 //!
 //! A client may ask much and take nothing. What it can have pinned by that is bounded for each connection, here
-//! and by its windows; for all connections of a worker `limits.memory` bounds it: while more is held, streams are
-//! refused as ones that were not looked at (RFC 9113 §8.7), but for the only one of a connection.
+//! and by its windows; for all connections of a worker `limits.memory` bounds it: while more is held, a connection that
+//! holds more than its share has further streams refused as ones that were not looked at (RFC 9113 §8.7). So the one
+//! that holds the memory is the one that waits.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,6 +19,8 @@ pub(super) const PIECE: usize = 128 * 1024;
 /// large pieces, so that as many responses at a time cost no more calls than one. With two pieces, a MiB of one of ten
 /// responses took 47 reads and not 12.
 pub(super) const PIECES: usize = 10 * PIECE;
+/// What a connection may hold however many there are: a few requests at a time.
+const LEAST_SHARE: usize = 8 * STREAM;
 /// How often it is told at the most that streams are refused, in milliseconds.
 const TELL: u64 = 60_000;
 
@@ -25,6 +28,7 @@ const TELL: u64 = 60_000;
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     used: Cell<usize>,
+    connections: Cell<usize>,
     /// Streams that were refused and not told of.
     refused: Cell<u64>,
     told: Cell<Option<u64>>,
@@ -57,6 +61,7 @@ pub(super) struct Account {
 impl Account {
     /// Nothing is held.
     pub(super) fn new(memory: &Rc<Memory>, limit: usize) -> Self {
+        memory.connections.set(memory.connections.get() + 1);
         Self { memory: Rc::clone(memory), limit, used: 0, fields: 0, pieces: 0 }
     }
 
@@ -66,9 +71,17 @@ impl Account {
         self.used
     }
 
-    /// Whether a request with so many bytes of fields has no place beside others.
+    /// Whether a request with so many bytes of fields has no place beside the others of this connection.
+    pub(super) fn has_many_fields(&self, fields: usize) -> bool {
+        self.fields + fields > FIELDS
+    }
+
+    /// The same, or the worker holds too much, and this connection more than its share.
     pub(super) fn is_full(&self, fields: usize) -> bool {
-        self.fields + fields > FIELDS || self.memory.used.get() + STREAM + fields > self.limit
+        let more = STREAM + fields;
+        let share = (self.limit / self.memory.connections.get().max(1)).max(LEAST_SHARE);
+        self.has_many_fields(fields)
+            || (self.memory.used.get() + more > self.limit && self.used + more > share)
     }
 
     /// A request with so many bytes of fields begins.
@@ -112,5 +125,6 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         self.memory.used.set(self.memory.used.get() - self.used);
+        self.memory.connections.set(self.memory.connections.get() - 1);
     }
 }

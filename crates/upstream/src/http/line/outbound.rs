@@ -177,7 +177,7 @@ impl<B: RequestBody> Outbound<B> {
                 return Poll::Ready(Ok(()));
             }
         }
-        cx.waker().wake_by_ref();
+        offramp_net::turn::poll_next(cx);
         Poll::Pending
     }
 

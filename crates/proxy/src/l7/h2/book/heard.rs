@@ -45,7 +45,8 @@ impl Book {
             return Ok(Opened::Not);
         }
         if !self.ids.is_empty() && self.account.is_full(fields) {
-            self.turned_away += 1;
+            // That the worker holds too much is no fault of this client.
+            self.turned_away += u32::from(self.account.has_many_fields(fields));
             self.turn_away(id, Code::REFUSED_STREAM);
             return Ok(Opened::Full);
         }

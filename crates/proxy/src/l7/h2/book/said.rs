@@ -43,7 +43,8 @@ impl Book {
     /// leave first, and its writer is called when it has. A stream without a window gets little: perhaps its response
     /// has nothing more, and that can be said.
     pub(in crate::l7::h2) fn appetite(&mut self, key: Key) -> usize {
-        if self.out.len() >= ROOM {
+        // Without a window of the connection nothing would call it: it gets little, for the end needs no window.
+        if self.out.len() >= ROOM && self.window > 0 {
             return self.room(key);
         }
         let slot = &mut self.slots[key.0];

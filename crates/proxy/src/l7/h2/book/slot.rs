@@ -43,6 +43,8 @@ pub(super) struct Slot {
 
     /// What may be sent.
     pub(super) window: i64,
+    /// Whether the response has begun.
+    pub(super) answered: bool,
     /// Whether the end was written.
     pub(super) told_all: bool,
     /// Whether it is among those that wait.
