@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use offramp_wire::http2::{Code, Framed, Head, Kind, Setting, flag, write_settings};
 use proptest::prelude::*;
 
-use super::{Book, CONNECTION_WINDOW, FIRST_WINDOW, Key, Opened, STREAM_WINDOW, Shared};
+use super::{Book, CONNECTION_WINDOW, FIRST_WINDOW, Opened, STREAM_WINDOW, Shared};
 use crate::l7::date::Date;
 use crate::l7::h2::fields::Ends;
 use crate::l7::h2::handle::{Incoming, Respond};
