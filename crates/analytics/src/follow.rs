@@ -8,7 +8,7 @@
 //! have it open. What the log was while nobody looked is found by its name, unless the store knows that it is
 //! something else.
 //!
-//! What cannot be known is told as a [`Gap`]: a file that was deleted, or truncated without a copy, before anybody
+//! What cannot be known is told as a [`Gap`](crate::ingest::Gap): a file that was deleted, or truncated without a copy, before anybody
 //! could see its end. What is written between a copy and the truncation is lost by whoever rotates so.
 
 mod known;

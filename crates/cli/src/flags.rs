@@ -122,6 +122,8 @@ pub(crate) struct To {
 }
 
 /// Where `to` and `demo` listen.
+// The help shows addresses as they are typed, without the marks of code; they are no links.
+#[allow(rustdoc::broken_intra_doc_links)]
 #[derive(Debug, Args)]
 pub(crate) struct Listening {
     /// Where to listen: a port, an address and a port, or unix: and a path
