@@ -8,7 +8,7 @@
 use httparse::{EMPTY_HEADER, Status};
 use libfuzzer_sys::fuzz_target;
 use offramp_wire::Http1Fault;
-use offramp_wire::http1::{Framing, Guard, Head, Limits, Outcome, Phase, Version};
+use offramp_wire::http1::{Framing, Guard, Limits, Outcome, Phase, RequestHead, Version};
 
 /// How long the pieces are.
 const PIECES: [usize; 8] = [1, 2, 3, 7, 16, 33, 100, 1000];
@@ -43,7 +43,7 @@ struct Story {
 #[derive(Debug, PartialEq)]
 struct Request {
     start: usize,
-    head: Head,
+    head: RequestHead,
     body: usize,
     end: Option<usize>,
 }

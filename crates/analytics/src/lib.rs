@@ -35,7 +35,7 @@ pub use network::Network;
 pub use question::{Answer, Filter, Top, Value};
 pub use questions::{Questions, Settings, Tail};
 pub use sink::StoreSink;
-pub use time::{Step, Zone};
+pub use time::{TimeStep, Zone};
 pub use upkeep::Upkeep;
 pub use writer::{Options, Writer};
 

@@ -4,7 +4,7 @@ mod filter;
 
 pub use crate::question::filter::{Bots, Filter, Order, Source, StatusRange};
 pub use crate::store::Value;
-use crate::time::Step;
+use crate::time::TimeStep;
 
 /// What a list is of: the heaviest of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,7 +96,7 @@ pub struct Answer {
     /// What a reader must know of the answer: what it was made from, and what is missing from it. One sentence each.
     pub notes: Vec<String>,
     /// How long the intervals are whose beginnings the column `time` has, if it has those.
-    pub step: Option<Step>,
+    pub step: Option<TimeStep>,
     /// The column that the answer is about, for bars beside it.
     pub measured: Option<&'static str>,
 }

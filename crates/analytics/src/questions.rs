@@ -34,7 +34,7 @@ use crate::rollup;
 use crate::search;
 use crate::store::location::Location;
 use crate::store::{Access, Engine, open_to_read};
-use crate::time::{Step, Steps, Zone};
+use crate::time::{Steps, TimeStep, Zone};
 use crate::writer::{micros, place};
 
 /// How questions are answered.
@@ -108,7 +108,7 @@ impl Questions {
     /// The store cannot be read, the time limit is over, the step is shorter than a second, or there are too many.
     pub fn traffic(
         &mut self,
-        step: impl Into<Step>,
+        step: impl Into<TimeStep>,
         by_host: bool,
         filter: &Filter,
     ) -> Result<Answer, Error> {
@@ -143,12 +143,12 @@ impl Questions {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn step_for(&mut self, filter: &Filter) -> Result<Step, Error> {
+    pub fn step_for(&mut self, filter: &Filter) -> Result<TimeStep, Error> {
         let covered = self.covered()?;
         let since = filter.since.map(micros).into_iter().chain(covered.map(|(first, _)| first)).max();
         let until = filter.until.map(micros).into_iter().chain(covered.map(|(_, last)| last)).min();
         let range = until.unwrap_or(0).saturating_sub(since.unwrap_or(0));
-        Ok(Step::for_range(Duration::from_micros(u64::try_from(range).unwrap_or(0))))
+        Ok(TimeStep::for_range(Duration::from_micros(u64::try_from(range).unwrap_or(0))))
     }
 
     /// Requests whose path, query, referrer or agent has a text, the newest first. With an index of words every
@@ -248,7 +248,7 @@ impl Questions {
     fn fold(
         &mut self,
         group: Group,
-        steps: Option<(Step, Steps)>,
+        steps: Option<(TimeStep, Steps)>,
         filter: &Filter,
     ) -> Result<(Fold, Sieve, Vec<String>), Error> {
         let engine = self.engine.as_mut();
@@ -260,7 +260,7 @@ impl Questions {
             return Ok((fold, sieve, notes));
         }
         let (from, to) = range(filter);
-        let is_long = step.is_none_or(Step::is_long);
+        let is_long = step.is_none_or(TimeStep::is_long);
         let pieces = if filter.source != Source::Requests && fold.is_in_rollups(is_long, &sieve) {
             plan(engine, (from, to), filter.source, &mut |from, to| fold.is_one(from, to))?
         } else {

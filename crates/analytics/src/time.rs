@@ -32,7 +32,7 @@ impl From<TimeZone> for Zone {
 
 /// How time is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TimeStep {
     /// Into intervals of this length, at least a second. They begin at multiples of it since 1970 on the clocks of the
     /// time zone: six hours begin at midnight.
     Every(Duration),
@@ -44,13 +44,13 @@ pub enum Step {
     Month,
 }
 
-impl From<Duration> for Step {
+impl From<Duration> for TimeStep {
     fn from(length: Duration) -> Self {
         Self::Every(length)
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for TimeStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Every(length) => write!(f, "{length:?}"),
@@ -71,7 +71,7 @@ const DAY_US: i64 = 24 * HOUR_US;
 /// The clocks of all zones are ahead of UTC by multiples of this, since 1972: what lies within is in one step.
 const SLICE_US: i64 = HOUR_US / 4;
 
-impl Step {
+impl TimeStep {
     /// Steps that a range of time has some ten to thirty of.
     #[must_use]
     pub fn for_range(range: Duration) -> Self {
@@ -101,7 +101,7 @@ const MOST_STEPS: u64 = 31;
 #[derive(Clone, Debug)]
 pub(crate) struct Steps {
     zone: Zone,
-    step: Step,
+    step: TimeStep,
     /// The length of slices of time that lie in one step each, counted from 1970.
     slice: i64,
     /// The last slice that was looked for, and where its step begins.
@@ -109,12 +109,12 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    pub(crate) fn new(step: Step, zone: &Zone) -> Result<Self, Error> {
+    pub(crate) fn new(step: TimeStep, zone: &Zone) -> Result<Self, Error> {
         let slice = match step {
-            Step::Every(length) if length < SHORTEST => {
+            TimeStep::Every(length) if length < SHORTEST => {
                 return Err(Error::Question("an interval is at least a second".into()));
             }
-            Step::Every(length) => {
+            TimeStep::Every(length) => {
                 let length = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
                 if zone.0 == TimeZone::UTC { length } else { divisor(length, SLICE_US) }
             }
@@ -154,18 +154,18 @@ fn divisor(a: i64, b: i64) -> i64 {
 
 impl Zone {
     /// Where the step that a time is in begins.
-    fn begins(&self, time_us: i64, step: Step) -> i64 {
+    fn begins(&self, time_us: i64, step: TimeStep) -> i64 {
         let Ok(time) = Timestamp::from_microsecond(time_us) else { return time_us };
         let local = self.0.to_datetime(time);
         let date = local.date();
         let first = match step {
-            Step::Every(length) => return self.multiple(time_us, local, length),
-            Step::Day => Some(date),
-            Step::Week => {
+            TimeStep::Every(length) => return self.multiple(time_us, local, length),
+            TimeStep::Day => Some(date),
+            TimeStep::Week => {
                 let since_monday = i32::from(date.weekday().to_monday_zero_offset());
                 date.checked_sub(Span::new().days(since_monday)).ok()
             }
-            Step::Month => Some(date.first_of_month()),
+            TimeStep::Month => Some(date.first_of_month()),
         };
         first.and_then(|date| self.midnight(date)).unwrap_or(time_us)
     }

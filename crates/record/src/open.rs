@@ -64,7 +64,7 @@ struct Tolerance {
 }
 
 /// What one record came to.
-enum Step {
+enum RecordStep {
     /// Application data, possibly none.
     Data(Span),
     /// Nothing for the caller.
@@ -127,12 +127,12 @@ impl Opener {
             consumed += HEADER + length;
             records += 1;
             match step {
-                Ok(Step::Data(span)) => {
+                Ok(RecordStep::Data(span)) => {
                     spans[noted] = Span { start: start + span.start, len: span.len };
                     noted += 1;
                 }
-                Ok(Step::Nothing) => {}
-                Ok(Step::Stop(event)) => break event,
+                Ok(RecordStep::Nothing) => {}
+                Ok(RecordStep::Stop(event)) => break event,
                 Err(fault) => break self.broken(fault),
             }
         };
@@ -178,7 +178,7 @@ impl Opener {
 
     /// Opens one whole record.
     #[inline]
-    fn open_record(&mut self, record: &mut [u8]) -> Result<Step, Fault> {
+    fn open_record(&mut self, record: &mut [u8]) -> Result<RecordStep, Fault> {
         if exhausted(self.sequence) {
             return Err(Fault::SequenceExhausted);
         }
@@ -190,7 +190,7 @@ impl Opener {
         if typ == APPLICATION_DATA && span.len > 0 && self.message.aligned() {
             self.tolerance.empty = 0;
             self.tolerance.key_updates = 0;
-            return Ok(Step::Data(span));
+            return Ok(RecordStep::Data(span));
         }
         self.other(typ, &record[span.start..span.start + span.len])
     }
@@ -234,14 +234,18 @@ impl Opener {
 
     /// Everything that is not plain progress: empty data, alerts, handshake messages.
     #[cold]
-    fn other(&mut self, typ: u8, content: &[u8]) -> Result<Step, Fault> {
+    fn other(&mut self, typ: u8, content: &[u8]) -> Result<RecordStep, Fault> {
         if typ != HANDSHAKE && !self.message.aligned() {
             return Err(Fault::Interleaved);
         }
         match typ {
             APPLICATION_DATA => {
                 self.tolerance.empty += 1;
-                if self.tolerance.empty > MOST_EMPTY { Err(Fault::TooManyEmpty) } else { Ok(Step::Nothing) }
+                if self.tolerance.empty > MOST_EMPTY {
+                    Err(Fault::TooManyEmpty)
+                } else {
+                    Ok(RecordStep::Nothing)
+                }
             }
             ALERT => self.alert(content),
             HANDSHAKE => self.handshake(content),
@@ -249,14 +253,14 @@ impl Opener {
         }
     }
 
-    fn alert(&mut self, content: &[u8]) -> Result<Step, Fault> {
+    fn alert(&mut self, content: &[u8]) -> Result<RecordStep, Fault> {
         let &[level, description] = content else {
             return Err(Fault::BadAlert);
         };
         let alert = Alert(description);
         match level {
-            1 | 2 if alert == Alert::CLOSE_NOTIFY => return Ok(Step::Stop(Event::CloseNotify)),
-            2 => return Ok(Step::Stop(Event::PeerAlert(alert))),
+            1 | 2 if alert == Alert::CLOSE_NOTIFY => return Ok(RecordStep::Stop(Event::CloseNotify)),
+            2 => return Ok(RecordStep::Stop(Event::PeerAlert(alert))),
             1 => {}
             _ => return Err(Fault::BadAlertLevel),
         }
@@ -265,25 +269,29 @@ impl Opener {
             return Err(Fault::BadAlert);
         }
         self.tolerance.warnings += 1;
-        if self.tolerance.warnings > MOST_WARNINGS { Err(Fault::TooManyWarnings) } else { Ok(Step::Nothing) }
+        if self.tolerance.warnings > MOST_WARNINGS {
+            Err(Fault::TooManyWarnings)
+        } else {
+            Ok(RecordStep::Nothing)
+        }
     }
 
-    fn handshake(&mut self, content: &[u8]) -> Result<Step, Fault> {
+    fn handshake(&mut self, content: &[u8]) -> Result<RecordStep, Fault> {
         match self.message.take(content)? {
-            Message::Incomplete => Ok(Step::Nothing),
+            Message::Incomplete => Ok(RecordStep::Nothing),
             Message::KeyUpdate { answer } => {
                 self.tolerance.key_updates += 1;
                 if self.tolerance.key_updates > MOST_KEY_UPDATES {
                     return Err(Fault::TooManyKeyUpdates);
                 }
-                Ok(Step::Stop(Event::KeyUpdate { answer }))
+                Ok(RecordStep::Stop(Event::KeyUpdate { answer }))
             }
             Message::Renegotiation => {
                 self.tolerance.renegotiations += 1;
                 if self.tolerance.renegotiations > MOST_RENEGOTIATIONS {
                     return Err(Fault::TooManyRenegotiations);
                 }
-                Ok(Step::Stop(Event::RefuseRenegotiation))
+                Ok(RecordStep::Stop(Event::RefuseRenegotiation))
             }
         }
     }

@@ -35,7 +35,7 @@ pub use chunks::{Chunk, Chunks, fields};
 pub use fault::Http1Fault;
 pub use fields::{FieldAt, Fields};
 use head::{Draft, Drafted};
-pub use outcome::{Form, Framing, Head, Inspected, Outcome, Phase, Version};
+pub use outcome::{Form, Framing, Inspected, Outcome, Phase, RequestHead, Version};
 pub use response::{Asked, ResponseFault, ResponseField, ResponseFraming, ResponseHead, ResponseReader};
 
 /// Reads a Content-Length as a guard does, for requests that came by another protocol and go on in HTTP/1.
@@ -168,7 +168,7 @@ impl Guard {
         }
     }
 
-    /// The answer to the request that had [`Head::switches`] changed the protocol: behind that request
+    /// The answer to the request that had [`RequestHead::switches`] changed the protocol: behind that request
     /// everything passes. Of no effect unless such a request awaits its answer.
     pub fn switched(&mut self) {
         if let Next::Decision { .. } = self.next {
@@ -176,7 +176,7 @@ impl Guard {
         }
     }
 
-    /// The final answer to the request that had [`Head::switches`] did not change the protocol: what follows
+    /// The final answer to the request that had [`RequestHead::switches`] did not change the protocol: what follows
     /// is the next request. Not to be called for answers to requests before it. Of no effect unless such a
     /// request awaits its answer.
     pub fn stayed(&mut self) {

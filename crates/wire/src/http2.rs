@@ -7,5 +7,5 @@ mod frame;
 mod settings;
 
 pub use code::Code;
-pub use frame::{Framed, HEAD, Head, Kind, PREFACE, flag};
+pub use frame::{FrameHeader, Framed, HEAD, Kind, PREFACE, flag};
 pub use settings::{Setting, settings, write_settings};

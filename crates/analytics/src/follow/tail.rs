@@ -29,7 +29,7 @@ impl FileId {
 
 /// Whether a file is still the one of which something was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Content {
+pub(super) enum FileContent {
     /// It is: it was only added to.
     Same,
     /// It was truncated, or says something else.
@@ -102,14 +102,14 @@ impl Tail {
 
     /// Reads once, and gives how many bytes; lines come only of what was the same file before and after.
     pub(super) fn fill(&mut self) -> io::Result<Filled> {
-        if self.content()? == Content::Changed {
+        if self.content()? == FileContent::Changed {
             return Ok(Filled::Changed);
         }
         let read = self.lines.fill(&mut &self.file)?;
         if read == 0 {
             return Ok(Filled::Dry);
         }
-        if self.content()? == Content::Changed {
+        if self.content()? == FileContent::Changed {
             self.lines.unread(read);
             return Ok(Filled::Changed);
         }
@@ -119,11 +119,11 @@ impl Tail {
 
     /// Whether nothing but additions happened to it.
     pub(super) fn is_same(&mut self) -> io::Result<bool> {
-        Ok(self.content()? == Content::Same)
+        Ok(self.content()? == FileContent::Same)
     }
 
     /// Compares the first bytes, and those before the position, with what they were.
-    fn content(&mut self) -> io::Result<Content> {
+    fn content(&mut self) -> io::Result<FileContent> {
         let read = self.base + self.lines.passed() + self.lines.waiting();
         let FileRecord { position, start, end, .. } = *self.record_before();
         let is = |digest: Digest, at: u64| -> io::Result<bool> {
@@ -138,7 +138,7 @@ impl Tail {
         let is_same = self.file.metadata()?.len() >= read
             && is(start, 0)?
             && is(end, position.saturating_sub(end.length.into()))?;
-        Ok(if is_same { Content::Same } else { Content::Changed })
+        Ok(if is_same { FileContent::Same } else { FileContent::Changed })
     }
 
     /// Looks up what it is called by now, wherever it was moved.

@@ -3,7 +3,7 @@
 use super::FormatError;
 use super::escape::Escapes;
 use super::field::Field;
-use super::program::{End, Program, Step};
+use super::program::{End, FormatStep, Program};
 
 /// Compiles the string of a `log_format`, or the whole directive as it stands in nginx's configuration.
 pub(super) fn compile(format: &str) -> Result<Program, FormatError> {
@@ -25,7 +25,7 @@ pub(super) fn compile(format: &str) -> Result<Program, FormatError> {
             Some(next) => return Err(FormatError::Adjacent(variable.name.clone(), next.name)),
         };
         let Variable { field, name, list } = variable.clone();
-        program.push(Step {
+        program.push(FormatStep {
             field,
             short: field.is_short(),
             name: name.into(),

@@ -12,13 +12,13 @@ use super::time::Clock;
 pub(super) struct Program {
     /// What every line begins with.
     pub(super) head: Box<[u8]>,
-    pub(super) steps: Box<[Step]>,
+    pub(super) steps: Box<[FormatStep]>,
     pub(super) escapes: Escapes,
 }
 
 /// One variable and what ends it.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct FormatStep {
     pub(super) field: Field,
     /// The variable's name, for messages.
     pub(super) name: Box<str>,
@@ -64,7 +64,7 @@ impl Program {
 
     /// Where the value that begins at `at` ends, and where the next begins.
     #[inline]
-    fn end(&self, step: &Step, line: &[u8], at: usize) -> Result<(usize, usize), ParseError> {
+    fn end(&self, step: &FormatStep, line: &[u8], at: usize) -> Result<(usize, usize), ParseError> {
         match &step.end {
             End::Literal(literal) => {
                 let end = match self.escapes {
@@ -88,7 +88,7 @@ impl Program {
     }
 
     #[inline]
-    fn find(&self, step: &Step, line: &[u8], at: usize, literal: &[u8]) -> Option<usize> {
+    fn find(&self, step: &FormatStep, line: &[u8], at: usize, literal: &[u8]) -> Option<usize> {
         let (first, rest) = literal.split_first()?;
         let mut from = at;
         loop {

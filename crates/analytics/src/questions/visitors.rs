@@ -11,7 +11,7 @@ use crate::questions::distinct::Distinct;
 use crate::questions::scan::{Column, scan};
 use crate::questions::sieve::Sieve;
 use crate::questions::{Questions, cover, range};
-use crate::time::{Step, Steps};
+use crate::time::{Steps, TimeStep};
 
 /// More steps than this, of which each may need 32 KiB, are not counted at once.
 const MOST_STEPS: usize = 4000;
@@ -29,7 +29,7 @@ impl Questions {
     ///
     /// # Errors
     /// The store cannot be read, the time limit is over, or there are too many steps.
-    pub fn visitors(&mut self, step: Step, filter: &Filter) -> Result<Answer, Error> {
+    pub fn visitors(&mut self, step: TimeStep, filter: &Filter) -> Result<Answer, Error> {
         let mut steps = Steps::new(step, &filter.zone)?;
         self.answered(filter, |questions| {
             let engine = questions.engine.as_mut();

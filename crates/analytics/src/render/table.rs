@@ -4,7 +4,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::question::{Answer, Value};
 use crate::render::plain;
-use crate::time::Step;
+use crate::time::TimeStep;
 
 /// Columns of tables are cut at this width, but for the last one: they are there to be seen at once.
 const WIDEST: usize = 60;
@@ -72,7 +72,7 @@ pub(crate) fn table(answer: &Answer, columns: Option<usize>) -> String {
 }
 
 /// A value as a person reads it.
-fn shown(value: &Value, column: &str, step: Option<Step>) -> String {
+fn shown(value: &Value, column: &str, step: Option<TimeStep>) -> String {
     match value {
         Value::Text(time) if column == "time" => short(time, step),
         Value::Real(number) if column.ends_with("_ms") => format!("{number:.1}"),
@@ -82,12 +82,12 @@ fn shown(value: &Value, column: &str, step: Option<Step>) -> String {
 }
 
 /// As much of a time of RFC 3339 as tells the steps apart.
-fn short(time: &str, step: Option<Step>) -> String {
+fn short(time: &str, step: Option<TimeStep>) -> String {
     let length = match step {
-        Some(Step::Month) => "2026-11".len(),
-        Some(Step::Day | Step::Week) => "2026-11-22".len(),
-        Some(Step::Every(length)) if length.as_secs() % 60 == 0 => "2026-11-22T10:00".len(),
-        Some(Step::Every(_)) | None => "2026-11-22T10:00:00".len(),
+        Some(TimeStep::Month) => "2026-11".len(),
+        Some(TimeStep::Day | TimeStep::Week) => "2026-11-22".len(),
+        Some(TimeStep::Every(length)) if length.as_secs() % 60 == 0 => "2026-11-22T10:00".len(),
+        Some(TimeStep::Every(_)) | None => "2026-11-22T10:00:00".len(),
     };
     time.get(..length).unwrap_or(time).replace('T', " ")
 }
@@ -219,14 +219,14 @@ mod tests {
     #[test]
     fn times_are_as_long_as_their_steps_need() {
         let time = "2026-11-22T10:00:00+01:00";
-        let every = |seconds| Some(Step::Every(Duration::from_secs(seconds)));
+        let every = |seconds| Some(TimeStep::Every(Duration::from_secs(seconds)));
         assert_eq!(short(time, None), "2026-11-22 10:00:00");
         assert_eq!(
             (short(time, every(60)), short(time, every(5))),
             ("2026-11-22 10:00".into(), "2026-11-22 10:00:00".into())
         );
         assert_eq!(
-            (short(time, Some(Step::Week)), short(time, Some(Step::Month))),
+            (short(time, Some(TimeStep::Week)), short(time, Some(TimeStep::Month))),
             ("2026-11-22".into(), "2026-11".into())
         );
     }

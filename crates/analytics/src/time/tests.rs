@@ -36,39 +36,39 @@ fn utc_is_utc_by_any_name() {
 #[test]
 fn days_weeks_and_months_begin_where_people_live() {
     for (time, step, expected) in [
-        ("2026-11-22T22:59:59Z", Step::Day, "2026-11-22T00:00:00+01:00"),
-        ("2026-11-22T23:00:00Z", Step::Day, "2026-11-23T00:00:00+01:00"),
+        ("2026-11-22T22:59:59Z", TimeStep::Day, "2026-11-22T00:00:00+01:00"),
+        ("2026-11-22T23:00:00Z", TimeStep::Day, "2026-11-23T00:00:00+01:00"),
         // A Sunday is the last day of its week.
-        ("2026-11-22T22:59:59Z", Step::Week, "2026-11-16T00:00:00+01:00"),
-        ("2026-11-22T23:00:00Z", Step::Week, "2026-11-23T00:00:00+01:00"),
-        ("2026-11-30T23:30:00Z", Step::Month, "2026-12-01T00:00:00+01:00"),
+        ("2026-11-22T22:59:59Z", TimeStep::Week, "2026-11-16T00:00:00+01:00"),
+        ("2026-11-22T23:00:00Z", TimeStep::Week, "2026-11-23T00:00:00+01:00"),
+        ("2026-11-30T23:30:00Z", TimeStep::Month, "2026-12-01T00:00:00+01:00"),
         // Clocks went back on the 25th of October, which has 25 hours.
-        ("2026-10-25T22:59:59Z", Step::Day, "2026-10-25T00:00:00+02:00"),
-        ("2026-10-25T01:30:00Z", Step::Every(Duration::from_secs(3600)), "2026-10-25T02:00:00+01:00"),
-        ("2026-10-25T00:30:00Z", Step::Every(Duration::from_secs(3600)), "2026-10-25T02:00:00+02:00"),
-        ("2026-10-25T04:59:00Z", Step::Every(Duration::from_secs(6 * 3600)), "2026-10-25T00:00:00+02:00"),
-        ("2026-10-25T05:00:00Z", Step::Every(Duration::from_secs(6 * 3600)), "2026-10-25T06:00:00+01:00"),
+        ("2026-10-25T22:59:59Z", TimeStep::Day, "2026-10-25T00:00:00+02:00"),
+        ("2026-10-25T01:30:00Z", TimeStep::Every(Duration::from_secs(3600)), "2026-10-25T02:00:00+01:00"),
+        ("2026-10-25T00:30:00Z", TimeStep::Every(Duration::from_secs(3600)), "2026-10-25T02:00:00+02:00"),
+        ("2026-10-25T04:59:00Z", TimeStep::Every(Duration::from_secs(6 * 3600)), "2026-10-25T00:00:00+02:00"),
+        ("2026-10-25T05:00:00Z", TimeStep::Every(Duration::from_secs(6 * 3600)), "2026-10-25T06:00:00+01:00"),
     ] {
         let zone = berlin();
         let begins = Steps::new(step, &zone).unwrap().of(us(time));
         assert_eq!(zone.text(begins), expected, "{time} {step}");
     }
     let nepal: Zone = TimeZone::get("Asia/Kathmandu").unwrap().into();
-    let hour = Step::Every(Duration::from_secs(3600));
+    let hour = TimeStep::Every(Duration::from_secs(3600));
     let begins = Steps::new(hour, &nepal).unwrap().of(us("2026-11-22T10:00:00Z"));
     assert_eq!(nepal.text(begins), "2026-11-22T15:00:00+05:45");
-    let monday = Steps::new(Step::Week, &Zone::default()).unwrap().of(us("2026-11-22T10:00:00Z"));
+    let monday = Steps::new(TimeStep::Week, &Zone::default()).unwrap().of(us("2026-11-22T10:00:00Z"));
     assert_eq!(Zone::default().text(monday), "2026-11-16T00:00:00Z");
 }
 
 #[test]
 fn every_slice_lies_in_one_step_and_steps_follow_each_other() {
     let zones = ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns", "Australia/Lord_Howe"];
-    let fixed =
-        [60, 7 * 60, 900, 3600, 2 * 3600, 6 * 3600, 7 * 3600].map(|s| Step::Every(Duration::from_secs(s)));
+    let fixed = [60, 7 * 60, 900, 3600, 2 * 3600, 6 * 3600, 7 * 3600]
+        .map(|s| TimeStep::Every(Duration::from_secs(s)));
     for zone in zones {
         let zone: Zone = TimeZone::get(zone).expect("the Debian package tzdata brings it").into();
-        for step in fixed.into_iter().chain([Step::Day, Step::Week, Step::Month]) {
+        for step in fixed.into_iter().chain([TimeStep::Day, TimeStep::Week, TimeStep::Month]) {
             let mut steps = Steps::new(step, &zone).unwrap();
             let mut last = i64::MIN;
             // Half a year with both changes of the clocks, at odd times.
@@ -89,12 +89,12 @@ fn every_slice_lies_in_one_step_and_steps_follow_each_other() {
 
 #[test]
 fn steps_suit_the_range() {
-    let hours = |hours: u64| Step::for_range(Duration::from_secs(hours * 3600));
-    let every = |minutes: u64| Step::Every(Duration::from_secs(minutes * 60));
-    assert_eq!(Step::for_range(Duration::from_secs(1800)), every(1));
+    let hours = |hours: u64| TimeStep::for_range(Duration::from_secs(hours * 3600));
+    let every = |minutes: u64| TimeStep::Every(Duration::from_secs(minutes * 60));
+    assert_eq!(TimeStep::for_range(Duration::from_secs(1800)), every(1));
     assert_eq!((hours(1), hours(6), hours(24)), (every(5), every(15), every(60)));
-    assert_eq!((hours(7 * 24), hours(31 * 24), hours(90 * 24)), (every(360), Step::Day, Step::Week));
-    assert_eq!(hours(366 * 24), Step::Month);
+    assert_eq!((hours(7 * 24), hours(31 * 24), hours(90 * 24)), (every(360), TimeStep::Day, TimeStep::Week));
+    assert_eq!(hours(366 * 24), TimeStep::Month);
 }
 
 #[test]

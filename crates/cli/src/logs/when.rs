@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
-use offramp_analytics::Step;
+use offramp_analytics::TimeStep;
 
 /// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,14 +74,14 @@ fn at(text: &str) -> Option<When> {
 
 /// The length of a step of time: a duration, or `hour`, `day`, `week`, `month`. Days, weeks and months are those of the
 /// calendar.
-pub(crate) fn step(text: &str) -> Result<Step, String> {
+pub(crate) fn step(text: &str) -> Result<TimeStep, String> {
     match text {
-        "hour" => Ok(Step::Every(Duration::from_secs(3600))),
-        "day" | "1d" => Ok(Step::Day),
-        "week" | "1w" | "7d" => Ok(Step::Week),
-        "month" | "1mo" => Ok(Step::Month),
+        "hour" => Ok(TimeStep::Every(Duration::from_secs(3600))),
+        "day" | "1d" => Ok(TimeStep::Day),
+        "week" | "1w" | "7d" => Ok(TimeStep::Week),
+        "month" | "1mo" => Ok(TimeStep::Month),
         text => duration(text)
-            .map(Step::Every)
+            .map(TimeStep::Every)
             .map_err(|_| "write a length (5m, 1h, 1d) or hour, day, week or month".to_owned()),
     }
 }
@@ -189,8 +189,11 @@ mod tests {
 
     #[test]
     fn steps_are_durations_or_of_the_calendar() {
-        assert_eq!(step("5m"), Ok(Step::Every(Duration::from_secs(300))));
-        assert_eq!((step("1d"), step("week"), step("1mo")), (Ok(Step::Day), Ok(Step::Week), Ok(Step::Month)));
+        assert_eq!(step("5m"), Ok(TimeStep::Every(Duration::from_secs(300))));
+        assert_eq!(
+            (step("1d"), step("week"), step("1mo")),
+            (Ok(TimeStep::Day), Ok(TimeStep::Week), Ok(TimeStep::Month))
+        );
         assert!(step("fortnight").is_err());
     }
 

@@ -12,7 +12,7 @@ use crate::timestamp::common_log;
 
 /// Appends the line without its newline.
 pub(super) fn write(facts: &RequestFacts, selection: &Selection, host: bool, out: &mut Vec<u8>) {
-    let mut line = Line { out, selection };
+    let mut line = CombinedLine { out, selection };
     let request = &facts.request;
     line.client(&facts.client());
     line.out.extend_from_slice(b" - ");
@@ -42,12 +42,12 @@ pub(super) fn write(facts: &RequestFacts, selection: &Selection, host: bool, out
     }
 }
 
-struct Line<'a> {
+struct CombinedLine<'a> {
     out: &'a mut Vec<u8>,
     selection: &'a Selection,
 }
 
-impl Line<'_> {
+impl CombinedLine<'_> {
     fn client(&mut self, address: &Address) {
         match address {
             Address::Ip(address) => {

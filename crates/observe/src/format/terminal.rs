@@ -28,7 +28,7 @@ pub(super) const COLUMNS: usize = 100;
 /// Appends the line without its newline.
 pub(super) fn write(event: &Event, selection: &Selection, out: &mut Vec<u8>) {
     let start = out.len();
-    let mut line = Line { out, selection };
+    let mut line = TerminalLine { out, selection };
     match event {
         Event::Request(facts) => line.request(facts),
         Event::Connection(facts) => line.connection(facts),
@@ -37,12 +37,12 @@ pub(super) fn write(event: &Event, selection: &Selection, out: &mut Vec<u8>) {
 }
 
 /// A line that is being written. Writing into a Vec cannot fail, so the results of `write!` are dropped.
-struct Line<'a> {
+struct TerminalLine<'a> {
     out: &'a mut Vec<u8>,
     selection: &'a Selection,
 }
 
-impl Line<'_> {
+impl TerminalLine<'_> {
     fn request(&mut self, facts: &RequestFacts) {
         let line = &facts.request;
         self.time(facts.begun);
@@ -89,7 +89,7 @@ impl Line<'_> {
     /// way.
     fn failure(&mut self, facts: &ConnectionFacts, advice: Option<&str>) {
         let mut text = Vec::new();
-        let mut line = Line { out: &mut text, selection: self.selection };
+        let mut line = TerminalLine { out: &mut text, selection: self.selection };
         line.shown(Field::Cause, reason(&facts.close));
         match (advice, &facts.close.detail) {
             (Some(advice), _) => line.sentence(&[": ", advice]),

@@ -32,7 +32,7 @@ pub(super) enum Opening {
 
 /// Appends the line without its newline.
 pub(super) fn write(event: &Event, selection: &Selection, opening: Opening, out: &mut Vec<u8>) {
-    let mut line = Line { out, selection };
+    let mut line = TextLine { out, selection };
     match event {
         Event::Connection(facts) => line.connection(facts, opening),
         Event::Request(facts) => line.request(facts, opening),
@@ -40,12 +40,12 @@ pub(super) fn write(event: &Event, selection: &Selection, opening: Opening, out:
 }
 
 /// A line that is being written. Writing into a Vec cannot fail, so the results of `write!` are dropped.
-struct Line<'a> {
+struct TextLine<'a> {
     out: &'a mut Vec<u8>,
     selection: &'a Selection,
 }
 
-impl Line<'_> {
+impl TextLine<'_> {
     fn connection(&mut self, facts: &ConnectionFacts, opening: Opening) {
         self.open(opening, facts.accepted, &facts.client.address);
         let tls = &facts.tls;

@@ -210,14 +210,14 @@ impl Body for ClientBody {
 
 /// The body of a response.
 pub(crate) struct Reply {
-    content: Content,
+    content: ReplyContent,
     /// Who tells of the end; nobody where it was told already, or is told elsewhere.
     carrier: Option<Carrier>,
     /// What the end of it means.
     close: Option<Close>,
 }
 
-enum Content {
+enum ReplyContent {
     Empty,
     Own(Bytes),
     Server(ServerBody<ClientBody>),
@@ -234,7 +234,7 @@ impl Reply {
             carrier.0.end(close);
             return Self::nothing();
         }
-        Self { content: Content::Own(body), carrier: Some(carrier), close: Some(close) }
+        Self { content: ReplyContent::Own(body), carrier: Some(carrier), close: Some(close) }
     }
 
     /// The body that a server sends.
@@ -244,23 +244,23 @@ impl Reply {
             return Self::nothing();
         }
         let close = Some(Cause::Completed.into());
-        Self { content: Content::Server(body), carrier: Some(carrier), close }
+        Self { content: ReplyContent::Server(body), carrier: Some(carrier), close }
     }
 
     /// No body; the end of the request is told elsewhere.
     pub(crate) const fn nothing() -> Self {
-        Self { content: Content::Empty, carrier: None, close: None }
+        Self { content: ReplyContent::Empty, carrier: None, close: None }
     }
 
     /// Another protocol follows the head, on the stream of the request.
     pub(crate) const fn tunnel(switch: Switch) -> Self {
-        Self { content: Content::Tunnel(switch), carrier: None, close: None }
+        Self { content: ReplyContent::Tunnel(switch), carrier: None, close: None }
     }
 
     /// Takes out what follows the head, if it is another protocol.
     pub(crate) fn take_tunnel(&mut self) -> Option<Switch> {
-        match std::mem::replace(&mut self.content, Content::Empty) {
-            Content::Tunnel(switch) => Some(switch),
+        match std::mem::replace(&mut self.content, ReplyContent::Empty) {
+            ReplyContent::Tunnel(switch) => Some(switch),
             content => {
                 self.content = content;
                 None
@@ -269,7 +269,7 @@ impl Reply {
     }
 
     fn end(&mut self) {
-        self.content = Content::Empty;
+        self.content = ReplyContent::Empty;
         if let (Some(close), Some(carrier)) = (self.close.take(), &self.carrier) {
             carrier.0.end(close);
         }
@@ -300,20 +300,21 @@ impl Body for Reply {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         let body = match &mut this.content {
-            Content::Empty | Content::Tunnel(_) => return Poll::Ready(None),
-            Content::Own(bytes) => {
+            ReplyContent::Empty | ReplyContent::Tunnel(_) => return Poll::Ready(None),
+            ReplyContent::Own(bytes) => {
                 let bytes = std::mem::take(bytes);
                 this.sent(bytes.len());
                 this.end();
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
-            Content::Broken(_) => {
-                let Content::Broken(error) = std::mem::replace(&mut this.content, Content::Empty) else {
+            ReplyContent::Broken(_) => {
+                let ReplyContent::Broken(error) = std::mem::replace(&mut this.content, ReplyContent::Empty)
+                else {
                     return Poll::Ready(None);
                 };
                 return Poll::Ready(Some(Err(error)));
             }
-            Content::Server(body) => body,
+            ReplyContent::Server(body) => body,
         };
         match std::task::ready!(Pin::new(&mut *body).poll_frame(cx)) {
             None => {
@@ -338,7 +339,7 @@ impl Body for Reply {
                 this.broken(&error);
                 // A stream of HTTP/2 forgets what it has not sent when it is reset, and sends it when it has to
                 // wait.
-                this.content = Content::Broken(error);
+                this.content = ReplyContent::Broken(error);
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -347,18 +348,18 @@ impl Body for Reply {
 
     fn is_end_stream(&self) -> bool {
         match &self.content {
-            Content::Empty | Content::Tunnel(_) => true,
-            Content::Own(_) | Content::Broken(_) => false,
-            Content::Server(body) => body.is_end_stream(),
+            ReplyContent::Empty | ReplyContent::Tunnel(_) => true,
+            ReplyContent::Own(_) | ReplyContent::Broken(_) => false,
+            ReplyContent::Server(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
-            Content::Empty | Content::Tunnel(_) => SizeHint::with_exact(0),
-            Content::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Content::Server(body) => body.size_hint(),
-            Content::Broken(_) => SizeHint::default(),
+            ReplyContent::Empty | ReplyContent::Tunnel(_) => SizeHint::with_exact(0),
+            ReplyContent::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            ReplyContent::Server(body) => body.size_hint(),
+            ReplyContent::Broken(_) => SizeHint::default(),
         }
     }
 }

@@ -23,7 +23,7 @@ use super::forward::{Bound, Errand};
 use super::hop;
 use super::inbound::Inbound;
 use super::intake::{Gate, Passed};
-use super::line::Line;
+use super::line::ClientConnection;
 use super::record::{Carrier, Record};
 use super::session::{Session, View};
 use super::told;
@@ -63,14 +63,14 @@ impl Arrival {
 /// What a request comes by.
 pub(crate) enum Client {
     /// Its connection, which is HTTP/1.
-    Line(Rc<Line>),
+    Line(Rc<ClientConnection>),
     /// A stream of HTTP/2, with who sends interim responses on it.
     Stream(Arc<dyn InterimListener>),
 }
 
 impl Client {
     /// The connection, where that is HTTP/1.
-    pub(crate) fn line(&self) -> Option<&Rc<Line>> {
+    pub(crate) fn line(&self) -> Option<&Rc<ClientConnection>> {
         match self {
             Self::Line(line) => Some(line),
             Self::Stream(_) => None,
@@ -97,13 +97,13 @@ pub(crate) fn serve(
             Ok(()) => route(&session, &arrival, &client, request, carrier),
             Err(refusal) => {
                 unwanted(request);
-                Step::Answered(Err((refusal, carrier)))
+                RouteStep::Answered(Err((refusal, carrier)))
             }
         };
         let asked = || (answer::wants_json(accept.as_ref()), head);
         let (errand, bound, carrier) = match step {
-            Step::Answered(outcome) => return answered(&client, arrival.passed, outcome, asked),
-            Step::Forward(errand, bound, carrier) => (errand, bound, carrier),
+            RouteStep::Answered(outcome) => return answered(&client, arrival.passed, outcome, asked),
+            RouteStep::Forward(errand, bound, carrier) => (errand, bound, carrier),
         };
         let outcome = errand.forward(bound, carrier).await;
         answered(&client, arrival.passed, outcome, asked)
@@ -140,7 +140,7 @@ fn answered(
 
 /// What a route does with a request. Large, and moved once.
 #[allow(clippy::large_enum_variant)]
-enum Step<'e> {
+enum RouteStep<'e> {
     /// It has a response, or is refused.
     Answered(Outcome),
     /// It goes to a server.
@@ -236,8 +236,9 @@ fn route<'e>(
     client: &'e Client,
     request: Request<Inbound>,
     carrier: Carrier,
-) -> Step<'e> {
-    let refused = |status, cause: Cause, carrier| Step::Answered(Err((Refusal::new(status, cause), carrier)));
+) -> RouteStep<'e> {
+    let refused =
+        |status, cause: Cause, carrier| RouteStep::Answered(Err((Refusal::new(status, cause), carrier)));
     let host = arrival.host.as_deref();
     let found = arrival.view.http().and_then(|http| Some((http, http.routes.find(host, path(&request))?)));
     let Some((http, route)) = found else {
@@ -281,13 +282,13 @@ fn route<'e>(
         Action::Proxy(proxy) => {
             let errand = Errand { session, arrival, client, http, route, proxy };
             return match errand.bind(request, &carrier) {
-                Ok(bound) => Step::Forward(errand, bound, carrier),
-                Err(refusal) => Step::Answered(Err((refusal, carrier))),
+                Ok(bound) => RouteStep::Forward(errand, bound, carrier),
+                Err(refusal) => RouteStep::Answered(Err((refusal, carrier))),
             };
         }
     };
     finish(session, route, &mut response);
-    Step::Answered(Ok(response))
+    RouteStep::Answered(Ok(response))
 }
 
 /// Reads and forgets some of a body that nobody wants. A stream of HTTP/2 that is dropped before its request is

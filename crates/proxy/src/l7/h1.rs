@@ -33,7 +33,7 @@ use super::body::Reply;
 use super::exchange::{self, Client};
 use super::inbound::Inbound;
 use super::intake::{Gate, Intake, Stop};
-use super::line::Line;
+use super::line::ClientConnection;
 use super::session::Session;
 use super::transport::Transport;
 use super::tunnel::Switch;
@@ -111,7 +111,7 @@ pub(crate) async fn serve(
         fields: u16::try_from(limits.request_headers).unwrap_or(u16::MAX),
         connect: false,
     });
-    let line = Line::new(transport, gate);
+    let line = ClientConnection::new(transport, gate);
     let exchange = |request| exchange::serve(Rc::clone(&session), Client::Line(Rc::clone(&line)), request);
     let turn = loop {
         if let Some(close) = parked(&session, &line, bounds).await {
@@ -124,7 +124,7 @@ pub(crate) async fn serve(
     };
     // Bodies of requests do not keep the connection.
     let Some(line) = Rc::into_inner(line) else { return Cause::Internal.into() };
-    let Line { gate, switch, intake, .. } = line;
+    let ClientConnection { gate, switch, intake, .. } = line;
     // What is left to do is rare, and as large as all the rest.
     Box::pin(last(session, turn, (gate, intake.into_inner()), switch.into_inner(), limits, idle)).await
 }
@@ -170,7 +170,7 @@ async fn last(
 /// Waits for the first byte of a request. Gives how the connection ended, where it did. While the worker
 /// drains, whoever has asked before is let go at once; a new client has [`TICK`] to ask, because it cannot know
 /// that its request will not be answered, and may not repeat it.
-async fn parked(session: &Session, line: &Line, bounds: Bounds) -> Option<Close> {
+async fn parked(session: &Session, line: &ClientConnection, bounds: Bounds) -> Option<Close> {
     let fresh = session.begun.get() == 0;
     let patience = if fresh { bounds.header } else { bounds.keepalive };
     let quiet = coarse_ms().saturating_sub(session.touched.get());
@@ -240,7 +240,7 @@ impl Drop for Warm<'_> {
 }
 
 /// Serves requests until there is a reason to stop.
-async fn busy<S, F>(session: &Session, line: &Rc<Line>, exchange: &S, bounds: Bounds) -> Turn
+async fn busy<S, F>(session: &Session, line: &Rc<ClientConnection>, exchange: &S, bounds: Bounds) -> Turn
 where
     S: Fn(Request<Inbound>) -> F,
     F: Future<Output = Response<Reply>>,

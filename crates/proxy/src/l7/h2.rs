@@ -43,7 +43,7 @@ use crate::closing::farewell;
 use crate::snapshot::http::HttpLimits;
 use book::Told;
 use connection::{Connection, Fall};
-pub(crate) use content::Content;
+pub(crate) use content::StreamContent;
 pub(crate) use head::Protocol;
 pub(crate) use rules::judge;
 pub(crate) use runner::Runners;

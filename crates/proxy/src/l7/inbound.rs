@@ -11,14 +11,14 @@ use offramp_wire::http1::Framing;
 use super::body::BodyError;
 use super::content::{Broken, Chunked};
 use super::h2;
-use super::line::Line;
+use super::line::ClientConnection;
 
 /// The body of a request.
 pub(crate) enum Inbound {
     /// There is none.
     Empty,
     /// It comes on a stream of HTTP/2.
-    Stream(h2::Content),
+    Stream(h2::StreamContent),
     /// It comes on an HTTP/1 connection.
     Line(Upload),
 }
@@ -26,15 +26,15 @@ pub(crate) enum Inbound {
 /// The content of a request on an HTTP/1 connection. It is read from the connection when it is asked for. It
 /// does not keep the connection: whoever still has it when its request is over reads nothing more.
 pub(crate) struct Upload {
-    line: Weak<Line>,
+    line: Weak<ClientConnection>,
     /// Which request of the connection it belongs to.
     serial: u64,
-    content: Content,
+    content: UploadContent,
     /// Whether the client is to be asked for it (RFC 9110 §10.1.1).
     unasked: bool,
 }
 
-enum Content {
+enum UploadContent {
     /// So many bytes are left.
     Length(u64),
     Chunked(Box<Chunked>),
@@ -42,23 +42,28 @@ enum Content {
 
 impl Upload {
     /// The content of request `serial` of `line`; nothing where it has none.
-    pub(super) fn new(line: &Rc<Line>, serial: u64, framing: Framing, unasked: bool) -> Option<Self> {
+    pub(super) fn new(
+        line: &Rc<ClientConnection>,
+        serial: u64,
+        framing: Framing,
+        unasked: bool,
+    ) -> Option<Self> {
         let content = match framing {
             Framing::None | Framing::Length(0) => return None,
-            Framing::Length(length) => Content::Length(length),
-            Framing::Chunked => Content::Chunked(Box::new(Chunked::new())),
+            Framing::Length(length) => UploadContent::Length(length),
+            Framing::Chunked => UploadContent::Chunked(Box::new(Chunked::new())),
         };
         Some(Self { line: Rc::downgrade(line), serial, content, unasked })
     }
 
-    fn line(&self) -> Option<Rc<Line>> {
+    fn line(&self) -> Option<Rc<ClientConnection>> {
         self.line.upgrade().filter(|line| line.is_at(self.serial))
     }
 
     fn is_over(&self) -> bool {
         match &self.content {
-            Content::Length(left) => *left == 0,
-            Content::Chunked(message) => message.is_over(),
+            UploadContent::Length(left) => *left == 0,
+            UploadContent::Chunked(message) => message.is_over(),
         }
     }
 
@@ -71,21 +76,21 @@ impl Upload {
             line.ask(cx.waker());
         }
         let data = match &mut self.content {
-            Content::Length(left) => {
+            UploadContent::Length(left) => {
                 let data = ready!(line.intake.borrow_mut().poll_data(cx));
                 if let Ok(data) = &data {
                     *left = left.saturating_sub(data.as_ref().map_or(0, Bytes::len) as u64);
                 }
                 data
             }
-            Content::Chunked(message) => ready!(line.intake.borrow_mut().poll_chunks(cx, message)),
+            UploadContent::Chunked(message) => ready!(line.intake.borrow_mut().poll_chunks(cx, message)),
         };
         let frame = match (data, &mut self.content) {
             (Ok(Some(data)), _) => Some(Ok(Frame::data(data))),
-            (Ok(None), Content::Chunked(message)) => {
+            (Ok(None), UploadContent::Chunked(message)) => {
                 message.take_trailers().map(|all| Ok(Frame::trailers(all)))
             }
-            (Ok(None), Content::Length(_)) => None,
+            (Ok(None), UploadContent::Length(_)) => None,
             (Err(broken), _) => Some(Err(broken)),
         };
         if self.is_over() {
@@ -132,7 +137,7 @@ impl Body for Inbound {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Stream(content) => content.size_hint(),
-            Self::Line(Upload { content: Content::Length(left), .. }) => SizeHint::with_exact(*left),
+            Self::Line(Upload { content: UploadContent::Length(left), .. }) => SizeHint::with_exact(*left),
             Self::Line(_) => SizeHint::default(),
         }
     }

@@ -14,7 +14,7 @@ use offramp_net::Buffer;
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
 use offramp_wire::Http1Fault;
-use offramp_wire::http1::{Chunk, Guard, Head, Limits, Outcome, Phase, Version};
+use offramp_wire::http1::{Chunk, Guard, Limits, Outcome, Phase, RequestHead, Version};
 
 use super::content::{Broken, Chunked};
 use super::transport::Transport;
@@ -112,7 +112,7 @@ impl Gate {
         self.guard.borrow_mut().switched();
     }
 
-    fn note(&self, head: &Head) {
+    fn note(&self, head: &RequestHead) {
         self.began.set(self.head_since.replace(0));
         self.last.set(Passed {
             switches: head.switches,
@@ -123,7 +123,7 @@ impl Gate {
 
     /// Has the guard look at `bytes`, all of which have come and not passed, for a head: the head and its
     /// length, or nothing, where there is more to come or a reason to stop.
-    fn head(&self, bytes: &[u8]) -> Option<(Head, usize)> {
+    fn head(&self, bytes: &[u8]) -> Option<(RequestHead, usize)> {
         let mut guard = self.guard.borrow_mut();
         let inspected = guard.inspect(bytes);
         match inspected.outcome {
@@ -154,7 +154,7 @@ impl Gate {
 /// What comes next on a connection.
 pub(crate) enum Heading {
     /// A request: its head, and the bytes of it.
-    Request(Head, Bytes),
+    Request(RequestHead, Bytes),
     /// The end of the client's direction; [`Intake::failed`] says whether in order.
     End,
     /// Nothing, for the reason that [`Gate::stopped`] gives.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use offramp_wire::http1::Head;
+use offramp_wire::http1::RequestHead;
 
 use super::inbound::{Inbound, Upload};
 use super::intake::{Gate, Intake};
@@ -15,7 +15,7 @@ use super::tunnel::Switch;
 
 /// What the requests of an HTTP/1 connection need of it. All of it belongs to one task, in which one part after
 /// the other has its turn; only the body of a request may be read in another.
-pub(crate) struct Line {
+pub(crate) struct ClientConnection {
     pub(crate) gate: Rc<Gate>,
     pub(crate) interim: Arc<Interim>,
     /// Where a connection is put down that goes on with another protocol.
@@ -32,7 +32,7 @@ pub(crate) struct Line {
     driver: RefCell<Option<Waker>>,
 }
 
-impl Line {
+impl ClientConnection {
     pub(crate) fn new(transport: Transport, gate: Rc<Gate>) -> Rc<Self> {
         Rc::new(Self {
             intake: RefCell::new(Intake::new(transport, Rc::clone(&gate))),
@@ -52,7 +52,7 @@ impl Line {
     }
 
     /// A request with this head begins; its body.
-    pub(super) fn begin(self: &Rc<Self>, head: &Head) -> Inbound {
+    pub(super) fn begin(self: &Rc<Self>, head: &RequestHead) -> Inbound {
         self.end();
         let upload = Upload::new(self, self.serial.get(), head.framing, head.expects_continue);
         self.wanted.set(upload.is_some());

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use offramp_net::clock::coarse_ms;
 
-use super::line::{Held, Line, RequestBody};
+use super::line::{Held, Http1Connection, RequestBody};
 use super::mux::Stream;
 use super::watch::{Deadline, after};
 use crate::admission::Seat;
@@ -26,7 +26,7 @@ pub struct ServerBody<B: RequestBody> {
 enum Origin<B: RequestBody> {
     /// The end was seen or something failed.
     Over,
-    Line(Box<Line<B>>),
+    Line(Box<Http1Connection<B>>),
     Stream(Box<Source<B>>),
 }
 
@@ -45,7 +45,7 @@ struct Source<B> {
 
 impl<B: RequestBody> ServerBody<B> {
     /// A body that comes on `line`, which goes back where `held` says.
-    pub(crate) fn of_line(mut line: Box<Line<B>>, held: Held<B>) -> Self {
+    pub(crate) fn of_line(mut line: Box<Http1Connection<B>>, held: Held<B>) -> Self {
         line.hold(held);
         let mut this = ServerBody { origin: Origin::Line(line) };
         this.look();

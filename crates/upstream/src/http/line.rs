@@ -23,7 +23,7 @@ use offramp_net::Socket;
 use offramp_net::clock::coarse_ms;
 use offramp_wire::http1::ResponseFraming;
 
-use self::inbound::{Head, Inbound};
+use self::inbound::{Inbound, ServerHead};
 use self::outbound::Halt;
 pub(crate) use self::outbound::{Outbound, is_idempotent};
 use super::outgoing::Progress;
@@ -55,7 +55,7 @@ pub trait InterimListener: Send + Sync {
 const MOST_INTERIM: u32 = 500;
 
 /// A connection.
-pub(crate) struct Line<B: RequestBody> {
+pub(crate) struct Http1Connection<B: RequestBody> {
     socket: Socket,
     out: Outbound<B>,
     inbound: Inbound,
@@ -87,10 +87,10 @@ pub(crate) enum Heard {
     Switched(Response<()>),
 }
 
-impl<B: RequestBody> Line<B> {
+impl<B: RequestBody> Http1Connection<B> {
     /// Takes over a socket that is connected.
     pub(crate) fn new(socket: Socket) -> Self {
-        Line {
+        Http1Connection {
             socket,
             out: Outbound::idle(),
             inbound: Inbound::new(),
@@ -175,7 +175,7 @@ impl<B: RequestBody> Line<B> {
         self.drive(cx)?;
         loop {
             let head = ready!(self.inbound.poll_head(cx, &self.socket, self.out.asked()));
-            let Head { response, framing } = head.map_err(|fault| self.explain(fault))?;
+            let ServerHead { response, framing } = head.map_err(|fault| self.explain(fault))?;
             match framing {
                 ResponseFraming::Interim => {
                     *interim += 1;
@@ -253,8 +253,8 @@ impl<B: RequestBody> Line<B> {
         if self.is_stalled(cx, frame.is_ready()) { Poll::Ready(Some(Err(Fault::Stalled))) } else { frame }
     }
 
-    /// How much of the body can be read with [`Line::poll_into`] now. Nothing while the request is under way: then
-    /// both ways have to be moved.
+    /// How much of the body can be read with [`Http1Connection::poll_into`] now. Nothing while the request is under
+    /// way: then both ways have to be moved.
     pub(crate) fn direct(&self) -> u64 {
         if self.out.is_over() { self.inbound.direct() } else { 0 }
     }
@@ -264,7 +264,7 @@ impl<B: RequestBody> Line<B> {
         self.inbound.limit(most);
     }
 
-    /// Reads data of the body straight into `slots`, which have room for [`Line::direct`] bytes at the most.
+    /// Reads data of the body straight into `slots`, which have room for [`Http1Connection::direct`] bytes at the most.
     pub(crate) fn poll_into(
         &mut self,
         cx: &mut Context<'_>,

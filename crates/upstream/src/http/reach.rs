@@ -6,7 +6,7 @@ use std::rc::Rc;
 use offramp_net::Socket;
 use tokio::time::timeout;
 
-use super::line::{Line, RequestBody};
+use super::line::{Http1Connection, RequestBody};
 use super::mux::{Mux, Stream};
 use super::send::Affinity;
 use super::shelf::Shelf;
@@ -15,7 +15,7 @@ use crate::connect::{Reason, reach};
 
 /// A connection, or a part of one.
 pub(super) enum Carrier<B: RequestBody> {
-    Line(Box<Line<B>>, Rc<Shelf<B>>),
+    Line(Box<Http1Connection<B>>, Rc<Shelf<B>>),
     Stream(Stream<B>),
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn connected<B: RequestBody>(
     match backend.protocol {
         Protocol::Http1 => {
             let socket = socket(backend, server, about).await?;
-            Ok(Carrier::Line(Box::new(Line::new(socket)), shelf))
+            Ok(Carrier::Line(Box::new(Http1Connection::new(socket)), shelf))
         }
         Protocol::Http2 => {
             let make = async || Mux::open(socket(backend, server, about).await?).await.map_err(closed);

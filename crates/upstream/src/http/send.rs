@@ -17,7 +17,7 @@ use offramp_net::clock::coarse_ms;
 
 use super::again::{Back, Verdict, judge, pack};
 use super::body::ServerBody;
-use super::line::{Heard, Held, InterimListener, Line, Outbound, RequestBody};
+use super::line::{Heard, Held, Http1Connection, InterimListener, Outbound, RequestBody};
 use super::mux::Stream;
 use super::outgoing::Progress;
 use super::pools::{House, Pools, PrivateConnections};
@@ -284,7 +284,12 @@ impl<B: RequestBody> Journey<'_, B> {
     }
 
     /// An exchange over HTTP/1.
-    async fn over_line(&mut self, mut line: Box<Line<B>>, shelf: Rc<Shelf<B>>, seat: Seat) -> Attempt<B> {
+    async fn over_line(
+        &mut self,
+        mut line: Box<Http1Connection<B>>,
+        shelf: Rc<Shelf<B>>,
+        seat: Seat,
+    ) -> Attempt<B> {
         let pooled = line.is_reused();
         match self.errand.take() {
             Some(Errand::New(request)) => line.send(request, self.about.aside),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use offramp_net::clock::coarse_ms;
 use tokio::sync::Notify;
 
-use super::line::{Line, RequestBody};
+use super::line::{Http1Connection, RequestBody};
 use super::mux::{Mux, Stream};
 use super::watch::after;
 use crate::backend::PoolLimits;
@@ -31,7 +31,7 @@ pub(crate) struct Shelf<B: RequestBody> {
 }
 
 struct Idle<B: RequestBody> {
-    line: Box<Line<B>>,
+    line: Box<Http1Connection<B>>,
     since: u64,
 }
 
@@ -56,7 +56,7 @@ impl<B: RequestBody> Shelf<B> {
     }
 
     /// The connection that was put here last and is still good: the others may time out.
-    pub(crate) fn take(&self) -> Option<Box<Line<B>>> {
+    pub(crate) fn take(&self) -> Option<Box<Http1Connection<B>>> {
         loop {
             // Not borrowed while it is looked at or dropped.
             let idle = self.idle.borrow_mut().pop()?;
@@ -67,7 +67,7 @@ impl<B: RequestBody> Shelf<B> {
     }
 
     /// Keeps a connection for the next request.
-    pub(crate) fn put(&self, line: Box<Line<B>>) {
+    pub(crate) fn put(&self, line: Box<Http1Connection<B>>) {
         let mut idle = self.idle.borrow_mut();
         if !self.closed.get() && idle.len() < self.most.get() as usize {
             idle.push(Idle { line, since: coarse_ms() });

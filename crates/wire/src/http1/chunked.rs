@@ -5,7 +5,7 @@
 
 use super::field::{self, Name};
 use super::framing::MAX_LENGTH;
-use super::lines::{Line, Lines};
+use super::lines::{HeadLine, Lines};
 use super::{Http1Fault, Limits, MAX_CHUNK_LINE, MAX_EXTENSIONS, scan};
 
 /// Where in the content we are.
@@ -34,7 +34,7 @@ pub(super) enum Progress {
 }
 
 /// What the bytes begin with.
-pub(super) enum Step {
+pub(super) enum ChunkStep {
     /// Nothing whole.
     Wait,
     /// So many bytes of framing.
@@ -61,9 +61,9 @@ impl Chunked {
         let mut at = 0;
         loop {
             match self.step(&bytes[at..], limits) {
-                Ok(Step::Framing(length) | Step::Data(length)) => at += length,
-                Ok(Step::Wait) => return Progress::Wait(at),
-                Ok(Step::End { length, .. }) => return Progress::End(at + length),
+                Ok(ChunkStep::Framing(length) | ChunkStep::Data(length)) => at += length,
+                Ok(ChunkStep::Wait) => return Progress::Wait(at),
+                Ok(ChunkStep::End { length, .. }) => return Progress::End(at + length),
                 Err(fault) => return Progress::Fault(at, fault),
             }
         }
@@ -71,36 +71,36 @@ impl Chunked {
 
     /// What `bytes` begin with, which begin behind the step before.
     #[inline]
-    pub(super) fn step(&mut self, bytes: &[u8], limits: &Limits) -> Result<Step, Http1Fault> {
+    pub(super) fn step(&mut self, bytes: &[u8], limits: &Limits) -> Result<ChunkStep, Http1Fault> {
         match &mut self.part {
             Part::Size => {
-                let Some((size, length)) = self.size(bytes)? else { return Ok(Step::Wait) };
+                let Some((size, length)) = self.size(bytes)? else { return Ok(ChunkStep::Wait) };
                 self.part = match size {
                     0 => Part::Trailers { lines: Lines::default(), fields: 0 },
                     size => Part::Data(size),
                 };
-                Ok(Step::Framing(length))
+                Ok(ChunkStep::Framing(length))
             }
-            Part::Data(_) if bytes.is_empty() => Ok(Step::Wait),
+            Part::Data(_) if bytes.is_empty() => Ok(ChunkStep::Wait),
             Part::Data(left) => {
                 let now = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
                 *left -= now as u64;
                 if *left == 0 {
                     self.part = Part::DataEnd;
                 }
-                Ok(Step::Data(now))
+                Ok(ChunkStep::Data(now))
             }
             Part::DataEnd => match bytes {
                 [b'\r', b'\n', ..] => {
                     self.part = Part::Size;
-                    Ok(Step::Framing(2))
+                    Ok(ChunkStep::Framing(2))
                 }
-                [] | [b'\r'] => Ok(Step::Wait),
+                [] | [b'\r'] => Ok(ChunkStep::Wait),
                 _ => Err(Http1Fault::ChunkEnd),
             },
             Part::Trailers { lines, fields } => {
                 let end = trailers(lines, fields, bytes, limits, self.strict)?;
-                Ok(end.map_or(Step::Wait, |trailers| Step::End { trailers, length: trailers + 2 }))
+                Ok(end.map_or(ChunkStep::Wait, |trailers| ChunkStep::End { trailers, length: trailers + 2 }))
             }
         }
     }
@@ -249,10 +249,12 @@ fn trailers(
     let window = &bytes[..bytes.len().min(limits.head as usize)];
     loop {
         let line = match lines.next(window) {
-            Line::Whole(line) => line,
-            Line::Partial if window.len() == limits.head as usize => return Err(Http1Fault::TrailersTooLong),
-            Line::Partial => return Ok(None),
-            Line::Fault(fault) => return Err(fault),
+            HeadLine::Whole(line) => line,
+            HeadLine::Partial if window.len() == limits.head as usize => {
+                return Err(Http1Fault::TrailersTooLong);
+            }
+            HeadLine::Partial => return Ok(None),
+            HeadLine::Fault(fault) => return Err(fault),
         };
         if line.is_empty() {
             return Ok(Some(line.start));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::chunked::{Chunked, Step};
+use super::chunked::{ChunkStep, Chunked};
 use super::{Http1Fault, Limits};
 
 /// Takes one message apart that comes in chunks (RFC 9112 §7.1).
@@ -67,10 +67,10 @@ impl Chunks {
         let mut at = 0;
         loop {
             match self.chunked.step(&bytes[at..], limits) {
-                Ok(Step::Framing(length)) => at += length,
-                Ok(Step::Data(length)) => return Ok(Chunk::Data(at..at + length)),
-                Ok(Step::Wait) => return Ok(Chunk::Wait(at)),
-                Ok(Step::End { trailers, length }) => {
+                Ok(ChunkStep::Framing(length)) => at += length,
+                Ok(ChunkStep::Data(length)) => return Ok(Chunk::Data(at..at + length)),
+                Ok(ChunkStep::Wait) => return Ok(Chunk::Wait(at)),
+                Ok(ChunkStep::End { trailers, length }) => {
                     self.over = Some(Ok(()));
                     return Ok(Chunk::End { trailers: at..at + trailers, length: at + length });
                 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Head, scan};
+use super::{RequestHead, scan};
 
 /// Where one field stands. Ranges count from the front of the head's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Fields<'h> {
 /// What stands between the target and the first field: a space, the version, and the end of the line.
 const VERSION: usize = " HTTP/1.1\r\n".len();
 
-impl Head {
+impl RequestHead {
     /// The fields of this head; `bytes` are those that were inspected.
     #[must_use]
     pub fn fields<'h>(&self, bytes: &'h [u8]) -> Fields<'h> {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn what_was_not_accepted_does_no_harm() {
-        let head = Head {
+        let head = RequestHead {
             method: 0..3,
             target: 4..5,
             form: super::super::Form::Origin,

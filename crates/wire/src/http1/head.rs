@@ -1,12 +1,12 @@
-//! A head in the making: lines go in, and a [`Head`] or a refusal comes out.
+//! A head in the making: lines go in, and a [`RequestHead`] or a refusal comes out.
 
 use std::ops::Range;
 
 use super::field::{self, Name};
 use super::framing::{self, Connection};
-use super::lines::{Line, Lines};
+use super::lines::{HeadLine, Lines};
 use super::request_line::{self, RequestLine};
-use super::{Form, Framing, Head, Http1Fault, Limits, Version};
+use super::{Form, Framing, Http1Fault, Limits, RequestHead, Version};
 use crate::host::Authority;
 
 /// A head of which some lines have come.
@@ -26,7 +26,7 @@ pub(super) struct Draft {
 /// What became of a head.
 pub(super) enum Drafted {
     Partial,
-    Whole { head: Head, length: usize },
+    Whole { head: RequestHead, length: usize },
     Http2,
     Fault(Http1Fault),
 }
@@ -52,9 +52,9 @@ impl Draft {
         }
         loop {
             let line = match self.lines.next(window) {
-                Line::Whole(line) => line,
-                Line::Partial => return self.partial(window, skip, limits),
-                Line::Fault(fault) => {
+                HeadLine::Whole(line) => line,
+                HeadLine::Partial => return self.partial(window, skip, limits),
+                HeadLine::Fault(fault) => {
                     return Drafted::Fault(self.overlong(window, skip, limits).unwrap_or(fault));
                 }
             };
@@ -150,7 +150,7 @@ impl Draft {
 
     /// The head is complete: judges it as a whole.
     #[inline]
-    fn finish(&mut self, window: &[u8]) -> Result<Head, Http1Fault> {
+    fn finish(&mut self, window: &[u8]) -> Result<RequestHead, Http1Fault> {
         let line = self.line.take().ok_or(Http1Fault::RequestLine)?;
         let modern = line.version == Version::Http11;
         if modern && self.host.is_none() {
@@ -169,7 +169,7 @@ impl Draft {
             return Err(Http1Fault::ConnectWithBody);
         }
         let Connection { close, keep_alive, upgrade } = self.connection;
-        Ok(Head {
+        Ok(RequestHead {
             method: line.method,
             target: line.target,
             form: line.form,

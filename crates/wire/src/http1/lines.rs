@@ -16,7 +16,7 @@ pub(super) struct Lines {
 }
 
 /// What the next line is.
-pub(super) enum Line {
+pub(super) enum HeadLine {
     /// A line stands at this place, without its CRLF.
     Whole(Range<usize>),
     /// Its end has not come.
@@ -44,10 +44,10 @@ impl Lines {
 
     /// Finds the end of the next line in the whole section so far.
     #[inline(always)]
-    pub(super) fn next(&mut self, section: &[u8]) -> Line {
+    pub(super) fn next(&mut self, section: &[u8]) -> HeadLine {
         let Some(at) = scan::control(section, self.seen) else {
             self.seen = section.len();
-            return Line::Partial;
+            return HeadLine::Partial;
         };
         self.seen = at;
         match (section[at], section.get(at + 1)) {
@@ -55,24 +55,24 @@ impl Lines {
                 let line = self.line..at;
                 self.line = at + 2;
                 self.seen = self.line;
-                Line::Whole(line)
+                HeadLine::Whole(line)
             }
-            (b'\r', None) => Line::Partial,
-            (b'\r', Some(_)) => Line::Fault(Http1Fault::BareCarriageReturn),
-            (b'\n', _) => Line::Fault(Http1Fault::BareLineFeed),
-            _ => Line::Fault(Http1Fault::ControlByte),
+            (b'\r', None) => HeadLine::Partial,
+            (b'\r', Some(_)) => HeadLine::Fault(Http1Fault::BareCarriageReturn),
+            (b'\n', _) => HeadLine::Fault(Http1Fault::BareLineFeed),
+            _ => HeadLine::Fault(Http1Fault::ControlByte),
         }
     }
 
     /// The same for what a server sent, whose lines may end in LF alone (RFC 9112 §2.2).
     #[inline(always)]
-    pub(super) fn next_of_server(&mut self, section: &[u8]) -> Line {
+    pub(super) fn next_of_server(&mut self, section: &[u8]) -> HeadLine {
         match self.next(section) {
-            Line::Fault(Http1Fault::BareLineFeed) => {
+            HeadLine::Fault(Http1Fault::BareLineFeed) => {
                 let line = self.line..self.seen;
                 self.line = self.seen + 1;
                 self.seen = self.line;
-                Line::Whole(line)
+                HeadLine::Whole(line)
             }
             line => line,
         }

@@ -22,7 +22,7 @@ pub enum Outcome {
     Wait,
     /// A head is complete and accepted; `pass` ends where it ends. Where
     /// [`Framing::is_empty`], the message ends there too, and no [`Outcome::End`] follows.
-    Head(Head),
+    Head(RequestHead),
     /// The message that had begun ends where `pass` ends.
     End,
     /// The client speaks HTTP/2 with prior knowledge (RFC 9113 §3.4). Nothing is passed; all bytes, these
@@ -55,7 +55,7 @@ pub enum Phase {
 
 /// An accepted head. Ranges count from the front of the bytes that were inspected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct RequestHead {
     /// Where the method stands.
     pub method: Range<usize>,
     /// Where the target stands.

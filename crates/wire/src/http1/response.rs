@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::field::{self, Name};
 use super::framing::{self, Connection, MAX_LENGTH};
-use super::lines::{Line, Lines};
+use super::lines::{HeadLine, Lines};
 use super::{Http1Fault, Limits, Version};
 
 /// Reads the heads of the responses on one connection, one after the other.
@@ -125,9 +125,9 @@ impl ResponseReader {
         }
         loop {
             let line = match self.lines.next_of_server(window) {
-                Line::Whole(line) => line,
-                Line::Partial => return self.partial(window, limits),
-                Line::Fault(fault) => return Err(ResponseFault::Head(fault)),
+                HeadLine::Whole(line) => line,
+                HeadLine::Partial => return self.partial(window, limits),
+                HeadLine::Fault(fault) => return Err(ResponseFault::Head(fault)),
             };
             if self.status.is_none() {
                 self.status = Some(status_line(window, line)?);

@@ -70,7 +70,7 @@ impl Kind {
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct FrameHeader {
     /// Bytes of payload, 24 bits.
     pub length: usize,
     /// What it is.
@@ -81,7 +81,7 @@ pub struct Head {
     pub stream: u32,
 }
 
-impl Head {
+impl FrameHeader {
     /// Reads a head. The reserved bit of the stream is left out.
     #[must_use]
     pub fn read(bytes: &[u8; HEAD]) -> Self {
@@ -129,7 +129,7 @@ impl Framed {
     /// # Errors
     /// `FRAME_SIZE_ERROR` where the payload is too short for what its flags say, `PROTOCOL_ERROR` where it has
     /// more padding than room (RFC 9113 §6.1, §6.2).
-    pub fn of(head: &Head, first: Option<u8>) -> Result<Self, Code> {
+    pub fn of(head: &FrameHeader, first: Option<u8>) -> Result<Self, Code> {
         let mut before = 0;
         let mut padding = 0;
         if head.has(flag::PADDED) {
@@ -152,18 +152,19 @@ mod tests {
     #[test]
     fn heads_are_read_as_they_are_written() {
         for (at, kind) in Kind::ALL.into_iter().enumerate() {
-            let head = Head { length: 0x0001_0203, kind, flags: 0x25, stream: 0x7fff_fffe };
+            let head = FrameHeader { length: 0x0001_0203, kind, flags: 0x25, stream: 0x7fff_fffe };
             let bytes = head.bytes();
             assert_eq!(bytes[3] as usize, at);
-            assert_eq!(Head::read(&bytes), head);
+            assert_eq!(FrameHeader::read(&bytes), head);
         }
-        let reserved = Head::read(&[0, 0, 1, 0xf7, 0, 0x80, 0, 0, 1]);
+        let reserved = FrameHeader::read(&[0, 0, 1, 0xf7, 0, 0x80, 0, 0, 1]);
         assert_eq!((reserved.stream, reserved.kind), (1, Kind::Unknown));
     }
 
     #[test]
     fn padding_and_priority_lie_around() {
-        let of = |kind, flags, length, first| Framed::of(&Head { length, kind, flags, stream: 1 }, first);
+        let of =
+            |kind, flags, length, first| Framed::of(&FrameHeader { length, kind, flags, stream: 1 }, first);
         let framed = |before, length| Ok(Framed { before, length });
         for (kind, flags, length, first, wanted) in [
             (Kind::Data, 0, 5, Some(9), framed(0, 5)),

@@ -9,7 +9,7 @@ mod smuggling;
 mod splits;
 
 use offramp_wire::Http1Fault;
-use offramp_wire::http1::{Framing, Guard, Head, Limits, Outcome};
+use offramp_wire::http1::{Framing, Guard, Limits, Outcome, RequestHead};
 
 /// What became of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Story {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) start: usize,
-    pub(crate) head: Head,
+    pub(crate) head: RequestHead,
     /// Where its head ends.
     pub(crate) body: usize,
     /// Where the message ends, if it does.

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use offramp_analytics::entry::{ProxyPart, RequestPart, ResponsePart};
 use offramp_analytics::question::{Bots, Per, Source};
 use offramp_analytics::{
-    Answer, Entry, Filter, Options, Questions, Settings, Step, Tail, Top, Value, Writer,
+    Answer, Entry, Filter, Options, Questions, Settings, Tail, TimeStep, Top, Value, Writer,
 };
 
 use super::count::time;
@@ -206,7 +206,7 @@ fn assert_answers(questions: &mut Questions, filter: &Filter, counted: &[&Asked]
     assert_eq!(clients, sums(counted, |r| r.client.to_string()), "{filter:?}");
     let networks = rows(&top(questions, Top::Networks), 1);
     assert_eq!(networks, sums(counted, |r| format!("192.0.{}.0/24", u8::from(in_second_network(r.client)))));
-    let traffic = questions.traffic(Step::Day, false, filter).unwrap();
+    let traffic = questions.traffic(TimeStep::Day, false, filter).unwrap();
     let days: BTreeMap<_, _> =
         rows(&traffic, 1).into_iter().map(|(time, sums)| (time[..10].to_owned(), sums)).collect();
     assert_eq!(days, sums(counted, |r| local_day(r.time_us)), "{filter:?}");
@@ -230,7 +230,7 @@ fn assert_visitors_and_durations(questions: &mut Questions, filter: &Filter, cou
         visitors.entry(local_day(request.time_us)).or_default().insert(request.client);
         durations.entry(request.server).or_default().push(request.duration_us);
     }
-    let found: BTreeMap<String, f64> = rows(&questions.visitors(Step::Day, filter).unwrap(), 1)
+    let found: BTreeMap<String, f64> = rows(&questions.visitors(TimeStep::Day, filter).unwrap(), 1)
         .into_iter()
         .map(|(time, numbers)| (time[..10].to_owned(), numbers[0]))
         .collect();
@@ -269,7 +269,7 @@ fn every_filter_counts_on_every_question() {
                 let exact = filter.exclude.is_empty();
                 if rolled {
                     let filter = Filter { source: Source::Rollups, zone: berlin().into(), ..filter.clone() };
-                    let traffic = questions.traffic(Step::Day, false, &filter).unwrap();
+                    let traffic = questions.traffic(TimeStep::Day, false, &filter).unwrap();
                     let total: f64 = rows(&traffic, 1).values().map(|numbers| numbers[0]).sum();
                     assert!(!exact || total == counted.len() as f64, "{url} {filter:?} {total}");
                 }
@@ -289,17 +289,17 @@ fn days_of_a_time_zone_are_right_when_requests_are_gone() {
         let mut questions = Questions::open(&url, &Settings::default()).unwrap();
         let filter = Filter { zone: berlin().into(), ..Filter::default() };
         let all: Vec<&Asked> = requests.iter().collect();
-        let traffic = questions.traffic(Step::Day, false, &filter).unwrap();
+        let traffic = questions.traffic(TimeStep::Day, false, &filter).unwrap();
         let days: BTreeMap<_, _> =
             rows(&traffic, 1).into_iter().map(|(time, sums)| (time[..10].to_owned(), sums)).collect();
         assert_eq!(days, sums(&all, |r| local_day(r.time_us)), "{url}");
         // A Sunday ends its week, and the clocks were changed on it.
-        let weeks = questions.traffic(Step::Week, false, &filter).unwrap();
+        let weeks = questions.traffic(TimeStep::Week, false, &filter).unwrap();
         let begin: Vec<String> = rows(&weeks, 1).into_keys().collect();
         assert_eq!(begin, ["2026-03-23T00:00:00+01:00", "2026-03-30T00:00:00+02:00"]);
         // Sums know nothing of methods, and requests are gone.
         let by_method = Filter { methods: vec!["GET".into()], ..filter.clone() };
-        let answer = questions.traffic(Step::Day, false, &by_method).unwrap();
+        let answer = questions.traffic(TimeStep::Day, false, &by_method).unwrap();
         assert!(answer.rows.is_empty());
         assert!(answer.notes[0].contains("none is kept any more"), "{:?}", answer.notes);
         assert!(answer.notes[1].contains("the store knows of 2026-03-27"), "{:?}", answer.notes);
@@ -338,11 +338,11 @@ fn limits_keep_the_newest_and_steps_suit_the_range() {
         let filter = Filter { limit: Some(2), ..Filter::default() };
         let days = |answer: Answer| rows(&answer, 1).into_keys().collect::<Vec<_>>();
         let newest = ["2026-03-31T00:00:00Z", "2026-04-01T00:00:00Z"];
-        assert_eq!(days(questions.traffic(Step::Day, false, &filter).unwrap()), newest);
-        assert_eq!(days(questions.visitors(Step::Day, &filter).unwrap()), newest);
-        assert_eq!(questions.step_for(&filter).unwrap(), Step::Every(Duration::from_secs(6 * 3600)));
+        assert_eq!(days(questions.traffic(TimeStep::Day, false, &filter).unwrap()), newest);
+        assert_eq!(days(questions.visitors(TimeStep::Day, &filter).unwrap()), newest);
+        assert_eq!(questions.step_for(&filter).unwrap(), TimeStep::Every(Duration::from_secs(6 * 3600)));
         let hour = Filter { since: Some(time(requests[0].time_us + 6 * DAY - HOUR)), ..filter };
-        assert_eq!(questions.step_for(&hour).unwrap(), Step::Every(Duration::from_secs(300)));
+        assert_eq!(questions.step_for(&hour).unwrap(), TimeStep::Every(Duration::from_secs(300)));
         let future = Filter { since: Some(time(BEGINNING + 400 * DAY)), ..Filter::default() };
         let notes = questions.top(Top::Pages, &future).unwrap().notes;
         assert_eq!(notes.len(), 1);

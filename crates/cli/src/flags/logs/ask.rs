@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use offramp_analytics::question::{Bots, Order, Per, StatusRange, Top};
-use offramp_analytics::{Network, Step};
+use offramp_analytics::{Network, TimeStep};
 
 use crate::flags::logs::StoreOptions;
 use crate::logs::when::{self, When};
@@ -201,7 +201,7 @@ impl From<SlowPer> for Per {
 pub(crate) struct Traffic {
     /// The length of an interval: 5m, 1h, or a day, week (from Monday) or month of the calendar [default: by the range]
     #[arg(long, value_name = "TIME", value_parser = when::step)]
-    pub(crate) interval: Option<Step>,
+    pub(crate) interval: Option<TimeStep>,
     /// A row for each host
     #[arg(long)]
     pub(crate) by_host: bool,
@@ -221,7 +221,7 @@ pub(crate) struct Traffic {
 pub(crate) struct Visitors {
     /// The length of an interval: 1h, or a day, week (from Monday) or month of the calendar
     #[arg(long, value_name = "TIME", default_value = "day", value_parser = when::step)]
-    pub(crate) interval: Step,
+    pub(crate) interval: TimeStep,
     /// How it is written.
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,

@@ -5,20 +5,20 @@ use std::task::{Context, Poll, ready};
 
 use hyper::body::Body as _;
 
-use super::{BodyError, Content, Reply};
+use super::{BodyError, Reply, ReplyContent};
 
 impl Reply {
     /// How many bytes can be read with [`Reply::poll_into`] now; 0 where the next frame has to be asked for.
     pub(crate) fn direct(&self) -> u64 {
         match &self.content {
-            Content::Server(body) => body.direct(),
+            ReplyContent::Server(body) => body.direct(),
             _ => 0,
         }
     }
 
     /// Has the next frames read in pieces of about so many bytes at the most.
     pub(crate) fn limit(&mut self, most: usize) {
-        if let Content::Server(body) = &mut self.content {
+        if let ReplyContent::Server(body) = &mut self.content {
             body.limit(most);
         }
     }
@@ -30,7 +30,7 @@ impl Reply {
         cx: &mut Context<'_>,
         slots: &mut [IoSliceMut<'_>],
     ) -> Poll<Result<usize, BodyError>> {
-        let Content::Server(body) = &mut self.content else {
+        let ReplyContent::Server(body) = &mut self.content else {
             return Poll::Ready(Err("there is nothing to read from".into()));
         };
         Poll::Ready(match ready!(body.poll_into(cx, slots)) {

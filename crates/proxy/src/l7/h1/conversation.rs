@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Body as _;
 use offramp_observe::{Cause, Close};
-use offramp_wire::http1::{Head, Phase};
+use offramp_wire::http1::{Phase, RequestHead};
 
 use super::outbox::Outbox;
 use super::response::{self, Framing, Size};
@@ -24,7 +24,7 @@ use crate::l7::answer::Refusal;
 use crate::l7::body::Reply;
 use crate::l7::inbound::Inbound;
 use crate::l7::intake::{Heading, Intake, Stop};
-use crate::l7::line::Line;
+use crate::l7::line::ClientConnection;
 use crate::l7::session::Session;
 
 /// How many steps are taken before others have their turn; three make a request.
@@ -39,10 +39,10 @@ const MOST_SPARE: usize = 192;
 /// A connection in the middle of requests. `F` is what serves one; its memory is used again and again.
 pub(super) struct Conversation<'c, S, F> {
     session: &'c Session,
-    line: &'c Rc<Line>,
+    line: &'c Rc<ClientConnection>,
     serve: &'c S,
     exchange: Pin<Box<Option<F>>>,
-    step: Step,
+    step: RequestStep,
     asked: Asked,
     reply: Reply,
     framing: Framing,
@@ -64,7 +64,7 @@ pub(super) struct Conversation<'c, S, F> {
 
 /// What the connection is at.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum RequestStep {
     /// A head is awaited; everything before was answered.
     Heading,
     /// The request is being served.
@@ -90,13 +90,13 @@ where
     S: Fn(Request<Inbound>) -> F,
     F: Future<Output = Response<Reply>>,
 {
-    pub(super) fn new(session: &'c Session, line: &'c Rc<Line>, serve: &'c S) -> Self {
+    pub(super) fn new(session: &'c Session, line: &'c Rc<ClientConnection>, serve: &'c S) -> Self {
         Self {
             session,
             line,
             serve,
             exchange: Box::pin(None),
-            step: Step::Heading,
+            step: RequestStep::Heading,
             asked: Asked::default(),
             reply: Reply::nothing(),
             framing: Framing::None,
@@ -118,7 +118,7 @@ where
 
     /// Whether nothing is under way.
     pub(super) fn is_quiet(&self) -> bool {
-        self.step == Step::Heading
+        self.step == RequestStep::Heading
     }
 
     /// Goes on until there is a reason to stop.
@@ -129,9 +129,9 @@ where
                 break;
             }
             let stop = match self.step {
-                Step::Heading => ready!(self.poll_heading(cx)),
-                Step::Serving => ready!(self.poll_exchange(cx)),
-                Step::Responding => ready!(self.poll_response(cx)),
+                RequestStep::Heading => ready!(self.poll_heading(cx)),
+                RequestStep::Serving => ready!(self.poll_exchange(cx)),
+                RequestStep::Responding => ready!(self.poll_response(cx)),
             };
             if let Some(turn) = stop {
                 return Poll::Ready(turn);
@@ -162,12 +162,12 @@ where
     }
 
     /// A request begins.
-    fn begin(&mut self, head: &Head, bytes: &Bytes) -> Result<(), Refusal> {
+    fn begin(&mut self, head: &RequestHead, bytes: &Bytes) -> Result<(), Refusal> {
         let (mut request, asked) = head::request(head, bytes, std::mem::take(&mut self.spare))?;
         *request.body_mut() = self.line.begin(head);
         self.asked = asked;
         self.exchange.set(Some((self.serve)(request)));
-        self.step = Step::Serving;
+        self.step = RequestStep::Serving;
         Ok(())
     }
 
@@ -225,7 +225,7 @@ where
             self.spare = parts.headers;
             self.spare.clear();
         }
-        self.step = Step::Responding;
+        self.step = RequestStep::Responding;
     }
 
     fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
@@ -306,7 +306,7 @@ where
         if !intake.is_between() && !intake.forget_content(cx) {
             return Some(Turn::Done);
         }
-        self.step = Step::Heading;
+        self.step = RequestStep::Heading;
         None
     }
 

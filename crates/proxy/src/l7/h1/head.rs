@@ -6,7 +6,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::uri::{PathAndQuery, Uri};
 use http::{Method, Request, StatusCode, Version};
 use offramp_observe::{Cause, Close};
-use offramp_wire::http1::{Form, Head, Version as Spoken};
+use offramp_wire::http1::{Form, RequestHead, Version as Spoken};
 use offramp_wire::target;
 
 use super::Asked;
@@ -21,7 +21,7 @@ const LONGEST_TARGET: usize = u16::MAX as usize - 1;
 /// The request that `head` of `bytes` is the head of, without its body, and what its response has to know of
 /// it. `spare` is empty, and used where it has room.
 pub(super) fn request(
-    head: &Head,
+    head: &RequestHead,
     bytes: &Bytes,
     spare: HeaderMap,
 ) -> Result<(Request<Inbound>, Asked), Refusal> {
@@ -52,7 +52,7 @@ pub(super) fn request(
 }
 
 /// What is asked for. Behind an authority the path may be missing, which no server is to see.
-fn uri(head: &Head, method: &Method, text: Bytes) -> Result<Uri, http::Error> {
+fn uri(head: &RequestHead, method: &Method, text: Bytes) -> Result<Uri, http::Error> {
     if head.form == Form::Absolute
         && let Some((.., path)) = target::split(&text)
         && let Some(path) = target::origin_form(method.as_str().as_bytes(), path)

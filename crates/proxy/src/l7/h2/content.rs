@@ -11,7 +11,7 @@ use crate::l7::body::BodyError;
 
 /// A body that comes in DATA frames, and trailers perhaps. The connection holds it to its length (RFC 9113
 /// §8.1.1). What has gone to the server may be sent again by the client: its window grows with that.
-pub(crate) struct Content {
+pub(crate) struct StreamContent {
     incoming: Incoming,
     /// What is left of a length that was told.
     left: Option<u64>,
@@ -20,7 +20,7 @@ pub(crate) struct Content {
     under_way: usize,
 }
 
-impl Content {
+impl StreamContent {
     /// The content of a request that told this length.
     pub(super) fn new(incoming: Incoming, length: Option<u64>) -> Self {
         Self { incoming, left: length, data_done: false, under_way: 0 }
@@ -39,13 +39,13 @@ impl Content {
     }
 }
 
-impl Drop for Content {
+impl Drop for StreamContent {
     fn drop(&mut self) {
         self.release();
     }
 }
 
-impl Body for Content {
+impl Body for StreamContent {
     type Data = Bytes;
     type Error = BodyError;
 

@@ -7,7 +7,7 @@ use http::{HeaderMap, Method};
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
 use offramp_wire::hpack::Decoder;
-use offramp_wire::http2::{Code, Framed, Head, Kind, flag};
+use offramp_wire::http2::{Code, FrameHeader, Framed, Kind, flag};
 
 use super::Violation;
 use super::book::{Book, LAST, Opened, Shared};
@@ -120,7 +120,7 @@ impl Ear {
     }
 
     /// What holds for every frame.
-    fn allow(&mut self, head: &Head, content: usize, early_reset: bool) -> Result<(), Violation> {
+    fn allow(&mut self, head: &FrameHeader, content: usize, early_reset: bool) -> Result<(), Violation> {
         let protocol = |what| Err(Violation::new(Code::PROTOCOL_ERROR, what));
         if !self.greeted && (head.kind != Kind::Settings || head.has(flag::ACK)) {
             return protocol("the first frame is not SETTINGS");
@@ -140,7 +140,7 @@ impl Ear {
     fn data(
         &mut self,
         book: &mut Book,
-        head: &Head,
+        head: &FrameHeader,
         framed: Framed,
         (piece, first, last): (&[u8], bool, bool),
     ) -> Result<(), Violation> {
@@ -159,7 +159,7 @@ impl Ear {
     fn frame(
         &mut self,
         book: &Shared,
-        head: &Head,
+        head: &FrameHeader,
         payload: &[u8],
         turn: &mut Turn,
     ) -> Result<(), Violation> {
@@ -239,7 +239,7 @@ impl Ear {
     fn go_on(
         &mut self,
         book: &Shared,
-        head: &Head,
+        head: &FrameHeader,
         payload: &[u8],
         turn: &mut Turn,
     ) -> Result<(), Violation> {

@@ -5,7 +5,7 @@
 //! pays for one RST_STREAM: a client may cancel what it has begun to read. A client that only sends such frames has
 //! what time brings, and no more.
 
-use offramp_wire::http2::{Head, Kind, flag};
+use offramp_wire::http2::{FrameHeader, Kind, flag};
 
 /// How many frames time pays for in a burst.
 const BURST: u64 = 1000;
@@ -88,7 +88,7 @@ impl Flood {
     }
 
     /// Takes the cost of a frame with so many bytes of content; `false` where it is too much.
-    pub(super) fn frame(&mut self, head: &Head, content: usize) -> bool {
+    pub(super) fn frame(&mut self, head: &FrameHeader, content: usize) -> bool {
         let cost = match head.kind {
             // Empty ones that end nothing.
             Kind::Data if content == 0 && !head.has(flag::END_STREAM) => 1,
@@ -139,8 +139,8 @@ impl Flood {
 mod tests {
     use super::*;
 
-    fn head(kind: Kind, flags: u8) -> Head {
-        Head { length: 0, kind, flags, stream: 1 }
+    fn head(kind: Kind, flags: u8) -> FrameHeader {
+        FrameHeader { length: 0, kind, flags, stream: 1 }
     }
 
     fn flood(kind: Kind, flags: u8, content: usize) -> usize {

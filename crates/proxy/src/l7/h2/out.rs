@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use offramp_wire::http2::{Code, Head, Kind, flag};
+use offramp_wire::http2::{Code, FrameHeader, Kind, flag};
 
 use crate::l7::transport::Transport;
 
@@ -40,7 +40,7 @@ impl Out {
 
     /// Puts a frame behind the others.
     pub(super) fn frame(&mut self, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
-        let head = Head { length: payload.len(), kind, flags, stream };
+        let head = FrameHeader { length: payload.len(), kind, flags, stream };
         self.text.extend_from_slice(&head.bytes());
         self.text.extend_from_slice(payload);
     }
@@ -64,7 +64,7 @@ impl Out {
     /// DATA (RFC 9113 §6.1).
     pub(super) fn data(&mut self, stream: u32, data: Bytes, over: bool) {
         let flags = if over { flag::END_STREAM } else { 0 };
-        let head = Head { length: data.len(), kind: Kind::Data, flags, stream };
+        let head = FrameHeader { length: data.len(), kind: Kind::Data, flags, stream };
         self.text.extend_from_slice(&head.bytes());
         if data.len() <= SMALL {
             self.text.extend_from_slice(&data);
@@ -79,7 +79,7 @@ impl Out {
     pub(super) fn fields(&mut self, stream: u32, over: bool, most: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let place = self.text.len();
         let end = if over { flag::END_STREAM } else { 0 };
-        let mut head = Head { length: 0, kind: Kind::Headers, flags: flag::END_HEADERS | end, stream };
+        let mut head = FrameHeader { length: 0, kind: Kind::Headers, flags: flag::END_HEADERS | end, stream };
         self.text.extend_from_slice(&head.bytes());
         let begin = self.text.len();
         write(&mut self.text);

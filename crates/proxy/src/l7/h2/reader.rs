@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use offramp_net::turn::{Turn, Work};
-use offramp_wire::http2::{Code, Framed, HEAD, Head, Kind, PREFACE, flag};
+use offramp_wire::http2::{Code, FrameHeader, Framed, HEAD, Kind, PREFACE, flag};
 
 use super::Violation;
 
@@ -15,24 +15,24 @@ const KEPT: usize = 1024;
 
 /// What the bytes of a client are.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum FrameStep {
     /// The begin of something, and nothing yet.
     More,
     /// A frame whose payload lies here.
-    Here(Head, Range<usize>),
+    Here(FrameHeader, Range<usize>),
     /// A frame whose payload is in `kept`.
-    Kept(Head),
+    Kept(FrameHeader),
     /// A piece of the data of a DATA frame; whether it is the first, and the last.
-    Data { head: Head, framed: Framed, piece: Range<usize>, first: bool, last: bool },
+    Data { head: FrameHeader, framed: Framed, piece: Range<usize>, first: bool, last: bool },
 }
 
 /// A frame, or a piece of one.
 #[derive(Debug)]
 pub(super) enum Frame<'b> {
     /// One that has come whole, and its payload.
-    Whole(Head, &'b [u8]),
+    Whole(FrameHeader, &'b [u8]),
     /// A piece of the data of a DATA frame; whether it is the first, and the last.
-    Data { head: Head, framed: Framed, piece: &'b [u8], first: bool, last: bool },
+    Data { head: FrameHeader, framed: Framed, piece: &'b [u8], first: bool, last: bool },
 }
 
 /// What is read of a frame.
@@ -43,9 +43,9 @@ enum State {
     /// So many bytes of the next head have come.
     Head(usize),
     /// A payload that is not DATA's.
-    Payload(Head),
+    Payload(FrameHeader),
     /// DATA of which so much has come.
-    Data(Head, Option<Framed>, usize),
+    Data(FrameHeader, Option<Framed>, usize),
 }
 
 /// Reads frames.
@@ -79,10 +79,10 @@ impl Reader {
             let (used, step) = self.step(rest)?;
             turn.spend(Work::Pieces(1));
             match step {
-                Step::More => {}
-                Step::Here(head, place) => heed(Frame::Whole(head, &rest[place]), turn)?,
-                Step::Kept(head) => heed(Frame::Whole(head, &self.kept), turn)?,
-                Step::Data { head, framed, piece, first, last } => {
+                FrameStep::More => {}
+                FrameStep::Here(head, place) => heed(Frame::Whole(head, &rest[place]), turn)?,
+                FrameStep::Kept(head) => heed(Frame::Whole(head, &self.kept), turn)?,
+                FrameStep::Data { head, framed, piece, first, last } => {
                     heed(Frame::Data { head, framed, piece: &rest[piece], first, last }, turn)?;
                 }
             }
@@ -99,7 +99,7 @@ impl Reader {
     }
 
     /// Reads the front of `bytes`, which is not empty: how much of it is used up, and what it is.
-    fn step(&mut self, bytes: &[u8]) -> Result<(usize, Step), Violation> {
+    fn step(&mut self, bytes: &[u8]) -> Result<(usize, FrameStep), Violation> {
         match self.state {
             State::Preface(have) => {
                 let n = bytes.len().min(PREFACE.len() - have);
@@ -108,7 +108,7 @@ impl Reader {
                 }
                 let have = have + n;
                 self.state = if have == PREFACE.len() { State::Head(0) } else { State::Preface(have) };
-                Ok((n, Step::More))
+                Ok((n, FrameStep::More))
             }
             State::Head(have) => {
                 // Most heads lie here whole.
@@ -116,7 +116,7 @@ impl Reader {
                 self.head[have..have + n].copy_from_slice(&bytes[..n]);
                 if have + n < HEAD {
                     self.state = State::Head(have + n);
-                    return Ok((n, Step::More));
+                    return Ok((n, FrameStep::More));
                 }
                 self.begin(n, bytes)
             }
@@ -124,18 +124,18 @@ impl Reader {
                 let n = bytes.len().min(head.length - self.kept.len());
                 self.kept.extend_from_slice(&bytes[..n]);
                 if self.kept.len() < head.length {
-                    return Ok((n, Step::More));
+                    return Ok((n, FrameStep::More));
                 }
                 self.state = State::Head(0);
-                Ok((n, Step::Kept(head)))
+                Ok((n, FrameStep::Kept(head)))
             }
             State::Data(head, framed, seen) => self.data(head, framed, seen, bytes),
         }
     }
 
     /// A head has come, with the first `n` of `bytes`.
-    fn begin(&mut self, n: usize, bytes: &[u8]) -> Result<(usize, Step), Violation> {
-        let head = Head::read(&self.head);
+    fn begin(&mut self, n: usize, bytes: &[u8]) -> Result<(usize, FrameStep), Violation> {
+        let head = FrameHeader::read(&self.head);
         if head.length > MOST {
             return Err(Violation::new(Code::FRAME_SIZE_ERROR, "a frame is larger than was agreed on"));
         }
@@ -144,31 +144,31 @@ impl Reader {
                 return Err(Violation::new(Code::FRAME_SIZE_ERROR, "DATA without room for its padding"));
             }
             self.state = State::Data(head, None, 0);
-            return Ok((n, Step::More));
+            return Ok((n, FrameStep::More));
         }
         self.state = State::Head(0);
         if head.kind == Kind::Data {
             let framed = Framed { before: 0, length: 0 };
-            return Ok((n, Step::Data { head, framed, piece: n..n, first: true, last: true }));
+            return Ok((n, FrameStep::Data { head, framed, piece: n..n, first: true, last: true }));
         }
         if bytes.len() - n >= head.length {
-            return Ok((n + head.length, Step::Here(head, n..n + head.length)));
+            return Ok((n + head.length, FrameStep::Here(head, n..n + head.length)));
         }
         self.kept.clear();
         if self.kept.capacity() > KEPT {
             self.kept = Vec::new();
         }
         self.state = State::Payload(head);
-        Ok((n, Step::More))
+        Ok((n, FrameStep::More))
     }
 
     fn data(
         &mut self,
-        head: Head,
+        head: FrameHeader,
         framed: Option<Framed>,
         seen: usize,
         bytes: &[u8],
-    ) -> Result<(usize, Step), Violation> {
+    ) -> Result<(usize, FrameStep), Violation> {
         let first = framed.is_none();
         let framed = match framed {
             Some(framed) => framed,
@@ -182,7 +182,7 @@ impl Reader {
             |at: usize| at.clamp(framed.before, framed.before + framed.length).clamp(seen, end) - seen;
         let piece = within(seen)..within(end);
         self.state = if last { State::Head(0) } else { State::Data(head, Some(framed), end) };
-        Ok((n, Step::Data { head, framed, piece, first, last }))
+        Ok((n, FrameStep::Data { head, framed, piece, first, last }))
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     fn frame(kind: Kind, flags: u8, payload: &[u8]) -> Vec<u8> {
-        let head = Head { length: payload.len(), kind, flags, stream: 1 };
+        let head = FrameHeader { length: payload.len(), kind, flags, stream: 1 };
         [&head.bytes()[..], payload].concat()
     }
 

@@ -14,7 +14,7 @@ use offramp_upstream::InterimListener;
 use offramp_wire::http1::content_length;
 use offramp_wire::http2::Code;
 
-use super::content::Content;
+use super::content::StreamContent;
 use super::end::StreamEnd;
 use super::fields::Ends;
 use super::handle::{Gone, Incoming, Respond};
@@ -80,7 +80,7 @@ fn open(request: Request<()>, incoming: Option<Incoming>) -> (Request<Inbound>, 
     }
     let Some(incoming) = incoming else { return (request.map(|()| Inbound::Empty), None) };
     let length = told_length(&request);
-    (request.map(|()| Inbound::Stream(Content::new(incoming, length))), None)
+    (request.map(|()| Inbound::Stream(StreamContent::new(incoming, length))), None)
 }
 
 /// The length that a request tells of its content, where it does so in order.

@@ -38,7 +38,7 @@ async fn now<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     Poll::Pending
 }
 
-async fn begin(intake: &mut Intake, far: &mut UnixStream) -> Head {
+async fn begin(intake: &mut Intake, far: &mut UnixStream) -> RequestHead {
     far.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n").unwrap();
     match poll_fn(|cx| intake.poll_head(cx)).await {
         Heading::Request(head, _) => head,

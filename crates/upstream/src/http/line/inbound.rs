@@ -36,7 +36,7 @@ const BEYOND: u64 = 512;
 pub(crate) struct Inbound {
     bytes: BytesMut,
     reader: ResponseReader,
-    content: Content,
+    content: ResponseContent,
     /// The room for the next read of content.
     room: usize,
     /// The most that a read of content takes.
@@ -50,7 +50,7 @@ pub(crate) struct Inbound {
 }
 
 /// What is to come of the content.
-enum Content {
+enum ResponseContent {
     Over,
     Length(u64),
     Chunked(Chunks, Option<Result<Chunk, Http1Fault>>),
@@ -58,7 +58,7 @@ enum Content {
 }
 
 /// A head that has come.
-pub(crate) struct Head {
+pub(crate) struct ServerHead {
     pub(crate) response: Response<()>,
     pub(crate) framing: ResponseFraming,
 }
@@ -68,7 +68,7 @@ impl Inbound {
         Inbound {
             bytes: BytesMut::new(),
             reader: ResponseReader::default(),
-            content: Content::Over,
+            content: ResponseContent::Over,
             room: READ_FIRST,
             most: READ_MOST,
             heard: false,
@@ -96,7 +96,7 @@ impl Inbound {
 
     /// Whether the content has ended.
     pub(super) fn has_ended(&self) -> bool {
-        matches!(self.content, Content::Over)
+        matches!(self.content, ResponseContent::Over)
     }
 
     /// Whether the response has ended and nothing but another response can follow.
@@ -107,9 +107,9 @@ impl Inbound {
     /// What is known of the length of the rest of the content.
     pub(super) fn size_hint(&self) -> SizeHint {
         match self.content {
-            Content::Over => SizeHint::with_exact(0),
-            Content::Length(left) => SizeHint::with_exact(left),
-            Content::Chunked(..) | Content::UntilClose => SizeHint::default(),
+            ResponseContent::Over => SizeHint::with_exact(0),
+            ResponseContent::Length(left) => SizeHint::with_exact(left),
+            ResponseContent::Chunked(..) | ResponseContent::UntilClose => SizeHint::default(),
         }
     }
 
@@ -136,7 +136,7 @@ impl Inbound {
         cx: &mut Context<'_>,
         socket: &Socket,
         asked: Asked,
-    ) -> Poll<Result<Head, Fault>> {
+    ) -> Poll<Result<ServerHead, Fault>> {
         loop {
             if !self.bytes.is_empty()
                 && let Some(head) = self.reader.read(&self.bytes, &LIMITS, asked).map_err(bad_head)?
@@ -155,13 +155,13 @@ impl Inbound {
         socket: &Socket,
     ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let frame = match &self.content {
-            Content::Over => return Poll::Ready(None),
-            Content::Length(left) => ready!(self.poll_length(cx, socket, *left)).map(Some),
-            Content::Chunked(..) => ready!(self.poll_chunked(cx, socket)),
-            Content::UntilClose => ready!(self.poll_rest(cx, socket)),
+            ResponseContent::Over => return Poll::Ready(None),
+            ResponseContent::Length(left) => ready!(self.poll_length(cx, socket, *left)).map(Some),
+            ResponseContent::Chunked(..) => ready!(self.poll_chunked(cx, socket)),
+            ResponseContent::UntilClose => ready!(self.poll_rest(cx, socket)),
         };
         if frame.is_err() {
-            (self.content, self.keep_alive) = (Content::Over, false);
+            (self.content, self.keep_alive) = (ResponseContent::Over, false);
         }
         Poll::Ready(frame.transpose())
     }
@@ -175,7 +175,7 @@ impl Inbound {
     /// known and none of it has come, and the server sends more at a time than a first read takes.
     pub(super) fn direct(&self) -> u64 {
         match self.content {
-            Content::Length(left) if self.bytes.is_empty() && self.room > READ_FIRST => left,
+            ResponseContent::Length(left) if self.bytes.is_empty() && self.room > READ_FIRST => left,
             _ => 0,
         }
     }
@@ -193,7 +193,7 @@ impl Inbound {
         let n = match ready!(socket.poll_readv(cx, slots)) {
             Ok(n @ 1..) => n,
             end => {
-                (self.content, self.keep_alive) = (Content::Over, false);
+                (self.content, self.keep_alive) = (ResponseContent::Over, false);
                 return Poll::Ready(Err(Fault::Aborted(end.map_or_else(Breach::Io, |_| Breach::Closed))));
             }
         };
@@ -201,7 +201,7 @@ impl Inbound {
             self.room = READ_FIRST;
         }
         let left = left - n as u64;
-        self.content = if left == 0 { Content::Over } else { Content::Length(left) };
+        self.content = if left == 0 { ResponseContent::Over } else { ResponseContent::Length(left) };
         Poll::Ready(Ok(n))
     }
 
@@ -216,7 +216,7 @@ impl Inbound {
         }
         let now = usize::try_from(left).map_or(self.bytes.len(), |left| left.min(self.bytes.len()));
         let left = left - now as u64;
-        self.content = if left == 0 { Content::Over } else { Content::Length(left) };
+        self.content = if left == 0 { ResponseContent::Over } else { ResponseContent::Length(left) };
         Poll::Ready(Ok(Frame::data(self.bytes.split_to(now).freeze())))
     }
 
@@ -226,7 +226,9 @@ impl Inbound {
         socket: &Socket,
     ) -> Poll<Result<Option<Frame<Bytes>>, Fault>> {
         loop {
-            let Content::Chunked(chunks, ahead) = &mut self.content else { return Poll::Ready(Ok(None)) };
+            let ResponseContent::Chunked(chunks, ahead) = &mut self.content else {
+                return Poll::Ready(Ok(None));
+            };
             let next = ahead.take().unwrap_or_else(|| chunks.next(&self.bytes, &LIMITS));
             match next.map_err(bad_content)? {
                 Chunk::Wait(used) => {
@@ -241,7 +243,7 @@ impl Inbound {
                 }
                 Chunk::End { trailers, length } => {
                     let lines = self.bytes.split_to(length).freeze();
-                    self.content = Content::Over;
+                    self.content = ResponseContent::Over;
                     if trailers.is_empty() {
                         return Poll::Ready(Ok(None));
                     }
@@ -254,12 +256,12 @@ impl Inbound {
 
     /// Whether the end of the content is here already is worth knowing with the last of its data.
     fn look_ahead(&mut self) {
-        let Content::Chunked(chunks, ahead) = &mut self.content else { return };
+        let ResponseContent::Chunked(chunks, ahead) = &mut self.content else { return };
         match chunks.next(&self.bytes, &LIMITS) {
             Ok(Chunk::Wait(used)) => self.bytes.advance(used),
             Ok(Chunk::End { trailers, length }) if trailers.is_empty() => {
                 self.bytes.advance(length);
-                self.content = Content::Over;
+                self.content = ResponseContent::Over;
             }
             other => *ahead = Some(other),
         }
@@ -271,7 +273,7 @@ impl Inbound {
         socket: &Socket,
     ) -> Poll<Result<Option<Frame<Bytes>>, Fault>> {
         if self.bytes.is_empty() && !ready!(self.poll_read(cx, socket, u64::MAX))? {
-            self.content = Content::Over;
+            self.content = ResponseContent::Over;
             return Poll::Ready(Ok(None));
         }
         Poll::Ready(Ok(Some(Frame::data(self.bytes.split().freeze()))))
@@ -301,7 +303,7 @@ impl Inbound {
     }
 
     /// A head has come: makes it one that can be passed on.
-    fn head(&mut self, head: ResponseHead) -> Result<Head, Fault> {
+    fn head(&mut self, head: ResponseHead) -> Result<ServerHead, Fault> {
         let bytes = self.bytes.split_to(head.length).freeze();
         let headers = self.headers(&bytes, head.odd_length)?;
         self.reader.clear();
@@ -321,12 +323,12 @@ impl Inbound {
         }
         self.keep_alive = head.keep_alive;
         self.content = match head.framing {
-            ResponseFraming::Length(length @ 1..) => Content::Length(length),
-            ResponseFraming::Chunked => Content::Chunked(Chunks::of_server(), None),
-            ResponseFraming::UntilClose => Content::UntilClose,
-            _ => Content::Over,
+            ResponseFraming::Length(length @ 1..) => ResponseContent::Length(length),
+            ResponseFraming::Chunked => ResponseContent::Chunked(Chunks::of_server(), None),
+            ResponseFraming::UntilClose => ResponseContent::UntilClose,
+            _ => ResponseContent::Over,
         };
-        Ok(Head { response, framing: head.framing })
+        Ok(ServerHead { response, framing: head.framing })
     }
 
     /// The fields of a head that lies in `bytes`. A length that is said in odd words is said anew.

@@ -5,7 +5,7 @@ use offramp_wire::hpack::{Decoder, Encoder, Indexing};
 use super::{field, read, table};
 
 /// A block in hexadecimal, the fields it has, and the fields that the table holds after it with their size.
-struct Step {
+struct HpackStep {
     block: &'static str,
     fields: &'static [(&'static str, &'static str)],
     table: &'static [(&'static str, &'static str)],
@@ -17,7 +17,7 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap()).collect()
 }
 
-fn decodes(most: usize, steps: &[Step]) {
+fn decodes(most: usize, steps: &[HpackStep]) {
     let mut decoder = Decoder::new(most);
     for step in steps {
         let fields = step.fields.iter().map(|(name, value)| field(name, value)).collect();
@@ -29,7 +29,7 @@ fn decodes(most: usize, steps: &[Step]) {
 }
 
 /// Our encoder makes the same choices as the one of the examples with Huffman coding.
-fn encodes(mut encoder: Encoder, steps: &[Step]) {
+fn encodes(mut encoder: Encoder, steps: &[HpackStep]) {
     for step in steps {
         let mut out = Vec::new();
         encoder.begin(&mut out);
@@ -44,25 +44,25 @@ fn encodes(mut encoder: Encoder, steps: &[Step]) {
 #[test]
 fn single_fields() {
     let steps = [
-        Step {
+        HpackStep {
             block: "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572",
             fields: &[("custom-key", "custom-header")],
             table: &[("custom-key", "custom-header")],
             size: 55,
         },
-        Step {
+        HpackStep {
             block: "040c 2f73 616d 706c 652f 7061 7468",
             fields: &[(":path", "/sample/path")],
             table: &[],
             size: 0,
         },
-        Step {
+        HpackStep {
             block: "1008 7061 7373 776f 7264 0673 6563 7265 74",
             fields: &[("password", "secret")],
             table: &[],
             size: 0,
         },
-        Step { block: "82", fields: &[(":method", "GET")], table: &[], size: 0 },
+        HpackStep { block: "82", fields: &[(":method", "GET")], table: &[], size: 0 },
     ];
     for step in steps {
         decodes(4096, &[step]);
@@ -70,10 +70,10 @@ fn single_fields() {
 }
 
 /// §C.3 and §C.4: three requests, their blocks given.
-fn requests(blocks: [&'static str; 3]) -> [Step; 3] {
+fn requests(blocks: [&'static str; 3]) -> [HpackStep; 3] {
     let [first, second, third] = blocks;
     [
-        Step {
+        HpackStep {
             block: first,
             fields: &[
                 (":method", "GET"),
@@ -84,7 +84,7 @@ fn requests(blocks: [&'static str; 3]) -> [Step; 3] {
             table: &[(":authority", "www.example.com")],
             size: 57,
         },
-        Step {
+        HpackStep {
             block: second,
             fields: &[
                 (":method", "GET"),
@@ -96,7 +96,7 @@ fn requests(blocks: [&'static str; 3]) -> [Step; 3] {
             table: &[("cache-control", "no-cache"), (":authority", "www.example.com")],
             size: 110,
         },
-        Step {
+        HpackStep {
             block: third,
             fields: &[
                 (":method", "GET"),
@@ -141,10 +141,10 @@ const LATER: &str = "Mon, 21 Oct 2013 20:13:22 GMT";
 const COOKIE: &str = "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1";
 
 /// §C.5 and §C.6: three responses, their blocks given, with a table of 256 bytes.
-fn responses(blocks: [&'static str; 3]) -> [Step; 3] {
+fn responses(blocks: [&'static str; 3]) -> [HpackStep; 3] {
     let [first, second, third] = blocks;
     [
-        Step {
+        HpackStep {
             block: first,
             fields: &[
                 (":status", "302"),
@@ -160,7 +160,7 @@ fn responses(blocks: [&'static str; 3]) -> [Step; 3] {
             ],
             size: 222,
         },
-        Step {
+        HpackStep {
             block: second,
             fields: &[
                 (":status", "307"),
@@ -176,7 +176,7 @@ fn responses(blocks: [&'static str; 3]) -> [Step; 3] {
             ],
             size: 222,
         },
-        Step {
+        HpackStep {
             block: third,
             fields: &[
                 (":status", "200"),

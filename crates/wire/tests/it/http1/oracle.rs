@@ -1,7 +1,7 @@
 //! httparse as the oracle: what passes the guard, it reads the same, head by head and chunk by chunk.
 
 use httparse::{EMPTY_HEADER, Header, Status};
-use offramp_wire::http1::{Framing, Head, Limits, Version};
+use offramp_wire::http1::{Framing, Limits, RequestHead, Version};
 use proptest::prelude::*;
 
 use super::{Request, feed};
@@ -73,7 +73,7 @@ fn agree(stream: &[u8], request: &Request) {
     }
 }
 
-fn same_line(bytes: &[u8], told: &Head) {
+fn same_line(bytes: &[u8], told: &RequestHead) {
     let mut fields: [Header<'_>; 128] = [EMPTY_HEADER; 128];
     let mut request = httparse::Request::new(&mut fields);
     assert!(request.parse(bytes).is_ok());

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use offramp_net::clock::coarse_ms;
-use offramp_wire::http2::{Code, Framed, Head, Setting, flag, settings};
+use offramp_wire::http2::{Code, FrameHeader, Framed, Setting, flag, settings};
 
 use super::slot::Slot;
 use super::{Book, Key, MOST_WINDOW, Opened};
@@ -113,7 +113,11 @@ impl Book {
     }
 
     /// DATA begins.
-    pub(in crate::l7::h2) fn data_begins(&mut self, head: &Head, framed: Framed) -> Result<(), Violation> {
+    pub(in crate::l7::h2) fn data_begins(
+        &mut self,
+        head: &FrameHeader,
+        framed: Framed,
+    ) -> Result<(), Violation> {
         // A head has 24 bits of length.
         let (all, padding) = (head.length as i64, (head.length - framed.length) as u32);
         self.room -= all;
@@ -160,7 +164,7 @@ impl Book {
     }
 
     /// Some of the data of a frame.
-    pub(in crate::l7::h2) fn data(&mut self, head: &Head, piece: &[u8], last: bool) {
+    pub(in crate::l7::h2) fn data(&mut self, head: &FrameHeader, piece: &[u8], last: bool) {
         let n = piece.len() as u32;
         let open = self.find(head.stream).filter(|key| {
             let slot = &self.slots[key.0];

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use offramp_wire::http2::{Code, Framed, Head, Kind, Setting, flag, write_settings};
+use offramp_wire::http2::{Code, FrameHeader, Framed, Kind, Setting, flag, write_settings};
 use proptest::prelude::*;
 
 use super::{Book, CONNECTION_WINDOW, FIRST_WINDOW, Opened, STREAM_WINDOW, Shared};
@@ -16,7 +16,7 @@ use crate::l7::h2::memory::{Account, FIELDS, Memory, PIECES, STREAM};
 
 /// What may happen. A stream is named by its place among all.
 #[derive(Clone, Debug)]
-enum Step {
+enum BookStep {
     Open { over: bool, length: Option<u64>, fields: usize },
     Data { at: usize, size: usize, padding: u8, cut: usize, last: bool },
     Trailers { at: usize, good: bool },
@@ -34,27 +34,27 @@ enum Step {
     Part,
 }
 
-fn steps() -> impl Strategy<Value = Step> {
+fn steps() -> impl Strategy<Value = BookStep> {
     let at = 0..6_usize;
     prop_oneof![
         3 => (any::<bool>(), proptest::option::of(0..9000_u64), 0..FIELDS)
-            .prop_map(|(over, length, fields)| Step::Open { over, length, fields }),
+            .prop_map(|(over, length, fields)| BookStep::Open { over, length, fields }),
         4 => (at.clone(), 0..9000_usize, any::<u8>(), any::<usize>(), any::<bool>())
-            .prop_map(|(at, size, padding, cut, last)| Step::Data { at, size, padding, cut, last }),
-        1 => (at.clone(), any::<bool>()).prop_map(|(at, good)| Step::Trailers { at, good }),
-        1 => at.clone().prop_map(|at| Step::Reset { at }),
-        2 => (proptest::option::of(at.clone()), 0..200_000_u32).prop_map(|(at, more)| Step::Grow { at, more }),
-        1 => (0..100_000_u32).prop_map(|size| Step::Windows { size }),
-        3 => at.clone().prop_map(|at| Step::Read { at }),
-        1 => at.clone().prop_map(|at| Step::DropReader { at }),
-        2 => (at.clone(), any::<bool>()).prop_map(|(at, over)| Step::Answer { at, over }),
+            .prop_map(|(at, size, padding, cut, last)| BookStep::Data { at, size, padding, cut, last }),
+        1 => (at.clone(), any::<bool>()).prop_map(|(at, good)| BookStep::Trailers { at, good }),
+        1 => at.clone().prop_map(|at| BookStep::Reset { at }),
+        2 => (proptest::option::of(at.clone()), 0..200_000_u32).prop_map(|(at, more)| BookStep::Grow { at, more }),
+        1 => (0..100_000_u32).prop_map(|size| BookStep::Windows { size }),
+        3 => at.clone().prop_map(|at| BookStep::Read { at }),
+        1 => at.clone().prop_map(|at| BookStep::DropReader { at }),
+        2 => (at.clone(), any::<bool>()).prop_map(|(at, over)| BookStep::Answer { at, over }),
         4 => (at.clone(), 1..40_000_usize, any::<bool>())
-            .prop_map(|(at, size, over)| Step::Write { at, size, over }),
-        1 => (at.clone(), 0..PIECES).prop_map(|(at, size)| Step::Hold { at, size }),
-        1 => at.prop_map(|at| Step::DropWriter { at }),
-        2 => Just(Step::Sent),
-        1 => Just(Step::Later),
-        1 => Just(Step::Part),
+            .prop_map(|(at, size, over)| BookStep::Write { at, size, over }),
+        1 => (at.clone(), 0..PIECES).prop_map(|(at, size)| BookStep::Hold { at, size }),
+        1 => at.prop_map(|at| BookStep::DropWriter { at }),
+        2 => Just(BookStep::Sent),
+        1 => Just(BookStep::Later),
+        1 => Just(BookStep::Part),
     ]
 }
 
@@ -74,17 +74,17 @@ struct World {
 
 impl World {
     /// Takes a step; `false` where the connection would end.
-    fn step(&mut self, step: &Step) -> bool {
+    fn step(&mut self, step: &BookStep) -> bool {
         let waker = Waker::noop();
         let cx = &mut Context::from_waker(waker);
         let id = |at: usize, world: &Self| world.streams.get(at).map_or(1, |stream| stream.0);
         match *step {
-            Step::Open { over, length, fields } => return self.open(over, length, fields),
-            Step::Data { at, size, padding, cut, last } => {
+            BookStep::Open { over, length, fields } => return self.open(over, length, fields),
+            BookStep::Data { at, size, padding, cut, last } => {
                 let end = if last { flag::END_STREAM } else { 0 };
                 return self.data(id(at, self), (size, padding), cut, end);
             }
-            Step::Trailers { at, good } => {
+            BookStep::Trailers { at, good } => {
                 let stream = id(at, self);
                 let mut book = self.book.borrow_mut();
                 if stream > book.last {
@@ -96,11 +96,11 @@ impl World {
                     Err(_) => return false,
                 }
             }
-            Step::Reset { at } => {
+            BookStep::Reset { at } => {
                 let stream = id(at, self);
                 return self.book.borrow_mut().reset_by_client(stream, Code::CANCEL).is_ok();
             }
-            Step::Grow { at, more } => {
+            BookStep::Grow { at, more } => {
                 let stream = at.map_or(0, |at| id(at, self));
                 if self.book.borrow_mut().window_grows(stream, more).is_err() {
                     return false;
@@ -112,7 +112,7 @@ impl World {
                     self.windows[at] += i64::from(more);
                 }
             }
-            Step::Windows { size } => {
+            BookStep::Windows { size } => {
                 let more = i64::from(size) - std::mem::replace(&mut self.first, size.into());
                 self.windows.iter_mut().for_each(|window| *window += more);
                 // What comes before the last value is as if it had not come.
@@ -123,45 +123,45 @@ impl World {
                 );
                 return self.book.borrow_mut().heed_all(&payload).is_ok();
             }
-            Step::Read { at } => {
+            BookStep::Read { at } => {
                 if let Some((_, _, Some(incoming))) = self.streams.get(at)
                     && let Poll::Ready(Some(Ok(data))) = incoming.poll_data(cx)
                 {
                     incoming.release(data.len());
                 }
             }
-            Step::DropReader { at } => {
+            BookStep::DropReader { at } => {
                 if let Some(stream) = self.streams.get_mut(at) {
                     stream.2 = None;
                 }
             }
-            Step::Answer { at, over } => {
+            BookStep::Answer { at, over } => {
                 if let Some((_, Some(respond), _)) = self.streams.get(at) {
                     let ends = Ends { over, length: None, date: &self.date };
                     let _ = respond.head(StatusCode::OK, HeaderMap::new(), ends);
                 }
             }
-            Step::Write { at, size, over } => self.write(at, id(at, self), size, over),
-            Step::Hold { at, size } => {
+            BookStep::Write { at, size, over } => self.write(at, id(at, self), size, over),
+            BookStep::Hold { at, size } => {
                 if let Some((_, Some(respond), _)) = self.streams.get(at) {
                     respond.holds(size);
                 }
             }
-            Step::DropWriter { at } => {
+            BookStep::DropWriter { at } => {
                 if let Some(stream) = self.streams.get_mut(at) {
                     stream.1 = None;
                 }
             }
-            Step::Sent => {
+            BookStep::Sent => {
                 let book = &mut self.book.borrow_mut();
                 book.out = super::Out::default();
                 book.call();
             }
-            Step::Later => {
+            BookStep::Later => {
                 self.now += 10_000;
                 self.book.borrow_mut().drop_blocked(self.now, 5000);
             }
-            Step::Part => self.book.borrow_mut().part(Code::NO_ERROR),
+            BookStep::Part => self.book.borrow_mut().part(Code::NO_ERROR),
         }
         true
     }
@@ -182,7 +182,7 @@ impl World {
 
     fn data(&mut self, stream: u32, (size, padding): (usize, u8), cut: usize, end: u8) -> bool {
         let around = usize::from(padding) + 1;
-        let head = Head { length: size + around, kind: Kind::Data, flags: flag::PADDED | end, stream };
+        let head = FrameHeader { length: size + around, kind: Kind::Data, flags: flag::PADDED | end, stream };
         let mut book = self.book.borrow_mut();
         if book.data_begins(&head, Framed { before: 1, length: size }).is_err() {
             return false;
