@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use offramp_testkit::process::{require, temp_dir};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -39,7 +42,7 @@ fn every_crate_is_on_the_map() {
     let map = read("docs/architecture.md");
     for entry in fs::read_dir(root().join("crates")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(map.contains(&format!("\n| `{name}` |")), "docs/architecture.md has no room for {name}");
+        assert!(map.contains(&format!("\n| `{name}` |")), "docs/architecture.md does not list {name}");
     }
 }
 
@@ -72,6 +75,17 @@ fn the_tests_that_security_claims_are_there() {
     for name in named {
         assert!(modules.contains(&format!("mod {name};")), "SECURITY.md names {name}, which is no test");
     }
+}
+
+#[test]
+fn the_picture_of_the_readme_shows_the_committed_figures() {
+    require("python3", "python3");
+    let home = temp_dir();
+    let drawn = home.path().join("comparison.svg");
+    let status = Command::new(root().join("scripts/plot")).arg(&drawn).status().unwrap();
+    assert!(status.success(), "{status}");
+    let same = fs::read_to_string(drawn).unwrap() == read("docs/benchmarks/comparison.svg");
+    assert!(same, "docs/benchmarks/comparison.svg is out of date: run scripts/plot");
 }
 
 #[test]
