@@ -1,4 +1,4 @@
-//! The admin interface: what is known of the past, over plain HTTP for those who run the house.
+//! The admin interface: answers from the log store over plain HTTP, for operators.
 //!
 //! It has a thread and an event loop of its own, so that neither a slow client nor a long question holds up
 //! traffic or reloads. Whoever reaches it reads the log: it belongs on a loopback address or a Unix socket, it

@@ -180,7 +180,7 @@ async fn accept(acceptor: Acceptor, settings: Settings) -> io::Result<Infallible
         };
         let service = Arc::clone(&service);
         tokio::spawn(async move {
-            // A client that goes away or talks nonsense is no event of this house.
+            // A client that goes away or sends nonsense needs no event.
             let _ = connection(fd, peer, service).await;
             drop(place);
         });

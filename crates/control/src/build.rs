@@ -1,7 +1,7 @@
 //! From a configuration and what lies on disk to a snapshot.
 //!
-//! Everything is read anew each time, so that renewed certificates are found. Nothing of the running
-//! house is touched: whoever asked decides what to do with the result. All faults come at once.
+//! Every build reads all files again, so that it finds renewed certificates. It changes nothing of the
+//! running process: the caller decides what to do with the result. It reports all faults at once.
 
 mod backends;
 mod certificates;

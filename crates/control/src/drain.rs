@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
 use crate::event_store::EventStore;
-use crate::house::House;
+use crate::running::Running;
 use crate::server::Desk;
 use crate::signals::Ask;
 
@@ -28,7 +28,7 @@ pub struct Exit {
     pub panicked: usize,
 }
 
-impl House {
+impl Running {
     /// Drains and ends. Whoever orders a second stop through `desk` has what is open closed at once.
     pub(crate) async fn drain(mut self, desk: &mut Desk) -> Exit {
         let limit = self.config.limits.drain_timeout;

@@ -1,12 +1,12 @@
-//! Changing the running house.
+//! Start, reload and shutdown: every change of the running process.
 //!
 //! [`Server::start`] puts a configuration in force: descriptors, AEADs, sockets, keys, user, workers,
-//! in that order. [`Server::run`] then waits on an ordinary event loop of its own for signals, for what
-//! a [`Handle`] asks, and for what falls due: renewals of the local CA, ticket keys, host names.
+//! in that order. [`Server::run`] then waits on its own event loop for signals, for requests of a
+//! [`Handle`], and for periodic work: renewals of the local CA, ticket keys, host names.
 //!
-//! There is one contract for every change, whoever asks for it: what is new is read and built beside
-//! what runs, *all* faults are reported, and only a whole success is swapped in. Connections that are
-//! open stay as they are. Nothing here is on the way of a connection's bytes.
+//! There is one contract for every change. The new configuration is read and built beside the current
+//! one, and *all* faults are reported. Only if everything succeeds does it replace the current one.
+//! Open connections do not change. Nothing here touches the bytes of a connection.
 //!
 //! | question | module |
 //! | --- | --- |
@@ -14,7 +14,7 @@
 //! | which sockets stay, come and go? | `plan` (pure), `listeners` |
 //! | what happens at start, on reload, as time passes, at the end? | `server`, `reload`, `upkeep`, `drain` |
 //! | which servers are alive? | `probes` |
-//! | where does the log store get its events? | `event_store` |
+//! | how does the log store get its events? | `event_store` |
 //! | who may read the keys? | `privileges`, `state` |
 
 mod build;
@@ -22,7 +22,7 @@ mod drain;
 mod error;
 mod event_store;
 mod figures;
-mod house;
+
 mod listeners;
 mod metrics;
 pub mod outputs;
@@ -32,6 +32,7 @@ mod probes;
 mod push;
 mod reload;
 mod resolve;
+mod running;
 mod server;
 mod servers;
 mod signals;

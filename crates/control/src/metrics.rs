@@ -115,7 +115,7 @@ async fn accept(acceptor: Acceptor, page: Arc<Exposition>, log: Log) {
         };
         let page = Arc::clone(&page);
         tokio::spawn(async move {
-            // A client that goes away or talks nonsense is no event of this house.
+            // A scraper that goes away or sends nonsense needs no event.
             let _ = timeout(WHOLE, connection(fd, peer, page)).await;
             drop(place);
         });

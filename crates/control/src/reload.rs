@@ -1,8 +1,8 @@
-//! The one way in which a running house changes.
+//! Reload: the only way to change the running process.
 //!
-//! Everything that can fail is done beside what runs: reading, building, opening. Then the change is
-//! made in one go, in an order that leaves no gap: listeners that go stop first, the snapshot is
-//! swapped, new listeners begin. After a refusal nothing is different from before.
+//! Everything that can fail happens first and changes nothing: reading, building, opening. Then the
+//! change is made at once, in an order that leaves no gap: removed listeners stop, the snapshot is
+//! replaced, new listeners begin. A refused reload changes nothing.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -19,17 +19,17 @@ use offramp_tls::TicketKeys;
 
 use crate::build::{Built, Inputs, build};
 use crate::error::{Error, Finding};
-use crate::house::{House, tell};
 use crate::listeners::{self, Fresh, wanted};
 use crate::metrics::{self, Endpoint};
 use crate::outputs;
 use crate::plan::{Plan, Wanted};
 use crate::resolve::Resolver;
+use crate::running::{Running, tell};
 use crate::server::Origin;
 use crate::servers;
 
-/// How long workers have to take in who waits at a listener that is given up, before the snapshot no
-/// longer knows it. It costs nothing but the time of a reload that takes a listener away.
+/// How long workers accept what waits in the queue of a removed listener, before the snapshot forgets
+/// it. Only a reload that removes a listener takes this time.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// What a reload changed.
@@ -50,9 +50,9 @@ impl fmt::Display for Changes {
     }
 }
 
-impl House {
-    /// Reads the configuration and everything that it names anew, puts it in force or keeps the old
-    /// one, and says which in the log and to the service manager.
+impl Running {
+    /// Reads the configuration and everything that it names again. Applies it or keeps the old one, and
+    /// reports which to the log and to the service manager.
     pub(crate) async fn reload(&mut self) -> Result<Changes, Error> {
         self.notifier.reloading();
         let outcome = match self.read() {

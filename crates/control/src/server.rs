@@ -1,4 +1,4 @@
-//! From a configuration to a running house, and the loop that keeps it.
+//! From a configuration to the running process, and the event loop of the control plane.
 
 mod begin;
 
@@ -17,10 +17,10 @@ use tokio::time::sleep_until;
 use crate::drain::Exit;
 use crate::error::Error;
 use crate::event_store::OpenStore;
-use crate::house::House;
 use crate::outputs::Terminals;
 use crate::probes::Probes;
 use crate::reload::Changes;
+use crate::running::Running;
 use crate::signals::{Ask, Signals};
 
 /// What a server is started with.
@@ -65,7 +65,7 @@ pub enum Origin {
 /// A running proxy.
 pub struct Server {
     runtime: Runtime,
-    house: House,
+    running: Running,
     desk: Desk,
     requests: UnboundedSender<Request>,
 }
@@ -86,32 +86,32 @@ impl Server {
     /// their listeners.
     #[must_use]
     pub fn addresses(&self) -> Vec<(String, Address)> {
-        self.house.listening.addresses()
+        self.running.listening.addresses()
     }
 
     /// Where the metrics are, if anywhere.
     #[must_use]
     pub fn metrics_address(&self) -> Option<&Address> {
-        self.house.metrics.as_ref().map(crate::metrics::Endpoint::address)
+        self.running.metrics.as_ref().map(crate::metrics::Endpoint::address)
     }
 
-    /// What commands this server from elsewhere.
+    /// A handle that controls this server from any thread.
     #[must_use]
     pub fn handle(&self) -> Handle {
         Handle { requests: self.requests.clone() }
     }
 
-    /// Tells the service manager that everything is ready, runs until it is told to stop, drains, and says how that
-    /// went. Takes the calling thread. Whatever else is to be there from the start is opened before.
+    /// Tells the service manager that everything is ready, runs until a request to stop, drains, and returns how that
+    /// went. Uses the calling thread. Open everything else that must exist from the start before this call.
     #[must_use]
     pub fn run(self) -> Exit {
-        // Without the sender here the desk notices that nobody is left to ask.
-        let Self { runtime, house, mut desk, requests } = self;
+        // Once this sender is dropped, the desk notices when the last handle is gone.
+        let Self { runtime, running, mut desk, requests } = self;
         drop(requests);
-        house.notifier.send("READY=1\nSTATUS=serving");
+        running.notifier.send("READY=1\nSTATUS=serving");
         let exit = runtime.block_on(async {
-            let house = keep(house, &mut desk).await;
-            house.drain(&mut desk).await
+            let running = keep(running, &mut desk).await;
+            running.drain(&mut desk).await
         });
         // A look-up that hangs must not hold up the end.
         runtime.shutdown_background();
@@ -119,32 +119,32 @@ impl Server {
     }
 }
 
-/// Obeys and keeps up until somebody orders to stop.
-async fn keep(mut house: House, desk: &mut Desk) -> House {
+/// Serves requests and does periodic work until a request to stop comes.
+async fn keep(mut running: Running, desk: &mut Desk) -> Running {
     let mut probes = Probes::default();
     loop {
-        probes.follow(&house.crew.shared.current.load(), &house.log);
+        probes.follow(&running.crew.shared.current.load(), &running.log);
         let request = tokio::select! {
             request = desk.next() => request,
-            () = sleep_until(house.calendar.next()) => {
-                house.keep_up().await;
+            () = sleep_until(running.calendar.next()) => {
+                running.keep_up().await;
                 continue;
             }
             never = probes.run() => match never {},
-            () = house.crew.lost() => {
-                // Its sockets are closed and the others carry on, but with less than was asked for:
-                // who watches over the process should see it and start anew.
-                house.log.error("a worker ended by a fault of Offramp's own; stopping", &[]);
-                return house;
+            () = running.crew.lost() => {
+                // Its sockets are closed. The other workers still serve, but with fewer cores than configured,
+                // so the supervisor of the process should see it and restart.
+                running.log.error("a worker ended by a fault of Offramp's own; stopping", &[]);
+                return running;
             }
         };
         match request.ask {
-            Ask::Stop => return house,
-            Ask::Reopen => house.reopen(),
+            Ask::Stop => return running,
+            Ask::Reopen => running.reopen(),
             Ask::Reload => {
-                let outcome = house.reload().await;
+                let outcome = running.reload().await;
                 if let Some(told) = request.told {
-                    // Whoever asked may have gone.
+                    // The requester may be gone.
                     let _ = told.send(outcome);
                 }
             }

@@ -1,5 +1,5 @@
-//! What falls due by itself: new ticket keys, certificates of the local CA, reminders of those that
-//! run out. Between two due times nothing wakes.
+//! Periodic work: new ticket keys, certificates of the local CA, warnings of certificates that expire.
+//! Between two due times nothing wakes.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,16 +8,16 @@ use offramp_certs::{Certificate, Concern, Source, Warning, file};
 use tokio::time::Instant;
 
 use crate::error::Finding;
-use crate::house::{House, tell};
+use crate::running::{Running, tell};
 
-/// The longest time without a look at the certificates: timers do not notice that the clock was set
-/// or that the machine slept.
+/// The longest time between two checks of the certificates: timers do not notice that the clock was
+/// set or that the machine slept.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// How long after a renewal that failed, or that did not help, the next is tried.
+/// The time from a renewal that failed, or did not help, to the next try.
 const RETRY: Duration = Duration::from_secs(3600);
 
-/// When what falls due.
+/// The due times of periodic work.
 #[derive(Debug)]
 pub(crate) struct Calendar {
     /// The next ticket key; `None` where there are no tickets.
@@ -46,13 +46,13 @@ impl Calendar {
         self.look_at = Instant::now() + until_next_look(store, SystemTime::now());
     }
 
-    /// When to call [`House::keep_up`].
+    /// When to call [`Running::keep_up`].
     pub(crate) fn next(&self) -> Instant {
         self.rotate_at.map_or(self.look_at, |rotate_at| rotate_at.min(self.look_at))
     }
 }
 
-impl House {
+impl Running {
     /// Does what is due.
     pub(crate) async fn keep_up(&mut self) {
         let now = Instant::now();

@@ -25,7 +25,6 @@ use crate::build::{Built, Inputs, build};
 use crate::error::{Error, Finding, none_or_refused};
 use crate::event_store::{OpenStore, StoreFigures};
 use crate::figures::{self, Reloads};
-use crate::house::{Crew, Ground, House, Source, tell};
 use crate::listeners::{self, Fresh, Listening, wanted};
 use crate::metrics::{self, Endpoint};
 use crate::outputs::{self, Terminals};
@@ -34,6 +33,7 @@ use crate::privileges;
 use crate::push::{Pushers, Spans};
 use crate::reload::rotation;
 use crate::resolve::{Names, Resolver};
+use crate::running::{Crew, Ground, Running, Source, tell};
 use crate::servers;
 use crate::signals::Signals;
 use crate::upkeep::Calendar;
@@ -80,7 +80,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let metrics = metrics.map_err(|error| Error::one(format!("cannot serve metrics: {error}")))?;
     let pushers = Pushers::start(&config, &crew.page, &crew.spans, &log);
     let calendar = Calendar::new(rotation(&config), &store);
-    let house = House {
+    let running = Running {
         config,
         source,
         notifier: Notifier::new(notify_socket.as_deref()),
@@ -93,13 +93,13 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         calendar,
         log,
     };
-    house.announce();
+    running.announce();
     drop(entered);
     let (desk, requests) = Desk::new(signals);
-    Ok(Server { runtime, house, desk, requests })
+    Ok(Server { runtime, running, desk, requests })
 }
 
-impl House {
+impl Running {
     /// Says where connections are accepted that were not `before`: the kernel may have picked a port.
     pub(crate) fn announce_listening(&self, before: &[(String, Address)]) {
         for (listener, address) in self.listening.addresses() {

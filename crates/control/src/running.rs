@@ -1,4 +1,4 @@
-//! The running house: what start makes, reload changes, time wears and drain ends.
+//! The state of the running process: start creates it, reload and upkeep change it, drain ends it.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -23,43 +23,43 @@ use crate::resolve::{Names, Resolver};
 use crate::server::Origin;
 use crate::upkeep::Calendar;
 
-/// Everything that runs.
-pub(crate) struct House {
-    /// The configuration in force.
+/// The running process.
+pub(crate) struct Running {
+    /// The current configuration.
     pub(crate) config: Config,
-    /// Where the next one comes from.
+    /// The source of the next configuration.
     pub(crate) source: Source,
-    /// What the program says about itself.
+    /// The log of the program itself.
     pub(crate) log: Log,
-    /// The service manager's ear.
+    /// Tells the service manager (systemd) about the state.
     pub(crate) notifier: Notifier,
-    /// Who does the work.
+    /// The workers and what they share.
     pub(crate) crew: Crew,
-    /// Where connections come in.
+    /// The open listeners.
     pub(crate) listening: Listening,
-    /// The page for Prometheus.
+    /// The metrics page for Prometheus.
     pub(crate) metrics: Option<Endpoint>,
-    /// Who sends figures elsewhere.
+    /// The exporters of figures: Graphite, OpenTelemetry.
     pub(crate) pushers: Pushers,
-    /// What snapshots are made of.
+    /// The parts that the next snapshot reuses.
     pub(crate) ground: Ground,
-    /// Keeps host names fresh.
+    /// Resolves the host names of servers.
     pub(crate) resolver: Resolver,
-    /// What falls due when.
+    /// The times of periodic work.
     pub(crate) calendar: Calendar,
 }
 
-/// Where configurations come from, and what their absent keys mean.
+/// The source of configurations, and the environment that gives absent keys their defaults.
 pub(crate) struct Source {
     pub(crate) origin: Origin,
     pub(crate) environment: Environment,
     /// Whether journald reads the standard streams.
     pub(crate) journal: bool,
-    /// Which standard streams a person reads.
+    /// Which standard streams are terminals.
     pub(crate) terminals: Terminals,
 }
 
-/// The threads, and what they share with this one.
+/// The worker threads, and what they share with this thread.
 pub(crate) struct Crew {
     pub(crate) workers: Vec<WorkerHandle>,
     pub(crate) shared: Shared,
@@ -72,13 +72,13 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// Has everybody take events whom `config` wants to.
+    /// Connects the consumers of events that `config` names.
     pub(crate) fn tap(&self, config: &Config) {
         let store = self.store.as_ref().map(|store| store.tap(config));
         self.flusher.set_taps(self.spans.tap(config).into_iter().chain(store).collect());
     }
 
-    /// Waits until a worker's thread has ended though nobody told it to.
+    /// Waits until the thread of a worker has ended without an order to stop.
     pub(crate) async fn lost(&mut self) {
         let mut waiting: Vec<_> = self.workers.iter_mut().map(|worker| Box::pin(worker.ended())).collect();
         poll_fn(|cx| {
@@ -89,7 +89,7 @@ impl Crew {
     }
 }
 
-/// What outlives a snapshot and goes into the next.
+/// The parts that outlive a snapshot and go into the next one.
 pub(crate) struct Ground {
     pub(crate) choice: Choice,
     pub(crate) tickets: Arc<TicketKeys>,
@@ -98,7 +98,7 @@ pub(crate) struct Ground {
     pub(crate) generation: u64,
 }
 
-/// Writes what an operator should know, each with its place.
+/// Logs each warning with its position in the configuration.
 pub(crate) fn tell(log: &Log, message: &str, warnings: &[Finding]) {
     for warning in warnings {
         let reason = ("reason", warning.text.as_str().into());
