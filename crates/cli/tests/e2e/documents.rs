@@ -79,10 +79,10 @@ fn the_tests_that_security_claims_are_there() {
 
 #[test]
 fn the_picture_of_the_readme_shows_the_committed_figures() {
-    require("python3", "python3");
+    let python = require("python3", "python3");
     let home = temp_dir();
     let drawn = home.path().join("comparison.svg");
-    let status = Command::new(root().join("scripts/plot")).arg(&drawn).status().unwrap();
+    let status = Command::new(python).arg(root().join("scripts/plot")).arg(&drawn).status().unwrap();
     assert!(status.success(), "{status}");
     let same = fs::read_to_string(drawn).unwrap() == read("docs/benchmarks/comparison.svg");
     assert!(same, "docs/benchmarks/comparison.svg is out of date: run scripts/plot");
