@@ -319,6 +319,7 @@ impl Receiver {
                     self.generation = self.generation.wrapping_add(1);
                     self.opener.rekey(&self.keys.material(self.generation, 0));
                 }
+                Event::Tickets => panic!("only a client gets tickets"),
                 Event::RefuseRenegotiation => assert!(self.keys.version == Version::Tls12),
                 Event::CloseNotify | Event::PeerAlert(_) => return true,
                 Event::Fault(fault) => {

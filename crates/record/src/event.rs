@@ -47,6 +47,8 @@ pub enum Event {
         /// The peer asks that we update too.
         answer: bool,
     },
+    /// For a client alone: the server sent session tickets, which [`crate::Opener::take_tickets`] hands over. Open on.
+    Tickets,
     /// TLS 1.2: the peer asks to renegotiate; send a `no_renegotiation` warning and open on.
     RefuseRenegotiation,
     /// The peer finished its direction in order; what follows in the buffer is to be ignored.

@@ -7,7 +7,7 @@ use crate::event::{Event, Fault, Opened, Span};
 use crate::keys::{KeyMaterial, nonce};
 use crate::limits::exhausted;
 use crate::measure::Choice;
-use crate::posthandshake::{Message, PostHandshake};
+use crate::posthandshake::{Message, PostHandshake, Tickets};
 use crate::seal::tls12_aad;
 use crate::suite::{Format, Version};
 
@@ -53,6 +53,8 @@ pub struct Opener {
     library: Library,
     message: PostHandshake,
     tolerance: Tolerance,
+    /// Those that came; a server has none.
+    tickets: Option<Box<Tickets>>,
 }
 
 /// What is allowed by the protocol but only so often.
@@ -74,7 +76,19 @@ enum RecordStep {
 }
 
 impl Opener {
-    /// Takes the receiving keys of a finished handshake.
+    /// Takes the receiving keys of a handshake that this side has finished as a client: the server may send session
+    /// tickets, and in TLS 1.2 a request to renegotiate.
+    #[must_use]
+    pub fn of_client(keys: &KeyMaterial, choice: &Choice) -> Self {
+        Self { tickets: Some(Box::default()), ..Self::new(keys, choice) }
+    }
+
+    /// The session tickets that have come, each the body of a NewSessionTicket message (RFC 8446 §4.6.1).
+    pub fn take_tickets(&mut self) -> Vec<Vec<u8>> {
+        self.tickets.as_deref_mut().map(Tickets::take).unwrap_or_default()
+    }
+
+    /// Takes the receiving keys of a handshake that this side has finished as a server.
     #[must_use]
     pub fn new(keys: &KeyMaterial, choice: &Choice) -> Self {
         let library = choice.library(keys.suite);
@@ -86,6 +100,7 @@ impl Opener {
             library,
             message: PostHandshake::new(keys.version),
             tolerance: Tolerance { empty: 0, key_updates: 0, warnings: 0, renegotiations: 0 },
+            tickets: None,
         }
     }
 
@@ -277,8 +292,9 @@ impl Opener {
     }
 
     fn handshake(&mut self, content: &[u8]) -> Result<RecordStep, Fault> {
-        match self.message.take(content)? {
+        match self.message.take(content, self.tickets.as_deref_mut())? {
             Message::Incomplete => Ok(RecordStep::Nothing),
+            Message::Tickets => Ok(RecordStep::Stop(Event::Tickets)),
             Message::KeyUpdate { answer } => {
                 self.tolerance.key_updates += 1;
                 if self.tolerance.key_updates > MOST_KEY_UPDATES {

@@ -3,6 +3,7 @@
 //! rustls is shown one record at a time. So it never sees anything behind the client's Finished,
 //! and what the client sent early stays in the buffer, still sealed, for the record layer.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -67,10 +68,25 @@ pub struct HandshakeError {
     pub alert: Option<Alert>,
 }
 
+impl fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.fault {
+            HandshakeFault::Closed => f.write_str("the connection was closed within the TLS handshake"),
+            HandshakeFault::Io(error) => write!(f, "the connection broke within the TLS handshake: {error}"),
+            HandshakeFault::Tls(rustls::Error::NoApplicationProtocol) => {
+                f.write_str("TLS handshake: no common application protocol (ALPN)")
+            }
+            HandshakeFault::Tls(error) => write!(f, "TLS handshake: {error}"),
+            HandshakeFault::TooLarge => f.write_str("a message of the TLS handshake was too large"),
+            HandshakeFault::Internal(error) => error.fmt(f),
+        }
+    }
+}
+
 /// Why a handshake failed.
 #[derive(Debug)]
 pub enum HandshakeFault {
-    /// The client closed before it was done.
+    /// The peer closed before it was done.
     Closed,
     /// The connection broke.
     Io(io::Error),
@@ -189,7 +205,7 @@ fn turn(
 }
 
 /// Appends what rustls wants to send.
-fn encode(data: &mut EncodeTlsData<'_, rustls::server::ServerConnectionData>, out: &mut Vec<u8>) {
+pub(crate) fn encode<D>(data: &mut EncodeTlsData<'_, D>, out: &mut Vec<u8>) {
     let start = out.len();
     // The first call only asks how much room is needed.
     if let Err(EncodeError::InsufficientSize(size)) = data.encode(&mut []) {
@@ -219,7 +235,11 @@ async fn next_shown(
 }
 
 /// Waits until one more record than the `shown` bytes is whole; returns how much to show then.
-async fn next_record(socket: &Socket, buffer: &mut Buffer, shown: usize) -> Result<usize, HandshakeError> {
+pub(crate) async fn next_record(
+    socket: &Socket,
+    buffer: &mut Buffer,
+    shown: usize,
+) -> Result<usize, HandshakeError> {
     loop {
         let rest = &buffer.filled()[shown..];
         if let Some(length) = whole_record(rest) {
@@ -240,7 +260,7 @@ async fn next_record(socket: &Socket, buffer: &mut Buffer, shown: usize) -> Resu
 
 /// Whether a record is close_notify in plaintext. rustls takes it for a warning while the handshake goes on, and would
 /// wait for a client that is gone.
-fn is_close_notify(record: &[u8]) -> bool {
+pub(crate) fn is_close_notify(record: &[u8]) -> bool {
     matches!(record, [ALERT, 3, _, 0, 2, _, 0])
 }
 
@@ -344,7 +364,7 @@ async fn refuse(
 }
 
 /// The last of the records in `out`.
-fn last_record(out: &[u8]) -> &[u8] {
+pub(crate) fn last_record(out: &[u8]) -> &[u8] {
     let mut last = out;
     while let Some(length) = whole_record(last).filter(|&length| length < last.len()) {
         last = &last[length..];
@@ -354,7 +374,7 @@ fn last_record(out: &[u8]) -> &[u8] {
 
 /// Whether a record of rustls is an alert, also a sealed one of TLS 1.3: no handshake message is so
 /// short.
-fn is_alert(record: &[u8]) -> bool {
+pub(crate) fn is_alert(record: &[u8]) -> bool {
     const SEALED_ALERT: usize = HEADER + 2 + 1 + TAG;
     match record.first() {
         Some(&ALERT) => true,
@@ -365,7 +385,7 @@ fn is_alert(record: &[u8]) -> bool {
 
 /// Which alert the last of the records in `out` carries: read where it is plaintext (RFC 8446 §6),
 /// inferred from the error where it is sealed, unknown for the rest.
-fn sent_alert(out: &[u8], error: &rustls::Error) -> Option<Alert> {
+pub(crate) fn sent_alert(out: &[u8], error: &rustls::Error) -> Option<Alert> {
     let last = last_record(out);
     if !is_alert(last) {
         return None;

@@ -8,8 +8,11 @@
 //! 3. A [`Session`] holds the record layer of the connection from then on, with key updates and the
 //!    closing alerts; both the relay and [`Stream`] send through [`Sending`]. [`Stream`] wraps all in `AsyncRead`/`AsyncWrite`.
 //!
+//! Towards servers a [`client::Connector`] does the handshake as a client, and the same record layer follows.
+//!
 //! rustls decides everything about the handshake; after it, rustls is asked only for new keys.
 
+pub mod client;
 mod driver;
 mod queue;
 mod sending;

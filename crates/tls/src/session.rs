@@ -2,8 +2,11 @@
 
 use std::fmt;
 
-use offramp_record::{Alert, Choice, ContentType, KeyMaterial, Opener, Pressure, Sealer, Suite, Version};
+use offramp_record::{
+    Alert, Choice, ContentType, Fault, KeyMaterial, Opener, Pressure, Sealer, Suite, Version,
+};
 use rustls::ConnectionTrafficSecrets;
+use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 
@@ -26,12 +29,18 @@ impl std::error::Error for SessionError {}
 ///
 /// The opener and the sealer are used directly; their events and pressures come back here.
 pub struct Session {
-    /// Opens what the client sends.
+    /// Opens what the peer sends.
     pub opener: Opener,
-    /// Seals what the client gets.
+    /// Seals what the peer gets.
     pub sealer: Sealer,
     /// Where TLS 1.3 gets its next keys from.
-    keys: Option<Box<KernelConnection<ServerConnectionData>>>,
+    keys: Option<Box<Keys>>,
+}
+
+/// What rustls knows of a connection after its handshake.
+enum Keys {
+    Server(KernelConnection<ServerConnectionData>),
+    Client(KernelConnection<ClientConnectionData>),
 }
 
 impl Session {
@@ -47,8 +56,38 @@ impl Session {
         Ok(Self {
             opener: Opener::new(&receiving, choice),
             sealer: Sealer::new(&sending, choice),
-            keys: (version == Version::Tls13).then(|| Box::new(kernel)),
+            keys: (version == Version::Tls13).then(|| Box::new(Keys::Server(kernel))),
         })
+    }
+
+    /// Takes over from rustls where this side is the client.
+    pub(crate) fn of_client(
+        secrets: &rustls::ExtractedSecrets,
+        kernel: KernelConnection<ClientConnectionData>,
+        version: Version,
+        choice: &Choice,
+    ) -> Result<Self, SessionError> {
+        let sending = material(version, secrets.tx.0, &secrets.tx.1)?;
+        let receiving = material(version, secrets.rx.0, &secrets.rx.1)?;
+        Ok(Self {
+            opener: Opener::of_client(&receiving, choice),
+            sealer: Sealer::new(&sending, choice),
+            keys: (version == Version::Tls13).then(|| Box::new(Keys::Client(kernel))),
+        })
+    }
+
+    /// Gives the session tickets of the server to rustls, which keeps them for the next connection, after
+    /// [`offramp_record::Event::Tickets`].
+    ///
+    /// # Errors
+    /// Where one is malformed; the connection must end with the fault's alert.
+    pub fn keep_tickets(&mut self) -> Result<(), Fault> {
+        let tickets = self.opener.take_tickets();
+        let Some(Keys::Client(kernel)) = self.keys.as_deref_mut() else { return Ok(()) };
+        for ticket in tickets {
+            kernel.handle_new_session_ticket(&ticket).map_err(|_| Fault::BadHandshake)?;
+        }
+        Ok(())
     }
 
     /// The protocol version.
@@ -57,12 +96,16 @@ impl Session {
         self.sealer.version()
     }
 
-    /// Fetches the client's next keys, after [`offramp_record::Event::KeyUpdate`].
+    /// Fetches the peer's next keys, after [`offramp_record::Event::KeyUpdate`].
     ///
     /// # Errors
     /// Where rustls cannot give them; the connection must end with `internal_error`.
     pub fn update_receiving(&mut self) -> Result<(), SessionError> {
-        let keys = self.kernel()?.update_rx_secret().map_err(|error| refused(&error))?;
+        let keys = match self.keys()? {
+            Keys::Server(kernel) => kernel.update_rx_secret(),
+            Keys::Client(kernel) => kernel.update_rx_secret(),
+        };
+        let keys = keys.map_err(|error| refused(&error))?;
         self.opener.rekey(&material(Version::Tls13, keys.0, &keys.1)?);
         Ok(())
     }
@@ -72,7 +115,11 @@ impl Session {
     /// # Errors
     /// Where rustls cannot give new keys; the connection must end with `internal_error`.
     pub fn update_sending(&mut self, out: &mut Vec<u8>) -> Result<(), SessionError> {
-        let keys = self.kernel()?.update_tx_secret().map_err(|error| refused(&error))?;
+        let keys = match self.keys()? {
+            Keys::Server(kernel) => kernel.update_tx_secret(),
+            Keys::Client(kernel) => kernel.update_tx_secret(),
+        };
+        let keys = keys.map_err(|error| refused(&error))?;
         self.sealer.seal_message(ContentType::Handshake, &KEY_UPDATE, out);
         self.sealer.rekey(&material(Version::Tls13, keys.0, &keys.1)?);
         Ok(())
@@ -89,7 +136,7 @@ impl Session {
         self.sealer.seal_message(ContentType::Alert, &[alert.level(), alert.0], out);
     }
 
-    fn kernel(&mut self) -> Result<&mut KernelConnection<ServerConnectionData>, SessionError> {
+    fn keys(&mut self) -> Result<&mut Keys, SessionError> {
         self.keys.as_deref_mut().ok_or_else(|| SessionError("TLS 1.2 has no key updates".into()))
     }
 }

@@ -45,6 +45,12 @@ pub enum ClientAuth {
 #[derive(Debug)]
 pub struct SetupError(String);
 
+impl SetupError {
+    pub(crate) fn new(why: String) -> Self {
+        Self(why)
+    }
+}
+
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -158,7 +164,7 @@ fn rank(suite: &SupportedCipherSuite, chacha_first: bool) -> (bool, u8) {
     (suite.tls13().is_none(), algorithm)
 }
 
-fn provider(policy: &Policy, chacha_first: bool) -> CryptoProvider {
+pub(crate) fn provider(policy: &Policy, chacha_first: bool) -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     if !policy.tls12 {
         provider.cipher_suites.retain(|suite| suite.tls13().is_some());

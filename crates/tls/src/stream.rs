@@ -7,6 +7,7 @@
 //! close_notify is `UnexpectedEof`.
 
 mod batch;
+mod parts;
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -48,6 +49,10 @@ pub struct Stream {
     lost: bool,
     /// Whether the memory of `incoming` stays while nothing is in it.
     keeps: bool,
+    /// Whether reads grow with what comes.
+    ahead: bool,
+    /// The room for the next read.
+    room: usize,
     /// Bounds the records that are opened before others of the worker have their turn.
     turn: Turn,
 }
@@ -88,6 +93,8 @@ impl Stream {
             closing: false,
             lost: false,
             keeps: false,
+            ahead: false,
+            room: READ_ROOM,
             turn: Turn::default(),
         }
     }
@@ -126,7 +133,7 @@ impl Stream {
                 None => {}
                 Some(End::CloseNotify) => break,
                 Some(End::PeerAlert(alert)) => {
-                    let message = format!("the client sent the alert {alert}");
+                    let message = format!("the peer sent the alert {alert}");
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, message)));
                 }
                 Some(End::Fault(fault)) => {
@@ -145,7 +152,10 @@ impl Stream {
     }
 
     fn poll_ciphertext(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let outcome = self.incoming.poll_read_from(cx, &self.socket, READ_ROOM);
+        let outcome = self.incoming.poll_read_from(cx, &self.socket, self.room());
+        if let Poll::Ready(Ok(n)) = outcome {
+            self.adapt(n);
+        }
         if outcome.is_pending() && self.incoming.is_empty() && !self.keeps {
             self.incoming.free();
         }
@@ -191,6 +201,13 @@ impl Stream {
                 self.session.update_receiving()?;
                 if answer && !self.closing {
                     self.sending.answer(&mut self.session)?;
+                }
+            }
+            Event::Tickets => {
+                if let Err(fault) = self.session.keep_tickets() {
+                    self.alert(fault.alert());
+                    self.closing = true;
+                    self.ended = Some(End::Fault(fault));
                 }
             }
             Event::RefuseRenegotiation => self.alert(Alert::NO_RENEGOTIATION),

@@ -147,7 +147,8 @@ impl Relay {
             at += opened.consumed;
             match opened.event {
                 Event::NeedMore(_) => return Ok(Rest::Part(at)),
-                Event::Full => {}
+                // Only a server sends tickets.
+                Event::Full | Event::Tickets => {}
                 Event::KeyUpdate { answer } => {
                     turn.spend(Work::KeyUpdate);
                     self.key_update(answer)?;

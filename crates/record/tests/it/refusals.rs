@@ -41,7 +41,7 @@ fn open(version: Version, mut wire: Vec<u8>) -> Event {
         let opened = opener.open(&mut wire, &mut spans);
         wire.drain(..opened.consumed);
         match opened.event {
-            Event::Full | Event::RefuseRenegotiation => {}
+            Event::Full | Event::Tickets | Event::RefuseRenegotiation => {}
             event => return event,
         }
     }

@@ -12,3 +12,4 @@ mod rejected_early_data;
 mod resumption;
 mod rig;
 mod stream;
+mod towards_servers;

@@ -1,0 +1,155 @@
+//! TLS towards servers: what is spoken with one of them, and the handshake as a client.
+//!
+//! A [`Connector`] is made once per server and snapshot. It checks the server's certificate, shows one of its own where
+//! it has one, and keeps the sessions that can be resumed; none outlives the snapshot, so that a session is never
+//! resumed under another rule than the one that its certificate was checked by. TLS 1.2 and 1.3 are offered with AEAD
+//! suites only; there is no way to switch the checks off.
+
+mod handshake;
+mod verify;
+
+use std::fmt;
+use std::sync::Arc;
+
+use offramp_record::{Choice, RecordSize};
+use rustls::client::{ResolvesClientCert, Resumption};
+use rustls::pki_types::ServerName;
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, RootCertStore, SignatureScheme};
+
+use crate::setup::{Policy, SetupError, provider};
+use verify::Verifier;
+
+pub use handshake::Secured;
+
+/// How a server's certificate is checked.
+#[derive(Clone, Debug)]
+pub enum Verify {
+    /// Against these authorities, for the server's name.
+    Roots(Arc<RootCertStore>),
+    /// By the SHA-256 of the public key (SubjectPublicKeyInfo) in its certificate, which must be one of these. Names,
+    /// dates and issuers do not count.
+    Pins(Vec<[u8; 32]>),
+}
+
+/// Which application protocols are offered to a server (ALPN).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Alpn {
+    /// Those of [`Settings::alpn`].
+    #[default]
+    Own,
+    /// `http/1.1`.
+    Http1,
+    /// `h2`, without which there is no connection.
+    Http2,
+    /// `h2`, else `http/1.1`.
+    Either,
+}
+
+/// What a connector is made of.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How the server is checked.
+    pub verify: Verify,
+    /// What the server's certificate must be valid for: a host name or an address.
+    pub name: ServerName<'static>,
+    /// The host name that is sent (SNI) where it is not `name`; an address is never sent.
+    pub sni: Option<ServerName<'static>>,
+    /// What is shown to a server that asks for a certificate.
+    pub certificate: Option<Arc<CertifiedKey>>,
+    /// What [`Alpn::Own`] offers, the preferred protocol first.
+    pub alpn: Vec<Vec<u8>>,
+    /// Whether X25519MLKEM768 is offered.
+    pub post_quantum: bool,
+    /// The AEAD library for each suite.
+    pub choice: Choice,
+    /// The size of the records that the server gets.
+    pub record_size: RecordSize,
+}
+
+/// TLS towards one server.
+pub struct Connector {
+    own: Arc<ClientConfig>,
+    http1: Arc<ClientConfig>,
+    http2: Arc<ClientConfig>,
+    either: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    choice: Choice,
+    record_size: RecordSize,
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The sessions that are kept for one server.
+const SESSIONS: usize = 64;
+
+impl Connector {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// Where the roots are empty or rustls refuses the combination.
+    pub fn new(settings: Settings) -> Result<Self, SetupError> {
+        let policy = Policy { tls12: true, post_quantum: settings.post_quantum, tickets: 0 };
+        let provider = Arc::new(provider(&policy, false));
+        let verifier = Verifier::new(&settings, &provider)?;
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+            .map_err(|error| SetupError::new(format!("TLS: {error}")))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match settings.certificate {
+            None => builder.with_no_client_auth(),
+            Some(own) => builder.with_client_cert_resolver(Arc::new(Own(own))),
+        };
+        config.enable_secret_extraction = true;
+        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        // The copies share the sessions.
+        let offering = |alpn: &[&[u8]]| {
+            let mut config = config.clone();
+            config.alpn_protocols = alpn.iter().map(|id| id.to_vec()).collect();
+            Arc::new(config)
+        };
+        let own: Vec<&[u8]> = settings.alpn.iter().map(Vec::as_slice).collect();
+        Ok(Self {
+            http1: offering(&[HTTP1]),
+            http2: offering(&[HTTP2]),
+            either: offering(&[HTTP2, HTTP1]),
+            own: offering(&own),
+            name: settings.sni.unwrap_or(settings.name),
+            choice: settings.choice,
+            record_size: settings.record_size,
+        })
+    }
+
+    fn config(&self, alpn: Alpn) -> &Arc<ClientConfig> {
+        match alpn {
+            Alpn::Own => &self.own,
+            Alpn::Http1 => &self.http1,
+            Alpn::Http2 => &self.http2,
+            Alpn::Either => &self.either,
+        }
+    }
+}
+
+/// The ALPN identifiers of RFC 7301 and RFC 9113.
+const HTTP1: &[u8] = b"http/1.1";
+const HTTP2: &[u8] = b"h2";
+
+/// The one certificate that servers get.
+#[derive(Debug)]
+struct Own(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Own {
+    /// Whatever authorities a server names: it may know more than it says, and if not, its alert says why.
+    fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.key.choose_scheme(schemes).map(|_| Arc::clone(&self.0))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}

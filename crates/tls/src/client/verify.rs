@@ -1,0 +1,92 @@
+//! Checking a server's certificate.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
+
+use super::{Settings, Verify};
+use crate::setup::SetupError;
+
+/// Checks certificates by one rule. The name is that of the rule, whatever name was sent.
+#[derive(Debug)]
+pub(super) struct Verifier {
+    rule: Rule,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+#[derive(Debug)]
+enum Rule {
+    Roots(Arc<WebPkiServerVerifier>, ServerName<'static>),
+    Pins(Vec<[u8; 32]>),
+}
+
+impl Verifier {
+    pub(super) fn new(settings: &Settings, provider: &Arc<CryptoProvider>) -> Result<Self, SetupError> {
+        let rule = match &settings.verify {
+            Verify::Pins(pins) => Rule::Pins(pins.clone()),
+            Verify::Roots(roots) => {
+                let verifier =
+                    WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(provider));
+                let verifier = verifier
+                    .build()
+                    .map_err(|error| SetupError::new(format!("servers' certificates: {error}")))?;
+                Rule::Roots(verifier, settings.name.clone())
+            }
+        };
+        Ok(Self { rule, algorithms: provider.signature_verification_algorithms })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match &self.rule {
+            Rule::Roots(verifier, name) => verifier.verify_server_cert(leaf, chain, name, ocsp, now),
+            Rule::Pins(pins) => {
+                let key = ParsedCertificate::try_from(leaf)?.subject_public_key_info();
+                let hash = digest(&SHA256, &key);
+                if pins.iter().any(|pin| pin == hash.as_ref()) {
+                    Ok(ServerCertVerified::assertion())
+                } else {
+                    Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+                }
+            }
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,71 @@
+//! Reading plaintext into memory of the caller, as much at a time as has arrived: for connections to servers, whose
+//! content is read in large pieces.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use offramp_record::{Span, whole_record};
+
+use super::{READ_ROOM, Stream};
+
+/// The most room for one read of a stream that reads ahead.
+const MOST_ROOM: usize = 272 * 1024;
+/// By how much the room grows when a read has filled it.
+const GROWTH: usize = 4;
+
+impl Stream {
+    /// Has reads from the socket take more at a time where more comes at a time.
+    pub fn read_ahead(&mut self) {
+        self.ahead = true;
+    }
+
+    /// Gives `sink` the opened plaintext that has arrived, `room` bytes at the most, part by part. Only the first part
+    /// is waited for. 0 bytes mean the end of the stream.
+    ///
+    /// # Errors
+    /// As those of a read; what came before an error was given to `sink`.
+    pub fn poll_parts(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: usize,
+        mut sink: impl FnMut(&[u8]),
+    ) -> Poll<io::Result<usize>> {
+        let mut n = 0;
+        while n < room {
+            let arrived = self.opened.is_some() || whole_record(self.incoming.filled()).is_some();
+            if n > 0 && !arrived {
+                break;
+            }
+            match self.poll_open(cx) {
+                // It comes again, as does an end.
+                Poll::Pending | Poll::Ready(Err(_)) if n > 0 => break,
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(opened) => opened?,
+            }
+            let Some((span, _)) = self.opened else { break };
+            let part = Span { start: span.start, len: span.len.min(room - n) };
+            sink(part.of(self.incoming.filled()));
+            self.take(part.len);
+            n += part.len;
+        }
+        Poll::Ready(Ok(n))
+    }
+
+    /// Whether everything that was written has left.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        self.sending.waiting() == 0
+    }
+
+    /// How much room the next read from the socket has.
+    pub(super) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// A read took `n` bytes.
+    pub(super) fn adapt(&mut self, n: usize) {
+        if self.ahead {
+            self.room = if n >= self.room { (self.room * GROWTH).min(MOST_ROOM) } else { n.max(READ_ROOM) };
+        }
+    }
+}
