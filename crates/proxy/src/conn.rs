@@ -17,7 +17,6 @@ use offramp_tls::Established;
 use offramp_upstream::Seat;
 use tokio::time::{timeout, timeout_at};
 
-use crate::closing::farewell;
 use crate::l7::{self, Session, Transport};
 use crate::limit::{Admitted, ClientBounds, ClientEntry, Refusal};
 use crate::proxy_header::{self, About, TlsPart};
@@ -94,9 +93,9 @@ fn is_chosen(fault: Fault, one_in: NonZeroU32, random: impl FnOnce() -> u64) -> 
 
 /// What is left to do when a connection is ready to be relayed.
 enum Ready {
-    Relay(l4::Ends),
-    Plain { client: Socket, server: Socket, early: Buffer },
-    Http { session: Rc<Session>, transport: Transport },
+    Relay(Box<l4::Relay>),
+    Plain(Box<l4::Plain>),
+    Http { session: Rc<Session>, transport: Box<Transport> },
 }
 
 /// Serves one accepted connection. One without a place is turned away.
@@ -132,39 +131,38 @@ pub(crate) async fn serve(
             return;
         }
     };
-    let terms = l4::Terms { idle_timeout: limits.idle_timeout, record_size: snapshot.record_size };
-    // The handshake's state is large and short-lived: boxed, and gone before the relay begins.
+    let idle = limits.idle_timeout;
+    // The handshake's state is large and short-lived: boxed, and gone before the relay begins. So is what comes after.
     let ready = Box::pin(establish(&mut life, snapshot, listener, socket, peer)).await;
-    match ready {
-        Err(close) => life.facts().close = close,
-        Ok(Ready::Plain { client, server, early }) => {
-            let early = early.filled().to_vec();
-            let (close, traffic, due) = l4::relay_plain(&worker, &client, &server, early, terms).await;
-            let facts = life.facts();
-            (facts.close, facts.traffic) = (close, traffic);
-            match due {
-                l4::Due::Nobody => {}
-                l4::Due::Client(kept) => farewell(&worker, &client, &kept).await,
-                l4::Due::Server(kept) => farewell(&worker, &server, &kept).await,
+    // What a relay leaves has gone from here before anybody waits for a farewell.
+    let farewells = {
+        let outcome = match ready {
+            Err(close) => {
+                life.facts().close = close;
+                return;
             }
-        }
-        Ok(Ready::Http { session, transport }) => {
-            let close = Box::pin(l7::serve(Rc::clone(&session), transport)).await;
-            life.told = session.is_to_be_told(&close);
-            life.left = session.left.get();
-            life.facts().close = close;
-        }
-        Ok(Ready::Relay(ends)) => {
-            let outcome = l4::relay(Rc::clone(&worker), ends, terms).await;
-            let facts = life.facts();
-            (facts.close, facts.traffic) = (outcome.close, outcome.traffic);
-            if outcome.waits {
-                farewell(&worker, &outcome.client, &outcome.pending).await;
+            Ok(Ready::Http { session, transport }) => {
+                let close = Box::pin(l7::serve(Rc::clone(&session), *transport)).await;
+                life.told = session.is_to_be_told(&close);
+                life.left = session.left.get();
+                life.facts().close = close;
+                return;
             }
-            if let Some(server) = &outcome.server {
-                farewell(&worker, server, &[]).await;
+            Ok(Ready::Relay(mut relay)) => {
+                let close = relay.run(idle).await;
+                relay.finish(close)
             }
-        }
+            Ok(Ready::Plain(mut plain)) => {
+                let close = plain.run(idle).await;
+                plain.finish(close)
+            }
+        };
+        let facts = life.facts();
+        (facts.close, facts.traffic) = (outcome.close, outcome.traffic);
+        outcome.farewells
+    };
+    if let Some(farewells) = farewells {
+        Box::pin(farewells.say(&worker)).await;
     }
 }
 
@@ -248,7 +246,8 @@ async fn secured(
         }
     };
     let Established { session, left, .. } = established;
-    Ok(Ready::Relay(l4::Ends { client: socket, server, session, early: buffer, left }))
+    let ends = l4::Ends { client: socket, server, session, early: buffer, left };
+    Ok(Ready::Relay(l4::Relay::new(Rc::clone(&life.worker), ends, snapshot.record_size)))
 }
 
 /// Who the client is: the peer, or whom a PROXY header names. `None` where it has no IP address.
@@ -377,7 +376,7 @@ async fn plain(
 ) -> Result<Ready, Close> {
     life.follow(route);
     let (backend, send_proxy) = match &route.target {
-        Target::Passthrough { backend, send_proxy } => (*backend, *send_proxy),
+        Target::Passthrough { backend } => (*backend, None),
         Target::Relay(relay) => (relay.backend, relay.send_proxy),
         Target::Http(_) => return Err(Cause::NoRoute.into()),
     };
@@ -387,12 +386,34 @@ async fn plain(
         let header = proxy_header::build(version, &about, None);
         introduce(&server, &header, snapshot).await?;
     }
-    Ok(Ready::Plain { client, server, early })
+    Ok(Ready::Plain(l4::Plain::new(Rc::clone(&life.worker), client, server, early.filled().to_vec())))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+    use crate::worker::rig;
+
+    #[test]
+    fn a_quiet_connection_has_little_memory_of_its_own() {
+        rig::block_on(|worker| async move {
+            let (socket, _peer) = UnixStream::pair().unwrap();
+            let task = serve(worker, rig::DOOR.into(), socket.into(), Peer::Unix, None);
+            let sizes = [
+                ("task", size_of_val(&task), 656),
+                ("relay", size_of::<l4::Relay>(), 584),
+                ("plain relay", size_of::<l4::Plain>(), 296),
+                ("facts", size_of::<ConnectionFacts>(), 432),
+                ("life", size_of::<Life>(), 104),
+            ];
+            println!("{sizes:?}");
+            for (what, size, most) in sizes {
+                assert!(size <= most, "{what}: {size} bytes, and not {most}");
+            }
+        });
+    }
 
     #[test]
     fn failures_are_told_always_and_the_rest_one_in_so_many() {

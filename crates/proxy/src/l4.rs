@@ -27,9 +27,10 @@ use offramp_record::{Alert, RecordSize};
 use offramp_tls::{Sending, Session};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::closing;
 use crate::worker::{Scratch, Worker};
 
-pub(crate) use plain::{Due, relay as relay_plain};
+pub(crate) use plain::Plain;
 
 /// What a direction came to in one step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,20 +43,42 @@ enum Progress {
     Done,
 }
 
-/// What is left to do for the client after the relay.
+/// What is left to do after a relay.
 pub(crate) struct Outcome {
     /// How it ended.
     pub(crate) close: Close,
     /// What was moved.
     pub(crate) traffic: Traffic,
-    /// The client's socket.
-    pub(crate) client: Socket,
-    /// Records that the client has not got yet: alerts among them.
+    /// Who gets a last word: a reset must not overtake what is still on its way to a peer that may have to read.
+    pub(crate) farewells: Option<Box<Farewells>>,
+}
+
+/// Those to whom a last word is due, the client first.
+#[derive(Default)]
+pub(crate) struct Farewells {
+    pub(crate) client: Option<Farewell>,
+    pub(crate) server: Option<Farewell>,
+}
+
+/// A last word.
+pub(crate) struct Farewell {
+    pub(crate) socket: Socket,
+    /// What the peer has not got yet.
     pub(crate) pending: Vec<u8>,
-    /// Whether the client may still have to read, so that a reset must be avoided.
-    pub(crate) waits: bool,
-    /// The server's socket, where the server may still have to read.
-    pub(crate) server: Option<Socket>,
+}
+
+impl Farewells {
+    /// Those, where anybody gets one.
+    fn due(self) -> Option<Box<Self>> {
+        (self.client.is_some() || self.server.is_some()).then(|| Box::new(self))
+    }
+
+    /// Says goodbye.
+    pub(crate) async fn say(&self, worker: &Worker) {
+        for farewell in [&self.client, &self.server].into_iter().flatten() {
+            closing::farewell(worker, &farewell.socket, &farewell.pending).await;
+        }
+    }
 }
 
 /// What a relay is made of.
@@ -69,14 +92,9 @@ pub(crate) struct Ends {
     pub(crate) left: Option<io::ErrorKind>,
 }
 
-/// The bounds of a relay.
-#[derive(Clone, Copy)]
-pub(crate) struct Terms {
-    pub(crate) idle_timeout: Duration,
-    pub(crate) record_size: RecordSize,
-}
-
-struct Relay {
+/// A relay. What a quiet connection owns is this, its task, its facts and its sockets: nothing here is larger than
+/// it must be.
+pub(crate) struct Relay {
     worker: Rc<Worker>,
     client: Socket,
     server: Socket,
@@ -168,65 +186,56 @@ impl DownEnd {
     }
 }
 
-/// Relays until both directions are over, one of them breaks, or nothing moves for too long.
-pub(crate) async fn relay(worker: Rc<Worker>, mut ends: Ends, terms: Terms) -> Outcome {
-    let now = offramp_net::clock::coarse_ms();
-    let sealed = ends.early.filled().to_vec();
-    ends.early.free();
-    let mut relay = Relay {
-        client: ends.client,
-        server: ends.server,
-        session: ends.session,
-        up: Up { unopened: !sealed.is_empty(), sealed, plain: Vec::new(), end: UpEnd::Open },
-        down: Down {
-            sending: Sending::new(terms.record_size),
-            expected: 0,
-            taken: 0,
-            end: ends.left.map_or(DownEnd::Open, DownEnd::Left),
-        },
-        traffic: Traffic::default(),
-        moved_ms: now,
-        first_end: None,
-        trailing: false,
-        worker,
-    };
-    let close = relay.run(terms.idle_timeout).await;
-    if close.cause == Cause::IdleTimeout {
-        relay.tell(Alert::CLOSE_NOTIFY);
-    }
-    // A client that is still talking would be reset by a close, and lose what it has not read yet.
-    let cut_short =
-        relay.down.end == DownEnd::Shut || matches!(close.cause, Cause::ServerReset | Cause::ServerHung);
-    let more = relay.up.end == UpEnd::Refused || relay.trailing || (cut_short && !relay.up.end.is_over());
-    // Who took nothing for so long will not take a last word either.
-    let waits = (more || relay.down.sending.waiting() > 0) && close.cause != Cause::ClientHung;
-    // What a client said before it left may still be on its way; a reset would overtake it.
-    let listens = relay.down.end.left().is_some() && relay.up.end.is_shut();
-    Outcome {
-        close,
-        traffic: relay.traffic,
-        client: relay.client,
-        pending: relay.down.sending.into_waiting(),
-        waits,
-        server: listens.then_some(relay.server),
-    }
-}
-
 impl Relay {
-    async fn run(&mut self, idle: Duration) -> Close {
-        let mut alarm = pin!(sleep(idle));
-        let mut place = None;
-        let close = poll_fn(|cx| {
-            if place.is_none() {
-                place = Some(self.worker.cut.remember(cx.waker()));
-            }
-            self.poll(cx, alarm.as_mut(), idle)
+    /// A relay that has moved nothing yet. It is boxed, so that the task of a connection is small and is made once.
+    pub(crate) fn new(worker: Rc<Worker>, mut ends: Ends, size: RecordSize) -> Box<Self> {
+        let sealed = ends.early.filled().to_vec();
+        ends.early.free();
+        Box::new(Self {
+            client: ends.client,
+            server: ends.server,
+            session: ends.session,
+            up: Up { unopened: !sealed.is_empty(), sealed, plain: Vec::new(), end: UpEnd::Open },
+            down: Down {
+                sending: Sending::new(size),
+                expected: 0,
+                taken: 0,
+                end: ends.left.map_or(DownEnd::Open, DownEnd::Left),
+            },
+            traffic: Traffic::default(),
+            moved_ms: offramp_net::clock::coarse_ms(),
+            first_end: None,
+            trailing: false,
+            worker,
         })
-        .await;
-        if let Some(place) = place {
-            self.worker.cut.forget(place);
+    }
+
+    /// Relays until both directions are over, one of them breaks, or nothing moves for `idle`.
+    pub(crate) async fn run(&mut self, idle: Duration) -> Close {
+        let worker = Rc::clone(&self.worker);
+        drive(&worker, idle, |cx, alarm| self.poll(cx, alarm, idle)).await
+    }
+
+    /// What is left to do.
+    pub(crate) fn finish(mut self: Box<Self>, close: Close) -> Outcome {
+        if close.cause == Cause::IdleTimeout {
+            self.tell(Alert::CLOSE_NOTIFY);
         }
-        close
+        // A client that is still talking would be reset by a close, and lose what it has not read yet.
+        let cut_short =
+            self.down.end == DownEnd::Shut || matches!(close.cause, Cause::ServerReset | Cause::ServerHung);
+        let more = self.up.end == UpEnd::Refused || self.trailing || (cut_short && !self.up.end.is_over());
+        // Who took nothing for so long will not take a last word either.
+        let waits = (more || self.down.sending.waiting() > 0) && close.cause != Cause::ClientHung;
+        // What a client said before it left may still be on its way; a reset would overtake it.
+        let listens = self.down.end.left().is_some() && self.up.end.is_shut();
+        let Self { client, server, down, traffic, .. } = *self;
+        let pending = down.sending.into_waiting();
+        let farewells = Farewells {
+            client: waits.then_some(Farewell { socket: client, pending }),
+            server: listens.then_some(Farewell { socket: server, pending: Vec::new() }),
+        };
+        Outcome { close, traffic, farewells: farewells.due() }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
@@ -297,6 +306,25 @@ impl Relay {
     fn ended(&mut self, cause: Cause) {
         self.first_end.get_or_insert(cause);
     }
+}
+
+/// Polls a relay until it has ended. It is woken when all relays must end, too.
+async fn drive(
+    worker: &Worker,
+    idle: Duration,
+    mut poll: impl FnMut(&mut Context<'_>, Pin<&mut Sleep>) -> Poll<Close>,
+) -> Close {
+    let mut alarm = pin!(sleep(idle));
+    let mut place = None;
+    let close = poll_fn(|cx| {
+        place.get_or_insert_with(|| worker.cut.remember(cx.waker()));
+        poll(cx, alarm.as_mut())
+    })
+    .await;
+    if let Some(place) = place {
+        worker.cut.forget(place);
+    }
+    close
 }
 
 /// Whom bytes wait for that are kept because that side takes no more.

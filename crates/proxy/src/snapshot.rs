@@ -17,7 +17,7 @@ use offramp_tls::Configs;
 use offramp_upstream::Backend;
 
 use crate::limit::Rate;
-use crate::route::{Ja4List, Table};
+use crate::route::Table;
 
 pub mod http;
 
@@ -97,8 +97,6 @@ pub struct ListenerTls {
     pub store: Arc<Store>,
     /// The configurations for what no ClientHello can be read from: rustls refuses it.
     pub fallback: Configs,
-    /// Whether events tell the JA4 fingerprints of clients.
-    pub ja4: bool,
 }
 
 /// A destination.
@@ -107,8 +105,6 @@ pub struct Route {
     pub name: Arc<str>,
     /// What is done.
     pub target: Target,
-    /// Clients that are refused by their JA4 fingerprint.
-    pub deny_ja4: Arc<Ja4List>,
     /// Of so many connections that went well one has an event; those that failed always have. It is not for
     /// [`Target::Http`], whose requests have events by their own routes.
     pub log_one_in: NonZeroU32,
@@ -122,8 +118,6 @@ pub enum Target {
     Passthrough {
         /// The place of the backend in [`Snapshot::backends`].
         backend: usize,
-        /// The PROXY header that servers get first.
-        send_proxy: Option<SendProxy>,
     },
     /// TLS ends here, and each request goes its own way by the listener's [`Listener::http`].
     Http(HttpTls),

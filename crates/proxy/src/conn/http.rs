@@ -23,7 +23,7 @@ pub(super) fn plain(
     early: Buffer,
 ) -> Result<Ready, Close> {
     let session = session(life, snapshot, listener, &socket, Terminated::default(), None)?;
-    Ok(Ready::Http { session, transport: Transport::plain(socket, early) })
+    Ok(Ready::Http { session, transport: Box::new(Transport::plain(socket, early)) })
 }
 
 /// A connection whose handshake is done.
@@ -41,7 +41,7 @@ pub(super) fn terminated(
     let terminated = Terminated { certificate: certificate.clone(), client_auth: http.client_auth };
     let session = session(life, snapshot, listener, &socket, terminated, Some(&part))?;
     let stream = Stream::new(socket, established.session, early, size);
-    Ok(Ready::Http { session, transport: Transport::Tls(Box::new(stream)) })
+    Ok(Ready::Http { session, transport: Box::new(Transport::Tls(Box::new(stream))) })
 }
 
 fn session(

@@ -1,8 +1,8 @@
 //! The relay without TLS of ours: passthrough routes, and listeners without TLS.
 
-use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::mem;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,9 +12,9 @@ use offramp_net::turn::{self, Turn, Work};
 use offramp_observe::counters::Direction;
 use offramp_observe::facts::Traffic;
 use offramp_observe::{Cause, Close};
-use tokio::time::{Sleep, sleep};
+use tokio::time::Sleep;
 
-use super::{Terms, Waiting, flush, poll_alarm};
+use super::{Farewell, Farewells, Outcome, Progress, Waiting, drive, flush, poll_alarm};
 use crate::failure;
 use crate::worker::Worker;
 
@@ -26,84 +26,128 @@ const READ: usize = 128 * 1024;
 struct Pipe {
     /// Bytes that the receiver has not taken yet.
     kept: Vec<u8>,
-    ended: bool,
-    shut: bool,
-    /// How the receiver refused to take more, though the sender may have more to say.
-    refused: Option<io::Error>,
+    end: End,
     moved: u64,
     /// What was read and dropped since then.
     dropped: u64,
 }
 
+/// How far a direction has come to its end.
+#[derive(Default)]
+enum End {
+    /// More may come.
+    #[default]
+    Open,
+    /// The sender has finished; the receiver does not know yet, as something may still wait for it.
+    Ended,
+    /// The receiver was told.
+    Shut,
+    /// The receiver takes no more, in this way, though the sender may have more to say: it is dropped.
+    Refused(io::Error),
+    /// The receiver took no more, and the sender has finished too.
+    Over(io::Error),
+}
+
+impl End {
+    /// Whether the sender has finished.
+    fn is_ended(&self) -> bool {
+        matches!(self, Self::Ended | Self::Shut | Self::Over(_))
+    }
+
+    /// Whether nothing more is written to the receiver.
+    fn is_shut(&self) -> bool {
+        matches!(self, Self::Shut | Self::Refused(_) | Self::Over(_))
+    }
+
+    /// How the receiver refused to take more, if it did.
+    fn refusal(&self) -> Option<&io::Error> {
+        match self {
+            Self::Refused(error) | Self::Over(error) => Some(error),
+            Self::Open | Self::Ended | Self::Shut => None,
+        }
+    }
+}
+
 impl Pipe {
-    /// One step: `None` when blocked, `Some(true)` when over. An error is the sender's.
+    /// One step. An error is the sender's.
     fn step(
         &mut self,
         cx: &mut Context<'_>,
         from: &Socket,
         to: &Socket,
         room: &mut [u8],
-    ) -> io::Result<Option<bool>> {
+    ) -> io::Result<Progress> {
         if !self.kept.is_empty() {
             match flush(to, &mut self.kept, cx) {
                 Ok(true) => {}
-                Ok(false) => return Ok(None),
-                Err(error) => return self.refuse(error).map(Some),
+                Ok(false) => return Ok(Progress::Blocked),
+                Err(error) => return self.refuse(error),
             }
         }
-        if self.ended {
-            if !self.shut {
-                self.shut = true;
+        match self.end {
+            End::Open | End::Refused(_) => {}
+            End::Ended => {
+                self.end = End::Shut;
                 let _ = to.shutdown_write();
+                return Ok(Progress::Done);
             }
-            return Ok(Some(true));
+            End::Shut | End::Over(_) => return Ok(Progress::Done),
         }
+        let is_refused = self.end.is_shut();
         let n = match from.poll_read(cx, room) {
             // Whoever is not listened to any more is not waited for.
-            Poll::Pending => return Ok(self.refused.is_some().then_some(true)),
+            Poll::Pending => return Ok(if is_refused { Progress::Done } else { Progress::Blocked }),
             Poll::Ready(n) => n?,
         };
         if n == 0 {
-            self.ended = true;
-            return Ok(Some(false));
+            self.end = match mem::take(&mut self.end) {
+                End::Refused(error) => End::Over(error),
+                _ => End::Ended,
+            };
+            return Ok(Progress::Moved);
         }
-        if self.refused.is_some() {
+        if is_refused {
             self.dropped += n as u64;
-            return Ok(Some(false));
+            return Ok(Progress::Moved);
         }
         self.moved += n as u64;
         let written = match to.poll_write(cx, &room[..n]) {
             Poll::Ready(Ok(written)) => written,
-            Poll::Ready(Err(error)) => return self.refuse(error).map(Some),
+            Poll::Ready(Err(error)) => return self.refuse(error),
             Poll::Pending => 0,
         };
         self.kept.extend_from_slice(&room[written..n]);
-        Ok(Some(false))
+        Ok(Progress::Moved)
     }
 
     /// The receiver takes no more. What it has said itself may still be on its way, so only this
     /// direction is over, and what still comes for it is dropped.
-    fn refuse(&mut self, error: io::Error) -> io::Result<bool> {
+    fn refuse(&mut self, error: io::Error) -> io::Result<Progress> {
         if failure::is_ours(&error) {
             return Err(error);
         }
-        self.refused.get_or_insert(error);
+        self.end = if self.end.is_ended() { End::Over(error) } else { End::Refused(error) };
         self.kept = Vec::new();
-        self.shut = true;
-        Ok(false)
+        Ok(Progress::Moved)
+    }
+
+    /// Whether the sender has finished in order, and not after its receiver took no more.
+    fn has_ended_well(&self) -> bool {
+        matches!(self.end, End::Ended | End::Shut)
     }
 
     /// The reset that the receiver told to a write: its own direction then looks like an orderly end,
     /// and is none.
     fn reset(&self) -> Option<&io::Error> {
-        self.refused.as_ref().filter(|error| error.kind() != io::ErrorKind::BrokenPipe)
+        self.end.refusal().filter(|error| error.kind() != io::ErrorKind::BrokenPipe)
     }
 }
 
-struct Plain<'a> {
-    worker: &'a Rc<Worker>,
-    client: &'a Socket,
-    server: &'a Socket,
+/// A relay of bytes as they come.
+pub(crate) struct Plain {
+    worker: Rc<Worker>,
+    client: Socket,
+    server: Socket,
     up: Pipe,
     down: Pipe,
     /// What the event will say where both directions end in order.
@@ -112,52 +156,38 @@ struct Plain<'a> {
     moved_ms: u64,
 }
 
-/// To whom a last word is due after the relay, and what was kept for them: a reset must not overtake
-/// what is still on its way to somebody who has more to say than is listened to.
-pub(crate) enum Due {
-    Nobody,
-    Client(Vec<u8>),
-    Server(Vec<u8>),
-}
+impl Plain {
+    /// A relay that has moved nothing yet; `early` is what the client has sent already.
+    pub(crate) fn new(worker: Rc<Worker>, client: Socket, server: Socket, early: Vec<u8>) -> Box<Self> {
+        let up = Pipe { moved: early.len() as u64, kept: early, ..Pipe::default() };
+        worker.counters.bytes_relayed(Direction::ClientToServer, up.moved);
+        let (down, moved_ms) = (Pipe::default(), offramp_net::clock::coarse_ms());
+        Box::new(Self { worker, client, server, up, down, first: None, moved_ms })
+    }
 
-/// Relays until both directions are over. `early` is what the client has sent already.
-pub(crate) async fn relay(
-    worker: &Rc<Worker>,
-    client: &Socket,
-    server: &Socket,
-    early: Vec<u8>,
-    terms: Terms,
-) -> (Close, Traffic, Due) {
-    let up = Pipe { moved: early.len() as u64, kept: early, ..Pipe::default() };
-    worker.counters.bytes_relayed(Direction::ClientToServer, up.moved);
-    let (down, moved_ms) = (Pipe::default(), offramp_net::clock::coarse_ms());
-    let mut plain = Plain { worker, client, server, up, down, first: None, moved_ms };
-    let mut alarm = pin!(sleep(terms.idle_timeout));
-    let mut place = None;
-    let close = poll_fn(|cx| {
-        if worker.cut.is_now() {
+    /// Relays until both directions are over, one of them breaks, or nothing moves for `idle`.
+    pub(crate) async fn run(&mut self, idle: Duration) -> Close {
+        let worker = Rc::clone(&self.worker);
+        drive(&worker, idle, |cx, alarm| self.poll(cx, alarm, idle)).await
+    }
+
+    /// What is left to do.
+    pub(crate) fn finish(self: Box<Self>, close: Close) -> Outcome {
+        let Self { client, server, up, down, .. } = *self;
+        let traffic = Traffic { from_client: up.moved, to_client: down.moved };
+        let mut farewells = Farewells::default();
+        if up.end.refusal().is_some() {
+            farewells.client = Some(Farewell { socket: client, pending: down.kept });
+        } else if down.end.refusal().is_some() && up.end.is_shut() {
+            farewells.server = Some(Farewell { socket: server, pending: up.kept });
+        }
+        Outcome { close, traffic, farewells: farewells.due() }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
+        if self.worker.cut.is_now() {
             return Poll::Ready(Cause::Drain.into());
         }
-        place.get_or_insert_with(|| worker.cut.remember(cx.waker()));
-        plain.poll(cx, alarm.as_mut(), terms.idle_timeout)
-    })
-    .await;
-    if let Some(place) = place {
-        worker.cut.forget(place);
-    }
-    let traffic = Traffic { from_client: plain.up.moved, to_client: plain.down.moved };
-    let due = if plain.up.refused.is_some() {
-        Due::Client(plain.down.kept)
-    } else if plain.down.refused.is_some() && plain.up.shut {
-        Due::Server(plain.up.kept)
-    } else {
-        Due::Nobody
-    };
-    (close, traffic, due)
-}
-
-impl Plain<'_> {
-    fn poll(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
         self.worker.counters.turn();
         let before = self.moved();
         let kept = self.up.kept.len() + self.down.kept.len();
@@ -167,12 +197,12 @@ impl Plain<'_> {
             let taken = self.taken();
             match self.step(cx) {
                 Err(close) => return Poll::Ready(self.broken(close)),
-                Ok((Some(true), Some(true))) => return Poll::Ready(self.end()),
-                Ok((None | Some(true), None | Some(true))) => {
+                Ok((Progress::Done, Progress::Done)) => return Poll::Ready(self.end()),
+                Ok((Progress::Moved, _) | (_, Progress::Moved)) => {}
+                Ok(_) => {
                     self.pause(pipes);
                     break;
                 }
-                Ok(_) => {}
             }
             turn.spend(Work::Calls(2));
             turn.spend(Work::Bytes(usize::try_from(self.taken() - taken).unwrap_or(usize::MAX)));
@@ -192,7 +222,8 @@ impl Plain<'_> {
 
     /// Where a direction was blocked before and nothing moved, it was its sender that woke this task, for nothing.
     fn pause(&self, before: [(usize, u64); 2]) {
-        for (pipe, from, before) in [(&self.up, self.client, before[0]), (&self.down, self.server, before[1])]
+        for (pipe, from, before) in
+            [(&self.up, &self.client, before[0]), (&self.down, &self.server, before[1])]
         {
             if before.0 > 0 && before == (pipe.kept.len(), pipe.moved) {
                 from.pause_reading();
@@ -211,27 +242,27 @@ impl Plain<'_> {
     }
 
     /// One step in each direction.
-    fn step(&mut self, cx: &mut Context<'_>) -> Result<(Option<bool>, Option<bool>), Close> {
+    fn step(&mut self, cx: &mut Context<'_>) -> Result<(Progress, Progress), Close> {
         let mut scratch = self.worker.scratch.borrow_mut();
         let room = &mut scratch.bytes[..READ];
         let (sent, got) = (self.up.moved, self.down.moved);
-        let rising = self.up.step(cx, self.client, self.server, room);
-        let falling = self.down.step(cx, self.server, self.client, room);
+        let rising = self.up.step(cx, &self.client, &self.server, room);
+        let falling = self.down.step(cx, &self.server, &self.client, room);
         let counters = &self.worker.counters;
         counters.bytes_relayed(Direction::ClientToServer, self.up.moved - sent);
         counters.bytes_relayed(Direction::ServerToClient, self.down.moved - got);
         let rising = rising.map_err(|error| failure::client(&error))?;
-        if let Some(error) = self.down.reset().filter(|_| self.up.ended) {
+        if let Some(error) = self.down.reset().filter(|_| self.up.end.is_ended()) {
             return Err(failure::client(error));
         }
-        if self.up.ended && self.up.refused.is_none() {
+        if self.up.has_ended_well() {
             self.first.get_or_insert(Cause::ClientClosed);
         }
         let falling = falling.map_err(|error| failure::server(&error))?;
-        if let Some(error) = self.up.reset().filter(|_| self.down.ended) {
+        if let Some(error) = self.up.reset().filter(|_| self.down.end.is_ended()) {
             return Err(failure::server(error));
         }
-        if self.down.ended && self.down.refused.is_none() {
+        if self.down.has_ended_well() {
             self.first.get_or_insert(Cause::ServerClosed);
         }
         Ok((rising, falling))
@@ -241,8 +272,8 @@ impl Plain<'_> {
     /// other for an orderly one.
     fn broken(&self, close: Close) -> Close {
         match close.cause {
-            Cause::ClientReset if !self.up.shut => self.server.reset_on_close(),
-            Cause::ServerReset if !self.down.shut && self.up.refused.is_none() => {
+            Cause::ClientReset if !self.up.end.is_shut() => self.server.reset_on_close(),
+            Cause::ServerReset if !self.down.end.is_shut() && self.up.end.refusal().is_none() => {
                 self.client.reset_on_close();
             }
             _ => {}
@@ -253,8 +284,8 @@ impl Plain<'_> {
     /// Both directions are over: in order, or because one side refused to listen and said nothing more.
     fn end(&self) -> Close {
         let refusal = || {
-            let server = self.up.refused.as_ref().map(failure::server);
-            server.or_else(|| self.down.refused.as_ref().map(failure::client))
+            let server = self.up.end.refusal().map(failure::server);
+            server.or_else(|| self.down.end.refusal().map(failure::client))
         };
         self.first.map(Close::from).or_else(refusal).unwrap_or_else(|| Cause::Internal.into())
     }
