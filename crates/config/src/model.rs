@@ -14,7 +14,6 @@ pub use address::{Cidr, ListenAddress, ServerAddress};
 pub use backend::{Backend, Balance, HashKey, Pool, Protocol, Server};
 pub use bounded::{Bounded, RecordSizeLimit, Size, Tickets, Weight};
 pub use figures::{Endpoint, GraphitePrefix, LogStore, Metrics, OtlpUrl, StoreUrl, Tracing};
-pub use fingerprint::Ja4Pattern;
 pub use header::{CookieName, HeaderChanges, HeaderField, HeaderName, HeaderValue};
 pub use health::{Eject, Health, HttpProbe, Probe, StatusRange};
 pub use http::{Hsts, HttpRules, Redirect, RedirectPart, RedirectTo, Respond, Rewrite, RoutePath};
@@ -25,8 +24,7 @@ pub use outputs::{
     SyslogAddress,
 };
 pub use route::{
-    Allow, AllowKind, AuthMode, ClientAuth, Listeners, Passthrough, ProxyV2, Relay, RelayTarget, Route,
-    SendProxy, Target,
+    Allow, AllowKind, AuthMode, ClientAuth, Listeners, ProxyV2, Relay, RelayTarget, Route, SendProxy, Target,
 };
 
 use crate::error::At;
@@ -40,7 +38,6 @@ pub(crate) mod http;
 mod address;
 mod backend;
 mod bounded;
-mod fingerprint;
 mod implied;
 mod limits;
 mod names;
@@ -266,11 +263,6 @@ pub enum CertificateSource {
         cert: FilePath,
         /// The file with the key; `None`: it is in the file of the chain.
         key: Option<FilePath>,
-    },
-    /// Every pair of certificate and key in this folder.
-    Directory {
-        /// The folder.
-        path: FilePath,
     },
     /// Minted by the local CA for these names; at least one.
     Local {

@@ -3,7 +3,7 @@
 //! Which of the two is faster depends on the CPU (AVX2 and VAES favour one, AVX-512 the other), so
 //! the choice is made by [`crate::measure`] at start and handed in as a [`Library`].
 
-use crate::keys::KeyMaterial;
+use crate::keys::MAX_KEY;
 use crate::suite::Suite;
 
 /// Length of the authentication tag of every supported AEAD, in bytes.
@@ -51,11 +51,12 @@ impl Library {
         }
     }
 
-    /// Expands a key with this library.
-    pub(crate) fn key(self, material: &KeyMaterial) -> Box<dyn Aead> {
+    /// Expands the key at the front of `bytes` with this library.
+    pub(crate) fn expand(self, suite: Suite, bytes: &[u8; MAX_KEY]) -> Box<dyn Aead> {
+        let key = &bytes[..suite.key_len()];
         match self {
-            Self::Ring => Box::new(RingKey::new(material.suite, material.key())),
-            Self::AwsLc => Box::new(AwsLcKey::new(material.suite, material.key())),
+            Self::Ring => Box::new(RingKey::new(suite, key)),
+            Self::AwsLc => Box::new(AwsLcKey::new(suite, key)),
         }
     }
 }
@@ -72,8 +73,8 @@ macro_rules! library_key {
                     Suite::Aes256Gcm => &$library::aead::AES_256_GCM,
                     Suite::Chacha20Poly1305 => &$library::aead::CHACHA20_POLY1305,
                 };
-                // `KeyMaterial::new` has checked the length, the only thing refused here.
-                let key = $library::aead::UnboundKey::new(algorithm, key).expect("key length was checked");
+                // `Library::expand` cuts it to its length, the only thing refused here.
+                let key = $library::aead::UnboundKey::new(algorithm, key).expect("the key has its length");
                 Self($library::aead::LessSafeKey::new(key))
             }
         }
@@ -110,14 +111,11 @@ library_key!(AwsLcKey, aws_lc_rs);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::Version;
 
     #[test]
     fn the_libraries_agree() {
         for suite in Suite::ALL {
-            let material =
-                KeyMaterial::new(Version::Tls13, suite, &vec![7; suite.key_len()], [9; 12], 0).unwrap();
-            let [ring, aws] = Library::ALL.map(|library| library.key(&material));
+            let [ring, aws] = Library::ALL.map(|library| library.expand(suite, &[7; MAX_KEY]));
             let mut sealed = *b"the quick brown fox................";
             let plain = sealed;
             let tag = ring.seal([1; 12], b"aad", &mut sealed);

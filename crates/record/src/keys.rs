@@ -5,7 +5,7 @@ use zeroize::Zeroize;
 use crate::suite::{Suite, Version};
 
 /// The longest key of any suite, in bytes.
-const MAX_KEY: usize = 32;
+pub(crate) const MAX_KEY: usize = 32;
 
 /// The key material of one direction. It is wiped when dropped.
 pub struct KeyMaterial {
@@ -34,7 +34,19 @@ impl KeyMaterial {
         Some(Self { version, suite, sequence, iv, key: own })
     }
 
+    /// The AEAD that the key is for.
+    #[must_use]
+    pub const fn suite(&self) -> Suite {
+        self.suite
+    }
+
+    /// The raw key with zeros behind it.
+    pub(crate) fn padded_key(&self) -> &[u8; MAX_KEY] {
+        &self.key
+    }
+
     /// The raw key, as long as the suite wants it.
+    #[cfg(test)]
     pub(crate) fn key(&self) -> &[u8] {
         &self.key[..self.suite.key_len()]
     }

@@ -8,7 +8,8 @@
 //! The calling order, per direction:
 //!
 //! 1. *Keys.* [`KeyMaterial`] is what a handshake yields for one direction; [`Sealer::new`] and
-//!    [`Opener::new`] take it with the sequence number that rustls had reached.
+//!    [`Opener::new`] take it with the sequence number that rustls had reached. In TLS 1.3 a [`TrafficSecret`] gives
+//!    the keys that follow a KeyUpdate.
 //! 2. *Sending.* [`Sealer::layout`] says where plaintext slots lie in a block of memory; the caller
 //!    reads from the application straight into them ([`Layout::slots`]), then [`Sealer::seal`]
 //!    turns the filled part of the block into contiguous records, ready for one `send`.
@@ -26,12 +27,14 @@ pub mod aead;
 mod alert;
 mod block;
 mod event;
+mod expanded;
 mod keys;
 mod limits;
 mod measure;
 mod open;
 mod pacing;
 mod posthandshake;
+mod schedule;
 mod seal;
 mod suite;
 
@@ -43,5 +46,6 @@ pub use limits::Pressure;
 pub use measure::{Choice, Measured, measure};
 pub use open::{HEADER, MAX_RECORD, Opener, whole_record};
 pub use pacing::{Pacing, RecordSize};
+pub use schedule::TrafficSecret;
 pub use seal::{ContentType, Sealer};
 pub use suite::{Suite, Version};

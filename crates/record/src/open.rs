@@ -1,9 +1,10 @@
 //! Opening: records that lie in a buffer become plaintext, in place.
 
-use crate::aead::{Aead, Library, TAG};
+use crate::aead::TAG;
 use crate::alert::Alert;
 use crate::block::MAX_PLAINTEXT;
 use crate::event::{Event, Fault, Opened, Span};
+use crate::expanded::Key;
 use crate::keys::{KeyMaterial, nonce};
 use crate::limits::exhausted;
 use crate::measure::Choice;
@@ -46,11 +47,10 @@ pub fn whole_record(buffer: &[u8]) -> Option<usize> {
 
 /// Opens what comes from the peer.
 pub struct Opener {
-    aead: Box<dyn Aead>,
+    key: Key,
     iv: [u8; 12],
     sequence: u64,
     format: Format,
-    library: Library,
     message: PostHandshake,
     tolerance: Tolerance,
     /// Those that came; a server has none.
@@ -91,13 +91,11 @@ impl Opener {
     /// Takes the receiving keys of a handshake that this side has finished as a server.
     #[must_use]
     pub fn new(keys: &KeyMaterial, choice: &Choice) -> Self {
-        let library = choice.library(keys.suite);
         Self {
-            aead: library.key(keys),
+            key: Key::new(keys, choice.library(keys.suite)),
             iv: keys.iv,
             sequence: keys.sequence,
             format: Format::of(keys.version, keys.suite),
-            library,
             message: PostHandshake::new(keys.version),
             tolerance: Tolerance { empty: 0, key_updates: 0, warnings: 0, renegotiations: 0 },
             tickets: None,
@@ -106,7 +104,7 @@ impl Opener {
 
     /// Changes to the keys that follow an [`Event::KeyUpdate`].
     pub fn rekey(&mut self, keys: &KeyMaterial) {
-        self.aead = self.library.key(keys);
+        self.key = Key::new(keys, self.key.library());
         self.iv = keys.iv;
         self.sequence = keys.sequence;
     }
@@ -217,7 +215,7 @@ impl Opener {
         let inner = body.len().checked_sub(TAG).ok_or(Fault::BadRecordMac)?;
         // The legacy version is not looked at (RFC 8446 §5.1), so what was sealed is what it must be.
         let aad = [APPLICATION_DATA, 3, 3, head[3], head[4]];
-        self.aead.open(nonce(&self.iv, self.sequence), &aad, body).map_err(|_| Fault::BadRecordMac)?;
+        self.key.open(nonce(&self.iv, self.sequence), &aad, body).map_err(|_| Fault::BadRecordMac)?;
         if inner > MAX_PLAINTEXT + 1 {
             return Err(Fault::RecordOverflow);
         }
@@ -243,7 +241,7 @@ impl Opener {
             _ => nonce(&self.iv, self.sequence),
         };
         let aad = tls12_aad(self.sequence, [head[0], head[1], head[2]], plain);
-        self.aead.open(nonce, &aad, &mut body[explicit..]).map_err(|_| Fault::BadRecordMac)?;
+        self.key.open(nonce, &aad, &mut body[explicit..]).map_err(|_| Fault::BadRecordMac)?;
         Ok((head[0], Span { start: HEADER + explicit, len: plain }))
     }
 

@@ -1,11 +1,11 @@
 //! Sealing: plaintext that lies in slots becomes records, in place.
 
-use crate::aead::{Aead, Library};
 use crate::block::{Layout, MAX_PLAINTEXT};
+use crate::expanded::Key;
 use crate::keys::{KeyMaterial, nonce};
 use crate::limits::{Pressure, pressure};
 use crate::measure::Choice;
-use crate::suite::{Format, Suite, Version};
+use crate::suite::{Format, Version};
 
 /// The content types of records (RFC 8446 §5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,35 +21,30 @@ pub enum ContentType {
 
 /// Protects what goes to the peer.
 pub struct Sealer {
-    aead: Box<dyn Aead>,
+    key: Key,
     iv: [u8; 12],
     sequence: u64,
     format: Format,
     version: Version,
-    suite: Suite,
-    library: Library,
 }
 
 impl Sealer {
     /// Takes the sending keys of a finished handshake.
     #[must_use]
     pub fn new(keys: &KeyMaterial, choice: &Choice) -> Self {
-        let library = choice.library(keys.suite);
         Self {
-            aead: library.key(keys),
+            key: Key::new(keys, choice.library(keys.suite)),
             iv: keys.iv,
             sequence: keys.sequence,
             format: Format::of(keys.version, keys.suite),
             version: keys.version,
-            suite: keys.suite,
-            library,
         }
     }
 
     /// Changes to the keys that follow a KeyUpdate of ours; to be called after the record with the
     /// KeyUpdate was sealed.
     pub fn rekey(&mut self, keys: &KeyMaterial) {
-        self.aead = self.library.key(keys);
+        self.key = Key::new(keys, self.key.library());
         self.iv = keys.iv;
         self.sequence = keys.sequence;
     }
@@ -63,7 +58,7 @@ impl Sealer {
     /// What the use of the key so far asks for; to be looked at before each batch.
     #[must_use]
     pub fn pressure(&self) -> Pressure {
-        pressure(self.version, self.suite, self.sequence)
+        pressure(self.version, self.key.suite(), self.sequence)
     }
 
     /// Lays out slots of `slot` plaintext bytes (1 to 2^14) in a block of `block` bytes, at the
@@ -121,14 +116,14 @@ impl Sealer {
         let tag = if self.format == Format::Tls13 {
             head[0] = ContentType::ApplicationData as u8;
             data[plain] = typ as u8;
-            self.aead.seal(nonce, &head[..5], data)
+            self.key.seal(nonce, &head[..5], data)
         } else {
             head[0] = typ as u8;
             if self.format == Format::Tls12Explicit {
                 head[5..13].copy_from_slice(&nonce[4..]);
             }
             let aad = tls12_aad(self.sequence, [head[0], 3, 3], plain);
-            self.aead.seal(nonce, &aad, data)
+            self.key.seal(nonce, &aad, data)
         };
         tail.copy_from_slice(&tag);
         self.sequence += 1;

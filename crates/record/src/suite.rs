@@ -41,6 +41,15 @@ impl Suite {
         }
     }
 
+    /// Length of the hash of the TLS 1.3 cipher suite with this AEAD, in bytes (RFC 8446 §B.4).
+    #[must_use]
+    pub const fn hash_len(self) -> usize {
+        match self {
+            Self::Aes128Gcm | Self::Chacha20Poly1305 => 32,
+            Self::Aes256Gcm => 48,
+        }
+    }
+
     /// The name of the AEAD, as RFC 5116 and RFC 8439 write it.
     #[must_use]
     pub const fn name(self) -> &'static str {

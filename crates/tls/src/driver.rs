@@ -15,6 +15,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData};
 use rustls::{AlertDescription, CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, ServerConfig};
 
 use crate::queue::HandshakeQueue;
+use crate::secrets::Secrets;
 use crate::session::{Session, SessionError};
 
 /// The most bytes that wait to be understood: a handshake message of 64 KiB, the largest that rustls
@@ -136,6 +137,7 @@ pub async fn handshake(
     let mut left = None;
     let mut fresh = false;
     let mut flights = 0_usize;
+    let mut secrets = Secrets::default();
     loop {
         // Keys are agreed upon and signatures made where something new is shown, and nowhere else.
         if fresh {
@@ -145,6 +147,7 @@ pub async fn handshake(
         }
         let begun = fresh.then(Instant::now);
         let (discard, turn) = turn(&mut connection, &mut buffer.filled_mut()[..shown], &mut out);
+        secrets.catch();
         if let Some(begun) = begun {
             queue.spend(begun.elapsed());
         }
@@ -171,7 +174,7 @@ pub async fn handshake(
                 shown = next_shown(socket, buffer, shown, &connection).await?;
                 fresh = true;
             }
-            Ok(Turn::Done) => return finish(connection, left, choice),
+            Ok(Turn::Done) => return finish(connection, &secrets, left, choice),
             Err(error) => return Err(refuse(socket, buffer, shown, connection, out, error).await),
         }
     }
@@ -292,6 +295,7 @@ fn skip_rejected(buffer: &mut Buffer, shown: usize) -> usize {
 /// Takes the traffic secrets.
 fn finish(
     connection: UnbufferedServerConnection,
+    traffic: &Secrets,
     left: Option<io::ErrorKind>,
     choice: &Choice,
 ) -> Result<Established, HandshakeError> {
@@ -315,10 +319,11 @@ fn finish(
             .peer_certificates()
             .and_then(|chain| Some(chain.first()?.as_ref().into())),
     };
-    let (secrets, kernel) = connection
+    // What rustls would keep to make new keys is more than we need.
+    let (keys, _) = connection
         .dangerous_into_kernel_connection()
         .map_err(|error| HandshakeError { fault: HandshakeFault::Tls(error), alert: None })?;
-    let session = Session::new(&secrets, kernel, version, choice)
+    let session = Session::new(&keys, traffic, version, choice)
         .map_err(|error| HandshakeError { fault: HandshakeFault::Internal(error), alert: None })?;
     Ok(Established { session, negotiated, left })
 }

@@ -10,11 +10,12 @@
 //!
 //! Towards servers a [`client::Connector`] does the handshake as a client, and the same record layer follows.
 //!
-//! rustls decides everything about the handshake; after it, rustls is asked only for new keys.
+//! rustls decides everything about the handshake, and knows nothing of what comes after it.
 
 pub mod client;
 mod driver;
 mod queue;
+mod secrets;
 mod sending;
 mod session;
 pub mod setup;

@@ -3,12 +3,13 @@
 use std::fmt;
 
 use offramp_record::{
-    Alert, Choice, ContentType, Fault, KeyMaterial, Opener, Pressure, Sealer, Suite, Version,
+    Alert, Choice, ContentType, Fault, KeyMaterial, Opener, Pressure, Sealer, Suite, TrafficSecret, Version,
 };
 use rustls::ConnectionTrafficSecrets;
 use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
-use rustls::server::ServerConnectionData;
+
+use crate::secrets::Secrets;
 
 /// KeyUpdate without and with the wish that the peer update too (RFC 8446 §4.6.3).
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
@@ -33,31 +34,46 @@ pub struct Session {
     pub opener: Opener,
     /// Seals what the peer gets.
     pub sealer: Sealer,
-    /// Where TLS 1.3 gets its next keys from.
-    keys: Option<Box<Keys>>,
+    keys: Keys,
 }
 
-/// What rustls knows of a connection after its handshake.
+/// Where the next keys come from.
 enum Keys {
-    Server(KernelConnection<ServerConnectionData>),
-    Client(KernelConnection<ClientConnectionData>),
+    /// TLS 1.2 has no key updates.
+    None,
+    /// TLS 1.3 as a server.
+    Server(Traffic),
+    /// TLS 1.3 as a client: rustls, which the session tickets are given to as well.
+    Client(Box<KernelConnection<ClientConnectionData>>),
+}
+
+/// The traffic secrets of both directions.
+struct Traffic {
+    receiving: TrafficSecret,
+    sending: TrafficSecret,
 }
 
 impl Session {
     /// Takes over from rustls.
     pub(crate) fn new(
-        secrets: &rustls::ExtractedSecrets,
-        kernel: KernelConnection<ServerConnectionData>,
+        keys: &rustls::ExtractedSecrets,
+        secrets: &Secrets,
         version: Version,
         choice: &Choice,
     ) -> Result<Self, SessionError> {
-        let sending = material(version, secrets.tx.0, &secrets.tx.1)?;
-        let receiving = material(version, secrets.rx.0, &secrets.rx.1)?;
-        Ok(Self {
-            opener: Opener::new(&receiving, choice),
-            sealer: Sealer::new(&sending, choice),
-            keys: (version == Version::Tls13).then(|| Box::new(Keys::Server(kernel))),
-        })
+        let sending = material(version, keys.tx.0, &keys.tx.1)?;
+        let receiving = material(version, keys.rx.0, &keys.rx.1)?;
+        let keys = match version {
+            Version::Tls12 => Keys::None,
+            Version::Tls13 => {
+                let suite = sending.suite();
+                let both = secrets.client(suite).zip(secrets.server(suite));
+                let (receiving, sending) =
+                    both.ok_or_else(|| SessionError("rustls did not show the traffic secrets".into()))?;
+                Keys::Server(Traffic { receiving, sending })
+            }
+        };
+        Ok(Self { opener: Opener::new(&receiving, choice), sealer: Sealer::new(&sending, choice), keys })
     }
 
     /// Takes over from rustls where this side is the client.
@@ -72,7 +88,7 @@ impl Session {
         Ok(Self {
             opener: Opener::of_client(&receiving, choice),
             sealer: Sealer::new(&sending, choice),
-            keys: (version == Version::Tls13).then(|| Box::new(Keys::Client(kernel))),
+            keys: if version == Version::Tls13 { Keys::Client(Box::new(kernel)) } else { Keys::None },
         })
     }
 
@@ -83,7 +99,7 @@ impl Session {
     /// Where one is malformed; the connection must end with the fault's alert.
     pub fn keep_tickets(&mut self) -> Result<(), Fault> {
         let tickets = self.opener.take_tickets();
-        let Some(Keys::Client(kernel)) = self.keys.as_deref_mut() else { return Ok(()) };
+        let Keys::Client(kernel) = &mut self.keys else { return Ok(()) };
         for ticket in tickets {
             kernel.handle_new_session_ticket(&ticket).map_err(|_| Fault::BadHandshake)?;
         }
@@ -96,32 +112,32 @@ impl Session {
         self.sealer.version()
     }
 
-    /// Fetches the peer's next keys, after [`offramp_record::Event::KeyUpdate`].
+    /// Goes on to the peer's next keys, after [`offramp_record::Event::KeyUpdate`].
     ///
     /// # Errors
-    /// Where rustls cannot give them; the connection must end with `internal_error`.
+    /// Where TLS 1.2 is spoken, which has none, or rustls gives none; the connection must end with `internal_error`.
     pub fn update_receiving(&mut self) -> Result<(), SessionError> {
-        let keys = match self.keys()? {
-            Keys::Server(kernel) => kernel.update_rx_secret(),
-            Keys::Client(kernel) => kernel.update_rx_secret(),
+        let keys = match &mut self.keys {
+            Keys::None => return Err(no_updates()),
+            Keys::Server(traffic) => traffic.receiving.update(),
+            Keys::Client(kernel) => next(kernel.update_rx_secret())?,
         };
-        let keys = keys.map_err(|error| refused(&error))?;
-        self.opener.rekey(&material(Version::Tls13, keys.0, &keys.1)?);
+        self.opener.rekey(&keys);
         Ok(())
     }
 
     /// Seals a KeyUpdate of ours behind what `out` holds and changes the sending keys.
     ///
     /// # Errors
-    /// Where rustls cannot give new keys; the connection must end with `internal_error`.
+    /// As [`Session::update_receiving`].
     pub fn update_sending(&mut self, out: &mut Vec<u8>) -> Result<(), SessionError> {
-        let keys = match self.keys()? {
-            Keys::Server(kernel) => kernel.update_tx_secret(),
-            Keys::Client(kernel) => kernel.update_tx_secret(),
+        let keys = match &mut self.keys {
+            Keys::None => return Err(no_updates()),
+            Keys::Server(traffic) => traffic.sending.update(),
+            Keys::Client(kernel) => next(kernel.update_tx_secret())?,
         };
-        let keys = keys.map_err(|error| refused(&error))?;
         self.sealer.seal_message(ContentType::Handshake, &KEY_UPDATE, out);
-        self.sealer.rekey(&material(Version::Tls13, keys.0, &keys.1)?);
+        self.sealer.rekey(&keys);
         Ok(())
     }
 
@@ -135,14 +151,16 @@ impl Session {
     pub fn alert(&mut self, alert: Alert, out: &mut Vec<u8>) {
         self.sealer.seal_message(ContentType::Alert, &[alert.level(), alert.0], out);
     }
-
-    fn keys(&mut self) -> Result<&mut Keys, SessionError> {
-        self.keys.as_deref_mut().ok_or_else(|| SessionError("TLS 1.2 has no key updates".into()))
-    }
 }
 
-fn refused(error: &rustls::Error) -> SessionError {
-    SessionError(format!("rustls gave no new keys: {error}"))
+fn no_updates() -> SessionError {
+    SessionError("TLS 1.2 has no key updates".into())
+}
+
+/// The keys that rustls gave.
+fn next(keys: Result<(u64, ConnectionTrafficSecrets), rustls::Error>) -> Result<KeyMaterial, SessionError> {
+    let (sequence, keys) = keys.map_err(|error| SessionError(format!("rustls gave no new keys: {error}")))?;
+    material(Version::Tls13, sequence, &keys)
 }
 
 fn material(
@@ -162,3 +180,6 @@ fn material(
         .and_then(|iv| KeyMaterial::new(version, suite, key.as_ref(), iv, sequence))
         .ok_or_else(|| SessionError(format!("rustls gave a malformed key for {}", suite.name())))
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 use rustls::{CipherSuite, NamedGroup, RootCertStore, ServerConfig, SupportedCipherSuite};
 
+use crate::secrets::Catch;
 use crate::tickets::TicketKeys;
 
 /// What every configuration of the process has in common.
@@ -211,6 +212,7 @@ fn config(
     config.alpn_protocols = alpn.to_vec();
     config.ignore_client_order = true;
     config.enable_secret_extraction = true;
+    config.key_log = Arc::new(Catch);
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = policy.tickets;
     if policy.tickets > 0 {

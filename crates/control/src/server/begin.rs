@@ -22,7 +22,6 @@ use tokio::runtime::Runtime;
 
 use super::{Desk, Server, Start};
 use crate::build::{Built, Inputs, build};
-use crate::certificates::Sources;
 use crate::error::{Error, Finding, none_or_refused};
 use crate::event_store::{OpenStore, StoreFigures};
 use crate::figures::{self, Reloads};
@@ -67,8 +66,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         privileges::assume(identity, &config)?;
         tell(&log, "privileges", &privileges::unreadable(&config, &source.origin));
     }
-    let Ready { built, tickets, plan, wanted, fresh, metrics } = ready;
-    let Built { snapshot, store, sources, names, .. } = built;
+    let Ready { built: Built { snapshot, store, names, .. }, tickets, plan, wanted, fresh, metrics } = ready;
     let generation = snapshot.generation;
     let events = open_store(&config, &log)?;
     let figures = events.as_ref().map(|store| store.figures());
@@ -91,7 +89,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         metrics,
         pushers,
         resolver: Resolver::start(&names, log.clone()),
-        ground: Ground { choice, tickets, store, sources, names, generation },
+        ground: Ground { choice, tickets, store, names, generation },
         calendar,
         log,
     };
@@ -223,7 +221,6 @@ impl Ready {
             tickets: &tickets,
             names: &Names::default(),
             backends: &[],
-            sources: &Sources::default(),
             mint: true,
         };
         let built = build(config, &inputs);
