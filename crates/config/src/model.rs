@@ -202,7 +202,7 @@ impl Default for User {
 pub struct Tls {
     /// Which versions and suites are offered.
     pub policy: Policy,
-    /// TLS 1.3 tickets per full handshake; 0: no resumption.
+    /// TLS 1.3 tickets per handshake; 0: no resumption.
     pub tickets: Tickets,
     /// How long a ticket key is used before a new one takes its place: 1 s to 72 h.
     pub ticket_rotation: Duration,
@@ -216,7 +216,7 @@ impl Default for Tls {
     fn default() -> Self {
         Tls {
             policy: Policy::Intermediate,
-            tickets: Tickets::literal::<2>(),
+            tickets: Tickets::literal::<1>(),
             ticket_rotation: Duration::from_secs(6 * 3600),
             record_size: RecordSize::Adaptive,
             post_quantum: true,

@@ -15,6 +15,7 @@
 pub mod client;
 mod driver;
 mod queue;
+mod random;
 mod secrets;
 mod sending;
 mod session;

@@ -16,6 +16,7 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 use rustls::{CipherSuite, NamedGroup, RootCertStore, ServerConfig, SupportedCipherSuite};
 
+use crate::random::Pooled;
 use crate::secrets::Catch;
 use crate::tickets::TicketKeys;
 
@@ -26,7 +27,7 @@ pub struct Policy {
     pub tls12: bool,
     /// Whether X25519MLKEM768 is offered.
     pub post_quantum: bool,
-    /// TLS 1.3 tickets per full handshake; 0 switches resumption off.
+    /// TLS 1.3 tickets per handshake; 0 switches resumption off.
     pub tickets: usize,
 }
 
@@ -167,6 +168,7 @@ fn rank(suite: &SupportedCipherSuite, chacha_first: bool) -> (bool, u8) {
 
 pub(crate) fn provider(policy: &Policy, chacha_first: bool) -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
+    provider.secure_random = &Pooled;
     if !policy.tls12 {
         provider.cipher_suites.retain(|suite| suite.tls13().is_some());
     }

@@ -1,20 +1,37 @@
 //! Stateless session tickets (RFC 5077, RFC 8446 §4.6.1) under keys that rotate.
 //!
-//! A ticket is `name (16) ‖ nonce (12) ‖ AES-256-GCM ciphertext and tag`. The current and the
+//! A ticket is `name (16) ‖ number (16) ‖ AES-256-GCM-SIV ciphertext and tag`. The current and the
 //! previous key are in one shared, atomically swapped ring: a handshake takes no lock. Each
 //! configuration binds its tickets to a *context* (its rule for client certificates) as associated
 //! data, so that a ticket won where no client certificate was asked for is worthless where one is.
+//!
+//! The nonce is the number of the ticket under its key. It costs no randomness, and it never repeats:
+//!
+//! - Among workers: the count is one atomic number, which belongs to the key. 2^64 tickets are never reached.
+//! - After a restart or a rotation: keys live in memory alone, each begins at 0, and no two are the same.
+//! - In a copy of a running machine (a snapshot of a virtual machine that is started twice) it does repeat. That is why
+//!   the AEAD is AES-GCM-SIV (RFC 8452): with a repeated nonce it tells only whether two tickets are the same.
+//!
+//! A number that anybody can read would tell when a ticket was given, and so let an observer recognize a client in
+//! another network, which the obfuscated ticket age is to prevent (RFC 8446 §4.2.11.1). So it is written as
+//! one block of AES-256 under a key of its own: different numbers stay different, and look random.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::cipher::{
+    AES_256, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey,
+};
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::server::ProducesTickets;
 
 const NAME: usize = 16;
+/// A block of AES.
+const NUMBER: usize = 16;
 const TAG: usize = 16;
 /// RFC 8446 §4.6.1: no ticket may be used longer than seven days.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -34,6 +51,7 @@ impl std::error::Error for NoRandomness {}
 struct Key {
     name: [u8; NAME],
     aead: LessSafeKey,
+    numbers: Numbers,
 }
 
 impl Key {
@@ -42,9 +60,52 @@ impl Key {
         let mut name = [0; NAME];
         aws_lc_rs::rand::fill(&mut secret).map_err(|_| NoRandomness)?;
         aws_lc_rs::rand::fill(&mut name).map_err(|_| NoRandomness)?;
-        let aead = UnboundKey::new(&AES_256_GCM, &secret).map_err(|_| NoRandomness)?;
-        Ok(Self { name, aead: LessSafeKey::new(aead) })
+        let aead = UnboundKey::new(&AES_256_GCM_SIV, &secret).map_err(|_| NoRandomness)?;
+        Ok(Self { name, aead: LessSafeKey::new(aead), numbers: Numbers::generate()? })
     }
+}
+
+/// Numbers the tickets of one key, and writes the numbers so that only this process can read them.
+struct Numbers {
+    next: AtomicU64,
+    hide: EncryptingKey,
+    show: DecryptingKey,
+}
+
+impl Numbers {
+    fn generate() -> Result<Self, NoRandomness> {
+        let mut secret = [0; 32];
+        aws_lc_rs::rand::fill(&mut secret).map_err(|_| NoRandomness)?;
+        let key = || UnboundCipherKey::new(&AES_256, &secret);
+        let hide = key().and_then(EncryptingKey::ecb).map_err(|_| NoRandomness)?;
+        let show = key().and_then(DecryptingKey::ecb).map_err(|_| NoRandomness)?;
+        Ok(Self { next: AtomicU64::new(0), hide, show })
+    }
+
+    /// The nonce of the next ticket, and what its number looks like.
+    fn draw(&self) -> Option<(Nonce, [u8; NUMBER])> {
+        // The number alone is shared: nothing else has to be seen in its order.
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut block = [0; NUMBER];
+        block[..8].copy_from_slice(&number.to_be_bytes());
+        let nonce = nonce(&block);
+        // One block that is never encrypted twice: what makes ECB unfit for more is no matter here.
+        self.hide.less_safe_encrypt(&mut block, EncryptionContext::None).ok()?;
+        Some((nonce, block))
+    }
+
+    /// The nonce that belongs to a hidden number; what was not written here gives one that fits no ticket.
+    fn read(&self, hidden: &[u8; NUMBER]) -> Option<Nonce> {
+        let mut block = *hidden;
+        self.show.decrypt(&mut block, DecryptionContext::None).ok()?;
+        block[8..].iter().all(|byte| *byte == 0).then(|| nonce(&block))
+    }
+}
+
+fn nonce(block: &[u8; NUMBER]) -> Nonce {
+    let mut nonce = [0; NONCE_LEN];
+    nonce[NONCE_LEN - 8..].copy_from_slice(&block[..8]);
+    Nonce::assume_unique_for_key(nonce)
 }
 
 struct Ring {
@@ -112,20 +173,15 @@ impl ProducesTickets for Ticketer {
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
         let ring = self.keys.ring.load();
-        let mut nonce = [0; NONCE_LEN];
-        aws_lc_rs::rand::fill(&mut nonce).ok()?;
-        let mut out = Vec::with_capacity(NAME + NONCE_LEN + plain.len() + TAG);
+        let (nonce, number) = ring.current.numbers.draw()?;
+        let mut out = Vec::with_capacity(NAME + NUMBER + plain.len() + TAG);
         out.extend_from_slice(&ring.current.name);
-        out.extend_from_slice(&nonce);
+        out.extend_from_slice(&number);
         out.extend_from_slice(plain);
         let tag = ring
             .current
             .aead
-            .seal_in_place_separate_tag(
-                Nonce::assume_unique_for_key(nonce),
-                Aad::from(self.context),
-                &mut out[NAME + NONCE_LEN..],
-            )
+            .seal_in_place_separate_tag(nonce, Aad::from(self.context), &mut out[NAME + NUMBER..])
             .ok()?;
         out.extend_from_slice(tag.as_ref());
         Some(out)
@@ -133,14 +189,14 @@ impl ProducesTickets for Ticketer {
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_first_chunk::<NAME>()?;
-        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
+        let (number, sealed) = rest.split_first_chunk::<NUMBER>()?;
         let ring = self.keys.ring.load();
         let key = [Some(&ring.current), ring.previous.as_ref()]
             .into_iter()
             .flatten()
             .find(|key| key.name == *name)?;
+        let nonce = key.numbers.read(number)?;
         let mut sealed = sealed.to_vec();
-        let nonce = Nonce::assume_unique_for_key(*nonce);
         let plain = key.aead.open_in_place(nonce, Aad::from(self.context), &mut sealed).ok()?.len();
         sealed.truncate(plain);
         Some(sealed)
@@ -168,6 +224,38 @@ mod tests {
         let keys = Arc::new(TicketKeys::new(Duration::from_secs(60)).unwrap());
         let ticket = keys.ticketer(b"no client certificate").encrypt(b"state").unwrap();
         assert_eq!(keys.ticketer(b"client certificate required").decrypt(&ticket), None);
+    }
+
+    #[test]
+    fn no_two_tickets_of_a_key_have_the_same_number_and_none_tells_its_own() {
+        let keys = Arc::new(TicketKeys::new(Duration::from_secs(60)).unwrap());
+        // Workers and configurations share the key, and so the count.
+        let tickets: Vec<Vec<u8>> = std::thread::scope(|scope| {
+            let workers: Vec<_> = [b"one".as_slice(), b"two", b"two"]
+                .map(|context| {
+                    let ticketer = keys.ticketer(context);
+                    scope.spawn(move || {
+                        (0..500).map(|_| ticketer.encrypt(b"state").unwrap()).collect::<Vec<_>>()
+                    })
+                })
+                .into();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+        });
+        let key = &keys.ring.load().current;
+        let hidden: Vec<[u8; NUMBER]> =
+            tickets.iter().map(|ticket| ticket[NAME..NAME + NUMBER].try_into().unwrap()).collect();
+        let mut nonces: Vec<[u8; NONCE_LEN]> =
+            hidden.iter().map(|hidden| *key.numbers.read(hidden).unwrap().as_ref()).collect();
+        nonces.sort_unstable();
+        for (number, nonce) in (0..1500_u64).zip(&nonces) {
+            assert_eq!(nonce[4..], number.to_be_bytes());
+        }
+        // In plaintext, each would have zeros somewhere in its first bytes or its last ones.
+        assert!(hidden.iter().all(|hidden| hidden[..6] != [0; 6] && hidden[8..] != [0; 8]));
+        // What was not written here is no number.
+        assert!(key.numbers.read(&[7; NUMBER]).is_none());
+        let other = Key::generate().unwrap();
+        assert!(hidden.iter().all(|hidden| other.numbers.read(hidden).is_none()));
     }
 
     #[test]

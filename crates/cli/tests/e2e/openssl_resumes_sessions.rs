@@ -26,6 +26,19 @@ fn openssl_resumes_sessions() {
 }
 
 #[test]
+fn a_handshake_gives_one_ticket_unless_more_are_asked_for() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let one_route = Home::one_route(app.address());
+    for (configuration, count) in [(one_route.clone(), 1), (format!("{one_route}[tls]\ntickets = 3\n"), 3)] {
+        let house = Home::new().run(&configuration);
+        // Tickets come before the echo.
+        let said = echo(&house, &["-tls1_3"]);
+        assert_eq!(said.matches("Post-Handshake New Session Ticket arrived").count(), count, "{said}");
+        house.stop();
+    }
+}
+
+#[test]
 fn without_tickets_every_handshake_is_full() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let configuration =

@@ -72,7 +72,7 @@ sample_one_in = 9
 metrics = true
 [tls]
 policy = "modern"
-tickets = 1
+tickets = 2
 ticket_rotation = "9h"
 record_size = "4KiB"
 post_quantum = false

@@ -129,7 +129,7 @@ pub const TABLE: &[Key] = rows! {
 
     "tls": Kind::Section, SECTION_DEFAULTS, Live, NOW, "TLS towards the clients";
     "tls.policy": Kind::Choice(model::Policy::CHOICES), toml("\"intermediate\""), Live, NOW, "`modern`: TLS 1.3 only; `intermediate`: 1.2 and 1.3 with AEAD suites only";
-    "tls.tickets": count(0, 8), toml("2"), Live, NOW, "TLS 1.3 tickets per full handshake; 0: no resumption";
+    "tls.tickets": count(0, 8), toml("1"), Live, NOW, "TLS 1.3 tickets per handshake; 0: no resumption. Each ticket costs CPU time. More than one helps clients that open several connections at once and use each ticket once";
     "tls.ticket_rotation": Kind::Duration { min: ms(1000), max: hours(72) }, toml("\"6h\""), Live, NOW, "How long a ticket key is used before a new one takes its place";
     "tls.record_size": RECORD_SIZE, toml("\"adaptive\""), Live, NOW, "The size of sent records; adaptive: small ones first on a fresh or idle connection, then 16 KiB";
     "tls.post_quantum": Kind::Bool, toml("true"), Live, NOW, "Offer the hybrid key exchange X25519MLKEM768";

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bounded<const MIN: u16, const MAX: u16>(u16);
 
-/// TLS 1.3 tickets per full handshake.
+/// TLS 1.3 tickets per handshake.
 pub type Tickets = Bounded<0, 8>;
 
 /// The share of a server.
