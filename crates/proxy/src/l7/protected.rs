@@ -37,21 +37,71 @@ const NOT_IN_TRAILERS: [&str; 25] = [
     "x-http-method-override",
 ];
 
-/// Whether a field says who the client is or how it came, which only a proxy may say: `Forwarded`, all
-/// `X-Forwarded-*`, `X-Real-IP`, `X-Request-Id`.
+/// Fields that say who the client is or how it came, besides all `X-Forwarded-*`: those of the standard, and those in
+/// which CDNs, clouds and other proxies name the client to servers. Each has at most 31 letters.
+const CLAIMS: [&str; 38] = [
+    "ali-cdn-real-ip",
+    "cdn-src-ip",
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-pseudo-ipv4",
+    "client-ip",
+    "cloudfront-viewer-address",
+    "do-connecting-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
+    "forwarded",
+    "forwarded-for",
+    "forwarded-for-ip",
+    "http-client-ip",
+    "http-x-forwarded-for",
+    "incap-client-ip",
+    "proxy-client-ip",
+    "remote-addr",
+    "true-client-ip",
+    "wl-proxy-client-ip",
+    "x-appengine-remote-addr",
+    "x-appengine-user-ip",
+    "x-arr-clientip",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-forwarded",
+    "x-nf-client-connection-ip",
+    "x-original-forwarded-for",
+    "x-original-remote-addr",
+    "x-originating-ip",
+    "x-proxyuser-ip",
+    "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    "x-request-id",
+];
+
+/// The lengths of the names in [`CLAIMS`] by their first letter, a bit for each: most fields of a request are known
+/// by that to be none.
+const LENGTHS: [u32; 26] = {
+    let mut lengths = [0; 26];
+    let mut at = 0;
+    while at < CLAIMS.len() {
+        let name = CLAIMS[at].as_bytes();
+        lengths[(name[0] - b'a') as usize] |= 1 << name.len();
+        at += 1;
+    }
+    lengths
+};
+
+/// Whether a field says who the client is or how it came, which only a proxy may say.
 #[inline]
 pub(crate) fn is_claim(name: &str) -> bool {
     const FAMILY: &str = "x-forwarded-";
-    match name.as_bytes() {
-        [b'f', ..] => name == "forwarded",
-        [b'x', b'-' | b'_', ..] => match name.len() {
-            9 => same(name, "x-real-ip"),
-            12 => same(name, "x-request-id"),
-            13.. => same(&name.as_bytes()[..FAMILY.len()], FAMILY),
-            _ => false,
-        },
-        _ => false,
-    }
+    let bytes = name.as_bytes();
+    let Some(first @ b'a'..=b'z') = bytes.first() else { return false };
+    let lengths = LENGTHS[usize::from(first - b'a')];
+    (bytes.len() < 32 && lengths >> bytes.len() & 1 == 1 && CLAIMS.iter().any(|claim| same(name, claim)))
+        || (*first == b'x' && bytes.len() > FAMILY.len() && same(&bytes[..FAMILY.len()], FAMILY))
 }
 
 /// Takes out of the head of an untrusted client what it claims of itself.
@@ -124,7 +174,15 @@ mod tests {
         names
     }
 
-    const CLAIMS: [&str; 12] = [
+    const SAID: [&str; 20] = [
+        "cf-connecting-ip",
+        "cf_connecting_ip",
+        "client-ip",
+        "fastly-client-ip",
+        "fly-client-ip",
+        "true-client-ip",
+        "true_client-ip",
+        "x-original-forwarded-for",
         "forwarded",
         "x-forwarded-for",
         "x_forwarded_for",
@@ -140,18 +198,35 @@ mod tests {
     ];
 
     #[test]
+    fn every_name_of_the_table_is_found_by_its_length_however_it_is_written() {
+        for claim in CLAIMS {
+            let twin = claim.replace('-', "_");
+            assert!(is_claim(claim) && is_claim(&twin), "{claim}");
+            assert!(!is_claim(&claim[1..]) || CLAIMS.contains(&&claim[1..]), "{claim}");
+            assert!(HeaderName::from_bytes(claim.as_bytes()).is_ok_and(|name| name.as_str() == claim));
+        }
+        assert!(CLAIMS.is_sorted());
+        for claim in ["x-forwarded_-", "x-forwarded-anything-at-all-however-long-it-is"] {
+            assert!(is_claim(claim));
+        }
+        for honest in ["", "-", "_x-real-ip", "x", "x-real-ips", "client", "user-agent", "x-forwarded-"] {
+            assert!(!is_claim(honest), "{honest}");
+        }
+    }
+
+    #[test]
     fn what_a_client_claims_of_itself_is_dropped_from_heads_and_trailers() {
         let kept = ["accept", "forwarded-by", "x-forward", "x-requested-with", "x-requests-id"];
-        let mut head = map(&[&CLAIMS[..], &kept].concat());
+        let mut head = map(&[&SAID[..], &kept].concat());
         drop_claims(&mut head);
         assert_eq!(left(&head), kept);
         // Behind a trusted proxy only those go that no proxy writes.
-        let mut head = map(&[&CLAIMS[..], &kept].concat());
+        let mut head = map(&[&SAID[..], &kept].concat());
         drop_lookalikes(&mut head, &HeaderRules::default());
         assert!(
             left(&head).contains(&"x-forwarded-for") && !left(&head).iter().any(|name| name.contains('_'))
         );
-        let mut trailers = map(&[&CLAIMS[..], &kept].concat());
+        let mut trailers = map(&[&SAID[..], &kept].concat());
         clean_request_trailers(&mut trailers, None);
         assert_eq!(left(&trailers), kept);
     }
