@@ -1,6 +1,6 @@
 //! The PROXY header that a server gets before anything else.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use offramp_certs::Certificate;
 use offramp_net::Socket;
@@ -54,6 +54,30 @@ pub(crate) fn build(version: SendProxy, facts: &About<'_>, tls: Option<&TlsPart<
     out
 }
 
+/// Builds the header for a client that trusted proxies name in a request. Of it only the address is known: what the
+/// connection says of TLS is about the last of these proxies, and is left out.
+pub(crate) fn build_named(version: SendProxy, facts: &About<'_>, named: IpAddr) -> Vec<u8> {
+    let reached = match &facts.client.destination {
+        Some(Address::Ip(claimed)) => Some(*claimed),
+        Some(Address::Unix(_)) => None,
+        None => facts.local,
+    };
+    let source = SocketAddr::new(named.to_canonical(), 0);
+    // Version 1 has no place for two families, and would leave the client out (§2.1).
+    let destination = match reached.map(|reached| (reached.ip().to_canonical(), reached.port())) {
+        Some((ip, port)) if ip.is_ipv4() == source.is_ipv4() => SocketAddr::new(ip, port),
+        other => SocketAddr::new(unspecified(source.ip()), other.map_or(0, |(_, port)| port)),
+    };
+    let client = ClientFacts { address: source.into(), peer: None, destination: Some(destination.into()) };
+    let about = About { id: facts.id, client: &client, local: None, tls: &TlsFacts::default() };
+    build(version, &about, None)
+}
+
+/// No address of the same family.
+fn unspecified(ip: IpAddr) -> IpAddr {
+    if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
 /// The client, and where it connected to: as a believed header says, else our end.
 fn endpoints<'a>(about: &About<'a>) -> (Endpoint<'a>, Endpoint<'a>) {
     let source = endpoint(&about.client.address);
@@ -63,10 +87,7 @@ fn endpoints<'a>(about: &About<'a>) -> (Endpoint<'a>, Endpoint<'a>) {
     let destination = match (source, about.local) {
         (Endpoint::Inet(_), Some(local)) => Endpoint::Inet(local),
         // A client's address that came through a Unix socket: the port it arrived at is unknown.
-        (Endpoint::Inet(source), None) => {
-            let unknown = SocketAddr::new(if source.is_ipv4() { [0; 4].into() } else { [0; 16].into() }, 0);
-            Endpoint::Inet(unknown)
-        }
+        (Endpoint::Inet(source), None) => Endpoint::Inet(SocketAddr::new(unspecified(source.ip()), 0)),
         (Endpoint::Unix(_), _) => Endpoint::Unix(&[]),
     };
     (source, destination)
@@ -178,6 +199,34 @@ mod tests {
             let bytes = built(v2, &client, None, &TlsFacts::default());
             let expected = Addresses::Unix { source: &path, destination: b"" };
             assert_eq!(read(&bytes).addresses, if fits { expected } else { Addresses::Unspec });
+        }
+    }
+
+    #[test]
+    fn who_is_named_is_the_source_whatever_family_the_connection_has() {
+        let v2 = SendProxy::V2 { crc32c: false, client_certificate: true };
+        let of = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let tls = TlsFacts { sni: Some("a.test".into()), ..TlsFacts::default() };
+        for (named, claimed, source, destination) in [
+            ("203.0.113.9", None, "203.0.113.9:0", "127.0.0.1:8443"),
+            ("203.0.113.9", Some("[2001:db8::1]:443"), "203.0.113.9:0", "0.0.0.0:443"),
+            ("::ffff:203.0.113.9", Some("198.51.100.7:443"), "203.0.113.9:0", "198.51.100.7:443"),
+            ("2001:db8::9", None, "[2001:db8::9]:0", "[::]:8443"),
+        ] {
+            let client = ClientFacts {
+                address: of("10.0.0.1:5000").into(),
+                peer: None,
+                destination: claimed.map(|text| of(text).into()),
+            };
+            let id = IdSource::new(0, 0).next(UNIX_EPOCH);
+            let about = About { id, client: &client, local: Some(of("127.0.0.1:8443")), tls: &tls };
+            for version in [SendProxy::V1, v2] {
+                let bytes = build_named(version, &about, named.parse().unwrap());
+                let header = read(&bytes);
+                let expected = Addresses::Tcp { source: of(source), destination: of(destination) };
+                assert_eq!(header.addresses, expected, "{named} {claimed:?}");
+                assert!(header.tlvs.authority().is_none() && header.tlvs.tls().is_none());
+            }
         }
     }
 

@@ -91,11 +91,16 @@ fn what_trusted_proxies_say_is_extended() {
         }
         // What names another client than X-Forwarded-For is the client's own word, and so is what no proxy writes.
         let forged = ["Forwarded: for=6.6.6.6", "X-Forwarded-For: 198.51.100.7", "X_Forwarded_For: 6.6.6.6"];
-        let forged: Vec<&str> = forged.iter().flat_map(|line| ["--header", line]).collect();
+        let vendors =
+            ["CF-Connecting-IP: 198.51.100.7", "X-Real-IP: 198.51.100.7", "CF_Connecting_IP: 6.6.6.6"];
+        let forged: Vec<&str> = forged.iter().chain(&vendors).flat_map(|line| ["--header", line]).collect();
         get(&house, &[&[version][..], &forged].concat(), "https://a.example.org/x");
         let request = seen.one();
         assert!(!format!("{request:?}").contains("6.6.6.6"), "{version} {request:?}");
         assert!(request.field("forwarded").starts_with("for=198.51.100.7, "), "{request:?}");
+        for vendor in ["cf-connecting-ip", "x-real-ip"] {
+            assert_eq!(request.field(vendor), "198.51.100.7", "{version} {request:?}");
+        }
         // An id that could break a log or a header is none.
         get(&house, &[version, "--header", "X-Request-Id: a b\"c"], "https://a.example.org/x");
         assert!(seen.one().field("x-request-id").len() > 30);
@@ -117,6 +122,16 @@ fn strangers_claim_nothing_by_other_names_or_later() {
         "x-request-id",
         "X-Real-IP",
         "x-forwarded-user",
+        "CF-Connecting-IP",
+        "CF_Connecting_IP",
+        "True-Client-IP",
+        "X-Client-IP",
+        "X-Cluster-Client-IP",
+        "X_Cluster_Client_IP",
+        "Fastly-Client-IP",
+        "Fly-Client-IP",
+        "Client-IP",
+        "X-Original-Forwarded-For",
     ];
     let lines: String = claims.iter().map(|name| format!("{name}: 6.6.6.6\r\n")).collect();
     let mut tls = crate::crowd::connect(&config, house.address(), "localhost").unwrap();
@@ -282,4 +297,45 @@ fn a_believed_proxy_header_names_the_client() {
     assert_eq!(seen.one().field("x-forwarded-for"), "127.0.0.1");
     let event = &house.stop()[0];
     assert_eq!((text(event, "client"), text(event, "peer")), ("127.0.0.1", "127.0.0.1"), "{event}");
+}
+
+/// A connection to a server belongs to the client that its header names, and not to the proxy that brought several.
+#[test]
+fn a_proxy_header_names_whom_trusted_proxies_name() {
+    let (app, seen, house) = served("trusted_proxies = [\"127.0.0.0/8\"]\n", "send_proxy = \"v1\"\n");
+    let config = crate::crowd::trusting(&house.home.ca.certificate());
+    let mut tls = crate::crowd::connect(&config, house.address(), "localhost").unwrap();
+    let port = house.address().port();
+    let mut ask = |claim: &str| {
+        let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{claim}\r\n");
+        tls.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"app\n") {
+            let mut piece = [0; 1024];
+            let n = tls.read(&mut piece).unwrap();
+            assert!(n > 0, "{}", answer.escape_ascii());
+            answer.extend_from_slice(&piece[..n]);
+        }
+        seen.one().prologue
+    };
+    let (one, six) = ("X-Forwarded-For: 6.6.6.6, 203.0.113.9\r\n", "Forwarded: for=\"[2001:db8::1]\"\r\n");
+    assert_eq!(ask(one), format!("PROXY TCP4 203.0.113.9 127.0.0.1 0 {port}\r\n"));
+    assert_eq!(ask(six), format!("PROXY TCP6 2001:db8::1 :: 0 {port}\r\n"));
+    // Each has its connection kept, and nobody else's is used.
+    assert_eq!((ask(one), ask(six)), (String::new(), String::new()));
+    let own = ask("");
+    let words: Vec<_> = own.split_whitespace().collect();
+    assert!(
+        matches!(words[..], ["PROXY", "TCP4", "127.0.0.1", "127.0.0.1", from, _] if from != "0"),
+        "{own}"
+    );
+    assert_eq!(app.accepted(), 3);
+    // More clients than are remembered: the oldest has to be named again, and the latest not.
+    for client in 0..16 {
+        let told = ask(&format!("X-Forwarded-For: 198.51.100.{client}\r\n"));
+        assert_eq!(told, format!("PROXY TCP4 198.51.100.{client} 127.0.0.1 0 {port}\r\n"));
+    }
+    assert_eq!(ask("X-Forwarded-For: 198.51.100.15\r\n"), "");
+    assert!(ask(one).starts_with("PROXY TCP4 203.0.113.9 "));
+    house.stop();
 }

@@ -99,7 +99,7 @@ impl Errand<'_> {
             request: Request::from_parts(parts, body),
             turn,
             interim: self.interim(),
-            private: self.proxy.send_proxy.map(|version| self.session.private(version)),
+            private: self.private(),
             told,
         })
     }
@@ -140,6 +140,12 @@ impl Errand<'_> {
                 }
             }
         }
+    }
+
+    /// The connections to use where servers get a PROXY header.
+    fn private(&self) -> Option<Private> {
+        let version = self.proxy.send_proxy?;
+        Some(self.session.private(version, self.arrival.named))
     }
 
     fn backend(&self) -> &Arc<Backend> {

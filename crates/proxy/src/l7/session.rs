@@ -24,6 +24,10 @@ use crate::snapshot::http::{AuthClass, Http};
 use crate::snapshot::{Listener, SendProxy, Snapshot};
 use crate::worker::Worker;
 
+/// For how many clients that trusted proxies name a connection keeps connections to servers, if these begin with a
+/// PROXY header.
+const MOST_PRIVATE: usize = 16;
+
 /// The server connections of one client.
 pub(crate) type Private = Rc<PrivateConnections<ClientBody>>;
 
@@ -48,7 +52,8 @@ pub(crate) struct Session {
     local: Option<SocketAddr>,
     /// The PROXY header of each version that a route asked for when the connection began.
     prologues: Vec<(SendProxy, Vec<u8>)>,
-    private: RefCell<Vec<(SendProxy, Private)>>,
+    /// The server connections that begin with a header, by whom it names; the latest last.
+    private: RefCell<Vec<(SendProxy, Option<IpAddr>, Private)>>,
     view: RefCell<Rc<View>>,
     /// Requests that have begun, ever.
     pub(crate) begun: Cell<u64>,
@@ -275,25 +280,36 @@ impl Session {
         })
     }
 
-    /// The server connections that belong to this client alone, and begin with a PROXY header.
-    pub(crate) fn private(&self, version: SendProxy) -> Private {
+    /// The server connections that begin with a PROXY header of one client, and belong to that client alone: the one
+    /// that trusted proxies name in a request, else who is connected here.
+    pub(crate) fn private(&self, version: SendProxy, named: Option<IpAddr>) -> Private {
         let mut private = self.private.borrow_mut();
-        if let Some((_, known)) = private.iter().find(|(known, _)| *known == version) {
-            return Rc::clone(known);
+        if let Some(at) = private.iter().position(|(made, of, _)| (*made, *of) == (version, named)) {
+            private[at..].rotate_left(1);
+        } else {
+            if private.len() >= MOST_PRIVATE {
+                // Requests that are under way there are finished.
+                private.remove(0);
+            }
+            let fresh = Rc::new(PrivateConnections::new(self.prologue(version, named)));
+            private.push((version, named, fresh));
         }
-        let made = self.prologues.iter().find(|(made, _)| *made == version);
-        // A route that came with a reload: TLS has forgotten the rest by now.
-        let prologue = made.map_or_else(|| self.late_prologue(version), |(_, prologue)| prologue.clone());
-        let fresh = Rc::new(PrivateConnections::new(prologue));
-        private.push((version, Rc::clone(&fresh)));
-        fresh
+        // It is there by now.
+        let (_, _, found) = &private[private.len() - 1];
+        Rc::clone(found)
     }
 
-    fn late_prologue(&self, version: SendProxy) -> Vec<u8> {
+    /// The PROXY header for a client.
+    fn prologue(&self, version: SendProxy, named: Option<IpAddr>) -> Vec<u8> {
         let none = TlsFacts::default();
         let tls = self.brief.tls.as_ref().unwrap_or(&none);
         let about = About { id: self.brief.id, client: &self.brief.client, local: self.local, tls };
-        proxy_header::build(version, &about, None)
+        if let Some(named) = named {
+            return proxy_header::build_named(version, &about, named);
+        }
+        let made = self.prologues.iter().find(|(made, _)| *made == version);
+        // A route that came with a reload: TLS has forgotten the rest by now.
+        made.map_or_else(|| proxy_header::build(version, &about, None), |(_, prologue)| prologue.clone())
     }
 
     /// Whether the end of the connection has an event of its own: where no request tells of it.

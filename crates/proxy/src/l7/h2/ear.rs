@@ -306,7 +306,7 @@ impl Ear {
             Opened::Stream(key) => key,
             Opened::Not => return Ok(()),
             Opened::Full => {
-                self.tell_of_memory();
+                self.session.worker.shared.refusals.has_no_memory(&self.session.brief.client.address);
                 return Ok(());
             }
         };
@@ -316,16 +316,5 @@ impl Ear {
         let job = Job { session: Rc::clone(&self.session), request, incoming, respond, idle: self.idle };
         self.session.worker.runners.run(job);
         Ok(())
-    }
-
-    /// Says now and then that streams are refused because too much is held, and which key moves that.
-    #[cold]
-    fn tell_of_memory(&self) {
-        let worker = &self.session.worker;
-        if let Some(count) = worker.runners.memory.refuse(coarse_ms()) {
-            let fields = [("refused", count.into()), ("limit", "limits.memory".into())];
-            let message = "requests over HTTP/2 are refused, as those under way hold too much";
-            worker.shared.log.warn(message, &fields);
-        }
     }
 }

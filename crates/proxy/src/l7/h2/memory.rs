@@ -21,29 +21,12 @@ pub(super) const PIECE: usize = 128 * 1024;
 pub(super) const PIECES: usize = 10 * PIECE;
 /// What a connection may hold however many there are: a few requests at a time.
 const LEAST_SHARE: usize = 8 * STREAM;
-/// How often it is told at the most that streams are refused, in milliseconds.
-const TELL: u64 = 60_000;
 
 /// What the connections of a worker hold.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     used: Cell<usize>,
     connections: Cell<usize>,
-    /// Streams that were refused and not told of.
-    refused: Cell<u64>,
-    told: Cell<Option<u64>>,
-}
-
-impl Memory {
-    /// One stream more was refused, at `now` in milliseconds: how many were, where it is time to tell.
-    pub(super) fn refuse(&self, now: u64) -> Option<u64> {
-        self.refused.set(self.refused.get() + 1);
-        if self.told.get().is_some_and(|told| now.saturating_sub(told) < TELL) {
-            return None;
-        }
-        self.told.set(Some(now));
-        Some(self.refused.take())
-    }
 }
 
 /// What one connection holds.
