@@ -161,6 +161,7 @@ fn limits(snapshot: &Snapshot, shared: &Shared) -> Vec<Sampled> {
     all.extend(requests.map(|rate| limit("requests_per_client_per_second", per_second(rate))));
     let refusals = shared.refusals.totals();
     all.extend(refusals.map(|(cause, count)| figure(&names::LIMIT_REFUSALS, &[cause.name()], count as f64)));
+    all.push(figure(&names::LIMIT_REFUSALS, &["memory"], shared.refusals.for_memory() as f64));
     all
 }
 

@@ -1,10 +1,12 @@
 //! What the log says of limits that refuse clients, and of pauses of accepting: at most one line a minute for each
 //! limit and each reason, with how many there were since the last line.
 //!
-//! Every place that refuses or pauses comes here. What was not said is said a minute later by whoever runs
-//! [`Refusals::say_late`], so that no refusal is left out when the clients give up.
+//! Every place that refuses or pauses comes here, and only counts: a log that takes nothing must not hold up a worker.
+//! The lines are written by whoever runs [`Refusals::write`], at once where nothing was said for a minute, else when the
+//! minute is over; so no refusal is left out when the clients give up.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +27,8 @@ pub struct Refusals {
     show: AtomicU8,
     limits: [Subject; Cause::COUNT],
     pauses: [Subject; PauseReason::ALL.len()],
+    /// Requests that were refused because too much is held; see `l7::h2::memory`.
+    memory: Subject,
     /// Woken when something was counted that no line has said.
     unsaid: Notify,
 }
@@ -49,6 +53,7 @@ impl Refusals {
             show: AtomicU8::new(Show::Address as u8),
             limits: std::array::from_fn(|_| Subject::default()),
             pauses: std::array::from_fn(|_| Subject::default()),
+            memory: Subject::default(),
             unsaid: Notify::new(),
         })
     }
@@ -62,7 +67,12 @@ impl Refusals {
     /// events have.
     pub fn totals(&self) -> impl Iterator<Item = (Cause, u64)> {
         let limits = Cause::ALL.into_iter().filter(|cause| cause.limit().is_some());
-        limits.map(|cause| (cause, self.limits[cause as usize].total()))
+        limits.map(|cause| (cause, self.limits[cause as usize].lock().total))
+    }
+
+    /// How many requests were refused because those under way hold too much.
+    pub fn for_memory(&self) -> u64 {
+        self.memory.lock().total
     }
 
     /// Says what was counted since the last lines.
@@ -70,41 +80,79 @@ impl Refusals {
         self.say_due(None);
     }
 
-    /// Says, a while after it happened, what no line has said: the clients may not come again.
-    pub async fn say_late(&self) -> Infallible {
-        self.say_after(SILENCE).await
-    }
-
-    async fn say_after(&self, wait: Duration) -> Infallible {
+    /// Writes the lines, for as long as it runs.
+    pub async fn write(&self) -> Infallible {
+        let mut next: Option<Instant> = None;
         loop {
-            self.unsaid.notified().await;
-            tokio::time::sleep(wait).await;
-            self.say_due(Some(Instant::now()));
+            let later = async {
+                match next {
+                    Some(next) => tokio::time::sleep_until(next.into()).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.unsaid.notified() => {}
+                () = later => {}
+            }
+            next = self.say_due(Some(Instant::now()));
         }
     }
 
     /// A connection or a request ended by this cause; nothing is done unless a limit refused it.
     pub(crate) fn ended(&self, cause: Cause, client: &Address) {
-        if let Some(limit) = cause.limit() {
-            self.refused(cause, limit, client, Instant::now());
-        }
-    }
-
-    fn refused(&self, cause: Cause, limit: Limit, client: &Address, now: Instant) {
-        let client = match client {
-            Address::Ip(address) => Some(address.ip()),
-            Address::Unix(_) => None,
-        };
-        match self.limits[cause as usize].happened(client, now) {
-            Turn::Say(refused) => self.say(cause, limit, client, refused),
-            Turn::First => self.unsaid.notify_one(),
-            Turn::Silence => {}
+        if cause.limit().is_some() {
+            self.count(&self.limits[cause as usize], Last::client(client));
         }
     }
 
     /// A worker with `open` connections pauses accepting for a listener.
     pub(crate) fn paused(&self, reason: PauseReason, listener: &Arc<str>, open: usize) {
-        let Turn::Say(pauses) = self.pauses[reason as usize].happened(None, Instant::now()) else { return };
+        self.count(&self.pauses[reason as usize], Last::Listener(Arc::clone(listener), open));
+    }
+
+    /// A request was refused because those under way hold too much.
+    pub(crate) fn has_no_memory(&self, client: &Address) {
+        self.count(&self.memory, Last::client(client));
+    }
+
+    fn count(&self, subject: &Subject, last: Last) {
+        if subject.happened(last) {
+            self.unsaid.notify_one();
+        }
+    }
+
+    /// Says what was counted and, with a time, may be said by then. Gives when the next line may be written, where there
+    /// is something left to say.
+    fn say_due(&self, now: Option<Instant>) -> Option<Instant> {
+        let mut next = None;
+        let mut due = |subject: &Subject| match subject.due(now) {
+            Due::Now(count, last) => Some((count, last)),
+            Due::At(at) => {
+                next = next.map_or(Some(at), |next: Instant| Some(next.min(at)));
+                None
+            }
+            Due::Nothing => None,
+        };
+        for cause in Cause::ALL {
+            if let Some(limit) = cause.limit()
+                && let Some((refused, last)) = due(&self.limits[cause as usize])
+            {
+                self.say(cause.name(), limit, &last, refused);
+            }
+        }
+        if let Some((refused, last)) = due(&self.memory) {
+            self.say("memory", Limit::Key("limits.memory"), &last, refused);
+        }
+        for reason in PauseReason::ALL {
+            if let Some((pauses, last)) = due(&self.pauses[reason as usize]) {
+                self.say_pauses(reason, &last, pauses);
+            }
+        }
+        next
+    }
+
+    fn say_pauses(&self, reason: PauseReason, last: &Last, pauses: u64) {
+        let Last::Listener(listener, open) = last else { return };
         let advice = match reason {
             PauseReason::Memory => "the kernel has no memory for another socket",
             PauseReason::Descriptors => {
@@ -118,33 +166,24 @@ impl Refusals {
         let fields = [
             ("listener", listener.into()),
             ("reason", reason.name().into()),
-            ("open", open.into()),
+            ("open", (*open).into()),
             ("pauses", pauses.into()),
             ("advice", advice.into()),
         ];
         self.log.warn("accepting pauses", &fields);
     }
 
-    fn say_due(&self, now: Option<Instant>) {
-        for cause in Cause::ALL {
-            if let Some(limit) = cause.limit()
-                && let Some((refused, client)) = self.limits[cause as usize].unsaid(now)
-            {
-                self.say(cause, limit, client, refused);
-            }
-        }
-    }
-
-    fn say(&self, cause: Cause, limit: Limit, client: Option<IpAddr>, refused: u64) {
+    fn say(&self, name: &'static str, limit: Limit, last: &Last, refused: u64) {
         let shown = self.show.load(Ordering::Relaxed);
-        let client = match client {
+        let Last::Client(client) = last else { return };
+        let client = match *client {
             _ if shown == Show::Nothing as u8 => "hidden".to_owned(),
             None => "unix".to_owned(),
             Some(address) if shown == Show::Network as u8 => coarse(address).to_string(),
             Some(address) => address.to_canonical().to_string(),
         };
         let fields = [
-            ("limit", cause.name().into()),
+            ("limit", name.into()),
             ("client", (&client).into()),
             ("refused", refused.into()),
             ("key", (&limit).into()),
@@ -161,49 +200,67 @@ struct Subject(Mutex<Counted>);
 struct Counted {
     total: u64,
     unsaid: u64,
-    /// The client of the last refusal.
-    client: Option<IpAddr>,
+    last: Last,
     /// Until when nothing is said.
     until: Option<Instant>,
 }
 
-/// What is to be done about something that happened.
-#[derive(Debug, PartialEq, Eq)]
-enum Turn {
-    /// Say it, with how often it happened since it was said last.
-    Say(u64),
-    /// Say nothing; it is the first time since it was said last.
-    First,
-    /// Say nothing.
-    Silence,
+/// Whom it happened to last.
+#[derive(Clone)]
+enum Last {
+    /// A client, unless it came over a Unix socket.
+    Client(Option<IpAddr>),
+    /// A listener, and how many connections its worker had.
+    Listener(Arc<str>, usize),
+}
+
+impl Default for Last {
+    fn default() -> Self {
+        Self::Client(None)
+    }
+}
+
+impl Last {
+    fn client(address: &Address) -> Self {
+        Self::Client(match address {
+            Address::Ip(address) => Some(address.ip()),
+            Address::Unix(_) => None,
+        })
+    }
+}
+
+/// What is to be said.
+enum Due {
+    Nothing,
+    /// How often it happened since it was said last.
+    Now(u64, Last),
+    /// Something, but not before then.
+    At(Instant),
 }
 
 impl Subject {
-    fn happened(&self, client: Option<IpAddr>, now: Instant) -> Turn {
+    /// It happened; whether it is the first time since it was said last.
+    fn happened(&self, last: Last) -> bool {
         let mut counted = self.lock();
         counted.total += 1;
         counted.unsaid += 1;
-        counted.client = client;
-        if counted.until.is_none_or(|until| now >= until) {
-            counted.until = Some(now + SILENCE);
-            return Turn::Say(std::mem::take(&mut counted.unsaid));
-        }
-        if counted.unsaid == 1 { Turn::First } else { Turn::Silence }
+        counted.last = last;
+        counted.unsaid == 1
     }
 
-    /// What was not said, if anything, and, with a time, if it may be said by then.
-    fn unsaid(&self, now: Option<Instant>) -> Option<(u64, Option<IpAddr>)> {
+    /// What was not said and may be said at `now`; whatever was not said, if that is none.
+    fn due(&self, now: Option<Instant>) -> Due {
         let mut counted = self.lock();
-        let due = counted.unsaid > 0 && now.is_none_or(|now| counted.until.is_none_or(|until| now >= until));
-        if !due {
-            return None;
+        if counted.unsaid == 0 {
+            return Due::Nothing;
+        }
+        if let (Some(now), Some(until)) = (now, counted.until)
+            && now < until
+        {
+            return Due::At(until);
         }
         counted.until = now.map(|now| now + SILENCE);
-        Some((std::mem::take(&mut counted.unsaid), counted.client))
-    }
-
-    fn total(&self) -> u64 {
-        self.lock().total
+        Due::Now(std::mem::take(&mut counted.unsaid), counted.last.clone())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Counted> {
@@ -234,10 +291,15 @@ mod tests {
             Self { refusals: Refusals::new(log), file, begun: Instant::now() }
         }
 
-        fn refuse(&self, cause: Cause, client: &str, second: u64) {
+        fn refuse(&self, cause: Cause, client: &str) {
             let client: SocketAddr = client.parse().unwrap();
+            self.refusals.ended(cause, &client.into());
+        }
+
+        /// Says what is due so many seconds after the begin; in how many seconds there is more to say.
+        fn say(&self, second: u64) -> Option<u64> {
             let now = self.begun + Duration::from_secs(second);
-            self.refusals.refused(cause, cause.limit().unwrap(), &client.into(), now);
+            self.refusals.say_due(Some(now)).map(|next| (next - now).as_secs())
         }
 
         fn lines(&self) -> Vec<String> {
@@ -247,22 +309,43 @@ mod tests {
     }
 
     #[test]
+    fn who_refuses_or_pauses_writes_nothing_itself() {
+        let rig = Rig::new();
+        rig.refuse(Cause::H2Flood, "192.0.2.1:5");
+        rig.refusals.paused(PauseReason::Connections, &"public".into(), 7);
+        rig.refusals.has_no_memory(&"192.0.2.1:5".parse::<SocketAddr>().unwrap().into());
+        assert!(rig.lines().is_empty(), "{:?}", rig.lines());
+        assert_eq!(rig.say(0), None);
+        let lines = rig.lines();
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        for part in ["limit=memory", "client=192.0.2.1", "refused=1 ", "key=limits.memory"] {
+            assert!(lines[1].contains(part), "{part} in {}", lines[1]);
+        }
+        for part in ["accepting pauses", "listener=public", "reason=connections", "open=7", "pauses=1"] {
+            assert!(lines[2].contains(part), "{part} in {}", lines[2]);
+        }
+        assert_eq!(rig.refusals.for_memory(), 1);
+    }
+
+    #[test]
     fn one_line_a_minute_for_each_limit_says_who_how_many_and_which_key() {
         let rig = Rig::new();
         for second in 0..60 {
-            rig.refuse(Cause::LimitConnectionsPerClient, "192.0.2.1:5", second);
-            rig.refuse(Cause::TooManyRequests, "[2001:db8::1]:5", second);
+            rig.refuse(Cause::LimitConnectionsPerClient, "192.0.2.1:5");
+            rig.refuse(Cause::TooManyRequests, "[2001:db8::1]:5");
+            assert_eq!(rig.say(second), (second > 0).then(|| 60 - second));
         }
         assert_eq!(rig.lines().len(), 2, "{:?}", rig.lines());
-        for second in [60, 61] {
-            rig.refuse(Cause::LimitConnectionsPerClient, "192.0.2.2:5", second);
-        }
+        rig.refuse(Cause::LimitConnectionsPerClient, "192.0.2.2:5");
+        assert_eq!(rig.say(60), None);
+        rig.refuse(Cause::LimitConnectionsPerClient, "192.0.2.2:5");
+        assert_eq!(rig.say(61), Some(59));
         let lines = rig.lines();
-        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert_eq!(lines.len(), 4, "{lines:?}");
         for part in ["limit=limit_connections_per_client", "client=192.0.2.1", "refused=1 "] {
-            assert!(lines[0].contains(part), "{part} in {}", lines[0]);
+            assert!(lines[..2].iter().any(|line| line.contains(part)), "{part} in {lines:?}");
         }
-        assert!(lines[1].contains("client=2001:db8::1 "), "{}", lines[1]);
+        assert!(lines[..2].iter().any(|line| line.contains("client=2001:db8::1 ")), "{lines:?}");
         for part in ["client=192.0.2.2", "refused=60", "key=limits.connections_per_client"] {
             assert!(lines[2].contains(part), "{part} in {}", lines[2]);
         }
@@ -273,43 +356,41 @@ mod tests {
     #[test]
     fn what_was_not_said_is_said_when_it_may_be() {
         let rig = Rig::new();
-        let at = |second| Some(rig.begun + Duration::from_secs(second));
-        (0..3).for_each(|second| rig.refuse(Cause::H2Flood, "192.0.2.1:5", second));
-        rig.refusals.say_due(at(59));
+        rig.refuse(Cause::H2Flood, "192.0.2.1:5");
+        rig.say(0);
+        rig.refuse(Cause::H2Flood, "192.0.2.1:5");
+        rig.refuse(Cause::H2Flood, "192.0.2.1:5");
+        assert_eq!(rig.say(59), Some(1));
         assert_eq!(rig.lines().len(), 1);
-        rig.refusals.say_due(at(60));
-        rig.refusals.say_due(at(121));
+        assert_eq!(rig.say(60), None);
+        rig.say(121);
         let lines = rig.lines();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[1].contains("refused=2 ") && lines[1].contains("built in"), "{lines:?}");
         // The end of the process does not wait for the minute.
-        rig.refuse(Cause::QueueFull, "192.0.2.1:5", 200);
-        rig.refuse(Cause::QueueFull, "192.0.2.1:5", 201);
+        rig.refuse(Cause::QueueFull, "192.0.2.1:5");
+        rig.say(200);
+        rig.refuse(Cause::QueueFull, "192.0.2.1:5");
         rig.refusals.say_now();
         let last = rig.lines().pop().unwrap();
         assert!(last.contains("refused=1 ") && last.contains("backend.NAME.queue"), "{last}");
     }
 
     #[tokio::test]
-    async fn what_was_not_said_wakes_who_says_it() {
+    async fn the_first_wakes_who_writes() {
         let rig = Rig::new();
-        // Long ago, so that a line may be written now.
-        let long_ago = Instant::now() - SILENCE;
-        let client: SocketAddr = "192.0.2.1:5".parse().unwrap();
-        for _ in 0..3 {
-            rig.refusals.refused(Cause::H2Flood, Limit::BuiltIn, &client.into(), long_ago);
-        }
-        assert_eq!(rig.lines().len(), 1);
         let told = async {
-            while rig.lines().len() < 2 {
+            tokio::task::yield_now().await;
+            rig.refuse(Cause::H2Flood, "192.0.2.1:5");
+            while rig.lines().is_empty() {
                 tokio::task::yield_now().await;
             }
         };
         tokio::select! {
-            never = rig.refusals.say_after(Duration::ZERO) => match never {},
+            never = rig.refusals.write() => match never {},
             () = told => {}
         }
-        assert!(rig.lines()[1].contains("refused=2 "), "{:?}", rig.lines());
+        assert!(rig.lines()[0].contains("refused=1 "), "{:?}", rig.lines());
     }
 
     #[test]
@@ -319,7 +400,8 @@ mod tests {
         {
             let rig = Rig::new();
             rig.refusals.show(show);
-            rig.refuse(Cause::LimitHandshakesPerClient, "192.0.2.77:5", 0);
+            rig.refuse(Cause::LimitHandshakesPerClient, "192.0.2.77:5");
+            rig.say(0);
             assert!(rig.lines()[0].contains(&format!("client={text}")), "{:?}", rig.lines());
         }
     }

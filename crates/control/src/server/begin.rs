@@ -265,7 +265,7 @@ fn crew(
     };
     shared.refusals.show(outputs::shown_clients(config));
     let refusals = Arc::clone(&shared.refusals);
-    tokio::spawn(async move { refusals.say_late().await });
+    tokio::spawn(async move { refusals.write().await });
     let seed = RandomState::new().build_hasher().finish();
     let mut workers = Vec::with_capacity(cores.workers);
     for (index, (counters, events)) in own.into_iter().zip(senders).enumerate() {
