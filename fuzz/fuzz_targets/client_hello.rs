@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use offramp_wire::client_hello::{ClientHello, MAX_LOOK, is_grease, peek};
+use offramp_wire::client_hello::{ClientHello, Ja4, MAX_LOOK, is_grease, peek};
 use offramp_wire::{HelloFault, Step, sniff};
 use rustls::server::{Accepted, Acceptor};
 
@@ -35,6 +35,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn read_all(hello: &ClientHello<'_>) {
+    assert_eq!(hello.ja4().as_str().len(), Ja4::LENGTH);
     let numbers = hello.versions().chain(hello.suites()).chain(hello.groups()).chain(hello.schemes());
     assert!(numbers.chain(hello.key_shares()).chain(hello.extensions()).all(|number| !is_grease(number)));
     assert!(hello.alpn().all(|protocol| !protocol.is_empty()));

@@ -14,6 +14,7 @@ pub use address::{Cidr, ListenAddress, ServerAddress};
 pub use backend::{Backend, Balance, HashKey, Pool, Protocol, Server};
 pub use bounded::{Bounded, RecordSizeLimit, Size, Tickets, Weight};
 pub use figures::{Endpoint, GraphitePrefix, LogStore, Metrics, OtlpUrl, StoreUrl, Tracing};
+pub use fingerprint::Ja4Pattern;
 pub use header::{CookieName, HeaderChanges, HeaderField, HeaderName, HeaderValue};
 pub use health::{Eject, Health, HttpProbe, Probe, StatusRange};
 pub use http::{Hsts, HttpRules, Redirect, RedirectPart, RedirectTo, Respond, Rewrite, RoutePath};
@@ -24,7 +25,8 @@ pub use outputs::{
     SyslogAddress,
 };
 pub use route::{
-    Allow, AllowKind, AuthMode, ClientAuth, Listeners, ProxyV2, Relay, RelayTarget, Route, SendProxy, Target,
+    Allow, AllowKind, AuthMode, ClientAuth, Listeners, Passthrough, ProxyV2, Relay, RelayTarget, Route,
+    SendProxy, Target,
 };
 
 use crate::error::At;
@@ -38,6 +40,7 @@ pub(crate) mod http;
 mod address;
 mod backend;
 mod bounded;
+mod fingerprint;
 mod implied;
 mod limits;
 mod names;

@@ -144,7 +144,8 @@ pub(crate) fn build(config: &Config, inputs: &Inputs<'_>) -> Result<Built, Error
     let tables = routes::tables(config, &mut backends, &mut termination, &mut report);
     let mut listeners = HashMap::new();
     for (listener, routes) in config.listeners.iter().zip(tables) {
-        let tls = if listener.tls { listener_tls(&mut termination, &store, &mut report) } else { None };
+        let tls =
+            if listener.tls { listener_tls(config, &mut termination, &store, &mut report) } else { None };
         let (routes, http) = match listener.mode {
             model::Mode::Tcp => (routes, None),
             model::Mode::Http => {
@@ -176,12 +177,13 @@ pub(crate) fn build(config: &Config, inputs: &Inputs<'_>) -> Result<Built, Error
 }
 
 fn listener_tls(
+    config: &Config,
     termination: &mut Termination<'_>,
     store: &Arc<Store>,
     report: &mut Report,
 ) -> Option<ListenerTls> {
     let terms = termination.terms(&[], None, &At::NOWHERE, report)?;
-    Some(ListenerTls { store: Arc::clone(store), fallback: terms.configs })
+    Some(ListenerTls { store: Arc::clone(store), fallback: terms.configs, ja4: outputs::tell_ja4(config) })
 }
 
 /// The part that requests take in traces: none without a collector, as nobody would see it.

@@ -95,6 +95,23 @@ pub(crate) fn access_log(config: &Config, terminals: Terminals) -> Result<(Outpu
     Ok((output, EventStyle { format, selection: selection(config)? }))
 }
 
+/// Whether events tell the JA4 fingerprints of clients, so that they are worth their computation.
+pub(crate) fn tell_ja4(config: &Config) -> bool {
+    let log = &config.access_log;
+    let format = match log.format {
+        AccessFormat::Json | AccessFormat::Logfmt => true,
+        AccessFormat::Text => config.log.level == model::Level::Debug,
+        AccessFormat::Combined | AccessFormat::Vhost => false,
+    };
+    // journald gets all fields, in whatever format.
+    let output = match log.output {
+        AccessOutput::None => false,
+        AccessOutput::Journald => true,
+        _ => format,
+    };
+    output && !log.omit.iter().any(|name| name.as_str() == Field::Ja4.key())
+}
+
 /// Finds out whether [`access_log`] will have what it needs, and, if it may `mint`, makes the key under which
 /// fields are hashed. Called while the state directory can still be made. Gives what is wrong.
 pub(crate) fn prepare(config: &Config, mint: bool) -> Vec<Finding> {
@@ -140,6 +157,9 @@ fn selection(config: &Config) -> Result<Selection, Error> {
         Field::from_key(name.as_str()).ok_or_else(unknown)
     };
     let mut selection = Selection::default();
+    if config.access_log.format == AccessFormat::Text && !tell_ja4(config) {
+        selection = selection.omit(Field::Ja4);
+    }
     for name in omit {
         selection = selection.omit(field(name)?);
     }

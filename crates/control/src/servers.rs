@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use offramp_config::model::{
-    ListenAddress, Listener, Relay, RelayTarget, Route, ServerAddress, Target as RouteTarget,
+    ListenAddress, Listener, Passthrough, Relay, RelayTarget, Route, ServerAddress, Target as RouteTarget,
 };
 use offramp_config::{At, Config};
 use offramp_net::listen::is_own;
@@ -53,7 +53,7 @@ pub(crate) fn look(config: &Config, identity: &Identity) -> Vec<Finding> {
 fn servers<'c>(config: &'c Config, route: &'c Route) -> Vec<(&'c At, &'c ServerAddress)> {
     match &route.target {
         RouteTarget::Relay(Relay { to: RelayTarget::Server(server), .. })
-        | RouteTarget::Passthrough(server) => {
+        | RouteTarget::Passthrough(Passthrough { server, .. }) => {
             vec![(&route.at, server)]
         }
         RouteTarget::Relay(Relay { to: RelayTarget::Backend(name), .. }) => {

@@ -27,6 +27,7 @@ fn request() -> Event {
         group: Some("X25519MLKEM768"),
         scheme: Some("ecdsa_secp256r1_sha256"),
         handshake: Some(Handshake::Full),
+        ja4: Some(*b"t13d1516h2_8daaf6152771_e5627efa2ab1"),
         client_cn: None,
     };
     let line = RequestLine {

@@ -119,6 +119,8 @@ impl fmt::Display for Address {
 pub struct TlsFacts {
     /// The server name that the client asked for (RFC 6066 §3), as it came.
     pub sni: Option<Box<str>>,
+    /// The client's JA4 fingerprint, where an event or a rule asks for it: ASCII.
+    pub ja4: Option<[u8; 36]>,
     /// The application protocol agreed upon (RFC 7301): any bytes.
     pub alpn: Option<Box<[u8]>>,
     /// The protocol version.

@@ -376,7 +376,7 @@ async fn plain(
 ) -> Result<Ready, Close> {
     life.follow(route);
     let (backend, send_proxy) = match &route.target {
-        Target::Passthrough { backend } => (*backend, None),
+        Target::Passthrough { backend, send_proxy } => (*backend, *send_proxy),
         Target::Relay(relay) => (relay.backend, relay.send_proxy),
         Target::Http(_) => return Err(Cause::NoRoute.into()),
     };

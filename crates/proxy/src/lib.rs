@@ -24,7 +24,7 @@ mod worker;
 
 pub use limit::{Admission, ClientTable};
 pub use refusals::Refusals;
-pub use route::{Match, PathMatch, Paths, Rule, Table, Template};
+pub use route::{Ja4List, Match, PathMatch, Paths, Rule, Table, Template};
 pub use snapshot::http::{
     Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Proxy, Redirect, Respond, Rewrite,
 };

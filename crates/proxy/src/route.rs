@@ -3,11 +3,13 @@
 //! Rules come in the order of their preference, whatever made it so; the table finds the first that
 //! matches without walking those that name other hosts.
 
+mod ja4;
 mod path;
 mod template;
 
 use std::collections::HashMap;
 
+pub use ja4::Ja4List;
 pub use path::{PathMatch, Paths};
 pub use template::{BadTemplate, Parts, Template};
 

@@ -17,7 +17,7 @@ use offramp_tls::Configs;
 use offramp_upstream::Backend;
 
 use crate::limit::Rate;
-use crate::route::Table;
+use crate::route::{Ja4List, Table};
 
 pub mod http;
 
@@ -97,6 +97,8 @@ pub struct ListenerTls {
     pub store: Arc<Store>,
     /// The configurations for what no ClientHello can be read from: rustls refuses it.
     pub fallback: Configs,
+    /// Whether events tell the JA4 fingerprints of clients.
+    pub ja4: bool,
 }
 
 /// A destination.
@@ -105,6 +107,8 @@ pub struct Route {
     pub name: Arc<str>,
     /// What is done.
     pub target: Target,
+    /// Clients that are refused by their JA4 fingerprint.
+    pub deny_ja4: Arc<Ja4List>,
     /// Of so many connections that went well one has an event; those that failed always have. It is not for
     /// [`Target::Http`], whose requests have events by their own routes.
     pub log_one_in: NonZeroU32,
@@ -118,6 +122,8 @@ pub enum Target {
     Passthrough {
         /// The place of the backend in [`Snapshot::backends`].
         backend: usize,
+        /// The PROXY header that servers get first.
+        send_proxy: Option<SendProxy>,
     },
     /// TLS ends here, and each request goes its own way by the listener's [`Listener::http`].
     Http(HttpTls),

@@ -15,6 +15,8 @@ impl Alert {
     pub const BAD_RECORD_MAC: Self = Self(20);
     /// The record is longer than its version allows.
     pub const RECORD_OVERFLOW: Self = Self(22);
+    /// Nothing that the peer offers is accepted.
+    pub const HANDSHAKE_FAILURE: Self = Self(40);
     /// The peer's certificate or name is not let in.
     pub const ACCESS_DENIED: Self = Self(49);
     /// A field had a value that is not allowed.

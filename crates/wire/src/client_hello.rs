@@ -9,9 +9,12 @@
 //! [`HelloFault`], and the caller still hands them to rustls, whose alert is the right one. (A client that
 //! sends a warning alert first, say, is [`HelloFault::UnexpectedRecord`] here and served by rustls.)
 //!
+//! [`ClientHello::ja4`] is a fingerprint of all that.
+//!
 //! It allocates in two cases only: the message once, where it is spread over several records (at most
 //! [`MAX_HELLO`] bytes), and the name once, where it has capital letters (at most 253 bytes).
 
+mod ja4;
 mod name;
 mod names;
 mod parse;
@@ -22,6 +25,7 @@ mod tests;
 use std::borrow::Cow;
 use std::str;
 
+pub use ja4::Ja4;
 pub use names::{Name, group_name, is_grease, openssl_suite_name, scheme_name, suite_name, version_name};
 
 use crate::{HelloFault, Step};

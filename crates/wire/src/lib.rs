@@ -18,6 +18,7 @@
 //! | read a PROXY header from a trusted source | [`proxy::parse`] |
 //! | write a PROXY header to a server | [`proxy::Outbound`] |
 //! | look at a ClientHello before the handshake | [`client_hello::peek`] |
+//! | fingerprint a client by its ClientHello | [`ClientHello::ja4`] |
 //! | let pass only requests that have one reading | [`http1::Guard`] |
 //! | read and write the header blocks of HTTP/2 | [`hpack::Decoder`], [`hpack::Encoder`] |
 //! | know the host that an authority names | [`host::Authority`] |

@@ -8,6 +8,7 @@ mod browser;
 mod check_warns_of_surprises;
 mod chromium_uses_an_application;
 mod cli;
+mod clients_have_fingerprints;
 mod clients_leave_early;
 mod clients_show_certificates;
 mod conversation;

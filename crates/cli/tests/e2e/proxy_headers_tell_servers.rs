@@ -115,6 +115,41 @@ fn version_2_leaves_out_what_there_is_not() {
     house.stop();
 }
 
+/// The client's TLS follows the header as it came, and the header tells what of it is in clear.
+#[test]
+fn a_passthrough_server_gets_a_header_too() {
+    for (version, v2) in [("\"v1\"", false), ("\"v2\"", true), ("{ version = \"v2\", crc32c = true }", true)]
+    {
+        let (server, recording) = Recording::start(&Listen::Ipv4).unwrap();
+        let house = Home::new().run(&format!(
+            "{CERTIFICATE}{LISTENER}[[route]]\npassthrough = \"{}\"\nsend_proxy = {version}\n",
+            server.address()
+        ));
+        let stream = tcp(house.address()).unwrap();
+        let client = stream.local_addr().unwrap();
+        // What comes back is no TLS: the server echoes.
+        assert!(secure(&trusting(&house.home.ca.certificate()), stream, "app.example.org").is_err());
+        let event = house.events_of(1).remove(0);
+        let bytes = recording.snapshot().pop().unwrap();
+        let Step::Done { value: header, consumed } = parse(&bytes) else {
+            panic!("{}", bytes.escape_ascii())
+        };
+        assert_eq!(header.version, if v2 { Version::V2 } else { Version::V1 });
+        assert_eq!(header.addresses, Addresses::Tcp { source: client, destination: house.address() });
+        assert!(bytes[consumed..].starts_with(b"\x16\x03"), "the ClientHello follows");
+        // The header is not the client's.
+        assert!(event["bytes_from_client"].as_u64() < Some(bytes.len() as u64), "{event}");
+        if v2 {
+            let tlvs = header.tlvs;
+            assert_eq!((tlvs.authority(), tlvs.alpn()), (Some("app.example.org"), None));
+            assert_eq!(tlvs.unique_id(), Some(&id(&event)[..]), "{event}");
+            // TLS does not end here, so that there is nothing to say of it.
+            assert!(tlvs.tls().is_none());
+        }
+        house.stop();
+    }
+}
+
 #[test]
 fn version_1_is_one_line() {
     let (_server, recording, house) = recorded(Home::new(), "send_proxy = \"v1\"");

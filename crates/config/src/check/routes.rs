@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use super::{Known, Reader, Sorted, reference, rules};
 use crate::error::Problem;
 use crate::model::{
-    AuthMode, ClientAuth, Listeners, ProxyV2, Relay, RelayTarget, Respond, Route, SendProxy, ServerAddress,
-    Target,
+    AuthMode, ClientAuth, Listeners, Passthrough, ProxyV2, Relay, RelayTarget, Respond, Route, SendProxy,
+    ServerAddress, Target,
 };
 use crate::raw::{Section, Spanned};
 
@@ -14,8 +14,7 @@ use crate::raw::{Section, Spanned};
 const TARGETS: [&str; 5] = ["backend", "server", "passthrough", "redirect", "respond"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 10] = [
-    ("send_proxy", "a passthrough server gets the bytes of the client and nothing else"),
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 9] = [
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
     ("path", SEALED),
@@ -43,6 +42,8 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
         let hosts = reader.list(section, "host", |text: &Spanned<String>, _| text.value.parse());
         reader.not_empty(section, "alpn", "leave it out for any protocol");
         let alpn = reader.list(section, "alpn", |text: &Spanned<String>, _| text.value.parse());
+        reader.not_empty(section, "deny_ja4", "leave it out to refuse nobody by a fingerprint");
+        let deny_ja4 = reader.list(section, "deny_ja4", |text: &Spanned<String>, _| text.value.parse());
         let target = target(section, known, reader);
         let route = Route {
             listeners,
@@ -50,6 +51,7 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
             alpn,
             path: section.text("path").and_then(|text| reader.parsed(&text)).unwrap_or_default(),
             client_auth: client_auth(section, reader),
+            deny_ja4,
             http: rules::rules(section, reader),
             log_one_in: log_one_in(section),
             at: reader.at(&section.span),
@@ -106,8 +108,9 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
             let problem = Problem::new(format!("`{name}` cannot go with `passthrough`"));
             reader.report.local(section.key_span(name), problem.help(format!("leave it out: {why}")));
         }
-        let address = server(section, "passthrough", reader)?;
-        return Some(Target::Passthrough(address));
+        let send_proxy = send_proxy(section, reader);
+        let server = server(section, "passthrough", reader)?;
+        return Some(Target::Passthrough(Passthrough { server, send_proxy }));
     }
     if let Some(answer) = ["redirect", "respond"].into_iter().find(|name| section.mentions(name)) {
         for name in NOT_WITH_ANSWERS.into_iter().filter(|name| section.mentions(name)) {

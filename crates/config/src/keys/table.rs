@@ -217,6 +217,7 @@ pub const TABLE: &[Key] = rows! {
     "route.client_auth.mode": Kind::Choice(model::AuthMode::CHOICES), toml("\"required\""), Live, NOW, "Whether a client without a certificate is refused";
     "route.client_auth.ca": Kind::Text("a file's path"), REQUIRED, Live, NOW, "The PEM file with the authorities that clients' certificates are checked against";
     "route.client_auth.allow": Kind::List("`dns:`, `uri:` or `cn:` and a pattern"), absent("every certificate that the authorities vouch for"), Live, NOW, "The names of which a client's certificate must bear one; `*` stands for any text";
+    "route.deny_ja4": Kind::List("a JA4 fingerprint such as `t13d1516h2_8daaf6152771_e5627efa2ab1`, or its beginning and `*`"), absent("no client is refused by it"), Live, NOW, "Refuses clients by the JA4 fingerprint of their ClientHello, with the alert `handshake_failure`";
 
     "backend": Kind::Named, LIST_ABSENT, Live, NOW, "A group of servers that do the same";
     "backend.*.servers": Kind::List("`unix:/path` or `host:port`, then ` weight=N` or ` backup`"), REQUIRED, Live, NOW, "The servers; `weight` (1 to 256, default 1) is the share, a `backup` is used when no other can be connected";

@@ -103,7 +103,9 @@ impl Route {
 
     /// Whether it can match, or be served, only where clients speak TLS.
     pub fn needs_tls(&self, mode: Mode) -> bool {
-        let handshake = self.client_auth.is_some() || matches!(self.target, Target::Passthrough(_));
+        let handshake = self.client_auth.is_some()
+            || !self.deny_ja4.is_empty()
+            || matches!(self.target, Target::Passthrough(_));
         // A request names its host without TLS too.
         let matching = mode == Mode::Tcp && !self.hosts.is_empty() || !self.alpn.is_empty();
         handshake || matching

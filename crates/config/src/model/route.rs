@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use super::words::words;
-use super::{AlpnId, FilePath, HostPattern, HttpRules, Name, Redirect, Respond, RoutePath, ServerAddress};
+use super::{
+    AlpnId, FilePath, HostPattern, HttpRules, Ja4Pattern, Name, Redirect, Respond, RoutePath, ServerAddress,
+};
 use crate::error::{At, Problem, shown};
 
 /// What a connection or a request must match, and where it goes then.
@@ -29,6 +31,8 @@ pub struct Route {
     pub target: Target,
     /// Whether and how clients are asked for a certificate; never with [`Target::Passthrough`].
     pub client_auth: Option<ClientAuth>,
+    /// Clients that are refused by their JA4 fingerprint.
+    pub deny_ja4: Vec<Ja4Pattern>,
     /// What is done to requests and responses of HTTP.
     pub http: HttpRules,
     /// One of how many events is written; failures always are: 1 to 1,000,000.
@@ -47,6 +51,7 @@ impl Route {
             path: RoutePath::default(),
             target,
             client_auth: None,
+            deny_ja4: Vec::new(),
             http: HttpRules::default(),
             log_one_in: NonZeroU32::MIN,
             at: At::NOWHERE,
@@ -68,12 +73,28 @@ pub enum Listeners {
 pub enum Target {
     /// TLS ends here, and plain bytes or requests go to servers.
     Relay(Relay),
-    /// The TLS of the client goes to this server as it came.
-    Passthrough(ServerAddress),
+    /// The TLS of the client goes to a server as it came.
+    Passthrough(Passthrough),
     /// Requests are answered with a redirect; only HTTP.
     Redirect(Redirect),
     /// Requests are answered with a fixed response; only HTTP.
     Respond(Respond),
+}
+
+/// A server that gets the TLS of clients as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passthrough {
+    /// The server.
+    pub server: ServerAddress,
+    /// The PROXY protocol header that it gets first; never with a client's certificate.
+    pub send_proxy: Option<SendProxy>,
+}
+
+impl Passthrough {
+    /// A passthrough without a PROXY header.
+    pub fn new(server: ServerAddress) -> Self {
+        Passthrough { server, send_proxy: None }
+    }
 }
 
 /// A relay of plain bytes or requests.

@@ -25,7 +25,10 @@ pub(super) fn route(out: &mut String, route: &Route) {
         list(out, "alpn", &route.alpn);
     }
     match &route.target {
-        Target::Passthrough(server) => text(out, "passthrough", server),
+        Target::Passthrough(passthrough) => {
+            text(out, "passthrough", &passthrough.server);
+            send_proxy(out, passthrough.send_proxy);
+        }
         Target::Relay(relay) => self::relay(out, relay),
         Target::Redirect(Redirect { to, status: 308 }) => text(out, "redirect", to),
         Target::Redirect(Redirect { to, status }) => {
@@ -44,6 +47,9 @@ pub(super) fn route(out: &mut String, route: &Route) {
     if let Some(auth) = &route.client_auth {
         client_auth(out, auth);
     }
+    if !route.deny_ja4.is_empty() {
+        list(out, "deny_ja4", &route.deny_ja4);
+    }
     rules(out, &route.http);
     if route.log_one_in.get() > 1 {
         bare(out, "log_one_in", route.log_one_in);
@@ -56,7 +62,11 @@ fn relay(out: &mut String, relay: &Relay) {
         RelayTarget::Backend(name) => text(out, "backend", name),
         RelayTarget::Server(server) => text(out, "server", server),
     }
-    match relay.send_proxy {
+    send_proxy(out, relay.send_proxy);
+}
+
+fn send_proxy(out: &mut String, version: Option<SendProxy>) {
+    match version {
         None => {}
         Some(SendProxy::V1) => text(out, "send_proxy", "v1"),
         Some(SendProxy::V2(ProxyV2 { crc32c, client_certificate })) => bare(

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use offramp_config::model::{
     AccessOutput, Balance, Bounded, CertificateSource, DefaultRole, HashKey, ListenAddress, Listeners,
-    LogFormat, LogOutput, Mode, Policy, Probe, ProxyV2, RecordSize, Redirect, RedirectPart, RedirectTo,
-    RelayTarget, Rewrite, SendProxy, ServerAddress, Target, Workers,
+    LogFormat, LogOutput, Mode, Passthrough, Policy, Probe, ProxyV2, RecordSize, Redirect, RedirectPart,
+    RedirectTo, RelayTarget, Rewrite, SendProxy, ServerAddress, Target, Workers,
 };
 use offramp_config::{Config, Environment, Per, load, parse, print};
 
@@ -129,7 +129,10 @@ fn sections_are_what_they_say() {
     let auth = route.client_auth.as_ref().unwrap();
     assert_eq!(auth.ca.path, Path::new("/etc/offramp/clients.pem"));
     assert_eq!(auth.allow.len(), 2);
-    assert!(matches!(&config.routes[2].target, Target::Passthrough(ServerAddress::Name { port: 443, .. })));
+    assert!(matches!(
+        &config.routes[2].target,
+        Target::Passthrough(Passthrough { server: ServerAddress::Name { port: 443, .. }, .. })
+    ));
     let app = config.backend(&"app".parse().unwrap()).unwrap();
     assert_eq!(app.servers[0].address, ServerAddress::Unix(PathBuf::from("/etc/offramp/app.sock")));
     assert_eq!(app.servers[1].weight.get(), 2);

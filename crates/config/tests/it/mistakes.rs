@@ -69,6 +69,12 @@ fn conflicts_between_routes_and_the_modes_of_listeners() {
         (format!("{http}{one}alpn = \"h2\""), "all listeners are of HTTP"),
         (format!("{THREE}{server}listener = \"plain\"\nhsts = true"), "`plain` has none"),
         (format!("{THREE}{server}listener = \"plain\"\n{auth}"), "`client_auth` needs TLS"),
+        (
+            format!(
+                "{THREE}{server}listener = \"web\"\ndeny_ja4 = \"t10*\"\n[[route]]\n{server}listener = \"web\"\npath = \"/a\""
+            ),
+            "differ in `deny_ja4`",
+        ),
         (format!("{THREE}{backend}protocol = \"h2\""), "`protocol` of the backend `x` is of HTTP"),
         (format!("{THREE}{backend}balance = \"hash:cookie:a\""), "`balance` of the backend `x`"),
         (format!("{THREE}{backend}sticky_cookie = \"a\""), "`sticky_cookie` of the backend `x`"),
@@ -168,8 +174,9 @@ fn conflicts_between_items() {
             "`client_auth` needs TLS",
         ),
         (
-            "[[route]]\npassthrough = \"a:1\"\nsend_proxy = \"v1\"".to_owned(),
-            "`send_proxy` cannot go with `passthrough`",
+            "[[route]]\npassthrough = \"a:1\"\nsend_proxy = { version = \"v2\", client_certificate = true }"
+                .to_owned(),
+            "no client's certificate to send",
         ),
         ("[[route]]\npassthrough = \"a:1\"\nalpn = \"h2\"".to_owned(), "`alpn` cannot go"),
         (
@@ -177,6 +184,14 @@ fn conflicts_between_items() {
             "`client_auth` cannot go",
         ),
         ("[[route]]\npassthrough = \"a:1\"\nserver = \"b:1\"".to_owned(), "both `server` and `passthrough`"),
+        (format!("{route}deny_ja4 = []"), "`deny_ja4` is empty"),
+        (format!("{route}deny_ja4 = [\"t13d*\", \"t13d*\"]"), "`deny_ja4` has this twice"),
+        (format!("{route}deny_ja4 = \"q13d*\""), "`q` is QUIC"),
+        (format!("{route}deny_ja4 = \"771,4865-4866\""), "is not a JA4 fingerprint"),
+        (
+            format!("{route}listener = \"p\"\ndeny_ja4 = \"t13d*\"\n[[listener]]\nname = \"p\"\ntls = false"),
+            "`deny_ja4` needs TLS, but the listener `p` has none",
+        ),
         ("[[route]]\nhost = \"a\"".to_owned(), "this route leads nowhere"),
         ("[[route]]\nbackend = \"a\"".to_owned(), "no backend named `a`"),
         ("[[route]]\nserver = \"10.0.0.1:1 backup\"".to_owned(), "takes an address and nothing after it"),

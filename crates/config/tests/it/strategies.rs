@@ -6,11 +6,11 @@ use std::time::Duration;
 use offramp_config::model::{
     AccessFormat, AccessLog, AccessOutput, Allow, AlpnId, Anonymize, AuthMode, Backend, Certificate,
     CertificateName, CertificateSource, ClientAuth, DefaultRole, Eject, Endpoint, FilePath, HeaderChanges,
-    HeaderName, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, Level, Limits, ListenAddress,
-    Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name, Policy, Pool, Probe,
-    ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route,
-    RoutePath, SendProxy, Server, ServerAddress, Size, StoreUrl, SyslogAddress, Target, Tickets, Tls,
-    Tracing, User, Weight, Workers,
+    HeaderName, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, Ja4Pattern, Level, Limits,
+    ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name,
+    Passthrough, Policy, Pool, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay,
+    RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress, Size, StoreUrl,
+    SyslogAddress, Target, Tickets, Tls, Tracing, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -77,16 +77,33 @@ fn relay(backends: Vec<Name>) -> impl Strategy<Value = Relay> {
     (to, option::of(proxy)).prop_map(|(to, send_proxy)| Relay { to, send_proxy })
 }
 
+fn passthrough() -> impl Strategy<Value = Passthrough> {
+    let version = prop_oneof![
+        Just(SendProxy::V1),
+        any::<bool>().prop_map(|crc32c| SendProxy::V2(ProxyV2 { crc32c, client_certificate: false })),
+    ];
+    (server_address(), option::of(version))
+        .prop_map(|(server, send_proxy)| Passthrough { server, send_proxy })
+}
+
+fn deny_ja4() -> impl Strategy<Value = Vec<Ja4Pattern>> {
+    let pattern = "t1[0-3][di]([0-9]{4}(h2_[0-9a-f]{12}_[0-9a-f]{0,11})?)?\\*";
+    vec(pattern.prop_map(|text| text.parse().unwrap()), 0..3).prop_map(|mut patterns| {
+        distinct(&mut patterns);
+        patterns
+    })
+}
+
 /// A route of connections.
 fn tcp_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
     let alpn = select(vec!["h2", "http/1.1", "imap"]).prop_map(|id| id.parse::<AlpnId>().unwrap());
     let target = prop_oneof![
         3 => relay(backends).prop_map(Target::Relay),
-        1 => server_address().prop_map(Target::Passthrough),
+        1 => passthrough().prop_map(Target::Passthrough),
     ];
     let matching = (option::of(host()), option::of(alpn));
-    (matching, target, option::of(client_auth()), 1u32..5).prop_map(
-        |((host, alpn), mut target, mut client_auth, log_one_in)| {
+    (matching, target, option::of(client_auth()), deny_ja4(), 1u32..5).prop_map(
+        |((host, alpn), mut target, mut client_auth, deny_ja4, log_one_in)| {
             let passthrough = matches!(target, Target::Passthrough(_));
             client_auth = client_auth.filter(|_| !passthrough);
             without_certificate(&mut target, client_auth.is_some());
@@ -94,6 +111,7 @@ fn tcp_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
                 hosts: host.into_iter().collect(),
                 alpn: alpn.into_iter().filter(|_| !passthrough).collect(),
                 client_auth,
+                deny_ja4,
                 log_one_in: log_one_in.try_into().unwrap(),
                 ..Route::to(target)
             }

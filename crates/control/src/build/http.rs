@@ -17,7 +17,7 @@ use offramp_proxy::{
 
 use super::Report;
 use super::backends::Backends;
-use super::routes::{name, place, send_proxy, split};
+use super::routes::{ja4_list, name, place, send_proxy, split};
 use super::tls::{self, Termination};
 
 /// What a listener of HTTP does with connections, and with requests.
@@ -58,7 +58,12 @@ pub(super) fn ways(
             HttpTls { tls: None, allow: None, configured: Arc::default(), client_auth: AuthClass::default() };
         vec![Rule {
             matches: Match::default(),
-            to: Route { name: "default".into(), target: Target::Http(plain), log_one_in: NonZeroU32::MIN },
+            to: Route {
+                name: "default".into(),
+                target: Target::Http(plain),
+                deny_ja4: Arc::default(),
+                log_one_in: NonZeroU32::MIN,
+            },
         }]
     };
     let network = |range: &model::Cidr| Network::new(range.address(), range.prefix());
@@ -95,53 +100,72 @@ fn handshakes(
             continue;
         }
         let (target, log_one_in) = match &route.target {
-            model::Target::Passthrough(server) => {
-                (Some(Target::Passthrough { backend: backends.inline(server) }), route.log_one_in)
+            model::Target::Passthrough(passthrough) => {
+                let backend = backends.inline(&passthrough.server);
+                let send_proxy = passthrough.send_proxy.map(send_proxy);
+                (Some(Target::Passthrough { backend, send_proxy }), route.log_one_in)
             }
             _ => {
-                let http = handshake(route.client_auth.as_ref(), &route.at, termination, report);
+                let http = handshake(Some(route), &route.at, termination, report);
                 // What is told of a connection is told where no request does, which is a failure.
                 (http.map(Target::Http), NonZeroU32::MIN)
             }
         };
         let name = if matches.hosts.is_empty() { "default".to_owned() } else { matches.hosts.join(",") };
+        let deny_ja4 = Arc::new(ja4_list(route));
         rules.extend(
-            target.map(|target| Rule { matches, to: Route { name: name.into(), target, log_one_in } }),
+            target.map(|target| Rule {
+                matches,
+                to: Route { name: name.into(), target, deny_ja4, log_one_in },
+            }),
         );
     }
     if !rules.iter().any(|rule| rule.matches.hosts.is_empty())
         && let Some(http) = handshake(None, &listener.at, termination, report)
     {
         // The request may name a host that the server name does not.
-        let to = Route { name: "default".into(), target: Target::Http(http), log_one_in: NonZeroU32::MIN };
+        let to = Route {
+            name: "default".into(),
+            target: Target::Http(http),
+            deny_ja4: Arc::default(),
+            log_one_in: NonZeroU32::MIN,
+        };
         rules.push(Rule { matches: Match::default(), to });
     }
     rules
 }
 
+/// The handshake that a route asks for; without one: that of any client.
 fn handshake(
-    auth: Option<&model::ClientAuth>,
+    route: Option<&model::Route>,
     at: &At,
     termination: &mut Termination<'_>,
     report: &mut Report,
 ) -> Option<HttpTls> {
+    let auth = route.and_then(|route| route.client_auth.as_ref());
     let terms = termination.terms(&AlpnId::of_http(), auth, at, report)?;
     Some(HttpTls {
         tls: Some(terms.configs),
         allow: auth.map(|auth| tls::allow(auth, at, report)),
         configured: terms.offer,
-        client_auth: class(auth, termination, report),
+        client_auth: route.map(|route| class(route, termination, report)).unwrap_or_default(),
     })
 }
 
-/// The number of a rule for client certificates: the same as long as mode, authorities and names are.
-fn class(
-    auth: Option<&model::ClientAuth>,
-    termination: &mut Termination<'_>,
-    report: &mut Report,
-) -> AuthClass {
-    let Some(auth) = auth else { return AuthClass::default() };
+/// The number of a rule for clients: the same as long as mode, authorities, names and fingerprints are.
+fn class(route: &model::Route, termination: &mut Termination<'_>, report: &mut Report) -> AuthClass {
     let mut hasher = DefaultHasher::new();
+    for pattern in &route.deny_ja4 {
+        pattern.as_str().hash(&mut hasher);
+    }
+    let Some(auth) = &route.client_auth else {
+        // 0 is that there is no rule.
+        return if route.deny_ja4.is_empty() {
+            AuthClass::default()
+        } else {
+            AuthClass(hasher.finish().max(1))
+        };
+    };
     (auth.mode == AuthMode::Required).hash(&mut hasher);
     if let Some(roots) = termination.roots(&auth.ca, report) {
         for root in &roots.roots {
@@ -152,7 +176,6 @@ fn class(
     for allow in &auth.allow {
         allow.to_string().hash(&mut hasher);
     }
-    // 0 is that no certificate is asked for.
     AuthClass(hasher.finish().max(1))
 }
 
@@ -168,7 +191,7 @@ fn request(
         Ok(HttpRoute {
             name: name(route).into(),
             action,
-            client_auth: class(route.client_auth.as_ref(), termination, report),
+            client_auth: class(route, termination, report),
             request_headers: headers(&rules.request_headers)?,
             response_headers: headers(&rules.response_headers)?,
             hsts: rules.hsts.as_ref().map(hsts).transpose()?,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use offramp_certs::client_auth::Allow;
 use offramp_config::model::{self, HostPattern, Listeners, Mode, RelayTarget};
 use offramp_config::{At, Config};
-use offramp_proxy::{Match, Relay, Route, Rule, SendProxy, Target};
+use offramp_proxy::{Ja4List, Match, Relay, Route, Rule, SendProxy, Target};
 
 use super::Report;
 use super::backends::Backends;
@@ -94,8 +94,15 @@ pub(super) fn split(route: &model::Route) -> Vec<(Preference, Match)> {
 struct Prepared {
     name: Arc<str>,
     backend: usize,
-    relay: Option<PreparedRelay>,
+    end: PreparedEnd,
+    deny_ja4: Arc<Ja4List>,
     log_one_in: NonZeroU32,
+}
+
+/// Whether TLS ends here.
+enum PreparedEnd {
+    Passthrough(Option<SendProxy>),
+    Relay(PreparedRelay),
 }
 
 struct PreparedRelay {
@@ -114,9 +121,12 @@ impl Prepared {
     ) -> Option<Self> {
         let name = name(route).into();
         let log_one_in = route.log_one_in;
+        let deny_ja4 = Arc::new(ja4_list(route));
         let relay = match &route.target {
-            model::Target::Passthrough(server) => {
-                return Some(Self { name, backend: backends.inline(server), relay: None, log_one_in });
+            model::Target::Passthrough(passthrough) => {
+                let end = PreparedEnd::Passthrough(passthrough.send_proxy.map(send_proxy));
+                let backend = backends.inline(&passthrough.server);
+                return Some(Self { name, backend, end, deny_ja4, log_one_in });
             }
             model::Target::Relay(relay) => relay,
             // Only listeners of HTTP have them.
@@ -131,14 +141,14 @@ impl Prepared {
             Some(terms) => Some(terms?),
         };
         let relay = PreparedRelay { terms, allow, send_proxy: relay.send_proxy.map(send_proxy) };
-        Some(Self { name, backend, relay: Some(relay), log_one_in })
+        Some(Self { name, backend, end: PreparedEnd::Relay(relay), deny_ja4, log_one_in })
     }
 
     fn route(&self, tls: bool) -> Route {
         let backend = self.backend;
-        let target = match &self.relay {
-            None => Target::Passthrough { backend },
-            Some(PreparedRelay { terms, allow, send_proxy }) => {
+        let target = match &self.end {
+            PreparedEnd::Passthrough(send_proxy) => Target::Passthrough { backend, send_proxy: *send_proxy },
+            PreparedEnd::Relay(PreparedRelay { terms, allow, send_proxy }) => {
                 let terms = terms.as_ref().filter(|_| tls);
                 Target::Relay(Relay {
                     backend,
@@ -149,7 +159,8 @@ impl Prepared {
                 })
             }
         };
-        Route { name: Arc::clone(&self.name), target, log_one_in: self.log_one_in }
+        let deny_ja4 = Arc::clone(&self.deny_ja4);
+        Route { name: Arc::clone(&self.name), target, deny_ja4, log_one_in: self.log_one_in }
     }
 }
 
@@ -185,6 +196,11 @@ pub(super) fn name(route: &model::Route) -> String {
         name.push_str(&format!("{gap}alpn={}", alpn.join(",")));
     }
     if name.is_empty() { "default".to_owned() } else { name }
+}
+
+/// The fingerprints that a route refuses.
+pub(super) fn ja4_list(route: &model::Route) -> Ja4List {
+    Ja4List::new(route.deny_ja4.iter().map(model::Ja4Pattern::as_str))
 }
 
 pub(super) fn send_proxy(version: model::SendProxy) -> SendProxy {

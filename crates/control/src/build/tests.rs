@@ -40,7 +40,7 @@ fn route(built: &Built, listener: &str, host: Option<&str>, alpn: &str) -> Strin
         |route| {
             let backend = match &route.target {
                 offramp_proxy::Target::Relay(relay) => relay.backend,
-                offramp_proxy::Target::Passthrough { backend } => *backend,
+                offramp_proxy::Target::Passthrough { backend, .. } => *backend,
                 offramp_proxy::Target::Http(_) => panic!("HTTP"),
             };
             format!("{} to {}", route.name, built.snapshot.backends[backend].name)

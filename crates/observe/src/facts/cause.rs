@@ -122,6 +122,7 @@ causes! {
     ClientCertificateMissing, "client_certificate_missing", Client, "The route requires a client certificate, and none came.";
     ClientCertificateRejected, "client_certificate_rejected", Client, "The client's certificate does not verify: unknown issuer, expired, or malformed.";
     ClientCertificateNotAllowed, "client_certificate_not_allowed", Policy, "The client's certificate verifies, but `allow` does not list its names.";
+    Ja4Denied, "ja4_denied", Policy, "The client's JA4 fingerprint is in `deny_ja4` of the route; alert handshake_failure was sent.";
 
     // Records.
     BadRecordMac, "bad_record_mac", Client, "A record did not authenticate.";

@@ -138,6 +138,7 @@ fields! {
     UserAgent, "user_agent", Text, Request, "The `User-Agent` header.";
     User, "user", Text, Request, "The authenticated user, where there is one.";
     Sni, "sni", Text, Both, "The server name that the client asked for.";
+    Ja4, "ja4", Text, Both, "The JA4 fingerprint of the client's TLS library and its settings, over TCP; in text only at the log level `debug`.";
     Alpn, "alpn", Text, Both, "The application protocol agreed upon.";
     TlsVersion, "tls_version", Text, Both, "`TLSv1.2` or `TLSv1.3`.";
     TlsSuite, "tls_suite", Text, Both, "The cipher suite, by its IANA name.";
@@ -202,7 +203,11 @@ mod tests {
         for field in Field::ALL {
             assert_eq!(Field::from_key(field.key()), Some(field));
             assert_eq!(Field::ALL[field.index()], field);
-            assert!(field.key().bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{}", field.key());
+            assert!(
+                field.key().bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                "{}",
+                field.key()
+            );
             assert!(field.meaning().ends_with('.'), "{}", field.key());
         }
     }

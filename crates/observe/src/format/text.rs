@@ -214,6 +214,7 @@ impl TextLine<'_> {
 
     /// What TLS agreed upon, and is not in a column.
     fn agreed(&mut self, tls: &TlsFacts) {
+        self.option(Field::Ja4, "ja4", tls.ja4.as_ref().map(|ja4| &ja4[..]));
         self.option(Field::Alpn, "alpn", tls.alpn.as_deref());
         self.option(Field::TlsSuite, "suite", tls.suite.map(str::as_bytes));
         self.option(Field::TlsGroup, "group", tls.group.map(str::as_bytes));

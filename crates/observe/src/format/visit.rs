@@ -128,6 +128,9 @@ fn address(to: &mut impl FieldWriter, address: &Address, host: Field, port: Fiel
 #[inline]
 fn tls(tls: &TlsFacts, to: &mut impl FieldWriter) {
     bytes(to, Field::Sni, tls.sni.as_deref().map(str::as_bytes));
+    if let Some(ja4) = &tls.ja4 {
+        to.plain(Field::Ja4, ja4);
+    }
     bytes(to, Field::Alpn, tls.alpn.as_deref());
     word(to, Field::TlsVersion, tls.version.map(crate::facts::TlsVersion::name));
     word(to, Field::TlsSuite, tls.suite);

@@ -64,7 +64,7 @@ fn an_ordinary_connection_as_json() {
     let expected = concat!(
         r#"{"time":"2026-11-21T20:51:00.001234Z","event":"connection","#,
         r#""id":"01a1ffe0-6b21-7000-8000-00001a2b3c4d","worker":0,"listener":"web","#,
-        r#""client":"192.0.2.1","client_port":51234,"sni":"git.example.org","alpn":"h2","#,
+        r#""client":"192.0.2.1","client_port":51234,"sni":"git.example.org","ja4":"t13d1516h2_8daaf6152771_e5627efa2ab1","alpn":"h2","#,
         r#""tls_version":"TLSv1.3","tls_suite":"TLS_AES_128_GCM_SHA256","tls_group":"X25519MLKEM768","#,
         r#""tls_scheme":"ecdsa_secp256r1_sha256","resumed":false,"#,
         r#""route":"git.example.org","backend":"gitea","server":"unix:/run/gitea.sock","tries":1,"#,
@@ -84,7 +84,7 @@ fn an_ordinary_connection_as_text() {
         format!(
             "2026-11-21T20:51:00.001234Z 192.0.2.1:51234       git.example.org          TLSv1.3 full        \
              517 B in   1.2 MiB out  1.20 s  client_closed -> unix:/run/gitea.sock listener=web \
-             route=git.example.org backend=gitea alpn=h2 suite=TLS_AES_128_GCM_SHA256 \
+             route=git.example.org backend=gitea ja4=t13d1516h2_8daaf6152771_e5627efa2ab1 alpn=h2 suite=TLS_AES_128_GCM_SHA256 \
              group=X25519MLKEM768 handshake=2.3ms connect=48us id={}\n",
             facts.id
         )
@@ -101,7 +101,7 @@ fn an_ordinary_request_as_json() {
         r#""host":"git.example.org","path":"/explore/repos","query":"sort=newest&q=tls","#,
         r#""protocol":"HTTP/2.0","status":200,"referer":"https://git.example.org/","#,
         r#""user_agent":"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0","#,
-        r#""sni":"git.example.org","alpn":"h2","#,
+        r#""sni":"git.example.org","ja4":"t13d1516h2_8daaf6152771_e5627efa2ab1","alpn":"h2","#,
         r#""tls_version":"TLSv1.3","tls_suite":"TLS_AES_128_GCM_SHA256","tls_group":"X25519MLKEM768","#,
         r#""tls_scheme":"ecdsa_secp256r1_sha256","resumed":false,"#,
         r#""route":"git.example.org","backend":"gitea","server":"unix:/run/gitea.sock","tries":1,"#,

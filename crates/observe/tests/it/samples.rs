@@ -29,6 +29,7 @@ pub(crate) fn ordinary() -> ConnectionFacts {
     let mut facts = from_address("[::ffff:192.0.2.1]:51234");
     facts.tls = TlsFacts {
         sni: Some("git.example.org".into()),
+        ja4: Some(*b"t13d1516h2_8daaf6152771_e5627efa2ab1"),
         alpn: Some((*b"h2").into()),
         version: Some(TlsVersion::Tls13),
         suite: Some("TLS_AES_128_GCM_SHA256"),

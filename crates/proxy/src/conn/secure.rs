@@ -98,6 +98,9 @@ fn choose<'l>(
     };
     let host = hello.server_name().host();
     life.facts().tls.sni = host.map(Into::into);
+    if tls.ja4 {
+        life.facts().tls.ja4 = Some(hello.ja4().to_bytes());
+    }
     let unknown = || match host {
         // RFC 8446 §9.2: a server that needs the name says that it is missing.
         None if hello.offers_version(0x0304) => Alert::MISSING_EXTENSION,
@@ -107,6 +110,14 @@ fn choose<'l>(
         return Err(no_protocol(life, listener, &hello).unwrap_or_else(|| (unknown(), Cause::NoRoute)));
     };
     life.follow(route);
+    if !route.deny_ja4.is_empty() {
+        let ja4 = hello.ja4();
+        life.facts().tls.ja4 = Some(ja4.to_bytes());
+        if route.deny_ja4.has(ja4.as_str()) {
+            // As BoringSSL does for Envoy where a ClientHello is refused.
+            return Err((Alert::HANDSHAKE_FAILURE, Cause::Ja4Denied));
+        }
+    }
     if matches!(route.target, Target::Passthrough { .. }) {
         return Ok((Hello::default(), route));
     }

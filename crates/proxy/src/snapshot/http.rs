@@ -59,12 +59,12 @@ pub struct HttpTls {
     pub allow: Option<Allow>,
     /// What is offered to clients, for the event of a handshake that found nothing in common.
     pub configured: Arc<Offer>,
-    /// The rule for client certificates.
+    /// The rule for clients.
     pub client_auth: AuthClass,
 }
 
-/// Names a rule for client certificates. Equal rules (mode, authority and allowed names) have equal numbers
-/// within a snapshot; 0 is that no certificate is asked for. A request is refused with 421 where its route's
+/// Names a rule for clients: their certificates and fingerprints. Equal rules (mode, authority, allowed names,
+/// refused fingerprints) have equal numbers within a snapshot; 0 is that there is no rule. A request is refused with 421 where its route's
 /// rule is not the one that its connection was made by.
 ///
 /// The number has to stay the same over snapshots while the rule stays the same, because connections outlive

@@ -268,7 +268,7 @@ fn snapshot(servers: &[&server::Address], terms: &Terms) -> Snapshot {
     let listener = |door: Door| {
         let target = match door {
             Door::Tls => relay(Some(configs.clone())),
-            Door::Passthrough => Target::Passthrough { backend: 0 },
+            Door::Passthrough => Target::Passthrough { backend: 0, send_proxy: terms.send_proxy },
             Door::Plain => relay(None),
             Door::Https | Door::Http => Target::Http(HttpTls {
                 tls: (door == Door::Https).then(|| http.clone()),
@@ -277,9 +277,17 @@ fn snapshot(servers: &[&server::Address], terms: &Terms) -> Snapshot {
                 client_auth: AuthClass::default(),
             }),
         };
-        let tls = (!matches!(door, Door::Plain | Door::Http))
-            .then(|| ListenerTls { store: Arc::clone(&pki().store), fallback: configs.clone() });
-        let route = Route { name: door.name().into(), target, log_one_in: terms.log_one_in };
+        let tls = (!matches!(door, Door::Plain | Door::Http)).then(|| ListenerTls {
+            store: Arc::clone(&pki().store),
+            fallback: configs.clone(),
+            ja4: true,
+        });
+        let route = Route {
+            name: door.name().into(),
+            target,
+            deny_ja4: Arc::default(),
+            log_one_in: terms.log_one_in,
+        };
         let routes = Table::new(vec![Rule { matches: Match::default(), to: route }]);
         let name: Arc<str> = door.name().into();
         let accept_proxy = terms.trusted.clone();

@@ -2,13 +2,13 @@
 
 use super::*;
 
-const OPENSSL_13: &[u8] = include_bytes!("../../tests/data/openssl-3.0-tls13.bin");
-const OPENSSL_12: &[u8] = include_bytes!("../../tests/data/openssl-3.0-tls12.bin");
-const OPENSSL_NO_NAME: &[u8] = include_bytes!("../../tests/data/openssl-3.0-no-name.bin");
-const CURL: &[u8] = include_bytes!("../../tests/data/curl.bin");
-const CHROMIUM: &[u8] = include_bytes!("../../tests/data/chromium.bin");
+pub(super) const OPENSSL_13: &[u8] = include_bytes!("../../tests/data/openssl-3.0-tls13.bin");
+pub(super) const OPENSSL_12: &[u8] = include_bytes!("../../tests/data/openssl-3.0-tls12.bin");
+pub(super) const OPENSSL_NO_NAME: &[u8] = include_bytes!("../../tests/data/openssl-3.0-no-name.bin");
+pub(super) const CURL: &[u8] = include_bytes!("../../tests/data/curl.bin");
+pub(super) const CHROMIUM: &[u8] = include_bytes!("../../tests/data/chromium.bin");
 
-fn hello(bytes: &[u8]) -> Result<ClientHello<'_>, HelloFault> {
+pub(super) fn hello(bytes: &[u8]) -> Result<ClientHello<'_>, HelloFault> {
     match peek(bytes) {
         Step::Done { value, consumed } => {
             assert_eq!(consumed, 0);
@@ -24,11 +24,11 @@ fn names(name: fn(u16) -> Name, numbers: impl Iterator<Item = u16>) -> Vec<Strin
 }
 
 /// A vector with its length before it, in `N` bytes.
-fn vector<const N: usize>(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn vector<const N: usize>(bytes: &[u8]) -> Vec<u8> {
     [&bytes.len().to_be_bytes()[8 - N..], bytes].concat()
 }
 
-fn extension(kind: u16, body: &[u8]) -> Vec<u8> {
+pub(super) fn extension(kind: u16, body: &[u8]) -> Vec<u8> {
     [&kind.to_be_bytes()[..], &vector::<2>(body)].concat()
 }
 
@@ -47,7 +47,7 @@ fn message(extensions: &[u8]) -> Vec<u8> {
 }
 
 /// The message in records of at most `size` bytes.
-fn records(message: &[u8], size: usize) -> Vec<u8> {
+pub(super) fn records(message: &[u8], size: usize) -> Vec<u8> {
     message.chunks(size).flat_map(|part| [&[22, 3, 1][..], &vector::<2>(part)].concat()).collect()
 }
 
