@@ -16,7 +16,7 @@ help: ## List the commands
 
 run: ## Build Offramp and serve a built-in application over https://localhost:8443
 	@test -x $(TARGET)/quick/offramp || \
-	  echo 'Building Offramp: two to four minutes on two cores, this first time. (Releases take longer: make install)'
+	  echo 'Building Offramp: about two and a half minutes on two cores, this first time. (It is made to build fast, not to run fast: make install builds a release)'
 	$(CARGO) run --locked --profile quick -p offramp -- demo $(ARGS)
 
 install: ## Build a release and install it under PREFIX, its symbols apart
