@@ -3,6 +3,7 @@
 //! | question | module |
 //! | --- | --- |
 //! | what is in these PEM files? | [`mod@file`] |
+//! | which pairs are in this directory? | [`directory`] |
 //! | which certificate does this client get? | [`store`] |
 //! | where does a certificate for `localhost` come from? | [`local_ca`] |
 //! | may this client in? | [`client_auth`] |
@@ -20,11 +21,13 @@ mod clock;
 mod error;
 mod name;
 mod pem;
+mod stamp;
 mod warning;
 mod x509;
 
 pub mod client_auth;
 pub mod describe;
+pub mod directory;
 pub mod file;
 pub mod local_ca;
 pub mod store;
@@ -32,4 +35,5 @@ pub mod store;
 pub use certificate::{Certificate, KeyKind, Source};
 pub use error::{CaFault, ContentFault, Error, NameFault, PairFault, PatternFault};
 pub use name::DnsPattern;
+pub use stamp::Stamp;
 pub use warning::{Concern, Warning};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::certificate::Certificate;
 use crate::clock;
 
 /// Something wrong with a file that does not keep it from being used.
@@ -63,6 +64,10 @@ pub enum Concern {
         /// Their subjects.
         subjects: Vec<String>,
     },
+    /// A certificate in a directory without the file of its key.
+    NoKeyBeside,
+    /// A key in a directory without the file of its certificate.
+    NoCertificateBeside,
     /// A CA bundle that holds a private key.
     KeyInBundle,
     /// A CA of a bundle whose life is over.
@@ -75,6 +80,20 @@ pub enum Concern {
 }
 
 impl Warning {
+    /// What is to be said of a certificate from `path` that is not valid at `now`.
+    #[must_use]
+    pub fn of_validity(path: &Path, certificate: &Certificate, now: SystemTime) -> Option<Self> {
+        let Certificate { not_before, not_after, .. } = *certificate;
+        let concern = if not_after <= now {
+            Concern::Expired { not_after }
+        } else if now < not_before {
+            Concern::NotYetValid { not_before }
+        } else {
+            return None;
+        };
+        Some(Self::new(path, concern))
+    }
+
     pub(crate) fn new(path: &Path, concern: Concern) -> Self {
         Warning { path: path.to_owned(), concern }
     }
@@ -124,6 +143,12 @@ impl fmt::Display for Warning {
             Concern::Unused { subjects } => {
                 write!(f, "not part of the chain and not sent to clients: {}", subjects.join("; "))
             }
+            Concern::NoKeyBeside => f.write_str(
+                "not used: the file of its key is missing; put it beside, with the same name and `.key`",
+            ),
+            Concern::NoCertificateBeside => f.write_str(
+                "not used: the file of its certificate is missing; put it beside, with the same name and `.pem`",
+            ),
             Concern::KeyInBundle => {
                 f.write_str("this CA bundle holds a private key, which does not belong there; take it out")
             }

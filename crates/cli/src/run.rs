@@ -231,6 +231,8 @@ fn introduction(what: String, service: Service, addresses: &[Address], config: &
                 names.extend(names_of(&cert.path, key.as_ref().map(|key| key.path.as_path())));
                 banner::Origin::File(cert.path.clone())
             }
+            // No command line has one.
+            CertificateSource::Directory { path } => banner::Origin::File(path.path.clone()),
             CertificateSource::Local { names: local } => {
                 names.extend_from_slice(local);
                 let authority = open_ca(&config.state_dir).map(|authority| authority.certificate_path());

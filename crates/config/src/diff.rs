@@ -169,6 +169,7 @@ impl Keyed for Certificate {
     fn key(&self) -> String {
         match &self.source {
             CertificateSource::Files { cert, .. } => format!("certificate {}", cert.path.display()),
+            CertificateSource::Directory { path } => format!("certificates in {}", path.path.display()),
             CertificateSource::Local { names } => {
                 let names: Vec<String> = names.iter().map(ToString::to_string).collect();
                 format!("local certificate {}", names.join(" "))

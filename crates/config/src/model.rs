@@ -267,6 +267,11 @@ pub enum CertificateSource {
         /// The file with the key; `None`: it is in the file of the chain.
         key: Option<FilePath>,
     },
+    /// Every pair of certificate and key in this folder.
+    Directory {
+        /// The folder.
+        path: FilePath,
+    },
     /// Minted by the local CA for these names; at least one.
     Local {
         /// The names and addresses that it is valid for.

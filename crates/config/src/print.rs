@@ -61,6 +61,7 @@ fn certificate(out: &mut String, certificate: &Certificate) {
                 text(out, "key", path(key));
             }
         }
+        CertificateSource::Directory { path: folder } => text(out, "directory", path(folder)),
         CertificateSource::Local { names } => {
             out.push_str("local = true\n");
             list(out, "names", names);

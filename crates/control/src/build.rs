@@ -26,7 +26,9 @@ use offramp_record::{Choice, RecordSize};
 use offramp_tls::TicketKeys;
 use offramp_upstream::Backend;
 
+pub(crate) use self::certificates::Material;
 use self::http::Ways;
+use crate::certificates::{OnFault, Sources};
 use crate::error::{Error, Finding, none_or_refused};
 use crate::outputs;
 use crate::resolve::Names;
@@ -48,6 +50,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) names: &'a Names,
     /// The backends of the snapshot before: what was learnt of their servers goes on.
     pub(crate) backends: &'a [Arc<Backend>],
+    /// What was read from the sources of certificates before.
+    pub(crate) sources: &'a Sources,
     /// Whether the local CA may be minted and may issue; without, nothing is written anywhere.
     pub(crate) mint: bool,
 }
@@ -75,13 +79,10 @@ pub fn check(config: &Config, now: SystemTime) -> Result<Vec<Finding>, Error> {
 /// Everything that a start would be refused for.
 pub fn check_files(config: &Config, now: SystemTime) -> Result<Vec<Finding>, Error> {
     with_inputs(config, now, |inputs| {
-        let mut report = Report { errors: outputs::prepare(config, false), ..Report::default() };
-        let store = Arc::new(certificates::load(config, inputs, &mut report));
-        let mut termination = Termination::new(&config.tls, &store, inputs.tickets, now);
-        for auth in config.routes.iter().filter_map(|route| route.client_auth.as_ref()) {
-            termination.roots(&auth.ca, &mut report);
-        }
-        none_or_refused(report.errors).map(|()| report.warnings)
+        let mut errors = outputs::prepare(config, false);
+        let material = Material::read(config, inputs.sources, now, OnFault::Refuse, false);
+        errors.extend(material.errors);
+        none_or_refused(errors).map(|()| material.warnings)
     })
 }
 
@@ -95,7 +96,9 @@ fn with_inputs<T>(
     let tickets = Arc::new(tickets.map_err(|error| Error::one(error.to_string()))?);
     let choice = Choice::always(Library::AwsLc);
     let names = Names::default();
-    what(&Inputs { now, generation: 0, choice, tickets: &tickets, names: &names, backends: &[], mint: false })
+    let sources = Sources::default();
+    let (tickets, names, sources) = (&tickets, &names, &sources);
+    what(&Inputs { now, generation: 0, choice, tickets, names, backends: &[], sources, mint: false })
 }
 
 /// A snapshot and what goes with it.
@@ -104,6 +107,8 @@ pub(crate) struct Built {
     pub(crate) snapshot: Snapshot,
     /// The certificates in it.
     pub(crate) store: Arc<Store>,
+    /// What was read for it.
+    pub(crate) sources: Sources,
     /// The host names in it; new ones have no addresses yet.
     pub(crate) names: Names,
     /// What an operator should know, and what stops nothing.
@@ -134,13 +139,32 @@ impl Report {
 pub(crate) fn build(config: &Config, inputs: &Inputs<'_>) -> Result<Built, Error> {
     let mut report = Report::default();
     report.errors.extend(outputs::prepare(config, inputs.mint));
-    let before = report.errors.len();
-    let store = Arc::new(certificates::load(config, inputs, &mut report));
-    if report.errors.len() == before {
-        coverage::look(config, &store, &mut report);
+    let mut material = Material::read(config, inputs.sources, inputs.now, OnFault::Refuse, inputs.mint);
+    report.warnings.append(&mut material.warnings);
+    if material.errors.is_empty() {
+        coverage::look(config, &material.store, &mut report);
     }
+    report.errors.append(&mut material.errors);
+    assemble(config, inputs, material, report)
+}
+
+/// Builds the snapshot of `config`, which is in force, with other certificates.
+///
+/// # Errors
+/// What cannot be used; of the rest of the configuration everything could be before.
+pub(crate) fn rebuild(config: &Config, inputs: &Inputs<'_>, material: Material) -> Result<Built, Error> {
+    assemble(config, inputs, material, Report::default())
+}
+
+fn assemble(
+    config: &Config,
+    inputs: &Inputs<'_>,
+    material: Material,
+    mut report: Report,
+) -> Result<Built, Error> {
+    let Material { store, sources, .. } = material;
     let mut backends = Backends::of(config, inputs.names, inputs.backends, &mut report);
-    let mut termination = Termination::new(&config.tls, &store, inputs.tickets, inputs.now);
+    let mut termination = Termination::new(&config.tls, &store, inputs.tickets, &sources);
     let tables = routes::tables(config, &mut backends, &mut termination, &mut report);
     let mut listeners = HashMap::new();
     for (listener, routes) in config.listeners.iter().zip(tables) {
@@ -173,7 +197,7 @@ pub(crate) fn build(config: &Config, inputs: &Inputs<'_>) -> Result<Built, Error
         choice: inputs.choice,
         tracing,
     };
-    Ok(Built { snapshot, store, names, warnings: report.warnings })
+    Ok(Built { snapshot, store, sources, names, warnings: report.warnings })
 }
 
 fn listener_tls(

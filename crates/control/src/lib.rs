@@ -11,6 +11,7 @@
 //! | question | module |
 //! | --- | --- |
 //! | what does a configuration mean for a worker? | `build` |
+//! | what was read from certificates, and when is it read again? | `certificates` |
 //! | which sockets stay, come and go? | `plan` (pure), `listeners` |
 //! | what happens at start, on reload, as time passes, at the end? | `server`, `reload`, `upkeep`, `drain` |
 //! | which servers are alive? | `probes` |
@@ -18,6 +19,7 @@
 //! | who may read the keys? | `privileges`, `state` |
 
 mod build;
+mod certificates;
 mod drain;
 mod error;
 mod event_store;

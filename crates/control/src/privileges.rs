@@ -88,15 +88,27 @@ pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
         look(&FilePath::new(path));
     }
     for certificate in &config.certificates {
-        if let CertificateSource::Files { cert, key } = &certificate.source {
-            look(cert);
-            key.iter().for_each(&mut look);
+        match &certificate.source {
+            CertificateSource::Files { cert, key } => {
+                look(cert);
+                key.iter().for_each(&mut look);
+            }
+            CertificateSource::Directory { path } => look(&unreadable_in(path)),
+            CertificateSource::Local { .. } => {}
         }
     }
     for route in &config.routes {
         route.client_auth.iter().for_each(|auth| look(&auth.ca));
     }
     findings
+}
+
+/// The first key of a folder that cannot be read, or the folder.
+fn unreadable_in(folder: &FilePath) -> FilePath {
+    let listing = offramp_certs::directory::pairs(&folder.path).unwrap_or_default();
+    let mut keys = listing.pairs.into_iter().map(|(cert, key)| key.unwrap_or(cert));
+    let path = keys.find(|key| File::open(key).is_err()).unwrap_or_else(|| folder.path.clone());
+    FilePath { path, at: folder.at.clone() }
 }
 
 #[cfg(test)]

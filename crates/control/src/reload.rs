@@ -135,6 +135,7 @@ impl Running {
             tickets: &tickets,
             names: &self.ground.names,
             backends: &current.backends,
+            sources: &self.ground.sources,
             mint: true,
         };
         let built = note(&mut findings, build(config, &inputs).map_err(|error| error.findings().to_vec()));
@@ -207,8 +208,8 @@ impl Running {
 
     /// Makes the change. Nothing in here is refused any more.
     async fn commit(&mut self, config: Config, next: Next) {
-        let Next { built: Built { mut snapshot, store, names, .. }, tickets, plan, wanted, fresh, metrics } =
-            next;
+        let Next { built, tickets, plan, wanted, fresh, metrics } = next;
+        let Built { mut snapshot, store, sources, names, .. } = built;
         self.redirect(&config);
         if !plan.close.is_empty() {
             self.listening.close(&plan, &self.crew.workers);
@@ -235,7 +236,8 @@ impl Running {
             self.calendar.set_rotation(rotation(&config));
         }
         self.calendar.set_certificates(&store);
-        (self.ground.tickets, self.ground.store, self.ground.names) = (tickets, store, names);
+        (self.ground.tickets, self.ground.names) = (tickets, names);
+        (self.ground.store, self.ground.sources) = (store, sources);
         self.config = config;
     }
 
@@ -314,7 +316,7 @@ pub(crate) fn rotation(config: &Config) -> Option<Duration> {
 }
 
 /// How many certificates of `new` are not in `old`.
-fn new_certificates(old: &Store, new: &Store) -> usize {
+pub(crate) fn new_certificates(old: &Store, new: &Store) -> usize {
     let known: HashSet<&[u8]> =
         old.certificates().filter_map(|one| one.certified_key.cert.first().map(AsRef::as_ref)).collect();
     let is_new = |der: &&[u8]| !known.contains(der);

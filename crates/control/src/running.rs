@@ -12,6 +12,7 @@ use offramp_proxy::{Shared, WorkerHandle};
 use offramp_record::Choice;
 use offramp_tls::TicketKeys;
 
+use crate::certificates::Sources;
 use crate::error::Finding;
 use crate::event_store::EventStore;
 use crate::figures::Reloads;
@@ -94,6 +95,8 @@ pub(crate) struct Ground {
     pub(crate) choice: Choice,
     pub(crate) tickets: Arc<TicketKeys>,
     pub(crate) store: Arc<Store>,
+    /// What was read from the sources of certificates.
+    pub(crate) sources: Sources,
     pub(crate) names: Names,
     pub(crate) generation: u64,
 }

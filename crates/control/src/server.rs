@@ -12,8 +12,9 @@ use offramp_observe::prometheus::Build;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
+use crate::certificates::watcher::Watcher;
 use crate::drain::Exit;
 use crate::error::Error;
 use crate::event_store::OpenStore;
@@ -122,8 +123,11 @@ impl Server {
 /// Serves requests and does periodic work until a request to stop comes.
 async fn keep(mut running: Running, desk: &mut Desk) -> Running {
     let mut probes = Probes::default();
+    let mut watcher = Watcher::default();
+    let log = running.log.clone();
     loop {
         probes.follow(&running.crew.shared.current.load(), &running.log);
+        watcher.follow(running.ground.generation, &running.ground.sources, &log);
         let request = tokio::select! {
             request = desk.next() => request,
             () = sleep_until(running.calendar.next()) => {
@@ -131,6 +135,11 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
                 continue;
             }
             never = probes.run() => match never {},
+            () = watcher.due(&log) => {
+                let outcome = running.change_certificates().await;
+                watcher.looked(&outcome, running.ground.sources.again(), Instant::now());
+                continue;
+            }
             () = running.crew.lost() => {
                 // Its sockets are closed. The other workers still serve, but with fewer cores than configured,
                 // so the supervisor of the process should see it and restart.

@@ -71,15 +71,8 @@ impl Running {
     async fn look_at_certificates(&mut self, now: Instant) {
         let time = SystemTime::now();
         if self.ground.store.certificates().any(|certificate| is_due(certificate, time)) {
-            match self.change_to(self.config.clone()).await {
-                Ok(changes) => {
-                    let renewed = ("new_certificates", changes.new_certificates.into());
-                    self.log.info("certificates of the local CA were renewed", &[renewed]);
-                }
-                Err(error) => {
-                    self.log.error("a certificate could not be renewed", &[("reason", (&error).into())]);
-                }
-            }
+            // It says in the log what came of it.
+            self.change_certificates().await;
         }
         if now.duration_since(self.calendar.told_at) >= DAY - RETRY {
             self.calendar.told_at = now;
@@ -121,7 +114,7 @@ fn reminders(store: &Store, now: SystemTime) -> Vec<Finding> {
             continue;
         };
         let warning = Warning { path: path.clone(), concern };
-        findings.push(Finding::nowhere(format!("{warning}; a renewed file is read on reload (SIGHUP)")));
+        findings.push(Finding::nowhere(format!("{warning}; a renewed file is used as soon as it is there")));
     }
     findings
 }

@@ -1,4 +1,4 @@
-//! `[[certificate]]`: files or the local CA, and at most one default.
+//! `[[certificate]]`: files, a folder or the local CA, and at most one default.
 
 use super::Reader;
 use crate::error::{Problem, Span};
@@ -42,7 +42,10 @@ fn source(
     reader: &mut Reader<'_, '_>,
 ) -> Option<CertificateSource> {
     let local = section.bool("local") == Some(true);
-    let planned = section.mentions("directory") || section.mentions("acme");
+    let planned = section.mentions("acme");
+    if section.mentions("directory") {
+        return from_directory(section, reader);
+    }
     if local && section.mentions("cert") {
         let problem = Problem::new("a certificate is either from a file or from the local CA");
         reader.report.local(section.key_span("local"), problem.help("keep one of `cert` and `local`"));
@@ -57,6 +60,20 @@ fn source(
         return None;
     }
     if local { from_local_ca(section, hosts, reader) } else { from_files(section, reader) }
+}
+
+fn from_directory(section: &Section, reader: &mut Reader<'_, '_>) -> Option<CertificateSource> {
+    let others = ["cert", "key", "local", "names", "acme"];
+    if let Some(other) = others.into_iter().find(|name| section.mentions(name)) {
+        let problem = Problem::new(format!("`{other}` cannot go with `directory`"));
+        let help =
+            "leave it out: the folder has everything; other certificates have a [[certificate]] of their own";
+        reader.report.local(section.key_span(other), problem.help(help));
+        return None;
+    }
+    let text = section.text("directory")?;
+    let path = reader.origin(&text.span).file(text.value);
+    Some(CertificateSource::Directory { path: reader.tell(&text.span, path)? })
 }
 
 fn from_local_ca(
@@ -87,7 +104,9 @@ fn from_files(section: &Section, reader: &mut Reader<'_, '_>) -> Option<Certific
         } else {
             (Problem::new("[[certificate]] has no certificate"), &section.span)
         };
-        reader.report.whole(span, problem.help("add cert = \"FILE\", or local = true"));
+        reader
+            .report
+            .whole(span, problem.help("add cert = \"FILE\", directory = \"FOLDER\", or local = true"));
         return None;
     }
     let mut file = |name: &str| {

@@ -160,7 +160,7 @@ pub const TABLE: &[Key] = rows! {
     "certificate.local": Kind::Bool, toml("false"), Live, NOW, "Minted by the local CA in `state_dir`";
     "certificate.names": Kind::List("host names, `*.` wildcards, IP addresses"), absent("the hosts of the routes, or `localhost`"), Live, NOW, "What a local certificate is valid for";
     "certificate.default": Kind::Bool, absent("the first certificate that does not say `false` is the default"), Live, NOW, "Whether clients that name no known server get this certificate; without any default they get the alert `unrecognized_name`";
-    "certificate.directory": Kind::Text("a folder's path"), LIST_ABSENT, Live, PLANNED, "Every pair of certificate and key in a folder, watched";
+    "certificate.directory": Kind::Text("a folder's path"), LIST_ABSENT, Live, NOW, "Every pair of certificate and key in a folder: `NAME.pem` or `NAME.crt` with `NAME.key`, `NAME.pem` with both, `NAME/fullchain.pem` with `NAME/privkey.pem`";
     "certificate.acme": Kind::Text("the name of an [acme.NAME]"), LIST_ABSENT, Live, PLANNED, "Obtained and renewed from this authority";
 
     "acme": Kind::Named, LIST_ABSENT, Live, PLANNED, "A certificate authority that speaks ACME";

@@ -206,6 +206,8 @@ fn conflicts_between_items() {
         ),
         ("[[certificate]]\nkey = \"a\"".to_owned(), "a `key` without its `cert`"),
         ("[[certificate]]".to_owned(), "has no certificate"),
+        ("[[certificate]]\ndirectory = \"a\"\nkey = \"b\"".to_owned(), "`key` cannot go with `directory`"),
+        ("[[certificate]]\ndirectory = \"a\"\nlocal = true".to_owned(), "`local` cannot go with `directory`"),
     ];
     for (text, expected) in cases {
         let errors = errors(&text);

@@ -183,8 +183,9 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
 fn certificates() -> impl Strategy<Value = Vec<Certificate>> {
     let files = (file(), option::of(file())).prop_map(|(cert, key)| CertificateSource::Files { cert, key });
     let local = host().prop_map(|host| CertificateSource::Local { names: vec![CertificateName::Host(host)] });
+    let folder = file().prop_map(|path| CertificateSource::Directory { path });
     let role = prop_oneof![Just(DefaultRole::Unsaid), Just(DefaultRole::Always), Just(DefaultRole::Never)];
-    vec((prop_oneof![files, local], role), 0..4).prop_map(|certificates| {
+    vec((prop_oneof![files, folder, local], role), 0..4).prop_map(|certificates| {
         let mut defaults = 0;
         let certificate = |(source, mut default)| {
             defaults += usize::from(default == DefaultRole::Always);

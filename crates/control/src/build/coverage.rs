@@ -14,7 +14,7 @@ pub(super) fn look(config: &Config, store: &Store, report: &mut Report) {
     let read = store.certificates().flat_map(|certificate| &certificate.names).map(ToString::to_string);
     let local = config.certificates.iter().filter_map(|certificate| match &certificate.source {
         CertificateSource::Local { names } => Some(names),
-        CertificateSource::Files { .. } => None,
+        CertificateSource::Files { .. } | CertificateSource::Directory { .. } => None,
     });
     let issued = local.flatten().filter_map(|name| match name {
         CertificateName::Host(host) => Some(host.to_string()),

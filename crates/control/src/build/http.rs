@@ -148,12 +148,12 @@ fn handshake(
         tls: Some(terms.configs),
         allow: auth.map(|auth| tls::allow(auth, at, report)),
         configured: terms.offer,
-        client_auth: route.map(|route| class(route, termination, report)).unwrap_or_default(),
+        client_auth: route.map(|route| class(route, termination)).unwrap_or_default(),
     })
 }
 
 /// The number of a rule for clients: the same as long as mode, authorities, names and fingerprints are.
-fn class(route: &model::Route, termination: &mut Termination<'_>, report: &mut Report) -> AuthClass {
+fn class(route: &model::Route, termination: &Termination<'_>) -> AuthClass {
     let mut hasher = DefaultHasher::new();
     for pattern in &route.deny_ja4 {
         pattern.as_str().hash(&mut hasher);
@@ -167,7 +167,7 @@ fn class(route: &model::Route, termination: &mut Termination<'_>, report: &mut R
         };
     };
     (auth.mode == AuthMode::Required).hash(&mut hasher);
-    if let Some(roots) = termination.roots(&auth.ca, report) {
+    if let Some(roots) = termination.roots(&auth.ca) {
         for root in &roots.roots {
             hasher.write(&root.subject);
             hasher.write(&root.subject_public_key_info);
@@ -191,7 +191,7 @@ fn request(
         Ok(HttpRoute {
             name: name(route).into(),
             action,
-            client_auth: class(route, termination, report),
+            client_auth: class(route, termination),
             request_headers: headers(&rules.request_headers)?,
             response_headers: headers(&rules.response_headers)?,
             hsts: rules.hsts.as_ref().map(hsts).transpose()?,

@@ -26,6 +26,7 @@ fn build_config(config: &Config) -> Result<Built, Error> {
         tickets: &Arc::new(TicketKeys::new(Duration::from_secs(60)).unwrap()),
         names: &Names::default(),
         backends: &[],
+        sources: &Sources::default(),
         mint: true,
     };
     build(config, &inputs)

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use offramp_certs::client_auth::{Allow, Pattern, load_roots};
+use offramp_certs::client_auth::{Allow, Pattern};
 use offramp_certs::store::Store;
 use offramp_config::At;
 use offramp_config::model::{self, AlpnId, AuthMode};
@@ -15,6 +14,7 @@ use offramp_wire::client_hello::{group_name, scheme_name, suite_name};
 use rustls::{RootCertStore, SignatureScheme};
 
 use super::Report;
+use crate::certificates::Sources;
 
 /// How the TLS of a route is spoken.
 #[derive(Clone)]
@@ -32,11 +32,10 @@ pub(super) struct Termination<'a> {
     policy: Policy,
     store: &'a Arc<Store>,
     tickets: &'a Arc<TicketKeys>,
-    now: SystemTime,
+    sources: &'a Sources,
     schemes: Vec<SignatureScheme>,
     /// `None`: they cannot be made, as was reported.
     made: HashMap<Key, Option<Terms>>,
-    roots: HashMap<PathBuf, Option<Arc<RootCertStore>>>,
 }
 
 impl<'a> Termination<'a> {
@@ -44,7 +43,7 @@ impl<'a> Termination<'a> {
         tls: &model::Tls,
         store: &'a Arc<Store>,
         tickets: &'a Arc<TicketKeys>,
-        now: SystemTime,
+        sources: &'a Sources,
     ) -> Self {
         let policy = Policy {
             tls12: tls.policy == model::Policy::Intermediate,
@@ -52,7 +51,7 @@ impl<'a> Termination<'a> {
             tickets: tls.tickets.get().into(),
         };
         let schemes = schemes(store);
-        Self { policy, store, tickets, now, schemes, made: HashMap::new(), roots: HashMap::new() }
+        Self { policy, store, tickets, sources, schemes, made: HashMap::new() }
     }
 
     /// The terms for these protocols and client certificates; `None` where that is impossible, which
@@ -84,7 +83,7 @@ impl<'a> Termination<'a> {
         let auth = match auth {
             None => ClientAuth::None,
             Some(auth) => {
-                let roots = self.roots(&auth.ca, report)?;
+                let roots = self.roots(&auth.ca)?;
                 match auth.mode {
                     AuthMode::Required => ClientAuth::Required(roots),
                     AuthMode::Optional => ClientAuth::Optional(roots),
@@ -101,25 +100,9 @@ impl<'a> Termination<'a> {
         }
     }
 
-    /// The authorities of a file; `None` where they cannot be used, which is reported once.
-    pub(super) fn roots(&mut self, ca: &model::FilePath, report: &mut Report) -> Option<Arc<RootCertStore>> {
-        if let Some(roots) = self.roots.get(&ca.path) {
-            return roots.clone();
-        }
-        let roots = match load_roots(&ca.path, self.now) {
-            Ok(loaded) => {
-                for warning in &loaded.warnings {
-                    report.warn(&ca.at, warning.to_string());
-                }
-                Some(Arc::new(loaded.roots))
-            }
-            Err(error) => {
-                report.error(&ca.at, error.to_string());
-                None
-            }
-        };
-        self.roots.insert(ca.path.clone(), roots.clone());
-        roots
+    /// The authorities of a file; `None` where they cannot be used, as was reported when they were read.
+    pub(super) fn roots(&self, ca: &model::FilePath) -> Option<Arc<RootCertStore>> {
+        self.sources.authorities(&ca.path).cloned()
     }
 
     fn offer(&self, configs: &Configs) -> Offer {

@@ -22,6 +22,7 @@ use tokio::runtime::Runtime;
 
 use super::{Desk, Server, Start};
 use crate::build::{Built, Inputs, build};
+use crate::certificates::Sources;
 use crate::error::{Error, Finding, none_or_refused};
 use crate::event_store::{OpenStore, StoreFigures};
 use crate::figures::{self, Reloads};
@@ -66,7 +67,8 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         privileges::assume(identity, &config)?;
         tell(&log, "privileges", &privileges::unreadable(&config, &source.origin));
     }
-    let Ready { built: Built { snapshot, store, names, .. }, tickets, plan, wanted, fresh, metrics } = ready;
+    let Ready { built, tickets, plan, wanted, fresh, metrics } = ready;
+    let Built { snapshot, store, sources, names, .. } = built;
     let generation = snapshot.generation;
     let events = open_store(&config, &log)?;
     let figures = events.as_ref().map(|store| store.figures());
@@ -89,7 +91,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         metrics,
         pushers,
         resolver: Resolver::start(&names, log.clone()),
-        ground: Ground { choice, tickets, store, names, generation },
+        ground: Ground { choice, tickets, store, sources, names, generation },
         calendar,
         log,
     };
@@ -221,6 +223,7 @@ impl Ready {
             tickets: &tickets,
             names: &Names::default(),
             backends: &[],
+            sources: &Sources::default(),
             mint: true,
         };
         let built = build(config, &inputs);

@@ -1,5 +1,6 @@
 //! A whole server in this process: started on free ports, reloaded, drained, without signals.
 
+mod certificates;
 mod house;
 mod http;
 mod metrics;

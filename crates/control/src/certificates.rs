@@ -1,0 +1,356 @@
+//! What was read from the sources of certificates: pairs of certificate and key, and the authorities of clients.
+//!
+//! A file is read again only where it may have changed, so that a look at fifty thousand of them costs little. For a
+//! start, a reload or a check every fault counts; for a change of certificates in the running process what was read
+//! from a source before stays in use where the source cannot be used any more ([`OnFault`]).
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::SystemTime;
+
+use offramp_certs::client_auth::load_roots;
+use offramp_certs::{Certificate, Stamp, Warning, file};
+use offramp_config::At;
+use offramp_config::model::FilePath;
+use rustls::RootCertStore;
+
+use crate::error::Finding;
+
+pub(crate) mod change;
+pub(crate) mod watcher;
+
+/// What is done about a source that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnFault {
+    /// Nothing is changed at all: a start, a reload, a check.
+    Refuse,
+    /// What was read from it before stays in use.
+    KeepOld,
+}
+
+/// The files of one certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pair {
+    pub(crate) cert: PathBuf,
+    /// `None`: the key is in the same file.
+    pub(crate) key: Option<PathBuf>,
+}
+
+impl Pair {
+    fn files(&self) -> Vec<&Path> {
+        [Some(&self.cert), self.key.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect()
+    }
+}
+
+/// Everything that was read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources {
+    pairs: HashMap<Pair, Slot<Certificate>>,
+    authorities: HashMap<PathBuf, Slot<RootCertStore>>,
+    /// Certificates of the local CA by their names.
+    local: HashMap<Vec<String>, Arc<Certificate>>,
+    /// Folders of which every pair is read.
+    directories: Vec<PathBuf>,
+}
+
+/// What was read from one source.
+#[derive(Debug)]
+struct Slot<T> {
+    /// `None`: it could never be read.
+    value: Option<Arc<T>>,
+    /// The versions of its files that this is of; `None` where the next look must read them in any case.
+    stamps: Option<Vec<Option<Stamp>>>,
+    warnings: Vec<Warning>,
+    fault: Option<Fault>,
+}
+
+/// Why a source cannot be used.
+#[derive(Clone, Debug)]
+struct Fault {
+    text: String,
+    /// In how many looks in a row it was found.
+    looks: u32,
+}
+
+impl<T> Clone for Slot<T> {
+    fn clone(&self) -> Self {
+        let (stamps, warnings) = (self.stamps.clone(), self.warnings.clone());
+        Self { value: self.value.clone(), stamps, warnings, fault: self.fault.clone() }
+    }
+}
+
+/// How soon sources with faults are to be looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Again {
+    /// There are none.
+    Never,
+    /// Their faults are known, and were told.
+    Later,
+    /// One is new: perhaps somebody is about to write the other file of a pair. It is told if it is still there then.
+    Soon,
+}
+
+impl Sources {
+    /// The authorities of this file, if it could be read.
+    pub(crate) fn authorities(&self, ca: &Path) -> Option<&Arc<RootCertStore>> {
+        self.authorities.get(ca)?.value.as_ref()
+    }
+
+    /// Every file that was read.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let pairs = self.pairs.keys().flat_map(Pair::files);
+        pairs.chain(self.authorities.keys().map(PathBuf::as_path))
+    }
+
+    /// Every folder of which each pair is read.
+    pub(crate) fn directories(&self) -> &[PathBuf] {
+        &self.directories
+    }
+
+    /// How soon to look again because of faults.
+    pub(crate) fn again(&self) -> Again {
+        let pairs = self.pairs.values().map(|slot| slot.fault.as_ref());
+        let faults = pairs.chain(self.authorities.values().map(|slot| slot.fault.as_ref())).flatten();
+        let again = faults.map(|fault| if fault.looks < TELL_AT { Again::Soon } else { Again::Later });
+        again.max().unwrap_or(Again::Never)
+    }
+
+    /// Whether clients' certificates are checked against the same authorities.
+    fn same_authorities(&self, other: &Self) -> bool {
+        let value = |slot: Option<&Slot<RootCertStore>>| slot.and_then(|slot| slot.value.clone());
+        self.authorities.len() == other.authorities.len()
+            && self.authorities.iter().all(|(path, slot)| {
+                match (&slot.value, value(other.authorities.get(path))) {
+                    (Some(one), Some(other)) => Arc::ptr_eq(one, &other),
+                    (one, other) => one.is_none() && other.is_none(),
+                }
+            })
+    }
+}
+
+/// In the how manieth look in a row a fault of a running process is told.
+const TELL_AT: u32 = 2;
+
+/// A look at the sources: what was read before, and what is now.
+pub(crate) struct Look<'a> {
+    before: &'a Sources,
+    now: SystemTime,
+    on_fault: OnFault,
+    after: Sources,
+    /// Faults of sources that a running process goes on without, to be told now.
+    faults: Vec<Finding>,
+}
+
+/// What became of a source.
+pub(crate) enum Found<T> {
+    /// This is to be used.
+    Value(Arc<T>),
+    /// It cannot be used, and there is nothing to use in its place.
+    Nothing(String),
+}
+
+impl<'a> Look<'a> {
+    pub(crate) fn new(before: &'a Sources, now: SystemTime, on_fault: OnFault) -> Self {
+        Self { before, now, on_fault, after: Sources::default(), faults: Vec::new() }
+    }
+
+    /// The time by which certificates are judged.
+    pub(crate) fn now(&self) -> SystemTime {
+        self.now
+    }
+
+    /// Whether a source that fails keeps what it had.
+    pub(crate) fn keeps_old(&self) -> bool {
+        self.on_fault == OnFault::KeepOld
+    }
+
+    /// Reads certificates, many at a time. The answers are in the order of `pairs`, with what is to be told of each.
+    pub(crate) fn pairs(&mut self, pairs: Vec<(Pair, At)>) -> Vec<(Found<Certificate>, Vec<Warning>)> {
+        let slots = in_parallel(&pairs, |(pair, _)| self.pair(pair));
+        let mut found = Vec::with_capacity(pairs.len());
+        for ((pair, at), (slot, fresh)) in pairs.into_iter().zip(slots) {
+            found.push(self.keep(slot, fresh, &at, |after, slot| {
+                after.pairs.insert(pair, slot);
+            }));
+        }
+        found
+    }
+
+    /// Reads the authorities of a file.
+    pub(crate) fn authorities(&mut self, ca: &FilePath) -> (Found<RootCertStore>, Vec<Warning>) {
+        if let Some(value) = self.after.authorities(&ca.path) {
+            return (Found::Value(Arc::clone(value)), Vec::new());
+        }
+        let read = || match load_roots(&ca.path, self.now) {
+            Ok(loaded) => Ok((loaded.roots, loaded.warnings)),
+            Err(error) => Err(error.to_string()),
+        };
+        let same = |one: &RootCertStore, other: &RootCertStore| one.roots == other.roots;
+        let (slot, fresh) =
+            self.slot(self.before.authorities.get(&ca.path), &[&ca.path], read, same, |_, _| None);
+        self.keep(slot, fresh, &ca.at, |after, slot| {
+            after.authorities.insert(ca.path.clone(), slot);
+        })
+    }
+
+    /// Keeps a certificate of the local CA, as it was before where nothing has changed.
+    pub(crate) fn local(
+        &mut self,
+        names: Vec<String>,
+        issued: Result<Certificate, String>,
+    ) -> Found<Certificate> {
+        let before = self.before.local.get(&names);
+        let found = match (issued, before) {
+            (Ok(issued), Some(before)) if same_certificate(before, &issued) => {
+                Found::Value(Arc::clone(before))
+            }
+            (Ok(issued), _) => Found::Value(Arc::new(issued)),
+            (Err(fault), Some(before)) if self.keeps_old() => {
+                self.faults.push(Finding::nowhere(fault));
+                Found::Value(Arc::clone(before))
+            }
+            (Err(fault), _) => Found::Nothing(fault),
+        };
+        if let Found::Value(certificate) = &found {
+            self.after.local.insert(names, Arc::clone(certificate));
+        }
+        found
+    }
+
+    /// Notes a folder of which every pair is read.
+    pub(crate) fn directory(&mut self, path: &Path) {
+        self.after.directories.push(path.to_owned());
+    }
+
+    /// The pairs that were in use before and lie in `directory`.
+    pub(crate) fn known_in<'b>(&'b self, directory: &'b Path) -> impl Iterator<Item = &'b Pair> {
+        self.before.pairs.keys().filter(move |pair| pair.cert.starts_with(directory))
+    }
+
+    /// What was read, and the faults to tell.
+    pub(crate) fn finish(self) -> (Sources, Vec<Finding>) {
+        (self.after, self.faults)
+    }
+
+    fn pair(&self, pair: &Pair) -> (Slot<Certificate>, bool) {
+        let read = || match file::load(&pair.cert, pair.key.as_deref(), self.now) {
+            Ok(loaded) => Ok((loaded.certificate, loaded.warnings)),
+            Err(error) => Err(error.to_string()),
+        };
+        let now = self.now;
+        let worse = |old: &Certificate, new: &Certificate| {
+            let refused = old.is_valid(now) && !new.is_valid(now);
+            refused.then(|| {
+                Warning::of_validity(&pair.cert, new, now).map_or_else(String::new, |w| w.to_string())
+            })
+        };
+        self.slot(self.before.pairs.get(pair), &pair.files(), read, same_certificate, worse)
+    }
+
+    /// What is to be known of a source from now on, and whether it was read anew. `worse` says why a new value must
+    /// not take the place of the old one.
+    fn slot<T>(
+        &self,
+        before: Option<&Slot<T>>,
+        files: &[&Path],
+        read: impl FnOnce() -> Result<(T, Vec<Warning>), String>,
+        same: impl Fn(&T, &T) -> bool,
+        worse: impl Fn(&T, &T) -> Option<String>,
+    ) -> (Slot<T>, bool) {
+        let stamps: Vec<_> = files.iter().map(|path| Stamp::of(path)).collect();
+        if let Some(before) = before
+            && before.fault.is_none()
+            && before.stamps.as_ref() == Some(&stamps)
+        {
+            return (before.clone(), false);
+        }
+        let settled = stamps.iter().flatten().all(|stamp| stamp.is_settled(self.now));
+        let stamps = settled.then_some(stamps);
+        let old = before.and_then(|slot| slot.value.as_ref());
+        let (value, warnings) = match (read(), old) {
+            (Ok((new, warnings)), Some(old)) if same(old, &new) => (Arc::clone(old), warnings),
+            (Ok((new, warnings)), Some(old)) if self.keeps_old() => match worse(old, &new) {
+                Some(text) => return (self.faulty(before, text), true),
+                None => (Arc::new(new), warnings),
+            },
+            (Ok((new, warnings)), _) => (Arc::new(new), warnings),
+            (Err(text), _) => return (self.faulty(before, text), true),
+        };
+        let changed = old.is_none_or(|old| !Arc::ptr_eq(old, &value));
+        (Slot { value: Some(value), stamps, warnings, fault: None }, changed)
+    }
+
+    fn faulty<T>(&self, before: Option<&Slot<T>>, text: String) -> Slot<T> {
+        let known = before.and_then(|slot| slot.fault.as_ref()).filter(|known| known.text == text);
+        let looks = known.map_or(0, |known| known.looks).saturating_add(1);
+        let value = before.and_then(|slot| slot.value.clone()).filter(|_| self.keeps_old());
+        Slot { value, stamps: None, warnings: Vec::new(), fault: Some(Fault { text, looks }) }
+    }
+
+    /// Keeps what is known of a source, and says what to use of it.
+    fn keep<T>(
+        &mut self,
+        slot: Slot<T>,
+        fresh: bool,
+        at: &At,
+        insert: impl FnOnce(&mut Sources, Slot<T>),
+    ) -> (Found<T>, Vec<Warning>) {
+        // A reload tells again what is worth a warning; a look of the process's own only what is new.
+        let warnings = if fresh || !self.keeps_old() { slot.warnings.clone() } else { Vec::new() };
+        if let Some(fault) = &slot.fault
+            && self.keeps_old()
+            && fault.looks == TELL_AT
+        {
+            self.faults.push(Finding::new(at, fault.text.clone()));
+        }
+        let found = match (&slot.value, &slot.fault) {
+            (Some(value), _) => Found::Value(Arc::clone(value)),
+            (None, fault) => {
+                Found::Nothing(fault.as_ref().map_or_else(String::new, |fault| fault.text.clone()))
+            }
+        };
+        insert(&mut self.after, slot);
+        (found, warnings)
+    }
+}
+
+/// Whether clients would see no difference. The key belongs to the leaf, so that it is the same too.
+fn same_certificate(one: &Certificate, other: &Certificate) -> bool {
+    one.certified_key.cert == other.certified_key.cert && one.certified_key.ocsp == other.certified_key.ocsp
+}
+
+/// Does `work` for every item, on every core where there are many.
+fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    if items.len() < WORTH_A_THREAD * 2 || threads == 1 {
+        return items.iter().map(work).collect();
+    }
+    let share = items.len().div_ceil(threads).max(WORTH_A_THREAD);
+    let work = &work;
+    thread::scope(|scope| {
+        let parts: Vec<_> = items
+            .chunks(share)
+            .map(|part| scope.spawn(move || part.iter().map(work).collect::<Vec<R>>()))
+            .collect();
+        let mut all = Vec::with_capacity(items.len());
+        for part in parts {
+            match part.join() {
+                Ok(part) => all.extend(part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    })
+}
+
+/// Certificates for which it pays to begin a thread: a few milliseconds of work.
+const WORTH_A_THREAD: usize = 32;
+
+/// Files are read on at most so many threads.
+const MOST_THREADS: usize = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+//! When to look at the sources of certificates: soon after a file has changed.
+//!
+//! The kernel tells of changes; a moment later, when nothing has changed any more, all of them are looked at together,
+//! for a certificate and its key are two files. Where the kernel cannot tell (no inotify, a file system of the
+//! network, a folder that is not there) the files are looked at each minute. Two seconds after the files were read a
+//! look makes up for what changed before they were watched, or twice within a tick of the file system's clock.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use offramp_net::watch::{Files, Watch};
+use offramp_observe::Log;
+use tokio::time::{Instant, sleep_until};
+
+use super::change::Outcome;
+use super::{Again, Sources};
+
+/// How long nothing must have changed.
+const QUIET: Duration = Duration::from_millis(200);
+/// How long a series of changes is waited for.
+const LONGEST: Duration = Duration::from_secs(1);
+/// How often files are looked at that nobody tells of, and those with faults.
+const POLL: Duration = Duration::from_secs(60);
+/// How long after a look with a new fault the next is.
+const SOON: Duration = Duration::from_secs(1);
+/// How long after the files were read they are looked at once more. More than
+/// [`Stamp::is_settled`](offramp_certs::Stamp::is_settled) needs.
+const RECHECK: Duration = Duration::from_millis(2500);
+
+/// Waits until the sources of certificates should be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Watcher {
+    watch: Option<Watch>,
+    /// The snapshot whose sources are watched.
+    generation: Option<u64>,
+    /// When the series of changes that is under way began.
+    begun: Option<Instant>,
+    /// When to look because of changes.
+    quiet_at: Option<Instant>,
+    /// When to look whatever happens.
+    look_at: Option<Instant>,
+    /// Whether some files are not watched, or nothing is.
+    blind: bool,
+    /// What could not be watched, so that it is told once.
+    told: HashSet<PathBuf>,
+}
+
+impl Watcher {
+    /// Watches what was read for the snapshot of this generation. Must be called within a tokio runtime.
+    pub(crate) fn follow(&mut self, generation: u64, sources: &Sources, log: &Log) {
+        if self.generation.replace(generation) == Some(generation) {
+            return;
+        }
+        let directories = directories(sources);
+        self.blind = false;
+        self.watch = None;
+        if directories.is_empty() {
+            self.look_at = None;
+            return;
+        }
+        match Watch::new(&directories) {
+            Ok((watch, blind)) => {
+                self.watch = Some(watch);
+                self.blind = !blind.is_empty();
+                for directory in blind.into_iter().filter(|directory| self.told.insert(directory.clone())) {
+                    let shown = directory.display().to_string();
+                    let message = "changes of certificates in this folder are looked for each minute";
+                    log.debug(message, &[("folder", (&shown).into())]);
+                }
+            }
+            Err(error) => self.lost(&error, log),
+        }
+        let recheck = Instant::now() + RECHECK;
+        self.look_at = Some(self.look_at.map_or(recheck, |at| at.min(recheck)));
+    }
+
+    /// Waits until it is time to look. May be dropped and called again.
+    pub(crate) async fn due(&mut self, log: &Log) {
+        loop {
+            let at = self.next();
+            tokio::select! {
+                changed = changed(self.watch.as_ref()) => match changed {
+                    Ok(()) => self.changed(Instant::now()),
+                    Err(error) => {
+                        self.lost(&error, log);
+                        self.look_at = Some(Instant::now() + POLL);
+                    }
+                },
+                () = until(at) => return,
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        [self.quiet_at, self.look_at].into_iter().flatten().min()
+    }
+
+    /// The sources were looked at `now`.
+    pub(crate) fn looked(&mut self, outcome: &Outcome, again: Again, now: Instant) {
+        if self.begun.take().is_some() || matches!(outcome, Outcome::Changed { .. }) {
+            // Links may lead elsewhere now, and there may be new folders: `follow` begins anew.
+            self.generation = None;
+        }
+        self.quiet_at = None;
+        let wait = match (outcome, again) {
+            (_, Again::Soon) => Some(SOON),
+            (Outcome::Refused, _) | (_, Again::Later) => Some(POLL),
+            (_, Again::Never) => self.blind.then_some(POLL),
+        };
+        self.look_at = wait.map(|wait| now + wait);
+    }
+
+    /// A file has changed at `now`.
+    fn changed(&mut self, now: Instant) {
+        let begun = *self.begun.get_or_insert(now);
+        self.quiet_at = Some((now + QUIET).min(begun + LONGEST));
+    }
+
+    fn lost(&mut self, error: &std::io::Error, log: &Log) {
+        (self.watch, self.blind) = (None, true);
+        if self.told.insert(PathBuf::new()) {
+            let fields = [("reason", error.into())];
+            log.warn(
+                "changes of certificates are looked for each minute: the kernel cannot tell of them",
+                &fields,
+            );
+        }
+    }
+}
+
+async fn changed(watch: Option<&Watch>) -> std::io::Result<()> {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The folders in which something can happen that gives one of the files another content.
+fn directories(sources: &Sources) -> BTreeMap<PathBuf, Files> {
+    let mut directories = BTreeMap::new();
+    for file in sources.files() {
+        add_file(&mut directories, file, MOST_LINKS);
+    }
+    for directory in sources.directories() {
+        add_file(&mut directories, directory, MOST_LINKS);
+        directories.insert(directory.clone(), Files::All);
+        // One level below, as certbot has it.
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                directories.insert(path, Files::All);
+            }
+        }
+    }
+    directories
+}
+
+/// Adds every folder that the way to `path` depends on: the one that it is in, and those of the symbolic links on the
+/// way, with the names in them.
+fn add_file(directories: &mut BTreeMap<PathBuf, Files>, path: &Path, links: usize) {
+    let mut so_far = PathBuf::new();
+    let last = path.components().count();
+    for (index, component) in path.components().enumerate() {
+        let parent = so_far.clone();
+        so_far.push(component);
+        let Component::Normal(name) = component else { continue };
+        let link = std::fs::read_link(&so_far).ok();
+        if link.is_some() || index + 1 == last {
+            add(directories, &parent, name);
+        }
+        if let Some(target) = link.filter(|_| links > 0) {
+            let rest: PathBuf = path.components().skip(index + 1).collect();
+            let through = parent.join(target);
+            let through = if rest.as_os_str().is_empty() { through } else { through.join(rest) };
+            return add_file(directories, &through, links - 1);
+        }
+    }
+}
+
+fn add(directories: &mut BTreeMap<PathBuf, Files>, directory: &Path, name: &OsStr) {
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    directories.entry(directory.to_owned()).or_insert_with(|| Files::Named(HashSet::new())).add(name);
+}
+
+/// As many symbolic links as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn named(names: &[&str]) -> Files {
+        Files::Named(names.iter().map(Into::into).collect())
+    }
+
+    #[test]
+    fn every_folder_on_the_way_through_links_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        // As Kubernetes mounts secrets: tls.crt -> ..data/tls.crt, ..data -> ..2026.
+        fs::create_dir(root.join("..2026")).unwrap();
+        fs::write(root.join("..2026/tls.crt"), "").unwrap();
+        symlink("..2026", root.join("..data")).unwrap();
+        symlink("..data/tls.crt", root.join("tls.crt")).unwrap();
+        let mut directories = BTreeMap::new();
+        add_file(&mut directories, &root.join("tls.crt"), MOST_LINKS);
+        assert_eq!(directories[&root], named(&["tls.crt", "..data"]));
+        assert_eq!(directories[&root.join("..2026")], named(&["tls.crt"]));
+        // A link to itself ends.
+        symlink("loop", root.join("loop")).unwrap();
+        add_file(&mut BTreeMap::new(), &root.join("loop/a"), MOST_LINKS);
+        // What is not there is waited for where it should be.
+        let mut directories = BTreeMap::new();
+        add_file(&mut directories, &root.join("absent.pem"), MOST_LINKS);
+        assert_eq!(directories[&root], named(&["absent.pem"]));
+    }
+
+    #[test]
+    fn changes_are_taken_together_and_not_waited_for_without_end() {
+        let mut watcher = Watcher::default();
+        let begun = Instant::now();
+        watcher.changed(begun);
+        assert_eq!(watcher.next(), Some(begun + QUIET));
+        // One change after the other, without a pause.
+        for step in 0..100 {
+            watcher.changed(begun + Duration::from_millis(100) * step);
+        }
+        assert_eq!(watcher.next(), Some(begun + LONGEST));
+        // The next series begins anew, and links may lead elsewhere.
+        watcher.generation = Some(1);
+        watcher.looked(&Outcome::Unchanged, Again::Never, begun);
+        assert_eq!((watcher.next(), watcher.generation), (None, None));
+        watcher.changed(begun + LONGEST * 2);
+        assert_eq!(watcher.next(), Some(begun + LONGEST * 2 + QUIET));
+    }
+
+    #[test]
+    fn faults_are_looked_at_again_and_without_any_nothing_wakes() {
+        let mut watcher = Watcher { generation: Some(1), ..Watcher::default() };
+        let now = Instant::now();
+        for (again, wait) in [(Again::Soon, Some(SOON)), (Again::Later, Some(POLL)), (Again::Never, None)] {
+            watcher.looked(&Outcome::Unchanged, again, now);
+            assert_eq!(watcher.next(), wait.map(|wait| now + wait));
+        }
+        watcher.looked(&Outcome::Refused, Again::Never, now);
+        assert_eq!(watcher.next(), Some(now + POLL));
+        watcher.blind = true;
+        watcher.looked(&Outcome::Unchanged, Again::Never, now);
+        assert_eq!(watcher.next(), Some(now + POLL));
+        assert_eq!(watcher.generation, Some(1), "nothing has changed");
+    }
+
+    #[tokio::test]
+    async fn what_is_read_is_looked_at_once_more() {
+        let mut watcher = Watcher::default();
+        watcher.follow(1, &Sources::default(), &Log::silent());
+        assert_eq!(watcher.next(), None, "there are no files");
+        let folder = tempfile::tempdir().unwrap();
+        let sources = Sources { directories: vec![folder.path().to_owned()], ..Sources::default() };
+        watcher.follow(2, &sources, &Log::silent());
+        let first = watcher.next().unwrap();
+        watcher.follow(2, &sources, &Log::silent());
+        assert_eq!(watcher.next(), Some(first));
+    }
+}
