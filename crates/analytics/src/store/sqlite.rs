@@ -32,6 +32,10 @@ pub(crate) struct Sqlite {
 /// where the last fact went. More than this gained nothing.
 const TOGETHER: usize = 32;
 
+/// What SQLite's header says of the program that a database belongs to: "OFFR". A damaged file is moved aside only
+/// where it says so, and a database of another program gets no tables of ours.
+pub(crate) const APPLICATION_ID: i32 = 0x4f46_4652;
+
 /// One value or text of a question's answer is refused above this size, in bytes.
 const LONGEST_VALUE: i32 = 16 << 20;
 
@@ -82,10 +86,9 @@ impl Sqlite {
         connection.set_prepared_statement_cache_capacity(64);
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST_VALUE).map_err(|e| error(&e))?;
         let pragmas = if writes {
-            // The first two only count for a file that is being begun. The log is copied into the file every
-            // 8 MiB and then used again, so that it stays that small.
-            "PRAGMA page_size=8192; PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; \
-             PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=16777216; \
+            own(&connection)?;
+            // The log is copied into the file every 8 MiB and then used again, so that it stays that small.
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=16777216; \
              PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF;"
         } else {
             "PRAGMA query_only=ON; PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF;"
@@ -96,6 +99,31 @@ impl Sqlite {
             .map_err(|e| error(&e))?;
         Ok(Self { connection, many: insert_sql(TOGETHER) })
     }
+}
+
+/// Marks the database as one of this program, before anything else is written: a file that breaks can be told from
+/// another program's.
+fn own(connection: &Connection) -> Result<(), Error> {
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get(0)).map_err(|e| error(&e));
+    let id: i32 = number("PRAGMA application_id")?;
+    if id == APPLICATION_ID {
+        return Ok(());
+    }
+    // Earlier versions of this program set no id.
+    let strangers: i32 = number(
+        "SELECT count(*) > 0 AND NOT max(name = 'migrations') FROM sqlite_master WHERE type = 'table'",
+    )?;
+    if id != 0 || strangers != 0 {
+        return Err(Error::Store(
+            "the file is a database of another program: give the log store a path of its own".into(),
+        ));
+    }
+    // The page size and the vacuum only count for a file that is being begun.
+    connection
+        .execute_batch(&format!(
+            "PRAGMA page_size=8192; PRAGMA auto_vacuum=INCREMENTAL; PRAGMA application_id={APPLICATION_ID};"
+        ))
+        .map_err(|e| error(&e))
 }
 
 /// The connection, once it has read something: SQLite opens files no sooner. Whether another process holds the

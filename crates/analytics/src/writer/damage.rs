@@ -7,16 +7,17 @@ use std::time::SystemTime;
 
 use crate::error::Error;
 use crate::store::location::Location;
+use crate::store::sqlite::APPLICATION_ID;
 use crate::writer::micros;
 
-/// Whether there is a file that begins as all files of SQLite do (Database File Format, §1.3.1). One that does
-/// not and cannot be opened may be anything: perhaps somebody gave the wrong path.
+/// Whether the file is a SQLite database that this program began: its header has our application id (Database File
+/// Format, §1.3). Any other file that cannot be opened belongs to somebody else: perhaps the path is wrong.
 pub fn was_a_store(url: &str) -> bool {
     const MAGIC: &[u8] = b"SQLite format 3\0";
     let Ok(Location::File(path)) = Location::parse(url) else { return false };
-    let mut start = [0; MAGIC.len()];
+    let mut start = [0; 72];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && start == MAGIC
+    read.is_ok() && start.starts_with(MAGIC) && start[68..] == APPLICATION_ID.to_be_bytes()
 }
 
 /// Moves a damaged SQLite file aside, with its write-ahead log, and gives its new path. A fresh one is begun

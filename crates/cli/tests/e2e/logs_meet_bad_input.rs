@@ -96,7 +96,7 @@ fn a_damaged_store_is_moved_aside_and_a_fresh_one_begun() {
     let home = directory.path();
     fill(home, 7);
     let mut bytes = fs::read(home.join("access.db")).unwrap();
-    bytes[16..4096].fill(0xff);
+    bytes[100..4096].fill(0xff);
     fs::write(home.join("access.db"), &bytes).unwrap();
     fs::write(home.join("access.log"), lines(3)).unwrap();
     let given = output(home, &["ingest", "--format", "vhost", "access.log", STORE[0], STORE[1]]);

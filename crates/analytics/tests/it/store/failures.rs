@@ -167,7 +167,7 @@ fn a_damaged_store_is_moved_aside() {
     drop(Writer::open(&url, &Options::default()).unwrap());
     let mut bytes = std::fs::read(&path).unwrap();
     let length = bytes.len() as u64;
-    bytes[16..8192].fill(0xff);
+    bytes[100..8192].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
     let (background, notices) = start(&url, directory.path(), 1 << 20);
     notice(&notices, "a fresh one was begun");
@@ -193,6 +193,27 @@ fn a_file_that_never_was_a_store_is_left_alone() {
     assert_eq!(std::fs::read(&path).unwrap(), letter);
     let names = std::fs::read_dir(directory.path()).unwrap().flatten();
     assert!(!names.into_iter().any(|entry| entry.file_name().to_string_lossy().contains("corrupt")));
+}
+
+#[test]
+fn a_database_of_another_program_is_left_alone_sound_or_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, url) = file(directory.path());
+    let theirs = Connection::open(&path).unwrap();
+    theirs.execute_batch("PRAGMA page_size=8192; CREATE TABLE letters (text TEXT)").unwrap();
+    drop(theirs);
+    let sound = std::fs::read(&path).unwrap();
+    let mut damaged = sound.clone();
+    damaged[100..8192].fill(0xff);
+    for (bytes, why) in [(sound, "database of another program"), (damaged, "damaged")] {
+        std::fs::write(&path, &bytes).unwrap();
+        let refused = Background::start(settings(&url, directory.path(), 1 << 20, Box::new(|_| {})));
+        let said = refused.err().expect("refused").to_string();
+        assert!(said.contains(why), "{said}");
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        let names = std::fs::read_dir(directory.path()).unwrap().flatten();
+        assert!(!names.into_iter().any(|entry| entry.file_name().to_string_lossy().contains("corrupt")));
+    }
 }
 
 #[test]
