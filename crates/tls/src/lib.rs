@@ -16,6 +16,7 @@ pub mod client;
 mod driver;
 mod queue;
 mod random;
+mod receiving;
 mod secrets;
 mod sending;
 mod session;
@@ -25,8 +26,9 @@ pub mod tickets;
 
 pub use driver::{Established, HandshakeError, HandshakeFault, Negotiated, handshake};
 pub use queue::HandshakeQueue;
+pub use receiving::{End, Received};
 pub use sending::Sending;
 pub use session::{Session, SessionError};
 pub use setup::{ClientAuth, Configs, Policy, SetupError};
-pub use stream::{End, Stream};
+pub use stream::Stream;
 pub use tickets::TicketKeys;

@@ -16,9 +16,10 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 
 use offramp_net::turn::{Turn, Work};
 use offramp_net::{Buffer, Socket};
-use offramp_record::{Alert, Event, Fault, Pressure, RecordSize, Span};
+use offramp_record::{Alert, Pressure, RecordSize, Span};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::receiving::{End, Received};
 use crate::sending::Sending;
 use crate::session::{Session, SessionError};
 
@@ -65,17 +66,6 @@ impl Wake for Both {
         self.0.wake_by_ref();
         self.1.wake_by_ref();
     }
-}
-
-/// How a peer ended a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// With close_notify.
-    CloseNotify,
-    /// By a record that must not be; the alert that says so was sent.
-    Fault(Fault),
-    /// With a fatal alert.
-    PeerAlert(Alert),
 }
 
 impl Stream {
@@ -193,33 +183,14 @@ impl Stream {
         } else {
             self.give_up(opened.consumed);
         }
-        match opened.event {
-            Event::Full => {}
-            Event::NeedMore(_) => return Ok(opened.spans == 0),
-            Event::KeyUpdate { answer } => {
-                self.turn.spend(Work::KeyUpdate);
-                self.session.update_receiving()?;
-                if answer && !self.closing {
-                    self.sending.answer(&mut self.session)?;
-                }
-            }
-            Event::Tickets => {
-                if let Err(fault) = self.session.keep_tickets() {
-                    self.alert(fault.alert());
-                    self.closing = true;
-                    self.ended = Some(End::Fault(fault));
-                }
-            }
-            Event::RefuseRenegotiation => self.alert(Alert::NO_RENEGOTIATION),
-            Event::CloseNotify => self.ended = Some(End::CloseNotify),
-            Event::PeerAlert(alert) => {
-                self.closing = true;
-                self.ended = Some(End::PeerAlert(alert));
-            }
-            Event::Fault(fault) => {
-                self.alert(fault.alert());
-                self.closing = true;
-                self.ended = Some(End::Fault(fault));
+        match self.session.receive(opened.event, &mut self.sending, self.closing)? {
+            Received::Incomplete => return Ok(opened.spans == 0),
+            Received::More => {}
+            Received::KeyUpdate { .. } => self.turn.spend(Work::KeyUpdate),
+            Received::End(end) => {
+                // Who has said goodbye may still listen; nothing follows a fatal alert.
+                self.closing |= end != End::CloseNotify;
+                self.ended = Some(end);
             }
         }
         Ok(false)

@@ -8,7 +8,8 @@ use offramp_net::Socket;
 use offramp_net::turn::{Turn, Work};
 use offramp_observe::counters::Direction;
 use offramp_observe::{Cause, Close};
-use offramp_record::{Alert, Event, Span};
+use offramp_record::Span;
+use offramp_tls::{End, Received};
 
 use super::{DownEnd, Progress, Relay, UpEnd, flush};
 use crate::failure;
@@ -145,27 +146,27 @@ impl Relay {
                 return Ok(Rest::Nothing);
             }
             at += opened.consumed;
-            match opened.event {
-                Event::NeedMore(_) => return Ok(Rest::Part(at)),
-                // Only a server sends tickets.
-                Event::Full | Event::Tickets => {}
-                Event::KeyUpdate { answer } => {
+            let silent = self.down.end.is_silent();
+            let received = self.session.receive(opened.event, &mut self.down.sending, silent);
+            match received.map_err(|error| Close::from(Cause::Internal).with_detail(&error.to_string()))? {
+                Received::Incomplete => return Ok(Rest::Part(at)),
+                Received::More => {}
+                Received::KeyUpdate { answered } => {
                     turn.spend(Work::KeyUpdate);
-                    self.key_update(answer)?;
+                    self.worker.counters.key_update(Direction::ClientToServer);
+                    if answered {
+                        self.worker.counters.key_update(Direction::ServerToClient);
+                    }
                 }
-                Event::RefuseRenegotiation => {
-                    self.tell(Alert::NO_RENEGOTIATION);
-                }
-                Event::CloseNotify => {
+                Received::End(End::CloseNotify) => {
                     self.ended(Cause::ClientClosed);
                     self.up.end = UpEnd::Ended;
                     return Ok(Rest::Nothing);
                 }
-                Event::PeerAlert(alert) => return Err(failure::received(Cause::AlertReceived, alert)),
-                Event::Fault(fault) => {
-                    self.tell(fault.alert());
-                    return Err(failure::record(fault));
+                Received::End(End::PeerAlert(alert)) => {
+                    return Err(failure::received(Cause::AlertReceived, alert));
                 }
+                Received::End(End::Fault(fault)) => return Err(failure::record(fault)),
             }
             if !delivered || turn.is_over() {
                 return Ok(Rest::Records(at));
@@ -196,20 +197,6 @@ impl Relay {
             // A part of a record may wait for long, and needs little of this memory.
             self.up.sealed = sealed[at..].to_vec();
         }
-    }
-
-    fn key_update(&mut self, answer: bool) -> Result<(), Close> {
-        let internal =
-            |error: offramp_tls::SessionError| Close::from(Cause::Internal).with_detail(&error.to_string());
-        self.session.update_receiving().map_err(internal)?;
-        self.worker.counters.key_update(Direction::ClientToServer);
-        if answer
-            && !self.down.end.is_silent()
-            && self.down.sending.answer(&mut self.session).map_err(internal)?
-        {
-            self.worker.counters.key_update(Direction::ServerToClient);
-        }
-        Ok(())
     }
 
     /// Sends plaintext to the server; what it does not take is kept, and `false` says so.
