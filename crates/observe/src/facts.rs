@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime};
 pub use cause::{Cause, Fault, Limit};
 pub use id::{ConnectionId, IdSource};
 pub use mismatch::{Mismatch, NameList, Offer};
+pub use offramp_record::Alert;
 pub use request::{ConnectionBrief, HttpVersion, RequestFacts, RequestLine, RequestTimes, Scheme, Trace};
 
 /// One finished connection.
@@ -224,7 +225,7 @@ pub struct Close {
     /// Whose fault it was; usually the cause's own.
     pub fault: Fault,
     /// The fatal alert that went or came.
-    pub alert: Option<Alert>,
+    pub alert: Option<FatalAlert>,
     /// What the system or a library said, for causes that do not say it all.
     pub detail: Option<Box<str>>,
 }
@@ -238,7 +239,7 @@ impl From<Cause> for Close {
 impl Close {
     /// The same end with an alert that was sent or received.
     #[must_use]
-    pub fn with_alert(self, alert: Alert) -> Self {
+    pub fn with_alert(self, alert: FatalAlert) -> Self {
         Self { alert: Some(alert), ..self }
     }
 
@@ -259,13 +260,13 @@ impl Close {
     pub const MAX_DETAIL: usize = 256;
 }
 
-/// A TLS alert that ended a connection, by its IANA name (as `handshake_failure`).
+/// A TLS alert that ended a connection, and which way it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alert {
+pub enum FatalAlert {
     /// Offramp sent it.
-    Sent(&'static str),
+    Sent(Alert),
     /// The client sent it.
-    Received(&'static str),
+    Received(Alert),
 }
 
 /// The largest character boundary of `text` that is not above `limit`.

@@ -402,10 +402,10 @@ mod tests {
             let (socket, _peer) = UnixStream::pair().unwrap();
             let task = serve(worker, rig::DOOR.into(), socket.into(), Peer::Unix, None);
             let sizes = [
-                ("task", size_of_val(&task), 656),
+                ("task", size_of_val(&task), 640),
                 ("relay", size_of::<l4::Relay>(), 584),
                 ("plain relay", size_of::<l4::Plain>(), 296),
-                ("facts", size_of::<ConnectionFacts>(), 432),
+                ("facts", size_of::<ConnectionFacts>(), 448),
                 ("life", size_of::<Life>(), 104),
             ];
             println!("{sizes:?}");

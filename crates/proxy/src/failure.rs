@@ -3,7 +3,7 @@
 use std::io;
 
 use http::StatusCode;
-use offramp_observe::facts::Alert as ToldAlert;
+use offramp_observe::facts::FatalAlert;
 use offramp_observe::{Cause, Close};
 use offramp_record::{Alert, Fault};
 use offramp_tls::{HandshakeError, HandshakeFault, SessionError};
@@ -36,12 +36,12 @@ pub(crate) fn record(fault: Fault) -> Close {
 
 /// The same end, with the alert that was sent.
 pub(crate) fn sent(close: Close, alert: Alert) -> Close {
-    close.with_alert(ToldAlert::Sent(alert.name()))
+    close.with_alert(FatalAlert::Sent(alert))
 }
 
 /// The client sent a fatal alert.
 pub(crate) fn received(cause: Cause, alert: Alert) -> Close {
-    Close::from(cause).with_alert(ToldAlert::Received(alert.name()))
+    Close::from(cause).with_alert(FatalAlert::Received(alert))
 }
 
 /// Reading from or writing to the client failed.

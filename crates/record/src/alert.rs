@@ -17,12 +17,24 @@ impl Alert {
     pub const RECORD_OVERFLOW: Self = Self(22);
     /// Nothing that the peer offers is accepted.
     pub const HANDSHAKE_FAILURE: Self = Self(40);
+    /// The certificate is corrupt.
+    pub const BAD_CERTIFICATE: Self = Self(42);
+    /// The certificate is not valid at this time.
+    pub const CERTIFICATE_EXPIRED: Self = Self(45);
+    /// Something else is wrong with the certificate.
+    pub const CERTIFICATE_UNKNOWN: Self = Self(46);
+    /// The issuer of the certificate is not trusted.
+    pub const UNKNOWN_CA: Self = Self(48);
     /// The peer's certificate or name is not let in.
     pub const ACCESS_DENIED: Self = Self(49);
     /// A field had a value that is not allowed.
     pub const ILLEGAL_PARAMETER: Self = Self(47);
     /// A message could not be parsed.
     pub const DECODE_ERROR: Self = Self(50);
+    /// The version is not spoken here.
+    pub const PROTOCOL_VERSION: Self = Self(70);
+    /// The peer wants stronger ciphers.
+    pub const INSUFFICIENT_SECURITY: Self = Self(71);
     /// Something of our own went wrong.
     pub const INTERNAL_ERROR: Self = Self(80);
     /// The user gave up; only a warning, and ignored.

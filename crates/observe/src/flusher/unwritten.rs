@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::facts::{Alert, Cause, Close, Fault};
+use crate::facts::{Cause, Close, FatalAlert, Fault};
 use crate::log::{Level, Log};
 
 /// The counts since they were told last.
@@ -21,7 +21,7 @@ pub(super) struct Unwritten {
 struct Count {
     cause: Cause,
     fault: Fault,
-    alert: Option<Alert>,
+    alert: Option<FatalAlert>,
     connections: u64,
 }
 
@@ -55,8 +55,8 @@ impl Unwritten {
                 ("connections", count.connections.into()),
             ];
             match count.alert {
-                Some(Alert::Sent(name)) => fields.push(("alert_sent", name.into())),
-                Some(Alert::Received(name)) => fields.push(("alert_received", name.into())),
+                Some(FatalAlert::Sent(alert)) => fields.push(("alert_sent", alert.name().into())),
+                Some(FatalAlert::Received(alert)) => fields.push(("alert_received", alert.name().into())),
                 None => {}
             }
             let level = match count.fault {
@@ -81,7 +81,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::Unwritten;
-    use crate::facts::{Alert, Cause, Close};
+    use crate::facts::{Alert, Cause, Close, FatalAlert};
     use crate::log::{Level, Log, LogFormat};
     use crate::sink::Output;
 
@@ -93,7 +93,7 @@ mod tests {
         let (mut unwritten, begun) = (Unwritten::default(), Instant::now());
         let told = || std::fs::read_to_string(&path).unwrap().lines().count();
         assert_eq!(unwritten.due(begun), None);
-        let alert = Close::from(Cause::HandshakeAlert).with_alert(Alert::Received("unknown_ca"));
+        let alert = Close::from(Cause::HandshakeAlert).with_alert(FatalAlert::Received(Alert::UNKNOWN_CA));
         unwritten.add(&alert);
         assert_eq!(unwritten.due(begun), Some(Duration::ZERO));
         unwritten.tell(&log, begun);

@@ -19,7 +19,7 @@ use super::plain::Plain;
 use super::selection::Selection;
 use super::text::{Size, Span};
 use crate::event::Event;
-use crate::facts::{Address, Alert, Cause, Close, ConnectionFacts, Fault, RequestFacts};
+use crate::facts::{Address, Alert, Cause, Close, ConnectionFacts, FatalAlert, Fault, RequestFacts};
 use crate::timestamp::rfc3339_micros;
 
 /// The most columns that a line has.
@@ -180,8 +180,8 @@ impl TerminalLine<'_> {
 /// The shortest name of what went wrong: the client's alert says more than that there was one.
 fn reason(close: &Close) -> &'static str {
     match (close.cause, close.alert) {
-        (Cause::HandshakeAlert, Some(Alert::Received(alert))) => alert,
-        (Cause::HandshakeFailed, Some(Alert::Sent(alert))) => alert,
+        (Cause::HandshakeAlert, Some(FatalAlert::Received(alert))) => alert.name(),
+        (Cause::HandshakeFailed, Some(FatalAlert::Sent(alert))) => alert.name(),
         (cause, _) => cause.name(),
     }
 }
@@ -192,11 +192,15 @@ fn advice(close: &Close) -> Option<&'static str> {
     let other_offer = "no offer in common; log level debug shows both";
     Some(match close.cause {
         Cause::HandshakeAlert => match close.alert {
-            Some(Alert::Received("unknown_ca" | "certificate_unknown" | "bad_certificate")) => distrust,
-            Some(Alert::Received("certificate_expired")) => "renew the certificate, or set the clock",
-            Some(Alert::Received("handshake_failure" | "protocol_version" | "insufficient_security")) => {
-                "the client wants other TLS; see log level debug"
+            Some(FatalAlert::Received(
+                Alert::UNKNOWN_CA | Alert::CERTIFICATE_UNKNOWN | Alert::BAD_CERTIFICATE,
+            )) => distrust,
+            Some(FatalAlert::Received(Alert::CERTIFICATE_EXPIRED)) => {
+                "renew the certificate, or set the clock"
             }
+            Some(FatalAlert::Received(
+                Alert::HANDSHAKE_FAILURE | Alert::PROTOCOL_VERSION | Alert::INSUFFICIENT_SECURITY,
+            )) => "the client wants other TLS; see log level debug",
             _ => "the client refused the handshake",
         },
         Cause::HandshakeAbandoned => "does the client trust it? `offramp ca`",
@@ -263,15 +267,19 @@ const IPV6_WIDTH: usize = 39;
 #[cfg(test)]
 mod tests {
     use super::{CLIENT_WIDTH, COLUMNS, TIME_WIDTH, advice, cut, reason, width};
-    use crate::facts::{Alert, Cause, Close};
+    use crate::facts::{Alert, Cause, Close, FatalAlert};
 
     #[test]
     fn every_advice_has_room_beside_its_cause() {
-        let alerts = ["unknown_ca", "certificate_unknown", "certificate_expired", "insufficient_security"];
-        let closes = Cause::ALL
-            .into_iter()
-            .map(Close::from)
-            .chain(alerts.map(|alert| Close::from(Cause::HandshakeAlert).with_alert(Alert::Received(alert))));
+        let alerts = [
+            Alert::UNKNOWN_CA,
+            Alert::CERTIFICATE_UNKNOWN,
+            Alert::CERTIFICATE_EXPIRED,
+            Alert::INSUFFICIENT_SECURITY,
+        ];
+        let closes = Cause::ALL.into_iter().map(Close::from).chain(
+            alerts.map(|alert| Close::from(Cause::HandshakeAlert).with_alert(FatalAlert::Received(alert))),
+        );
         let mut too_long = Vec::new();
         for close in closes {
             let Some(advice) = advice(&close) else { continue };

@@ -16,8 +16,8 @@ use super::plain::Plain;
 use super::selection::Selection;
 use crate::event::Event;
 use crate::facts::{
-    Address, Alert, Cause, Close, ConnectionFacts, Fault, Mismatch, NameList, Offer, PathFacts, RequestFacts,
-    TlsFacts, Traffic,
+    Address, Cause, Close, ConnectionFacts, FatalAlert, Fault, Mismatch, NameList, Offer, PathFacts,
+    RequestFacts, TlsFacts, Traffic,
 };
 use crate::timestamp::rfc3339_micros;
 
@@ -189,8 +189,12 @@ impl TextLine<'_> {
     /// The pairs that explain the end.
     fn explain(&mut self, close: &Close) {
         match close.alert {
-            Some(Alert::Sent(name)) => self.pair(Field::AlertSent, "alert_sent", name.as_bytes()),
-            Some(Alert::Received(name)) => self.pair(Field::AlertReceived, "alert_received", name.as_bytes()),
+            Some(FatalAlert::Sent(alert)) => {
+                self.pair(Field::AlertSent, "alert_sent", alert.name().as_bytes())
+            }
+            Some(FatalAlert::Received(alert)) => {
+                self.pair(Field::AlertReceived, "alert_received", alert.name().as_bytes())
+            }
             None => {}
         }
         self.option(Field::Detail, "detail", close.detail.as_deref().map(str::as_bytes));

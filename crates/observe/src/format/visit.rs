@@ -8,8 +8,8 @@ use super::fields::Field;
 use super::plain::Plain;
 use crate::event::Event;
 use crate::facts::{
-    Address, Alert, ClientFacts, Close, ConnectionFacts, Handshake, NameList, Offer, PathFacts, RequestFacts,
-    TlsFacts, Traffic,
+    Address, ClientFacts, Close, ConnectionFacts, FatalAlert, Handshake, NameList, Offer, PathFacts,
+    RequestFacts, TlsFacts, Traffic,
 };
 
 /// Writes the fields that an event has, in order.
@@ -163,8 +163,8 @@ fn close(close: &Close, to: &mut impl FieldWriter) {
     to.plain(Field::Cause, close.cause.name().as_bytes());
     to.plain(Field::Fault, close.fault.name().as_bytes());
     match close.alert {
-        Some(Alert::Sent(name)) => to.plain(Field::AlertSent, name.as_bytes()),
-        Some(Alert::Received(name)) => to.plain(Field::AlertReceived, name.as_bytes()),
+        Some(FatalAlert::Sent(alert)) => to.plain(Field::AlertSent, alert.name().as_bytes()),
+        Some(FatalAlert::Received(alert)) => to.plain(Field::AlertReceived, alert.name().as_bytes()),
         None => {}
     }
     bytes(to, Field::Detail, close.detail.as_deref().map(str::as_bytes));

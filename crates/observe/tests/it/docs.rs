@@ -1,7 +1,7 @@
 //! `docs/events.md` against the tables in the code. `OFFRAMP_BLESS=1` writes the page's generated parts.
 
 use crate::samples;
-use offramp_observe::facts::{Alert, Cause, Close, PathFacts};
+use offramp_observe::facts::{Alert, Cause, Close, FatalAlert, PathFacts};
 use offramp_observe::format::{Field, FieldKind, FieldOf};
 use offramp_observe::names::{self, Metric};
 use offramp_observe::{Event, EventFormat, EventStyle};
@@ -46,7 +46,7 @@ fn examples() -> String {
         let mut facts = samples::ordinary();
         facts.tls.handshake = None;
         facts.path = PathFacts::default();
-        facts.close = Close::from(Cause::HandshakeAlert).with_alert(Alert::Received("unknown_ca"));
+        facts.close = Close::from(Cause::HandshakeAlert).with_alert(FatalAlert::Received(Alert::UNKNOWN_CA));
         Event::from(Box::new(facts))
     };
     for (title, format, event) in [

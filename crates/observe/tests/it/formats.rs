@@ -2,8 +2,8 @@
 
 use crate::samples;
 use offramp_observe::facts::{
-    Address, Alert, Cause, Close, ConnectionFacts, Fault, Handshake, IdSource, Mismatch, Offer, RequestFacts,
-    TlsVersion,
+    Address, Alert, Cause, Close, ConnectionFacts, FatalAlert, Fault, Handshake, IdSource, Mismatch, Offer,
+    RequestFacts, TlsVersion,
 };
 use offramp_observe::format::{Field, FieldKind, FieldOf, HashKey, Selection};
 use offramp_observe::{Event, EventFormat, EventStyle};
@@ -152,7 +152,7 @@ fn a_terminal_gets_short_lines() {
 #[test]
 fn a_failed_handshake_is_one_line_with_the_cause_and_the_remedy() {
     let mut facts = samples::mismatched();
-    facts.close = Close::from(Cause::HandshakeAlert).with_alert(Alert::Received("unknown_ca"));
+    facts.close = Close::from(Cause::HandshakeAlert).with_alert(FatalAlert::Received(Alert::UNKNOWN_CA));
     assert_eq!(
         write(EventFormat::Terminal, &facts),
         "20:51:00.001Z 2001:db8::7     unknown_ca: the client does not trust it; run `offramp ca` \
@@ -164,7 +164,8 @@ fn a_failed_handshake_is_one_line_with_the_cause_and_the_remedy() {
     facts.close = Close::from(Cause::PlainHttp);
     assert!(write(EventFormat::Terminal, &facts).contains("open https:// instead [git."));
     // A long address gives way to the advice.
-    facts.close = Close::from(Cause::HandshakeAlert).with_alert(Alert::Received("certificate_unknown"));
+    facts.close =
+        Close::from(Cause::HandshakeAlert).with_alert(FatalAlert::Received(Alert::CERTIFICATE_UNKNOWN));
     facts.client.address =
         "[2001:db8:1111:2222:3333:4444:5555:6666]:1".parse::<std::net::SocketAddr>().unwrap().into();
     let line = write(EventFormat::Terminal, &facts);
@@ -231,7 +232,7 @@ fn a_mismatch_shows_both_sides() {
 fn the_table_of_fields_is_what_events_have_in_order_and_type() {
     let mut facts = samples::everything();
     let mut lines = vec![write(EventFormat::Json, &facts)];
-    facts.close.alert = Some(Alert::Received("internal_error"));
+    facts.close.alert = Some(FatalAlert::Received(Alert::INTERNAL_ERROR));
     lines.push(write(EventFormat::Json, &facts));
     for (lines, has) in [
         (lines, FieldOf::connections as fn(FieldOf) -> bool),

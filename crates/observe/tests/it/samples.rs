@@ -1,9 +1,9 @@
 //! Facts to write.
 
 use offramp_observe::facts::{
-    Address, Alert, Cause, Close, ConnectionBrief, ConnectionFacts, Handshake, HttpVersion, IdSource,
-    Mismatch, Offer, PathFacts, RequestFacts, RequestLine, RequestTimes, Scheme, Times, TlsFacts, TlsVersion,
-    Trace, Traffic,
+    Address, Alert, Cause, Close, ConnectionBrief, ConnectionFacts, FatalAlert, Handshake, HttpVersion,
+    IdSource, Mismatch, Offer, PathFacts, RequestFacts, RequestLine, RequestTimes, Scheme, Times, TlsFacts,
+    TlsVersion, Trace, Traffic,
 };
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -60,7 +60,7 @@ pub(crate) fn mismatched() -> ConnectionFacts {
     facts.tls.sni = Some("git.example.org".into());
     facts.times.total = Duration::from_micros(812);
     facts.times.handshake = Some(Duration::from_micros(640));
-    facts.close = Close::from(Cause::NoCommonVersion).with_alert(Alert::Sent("protocol_version"));
+    facts.close = Close::from(Cause::NoCommonVersion).with_alert(FatalAlert::Sent(Alert::PROTOCOL_VERSION));
     facts.mismatch = Some(Box::new(Mismatch {
         offered: Offer { versions: ["TLSv1.1", "TLSv1.0"].into_iter().collect(), ..Offer::default() },
         configured: Arc::new(Offer {
@@ -80,7 +80,8 @@ pub(crate) fn everything() -> ConnectionFacts {
     let offer =
         Offer { versions: names(), suites: names(), groups: names(), schemes: names(), alpn: names() };
     facts.mismatch = Some(Box::new(Mismatch { offered: offer.clone(), configured: Arc::new(offer) }));
-    facts.close = Close::from(Cause::Internal).with_alert(Alert::Sent("internal_error")).with_detail("why");
+    facts.close =
+        Close::from(Cause::Internal).with_alert(FatalAlert::Sent(Alert::INTERNAL_ERROR)).with_detail("why");
     facts
 }
 
@@ -138,8 +139,9 @@ pub(crate) fn requests() -> Vec<RequestFacts> {
         parent: None,
         sampled: true,
     });
-    full.close =
-        Close::from(Cause::H2ProtocolError).with_alert(Alert::Sent("internal_error")).with_detail("why");
+    full.close = Close::from(Cause::H2ProtocolError)
+        .with_alert(FatalAlert::Sent(Alert::INTERNAL_ERROR))
+        .with_detail("why");
     let mut other = full.clone();
     let mut brief = (*other.connection).clone();
     brief.client.peer = Some("10.0.0.1:9999".parse::<std::net::SocketAddr>().unwrap().into());
@@ -147,6 +149,6 @@ pub(crate) fn requests() -> Vec<RequestFacts> {
         tls.client_cn = Some((*b"backup").into());
     }
     other.connection = Arc::new(brief);
-    other.close.alert = Some(Alert::Received("internal_error"));
+    other.close.alert = Some(FatalAlert::Received(Alert::INTERNAL_ERROR));
     vec![full, other, request(), aborted()]
 }
