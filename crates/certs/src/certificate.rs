@@ -45,6 +45,11 @@ pub enum Source {
         /// The file given for the key, if another.
         key: Option<PathBuf>,
     },
+    /// An authority, over ACME.
+    Acme {
+        /// The file in which it is kept, with its key.
+        path: PathBuf,
+    },
     /// The local CA.
     LocalCa {
         /// The file in which the local CA keeps it.

@@ -91,6 +91,10 @@ pub enum ContentFault {
     UnsupportedKey,
     /// No certificate; the labels of what there is instead.
     NoCertificate(Vec<String>),
+    /// An authority's certificate that is not for this name, which was asked for.
+    NotFor(String),
+    /// An authority's certificate that has expired.
+    Expired(SystemTime),
 }
 
 /// Why a certificate and a key do not make a pair.
@@ -266,6 +270,8 @@ impl ContentFault {
             Self::UnsupportedKey => f.write_str(
                 "the key cannot be used; make one that is ECDSA (P-256, P-384, P-521), Ed25519 or RSA (2048 to 8192 bits), in PKCS#8, SEC1 or PKCS#1",
             ),
+            Self::NotFor(name) => write!(f, "the certificate is not for {name}"),
+            Self::Expired(when) => write!(f, "the certificate expired on {}", clock::date(*when)),
             Self::NoCertificate(labels) if labels.is_empty() => {
                 f.write_str("there is no certificate in this file; add a `CERTIFICATE` block")
             }

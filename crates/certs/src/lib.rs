@@ -6,6 +6,7 @@
 //! | which pairs are in this directory? | [`directory`] |
 //! | which certificate does this client get? | [`store`] |
 //! | where does a certificate for `localhost` come from? | [`local_ca`] |
+//! | when is a certificate of an ACME authority due, and where is it kept? | [`acme`] |
 //! | may this client in? | [`client_auth`] |
 //! | what does the PROXY protocol say about a certificate? | [`describe`] |
 //!
@@ -18,6 +19,7 @@
 mod certificate;
 mod chain;
 mod clock;
+mod disk;
 mod error;
 mod name;
 mod pem;
@@ -25,6 +27,7 @@ mod stamp;
 mod warning;
 mod x509;
 
+pub mod acme;
 pub mod client_auth;
 pub mod describe;
 pub mod directory;

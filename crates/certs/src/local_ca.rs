@@ -12,7 +12,6 @@
 //! a new CA would silently break every client that trusts the old one. What it has issued is merely a
 //! cache, minted anew whenever it does not fit.
 
-mod disk;
 mod trust;
 
 use std::path::{Path, PathBuf};
@@ -28,6 +27,7 @@ use zeroize::Zeroizing;
 pub use trust::trust_instructions;
 
 use crate::certificate::{Certificate, Source};
+use crate::disk;
 use crate::error::{CaFault, Error, NameFault};
 use crate::file;
 use crate::name::DnsPattern;

@@ -53,6 +53,8 @@ pub(crate) enum Origin {
     LocalCa(PathBuf),
     /// A file.
     File(PathBuf),
+    /// This authority, which is asked for it.
+    Authority(String),
 }
 
 impl Banner<'_> {
@@ -86,6 +88,10 @@ impl Banner<'_> {
                 path.display()
             ),
             Origin::File(path) => writeln!(out, "  certificate  {}", path.display()),
+            Origin::Authority(name) => writeln!(
+                out,
+                "  certificate  from {name}, as soon as it is issued; until then from the local CA"
+            ),
         };
         if let Some(curl) = self.curl() {
             let _ = writeln!(out, "\n  try          {curl}");
@@ -130,7 +136,7 @@ impl Banner<'_> {
     pub(crate) fn curl(&self) -> Option<String> {
         let ca = match &self.origin {
             Origin::LocalCa(path) => format!("--cacert {} ", quoted(path)),
-            Origin::File(_) => String::new(),
+            Origin::File(_) | Origin::Authority(_) => String::new(),
         };
         let name = self.names.first()?;
         let host = host_of(name);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use offramp_config::model::{CertificateName, ServerAddress, StoreUrl};
+use offramp_config::model::{CertificateName, DirectoryUrl, ServerAddress, StoreUrl};
 
 use crate::listen::Place;
 use crate::{help, target};
@@ -94,6 +94,19 @@ pub(crate) struct To {
     /// A host name or address for the certificate; may be repeated [default: localhost, 127.0.0.1, ::1]
     #[arg(long, short, value_name = "NAME", conflicts_with = "cert")]
     pub(crate) name: Vec<CertificateName>,
+    /// Have the certificate issued by Let's Encrypt, and agree to its terms of service; the address is for the account
+    ///
+    /// The names of --name must lead to this machine. Unless --listen says otherwise, Offramp listens on port 443 of every
+    /// address, and on port 80, if it may, to send browsers to https. Until the certificate is issued, clients get one
+    /// from the local CA.
+    #[arg(long, value_name = "EMAIL", requires = "name", conflicts_with = "cert", value_parser = target::email)]
+    pub(crate) acme: Option<String>,
+    /// With --acme: the directory of another authority
+    #[arg(long, value_name = "URL", requires = "acme", value_parser = target::directory)]
+    pub(crate) acme_directory: Option<DirectoryUrl>,
+    /// With --acme-directory: the authorities in PEM that its API is checked against [default: the system's]
+    #[arg(long, value_name = "FILE", requires = "acme_directory", value_hint = ValueHint::FilePath)]
+    pub(crate) acme_ca: Option<PathBuf>,
     /// A certificate chain in PEM, instead of one from the local CA; its key may be in the same file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) cert: Option<PathBuf>,
@@ -217,7 +230,7 @@ mod tests {
     fn to_has_its_defaults() {
         let Command::To(to) = Cli::parse_from(["offramp", "to", ":3000"]).command else { unreachable!() };
         assert_eq!(to.target.to_string(), "127.0.0.1:3000");
-        assert_eq!(to.listening.listen, Place::Here(8443));
+        assert_eq!(to.listening.listen, Place::DEFAULT);
         assert!(
             !to.http
                 && !to.listening.public

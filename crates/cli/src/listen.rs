@@ -19,6 +19,9 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    /// What holds where nothing is said.
+    pub(crate) const DEFAULT: Self = Self::Here(8443);
+
     /// Reads the value of `--listen`.
     ///
     /// # Errors

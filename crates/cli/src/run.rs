@@ -1,12 +1,13 @@
 //! The commands, wired together: the only place that knows every crate.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::CommandFactory as _;
 use offramp_certs::local_ca::{LocalCa, trust_instructions};
 use offramp_config::model::{
-    CertificateName, CertificateSource, Level, ListenAddress, Mode, ProxyV2, SendProxy, ServerAddress,
+    CertificateName, CertificateSource, Level, ListenAddress, Mode, Name, ProxyV2, SendProxy, ServerAddress,
     Workers,
 };
 use offramp_config::{Config, Environment};
@@ -64,13 +65,17 @@ fn from_file(arguments: flags::Run) -> Result<(), Failure> {
 
 fn to(arguments: flags::To) -> Result<(), Failure> {
     let environment = surroundings::environment();
-    let listen = listen(&arguments.listening)?;
+    let public = arguments.acme.is_some()
+        && arguments.listening.listen == Place::DEFAULT
+        && !arguments.listening.public;
+    let listen = if public { vec![everywhere(443)] } else { listen(&arguments.listening)? };
     let (place, state_dir) = (arguments.listening.listen.clone(), arguments.state_dir.clone());
     let what = arguments.target.to_string();
     let service = if arguments.http { Service::Http } else { Service::Bytes };
     let missing = target::missing_socket(&arguments.target).map(Path::to_owned);
     let verbose = arguments.verbose;
-    let single = Single::to(arguments, listen, surroundings::events()).map_err(Failure::usage)?;
+    let mut single = Single::to(arguments, listen, surroundings::events()).map_err(Failure::usage)?;
+    single.redirect = if public { port_80() } else { None };
     let config = kept_in(state_dir, single.config(&environment))?;
     let config = told_at(verbose, config);
     let told = config.clone();
@@ -94,6 +99,8 @@ fn demo(arguments: flags::Demo) -> Result<(), Failure> {
     let single = Single {
         server: ServerAddress::Unix(demo.socket()),
         certificate: local(&listen),
+        authority: None,
+        redirect: None,
         listen,
         mode: Mode::Tcp,
         send_proxy: Some(SendProxy::V2(ProxyV2::default())),
@@ -112,6 +119,26 @@ fn demo(arguments: flags::Demo) -> Result<(), Failure> {
     };
     serve(config, Origin::CommandLine, environment, Some(Box::new(announce)))
         .map_err(|failure| elsewhere(failure, &place))
+}
+
+/// Every address of this machine.
+fn everywhere(port: u16) -> ListenAddress {
+    let any: IpAddr =
+        if surroundings::has_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    ListenAddress::Ip((any, port).into())
+}
+
+/// Where browsers come that know no https yet, if this process may listen there. A certificate is obtained without.
+fn port_80() -> Option<ListenAddress> {
+    let address = everywhere(80);
+    let ListenAddress::Ip(tcp) = &address else { return None };
+    match TcpListener::bind(tcp) {
+        Ok(_) => Some(address),
+        Err(error) => {
+            say(&format!("  Port 80 is not served ({error}): browsers must be told https:// themselves.\n"));
+            None
+        }
+    }
 }
 
 /// The addresses that `--listen` and `--public` mean on this machine.
@@ -233,6 +260,11 @@ fn introduction(what: String, service: Service, addresses: &[Address], config: &
             }
             // No command line has one.
             CertificateSource::Directory { path } => banner::Origin::File(path.path.clone()),
+            CertificateSource::Acme(acme) => {
+                names.extend(acme.names.iter().cloned().map(CertificateName::Host));
+                let asked: Vec<&str> = acme.authorities.iter().map(Name::as_str).collect();
+                banner::Origin::Authority(asked.join(" or "))
+            }
             CertificateSource::Local { names: local } => {
                 names.extend_from_slice(local);
                 let authority = open_ca(&config.state_dir).map(|authority| authority.certificate_path());

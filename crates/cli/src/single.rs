@@ -2,12 +2,14 @@
 //!
 //! It is an ordinary [`Config`], made in code: what a file could not say, neither can the command line.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use offramp_config::model::{
-    AccessFormat, Certificate, CertificateName, CertificateSource, DefaultRole, FilePath, HostName,
-    HostPattern, ListenAddress, Listener, Mode, ProxyV2, Relay, RelayTarget, Route, SendProxy, ServerAddress,
-    StoreUrl, Target, Workers,
+    AccessFormat, AcmeCertificate, Authority, Certificate, CertificateName, CertificateSource, DefaultRole,
+    DirectoryUrl, FilePath, HostName, HostPattern, KeyType, ListenAddress, Listener, Listeners, Mode, Name,
+    ProxyV2, Redirect, RedirectTo, Relay, RelayTarget, Route, SendProxy, ServerAddress, StoreUrl, Target,
+    Workers, not_issuable,
 };
 use offramp_config::{At, Config, Environment};
 
@@ -23,6 +25,10 @@ pub(crate) struct Single {
     pub(crate) mode: Mode,
     /// Where the certificate comes from.
     pub(crate) certificate: CertificateSource,
+    /// Who is asked for it, if an authority is.
+    pub(crate) authority: Option<Authority>,
+    /// Where browsers that come without TLS are sent to it.
+    pub(crate) redirect: Option<ListenAddress>,
     /// The PROXY header for the application.
     pub(crate) send_proxy: Option<SendProxy>,
     /// Worker threads.
@@ -35,13 +41,15 @@ pub(crate) struct Single {
 
 impl Single {
     /// What `to` was told; `listen` is what its `--listen` and `--public` mean.
-    pub(crate) fn to(
-        arguments: To,
-        listen: Vec<ListenAddress>,
-        events: AccessFormat,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn to(arguments: To, listen: Vec<ListenAddress>, events: AccessFormat) -> io::Result<Self> {
         let file = |path| std::path::absolute(path).map(FilePath::new);
+        let authority = arguments.acme.map(|email| asked(email, arguments.acme_directory));
+        let mut authority = authority.transpose()?;
+        if let (Some(authority), Some(ca)) = (&mut authority, arguments.acme_ca) {
+            authority.ca = Some(file(ca)?);
+        }
         let certificate = match arguments.cert {
+            _ if authority.is_some() => obtained(&arguments.name, authority.as_ref())?,
             Some(cert) => {
                 CertificateSource::Files { cert: file(cert)?, key: arguments.key.map(file).transpose()? }
             }
@@ -53,6 +61,8 @@ impl Single {
             listen,
             mode: if arguments.http { Mode::Http } else { Mode::Tcp },
             certificate,
+            authority,
+            redirect: None,
             send_proxy: arguments.send_proxy.map(|version| match version {
                 ProxyVersion::V1 => SendProxy::V1,
                 ProxyVersion::V2 => SendProxy::V2(ProxyV2::default()),
@@ -80,8 +90,63 @@ impl Single {
             vec![Certificate { source: self.certificate, default: DefaultRole::Always, at: At::NOWHERE }];
         config.listeners = vec![Listener { addresses: self.listen, mode: self.mode, ..Listener::default() }];
         config.routes = vec![Route::to(Target::Relay(relay))];
+        config.authorities = self.authority.into_iter().collect();
+        if let Some(address) = self.redirect {
+            let plain = Listener {
+                // A name of letters.
+                name: PLAIN.parse().unwrap_or_default(),
+                addresses: vec![address],
+                mode: Mode::Http,
+                tls: false,
+                ..Listener::default()
+            };
+            let redirect = Redirect::permanent(RedirectTo::Https);
+            let listeners = Listeners::Named(vec![plain.name.clone()]);
+            config.routes.push(Route { listeners, ..Route::to(Target::Redirect(redirect)) });
+            config.routes[0].listeners = Listeners::Named(vec![config.listeners[0].name.clone()]);
+            config.listeners.push(plain);
+        }
         config
     }
+}
+
+/// The listener of browsers that come without TLS.
+const PLAIN: &str = "plain";
+
+/// The authority that `--acme` and `--acme-directory` name.
+fn asked(email: String, directory: Option<DirectoryUrl>) -> io::Result<Authority> {
+    let named = |name: &str| name.parse::<Name>().map_err(|problem| io::Error::other(problem.to_string()));
+    let authority = match directory {
+        Some(directory) => Some(Authority::new(named("authority")?, directory)),
+        None => Authority::well_known(&named("letsencrypt")?),
+    };
+    let authority = authority.ok_or_else(|| io::Error::other("there is no such authority"))?;
+    Ok(Authority { email: Some(email), ..authority })
+}
+
+/// The certificate for `--name`, which an authority is asked for.
+fn obtained(names: &[CertificateName], authority: Option<&Authority>) -> io::Result<CertificateSource> {
+    let public = authority.is_none_or(|authority| authority.ca.is_none());
+    let mut hosts = Vec::new();
+    for name in names {
+        let why = match name {
+            CertificateName::Ip(_) => Some("it is an address"),
+            CertificateName::Host(HostPattern::Wildcard(_)) => {
+                Some("a wildcard needs the challenge dns-01, for which there is the configuration file")
+            }
+            CertificateName::Host(host) => not_issuable(host).filter(|_| public),
+        };
+        match (name, why) {
+            (CertificateName::Host(host), None) => hosts.push(host.clone()),
+            (_, why) => {
+                let why = why.unwrap_or_default();
+                return Err(io::Error::other(format!("error: --acme: no certificate for {name}: {why}")));
+            }
+        }
+    }
+    let authorities = authority.iter().map(|authority| authority.name.clone()).collect();
+    let (names, key_type) = (hosts, KeyType::P256);
+    Ok(CertificateSource::Acme(AcmeCertificate { authorities, names, key_type, reuse_key: false }))
 }
 
 /// A certificate from the local CA for this machine's names for itself, and the addresses that are listened
@@ -111,10 +176,31 @@ mod tests {
     use super::Single;
     use crate::flags::{Cli, Command};
 
-    fn printed(line: &str) -> String {
+    fn single(line: &str) -> std::io::Result<Single> {
         let Command::To(to) = Cli::parse_from(line.split(' ')).command else { unreachable!() };
         let listen = to.listening.addresses(true).unwrap();
-        let single = Single::to(to, listen, offramp_config::model::AccessFormat::Json).unwrap();
+        Single::to(to, listen, offramp_config::model::AccessFormat::Json)
+    }
+
+    #[test]
+    fn names_that_no_authority_issues_are_refused() {
+        for name in ["nas.lan", "10.0.0.1", "*.example.org"] {
+            let refused = single(&format!("offramp to 1 --name {name} --acme me@example.org"));
+            assert!(refused.err().unwrap().to_string().contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn browsers_without_tls_are_sent_to_it() {
+        let mut single = single("offramp to 1 --name a.example.org --acme me@example.org").unwrap();
+        single.redirect = Some("[::]:80".parse().unwrap());
+        let text = print(&single.config(&Environment::default()));
+        assert!(text.contains("address = [\"[::]:80\"]") && text.contains("to = \"https\""), "{text}");
+        parse(&text, "/to.toml", &Environment::default()).unwrap();
+    }
+
+    fn printed(line: &str) -> String {
+        let single = single(line).unwrap();
         let config = single.config(&Environment::default());
         let text = print(&config);
         let (again, warnings) = parse(&text, "/to.toml", &Environment::default()).unwrap();
@@ -151,6 +237,19 @@ mod tests {
         let text = printed("offramp to 1 --name *.home.arpa --name 10.0.0.1 --send-proxy v1");
         assert!(text.contains("names = [\"*.home.arpa\", \"10.0.0.1\"]"), "{text}");
         assert!(text.contains("send_proxy = \"v1\""), "{text}");
+        let text = printed("offramp to 1 --name a.example.org --acme me@example.org");
+        assert!(
+            text.contains("acme = [\"letsencrypt\"]") && text.contains("names = [\"a.example.org\"]"),
+            "{text}"
+        );
+        assert!(text.contains("[acme.letsencrypt]") && text.contains("email = \"me@example.org\""), "{text}");
+        let text = printed(
+            "offramp to 1 --name a.lan --acme me@example.org --acme-directory https://ca.lan/dir --acme-ca /ca.pem",
+        );
+        assert!(
+            text.contains("directory = \"https://ca.lan/dir\"") && text.contains("ca = \"/ca.pem\""),
+            "{text}"
+        );
         let text = printed("offramp to 1 --log-store sqlite:/a.db");
         assert!(text.contains("url = \"sqlite:/a.db\""), "{text}");
         let text = printed("offramp to 1 --listen 10.0.0.7:443");

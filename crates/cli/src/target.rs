@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use offramp_config::model::{FilePath, ServerAddress, StoreUrl};
+use offramp_config::model::{DirectoryUrl, FilePath, ServerAddress, StoreUrl, contact};
 
 /// Reads a TARGET.
 ///
@@ -49,6 +49,22 @@ fn read(text: &str) -> Result<ServerAddress, String> {
 fn bare_port(text: &str) -> Option<&str> {
     let digits = text.strip_prefix(':').unwrap_or(text);
     (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some(digits)
+}
+
+/// Reads the value of `--acme`.
+///
+/// # Errors
+/// It is no e-mail address.
+pub(crate) fn email(text: &str) -> Result<String, String> {
+    contact(text).map_err(|problem| problem.to_string())
+}
+
+/// Reads the value of `--acme-directory`.
+///
+/// # Errors
+/// It is no URL of a directory.
+pub(crate) fn directory(text: &str) -> Result<DirectoryUrl, String> {
+    text.parse().map_err(|problem: offramp_config::Problem| problem.to_string())
 }
 
 /// What to write instead of a URL.

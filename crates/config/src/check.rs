@@ -12,6 +12,7 @@ use crate::model::{Config, Environment, Listener, Name};
 use crate::raw::{Section, Spanned};
 use crate::settings::{BINDINGS, Origin};
 
+mod acme;
 mod backends;
 mod certificates;
 mod conflicts;
@@ -32,7 +33,8 @@ pub(crate) fn check(
     let mut config = Config::for_environment(environment);
     let mut reader = Reader { folder, report };
     let wrong = reader.settings(root, &mut config);
-    let Sorted { whole: listeners, broken: broken_listeners } = listeners::listeners(root, &mut reader);
+    let sorted = listeners::listeners(root, &mut reader);
+    let Sorted { whole: listeners, broken: broken_listeners } = &sorted;
     let backends = backends::backends(root, &mut reader);
     let known = Known {
         listeners: listeners::names_of_listeners(root),
@@ -40,15 +42,18 @@ pub(crate) fn check(
     };
     let Sorted { whole: routes, broken: broken_routes } = routes::routes(root, &known, &mut reader);
     config.routes = routes.iter().map(|(route, _)| route.clone()).collect();
-    config.certificates = certificates::certificates(root, &config.route_hosts(), &mut reader);
+    let authorities = acme::authorities(root, &mut reader);
+    config.authorities.clone_from(&authorities.whole);
+    config.certificates = certificates::certificates(root, &config.route_hosts(), &authorities, &mut reader);
     config.listeners = listeners.iter().map(|(listener, _)| listener.clone()).collect();
     config.backends = backends;
     config.backends.sort_by(|a, b| a.name.cmp(&b.name));
     config.fill_implied();
+    acme::between(root, &sorted, &authorities, &config, &mut reader);
     settings::between(root, &wrong, &config, reader.report);
-    conflicts::between(root, &listeners, &routes, &config, reader.report);
+    conflicts::between(root, listeners, &routes, &config, reader.report);
     let complete = listeners.len() == root.sections("listener").len();
-    let known: Vec<&Listener> = listeners.iter().chain(&broken_listeners).map(|(one, _)| one).collect();
+    let known: Vec<&Listener> = listeners.iter().chain(broken_listeners).map(|(one, _)| one).collect();
     modes::between(&known, complete, &routes, &config, reader.report);
     modes::of_broken(&known, &broken_routes, reader.report);
     // Nobody uses a configuration with mistakes, but the files that its routes name are looked at.

@@ -11,7 +11,9 @@ use std::fmt;
 
 use crate::keys::{self, Key};
 use crate::model::figures::without_password;
-use crate::model::{Backend, Certificate, CertificateSource, Config, Listener, Listeners, Name, Route};
+use crate::model::{
+    Authority, Backend, Certificate, CertificateSource, Config, Listener, Listeners, Name, Route,
+};
 use crate::settings::{BINDINGS, Scalar};
 
 pub use restart::keep_until_restart;
@@ -155,6 +157,14 @@ impl Keyed for Listener {
     }
 }
 
+impl Keyed for Authority {
+    type Key = Name;
+
+    fn key(&self) -> Name {
+        self.name.clone()
+    }
+}
+
 impl Keyed for Backend {
     type Key = Name;
 
@@ -170,6 +180,10 @@ impl Keyed for Certificate {
         match &self.source {
             CertificateSource::Files { cert, .. } => format!("certificate {}", cert.path.display()),
             CertificateSource::Directory { path } => format!("certificates in {}", path.path.display()),
+            CertificateSource::Acme(acme) => {
+                let names: Vec<String> = acme.names.iter().map(ToString::to_string).collect();
+                format!("acme certificate {}", names.join(" "))
+            }
             CertificateSource::Local { names } => {
                 let names: Vec<String> = names.iter().map(ToString::to_string).collect();
                 format!("local certificate {}", names.join(" "))
@@ -202,6 +216,8 @@ pub struct ConfigDiff {
     pub settings: ListDiff<Setting>,
     /// Certificates.
     pub certificates: ListDiff<Certificate>,
+    /// Authorities.
+    pub authorities: ListDiff<Authority>,
     /// Listeners.
     pub listeners: ListDiff<Listener>,
     /// Routes.
@@ -216,6 +232,7 @@ impl ConfigDiff {
         ConfigDiff {
             settings: ListDiff::between(&settings(old), &settings(new)),
             certificates: ListDiff::between(&old.certificates, &new.certificates),
+            authorities: ListDiff::between(&old.authorities, &new.authorities),
             listeners: ListDiff::between(&old.listeners, &new.listeners),
             routes: ListDiff::between(&old.routes, &new.routes),
             backends: ListDiff::between(&old.backends, &new.backends),
@@ -226,6 +243,7 @@ impl ConfigDiff {
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty()
             && self.certificates.is_empty()
+            && self.authorities.is_empty()
             && self.listeners.is_empty()
             && self.routes.is_empty()
             && self.backends.is_empty()
@@ -244,6 +262,7 @@ impl fmt::Display for ConfigDiff {
             }
         }
         lines(f, &self.certificates, "certificates", Keyed::key)?;
+        lines(f, &self.authorities, "authorities", |authority| format!("acme {}", authority.name))?;
         lines(f, &self.listeners, "listeners", |listener| format!("listener {}", listener.name))?;
         lines(f, &self.routes, "routes", Keyed::key)?;
         lines(f, &self.backends, "backends", |backend| format!("backend {}", backend.name))

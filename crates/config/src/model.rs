@@ -10,6 +10,10 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use acme::{
+    AcmeCertificate, Authority, Challenge, DirectoryUrl, DnsProvider, DnsUpdate, ExternalAccount,
+    ImpliedCertificates, KeyType, TsigAlgorithm, contact, not_issuable,
+};
 pub use address::{Cidr, ListenAddress, ServerAddress};
 pub use backend::{Backend, Balance, HashKey, Pool, Protocol, Server};
 pub use bounded::{Bounded, RecordSizeLimit, Size, Tickets, Weight};
@@ -32,6 +36,7 @@ pub use route::{
 use crate::error::At;
 use words::words;
 
+pub(crate) mod acme;
 pub(crate) mod figures;
 pub(crate) mod header;
 pub(crate) mod health;
@@ -78,6 +83,8 @@ pub struct Config {
     pub limits: Limits,
     /// Certificates in the order of the file.
     pub certificates: Vec<Certificate>,
+    /// Authorities that speak ACME sorted by name, their names unique.
+    pub authorities: Vec<Authority>,
     /// Listeners in the order of the file, their names unique.
     pub listeners: Vec<Listener>,
     /// Routes in the order of the file.
@@ -109,6 +116,7 @@ impl Config {
             tls: Tls::default(),
             limits: Limits::default(),
             certificates: Vec::new(),
+            authorities: Vec::new(),
             listeners: Vec::new(),
             routes: Vec::new(),
             backends: Vec::new(),
@@ -118,6 +126,11 @@ impl Config {
     /// The listener of that name.
     pub fn listener(&self, name: &Name) -> Option<&Listener> {
         self.listeners.iter().find(|listener| listener.name == *name)
+    }
+
+    /// The authority of that name.
+    pub fn authority(&self, name: &Name) -> Option<&Authority> {
+        self.authorities.iter().find(|authority| authority.name == *name)
     }
 
     /// The backend of that name.
@@ -213,6 +226,10 @@ pub struct Tls {
     pub record_size: RecordSize,
     /// Whether X25519MLKEM768 is offered.
     pub post_quantum: bool,
+    /// Where the certificates of hosts come from that no `[[certificate]]` covers.
+    pub certificates: ImpliedCertificates,
+    /// The authorities of [`ImpliedCertificates::Acme`], the preferred one first; at least one with it, empty without.
+    pub acme: Vec<Name>,
 }
 
 impl Default for Tls {
@@ -223,6 +240,8 @@ impl Default for Tls {
             ticket_rotation: Duration::from_secs(6 * 3600),
             record_size: RecordSize::Adaptive,
             post_quantum: true,
+            certificates: ImpliedCertificates::Local,
+            acme: Vec::new(),
         }
     }
 }
@@ -277,6 +296,8 @@ pub enum CertificateSource {
         /// The names and addresses that it is valid for.
         names: Vec<CertificateName>,
     },
+    /// Obtained from an authority and renewed.
+    Acme(AcmeCertificate),
 }
 
 /// What `default` of a certificate says.

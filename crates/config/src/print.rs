@@ -8,8 +8,8 @@ use std::fmt::{Display, Write as _};
 
 use crate::keys;
 use crate::model::{
-    Backend, Certificate, CertificateSource, Config, DefaultRole, Eject, FilePath, Health, HttpProbe,
-    Listener, Mode, Pool, Probe,
+    Authority, Backend, Certificate, CertificateSource, Config, DefaultRole, DnsProvider, DnsUpdate, Eject,
+    FilePath, Health, HttpProbe, Listener, Mode, Pool, Probe,
 };
 use crate::settings::{BINDINGS, lacks};
 use crate::units::print_duration;
@@ -37,6 +37,9 @@ pub fn print(config: &Config) -> String {
     }
     for item in &config.certificates {
         certificate(&mut out, item);
+    }
+    for item in &config.authorities {
+        authority(&mut out, item);
     }
     for item in &config.listeners {
         listener(&mut out, item);
@@ -66,6 +69,12 @@ fn certificate(out: &mut String, certificate: &Certificate) {
             out.push_str("local = true\n");
             list(out, "names", names);
         }
+        CertificateSource::Acme(acme) => {
+            list(out, "acme", &acme.authorities);
+            list(out, "names", &acme.names);
+            text(out, "key_type", acme.key_type);
+            bare(out, "reuse_key", acme.reuse_key);
+        }
     }
     match certificate.default {
         DefaultRole::Unsaid => {}
@@ -73,6 +82,49 @@ fn certificate(out: &mut String, certificate: &Certificate) {
         DefaultRole::Never => out.push_str("default = false\n"),
     }
     out.push('\n');
+}
+
+fn authority(out: &mut String, authority: &Authority) {
+    let Authority { name, directory, email, challenge, dns, dns_wait, ca, profile, eab, at: _ } = authority;
+    let _ = writeln!(out, "[acme.{}]", section_name(name.as_str()));
+    text(out, "directory", directory);
+    if let Some(email) = email {
+        text(out, "email", email);
+    }
+    text(out, "challenge", challenge);
+    if let Some(ca) = ca {
+        text(out, "ca", path(ca));
+    }
+    if let Some(profile) = profile {
+        text(out, "profile", profile);
+    }
+    if let Some(eab) = eab {
+        let (id, key) = (quoted(&eab.key_id), quoted(&path(&eab.key_file)));
+        bare(out, "eab", format_args!("{{ key_id = {id}, key_file = {key} }}"));
+    }
+    match dns {
+        None => {}
+        Some(DnsProvider::Hook(program)) => text(out, "dns_hook", path(program)),
+        Some(DnsProvider::Update(DnsUpdate { server, zone, key_name, key_file, algorithm })) => {
+            let key_file = quoted(&path(key_file));
+            bare(
+                out,
+                "dns_update",
+                format_args!(
+                    "{{ server = \"{server}\", zone = \"{zone}\", key_name = \"{key_name}\", key_file = {key_file}, algorithm = \"{algorithm}\" }}"
+                ),
+            );
+        }
+    }
+    if dns.is_some() {
+        text(out, "dns_wait", print_duration(*dns_wait));
+    }
+    out.push('\n');
+}
+
+/// A name within a header: a dot would begin a section within a section.
+fn section_name(name: &str) -> String {
+    if name.contains('.') { quoted(name) } else { name.to_owned() }
 }
 
 fn listener(out: &mut String, listener: &Listener) {
@@ -90,10 +142,7 @@ fn listener(out: &mut String, listener: &Listener) {
 }
 
 fn backend(out: &mut String, backend: &Backend) {
-    // A dot would begin a section within a section.
-    let name = backend.name.as_str();
-    let name = if name.contains('.') { quoted(name) } else { name.to_owned() };
-    let _ = writeln!(out, "[backend.{name}]");
+    let _ = writeln!(out, "[backend.{}]", section_name(backend.name.as_str()));
     list(out, "servers", &backend.servers);
     text(out, "balance", &backend.balance);
     text(out, "protocol", backend.protocol);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use plain::Plain;
 
 use crate::error::{At, Problem, shown};
-use crate::model::{AccessOutput, Config, FilePath, LogOutput};
+use crate::model::{AccessOutput, Config, FilePath, ImpliedCertificates, LogOutput};
 use crate::units::{self, Rate};
 
 pub(crate) use plain::{Word, WordOrFile};
@@ -125,6 +125,8 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "tls.ticket_rotation" => tls.ticket_rotation;
     "tls.record_size" => tls.record_size;
     "tls.post_quantum" => tls.post_quantum;
+    "tls.certificates" => tls.certificates;
+    "tls.acme" => tls.acme;
     "limits.connections" => limits.connections;
     "limits.connections_per_client" => limits.connections_per_client;
     "limits.handshakes_per_client" => limits.handshakes_per_client;
@@ -231,6 +233,11 @@ pub(crate) const NEEDS: &[Need] = &[
             told || config.admin.is_some() || config.tracing.metrics
         },
     },
+    Need {
+        path: "tls.acme",
+        with: "`certificates = \"acme\"`",
+        met: |config| config.tls.certificates == ImpliedCertificates::Acme,
+    },
     Need { path: "tracing.sample_one_in", with: "`otlp`", met: has_collector },
     Need { path: "tracing.metrics", with: "`otlp`", met: has_collector },
 ];
@@ -255,7 +262,7 @@ mod tests {
 
     /// The supported keys that need a binding.
     fn plain_keys() -> impl Iterator<Item = &'static crate::keys::Key> {
-        let repeated = ["certificate", "listener", "route", "backend"];
+        let repeated = ["certificate", "acme", "listener", "route", "backend"];
         TABLE.iter().filter(move |key| {
             let top = key.path.split('.').next().unwrap();
             key.support.is_now() && !key.kind.is_section() && !repeated.contains(&top)

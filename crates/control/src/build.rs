@@ -28,6 +28,7 @@ use offramp_upstream::Backend;
 
 pub(crate) use self::certificates::Material;
 use self::http::Ways;
+use crate::acme::Want;
 use crate::certificates::{OnFault, Sources};
 use crate::error::{Error, Finding, none_or_refused};
 use crate::outputs;
@@ -111,6 +112,8 @@ pub(crate) struct Built {
     pub(crate) sources: Sources,
     /// The host names in it; new ones have no addresses yet.
     pub(crate) names: Names,
+    /// The certificates that authorities are to issue.
+    pub(crate) wants: Vec<Want>,
     /// What an operator should know, and what stops nothing.
     pub(crate) warnings: Vec<Finding>,
 }
@@ -142,7 +145,7 @@ pub(crate) fn build(config: &Config, inputs: &Inputs<'_>) -> Result<Built, Error
     let mut material = Material::read(config, inputs.sources, inputs.now, OnFault::Refuse, inputs.mint);
     report.warnings.append(&mut material.warnings);
     if material.errors.is_empty() {
-        coverage::look(config, &material.store, &mut report);
+        coverage::look(config, &material.store, &material.wants, &mut report);
     }
     report.errors.append(&mut material.errors);
     assemble(config, inputs, material, report)
@@ -162,7 +165,7 @@ fn assemble(
     material: Material,
     mut report: Report,
 ) -> Result<Built, Error> {
-    let Material { store, sources, .. } = material;
+    let Material { store, sources, wants, .. } = material;
     let mut backends = Backends::of(config, inputs.names, inputs.backends, &mut report);
     let mut termination = Termination::new(&config.tls, &store, inputs.tickets, &sources);
     let tables = routes::tables(config, &mut backends, &mut termination, &mut report);
@@ -197,7 +200,7 @@ fn assemble(
         choice: inputs.choice,
         tracing,
     };
-    Ok(Built { snapshot, store, sources, names, warnings: report.warnings })
+    Ok(Built { snapshot, store, sources, names, wants, warnings: report.warnings })
 }
 
 fn listener_tls(

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::SystemTime;
 
 use offramp_certs::client_auth::load_roots;
-use offramp_certs::{Certificate, Stamp, Warning, file};
+use offramp_certs::{Certificate, Source, Stamp, Warning, file};
 use offramp_config::At;
 use offramp_config::model::FilePath;
 use rustls::RootCertStore;
@@ -52,6 +52,8 @@ pub(crate) struct Sources {
     authorities: HashMap<PathBuf, Slot<RootCertStore>>,
     /// Certificates of the local CA by their names.
     local: HashMap<Vec<String>, Arc<Certificate>>,
+    /// Certificates that authorities have issued, by their files.
+    obtained: HashMap<PathBuf, Arc<Certificate>>,
     /// Folders of which every pair is read.
     directories: Vec<PathBuf>,
 }
@@ -218,6 +220,15 @@ impl<'a> Look<'a> {
             self.after.local.insert(names, Arc::clone(certificate));
         }
         found
+    }
+
+    /// Keeps a certificate that an authority has issued, as it was before where nothing has changed.
+    pub(crate) fn obtained(&mut self, certificate: Certificate) -> Arc<Certificate> {
+        let Source::Acme { path } = certificate.source.clone() else { return Arc::new(certificate) };
+        let before = self.before.obtained.get(&path).filter(|before| same_certificate(before, &certificate));
+        let certificate = before.cloned().unwrap_or_else(|| Arc::new(certificate));
+        self.after.obtained.insert(path, Arc::clone(&certificate));
+        certificate
     }
 
     /// Notes a folder of which every pair is read.

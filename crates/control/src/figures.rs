@@ -16,6 +16,7 @@ use offramp_observe::{Sampled, Sampler};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{Shared, Snapshot};
 
+use crate::acme::Orders;
 use crate::event_store::StoreFigures;
 use crate::push::Spans;
 
@@ -72,12 +73,15 @@ pub(crate) fn sampler(
     shared: Shared,
     spans: Spans,
     reloads: Arc<Reloads>,
-    store: Option<StoreFigures>,
+    (store, orders): (Option<StoreFigures>, Arc<Orders>),
 ) -> Sampler {
     Sampler::new(move || {
         let snapshot = shared.current.load();
         let mut all: Vec<Sampled> = reloads.figures().into();
         all.extend(certificates(&snapshot));
+        all.extend(
+            orders.totals().map(|(outcome, count)| figure(&names::ACME_ORDERS, &[outcome], count as f64)),
+        );
         all.extend(limits(&snapshot, &shared));
         all.extend(servers(&snapshot));
         all.extend(spans.figures());

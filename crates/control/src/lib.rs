@@ -15,9 +15,11 @@
 //! | which sockets stay, come and go? | `plan` (pure), `listeners` |
 //! | what happens at start, on reload, as time passes, at the end? | `server`, `reload`, `upkeep`, `drain` |
 //! | which servers are alive? | `probes` |
+//! | who obtains and renews certificates? | `acme` |
 //! | how does the log store get its events? | `event_store` |
 //! | who may read the keys? | `privileges`, `state` |
 
+mod acme;
 mod build;
 mod certificates;
 mod drain;

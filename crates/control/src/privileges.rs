@@ -6,7 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use offramp_config::Config;
-use offramp_config::model::{AccessOutput, CertificateSource, FilePath, LogOutput, StoreUrl, User};
+use offramp_config::model::{
+    AccessOutput, CertificateSource, FilePath, ImpliedCertificates, LogOutput, StoreUrl, User,
+};
 use offramp_net::process::{Identity, is_root};
 use offramp_observe::Log;
 
@@ -49,10 +51,13 @@ pub(crate) fn find(user: Option<&User>, log: &Log) -> Result<Option<Identity>, E
 pub(crate) fn assume(identity: &Identity, config: &Config) -> Result<(), Error> {
     let own = |path: &Path| identity.own(path);
     let failed = |doing: &str, error: &io::Error| Error::one(format!("cannot {doing}: {error}"));
-    let local =
-        |item: &offramp_config::model::Certificate| matches!(item.source, CertificateSource::Local { .. });
+    // Whatever is not from files is kept in the state directory.
+    let kept = |item: &offramp_config::model::Certificate| {
+        !matches!(item.source, CertificateSource::Files { .. } | CertificateSource::Directory { .. })
+    };
+    let kept = config.certificates.iter().any(kept) || config.tls.certificates == ImpliedCertificates::Acme;
     let has_store = config.log_store.url.is_some();
-    if config.certificates.iter().any(local) || !config.access_log.hash.is_empty() || has_store {
+    if kept || !config.access_log.hash.is_empty() || has_store {
         state::give(&config.state_dir, &own)
             .map_err(|error| failed("give the state directory away", &error))?;
     }
@@ -94,7 +99,7 @@ pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
                 key.iter().for_each(&mut look);
             }
             CertificateSource::Directory { path } => look(&unreadable_in(path)),
-            CertificateSource::Local { .. } => {}
+            CertificateSource::Local { .. } | CertificateSource::Acme(_) => {}
         }
     }
     for route in &config.routes {

@@ -60,6 +60,7 @@ impl Running {
             Err(error) => Err(error),
         };
         self.crew.reloads.note(outcome.is_ok(), SystemTime::now());
+        self.acme.prompt();
         match &outcome {
             Ok(changes) => self.log_changes(changes),
             Err(error) => {
@@ -209,7 +210,7 @@ impl Running {
     /// Makes the change. Nothing in here is refused any more.
     async fn commit(&mut self, config: Config, next: Next) {
         let Next { built, tickets, plan, wanted, fresh, metrics } = next;
-        let Built { mut snapshot, store, sources, names, .. } = built;
+        let Built { mut snapshot, store, sources, names, wants, .. } = built;
         self.redirect(&config);
         if !plan.close.is_empty() {
             self.listening.close(&plan, &self.crew.workers);
@@ -236,6 +237,7 @@ impl Running {
             self.calendar.set_rotation(rotation(&config));
         }
         self.calendar.set_certificates(&store);
+        self.acme.follow(&wants);
         (self.ground.tickets, self.ground.names) = (tickets, names);
         (self.ground.store, self.ground.sources) = (store, sources);
         self.config = config;

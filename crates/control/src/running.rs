@@ -12,6 +12,7 @@ use offramp_proxy::{Shared, WorkerHandle};
 use offramp_record::Choice;
 use offramp_tls::TicketKeys;
 
+use crate::acme::Acme;
 use crate::certificates::Sources;
 use crate::error::Finding;
 use crate::event_store::EventStore;
@@ -46,6 +47,8 @@ pub(crate) struct Running {
     pub(crate) ground: Ground,
     /// Resolves the host names of servers.
     pub(crate) resolver: Resolver,
+    /// Obtains certificates from authorities.
+    pub(crate) acme: Acme,
     /// The times of periodic work.
     pub(crate) calendar: Calendar,
 }

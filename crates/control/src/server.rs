@@ -140,6 +140,10 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
                 watcher.looked(&outcome, running.ground.sources.again(), Instant::now());
                 continue;
             }
+            () = running.acme.obtained() => {
+                running.change_certificates().await;
+                continue;
+            }
             () = running.crew.lost() => {
                 // Its sockets are closed. The other workers still serve, but with fewer cores than configured,
                 // so the supervisor of the process should see it and restart.

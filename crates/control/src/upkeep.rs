@@ -89,10 +89,12 @@ fn is_due(certificate: &Certificate, now: SystemTime) -> bool {
 /// How long no certificate needs anything: no renewal, and no reminder.
 fn until_next_look(store: &Store, now: SystemTime) -> Duration {
     let needs = |certificate: &Certificate| match certificate.source {
-        Source::LocalCa { .. } => certificate.renew_at(),
-        _ => certificate.not_after - file::SOON,
+        Source::LocalCa { .. } => Some(certificate.renew_at()),
+        // It has a keeper of its own.
+        Source::Acme { .. } => None,
+        _ => Some(certificate.not_after - file::SOON),
     };
-    let earliest = store.certificates().map(|certificate| needs(certificate)).min();
+    let earliest = store.certificates().filter_map(|certificate| needs(certificate)).min();
     // What runs out already is looked at daily.
     let later = earliest.and_then(|at| at.duration_since(now).ok()).filter(|wait| !wait.is_zero());
     later.map_or(DAY, |wait| wait.min(DAY))

@@ -110,6 +110,7 @@ metrics! {
     LIMIT_USED, "offramp_limit_used", Gauge, ["limit"], "How much of a limit is used: connections open now (connections), and those of the client that has the most (connections_per_client).";
     LIMIT_REFUSALS, "offramp_limit_refusals_total", Counter, ["limit"], "Clients and requests that a limit refused, by the cause that their event has.";
     CERTIFICATE_EXPIRY, "offramp_certificate_expiry_timestamp_seconds", Gauge, ["name", "key"], "When a certificate ends, in Unix time, by its first name and the kind of its key; the 200 that end first.";
+    ACME_ORDERS, "offramp_acme_orders_total", Counter, ["outcome"], "Orders and renewals of certificates from authorities, by outcome: obtained or failed.";
     HTTP_CONNECTIONS, "offramp_http_connections_total", Counter, ["protocol"], "Connections that speak HTTP, by what they began with.";
     REQUESTS_ACTIVE, "offramp_requests_active", Gauge, [], "Requests under way.";
     REQUESTS_BY_PROTOCOL, "offramp_requests_by_protocol_total", Counter, ["protocol"], "Requests that ended, by the version of HTTP.";

@@ -215,12 +215,20 @@ async fn secured(
         return plain(life, &snapshot, route, socket, buffer).await;
     }
     let secure = Secure {
-        configs: terms.as_ref().and_then(|terms| terms.configs).unwrap_or(&tls.fallback),
+        configs: match (hello.challenge(), &terms) {
+            (Some(configs), _) => configs,
+            (None, terms) => terms.as_ref().and_then(|terms| terms.configs).unwrap_or(&tls.fallback),
+        },
         configured: terms.as_ref().map(|terms| terms.configured),
         hello: &hello,
         snapshot: &snapshot,
     };
     let established = secure.handshake(life, &socket, &mut buffer, deadline).await?;
+    if hello.challenge().is_some() {
+        // The authority has seen what it came for (RFC 8737 section 3).
+        let close = Cause::AcmeChallenge.into();
+        return Err(refuse(&life.worker, &socket, established, Alert::CLOSE_NOTIFY, close).await);
+    }
     // rustls understood a hello that could not be looked at, so nobody knows where it should go.
     let Some(terms) = terms else {
         let cause = hello.odd.map_or(Cause::NoRoute, failure::hello_cause);

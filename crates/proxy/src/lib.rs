@@ -8,6 +8,7 @@
 //! The way of a connection is `conn`: limits, PROXY header, ClientHello, route, handshake, server,
 //! relay, end. Facts are built once, at the end, and leave by a bounded ring.
 
+pub mod challenges;
 mod closing;
 mod conn;
 mod failure;
@@ -22,6 +23,7 @@ mod slots;
 pub mod snapshot;
 mod worker;
 
+pub use challenges::Challenges;
 pub use limit::{Admission, ClientTable};
 pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, Paths, Rule, Table, Template};

@@ -29,6 +29,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
+use crate::challenges::Challenges;
 use crate::l7::{ClientBody, Date, Runners};
 use crate::limit::{Admission, ClientTable};
 use crate::refusals::Refusals;
@@ -51,6 +52,8 @@ pub struct Shared {
     pub clients: Arc<ClientTable>,
     /// What is said of limits that refuse, and of pauses.
     pub refusals: Arc<Refusals>,
+    /// What authorities are answered that look whether names lead here.
+    pub challenges: Arc<Challenges>,
     /// Where a worker in trouble says so.
     pub log: Log,
 }

@@ -13,7 +13,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier,
 };
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CipherSuite, NamedGroup, RootCertStore, ServerConfig, SupportedCipherSuite};
 
 use crate::random::Pooled;
@@ -86,6 +86,27 @@ impl Configs {
             config(provider, policy, store, alpn, auth, tickets).map(Arc::new)
         };
         Ok(Self { aes_first: build(!cpu_has_aes())?, chacha_first: build(true)? })
+    }
+
+    /// The configurations that answer the challenge tls-alpn-01 of an authority (RFC 8737): one certificate, one
+    /// protocol, no resumption.
+    ///
+    /// # Errors
+    /// Where rustls refuses the combination.
+    pub fn for_challenge(key: Arc<CertifiedKey>, protocol: &[u8]) -> Result<Self, SetupError> {
+        let versions = &[&rustls::version::TLS13, &rustls::version::TLS12];
+        let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_protocol_versions(versions)
+            .map_err(|error| SetupError(format!("TLS: {error}")))?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+        config.alpn_protocols = vec![protocol.to_vec()];
+        config.enable_secret_extraction = true;
+        config.key_log = Arc::new(Catch);
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        let config = Arc::new(config);
+        Ok(Self { aes_first: Arc::clone(&config), chacha_first: config })
     }
 
     /// The configuration for a client that offers `suites`, in its order.

@@ -1,14 +1,16 @@
-//! `[[certificate]]`: files, a folder or the local CA, and at most one default.
+//! `[[certificate]]`: files, a folder, the local CA or an authority, and at most one default.
 
 use super::Reader;
+use super::acme::{self, Authorities};
 use crate::error::{Problem, Span};
-use crate::model::{Certificate, CertificateName, CertificateSource, DefaultRole};
+use crate::model::{Certificate, CertificateName, CertificateSource, DefaultRole, HostPattern};
 use crate::raw::{Section, Spanned};
 
 /// The certificates without mistakes; `hosts` are those of a local one that names none.
 pub(super) fn certificates(
     root: &Section,
     hosts: &[CertificateName],
+    authorities: &Authorities,
     reader: &mut Reader<'_, '_>,
 ) -> Vec<Certificate> {
     let mut certificates = Vec::new();
@@ -29,7 +31,7 @@ pub(super) fn certificates(
                 first_default = Some(here);
             }
         }
-        if let Some(source) = source(section, hosts, reader) {
+        if let Some(source) = source(section, hosts, authorities, reader) {
             certificates.push(Certificate { source, default: role, at: reader.at(&section.span) });
         }
     }
@@ -39,10 +41,10 @@ pub(super) fn certificates(
 fn source(
     section: &Section,
     hosts: &[CertificateName],
+    authorities: &Authorities,
     reader: &mut Reader<'_, '_>,
 ) -> Option<CertificateSource> {
     let local = section.bool("local") == Some(true);
-    let planned = section.mentions("acme");
     if section.mentions("directory") {
         return from_directory(section, reader);
     }
@@ -56,14 +58,18 @@ fn source(
         reader.report.local(section.key_span("key"), problem.help("leave `key` out"));
         return None;
     }
-    if planned {
-        return None;
+    if section.mentions("acme") {
+        return from_authority(section, hosts, authorities, reader);
+    }
+    for key in ["key_type", "reuse_key"].into_iter().filter(|key| section.mentions(key)) {
+        let problem = Problem::new(format!("`{key}` has no effect without `acme`"));
+        reader.report.whole(section.key_span(key), problem.help("leave it out"));
     }
     if local { from_local_ca(section, hosts, reader) } else { from_files(section, reader) }
 }
 
 fn from_directory(section: &Section, reader: &mut Reader<'_, '_>) -> Option<CertificateSource> {
-    let others = ["cert", "key", "local", "names", "acme"];
+    let others = ["cert", "key", "local", "names", "acme", "key_type", "reuse_key"];
     if let Some(other) = others.into_iter().find(|name| section.mentions(name)) {
         let problem = Problem::new(format!("`{other}` cannot go with `directory`"));
         let help =
@@ -74,6 +80,29 @@ fn from_directory(section: &Section, reader: &mut Reader<'_, '_>) -> Option<Cert
     let text = section.text("directory")?;
     let path = reader.origin(&text.span).file(text.value);
     Some(CertificateSource::Directory { path: reader.tell(&text.span, path)? })
+}
+
+fn from_authority(
+    section: &Section,
+    hosts: &[CertificateName],
+    authorities: &Authorities,
+    reader: &mut Reader<'_, '_>,
+) -> Option<CertificateSource> {
+    if let Some(other) = ["local", "cert", "key"].into_iter().find(|key| section.mentions(key)) {
+        let problem = Problem::new(format!("a certificate of an authority has no `{other}`"));
+        reader
+            .report
+            .local(section.key_span(other), problem.help(format!("keep one of `acme` and `{other}`")));
+        return None;
+    }
+    let hosts: Vec<HostPattern> = hosts
+        .iter()
+        .filter_map(|name| match name {
+            CertificateName::Host(host) if host.to_string() != "localhost" => Some(host.clone()),
+            _ => None,
+        })
+        .collect();
+    acme::certificate(section, &hosts, authorities, reader).map(CertificateSource::Acme)
 }
 
 fn from_local_ca(

@@ -76,6 +76,8 @@ tickets = 2
 ticket_rotation = "9h"
 record_size = "4KiB"
 post_quantum = false
+certificates = "acme"
+acme = ["letsencrypt"]
 [limits]
 connections = 9
 connections_per_client = 9

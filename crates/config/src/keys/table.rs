@@ -8,10 +8,6 @@ use crate::model;
 const NOW: Support = Support::Since("0.1.0");
 const PLANNED: Support = Support::Planned;
 
-const fn planned(word: &'static str) -> Choice {
-    Choice { word, support: PLANNED }
-}
-
 const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
@@ -44,7 +40,6 @@ const BALANCES: &[Choice] = &[
     Choice::now("hash:cookie:NAME"),
     Choice::now("hash:header:NAME"),
 ];
-const CHALLENGES: &[Choice] = &[planned("tls-alpn-01"), planned("http-01"), planned("dns-01")];
 const RECORD_SIZE: Kind = Kind::WordOrSize { word: "adaptive", min: 4096, max: 16384 };
 
 const fn timeout(max: Duration) -> Kind {
@@ -133,6 +128,8 @@ pub const TABLE: &[Key] = rows! {
     "tls.ticket_rotation": Kind::Duration { min: ms(1000), max: hours(72) }, toml("\"6h\""), Live, NOW, "How long a ticket key is used before a new one takes its place";
     "tls.record_size": RECORD_SIZE, toml("\"adaptive\""), Live, NOW, "The size of sent records; adaptive: small ones first on a fresh or idle connection, then 16 KiB";
     "tls.post_quantum": Kind::Bool, toml("true"), Live, NOW, "Offer the hybrid key exchange X25519MLKEM768";
+    "tls.certificates": Kind::Choice(model::ImpliedCertificates::CHOICES), toml("\"local\""), Live, NOW, "`acme`: a certificate from the authorities of `tls.acme` for each host of the routes that no [[certificate]] covers";
+    "tls.acme": Kind::List("names of authorities: `letsencrypt`, or an [acme.NAME]"), absent("the only [acme.NAME], or `letsencrypt`"), Live, NOW, "With `certificates = \"acme\"`: the authorities, the preferred one first";
 
     "limits": Kind::Section, SECTION_DEFAULTS, Live, NOW, "What bounds the use of the machine";
     "limits.connections": count(1, 10_000_000), toml("100000"), Live, NOW, "Connections at a time, over all workers";
@@ -158,16 +155,30 @@ pub const TABLE: &[Key] = rows! {
     "certificate.cert": Kind::Text("a file's path"), absent("`local` must be set"), Live, NOW, "The PEM file with the chain, the server's own certificate among it";
     "certificate.key": Kind::Text("a file's path"), absent("the key is in the file of `cert`"), Live, NOW, "The PEM file with the private key";
     "certificate.local": Kind::Bool, toml("false"), Live, NOW, "Minted by the local CA in `state_dir`";
-    "certificate.names": Kind::List("host names, `*.` wildcards, IP addresses"), absent("the hosts of the routes, or `localhost`"), Live, NOW, "What a local certificate is valid for";
+    "certificate.names": Kind::List("host names, `*.` wildcards, IP addresses"), absent("the hosts of the routes, or `localhost`"), Live, NOW, "What a certificate with `local` or `acme` is valid for";
     "certificate.default": Kind::Bool, absent("the first certificate that does not say `false` is the default"), Live, NOW, "Whether clients that name no known server get this certificate; without any default they get the alert `unrecognized_name`";
     "certificate.directory": Kind::Text("a folder's path"), LIST_ABSENT, Live, NOW, "Every pair of certificate and key in a folder: `NAME.pem` or `NAME.crt` with `NAME.key`, `NAME.pem` with both, `NAME/fullchain.pem` with `NAME/privkey.pem`";
-    "certificate.acme": Kind::Text("the name of an [acme.NAME]"), LIST_ABSENT, Live, PLANNED, "Obtained and renewed from this authority";
+    "certificate.acme": Kind::List("names of authorities: `letsencrypt`, or an [acme.NAME]"), LIST_ABSENT, Live, NOW, "Obtained from the first of these authorities that issues it, and renewed";
+    "certificate.key_type": Kind::Choice(model::KeyType::CHOICES), toml("\"p256\""), Live, NOW, "With `acme`: the kind of the key";
+    "certificate.reuse_key": Kind::Bool, toml("false"), Live, NOW, "With `acme`: keep the key when the certificate is renewed";
 
-    "acme": Kind::Named, LIST_ABSENT, Live, PLANNED, "A certificate authority that speaks ACME";
-    "acme.*.directory": Kind::Text("a URL"), REQUIRED, Live, PLANNED, "The authority's directory";
-    "acme.*.email": Kind::Text("an e-mail address"), LIST_ABSENT, Live, PLANNED, "The contact for the account";
-    "acme.*.challenge": Kind::Choice(CHALLENGES), toml("\"tls-alpn-01\""), Live, PLANNED, "How control of a name is proved";
-    "acme.*.dns_hook": Kind::Text("a program's path"), LIST_ABSENT, Live, PLANNED, "What the challenge dns-01 runs";
+    "acme": Kind::Named, LIST_ABSENT, Live, NOW, "A certificate authority that speaks ACME; to name one in `acme` is to agree to its terms of service";
+    "acme.*.directory": Kind::Text("a URL"), absent("known for `letsencrypt`, `letsencrypt-staging`, `zerossl` and `google`"), Live, NOW, "The directory of the authority";
+    "acme.*.email": Kind::Text("an e-mail address"), absent("none"), Live, NOW, "The contact for the account";
+    "acme.*.challenge": Kind::Choice(model::Challenge::CHOICES), toml("\"tls-alpn-01\""), Live, NOW, "How control of a name is proved: by a handshake on port 443, a response on port 80, or a TXT record";
+    "acme.*.ca": Kind::Text("a file's path"), absent("the authorities of the system"), Live, NOW, "The PEM file with the authorities that the API of a private authority is checked against";
+    "acme.*.profile": Kind::Text("a profile's name"), absent("the default of the authority"), Live, NOW, "The certificate profile, such as `shortlived`";
+    "acme.*.eab": Kind::Section, absent("no binding"), Live, NOW, "External account binding: the account that exists elsewhere";
+    "acme.*.eab.key_id": Kind::Text("any text"), REQUIRED, Live, NOW, "The identifier that the authority has given";
+    "acme.*.eab.key_file": Kind::Text("a file's path"), REQUIRED, Live, NOW, "The file with the HMAC key that the authority has given, in base64url";
+    "acme.*.dns_hook": Kind::Text("a program's path"), LIST_ABSENT, Live, NOW, "With `dns-01`: the program that sets and removes TXT records";
+    "acme.*.dns_update": Kind::Section, LIST_ABSENT, Live, NOW, "With `dns-01`: the name server that takes signed updates (RFC 2136), instead of `dns_hook`";
+    "acme.*.dns_update.server": Kind::Text("an address and a port, such as `192.0.2.53:53`"), REQUIRED, Live, NOW, "The address of the primary name server";
+    "acme.*.dns_update.zone": Kind::Text("a domain"), REQUIRED, Live, NOW, "The zone that has the records";
+    "acme.*.dns_update.key_name": Kind::Text("a name"), REQUIRED, Live, NOW, "The name of the TSIG key on the name server";
+    "acme.*.dns_update.key_file": Kind::Text("a file's path"), REQUIRED, Live, NOW, "The file with the TSIG key, in base64";
+    "acme.*.dns_update.algorithm": Kind::Choice(model::TsigAlgorithm::CHOICES), toml("\"hmac-sha256\""), Live, NOW, "The algorithm of the TSIG key";
+    "acme.*.dns_wait": Kind::Duration { min: ms(0), max: hours(1) }, toml("\"30s\""), Live, NOW, "With `dns-01`: how long a record has been set before the authority looks for it";
 
     "listener": Kind::Sections, absent("one named `default` with the defaults of its keys"), Live, NOW, "An address that accepts connections";
     "listener.name": Kind::Text("a name"), toml("\"default\""), Live, NOW, "What routes, events and metrics call it";

@@ -4,20 +4,24 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Certificate, CertificateName, CertificateSource, Config, DefaultRole, HostName, HostPattern, HttpRules,
-    ListenAddress, Listener, Listeners, Mode, Name, Redirect, RedirectTo, Route, Target,
+    Authority, Certificate, CertificateName, CertificateSource, Config, DefaultRole, HostName, HostPattern,
+    HttpRules, ImpliedCertificates, ListenAddress, Listener, Listeners, Mode, Name, Redirect, RedirectTo,
+    Route, Target,
 };
 use crate::error::At;
 
 impl Config {
     /// Adds what the absence of listeners and certificates implies: a listener named `default` on
-    /// `[::]:443`, and a certificate from the local CA for [`Config::route_hosts`]. [`parse`](crate::parse)
+    /// `[::]:443`, a certificate from the local CA for [`Config::route_hosts`] unless authorities are asked, and the authorities
+    /// that need no section. [`parse`](crate::parse)
     /// has done it; a configuration made in code needs it once, after its routes are set.
     pub fn fill_implied(&mut self) {
         if self.listeners.is_empty() {
             self.listeners.push(Listener::default());
         }
-        if self.certificates.is_empty() && self.listeners.iter().any(|listener| listener.tls) {
+        self.fill_authorities();
+        let local = self.tls.certificates == ImpliedCertificates::Local;
+        if local && self.certificates.is_empty() && self.listeners.iter().any(|listener| listener.tls) {
             self.certificates.push(Certificate {
                 source: CertificateSource::Local { names: self.route_hosts() },
                 default: DefaultRole::Unsaid,
@@ -80,6 +84,41 @@ impl Config {
     pub fn default_certificate(&self) -> Option<&Certificate> {
         let says = |role| self.certificates.iter().find(|certificate| certificate.default == role);
         says(DefaultRole::Always).or_else(|| says(DefaultRole::Unsaid))
+    }
+}
+
+impl Config {
+    /// The authorities that certificates are asked of.
+    pub fn asked_authorities(&self) -> impl Iterator<Item = &Authority> {
+        self.authorities.iter().filter(|authority| self.asked_names().any(|name| *name == authority.name))
+    }
+
+    fn asked_names(&self) -> impl Iterator<Item = &Name> {
+        let named = self.certificates.iter().flat_map(|certificate| match &certificate.source {
+            CertificateSource::Acme(acme) => acme.authorities.as_slice(),
+            _ => &[],
+        });
+        named.chain(&self.tls.acme)
+    }
+
+    /// Adds the authorities that need no section, where they are asked, and the one that `tls.acme` means by
+    /// absence.
+    fn fill_authorities(&mut self) {
+        if self.tls.certificates == ImpliedCertificates::Acme && self.tls.acme.is_empty() {
+            let only = match self.authorities.as_slice() {
+                [only] => Some(only.name.clone()),
+                _ => "letsencrypt".parse().ok(),
+            };
+            self.tls.acme.extend(only);
+        }
+        let missing: Vec<Name> =
+            self.asked_names().filter(|name| self.authority(name).is_none()).cloned().collect();
+        for name in missing {
+            if self.authority(&name).is_none() {
+                self.authorities.extend(Authority::well_known(&name));
+            }
+        }
+        self.authorities.sort_by(|one, other| one.name.cmp(&other.name));
     }
 }
 

@@ -1,15 +1,17 @@
 //! The types of fields that are one plain value, and how each is read and written.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::{Origin, Scalar};
 use crate::error::{Problem, shown};
 use crate::model::{
-    AccessOutput, Bounded, Endpoint, FieldName, FilePath, GraphitePrefix, ListenAddress, LogOutput, OtlpUrl,
-    RecordSize, RecordSizeLimit, ServerAddress, Size, StoreUrl, SyslogAddress, User, Workers,
+    AccessOutput, Bounded, Endpoint, FieldName, FilePath, GraphitePrefix, ListenAddress, LogOutput, Name,
+    OtlpUrl, RecordSize, RecordSizeLimit, ServerAddress, Size, StoreUrl, SyslogAddress, User, Workers,
 };
 use crate::units::Rate;
 
@@ -164,7 +166,13 @@ texty!(
     StoreUrl
 );
 
-impl Plain for Vec<FieldName> {
+/// A type that is written as one string of a list.
+trait Listed: FromStr<Err = Problem> + Display + PartialEq {}
+
+impl Listed for FieldName {}
+impl Listed for Name {}
+
+impl<T: Listed> Plain for Vec<T> {
     fn write(&self) -> Scalar {
         Scalar::List(self.iter().map(ToString::to_string).collect())
     }
@@ -173,9 +181,9 @@ impl Plain for Vec<FieldName> {
         let Scalar::List(texts) = value else {
             return Err(unfit(value));
         };
-        let mut names: Vec<FieldName> = Vec::new();
+        let mut names: Vec<T> = Vec::new();
         for text in texts {
-            let name: FieldName = text.parse()?;
+            let name: T = text.parse()?;
             if names.contains(&name) {
                 let problem = Problem::new(format!("`{name}` is there twice"));
                 return Err(problem.help("keep one of the two"));

@@ -335,7 +335,7 @@ fn the_whole_language_has_only_errors_of_what_is_planned() {
         assert!(line.contains(key), "{problem}");
     }
     let named: Vec<_> = errors.problems().iter().map(|p| p.message().split('`').nth(1).unwrap()).collect();
-    assert_eq!(named, ["acme", "acme", "tls",]);
+    assert_eq!(named, ["tls"]);
 }
 
 #[test]

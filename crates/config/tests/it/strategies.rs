@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use offramp_config::model::{
-    AccessFormat, AccessLog, AccessOutput, Allow, AlpnId, Anonymize, AuthMode, Backend, Certificate,
-    CertificateName, CertificateSource, ClientAuth, DefaultRole, Eject, Endpoint, FilePath, HeaderChanges,
-    HeaderName, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, Ja4Pattern, Level, Limits,
-    ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name,
+    AccessFormat, AccessLog, AccessOutput, AcmeCertificate, Allow, AlpnId, Anonymize, AuthMode, Authority,
+    Backend, Certificate, CertificateName, CertificateSource, Challenge, ClientAuth, DefaultRole,
+    DnsProvider, DnsUpdate, Eject, Endpoint, ExternalAccount, FilePath, HeaderChanges, HeaderName, Health,
+    HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, KeyType, Level,
+    Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name,
     Passthrough, Policy, Pool, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay,
     RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress, Size, StoreUrl,
-    SyslogAddress, Target, Tickets, Tls, Tracing, User, Weight, Workers,
+    SyslogAddress, Target, Tickets, Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -184,8 +185,18 @@ fn certificates() -> impl Strategy<Value = Vec<Certificate>> {
     let files = (file(), option::of(file())).prop_map(|(cert, key)| CertificateSource::Files { cert, key });
     let local = host().prop_map(|host| CertificateSource::Local { names: vec![CertificateName::Host(host)] });
     let folder = file().prop_map(|path| CertificateSource::Directory { path });
+    let acme = (host(), select(KeyType::ALL), any::<bool>()).prop_map(|(host, key_type, reuse_key)| {
+        let wildcard = matches!(host, HostPattern::Wildcard(_));
+        let authority = if wildcard { "by.dns" } else { "letsencrypt" };
+        CertificateSource::Acme(AcmeCertificate {
+            authorities: vec![authority.parse().unwrap()],
+            names: vec![host],
+            key_type,
+            reuse_key,
+        })
+    });
     let role = prop_oneof![Just(DefaultRole::Unsaid), Just(DefaultRole::Always), Just(DefaultRole::Never)];
-    vec((prop_oneof![files, folder, local], role), 0..4).prop_map(|certificates| {
+    vec((prop_oneof![files, folder, local, acme], role), 0..4).prop_map(|certificates| {
         let mut defaults = 0;
         let certificate = |(source, mut default)| {
             defaults += usize::from(default == DefaultRole::Always);
@@ -195,6 +206,42 @@ fn certificates() -> impl Strategy<Value = Vec<Certificate>> {
             Certificate { source, default, at: At::NOWHERE }
         };
         certificates.into_iter().map(certificate).collect()
+    })
+}
+
+/// A name server that takes updates.
+fn dns_update(key_file: FilePath) -> DnsUpdate {
+    DnsUpdate {
+        server: "[::1]:53".parse().unwrap(),
+        zone: "example.org".parse().unwrap(),
+        key_name: "offramp".parse().unwrap(),
+        key_file,
+        algorithm: TsigAlgorithm::HmacSha512,
+    }
+}
+
+/// An authority for wildcards, and any other.
+fn authorities() -> impl Strategy<Value = Vec<Authority>> {
+    let words = option::of("[a-z\"\\\\]{1,4}");
+    let rest = (option::of(file()), words.clone(), option::of(("[a-z]{1,3}", file())), option::of(words));
+    (file(), duration(0, 3_600_000), rest).prop_map(|(hook, dns_wait, (ca, profile, eab, email))| {
+        let new = |name: &str| {
+            Authority::new(name.parse().unwrap(), "https://acme.test:14000/dir".parse().unwrap())
+        };
+        let by_dns = Authority {
+            challenge: Challenge::Dns01,
+            dns: Some(if ca.is_some() {
+                DnsProvider::Update(dns_update(hook))
+            } else {
+                DnsProvider::Hook(hook)
+            }),
+            dns_wait,
+            profile,
+            ..new("by.dns")
+        };
+        let eab = eab.map(|(key_id, key_file)| ExternalAccount { key_id, key_file });
+        let email = email.map(|_| "me@example.org".to_owned());
+        vec![by_dns, Authority { ca, eab, email, ..new("other") }]
     })
 }
 
@@ -370,13 +417,19 @@ fn tls() -> impl Strategy<Value = Tls> {
         Just(RecordSize::Adaptive),
         (4096u16..=16384).prop_map(|size| RecordSize::Fixed(RecordSizeLimit::new(size).unwrap())),
     ];
-    (select(Policy::ALL), 0u16..=8, duration(1000, 72 * 3_600_000), record_size, any::<bool>()).prop_map(
-        |(policy, tickets, ticket_rotation, record_size, post_quantum)| Tls {
+    let plain = (select(Policy::ALL), 0u16..=8, duration(1000, 72 * 3_600_000), record_size);
+    (plain, any::<bool>(), select(ImpliedCertificates::ALL)).prop_map(
+        |((policy, tickets, ticket_rotation, record_size), post_quantum, certificates)| Tls {
             policy,
             tickets: Tickets::new(tickets).unwrap(),
             ticket_rotation,
             record_size,
             post_quantum,
+            certificates,
+            acme: match certificates {
+                ImpliedCertificates::Acme => vec!["by.dns".parse().unwrap()],
+                ImpliedCertificates::Local => Vec::new(),
+            },
         },
     )
 }
@@ -434,8 +487,9 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
         let names: Vec<Name> = backends.iter().map(|backend| backend.name.clone()).collect();
         (Just(backends), vec(tcp_route(names.clone()), 0..5), vec(http_route(names), 0..4))
     });
-    (plain, certificates(), listeners(), http_listener(), rest).prop_map(
-        |(plain, certificates, mut listeners, http, (backends, mut routes, requests))| {
+    let certificates = (certificates(), authorities());
+    (plain, certificates, listeners(), http_listener(), rest).prop_map(
+        |(plain, (certificates, authorities), mut listeners, http, (backends, mut routes, requests))| {
             let (
                 workers,
                 user,
@@ -457,6 +511,15 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                     ..Listener::default()
                 });
             }
+            // The challenge of letsencrypt is a handshake.
+            let tls_is_there = listeners.is_empty() || listeners.iter().any(|listener| listener.tls);
+            let mut certificates = certificates;
+            certificates.retain(|certificate| match &certificate.source {
+                CertificateSource::Acme(acme) => {
+                    tls_is_there || acme.authorities[0].as_str() != "letsencrypt"
+                }
+                _ => true,
+            });
             routes.append(&mut requests);
             let mut seen = Vec::new();
             routes.retain(|route| {
@@ -478,6 +541,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 tls,
                 limits,
                 certificates,
+                authorities,
                 listeners,
                 routes,
                 backends,

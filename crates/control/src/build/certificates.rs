@@ -1,16 +1,21 @@
-//! The certificates of a configuration, loaded or minted, arranged for lookup; and the authorities of clients.
+//! The certificates of a configuration, loaded, minted or obtained, arranged for lookup; and the authorities of clients.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use offramp_certs::acme::Storage;
 use offramp_certs::local_ca::LocalCa;
 use offramp_certs::store::{Entry, Store};
-use offramp_certs::{Certificate, Warning, directory};
-use offramp_config::model::{self, CertificateSource, DefaultRole};
+use offramp_certs::{Certificate, DnsPattern, Warning, directory};
+use offramp_config::model::{
+    self, AcmeCertificate, CertificateSource, Challenge, DefaultRole, HostPattern, ImpliedCertificates,
+};
 use offramp_config::{At, Config};
 
-use super::Report;
+use super::{Report, coverage};
+use crate::acme::Want;
 use crate::certificates::{Found, Look, OnFault, Pair, Sources};
 use crate::error::{Error, Finding};
 use crate::state;
@@ -21,6 +26,8 @@ pub(crate) struct Material {
     pub(crate) store: Arc<Store>,
     /// What was read.
     pub(crate) sources: Sources,
+    /// The certificates that authorities are to issue, issued already or not.
+    pub(crate) wants: Vec<Want>,
     /// What a running process goes on without, to be told now.
     pub(crate) faults: Vec<Finding>,
     /// What cannot be used, and has nothing in its place.
@@ -41,7 +48,7 @@ impl Material {
     ) -> Self {
         let mut report = Report::default();
         let mut look = Look::new(before, now, on_fault);
-        let store = Arc::new(load(config, &mut look, mint, &mut report));
+        let (store, wants) = load(config, &mut look, mint, &mut report);
         for auth in config.routes.iter().filter_map(|route| route.client_auth.as_ref()) {
             let (found, warnings) = look.authorities(&auth.ca);
             report.warn_all(&auth.ca.at, &warnings);
@@ -50,7 +57,14 @@ impl Material {
             }
         }
         let (sources, faults) = look.finish();
-        Self { store, sources, faults, errors: report.errors, warnings: report.warnings }
+        Self {
+            store: Arc::new(store),
+            sources,
+            wants,
+            faults,
+            errors: report.errors,
+            warnings: report.warnings,
+        }
     }
 
     /// Itself, unless something cannot be used.
@@ -83,10 +97,12 @@ enum Part<'c> {
     Pairs { count: usize, folder: Option<&'c Path> },
     /// From the local CA, for these names.
     Local(&'c [model::CertificateName]),
+    /// From an authority.
+    Acme(&'c AcmeCertificate),
 }
 
 /// Loads every certificate of `config`. Those that cannot be used are reported and left out.
-fn load(config: &Config, look: &mut Look<'_>, mint: bool, report: &mut Report) -> Store {
+fn load(config: &Config, look: &mut Look<'_>, mint: bool, report: &mut Report) -> (Store, Vec<Want>) {
     let now = look.now();
     let mut parts = Vec::with_capacity(config.certificates.len());
     let mut pairs = Vec::new();
@@ -104,12 +120,13 @@ fn load(config: &Config, look: &mut Look<'_>, mint: bool, report: &mut Report) -
                 Part::Pairs { count, folder: Some(&path.path) }
             }
             CertificateSource::Local { names } => Part::Local(names),
+            CertificateSource::Acme(acme) => Part::Acme(acme),
         };
         parts.push((item, part));
     }
     let mut found = look.pairs(pairs).into_iter();
     let default = config.default_certificate();
-    let mut authority = Authority::Unopened;
+    let mut obtained = Obtained::new(config, mint);
     let mut entries = Vec::new();
     for (item, part) in parts {
         let is_default =
@@ -126,13 +143,21 @@ fn load(config: &Config, look: &mut Look<'_>, mint: bool, report: &mut Report) -
                 );
             }
             Part::Local(names) => {
-                authority.open(config, item, now, mint, report);
-                let issued = if mint { authority.issue(item, names, look, report) } else { None };
+                let names = names.iter().map(ToString::to_string).collect();
+                let issued = obtained.local(&item.at, names, look, report);
                 entries.extend(issued.map(|certificate| Entry { certificate, default: is_default }));
+            }
+            Part::Acme(acme) => {
+                let loaded = obtained.load(acme, &item.at, look, report);
+                entries
+                    .extend(loaded.into_iter().map(|certificate| Entry { certificate, default: is_default }));
             }
         }
     }
-    Store::new(entries, now)
+    if config.tls.certificates == ImpliedCertificates::Acme {
+        obtained.fill(&mut entries, look, report);
+    }
+    (Store::new(entries, now), obtained.wants)
 }
 
 /// The pairs in a folder, by their names.
@@ -213,14 +238,7 @@ enum Authority {
 }
 
 impl Authority {
-    fn open(
-        &mut self,
-        config: &Config,
-        item: &model::Certificate,
-        now: SystemTime,
-        mint: bool,
-        report: &mut Report,
-    ) {
+    fn open(&mut self, config: &Config, at: &At, now: SystemTime, mint: bool, report: &mut Report) {
         if !matches!(self, Self::Unopened) {
             return;
         }
@@ -228,7 +246,7 @@ impl Authority {
         if mint {
             match state::prepare(&config.state_dir) {
                 Ok(warnings) => report.warnings.extend(warnings),
-                Err(error) => return report.error(&item.at, error.to_string()),
+                Err(error) => return report.error(at, error.to_string()),
             }
         } else if !config.state_dir.join("ca/ca.pem").exists() && !config.state_dir.join("ca/ca.key").exists()
         {
@@ -237,21 +255,20 @@ impl Authority {
         }
         match LocalCa::open_or_create(&config.state_dir, now) {
             Ok(authority) => {
-                report.warn_all(&item.at, authority.warnings());
+                report.warn_all(at, authority.warnings());
                 *self = Self::Open(Box::new(authority));
             }
-            Err(error) => report.error(&item.at, error.to_string()),
+            Err(error) => report.error(at, error.to_string()),
         }
     }
 
     fn issue(
         &self,
-        item: &model::Certificate,
-        names: &[model::CertificateName],
+        at: &At,
+        names: Vec<String>,
         look: &mut Look<'_>,
         report: &mut Report,
     ) -> Option<Arc<Certificate>> {
-        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let issued = match self {
             Self::Open(authority) => authority.issue(&names, look.now()).map_err(|error| error.to_string()),
             _ if look.keeps_old() => Err("the local CA cannot be used".to_owned()),
@@ -260,9 +277,139 @@ impl Authority {
         match look.local(names, issued) {
             Found::Value(certificate) => Some(certificate),
             Found::Nothing(fault) => {
-                report.error(&item.at, fault);
+                report.error(at, fault);
                 None
             }
         }
     }
+}
+
+/// What authorities have issued, as it lies in the state directory, and what stands in for what they have not.
+struct Obtained<'c> {
+    config: &'c Config,
+    mint: bool,
+    authority: Authority,
+    storage: Storage,
+    wants: Vec<Want>,
+    /// Everything that is kept and valid; read once, when it is needed.
+    kept: Option<Vec<Certificate>>,
+}
+
+impl<'c> Obtained<'c> {
+    fn new(config: &'c Config, mint: bool) -> Self {
+        let (authority, storage) = (Authority::Unopened, Storage::new(&config.state_dir));
+        Self { config, mint, authority, storage, wants: Vec::new(), kept: None }
+    }
+
+    /// A certificate of the local CA; none where nothing may be written.
+    fn local(
+        &mut self,
+        at: &At,
+        names: Vec<String>,
+        look: &mut Look<'_>,
+        report: &mut Report,
+    ) -> Option<Arc<Certificate>> {
+        self.authority.open(self.config, at, look.now(), self.mint, report);
+        if self.mint { self.authority.issue(at, names, look, report) } else { None }
+    }
+
+    /// The certificate, or what stands in for it until it is obtained: for each name one of a former set, or of the
+    /// local CA.
+    fn load(
+        &mut self,
+        acme: &AcmeCertificate,
+        at: &At,
+        look: &mut Look<'_>,
+        report: &mut Report,
+    ) -> Vec<Arc<Certificate>> {
+        let want = match Want::of(acme, self.config) {
+            Ok(want) => want,
+            Err(error) => {
+                report.error(at, error.to_string());
+                return Vec::new();
+            }
+        };
+        let found = self.storage.certificate(&want.subject, look.now());
+        let names = want.subject.names().to_vec();
+        if !self.wants.contains(&want) {
+            self.wants.push(want);
+        }
+        if let Some(certificate) = found {
+            return vec![look.obtained(certificate)];
+        }
+        let kept = self.kept.get_or_insert_with(|| self.storage.certificates(look.now()));
+        let has_one = |certificate: &&Certificate| names.iter().any(|name| certificate.names.contains(name));
+        let former: Vec<Certificate> = kept.iter().filter(has_one).cloned().collect();
+        let mut instead: Vec<_> = former.into_iter().map(|certificate| look.obtained(certificate)).collect();
+        let is_missing = |name: &&DnsPattern| instead.iter().all(|one| !one.names.contains(name));
+        let missing: Vec<String> = names.iter().filter(is_missing).map(ToString::to_string).collect();
+        if !missing.is_empty() {
+            instead.extend(self.local(at, missing, look, report));
+        }
+        instead
+    }
+
+    /// Adds a certificate for each host of the routes that has none: from the authorities where they may issue it,
+    /// else from the local CA; where there is no host at all, one for `localhost`.
+    fn fill(&mut self, entries: &mut Vec<Entry>, look: &mut Look<'_>, report: &mut Report) {
+        // Clients that name nobody get the first one, as with any other certificate.
+        let unsaid = self.config.certificates.is_empty();
+        for acme in implied(self.config, entries) {
+            let loaded = self.load(&acme, &At::NOWHERE, look, report);
+            let default = unsaid && entries.is_empty();
+            entries.extend(loaded.into_iter().map(|certificate| Entry { certificate, default }));
+        }
+        if !self.mint || !self.config.listeners.iter().any(|listener| listener.tls) {
+            // Without stand-ins, what has none says nothing.
+            return;
+        }
+        let mut names: Vec<String> =
+            uncovered(self.config, entries).iter().map(ToString::to_string).collect();
+        if !names.is_empty() && !look.keeps_old() {
+            let names = names.join(", ");
+            let text =
+                format!("no authority may be asked for {names}: clients get a certificate of the local CA");
+            report.warn(&At::NOWHERE, text);
+        }
+        if names.is_empty() && entries.is_empty() {
+            names.push("localhost".into());
+        }
+        if !names.is_empty() {
+            let issued = self.local(&At::NOWHERE, names, look, report);
+            let default = unsaid && entries.is_empty();
+            entries.extend(issued.map(|certificate| Entry { certificate, default }));
+        }
+    }
+}
+
+/// A certificate for each host of the routes that no certificate covers and an authority may issue for.
+fn implied(config: &Config, entries: &[Entry]) -> Vec<AcmeCertificate> {
+    let asked: Vec<_> = config.tls.acme.iter().filter_map(|name| config.authority(name)).collect();
+    let may = |host: &HostPattern| {
+        let private = asked.iter().all(|authority| authority.ca.is_some());
+        let by_dns = asked.iter().all(|authority| authority.challenge == Challenge::Dns01);
+        let wildcard = matches!(host, HostPattern::Wildcard(_));
+        (private || model::not_issuable(host).is_none()) && (by_dns || !wildcard)
+    };
+    let certificate = |host| AcmeCertificate {
+        authorities: config.tls.acme.clone(),
+        names: vec![host],
+        key_type: model::KeyType::P256,
+        reuse_key: false,
+    };
+    uncovered(config, entries).into_iter().filter(may).map(certificate).collect()
+}
+
+/// The hosts of routes that end TLS here and that no certificate covers, each once.
+fn uncovered(config: &Config, entries: &[Entry]) -> Vec<HostPattern> {
+    let names = entries.iter().flat_map(|entry| &entry.certificate.names).map(ToString::to_string);
+    let covered: BTreeSet<String> = names.collect();
+    let routes = config.routes.iter().filter(|route| coverage::is_terminated(config, route));
+    let mut hosts: Vec<HostPattern> = Vec::new();
+    for host in routes.flat_map(|route| &route.hosts) {
+        if !coverage::covers(&covered, host) && !hosts.contains(host) {
+            hosts.push(host.clone());
+        }
+    }
+    hosts
 }

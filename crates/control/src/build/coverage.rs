@@ -7,20 +7,24 @@ use offramp_config::Config;
 use offramp_config::model::{self, CertificateName, CertificateSource, HostPattern};
 
 use super::Report;
+use crate::acme::Want;
 
 /// Warns of every route with a host that is not covered. `store` has the certificates that were read; those of the
-/// local CA need not be issued yet.
-pub(super) fn look(config: &Config, store: &Store, report: &mut Report) {
+/// local CA, and those that authorities are asked for, need not be issued yet.
+pub(super) fn look(config: &Config, store: &Store, wants: &[Want], report: &mut Report) {
     let read = store.certificates().flat_map(|certificate| &certificate.names).map(ToString::to_string);
     let local = config.certificates.iter().filter_map(|certificate| match &certificate.source {
         CertificateSource::Local { names } => Some(names),
-        CertificateSource::Files { .. } | CertificateSource::Directory { .. } => None,
+        CertificateSource::Files { .. }
+        | CertificateSource::Directory { .. }
+        | CertificateSource::Acme(_) => None,
     });
     let issued = local.flatten().filter_map(|name| match name {
         CertificateName::Host(host) => Some(host.to_string()),
         CertificateName::Ip(_) => None,
     });
-    let covered: BTreeSet<String> = read.chain(issued).collect();
+    let ordered = wants.iter().flat_map(|want| want.subject.names()).map(ToString::to_string);
+    let covered: BTreeSet<String> = read.chain(issued).chain(ordered).collect();
     for route in config.routes.iter().filter(|route| is_terminated(config, route)) {
         let hosts = route.hosts.iter().filter(|host| !covers(&covered, host)).map(|host| format!("`{host}`"));
         let hosts: Vec<String> = hosts.collect();
@@ -40,13 +44,13 @@ pub(super) fn look(config: &Config, store: &Store, report: &mut Report) {
 }
 
 /// Whether some listener terminates TLS for the route.
-fn is_terminated(config: &Config, route: &model::Route) -> bool {
+pub(super) fn is_terminated(config: &Config, route: &model::Route) -> bool {
     let sealed = matches!(route.target, model::Target::Passthrough(_));
     let applies = |listener: &model::Listener| config.routes_of(listener).any(|one| std::ptr::eq(one, route));
     !sealed && config.listeners.iter().any(|listener| listener.tls && applies(listener))
 }
 
-fn covers(names: &BTreeSet<String>, host: &HostPattern) -> bool {
+pub(super) fn covers(names: &BTreeSet<String>, host: &HostPattern) -> bool {
     let host_text = host.to_string().to_ascii_lowercase();
     let by_wildcard = match host {
         HostPattern::Exact(_) => {

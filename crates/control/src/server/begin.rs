@@ -14,13 +14,14 @@ use offramp_net::notify::Notifier;
 use offramp_net::{Address, cores, process};
 use offramp_observe::prometheus::Build;
 use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
-use offramp_proxy::{Admission, ClientTable, Refusals, Shared, Snapshot, Worker};
+use offramp_proxy::{Admission, Challenges, ClientTable, Refusals, Shared, Snapshot, Worker};
 use offramp_record::aead::Library;
 use offramp_record::{Choice, measure};
 use offramp_tls::TicketKeys;
 use tokio::runtime::Runtime;
 
 use super::{Desk, Server, Start};
+use crate::acme::{Acme, Orders};
 use crate::build::{Built, Inputs, build};
 use crate::certificates::Sources;
 use crate::error::{Error, Finding, none_or_refused};
@@ -68,11 +69,13 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         tell(&log, "privileges", &privileges::unreadable(&config, &source.origin));
     }
     let Ready { built, tickets, plan, wanted, fresh, metrics } = ready;
-    let Built { snapshot, store, sources, names, .. } = built;
+    let Built { snapshot, store, sources, names, wants, .. } = built;
     let generation = snapshot.generation;
     let events = open_store(&config, &log)?;
     let figures = events.as_ref().map(|store| store.figures());
-    let crew = crew(&config, source.terminals, &cores, snapshot, &log, (build, figures))?;
+    let orders = Arc::<Orders>::default();
+    let counted = (figures, Arc::clone(&orders));
+    let crew = crew(&config, source.terminals, &cores, snapshot, &log, (build, counted))?;
     let crew = Crew { store: events, ..crew };
     crew.tap(&config);
     let mut listening = Listening::default();
@@ -82,6 +85,8 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let metrics = metrics.map_err(|error| Error::one(format!("cannot serve metrics: {error}")))?;
     let pushers = Pushers::start(&config, &crew.page, &crew.spans, &log);
     let calendar = Calendar::new(rotation(&config), &store);
+    let mut acme = Acme::new(&config, Arc::clone(&crew.shared.challenges), orders, log.clone());
+    acme.follow(&wants);
     let running = Running {
         config,
         source,
@@ -92,6 +97,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         pushers,
         resolver: Resolver::start(&names, log.clone()),
         ground: Ground { choice, tickets, store, sources, names, generation },
+        acme,
         calendar,
         log,
     };
@@ -251,7 +257,7 @@ fn crew(
     cores: &Cores,
     snapshot: Snapshot,
     log: &Log,
-    (build, store): (Build, Option<StoreFigures>),
+    (build, counted): (Build, (Option<StoreFigures>, Arc<Orders>)),
 ) -> Result<Crew, Error> {
     let (output, style) = outputs::access_log(config, terminals)?;
     let settings = FlusherSettings::new(cores.workers, output, style, log.clone());
@@ -264,6 +270,7 @@ fn crew(
         admission: Admission::new(),
         clients: ClientTable::new(Instant::now()),
         refusals: Refusals::new(log.clone()),
+        challenges: Challenges::none(),
         log: log.clone(),
     };
     shared.refusals.show(outputs::shown_clients(config));
@@ -281,7 +288,7 @@ fn crew(
     let reloads = Reloads::new(SystemTime::now());
     let page = Exposition {
         events: Some(flusher.monitor()),
-        sampler: Some(figures::sampler(shared.clone(), spans.clone(), Arc::clone(&reloads), store)),
+        sampler: Some(figures::sampler(shared.clone(), spans.clone(), Arc::clone(&reloads), counted)),
         ..Exposition::new(counters, build)
     };
     Ok(Crew { workers, shared, flusher, page, spans, reloads, store: None })

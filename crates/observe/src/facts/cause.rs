@@ -78,6 +78,7 @@ causes! {
     IdleTimeout, "idle_timeout", Nobody, "No byte moved in either direction for `idle_timeout`.";
     Drain, "drain", Policy, "Offramp was stopping or reloading, and `drain_timeout` ran out.";
     ClientSilent, "client_silent", Nobody, "The client closed before it sent a byte, as health checks and port scans do.";
+    AcmeChallenge, "acme_challenge", Nobody, "A certificate authority looked whether the name leads here (ALPN `acme-tls/1`), and was answered.";
 
     // Requests.
     Completed, "completed", Nobody, "The request was answered whole.";

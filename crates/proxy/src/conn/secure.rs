@@ -37,11 +37,18 @@ pub(super) struct Hello {
     suites: Vec<u16>,
     schemes: Vec<SignatureScheme>,
     certificate: Option<Arc<Certificate>>,
+    /// How it is answered, if it is the challenge of an authority.
+    challenge: Option<Configs>,
     /// The bytes, to say what was offered where the handshake fails.
     bytes: Box<[u8]>,
 }
 
 impl Hello {
+    /// How it is answered, if it is the challenge of an authority.
+    pub(super) fn challenge(&self) -> Option<&Configs> {
+        self.challenge.as_ref()
+    }
+
     /// The certificate that the client is shown.
     pub(super) fn certificate(&self) -> Option<&Arc<Certificate>> {
         self.certificate.as_ref()
@@ -74,10 +81,22 @@ pub(super) async fn greet<'l>(
             return Err(close);
         }
     }
+    if let Some(hello) = challenge(life, buffer) {
+        return Ok((hello, None));
+    }
     match choose(life, listener, tls, buffer) {
         Ok((hello, route)) => Ok((hello, Some(route))),
         Err((alert, cause)) => Err(turn_away(&life.worker, socket, alert, cause.into()).await),
     }
+}
+
+/// The hello of an authority that looks whether the name leads here (RFC 8737), before any route.
+fn challenge(life: &mut Life, buffer: &Buffer) -> Option<Hello> {
+    let Step::Done { value: hello, .. } = client_hello::peek(buffer.filled()) else { return None };
+    let challenge = life.worker.shared.challenges.handshake(&hello)?;
+    life.facts().tls.sni = hello.server_name().host().map(Into::into);
+    let (suites, bytes) = (hello.suites().collect(), buffer.filled().into());
+    Some(Hello { suites, bytes, challenge: Some(challenge), ..Hello::default() })
 }
 
 /// Ends a connection before its handshake with an alert.
@@ -132,6 +151,7 @@ fn choose<'l>(
         suites: hello.suites().collect(),
         schemes,
         certificate: Some(certificate),
+        challenge: None,
         bytes: buffer.filled().into(),
     };
     Ok((kept, route))

@@ -239,6 +239,11 @@ fn route<'e>(
 ) -> RouteStep<'e> {
     let refused =
         |status, cause: Cause, carrier| RouteStep::Answered(Err((Refusal::new(status, cause), carrier)));
+    if let Some(body) = challenge(session, &request) {
+        let head = request.method() == Method::HEAD;
+        unwanted(request);
+        return RouteStep::Answered(Ok(own(Response::new(body), carrier, Cause::Completed.into(), head)));
+    }
     let host = arrival.host.as_deref();
     let found = arrival.view.http().and_then(|http| Some((http, http.routes.find(host, path(&request))?)));
     let Some((http, route)) = found else {
@@ -289,6 +294,12 @@ fn route<'e>(
     };
     finish(session, route, &mut response);
     RouteStep::Answered(Ok(response))
+}
+
+/// What an authority gets that looks over plain HTTP whether a name leads here (RFC 8555 section 8.3), before any route.
+fn challenge(session: &Session, request: &Request<Inbound>) -> Option<Bytes> {
+    let is_asked = session.brief.tls.is_none() && matches!(*request.method(), Method::GET | Method::HEAD);
+    if is_asked { session.worker.shared.challenges.response(path(request)) } else { None }
 }
 
 /// Reads and forgets some of a body that nobody wants. A stream of HTTP/2 that is dropped before its request is

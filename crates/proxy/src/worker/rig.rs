@@ -14,6 +14,7 @@ use tokio::runtime::{Builder, LocalOptions};
 
 use super::{AcceptorId, Shared, Worker};
 use crate::Table;
+use crate::challenges::Challenges;
 use crate::limit::{Admission, ClientTable};
 use crate::refusals::Refusals;
 use crate::snapshot::{Limits, Listener, Network, Snapshot};
@@ -41,6 +42,7 @@ pub(crate) fn block_on_counted<F: Future<Output = ()>>(
         admission: Admission::new(),
         clients: ClientTable::new(Instant::now()),
         refusals: Refusals::new(Log::silent()),
+        challenges: Challenges::none(),
         log: Log::silent(),
     };
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();

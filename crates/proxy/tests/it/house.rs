@@ -14,8 +14,8 @@ use offramp_observe::counters::Totals;
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::snapshot::ListenerTls;
 use offramp_proxy::{
-    AcceptorId, Admission, ClientTable, Command, Limits, Listener, Match, Network, Refusals, Relay, Route,
-    Rule, SendProxy, Shared, Snapshot, Table, Target, Tracing, Worker, WorkerHandle,
+    AcceptorId, Admission, Challenges, ClientTable, Command, Limits, Listener, Match, Network, Refusals,
+    Relay, Route, Rule, SendProxy, Shared, Snapshot, Table, Target, Tracing, Worker, WorkerHandle,
 };
 use offramp_proxy::{
     Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, PathMatch, Paths, Proxy, Rewrite,
@@ -184,6 +184,7 @@ impl House {
             admission: Admission::new(),
             clients: ClientTable::new(Instant::now()),
             refusals: Refusals::new(Log::silent()),
+            challenges: Challenges::none(),
             log: Log::silent(),
         };
         let worker = Worker::start(0, None, own.remove(0), senders.remove(0), shared, 7).unwrap();

@@ -1,4 +1,4 @@
-//! The local CA's files: private directories, whole-or-not-at-all writes, one writer at a time.
+//! Files of keys: private directories, whole-or-not-at-all writes, one writer at a time.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ const TRIES: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Whether there is something at `path`; that this cannot be told is an error, not a no.
-pub(super) fn exists(path: &Path) -> Result<bool, Error> {
+pub(crate) fn exists(path: &Path) -> Result<bool, Error> {
     match path.try_exists() {
         // A state directory that is not even a directory is found out when it is created.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
@@ -25,7 +25,7 @@ pub(super) fn exists(path: &Path) -> Result<bool, Error> {
 
 /// Creates `dir`, open to its owner alone, and what is above it with the usual permissions. One that
 /// is there stays as it is.
-pub(super) fn create_private_dir(dir: &Path) -> Result<(), Error> {
+pub(crate) fn create_private_dir(dir: &Path) -> Result<(), Error> {
     let create = || {
         if let Some(parent) = dir.parent() {
             std::fs::create_dir_all(parent)?;
@@ -40,42 +40,57 @@ pub(super) fn create_private_dir(dir: &Path) -> Result<(), Error> {
 
 /// The right to mint in a directory; given back when dropped, also by a process that dies.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     _file: File,
 }
 
 impl Lock {
     /// Takes the lock of `dir`, waiting up to ten seconds.
-    pub(super) fn take(dir: &Path) -> Result<Self, Error> {
+    pub(crate) fn take(dir: &Path) -> Result<Self, Error> {
+        for _ in 0..TRIES {
+            match Self::try_take(dir)? {
+                Some(lock) => return Ok(lock),
+                None => std::thread::sleep(PAUSE),
+            }
+        }
+        Err(Error::LocalCa { dir: dir.to_owned(), fault: CaFault::Locked })
+    }
+
+    /// Takes the lock of `dir`, unless somebody has it.
+    pub(crate) fn try_take(dir: &Path) -> Result<Option<Self>, Error> {
         let path = dir.join(".lock");
         let refused = |error| Error::io("lock", &path, error);
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = file.map_err(refused)?;
-        for _ in 0..TRIES {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Lock { _file: file }),
-                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => std::thread::sleep(PAUSE),
-                Err(error) => return Err(refused(error.into())),
-            }
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Lock { _file: file })),
+            Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(None),
+            Err(error) => Err(refused(error.into())),
         }
-        Err(Error::LocalCa { dir: dir.to_owned(), fault: CaFault::Locked })
     }
 }
 
 /// Puts `bytes` at `path` with permission bits `mode`: after a crash there is the old file or the new
 /// one, whole. The lock of the directory must be held, since the name of the new file is fixed.
-pub(super) fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = Path::new(&new);
-    let result = write_new(new, bytes, mode).and_then(|()| {
-        std::fs::rename(new, path)?;
-        match path.parent() {
-            Some(dir) => File::open(dir)?.sync_all(),
-            None => Ok(()),
-        }
-    });
-    result.map_err(|error| Error::io("write", path, error))
+    let result = write_new(new, bytes, mode).and_then(|()| replace(new, path));
+    result.map_err(|error| {
+        // Half a file on a full disk is of no use to anybody.
+        let _ = std::fs::remove_file(new);
+        Error::io("write", path, error)
+    })
+}
+
+/// Puts the file `new` in the place of `path`, for good.
+pub(crate) fn replace(new: &Path, path: &Path) -> io::Result<()> {
+    std::fs::rename(new, path)?;
+    match path.parent() {
+        Some(dir) => File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 fn write_new(new: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {

@@ -1,0 +1,193 @@
+//! When a certificate is renewed, and when a failed order is tried again.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// The most failed orders for a set of names in an hour. Let's Encrypt refuses the sixth failed validation of a name.
+pub const FAILURES_PER_HOUR: usize = 5;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The pauses after failed orders: five attempts in the first hour, then ever fewer.
+const PAUSES: [Duration; 8] = [
+    Duration::from_secs(60),
+    Duration::from_secs(5 * 60),
+    Duration::from_secs(15 * 60),
+    Duration::from_secs(30 * 60),
+    HOUR,
+    Duration::from_secs(2 * 3600),
+    Duration::from_secs(4 * 3600),
+    Duration::from_secs(6 * 3600),
+];
+
+/// The longest that an authority can make anybody wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// When a certificate is renewed of which the authority says nothing: after two thirds of its life and up to a twentieth
+/// of its life more, so that certificates of one day do not all come back on one day. `random` may be any number.
+pub fn renewal(not_before: SystemTime, not_after: SystemTime, random: u64) -> SystemTime {
+    let life = not_after.duration_since(not_before).unwrap_or_default();
+    not_before + life / 3 * 2 + fraction(life / 20, random)
+}
+
+/// The moment of a window in which a certificate is renewed as the authority suggests (RFC 9773 section 4.2).
+pub fn in_window(start: SystemTime, end: SystemTime, random: u64) -> SystemTime {
+    start + fraction(end.duration_since(start).unwrap_or_default(), random)
+}
+
+fn fraction(of: Duration, random: u64) -> Duration {
+    // The upper 32 bits of the number, as a share of one.
+    of.mul_f64((random >> 32) as f64 / f64::from(u32::MAX))
+}
+
+/// The orders that failed since the last one that succeeded. Kept on disk, so that a restart does not forget them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failures {
+    /// How many, in a row.
+    pub count: u32,
+    /// The last ones, in seconds of Unix time; at most [`FAILURES_PER_HOUR`].
+    last: Vec<u64>,
+    /// Until when the authority asked not to be asked, in seconds of Unix time.
+    #[serde(default)]
+    barred: u64,
+}
+
+/// Why an order is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// Its time has come.
+    Due,
+    /// Somebody started or reloaded the program, perhaps because he has put right what was wrong.
+    Prompted,
+}
+
+impl Failures {
+    /// Notes a failed order, and how long the authority wants to be left alone.
+    pub fn note(&mut self, now: SystemTime, retry_after: Option<Duration>) {
+        self.count = self.count.saturating_add(1);
+        self.last.push(seconds(now));
+        let surplus = self.last.len().saturating_sub(FAILURES_PER_HOUR);
+        self.last.drain(..surplus);
+        self.barred = retry_after.map_or(0, |wait| seconds(now + wait.min(LONGEST_WAIT)));
+    }
+
+    /// Before when no further order is tried.
+    pub fn earliest(&self, now: SystemTime, occasion: Occasion, random: u64) -> SystemTime {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        // What lies in the future was noted before the clock was set back, and says nothing.
+        let past: Vec<SystemTime> = self.last.iter().copied().map(at).filter(|time| *time <= now).collect();
+        let Some(last) = past.last() else { return now };
+        let full = past.len() >= FAILURES_PER_HOUR;
+        let allowed = if full { past[past.len() - FAILURES_PER_HOUR] + HOUR } else { now };
+        let barred = at(self.barred);
+        let barred = if barred <= *last + LONGEST_WAIT { barred } else { now };
+        let pause = match occasion {
+            Occasion::Prompted => Duration::ZERO,
+            Occasion::Due => {
+                let index = (self.count.max(1) as usize - 1).min(PAUSES.len() - 1);
+                PAUSES[index] + fraction(PAUSES[index] / 10, random)
+            }
+        };
+        (*last + pause).max(allowed).max(barred).max(now)
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const DAY: u64 = 24 * 3600;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    proptest! {
+        #[test]
+        fn every_life_is_renewed_in_its_last_third(start in 0..1u64 << 33, life in 60..400 * DAY, random: u64) {
+            let due = renewal(at(start), at(start + life), random);
+            let after = due.duration_since(at(start)).unwrap().as_secs_f64() / life as f64;
+            prop_assert!((0.66..0.72).contains(&after), "{after}");
+        }
+
+        #[test]
+        fn a_window_is_kept(start in 0..1u64 << 33, length in 0..100 * DAY, random: u64) {
+            let due = in_window(at(start), at(start + length), random);
+            prop_assert!(due >= at(start) && due <= at(start + length));
+        }
+
+        #[test]
+        fn no_hour_has_more_failures_than_authorities_allow(
+            prompts in proptest::collection::vec((any::<bool>(), 0..5000u64, any::<u64>()), 1..60),
+        ) {
+            let mut failures = Failures::default();
+            let mut now = at(1_800_000_000);
+            let mut times = Vec::new();
+            for (prompted, later, random) in prompts {
+                let occasion = if prompted { Occasion::Prompted } else { Occasion::Due };
+                now = failures.earliest(now, occasion, random).max(now) + Duration::from_secs(later);
+                times.push(now);
+                failures.note(now, None);
+            }
+            for window in times.windows(FAILURES_PER_HOUR + 1) {
+                let first = window[0];
+                prop_assert!(window[FAILURES_PER_HOUR].duration_since(first).unwrap() >= HOUR);
+            }
+        }
+
+        #[test]
+        fn an_authority_that_asks_for_peace_gets_it(wait in 0..20 * DAY, prompted: bool) {
+            let mut failures = Failures::default();
+            let now = at(1_800_000_000);
+            failures.note(now, Some(Duration::from_secs(wait)));
+            let occasion = if prompted { Occasion::Prompted } else { Occasion::Due };
+            let earliest = failures.earliest(now, occasion, 0);
+            prop_assert!(earliest >= now + Duration::from_secs(wait).min(LONGEST_WAIT));
+            prop_assert!(earliest <= now + LONGEST_WAIT);
+        }
+    }
+
+    #[test]
+    fn short_lives_are_spread_as_long_ones_are() {
+        // 90 days, 6 days, 5 minutes: two thirds, and at most a twentieth more.
+        for life in [90 * DAY, 6 * DAY, 300] {
+            let earliest = renewal(at(0), at(life), 0).duration_since(at(0)).unwrap().as_secs();
+            let latest = renewal(at(0), at(life), u64::MAX).duration_since(at(0)).unwrap().as_secs();
+            assert_eq!(earliest, life / 3 * 2);
+            assert!(latest > earliest && latest <= life * 3 / 4, "{life}");
+        }
+    }
+
+    #[test]
+    fn pauses_grow_and_end_with_success() {
+        let mut failures = Failures::default();
+        let mut now = at(1_800_000_000);
+        assert_eq!(failures.earliest(now, Occasion::Due, 0), now);
+        let mut before = Duration::ZERO;
+        for _ in 0..20 {
+            failures.note(now, None);
+            let next = failures.earliest(now, Occasion::Due, 0);
+            let pause = next.duration_since(now).unwrap();
+            assert!(pause >= before && pause <= PAUSES[7]);
+            (before, now) = (pause, next);
+        }
+        assert_eq!(before, PAUSES[7]);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_bars_nobody() {
+        let mut failures = Failures::default();
+        let (now, year) = (at(1_800_000_000), Duration::from_secs(365 * DAY));
+        (0..9).for_each(|_| failures.note(now + year, Some(HOUR)));
+        assert_eq!(failures.earliest(now, Occasion::Due, 0), now);
+        failures.note(now, None);
+        assert!(failures.earliest(now, Occasion::Due, 0) <= now + PAUSES[7]);
+    }
+}

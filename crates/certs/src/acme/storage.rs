@@ -1,0 +1,450 @@
+//! What is kept of authorities: accounts, certificates, orders under way.
+//!
+//! ```text
+//! <state_dir>/acme/                     0700
+//!     accounts/<name>-<hash>.json       0600   the account's key and URL
+//!     certificates/<name>-<hash>/       0700   one for each set of names and kind of key
+//!         certificate.pem               0600   the chain and its key: one file, so that they always fit
+//!         issuer                        0600   the directory of the authority that issued it
+//!         order.json                    0600   the order under way, with its key
+//!         failures.json                 0600   the orders that failed since the last certificate
+//!     .lock                             0600   held by the process that orders
+//! ```
+//!
+//! Every file is written whole or not at all. The hashes only tell sets apart: what a file holds is compared before use.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::request::KeyType;
+use super::schedule::Failures;
+use crate::certificate::{Certificate, Source};
+use crate::disk;
+use crate::error::{ContentFault, Error, NameFault};
+use crate::file;
+use crate::name::DnsPattern;
+
+/// The directory `acme` of a state directory.
+#[derive(Clone, Debug)]
+pub struct Storage {
+    root: PathBuf,
+}
+
+/// The right to order, of one process at a time; given back when dropped, also by a process that dies.
+#[derive(Debug)]
+pub struct Lock {
+    _lock: disk::Lock,
+}
+
+/// What a certificate is for: a set of names, and a kind of key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Subject {
+    /// In the order given; the first names the directory.
+    names: Vec<DnsPattern>,
+    key: KeyType,
+}
+
+/// An order under way.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct PendingOrder {
+    /// The directory of the authority.
+    pub directory: String,
+    /// The account that has ordered.
+    pub account: String,
+    /// The profile that was asked for.
+    pub profile: Option<String>,
+    /// The order's URL.
+    pub url: String,
+    /// The key that the certificate will have, as PEM.
+    pub key: String,
+}
+
+impl std::fmt::Debug for PendingOrder {
+    /// Without the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PendingOrder").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Drop for PendingOrder {
+    fn drop(&mut self) {
+        zeroize::Zeroize::zeroize(&mut self.key);
+    }
+}
+
+impl Subject {
+    /// A set of names; each counts once.
+    ///
+    /// # Errors
+    /// [`Error::Name`] for a name that cannot stand in a certificate, or none at all.
+    pub fn new<S: AsRef<str>>(names: &[S], key: KeyType) -> Result<Self, Error> {
+        let mut set: Vec<DnsPattern> = Vec::with_capacity(names.len());
+        for text in names.iter().map(AsRef::as_ref) {
+            let name = DnsPattern::parse(text).map_err(|fault| Error::name(text, fault))?;
+            if !set.contains(&name) {
+                set.push(name);
+            }
+        }
+        if set.is_empty() {
+            return Err(Error::name("", NameFault::Empty));
+        }
+        Ok(Subject { names: set, key })
+    }
+
+    /// The names, in the order given.
+    pub fn names(&self) -> &[DnsPattern] {
+        &self.names
+    }
+
+    /// The kind of key.
+    pub fn key(&self) -> KeyType {
+        self.key
+    }
+
+    fn directory_name(&self) -> String {
+        let mut sorted: Vec<String> = self.names.iter().map(ToString::to_string).collect();
+        sorted.sort();
+        let readable: String = self.names[0].to_string().replace('*', "_").chars().take(100).collect();
+        format!("{readable}-{:016x}", hash(sorted.iter().map(String::as_str).chain([self.key.as_str()])))
+    }
+
+    /// Whether the certificate has all of the names.
+    fn is_covered_by(&self, certificate: &Certificate) -> bool {
+        self.names.iter().all(|name| certificate.names.contains(name))
+    }
+}
+
+impl Storage {
+    /// The storage of a state directory; nothing is touched.
+    pub fn new(state_dir: &Path) -> Self {
+        Storage { root: state_dir.join("acme") }
+    }
+
+    /// Makes the directories.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where that is impossible.
+    pub fn prepare(&self) -> Result<(), Error> {
+        disk::create_private_dir(&self.root)?;
+        disk::create_private_dir(&self.root.join("accounts"))?;
+        disk::create_private_dir(&self.root.join("certificates"))
+    }
+
+    /// Takes the right to order; `None` if another process has it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the lock cannot be had for another reason.
+    pub fn try_lock(&self) -> Result<Option<Lock>, Error> {
+        Ok(disk::Lock::try_take(&self.root)?.map(|lock| Lock { _lock: lock }))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// The account that `parts` tell apart: name first, then whatever makes it another account.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it is there and cannot be read.
+    pub fn account(&self, parts: &[&str]) -> Result<Option<Zeroizing<String>>, Error> {
+        read(&self.account_path(parts))
+    }
+
+    /// Keeps an account.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where it cannot be written.
+    pub fn keep_account(&self, parts: &[&str], text: &str) -> Result<(), Error> {
+        self.prepare()?;
+        disk::write(&self.account_path(parts), text.as_bytes(), 0o600)
+    }
+
+    fn account_path(&self, parts: &[&str]) -> PathBuf {
+        let name = format!("{}-{:016x}.json", parts.first().unwrap_or(&""), hash(parts.iter().copied()));
+        self.root.join("accounts").join(name)
+    }
+
+    fn directory(&self, subject: &Subject) -> PathBuf {
+        self.root.join("certificates").join(subject.directory_name())
+    }
+
+    /// The certificate of this set, expired or not; `None` where there is none that can be used.
+    pub fn certificate(&self, subject: &Subject, now: SystemTime) -> Option<Certificate> {
+        let path = self.directory(subject).join("certificate.pem");
+        load(&path, now).ok().filter(|certificate| subject.is_covered_by(certificate))
+    }
+
+    /// Every certificate that is kept and valid, whatever it is for.
+    pub fn certificates(&self, now: SystemTime) -> Vec<Certificate> {
+        let directories = std::fs::read_dir(self.root.join("certificates"));
+        let paths =
+            directories.into_iter().flatten().flatten().map(|entry| entry.path().join("certificate.pem"));
+        let valid = |certificate: &Certificate| certificate.is_valid(now);
+        paths.filter_map(|path| load(&path, now).ok()).filter(valid).collect()
+    }
+
+    /// The directory URL of the authority that issued this set's certificate.
+    pub fn issuer(&self, subject: &Subject) -> Option<String> {
+        std::fs::read_to_string(self.directory(subject).join("issuer")).ok()
+    }
+
+    /// The key of this set's certificate, as PEM.
+    pub fn key(&self, subject: &Subject) -> Option<Zeroizing<String>> {
+        let text = read(&self.directory(subject).join("certificate.pem")).ok()??;
+        let begin = text.find("-----BEGIN PRIVATE KEY-----")?;
+        Some(Zeroizing::new(text[begin..].to_owned()))
+    }
+
+    /// Checks a chain and its key as a client would meet them, and puts them in the place of the old ones.
+    ///
+    /// # Errors
+    /// What [`file::load`] refuses (a key that does not fit above all), [`Error::Content`] if a name is
+    /// missing or it is no longer valid, [`Error::Io`] if it cannot be written: the old one stays.
+    pub fn keep_certificate(
+        &self,
+        subject: &Subject,
+        chain: &str,
+        key: &str,
+        issuer: &str,
+        now: SystemTime,
+    ) -> Result<Certificate, Error> {
+        let directory = self.directory(subject);
+        self.prepare()?;
+        disk::create_private_dir(&directory)?;
+        let (candidate, path) = (directory.join("candidate.pem"), directory.join("certificate.pem"));
+        let text = Zeroizing::new(format!("{}\n{key}", chain.trim_end()));
+        disk::write(&candidate, text.as_bytes(), 0o600)?;
+        let checked = load(&candidate, now).and_then(|certificate| {
+            let missing = subject.names.iter().find(|name| !certificate.names.contains(name));
+            match missing {
+                Some(name) => Err(Error::content(&candidate, None, ContentFault::NotFor(name.to_string()))),
+                None if certificate.not_after <= now => {
+                    Err(Error::content(&candidate, None, ContentFault::Expired(certificate.not_after)))
+                }
+                None => Ok(certificate),
+            }
+        });
+        let kept = checked.and_then(|certificate| {
+            disk::write(&directory.join("issuer"), issuer.as_bytes(), 0o600)?;
+            disk::replace(&candidate, &path).map_err(|error| Error::io("write", &path, error))?;
+            Ok(certificate)
+        });
+        match kept {
+            Ok(mut certificate) => {
+                certificate.source = Source::Acme { path };
+                Ok(certificate)
+            }
+            Err(error) => {
+                let _ = std::fs::remove_file(&candidate);
+                Err(error)
+            }
+        }
+    }
+
+    /// The order under way for this set.
+    pub fn order(&self, subject: &Subject) -> Option<PendingOrder> {
+        self.json(subject, ORDER)
+    }
+
+    /// Keeps an order under way.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where it cannot be written.
+    pub fn keep_order(&self, subject: &Subject, order: &PendingOrder) -> Result<(), Error> {
+        self.keep_json(subject, ORDER, order)
+    }
+
+    /// Forgets the order: it has ended.
+    pub fn forget_order(&self, subject: &Subject) {
+        self.forget(subject, ORDER);
+    }
+
+    /// The orders that failed since the last certificate.
+    pub fn failures(&self, subject: &Subject) -> Failures {
+        self.json(subject, FAILURES).unwrap_or_default()
+    }
+
+    /// Keeps the failures.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where they cannot be written.
+    pub fn keep_failures(&self, subject: &Subject, failures: &Failures) -> Result<(), Error> {
+        self.keep_json(subject, FAILURES, failures)
+    }
+
+    /// Forgets the failures: there is a certificate.
+    pub fn forget_failures(&self, subject: &Subject) {
+        self.forget(subject, FAILURES);
+    }
+
+    /// What cannot be read is as good as absent: it is only about going on.
+    fn json<T: DeserializeOwned>(&self, subject: &Subject, name: &str) -> Option<T> {
+        let text = read(&self.directory(subject).join(name)).ok()??;
+        serde_json::from_str(&text).ok()
+    }
+
+    fn keep_json<T: Serialize>(&self, subject: &Subject, name: &str, value: &T) -> Result<(), Error> {
+        let directory = self.directory(subject);
+        self.prepare()?;
+        disk::create_private_dir(&directory)?;
+        let path = directory.join(name);
+        let text = serde_json::to_vec(value).map_err(|error| Error::io("write", &path, error.into()))?;
+        disk::write(&path, &Zeroizing::new(text), 0o600)
+    }
+
+    fn forget(&self, subject: &Subject, name: &str) {
+        // One that stays is looked at again, and found to be over.
+        let _ = std::fs::remove_file(self.directory(subject).join(name));
+    }
+}
+
+const ORDER: &str = "order.json";
+const FAILURES: &str = "failures.json";
+
+fn load(path: &Path, now: SystemTime) -> Result<Certificate, Error> {
+    let mut certificate = file::load(path, None, now)?.certificate;
+    certificate.source = Source::Acme { path: path.to_owned() };
+    Ok(certificate)
+}
+
+fn read(path: &Path) -> Result<Option<Zeroizing<String>>, Error> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(Zeroizing::new(text))),
+        Err(error)
+            if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(Error::io("read", path, error)),
+    }
+}
+
+/// FNV-1a over the parts.
+fn hash<'a>(parts: impl Iterator<Item = &'a str>) -> u64 {
+    let bytes = parts.flat_map(|part| part.bytes().chain([b'\n']));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::acme::request::new_key;
+    use crate::local_ca::LocalCa;
+
+    /// A chain without its key, and the key, as an authority and the one who asks have them.
+    fn issued(dir: &Path, name: &str) -> (String, String) {
+        let now = SystemTime::now();
+        let certificate = LocalCa::open_or_create(dir, now).unwrap().issue(&[name], now).unwrap();
+        let Source::LocalCa { path } = certificate.source else { unreachable!() };
+        let text = std::fs::read_to_string(path).unwrap();
+        let (chain, key) = text.split_at(text.find("-----BEGIN PRIVATE KEY-----").unwrap());
+        (chain.to_owned(), key.to_owned())
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn what_fits_is_kept_and_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = Storage::new(dir.path());
+        let subject = Subject::new(&["a.example.org"], KeyType::P256).unwrap();
+        let now = SystemTime::now();
+        assert!(storage.certificate(&subject, now).is_none());
+        let (chain, key) = issued(dir.path(), "a.example.org");
+        storage.keep_certificate(&subject, &chain, &key, "https://a/dir", now).unwrap();
+        let kept = storage.certificate(&subject, now).unwrap();
+        let Source::Acme { path } = &kept.source else { panic!("{:?}", kept.source) };
+        assert_eq!((mode(path), mode(path.parent().unwrap()), mode(storage.path())), (0o600, 0o700, 0o700));
+        assert_eq!(storage.issuer(&subject).as_deref(), Some("https://a/dir"));
+        assert_eq!(storage.key(&subject).unwrap().trim(), key.trim());
+        assert_eq!(storage.certificates(now).len(), 1);
+        // Another kind of key is another certificate.
+        let rsa = Subject::new(&["a.example.org"], KeyType::Rsa2048).unwrap();
+        assert!(storage.certificate(&rsa, now).is_none());
+    }
+
+    #[test]
+    fn what_does_not_fit_leaves_the_old_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = Storage::new(dir.path());
+        let subject = Subject::new(&["a.example.org"], KeyType::P256).unwrap();
+        let now = SystemTime::now();
+        let (chain, key) = issued(dir.path(), "a.example.org");
+        storage.keep_certificate(&subject, &chain, &key, "", now).unwrap();
+        let (other, other_key) = issued(dir.path(), "b.example.org");
+        let stranger = new_key(KeyType::P256).unwrap();
+        let later = now + Duration::from_secs(400 * 24 * 3600);
+        for (chain, key, now) in [
+            (chain.as_str(), stranger.as_str(), now),
+            (other.as_str(), other_key.as_str(), now),
+            ("<html>", key.as_str(), now),
+            (chain.as_str(), key.as_str(), later),
+        ] {
+            let refused = storage.keep_certificate(&subject, chain, key, "", now);
+            assert!(refused.is_err(), "{refused:?}");
+            let names = storage.certificate(&subject, now).unwrap().names;
+            assert_eq!(names[0].to_string(), "a.example.org");
+        }
+        let directory = storage.directory(&subject);
+        let left: Vec<_> =
+            std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(left.iter().all(|name| name != "candidate.pem"), "{left:?}");
+    }
+
+    #[test]
+    fn orders_and_failures_outlive_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = Storage::new(dir.path());
+        let subject = Subject::new(&["*.example.org", "example.org"], KeyType::P256).unwrap();
+        let order = PendingOrder {
+            directory: "https://a/dir".into(),
+            account: "https://a/1".into(),
+            profile: None,
+            url: "https://a/order/1".into(),
+            key: "secret".into(),
+        };
+        storage.keep_order(&subject, &order).unwrap();
+        assert_eq!(storage.order(&subject).unwrap().url, order.url);
+        assert!(!format!("{order:?}").contains("secret"));
+        storage.forget_order(&subject);
+        assert!(storage.order(&subject).is_none());
+        let mut failures = Failures::default();
+        failures.note(SystemTime::now(), None);
+        storage.keep_failures(&subject, &failures).unwrap();
+        assert_eq!(storage.failures(&subject), failures);
+        std::fs::write(storage.directory(&subject).join(FAILURES), "{").unwrap();
+        assert_eq!(storage.failures(&subject), Failures::default());
+        storage.keep_account(&["letsencrypt", "https://a/dir"], "{}").unwrap();
+        assert_eq!(storage.account(&["letsencrypt", "https://a/dir"]).unwrap().unwrap().as_str(), "{}");
+        assert!(storage.account(&["letsencrypt", "https://b/dir"]).unwrap().is_none());
+    }
+
+    #[test]
+    fn one_process_orders() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = Storage::new(dir.path());
+        storage.prepare().unwrap();
+        let lock = storage.try_lock().unwrap();
+        assert!(lock.is_some() && storage.try_lock().unwrap().is_none());
+        drop(lock);
+        assert!(storage.try_lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn names_count_once_and_must_be_names() {
+        let subject = Subject::new(&["A.example.org", "a.example.org."], KeyType::P256).unwrap();
+        assert_eq!(subject.names().len(), 1);
+        assert!(Subject::new(&["10.0.0.1"], KeyType::P256).is_err());
+        assert!(Subject::new::<&str>(&[], KeyType::P256).is_err());
+    }
+}

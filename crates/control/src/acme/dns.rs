@@ -1,0 +1,179 @@
+//! Records of the challenge dns-01, set and removed by the operator's program or by the name server itself.
+//!
+//! The program is called as `PROGRAM present|cleanup RECORD VALUE`, such as `_acme-challenge.example.org`. The same stands
+//! in `OFFRAMP_ACME_ACTION`, `OFFRAMP_ACME_RECORD` and `OFFRAMP_ACME_VALUE`, the name without its prefix in
+//! `OFFRAMP_ACME_DOMAIN`. It must end within [`LIMIT`], with status 0 if the record is set or gone.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use offramp_certs::acme::dns_update::{Algorithm, TsigKey, Update};
+use offramp_config::model::{DnsUpdate, TsigAlgorithm};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::name_server;
+
+/// How long the program may take.
+const LIMIT: Duration = Duration::from_secs(120);
+/// How much of its output is kept for the message.
+const SHOWN: usize = 400;
+
+/// What is to be done with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Add it to those of its name.
+    Present,
+    /// Remove it.
+    Cleanup,
+}
+
+impl Action {
+    fn word(self) -> &'static str {
+        match self {
+            Action::Present => "present",
+            Action::Cleanup => "cleanup",
+        }
+    }
+}
+
+/// A TXT record that proves control of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The name that is proved, without `*.`.
+    pub(super) domain: String,
+    /// What the record says.
+    pub(super) value: String,
+}
+
+impl Record {
+    pub(super) fn name(&self) -> String {
+        format!("_acme-challenge.{}", self.domain)
+    }
+}
+
+/// Runs the program.
+pub(super) async fn hook(program: &Path, action: Action, record: &Record) -> Result<(), String> {
+    run(program, action, record, LIMIT).await.map_err(|reason| {
+        format!("the DNS hook {} {} {}: {reason}", program.display(), action.word(), record.name())
+    })
+}
+
+/// Has a name server make the change; `id` is random.
+pub(super) async fn update(
+    server: &DnsUpdate,
+    action: Action,
+    record: &Record,
+    id: u16,
+) -> Result<(), String> {
+    let path = server.key_file.path.display();
+    let text = std::fs::read_to_string(&server.key_file.path).map_err(|error| format!("{path}: {error}"))?;
+    let secret = BASE64_STANDARD.decode(text.trim());
+    let secret = secret.map_err(|_| format!("{path}: a TSIG key is written in base64"))?;
+    let algorithm = match server.algorithm {
+        TsigAlgorithm::HmacSha256 => Algorithm::HmacSha256,
+        TsigAlgorithm::HmacSha512 => Algorithm::HmacSha512,
+    };
+    let key = TsigKey::new(server.key_name.as_str(), algorithm, &secret)?;
+    let (zone, name) = (server.zone.as_str(), record.name());
+    let add = action == Action::Present;
+    name_server::update(server.server, &Update { zone, name: &name, value: &record.value, add }, &key, id)
+        .await
+}
+
+async fn run(program: &Path, action: Action, record: &Record, limit: Duration) -> Result<(), String> {
+    let mut command = Command::new(program);
+    command
+        .args([action.word(), &record.name(), &record.value])
+        .env("OFFRAMP_ACME_ACTION", action.word())
+        .env("OFFRAMP_ACME_DOMAIN", &record.domain)
+        .env("OFFRAMP_ACME_RECORD", record.name())
+        .env("OFFRAMP_ACME_VALUE", &record.value)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let ended = timeout(limit, async { tokio::join!(child.wait(), said(out), said(err)) }).await;
+    // Without a reader the program is killed, as it is dropped.
+    let (status, out, err) = ended.map_err(|_| format!("did not end within {} s", limit.as_secs()))?;
+    let status = status.map_err(|error| error.to_string())?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = format!("{err} {out}");
+    Err(format!("{status}: {}", said.trim()))
+}
+
+/// The beginning of an output, on one line; the rest is read and forgotten.
+async fn said(output: Option<impl AsyncRead + Unpin>) -> String {
+    let Some(mut output) = output else { return String::new() };
+    let (mut kept, mut piece) = (Vec::new(), [0; 1024]);
+    while let Ok(length @ 1..) = output.read(&mut piece).await {
+        let room = SHOWN.saturating_sub(kept.len()).min(length);
+        kept.extend_from_slice(&piece[..room]);
+    }
+    let text = String::from_utf8_lossy(&kept);
+    let printable: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    printable.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// Runs a script of a shell as the hook, for up to `limit`.
+    fn outcome(script: &str, limit: Duration) -> Result<(), String> {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("hook");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let record = Record { domain: "example.org".into(), value: "value".into() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(run(&program, Action::Present, &record, limit))
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_hook_gets_what_it_needs_in_both_forms() {
+        let script = "test \"$*\" = 'present _acme-challenge.example.org value' && \
+            test \"$OFFRAMP_ACME_ACTION $OFFRAMP_ACME_RECORD $OFFRAMP_ACME_VALUE\" = \"$*\" && \
+            test \"$OFFRAMP_ACME_DOMAIN\" = example.org";
+        outcome(script, PATIENCE).unwrap();
+    }
+
+    #[test]
+    fn a_hook_that_fails_is_quoted() {
+        let error = outcome("echo no such zone >&2; exit 3", PATIENCE).unwrap_err();
+        assert!(error.contains("exit status: 3") && error.contains("no such zone"), "{error}");
+        let error = outcome("printf 'a\\001b\\377'; exit 1", PATIENCE).unwrap_err();
+        assert!(!error.contains('\u{1}'), "{error:?}");
+        let error = outcome("yes | head -c 1000000; exit 1", PATIENCE).unwrap_err();
+        assert!(error.len() < 1000, "{}", error.len());
+    }
+
+    #[test]
+    fn a_hook_that_hangs_is_stopped() {
+        let error = outcome("exec sleep 1000", Duration::from_millis(100)).unwrap_err();
+        assert!(error.contains("did not end"), "{error}");
+    }
+
+    #[test]
+    fn a_hook_that_is_not_there_is_told() {
+        let record = Record { domain: "example.org".into(), value: "value".into() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let error = runtime.block_on(hook(Path::new("/nonexistent"), Action::Cleanup, &record)).unwrap_err();
+        assert!(
+            error.contains("/nonexistent cleanup _acme-challenge.example.org: cannot be started"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! Requests to an authority's API: one connection each, TLS by the rustls of everything else, bounded in time and size.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use offramp_certs::client_auth::load_roots;
+use offramp_config::model::Authority;
+use rustls::crypto::aws_lc_rs;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// For a request and its whole response.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The largest response: chains of certificates are a few kilobytes.
+const MOST: usize = 1 << 20;
+/// How much of a response that is no problem document is shown.
+const SHOWN: usize = 120;
+
+/// A client for one authority. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Client {
+    connector: TlsConnector,
+    /// How long the last refusal asked to wait, in seconds.
+    retry_after: Arc<AtomicU64>,
+}
+
+impl Client {
+    /// A client that checks the authority against its `ca`, or against the system's authorities.
+    pub(super) fn new(authority: &Authority) -> Result<Self, String> {
+        let roots = match &authority.ca {
+            None => system_roots()?,
+            Some(ca) => load_roots(&ca.path, SystemTime::now()).map_err(|error| error.to_string())?.roots,
+        };
+        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        Ok(Self { connector, retry_after: Arc::default() })
+    }
+
+    /// How long the authority has asked to be left alone, when it refused something last.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.retry_after.load(Ordering::Relaxed);
+        (seconds > 0).then(|| Duration::from_secs(seconds))
+    }
+
+    async fn send(self, request: Request<BodyWrapper<Bytes>>) -> Result<Response<Bytes>, String> {
+        let uri = request.uri().clone();
+        let answered = timeout(LIMIT, self.exchange(request)).await;
+        let response = answered.map_err(|_| format!("{uri}: no response within {} s", LIMIT.as_secs()));
+        let response = response?.map_err(|reason| format!("{uri}: {reason}"))?;
+        let refused = response.status().is_client_error() || response.status().is_server_error();
+        if let Some(wait) = retry_after(response.headers()).filter(|_| refused) {
+            self.retry_after.store(wait, Ordering::Relaxed);
+        }
+        match strange(&response, refused) {
+            Some(what) => Err(format!("{uri}: {what}")),
+            None => Ok(response),
+        }
+    }
+
+    async fn exchange(&self, mut request: Request<BodyWrapper<Bytes>>) -> Result<Response<Bytes>, String> {
+        let uri = request.uri().clone();
+        let host = uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or("not a URL of https")?;
+        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(bare.clone()).map_err(|_| "no host that a certificate could name")?;
+        let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(443)));
+        let stream = stream.await.map_err(|error| format!("cannot connect: {error}"))?;
+        let stream = self.connector.connect(name, stream).await.map_err(|error| format!("TLS: {error}"))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
+        // Ends with the response; what went wrong is told by the sender.
+        let connection = tokio::spawn(connection);
+        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
+        let authority = HeaderValue::try_from(authority).map_err(|error| error.to_string())?;
+        request.headers_mut().insert(HOST, authority);
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        *request.uri_mut() = path.parse::<Uri>().map_err(|error| error.to_string())?;
+        let answered = sender.send_request(request).await.map_err(|error| error.to_string());
+        let outcome = match answered {
+            Err(error) => Err(error),
+            Ok(response) => {
+                let (parts, body) = response.into_parts();
+                let body = Limited::new(body, MOST).collect().await.map_err(|error| error.to_string());
+                body.map(|body| Response::from_parts(parts, body.to_bytes()))
+            }
+        };
+        connection.abort();
+        outcome
+    }
+}
+
+impl HttpClient for Client {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let client = self.clone();
+        Box::pin(async move {
+            match client.send(request).await {
+                Ok(response) => Ok(response.map(Full::new).into()),
+                Err(reason) => Err(Error::Other(reason.into())),
+            }
+        })
+    }
+}
+
+/// What is wrong with a response that is none of ACME's (RFC 8555 section 6.7): a page for people, or an error without a
+/// problem document.
+fn strange(response: &Response<Bytes>, refused: bool) -> Option<String> {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("no type");
+    let is_page = kind.starts_with("text/html");
+    if !is_page && (!refused || kind.starts_with("application/problem+json")) {
+        return None;
+    }
+    let body = String::from_utf8_lossy(&response.body()[..response.body().len().min(SHOWN)]);
+    let body: String = body.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(format!("the authority answered {} ({kind}): {body}", response.status()))
+}
+
+/// `Retry-After` in seconds from now (RFC 9110 section 10.2.3).
+fn retry_after(headers: &HeaderMap) -> Option<u64> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(seconds);
+    }
+    let at = httpdate::parse_http_date(text).ok()?;
+    Some(at.duration_since(SystemTime::now()).unwrap_or_default().as_secs())
+}
+
+/// The system's authorities, read once.
+fn system_roots() -> Result<RootCertStore, String> {
+    static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
+    if let Some(roots) = ROOTS.get() {
+        return Ok(roots.clone());
+    }
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err("the system has no list of authorities; install ca-certificates, or set `ca`".into());
+    }
+    Ok(ROOTS.get_or_init(|| roots).clone())
+}
+
+/// Whether the authority may be asked again at once: it only wants a fresh nonce (RFC 8555 section 6.5).
+pub(super) fn is_bad_nonce(error: &Error) -> bool {
+    is_of_type(error, "badNonce")
+}
+
+/// Whether the error is of this type of ACME's.
+pub(super) fn is_of_type(error: &Error, kind: &str) -> bool {
+    let Error::Api(problem) = error else { return false };
+    let found = problem.r#type.as_deref().and_then(|kind| kind.strip_prefix("urn:ietf:params:acme:error:"));
+    found == Some(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    fn response(status: u16, kind: &'static str, body: &'static str) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::from_static(body.as_bytes()));
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response
+    }
+
+    #[test]
+    fn pages_for_people_are_told_from_answers() {
+        let told = |status, kind, body| {
+            let response = response(status, kind, body);
+            strange(&response, status >= 400)
+        };
+        assert_eq!(told(200, "application/json", "{}"), None);
+        assert_eq!(told(400, "application/problem+json", "{}"), None);
+        let page = told(200, "text/html; charset=utf-8", "<html>\n  Maintenance").unwrap();
+        assert!(page.contains("200 OK") && page.contains("<html> Maintenance"), "{page}");
+        assert!(told(500, "text/plain", "oops").unwrap().contains("500 Internal Server Error"));
+    }
+
+    #[test]
+    fn waits_are_seconds_or_dates() {
+        let of = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, text.parse().unwrap());
+            retry_after(&headers)
+        };
+        assert_eq!(of("120"), Some(120));
+        assert_eq!(of("soon"), None);
+        assert_eq!(of("Fri, 31 Dec 1999 23:59:59 GMT"), Some(0));
+        let later = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(3600));
+        assert!((3500..=3600).contains(&of(&later).unwrap()));
+    }
+}

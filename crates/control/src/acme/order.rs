@@ -1,0 +1,209 @@
+//! One order with one authority, from its beginning or from where it was left.
+
+use std::time::{Duration, SystemTime};
+
+use instant_acme::{
+    Account, CertificateIdentifier, Error, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
+};
+use offramp_certs::Certificate;
+use offramp_certs::acme::{PendingOrder, request};
+use offramp_config::model::Authority;
+use tokio::time::timeout;
+
+use super::Want;
+use super::http::Client;
+use super::prove::prove;
+use super::shop::{Shop, insist, is_unknown_account};
+
+/// For a whole order: with dns-01 and its waits it is minutes.
+const LIMIT: Duration = Duration::from_secs(3600);
+/// How long the authority may take to sign.
+const SIGNING: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(250))
+    .backoff(1.5)
+    .timeout(Duration::from_secs(300));
+/// Steps that an order takes at most: one for each of its states, and some that nothing came of.
+const STEPS: u32 = 8;
+
+/// Why there is no certificate.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) reason: String,
+    /// How long the authority wants to be left alone.
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// Obtains the certificate and puts it on disk.
+pub(super) async fn order(want: &Want, authority: &Authority, shop: &Shop) -> Result<Certificate, Failure> {
+    let client = Client::new(authority).map_err(|reason| Failure { reason, retry_after: None })?;
+    let outcome = timeout(LIMIT, obtain(want, authority, shop, &client)).await;
+    let outcome = outcome.unwrap_or_else(|_| Err(format!("not done within {} s", LIMIT.as_secs())));
+    outcome.map_err(|reason| Failure { reason, retry_after: client.retry_after() })
+}
+
+async fn obtain(
+    want: &Want,
+    authority: &Authority,
+    shop: &Shop,
+    client: &Client,
+) -> Result<Certificate, String> {
+    let account = shop.account(authority, client).await?;
+    let (mut order, pending) = match resume(want, authority, shop, &account).await? {
+        Some(resumed) => resumed,
+        None => begin(want, authority, shop, client, account).await?,
+    };
+    for _ in 0..STEPS {
+        match order.state().status {
+            OrderStatus::Pending => prove(&mut order, authority, shop).await?,
+            OrderStatus::Ready => {
+                let names: Vec<String> = want.subject.names().iter().map(ToString::to_string).collect();
+                let csr = request::signing_request(&names, &pending.key)?;
+                insist!(order.finalize_csr(&csr).await).map_err(|error| error.to_string())?;
+            }
+            OrderStatus::Processing | OrderStatus::Valid => {
+                let chain = if matches!(order.state().status, OrderStatus::Valid) {
+                    insist!(order.certificate().await).map(Option::unwrap_or_default)
+                } else {
+                    insist!(order.poll_certificate(&SIGNING).await)
+                };
+                let chain = chain.map_err(|error| error.to_string())?;
+                return keep(want, authority, shop, &chain, &pending);
+            }
+            OrderStatus::Invalid => {
+                shop.storage.forget_order(&want.subject);
+                return Err(reason_of(&mut order));
+            }
+        }
+    }
+    Err("the order does not come to an end".into())
+}
+
+/// Puts what was issued in its place. An order whose certificate is of no use has ended; one whose certificate could
+/// only not be written goes on from here.
+fn keep(
+    want: &Want,
+    authority: &Authority,
+    shop: &Shop,
+    chain: &str,
+    pending: &PendingOrder,
+) -> Result<Certificate, String> {
+    let issuer = authority.directory.as_str();
+    let kept = shop.storage.keep_certificate(&want.subject, chain, &pending.key, issuer, SystemTime::now());
+    if !matches!(kept, Err(offramp_certs::Error::Io { .. })) {
+        shop.storage.forget_order(&want.subject);
+    }
+    kept.map_err(|error| format!("what the authority issued: {error}"))
+}
+
+fn reason_of(order: &mut Order) -> String {
+    let error = order.state().error.as_ref().map(ToString::to_string);
+    error.unwrap_or_else(|| "the authority calls the order invalid".into())
+}
+
+/// The order that is under way with this authority, if it can go on.
+async fn resume(
+    want: &Want,
+    authority: &Authority,
+    shop: &Shop,
+    account: &Account,
+) -> Result<Option<(Order, PendingOrder)>, String> {
+    let Some(pending) = shop.storage.order(&want.subject) else { return Ok(None) };
+    let fits = !pending.url.is_empty()
+        && pending.directory == authority.directory.as_str()
+        && pending.account == account.id()
+        && pending.profile == authority.profile;
+    if !fits {
+        return Ok(None);
+    }
+    match insist!(account.order(pending.url.clone()).await) {
+        Ok(mut order) => {
+            if order.state().status == OrderStatus::Invalid {
+                shop.storage.forget_order(&want.subject);
+                return Ok(None);
+            }
+            let names = want.names();
+            let fields = [("names", (&names).into()), ("order", (&pending.url).into())];
+            shop.log.info("an order that was under way goes on", &fields);
+            Ok(Some((order, pending)))
+        }
+        // It is gone.
+        Err(Error::Api(_)) => {
+            shop.storage.forget_order(&want.subject);
+            Ok(None)
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Places an order, with a key that is on disk before the authority hears of it.
+async fn begin(
+    want: &Want,
+    authority: &Authority,
+    shop: &Shop,
+    client: &Client,
+    mut account: Account,
+) -> Result<(Order, PendingOrder), String> {
+    let old = shop.storage.key(&want.subject).filter(|_| want.reuse_key);
+    let key = match old {
+        Some(key) => key,
+        None => {
+            let kind = want.subject.key();
+            let made = tokio::task::spawn_blocking(move || request::new_key(kind)).await;
+            made.map_err(|error| error.to_string())??
+        }
+    };
+    let mut pending = PendingOrder {
+        directory: authority.directory.as_str().to_owned(),
+        account: account.id().to_owned(),
+        profile: authority.profile.clone(),
+        url: String::new(),
+        key: key.as_str().to_owned(),
+    };
+    // Nothing is ordered that could not be kept.
+    shop.storage.keep_order(&want.subject, &pending).map_err(|error| error.to_string())?;
+    let mut placed = place(want, authority, shop, &account).await;
+    if placed.as_ref().is_err_and(is_unknown_account) {
+        account = shop.another_account(authority, client).await?;
+        pending.account = account.id().to_owned();
+        placed = place(want, authority, shop, &account).await;
+    }
+    let order = placed.map_err(|error| {
+        shop.storage.forget_order(&want.subject);
+        error.to_string()
+    })?;
+    pending.url = order.url().to_owned();
+    shop.storage.keep_order(&want.subject, &pending).map_err(|error| error.to_string())?;
+    Ok((order, pending))
+}
+
+/// Places the order; as a replacement where there is something to replace and the authority knows of that.
+async fn place(want: &Want, authority: &Authority, shop: &Shop, account: &Account) -> Result<Order, Error> {
+    let identifiers: Vec<Identifier> =
+        want.subject.names().iter().map(|name| Identifier::Dns(name.to_string())).collect();
+    let mut plain = NewOrder::new(&identifiers);
+    if let Some(profile) = &authority.profile {
+        plain = plain.profile(profile);
+    }
+    let old = shop.storage.certificate(&want.subject, SystemTime::now());
+    let same = shop.storage.issuer(&want.subject).as_deref() == Some(authority.directory.as_str());
+    if let Some(old) = old.filter(|_| same)
+        && let Some(leaf) = old.certified_key.cert.first()
+        && let Ok(id) = CertificateIdentifier::try_from(leaf)
+    {
+        let mut replacing = NewOrder::new(&identifiers).replaces(id);
+        if let Some(profile) = &authority.profile {
+            replacing = replacing.profile(profile);
+        }
+        match insist!(account.new_order(&replacing).await) {
+            // Nothing was ordered: it does not know of replacements, or that one was replaced already.
+            Err(Error::Unsupported(_)) => {}
+            Err(Error::Api(problem)) if !is_limit(&problem) => {}
+            outcome => return outcome,
+        }
+    }
+    insist!(account.new_order(&plain).await)
+}
+
+fn is_limit(problem: &instant_acme::Problem) -> bool {
+    problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(":rateLimited"))
+}

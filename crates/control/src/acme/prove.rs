@@ -1,0 +1,203 @@
+//! Proving control of names: responses are put in place, the authority is told, and they are taken away again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use instant_acme::{
+    AuthorizationStatus, ChallengeStatus, ChallengeType, Identifier, KeyAuthorization, Order, OrderStatus,
+    RetryPolicy,
+};
+use offramp_certs::acme::challenge;
+use offramp_config::model::{Authority, Challenge, DnsProvider};
+use offramp_proxy::Challenges;
+use offramp_tls::Configs;
+use tokio::time::{Duration, sleep};
+
+use super::dns::{self, Action, Record};
+use super::http::is_bad_nonce;
+use super::shop::{NONCES, Shop, insist};
+
+/// How long the authority may take to look.
+const PATIENCE: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(250))
+    .backoff(1.5)
+    .timeout(Duration::from_secs(300));
+
+/// Proves control of every name of the order that is not proved yet.
+pub(super) async fn prove(order: &mut Order, authority: &Authority, shop: &Shop) -> Result<(), String> {
+    let mut responses = Responses::new(authority, shop);
+    let outcome = attempt(order, authority, &mut responses).await;
+    responses.withdraw().await;
+    outcome
+}
+
+async fn attempt(
+    order: &mut Order,
+    authority: &Authority,
+    responses: &mut Responses<'_>,
+) -> Result<(), String> {
+    each_pending(order, authority, responses, Step::Present).await?;
+    if authority.challenge == Challenge::Dns01 && !responses.records.is_empty() {
+        sleep(authority.dns_wait).await;
+    }
+    each_pending(order, authority, responses, Step::Tell).await?;
+    match insist!(order.poll_ready(&PATIENCE).await) {
+        Ok(OrderStatus::Invalid) => Err(explain(order).await),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What is done with each authorization.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// The response is put in place.
+    Present,
+    /// The authority is told that it is there.
+    Tell,
+}
+
+async fn each_pending(
+    order: &mut Order,
+    authority: &Authority,
+    responses: &mut Responses<'_>,
+    step: Step,
+) -> Result<(), String> {
+    let mut nonces = NONCES;
+    'again: loop {
+        let mut authorizations = order.authorizations();
+        while let Some(next) = authorizations.next().await {
+            let mut authorization = match next {
+                Ok(authorization) => authorization,
+                Err(error) if nonces > 0 && is_bad_nonce(&error) => {
+                    nonces -= 1;
+                    // Those that were read are remembered.
+                    continue 'again;
+                }
+                Err(error) => return Err(error.to_string()),
+            };
+            match authorization.status {
+                AuthorizationStatus::Valid => continue,
+                AuthorizationStatus::Pending => {}
+                other => return Err(format!("an authorization is {other:?}")),
+            }
+            let Identifier::Dns(name) = authorization.identifier().identifier.clone() else {
+                return Err("the authority wants something else than a name proved".into());
+            };
+            let Some(mut challenge) = authorization.challenge(kind(authority.challenge)) else {
+                return Err(format!("the authority does not offer {} for {name}", authority.challenge));
+            };
+            match step {
+                Step::Present => {
+                    responses.present(&name, &challenge.token, &challenge.key_authorization()).await?
+                }
+                // One that was told of before this process began is being looked at.
+                Step::Tell if challenge.status != ChallengeStatus::Pending => {}
+                Step::Tell => {
+                    insist!(challenge.set_ready().await).map_err(|error| format!("{name}: {error}"))?;
+                }
+            }
+        }
+        return Ok(());
+    }
+}
+
+fn kind(challenge: Challenge) -> ChallengeType {
+    match challenge {
+        Challenge::TlsAlpn01 => ChallengeType::TlsAlpn01,
+        Challenge::Http01 => ChallengeType::Http01,
+        Challenge::Dns01 => ChallengeType::Dns01,
+    }
+}
+
+/// Why an order failed, in the authority's words.
+async fn explain(order: &mut Order) -> String {
+    let mut reasons = Vec::new();
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        let _ = insist!(authorization.refresh().await.map(|_| ()));
+        let Identifier::Dns(name) = authorization.identifier().identifier.clone() else { continue };
+        let errors = authorization.challenges.iter().filter_map(|challenge| challenge.error.as_ref());
+        reasons.extend(errors.map(|error| format!("{name}: {error}")));
+    }
+    if reasons.is_empty() { "the authority calls the order invalid".into() } else { reasons.join("; ") }
+}
+
+/// The responses that are in place for one order; those of workers are gone when this is dropped.
+struct Responses<'a> {
+    authority: &'a Authority,
+    challenges: Arc<Challenges>,
+    shop: &'a Shop,
+    names: BTreeSet<String>,
+    tokens: BTreeSet<String>,
+    records: Vec<Record>,
+}
+
+impl<'a> Responses<'a> {
+    fn new(authority: &'a Authority, shop: &'a Shop) -> Self {
+        Self {
+            authority,
+            challenges: Arc::clone(&shop.challenges),
+            shop,
+            names: BTreeSet::new(),
+            tokens: BTreeSet::new(),
+            records: Vec::new(),
+        }
+    }
+
+    async fn present(&mut self, name: &str, token: &str, key: &KeyAuthorization) -> Result<(), String> {
+        match self.authority.challenge {
+            Challenge::TlsAlpn01 => {
+                let certificate = challenge::certificate(name, key.digest().as_ref())?;
+                let configs = Configs::for_challenge(certificate, challenge::PROTOCOL);
+                let configs = configs.map_err(|error| error.to_string())?;
+                self.names.insert(name.to_ascii_lowercase());
+                self.challenges.set_handshake(&name.to_ascii_lowercase(), Some(&configs));
+            }
+            Challenge::Http01 => {
+                self.tokens.insert(token.to_owned());
+                self.challenges.set_response(token, Some(&Bytes::copy_from_slice(key.as_str().as_bytes())));
+            }
+            Challenge::Dns01 => {
+                let record = Record { domain: name.to_owned(), value: key.dns_value() };
+                if self.records.contains(&record) {
+                    return Ok(());
+                }
+                // Noted first: a hook that fails may have set it all the same.
+                self.records.push(record.clone());
+                self.record(Action::Present, &record).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the records away; what is wrong then stops nothing.
+    async fn withdraw(mut self) {
+        for record in std::mem::take(&mut self.records) {
+            if let Err(reason) = self.record(Action::Cleanup, &record).await {
+                self.shop.log.warn("a DNS record stays behind", &[("reason", (&reason).into())]);
+            }
+        }
+    }
+
+    async fn record(&self, action: Action, record: &Record) -> Result<(), String> {
+        match &self.authority.dns {
+            Some(DnsProvider::Hook(program)) => dns::hook(&program.path, action, record).await,
+            Some(DnsProvider::Update(update)) => {
+                // Any number will do that others cannot guess.
+                let id = self.shop.random((record.name(), record.value.as_str(), SystemTime::now()));
+                dns::update(update, action, record, id as u16).await
+            }
+            None => Err("nobody sets DNS records".into()),
+        }
+    }
+}
+
+impl Drop for Responses<'_> {
+    fn drop(&mut self) {
+        self.names.iter().for_each(|name| self.challenges.set_handshake(name, None));
+        self.tokens.iter().for_each(|token| self.challenges.set_response(token, None));
+    }
+}
