@@ -9,8 +9,8 @@
 //! - A TCP socket is watched for both directions from the start, by one registration. The kernel reports that it is
 //!   writable only after a write that it refused.
 //! - A Unix socket is watched for reading alone. It reports that it is writable each time its peer has read
-//!   something, and each report would wake a worker for nothing. From the first write on that had to wait, a
-//!   duplicate of the descriptor is watched for writing.
+//!   something, and each report would wake a worker for nothing. From a write on that had to wait, a duplicate of
+//!   the descriptor is watched for writing, until there is nothing to write ([`Socket::pause_writing`]).
 //! - A socket whose bytes nobody can take is not watched at all ([`Socket::pause_reading`]).
 //!
 //! If the kernel cannot watch a socket, because descriptors or memory have run out, it is tried again by a timer.
@@ -45,7 +45,9 @@ pub struct Socket {
     /// The registration; none while reading is paused.
     watch: RefCell<Option<AsyncFd<Number>>>,
     /// The registration of a Unix socket for writing.
-    writable: OnceCell<AsyncFd<OwnedFd>>,
+    writable: RefCell<Option<AsyncFd<Number>>>,
+    /// The duplicate that is registered for that. A descriptor can be registered once.
+    duplicate: OnceCell<OwnedFd>,
     /// Runs while the kernel cannot watch the socket.
     retry: RefCell<Option<Pin<Box<Sleep>>>>,
     writing: Cell<Writing>,
@@ -53,7 +55,7 @@ pub struct Socket {
     fd: OwnedFd,
 }
 
-/// The number of a descriptor that its [`Socket`] owns.
+/// The number of a descriptor that its [`Socket`] owns: the socket, or its duplicate.
 struct Number(RawFd);
 
 impl AsRawFd for Number {
@@ -99,7 +101,8 @@ impl Socket {
     fn new(fd: OwnedFd, kind: Kind) -> io::Result<Self> {
         let socket = Self {
             watch: RefCell::new(None),
-            writable: OnceCell::new(),
+            writable: RefCell::new(None),
+            duplicate: OnceCell::new(),
             retry: RefCell::new(None),
             writing: Cell::new(Writing::Untold),
             kind,
@@ -154,6 +157,16 @@ impl Socket {
             self.watch.take();
         } else if self.writing.get() != Writing::Waits {
             self.watch.take();
+            // The next write finds out by itself whether there is room.
+            self.writing.set(Writing::Untold);
+        }
+    }
+
+    /// Stops watching for room: for a sender that has nothing to send. Otherwise a Unix socket would wake the worker
+    /// each time its peer reads what was sent last. Nothing happens while a write waits.
+    pub fn pause_writing(&self) {
+        if self.kind == Kind::Unix && self.writing.get() == Writing::Told {
+            self.writable.take();
             // The next write finds out by itself whether there is room.
             self.writing.set(Writing::Untold);
         }
@@ -288,7 +301,7 @@ impl Socket {
                 Err(_) => self.poll_unwatched_write(cx, &mut write),
             },
             Kind::Unix => match self.watched_for_writing() {
-                Ok(watch) => self.poll_watched_write(cx, watch, wanted, &mut write),
+                Ok(watch) => self.poll_watched_write(cx, &watch, wanted, &mut write),
                 Err(_) => self.poll_unwatched_write(cx, &mut write),
             },
         };
@@ -297,12 +310,23 @@ impl Socket {
     }
 
     /// The registration of a Unix socket for writing; it is made where there is none.
-    fn watched_for_writing(&self) -> io::Result<&AsyncFd<OwnedFd>> {
-        if let Some(watch) = self.writable.get() {
-            return Ok(watch);
+    fn watched_for_writing(&self) -> io::Result<Ref<'_, AsyncFd<Number>>> {
+        if self.writable.borrow().is_none() {
+            let duplicate = match self.duplicate.get() {
+                Some(duplicate) => duplicate,
+                None => {
+                    let duplicate = self.fd.try_clone()?;
+                    self.duplicate.get_or_init(|| duplicate)
+                }
+            };
+            let number = Number(duplicate.as_raw_fd());
+            // SAFETY: the descriptor is `self.duplicate`, which is never replaced and stays open until `self` is
+            // dropped, and `self.writable` is dropped before it.
+            let watch = unsafe { AsyncFd::register_with_interest(number, Interest::WRITABLE) }?;
+            *self.writable.borrow_mut() = Some(watch);
         }
-        let watch = watch(self.fd.try_clone()?, Interest::WRITABLE)?;
-        Ok(self.writable.get_or_init(|| watch))
+        // It was there, or has been put there above.
+        Ok(Ref::map(self.writable.borrow(), |watch| watch.as_ref().expect("the socket is watched")))
     }
 
     fn poll_watched_write(

@@ -246,8 +246,8 @@ impl Relay {
         let worker = Rc::clone(&self.worker);
         worker.counters.turn();
         let mut scratch = worker.scratch.borrow_mut();
-        let kept = (self.up.plain.len(), self.down.sending.waiting());
-        let moved = (self.traffic.from_client, self.traffic.to_client);
+        let kept = self.down.sending.waiting();
+        let moved = self.traffic.to_client;
         // Down after up, because up may leave an answer to a key update; down leaves nothing for up.
         // So each is asked only until it has nothing to do, not again when the other moved.
         let both = steps(|turn| self.poll_up(cx, &mut scratch, turn))
@@ -268,11 +268,12 @@ impl Relay {
                 Poll::Pending
             }
             Ok(_) => {
-                // Blocked before, and nothing moved: it was the sender that woke this task, for nothing.
-                if kept.0 > 0 && (kept.0, moved.0) == (self.up.plain.len(), self.traffic.from_client) {
+                // While the server takes no more, each packet of the client would wake the worker for nothing.
+                if !self.up.plain.is_empty() {
                     self.client.pause_reading();
                 }
-                if kept.1 > 0 && (kept.1, moved.1) == (self.down.sending.waiting(), self.traffic.to_client) {
+                // Blocked before, and nothing moved: it was the server that woke this task, for nothing.
+                if kept > 0 && (kept, moved) == (self.down.sending.waiting(), self.traffic.to_client) {
                     self.server.pause_reading();
                 }
                 let waiting =

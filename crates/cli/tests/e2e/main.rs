@@ -93,5 +93,6 @@ mod syslog_is_understood;
 mod targets_are_one_for_both_versions;
 mod the_first_minutes_are_plain;
 mod the_record_layer_is_as_strict_as_rustls;
+mod uploads_to_slow_servers_wake_little;
 mod venv;
 mod workers_share_the_load;

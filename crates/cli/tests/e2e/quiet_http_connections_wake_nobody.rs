@@ -14,7 +14,7 @@ use crate::smuggling_backend::Backend;
 const QUIET: Duration = Duration::from_millis(2500);
 
 /// How often the only worker has waited for something.
-fn waits(house: &House) -> u64 {
+pub(crate) fn waits(house: &House) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{}/task", house.process.id())).unwrap();
     let worker = tasks
         .map(|task| task.unwrap().path())

@@ -117,3 +117,23 @@ async fn reading_is_not_paused_while_a_write_waits() {
     fill(&socket, &mut Context::from_waker(Waker::noop()));
     assert!(socket.watch.borrow().is_some());
 }
+
+#[tokio::test]
+async fn a_unix_socket_is_watched_for_room_while_there_is_something_to_write() {
+    let (near, mut far) = pair();
+    let socket = Socket::unix(near.into()).unwrap();
+    for _ in 0..3 {
+        assert!(socket.writable.borrow().is_none());
+        let sent = fill(&socket, &mut Context::from_waker(Waker::noop()));
+        // A write waits.
+        socket.pause_writing();
+        assert!(socket.writable.borrow().is_some());
+        assert_eq!(drain(&mut far), sent);
+        std::future::poll_fn(|cx| socket.poll_write(cx, b"x")).await.unwrap();
+        // More may follow, and would wait at once.
+        assert!(socket.writable.borrow().is_some());
+        socket.pause_writing();
+        assert!(socket.writable.borrow().is_none());
+        drain(&mut far);
+    }
+}

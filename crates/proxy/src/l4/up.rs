@@ -72,7 +72,11 @@ impl Relay {
         }
         let kept = self.up.sealed.len();
         match self.client.poll_read(cx, &mut bytes[kept..BLOCK]) {
-            Poll::Pending => Ok(Progress::Blocked),
+            Poll::Pending => {
+                // The server has what there was: when it reads that is no news.
+                self.server.pause_writing();
+                Ok(Progress::Blocked)
+            }
             Poll::Ready(Ok(0)) => self.vanished(),
             Poll::Ready(Ok(n)) => {
                 bytes[..kept].copy_from_slice(&self.up.sealed);
