@@ -13,7 +13,7 @@ use offramp_net::{Buffer, Peer, Socket};
 use offramp_observe::facts::{Address, Fault};
 use offramp_observe::{Cause, Close, ConnectionFacts};
 use offramp_record::Alert;
-use offramp_tls::Established;
+use offramp_tls::{Established, Sending};
 use offramp_upstream::Seat;
 use tokio::time::{timeout, timeout_at};
 
@@ -223,7 +223,7 @@ async fn secured(
         hello: &hello,
         snapshot: &snapshot,
     };
-    let established = secure.handshake(life, &socket, &mut buffer, deadline).await?;
+    let mut established = secure.handshake(life, &socket, &mut buffer, deadline).await?;
     if hello.challenge().is_some() {
         // The authority has seen what it came for (RFC 8737 section 3).
         let close = Cause::AcmeChallenge.into();
@@ -247,15 +247,19 @@ async fn secured(
     };
     let certificate = hello.certificate().map(|certificate| &**certificate);
     let part = TlsPart { negotiated: &established.negotiated, certificate };
-    let server = match engage(life, &snapshot, relay, &socket, &part).await {
+    let mut sending = Sending::new(snapshot.record_size, std::mem::take(&mut established.tickets));
+    let (engaged, refused) = sending.beside(&socket, engage(life, &snapshot, relay, &socket, &part)).await;
+    let server = match engaged {
         Ok(server) => server,
         Err(close) => {
+            established.tickets = sending.into_waiting();
             return Err(refuse(&life.worker, &socket, established, Alert::INTERNAL_ERROR, close).await);
         }
     };
     let Established { session, left, .. } = established;
-    let ends = l4::Ends { client: socket, server, session, early: buffer, left };
-    Ok(Ready::Relay(l4::Relay::new(Rc::clone(&life.worker), ends, snapshot.record_size)))
+    let left = left.or(refused);
+    let ends = l4::Ends { client: socket, server, session, sending, early: buffer, left };
+    Ok(Ready::Relay(l4::Relay::new(Rc::clone(&life.worker), ends)))
 }
 
 /// Who the client is: the peer, or whom a PROXY header names. `None` where it has no IP address.

@@ -23,7 +23,7 @@ use offramp_net::turn::{self, Turn, Work};
 use offramp_net::{Buffer, Socket};
 use offramp_observe::facts::Traffic;
 use offramp_observe::{Cause, Close};
-use offramp_record::{Alert, RecordSize};
+use offramp_record::Alert;
 use offramp_tls::{Sending, Session};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -86,6 +86,8 @@ pub(crate) struct Ends {
     pub(crate) client: Socket,
     pub(crate) server: Socket,
     pub(crate) session: Session,
+    /// The way to the client; tickets may be held back in it.
+    pub(crate) sending: Sending,
     /// What the client sent behind its handshake.
     pub(crate) early: Buffer,
     /// How the client refused its tickets, where it had left already.
@@ -188,7 +190,7 @@ impl DownEnd {
 
 impl Relay {
     /// A relay that has moved nothing yet. It is boxed, so that the task of a connection is small and is made once.
-    pub(crate) fn new(worker: Rc<Worker>, mut ends: Ends, size: RecordSize) -> Box<Self> {
+    pub(crate) fn new(worker: Rc<Worker>, mut ends: Ends) -> Box<Self> {
         let sealed = ends.early.filled().to_vec();
         ends.early.free();
         Box::new(Self {
@@ -197,7 +199,7 @@ impl Relay {
             session: ends.session,
             up: Up { unopened: !sealed.is_empty(), sealed, plain: Vec::new(), end: UpEnd::Open },
             down: Down {
-                sending: Sending::new(size),
+                sending: ends.sending,
                 expected: 0,
                 taken: 0,
                 end: ends.left.map_or(DownEnd::Open, DownEnd::Left),

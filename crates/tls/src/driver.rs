@@ -38,7 +38,10 @@ pub struct Established {
     pub session: Session,
     /// What was agreed.
     pub negotiated: Negotiated,
-    /// How the client refused its tickets, where it had left already. What it sent before may still be
+    /// Session tickets that were not sent yet: they are to leave with what follows, or soon; see
+    /// [`Sending`](crate::Sending). Nothing that the session seals may overtake them.
+    pub tickets: Vec<u8>,
+    /// How the client refused the end of the handshake, where it had left already. What it sent before may still be
     /// there to be read, but the kernel will not tell of a reset again.
     pub left: Option<io::ErrorKind>,
 }
@@ -158,11 +161,15 @@ pub async fn handshake(
             Ok(Turn::Again) => {}
             Ok(Turn::Flush) => {
                 flights += 1;
+                let done = !connection.is_handshaking();
+                // Behind the client's Finished of TLS 1.3 there are only tickets, which can wait.
+                if done && connection.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
+                    continue;
+                }
                 let sent = socket.write_all(&out).await;
                 match sent {
-                    // Behind the handshake only tickets are lost: what a client sent before it left
-                    // counts. But the error is told only once.
-                    Err(error) if !connection.is_handshaking() => left = Some(error.kind()),
+                    // What a client sent before it left counts. But the error is told only once.
+                    Err(error) if done => left = Some(error.kind()),
                     sent => sent?,
                 }
                 out.clear();
@@ -174,7 +181,7 @@ pub async fn handshake(
                 shown = next_shown(socket, buffer, shown, &connection).await?;
                 fresh = true;
             }
-            Ok(Turn::Done) => return finish(connection, &secrets, left, choice),
+            Ok(Turn::Done) => return finish(connection, &secrets, out, left, choice),
             Err(error) => return Err(refuse(socket, buffer, shown, connection, out, error).await),
         }
     }
@@ -296,6 +303,7 @@ fn skip_rejected(buffer: &mut Buffer, shown: usize) -> usize {
 fn finish(
     connection: UnbufferedServerConnection,
     traffic: &Secrets,
+    tickets: Vec<u8>,
     left: Option<io::ErrorKind>,
     choice: &Choice,
 ) -> Result<Established, HandshakeError> {
@@ -325,7 +333,7 @@ fn finish(
         .map_err(|error| HandshakeError { fault: HandshakeFault::Tls(error), alert: None })?;
     let session = Session::new(&keys, traffic, version, choice)
         .map_err(|error| HandshakeError { fault: HandshakeFault::Internal(error), alert: None })?;
-    Ok(Established { session, negotiated, left })
+    Ok(Established { session, negotiated, tickets, left })
 }
 
 /// Tells a client that what it sends is too much to be understood, where it understands plaintext: rustls seals no

@@ -4,18 +4,29 @@
 //! The relay and [`Stream`](crate::Stream) send through this. They read plaintext where it is sealed: lay out the slots
 //! of a batch ([`Sending::layout`]), fill them, and send the batch ([`Sending::send`]). Nothing here waits for an answer
 //! to be sent before the next batch; its owner does, by [`Sending::poll_flush`].
+//!
+//! Session tickets are *held back*: nothing of the client's waits for them, so that they leave with the first record
+//! behind them, in one system call and one packet. If none comes within [`HOLD`], they leave alone
+//! ([`Sending::poll_hold`]).
 
 use std::cell::Cell;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use offramp_net::Socket;
 use offramp_record::{Alert, Layout, Pacing, RecordSize};
+use tokio::time::{Sleep, sleep};
 
 use crate::session::{Session, SessionError};
 
 /// A batch above this size leaves in several packets, of which the last may wait to be filled up.
 const PACKETS: usize = 64 * 1024;
+/// How long tickets wait for a record that they can leave with: longer than most applications on the same machine
+/// take for a response, and short enough that no client notices.
+const HOLD: Duration = Duration::from_millis(1);
 /// The most memory that is kept for the next batch of any connection of this thread.
 const SPARE_ROOM: usize = 136 * 1024;
 
@@ -28,6 +39,10 @@ thread_local! {
 pub struct Sending {
     /// Records that the socket has not taken yet.
     waiting: Vec<u8>,
+    /// Whether all of `waiting` is held back until something follows.
+    held: bool,
+    /// Runs while something is held back and nothing follows.
+    hold: Option<Pin<Box<Sleep>>>,
     /// Whether `waiting` holds our answer to a key update.
     answering: bool,
     /// Whether the kernel may keep back the end of the latest batch.
@@ -36,22 +51,63 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// A side that has sent nothing yet.
+    /// A side that has sent nothing since the handshake, whose `tickets` are held back.
     #[must_use]
-    pub fn new(size: RecordSize) -> Self {
+    pub fn new(size: RecordSize, tickets: Vec<u8>) -> Self {
         let pacing = Pacing::new(size, offramp_net::clock::coarse_ms());
-        Self { waiting: Vec::new(), answering: false, kept_back: false, pacing }
+        let held = !tickets.is_empty();
+        Self { waiting: tickets, held, hold: None, answering: false, kept_back: false, pacing }
     }
 
-    /// How many bytes of records the socket has not taken yet.
+    /// How many bytes of records the socket has not taken yet, without those that are held back.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        if self.held { 0 } else { self.waiting.len() }
     }
 
     /// Gives up what waits.
     pub fn clear(&mut self) {
+        self.release();
         self.waiting = Vec::new();
+    }
+
+    /// Ready when what is held back has to leave alone; [`Sending::poll_flush`] sends it then. To be asked when there
+    /// is nothing to send. Pending where nothing is held back.
+    pub fn poll_hold(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.held {
+            return Poll::Pending;
+        }
+        let hold = self.hold.get_or_insert_with(|| Box::pin(sleep(HOLD)));
+        hold.as_mut().poll(cx).map(|()| self.release())
+    }
+
+    /// Waits for `work`. What is held back does not wait for it. Returns also how the client refused that, if it did.
+    pub async fn beside<T>(
+        &mut self,
+        socket: &Socket,
+        work: impl Future<Output = T>,
+    ) -> (T, Option<io::ErrorKind>) {
+        let mut work = pin!(work);
+        let mut refused = None;
+        let done = poll_fn(|cx| {
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(done);
+            }
+            if self.poll_hold(cx).is_ready() || self.waiting() > 0 {
+                if let Poll::Ready(Err(error)) = self.poll_flush(socket, cx) {
+                    refused = Some(error.kind());
+                    self.clear();
+                }
+            }
+            Poll::Pending
+        });
+        (done.await, refused)
+    }
+
+    /// Lets what was held back go.
+    fn release(&mut self) {
+        self.held = false;
+        self.hold = None;
     }
 
     /// What waits, to be sent by somebody else.
@@ -60,11 +116,15 @@ impl Sending {
         self.waiting
     }
 
-    /// Sends what waits; ready when all of it has gone. An idle connection owns none of the memory.
+    /// Sends what waits; ready when all of it has gone, but for what is held back. An idle connection owns none of the
+    /// memory.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn poll_flush(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.held {
+            return Poll::Ready(Ok(()));
+        }
         let mut sent = 0;
         let outcome = loop {
             if sent == self.waiting.len() {
@@ -90,6 +150,7 @@ impl Sending {
 
     /// Seals an alert behind what waits.
     pub fn alert(&mut self, session: &mut Session, alert: Alert) {
+        self.release();
         session.alert(alert, &mut self.waiting);
     }
 
@@ -98,6 +159,7 @@ impl Sending {
     /// # Errors
     /// As [`Session::update_sending`].
     pub fn update(&mut self, session: &mut Session) -> Result<(), SessionError> {
+        self.release();
         session.update_sending(&mut self.waiting)
     }
 
@@ -142,6 +204,14 @@ impl Sending {
         let wire = session.sealer.seal(layout, block, filled);
         let batch = &block[..wire];
         self.pacing.sent(filled, offramp_net::clock::coarse_ms());
+        if self.held {
+            self.release();
+            self.waiting.extend_from_slice(batch);
+            if let Poll::Ready(outcome) = self.poll_flush(socket, cx) {
+                outcome?;
+            }
+            return Ok(self.waiting.len());
+        }
         let mut sent = 0;
         // A key update of ours goes first.
         if self.waiting.is_empty() {
@@ -166,6 +236,7 @@ impl Sending {
         parts: impl Iterator<Item = &'p [u8]> + Clone,
         (most, records): (usize, usize),
     ) -> usize {
+        self.release();
         let total: usize = parts.clone().map(<[u8]>::len).sum();
         let now = offramp_net::clock::coarse_ms();
         let slot = self.pacing.slot(now).min(total.max(1));

@@ -69,15 +69,21 @@ impl Wake for Both {
 }
 
 impl Stream {
-    /// Takes over a socket after its handshake, with what arrived behind it.
+    /// Takes over a socket after its handshake, with what arrived behind it and the `tickets` that were not sent yet.
     #[must_use]
-    pub fn new(socket: Socket, session: Session, incoming: Buffer, size: RecordSize) -> Self {
+    pub fn new(
+        socket: Socket,
+        session: Session,
+        tickets: Vec<u8>,
+        incoming: Buffer,
+        size: RecordSize,
+    ) -> Self {
         Self {
             socket,
             session,
             incoming,
             opened: None,
-            sending: Sending::new(size),
+            sending: Sending::new(size, tickets),
             writer: None,
             ended: None,
             closing: false,
@@ -134,7 +140,14 @@ impl Stream {
             ready!(self.turn.poll_rest(cx));
             let starved = self.open().map_err(io::Error::other)?;
             self.answer(cx);
-            if starved && ready!(self.poll_ciphertext(cx))? == 0 {
+            if !starved {
+                continue;
+            }
+            let arrived = self.poll_ciphertext(cx);
+            if arrived.is_pending() && self.sending.poll_hold(cx).is_ready() {
+                self.answer(cx);
+            }
+            if ready!(arrived)? == 0 {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
         }

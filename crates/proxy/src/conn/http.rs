@@ -40,7 +40,7 @@ pub(super) fn terminated(
     let size = snapshot.record_size;
     let terminated = Terminated { certificate: certificate.clone(), client_auth: http.client_auth };
     let session = session(life, snapshot, listener, &socket, terminated, Some(&part))?;
-    let stream = Stream::new(socket, established.session, early, size);
+    let stream = Stream::new(socket, established.session, established.tickets, early, size);
     Ok(Ready::Http { session, transport: Box::new(Transport::Tls(Box::new(stream))) })
 }
 

@@ -309,7 +309,7 @@ pub(super) async fn refuse(
     alert: Alert,
     close: Close,
 ) -> Close {
-    let mut last = Vec::new();
+    let mut last = established.tickets;
     established.session.alert(alert, &mut last);
     farewell(worker, socket, &last).await;
     failure::sent(close, alert)

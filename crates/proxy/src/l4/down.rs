@@ -55,7 +55,10 @@ impl Relay {
         match with_slots(&layout, block, 0..room, |slots| self.server.poll_readv(cx, slots)) {
             Poll::Pending => {
                 self.down.sending.push(&self.client);
-                Ok(Progress::Blocked)
+                match self.down.sending.poll_hold(cx) {
+                    Poll::Ready(()) => Ok(Progress::Moved),
+                    Poll::Pending => Ok(Progress::Blocked),
+                }
             }
             // A reset was told to the write that failed; here it looks like an orderly end, which it
             // must not look like to the client.

@@ -11,5 +11,6 @@ mod relaying;
 mod requests;
 mod servers;
 mod streams;
+mod tickets;
 mod traces;
 mod turns;

@@ -49,7 +49,7 @@ impl Secured {
     /// As a stream over its socket.
     #[must_use]
     pub fn into_stream(self, socket: Socket, connector: &Connector) -> Stream {
-        let mut stream = Stream::new(socket, self.session, self.early, connector.record_size);
+        let mut stream = Stream::new(socket, self.session, Vec::new(), self.early, connector.record_size);
         stream.read_ahead();
         stream
     }

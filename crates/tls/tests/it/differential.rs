@@ -220,8 +220,8 @@ fn establish(configs: &Configs, choice: &Choice, suite: CipherSuite, fragment: O
     assert_eq!(server.negotiated.suite, suite);
     let Client { mut tls, mut socket } = client;
     tls.set_buffer_limit(None);
-    // The tickets.
-    let mut down = Direction::default();
+    // The tickets; those of TLS 1.2 were sent.
+    let mut down = Direction { wire: server.tickets, ..Direction::default() };
     socket.read_to_end(&mut down.wire).unwrap();
     let (incoming, up) = (Vec::new(), Direction::default());
     Ends { client: tls, server: server.session, incoming, up, down, updates: 0 }

@@ -12,4 +12,5 @@ mod rejected_early_data;
 mod resumption;
 mod rig;
 mod stream;
+mod tickets_wait_for_company;
 mod towards_servers;

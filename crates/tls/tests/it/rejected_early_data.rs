@@ -72,8 +72,8 @@ fn attempt(
     let configs = setup.configs();
     let server = async |socket| {
         let (outcome, buffer) = accept(&socket, &configs, &CHOICE).await;
-        let Established { session, negotiated, .. } = outcome?;
-        let mut stream = Stream::new(socket, session, buffer, RecordSize::Adaptive);
+        let Established { session, negotiated, tickets, .. } = outcome?;
+        let mut stream = Stream::new(socket, session, tickets, buffer, RecordSize::Adaptive);
         let mut got = Vec::new();
         stream.read_to_end(&mut got).await.unwrap();
         stream.write_all(&got).await.unwrap();

@@ -69,8 +69,8 @@ pub(crate) async fn accept(
 /// [`accept`] that must succeed, as a [`Stream`].
 pub(crate) async fn accept_stream(socket: Socket, configs: &Configs) -> (Stream, Negotiated) {
     let (outcome, buffer) = accept(&socket, configs, &CHOICE).await;
-    let Established { session, negotiated, .. } = outcome.unwrap();
-    (Stream::new(socket, session, buffer, RecordSize::Adaptive), negotiated)
+    let Established { session, negotiated, tickets, .. } = outcome.unwrap();
+    (Stream::new(socket, session, tickets, buffer, RecordSize::Adaptive), negotiated)
 }
 
 /// A TLS client over its blocking socket.
@@ -172,8 +172,8 @@ pub(crate) fn connect(setup: &Setup, config: &Arc<ClientConfig>, name: &str) -> 
     let configs = setup.configs();
     let server = async |socket| {
         let (outcome, buffer) = accept(&socket, &configs, &CHOICE).await;
-        let Established { session, negotiated, .. } = outcome?;
-        let mut stream = Stream::new(socket, session, buffer, RecordSize::Adaptive);
+        let Established { session, negotiated, tickets, .. } = outcome?;
+        let mut stream = Stream::new(socket, session, tickets, buffer, RecordSize::Adaptive);
         stream.write_all(b"hi").await.unwrap();
         stream.shutdown().await.unwrap();
         assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
