@@ -207,7 +207,7 @@ mod tests {
     use crate::machine::Machine;
     use crate::report::raw::Sample;
     use crate::report::{CaseInfo, Heading};
-    use crate::scenario::{Breadth, Pace, SCENARIOS};
+    use crate::scenario::{Breadth, HEADLINES, Pace, SCENARIOS};
 
     fn run(figures: &[(&str, &str, &str, f64)]) -> Summary {
         let mut cases: Vec<CaseInfo> = Vec::new();
@@ -258,6 +258,23 @@ mod tests {
     }
 
     #[test]
+    fn a_gate_against_the_next_debian_is_judged_where_one_of_its_peers_took_part() {
+        let gates = Gates::parse(include_str!("../../../bench/gates.toml")).unwrap();
+        let verdict = |figures: &[(&str, &str, &str, f64)]| {
+            let verdicts = gates.judge(&run(figures), Strictness::Strict);
+            verdicts
+                .into_iter()
+                .find(|v| v.to_string().contains("handshake-full cpu_us over the best of nginx-next"))
+        };
+        let (ours, todays) =
+            (("handshake-full", "offramp", "cpu_us", 10.0), ("handshake-full", "nginx", "cpu_us", 11.0));
+        let next = |cpu| ("handshake-full", "hitch-next", "cpu_us", cpu);
+        assert!(matches!(verdict(&[ours, todays]), Some(Verdict::LeftOut { .. })));
+        assert!(matches!(verdict(&[ours, todays, next(40.0)]), Some(Verdict::Held { .. })));
+        assert!(matches!(verdict(&[ours, todays, next(15.0)]), Some(Verdict::Missed { .. })));
+    }
+
+    #[test]
     fn what_was_not_run_is_left_out_and_what_failed_is_missed() {
         let run = run(&[("relay", "nginx", "cpu_us", 20.0)]);
         let gates = "[[gate]]\ncase='idle'\nmetric='connection_bytes'\nstrict=1\n\
@@ -289,8 +306,9 @@ mod tests {
             let pace = Pace { seconds: 1.0, breadth: Breadth::Selection, cores };
             let cases: Vec<String> =
                 SCENARIOS.iter().filter(|s| s.short).flat_map(|s| s.cases(pace)).map(|c| c.name).collect();
-            // The full run alone tells how workers scale.
-            for gate in gates.gate.iter().filter(|gate| gate.cores <= cores && gate.case != "scaling/2") {
+            // The full run alone tells how workers scale, and sparse work is asked for by name.
+            let named = |gate: &Gate| gate.case == "scaling/2" || gate.case.starts_with("sparse/");
+            for gate in gates.gate.iter().filter(|gate| gate.cores <= cores && !named(gate)) {
                 assert!(cases.contains(&gate.case), "{}", gate.case);
             }
         }
@@ -304,8 +322,10 @@ mod tests {
         for gate in &gates.gate {
             assert!(known.contains(&gate.case), "{}", gate.case);
             assert!(gate.generous.is_none_or(|g| g >= gate.strict) || gate.over.is_some());
-            // Those that stand aside are not measured in every case of the selection.
-            assert!(gate.peers.iter().all(|p| peer(p).is_some_and(|p| !p.aside)), "{}", gate.case);
+            // Those that stand aside are measured in the headlines of the selection, and in what is asked for by name.
+            let measured = HEADLINES.contains(&gate.case.as_str()) || gate.case.starts_with("sparse/");
+            let takes_part = |name: &String| peer(name).is_some_and(|peer| !peer.aside || measured);
+            assert!(gate.peers.iter().all(takes_part), "{}", gate.case);
         }
     }
 }
