@@ -93,11 +93,11 @@ impl Sending {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(done);
             }
-            if self.poll_hold(cx).is_ready() || self.waiting() > 0 {
-                if let Poll::Ready(Err(error)) = self.poll_flush(socket, cx) {
-                    refused = Some(error.kind());
-                    self.clear();
-                }
+            if (self.poll_hold(cx).is_ready() || self.waiting() > 0)
+                && let Poll::Ready(Err(error)) = self.poll_flush(socket, cx)
+            {
+                refused = Some(error.kind());
+                self.clear();
             }
             Poll::Pending
         });
