@@ -79,6 +79,7 @@ mod ready_comes_last;
 mod records_are_updated_on_the_name_server;
 mod redis_speaks_through;
 mod reload_loses_no_request;
+mod root_becomes_a_user;
 mod servers_share_and_stand_in;
 mod serving;
 mod slow_http_clients_starve_nobody;
