@@ -1,7 +1,7 @@
 //! The command line: one declaration, from which parsing, `--help`, man page and completions follow.
 //!
-//! Values are parsed into what they mean as they are read, so that a wrong one is refused with its remedy
-//! before anything happens. Nothing here touches the system.
+//! Values are parsed into their types at once, so a wrong one is refused with its remedy before anything
+//! happens. Nothing here touches the system.
 
 pub(crate) mod logs;
 
@@ -19,13 +19,12 @@ use crate::{help, target};
 #[command(
     name = "offramp",
     version,
-    about = "Takes TLS off in front of any application",
-    long_about = "Takes TLS off in front of any application.\n\n\
-        Clients speak TLS to Offramp. It decrypts, and forwards the bytes to an application that knows \
-        nothing of TLS, over a Unix socket or TCP; what the application answers goes back encrypted. It \
-        uses every core.",
+    about = "Terminates TLS for any application",
+    long_about = "Terminates TLS for any application.\n\n\
+        Clients speak TLS to Offramp. It decrypts the bytes, forwards them to an application over a Unix \
+        socket or TCP, and encrypts the response. The application needs no TLS code. Offramp uses every core.",
     after_long_help = help::text(),
-    after_help = "offramp --help says more: examples, exit codes, signals, environment, files.",
+    after_help = "offramp --help shows more: examples, exit codes, signals, environment, files.",
     disable_help_subcommand = true
 )]
 pub(crate) struct Cli {
@@ -39,32 +38,31 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Put TLS in front of one application, without a configuration file
     ///
-    /// The certificate is minted by the local CA (see `offramp ca`) unless --cert names one. Bytes are relayed
-    /// as they come, whatever their protocol, and one event per connection goes to standard output: text on a
-    /// terminal, else JSON. With --http there is one per request. Only this machine is let in, unless --public or
-    /// an address after --listen says otherwise.
+    /// The local CA issues the certificate (see `offramp ca`), unless --cert names one. Offramp relays the bytes of
+    /// any protocol and writes one event per connection to standard output: text on a terminal, else JSON. With
+    /// --http it writes one per request. Only this machine can connect, unless --public or an address after
+    /// --listen admits others.
     To(To),
     /// Run what a configuration file describes
     ///
-    /// SIGTERM and SIGINT end it; SIGHUP makes it read the file and all certificates again.
+    /// SIGTERM and SIGINT stop it. SIGHUP makes it read the file and all certificates again.
     Run(Run),
     /// Find every mistake of a configuration
     ///
-    /// The files that it names are read as a start would, but nothing listens. Exit code 0 if there is no
-    /// mistake, 2 if there are some.
+    /// Reads the files that it names, as a start does, but does not listen. The exit code is 0 without mistakes, else 2.
     Check(Check),
     /// Serve a built-in application over https://localhost:8443
     ///
     /// It has a page that shows what an application behind Offramp sees, /hello, POST /echo, and
-    /// /large?bytes=N. Ctrl-C ends it.
+    /// /large?bytes=N. Ctrl-C stops it.
     Demo(Demo),
     /// Show the certificate of the local CA and how to trust it
     ///
-    /// The CA is minted where there is none.
+    /// Creates the CA if there is none.
     Ca(Ca),
-    /// Read access logs into a store, and ask it: who, what, how much
+    /// Query the log store: who, what, how much; import access logs into it
     ///
-    /// The store is the one of `[log_store]` in the configuration, which `offramp run` writes to, or any other
+    /// The store is that of `[log_store]` in the configuration, which `offramp run` writes to, or any other
     /// that --store names.
     Logs(logs::Logs),
     /// Print the version
@@ -113,11 +111,11 @@ pub(crate) struct To {
     /// The key of --cert in PEM
     #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
     pub(crate) key: Option<PathBuf>,
-    /// Speak HTTP: HTTP/1.1 and HTTP/2 to clients, HTTP/1.1 to the application, which is told about each client
-    /// by Forwarded and X-Forwarded-For, -Proto, -Host and -Port
+    /// Speak HTTP: HTTP/1.1 and HTTP/2 to clients, HTTP/1.1 to the application. The fields Forwarded and
+    /// X-Forwarded-For, -Proto, -Host and -Port describe each client to the application
     #[arg(long)]
     pub(crate) http: bool,
-    /// Tell the application about each client by a PROXY protocol header, which it must expect
+    /// Describe each client to the application in a PROXY protocol header, which it must expect
     #[arg(long, value_name = "VERSION")]
     pub(crate) send_proxy: Option<ProxyVersion>,
     /// Keep events in a store too, for `offramp logs --store URL`: sqlite:/path or postgres://user@host/database
@@ -126,10 +124,10 @@ pub(crate) struct To {
     /// Worker threads, 1 to 1024 [default: one per core that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
-    /// Where the local CA is kept [default: the default state_dir, see offramp --help]
+    /// The directory of the local CA [default: the default state_dir, see offramp --help]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Log at the level debug, and show everything that is known of each connection or request
+    /// Log at level debug, and show all details of each connection or request
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
@@ -141,12 +139,12 @@ pub(crate) struct To {
 pub(crate) struct Listening {
     /// Where to listen: a port, an address and a port, or unix: and a path
     ///
-    /// A port alone, as 8443, :8443 or localhost:8443, is open to this machine alone: 127.0.0.1 and, where there is
-    /// IPv6, [::1]. An address such as 192.0.2.7:443 or [::]:443 is open to whoever can reach it; [::] means every
-    /// address of this machine, IPv4 too. Port 0 is any free one.
+    /// A port alone (8443, :8443 or localhost:8443) is open to this machine only: 127.0.0.1 and, with IPv6, [::1]. An
+    /// address such as 192.0.2.7:443 or [::]:443 is open to everyone who can reach it; [::] is every address of this
+    /// machine, including IPv4. Port 0 is any free port.
     #[arg(long, short, value_name = "ADDR", default_value = DEFAULT_LISTEN, value_parser = Place::parse)]
     pub(crate) listen: Place,
-    /// Let other machines in: listen on every address of this machine
+    /// Listen on every address of this machine, so that other machines can connect
     #[arg(long)]
     pub(crate) public: bool,
 }
@@ -156,14 +154,14 @@ pub(crate) struct Listening {
 pub(crate) enum ProxyVersion {
     /// One line of text with the addresses
     V1,
-    /// Binary; also ALPN, server name and what TLS agreed on
+    /// Binary; also has ALPN, server name and the negotiated TLS parameters
     V2,
 }
 
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Where the configuration is.
+    /// The configuration file.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
 }
@@ -171,15 +169,15 @@ pub(crate) struct Run {
 /// Options of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Where the configuration is.
+    /// The configuration file.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
-    /// Print the effective configuration, every default written out
+    /// Print the effective configuration with every default
     #[arg(long)]
     pub(crate) print: bool,
 }
 
-/// Where the configuration is.
+/// The configuration file.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigFile {
     /// The configuration [default: ./offramp.toml, else /etc/offramp/offramp.toml]
@@ -193,10 +191,10 @@ pub(crate) struct Demo {
     /// Where to listen.
     #[command(flatten)]
     pub(crate) listening: Listening,
-    /// Where the local CA is kept [default: the default state_dir, see offramp --help]
+    /// The directory of the local CA [default: the default state_dir, see offramp --help]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Log at the level debug, and show everything that is known of each connection
+    /// Log at level debug, and show all details of each connection
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
@@ -207,12 +205,12 @@ pub(crate) struct Ca {
     /// A configuration whose state_dir has the CA
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "state_dir")]
     pub(crate) config: Option<PathBuf>,
-    /// Where the local CA is kept [default: the default state_dir, see offramp --help]
+    /// The directory of the local CA [default: the default state_dir, see offramp --help]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
 }
 
-/// A port that needs no privileges, for this machine alone: nobody else is let in unless that is asked for.
+/// A port that needs no privileges, for this machine only: others can connect only if the user asks for it.
 const DEFAULT_LISTEN: &str = "localhost:8443";
 
 #[cfg(test)]

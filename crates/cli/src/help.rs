@@ -1,6 +1,6 @@
-//! What `--help` and the man page teach beyond the options: one table, read by both.
+//! The sections of `--help` and the man page beside the options: one table for both.
 //!
-//! What a single option does is said where it is declared, in [`flags`](crate::flags).
+//! [`flags`](crate::flags) describes the options themselves.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub(crate) const SECTIONS: &[Section] = &[
         entries: &[
             (
                 "offramp to 3000",
-                "https://localhost:8443 for the application on 127.0.0.1:3000, for this machine alone",
+                "https://localhost:8443 for the application on 127.0.0.1:3000, for this machine only",
             ),
             ("offramp to 3000 --public", "The same for other machines too"),
             (
@@ -30,17 +30,17 @@ pub(crate) const SECTIONS: &[Section] = &[
                 "Another port and name",
             ),
             ("offramp to 3000 --http", "HTTP/2 for clients, and one event per request"),
-            ("offramp to 3000 --cert site.pem --key site.key", "A certificate of your own"),
-            ("offramp to 3000 --send-proxy v2", "The application learns who its clients are"),
-            ("offramp demo", "An application to look at, on https://localhost:8443"),
+            ("offramp to 3000 --cert site.pem --key site.key", "Your own certificate"),
+            ("offramp to 3000 --send-proxy v2", "Pass the addresses of clients to the application"),
+            ("offramp demo", "A built-in application on https://localhost:8443"),
             ("offramp ca", "How to make clients trust the certificates of the local CA"),
-            ("offramp check -c offramp.toml", "Every mistake of a configuration, before it matters"),
+            ("offramp check -c offramp.toml", "Report every mistake in a configuration"),
             ("offramp run -c offramp.toml", "Several applications, as a service"),
-            ("offramp to 3000 --http --log-store sqlite:access.db", "Requests are kept, to be asked for:"),
+            ("offramp to 3000 --http --log-store sqlite:access.db", "Keep requests in a store, for queries:"),
             ("offramp logs top pages --since 24h --store sqlite:access.db", "The pages of a day"),
             (
                 "offramp logs ingest --format vhost --follow /var/log/nginx/access.log",
-                "The log of another server, as it grows",
+                "Follow the log of another server",
             ),
             ("offramp logs top clients --by bytes --exclude-networks 10.0.0.0/8 --json", "Who uses how much"),
         ],
@@ -49,7 +49,7 @@ pub(crate) const SECTIONS: &[Section] = &[
         title: "Exit codes",
         commands: false,
         entries: &[
-            ("0", "Done: stopped by a signal, or nothing was wrong"),
+            ("0", "Success: stopped by a signal, or no mistake found"),
             ("1", "Something failed at run time: an address is in use, a file cannot be written"),
             ("2", "The command line, the configuration or a file that it names is wrong; nothing runs"),
         ],
@@ -60,27 +60,27 @@ pub(crate) const SECTIONS: &[Section] = &[
         entries: &[
             ("TERM, INT", "Stop accepting, let connections finish (drain_timeout), exit; twice: at once"),
             ("HUP", "Read configuration and certificates again; keep the old ones if they are wrong"),
-            ("USR1", "Open log files anew, after they were moved away"),
+            ("USR1", "Reopen log files, after they were renamed"),
         ],
     },
     Section {
         title: "Environment",
         commands: false,
         entries: &[
-            ("XDG_STATE_HOME", "Where state_dir is by default, if not root: $XDG_STATE_HOME/offramp"),
-            ("HOME", "Where it is if that is not set: $HOME/.local/state/offramp"),
-            ("NOTIFY_SOCKET", "Where systemd is told that the service is ready"),
-            ("JOURNAL_STREAM", "If set, messages leave time and level to the journal"),
+            ("XDG_STATE_HOME", "The default state_dir, if not root, is $XDG_STATE_HOME/offramp"),
+            ("HOME", "If that is not set, it is $HOME/.local/state/offramp"),
+            ("NOTIFY_SOCKET", "The socket on which systemd learns that the service is ready"),
+            ("JOURNAL_STREAM", "If set, messages omit time and level, which the journal adds"),
         ],
     },
     Section {
         title: "Files",
         commands: false,
         entries: &[
-            ("./offramp.toml", "The configuration of `run` and `check`, if there is one here"),
-            ("/etc/offramp/offramp.toml", "The configuration, if there is none here"),
+            ("./offramp.toml", "The configuration of `run` and `check`, if it exists"),
+            ("/etc/offramp/offramp.toml", "Else the configuration"),
             ("/var/lib/offramp", "The default state_dir of root"),
-            ("STATE_DIR/log-store.spool", "Events that the log store does not take for now"),
+            ("STATE_DIR/log-store.spool", "Events that wait for the log store"),
             ("STATE_DIR/ca/ca.pem", "The local CA's certificate, for clients to trust"),
         ],
     },

@@ -1,4 +1,4 @@
-//! `offramp`: takes TLS off in front of any application.
+//! `offramp`: terminates TLS for any application.
 
 mod admin;
 mod banner;

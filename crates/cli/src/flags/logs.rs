@@ -27,48 +27,48 @@ pub(crate) struct Logs {
 pub(crate) enum Command {
     /// Read access logs of any server into the store
     ///
-    /// Lines that do not parse are counted, the first ten are shown with the place where parsing failed, and all
-    /// can be kept with --rejects; only a file of which no line parses is an error. gzip and Zstandard are recognised.
-    /// What was read is remembered: the same file again adds nothing, under whatever name, and of one that has grown
-    /// only what is new is read.
+    /// Lines that do not parse are counted. The first ten are shown with the position where parsing failed; --rejects
+    /// keeps all. If no line of a file parses, that is an error. gzip and Zstandard are recognized. The store
+    /// remembers what was read: reading the same file again adds nothing, whatever its name. If a file has grown, only
+    /// its new lines are read.
     Ingest(Ingest),
-    /// The heaviest pages, clients and others with their requests and bytes; what is slow; what fails
+    /// The heaviest pages, clients and so on, with requests and bytes; slow pages; errors
     Top(List),
     /// Requests and bytes over time
     Traffic(Traffic),
-    /// Different clients by the day
+    /// Different clients per day
     ///
-    /// Counted by a hash of their addresses: exact up to 2048 a day, within some two percent above.
+    /// Counted by a hash of their addresses: exact up to 2048 per day, above that within about two percent.
     Visitors(Visitors),
-    /// A period of time and the one before it, side by side
+    /// A period of time, compared with the one before
     Compare(Compare),
-    /// Requests as they come, a line each, until stopped
+    /// Requests live, one per line, until stopped
     ///
-    /// What took longer than ten minutes is not seen.
+    /// Does not show requests that took longer than ten minutes.
     Tail(Tail),
-    /// Requests whose path, query, referrer or agent has a text, the newest first
+    /// Requests whose path, query, referrer or agent contains a text, the newest first
     ///
-    /// With `full_text` in the configuration each word of the text must begin a word there, which an index
-    /// answers; without, the text must be contained as it is, and every text in the store is looked at.
+    /// With `full_text` in the configuration an index answers, and each word of the text must be the beginning of a
+    /// word there. Without it the whole text must be contained, and every text in the store is searched.
     Search(Search),
-    /// Answer a statement in the database's own SQL, which must only read
+    /// Run a read-only SQL statement of the database
     ///
-    /// The view `requests` has a row per request: time, time_us, host, client, network, method, path, query,
+    /// The view `requests` has one row per request: time, time_us, host, client, network, method, path, query,
     /// protocol, status, bytes, received, duration_us, referer, agent, bot, user, route, server, tls, cause,
     /// request_id.
     Query(Query),
-    /// Answer Grafana from the store, without a proxy
+    /// Serve the store to Grafana, without a proxy
     ///
-    /// The data source is at http://ADDR/, for Grafana's plugin simpod-json-datasource. `offramp run` has the same at
-    /// /grafana of its `[admin]` address. SIGTERM and SIGINT end it.
+    /// The data source is at http://ADDR/, for Grafana's plugin simpod-json-datasource. `offramp run` serves the same at
+    /// /grafana of its `[admin]` address. SIGTERM and SIGINT stop it.
     Serve(Serve),
-    /// Roll up what is complete, remove what is older than its retention, and give space back
+    /// Roll up complete hours, remove what is older than its retention, and free the space
     ///
-    /// `offramp run` and `logs ingest` do it as they write; a store that nobody writes to needs this.
+    /// `offramp run` and `logs ingest` do this while they write. Run it for a store that no process writes to.
     Tidy(Tidy),
 }
 
-/// Which store.
+/// The store.
 #[derive(Debug, Args)]
 pub(crate) struct StoreOptions {
     /// The store: sqlite:/path or postgres://user@host/database (default: `[log_store]` of the configuration)
@@ -82,40 +82,40 @@ pub(crate) struct StoreOptions {
 /// Options of `logs ingest`.
 #[derive(Debug, Args)]
 pub(crate) struct Ingest {
-    /// Files to read, in this order; - is standard input, as is naming none
+    /// Files to read, in this order; - or no file is standard input
     #[arg(value_name = "FILES", value_hint = ValueHint::FilePath, conflicts_with = "log")]
     pub(crate) files: Vec<PathBuf>,
-    /// Read files that were read before once more; their requests are then there twice
+    /// Read files again that were read before; the store then has their requests twice
     #[arg(long, conflicts_with = "log")]
     pub(crate) again: bool,
-    /// How lines are written.
+    /// The format of lines.
     #[command(flatten)]
     pub(crate) format: FormatOptions,
-    /// Read this file and all that is added to it, until stopped; rotation, truncation and restarts neither lose
-    /// nor double a line
+    /// Read this file and follow it until stopped; rotation, truncation and restarts neither lose nor duplicate a
+    /// line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "log")]
     pub(crate) follow: Option<PathBuf>,
-    /// Read what is new in this log since the last time, also what was rotated away meanwhile, and end: for cron
+    /// Read what is new in this log since the last run, including files that were rotated meanwhile, and exit: for cron
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "log")]
     pub(crate) resume: Option<PathBuf>,
-    /// Begin with the present end of a log that was never followed before, not with its beginning
+    /// Begin at the current end of a log that was never followed before, not at its beginning
     #[arg(long, requires = "log")]
     pub(crate) from_end: bool,
     /// Append lines that do not parse to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) rejects: Option<PathBuf>,
-    /// The host of requests whose lines name none
+    /// The host for lines that have none
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,
-    /// How far times without an offset are ahead of UTC, such as +01:00; HAProxy writes none
+    /// The UTC offset of times that have none, such as +01:00; HAProxy writes none
     #[arg(long, value_name = "OFFSET", default_value = "+00:00", allow_hyphen_values = true, value_parser = when::offset)]
     pub(crate) utc_offset: i32,
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 }
 
-/// How lines are written.
+/// The format of lines.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct FormatOptions {
@@ -125,7 +125,7 @@ pub(crate) struct FormatOptions {
     /// The string of an nginx log_format, or the whole directive
     #[arg(long, value_name = "STRING", value_parser = LogFormat::nginx)]
     pub(crate) log_format: Option<LogFormat>,
-    /// A regular expression with groups named as nginx's variables, or time, client, host, method, path or status
+    /// A regular expression with groups named like nginx's variables, or time, client, host, method, path or status
     #[arg(long, value_name = "RE", value_parser = LogFormat::regex)]
     pub(crate) regex: Option<LogFormat>,
 }
@@ -133,13 +133,13 @@ pub(crate) struct FormatOptions {
 /// Options of `logs serve`.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Where to listen: an address and a port (0: any free one), or unix: and a path; not for the public
+    /// Where to listen: an address and a port (0: any free one), or unix: and a path; do not make it public
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3333")]
     pub(crate) address: ListenAddress,
     /// A GeoIP file in MaxMind's format, for countries and cities [default: the configuration's]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) geoip: Option<PathBuf>,
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 }
@@ -147,13 +147,13 @@ pub(crate) struct Serve {
 /// Options of `logs tidy`.
 #[derive(Debug, Args)]
 pub(crate) struct Tidy {
-    /// How long requests are kept, such as 90d [default: the configuration's, for ever with --store]
+    /// How long to keep requests, such as 90d [default: the configuration's, forever with --store]
     #[arg(long, value_name = "TIME", value_parser = when::duration)]
     pub(crate) retention: Option<Duration>,
-    /// How long hourly and daily sums are kept [default: the configuration's, for ever with --store]
+    /// How long to keep hourly and daily sums [default: the configuration's, forever with --store]
     #[arg(long, value_name = "TIME", value_parser = when::duration)]
     pub(crate) rollup_retention: Option<Duration>,
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 }

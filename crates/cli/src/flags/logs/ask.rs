@@ -1,4 +1,4 @@
-//! The options of questions to the log store.
+//! The options of queries to the log store.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use offramp_analytics::{Network, TimeStep};
 use crate::flags::logs::StoreOptions;
 use crate::logs::when::{self, When};
 
-/// Which requests count.
+/// Filters.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Which requests")]
+#[command(next_help_heading = "Filters")]
 pub(crate) struct FilterOptions {
-    /// Only this host; * stands for any text; may be repeated
+    /// Only this host; * matches any text; may be repeated
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Vec<String>,
     /// Only this status: 404, 5xx or 400-499; may be repeated, or a list with commas
@@ -24,39 +24,39 @@ pub(crate) struct FilterOptions {
     /// Only this method; may be repeated, or a list with commas
     #[arg(long, value_name = "METHOD", value_delimiter = ',')]
     pub(crate) method: Vec<String>,
-    /// Only this path, without its query; * stands for any text, as in '/api*'; may be repeated
+    /// Only this path, without its query; * matches any text, as in '/api*'; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Vec<String>,
     /// Only from this address or network, such as 10.0.0.0/8; may be repeated, or a list with commas
     #[arg(long, value_name = "NET", value_delimiter = ',')]
     pub(crate) client: Vec<Network>,
-    /// Only from pages of this host and its subdomains, or from this URL, in which * stands for any text; may be
+    /// Only from pages of this host and its subdomains, or from this URL, in which * matches any text; may be
     /// repeated
     #[arg(long, value_name = "REFERRER")]
     pub(crate) referrer: Vec<String>,
-    /// Only bots, as their agents tell, or only others
+    /// Only bots (by their user agent), or only others
     #[arg(long, value_name = "WHICH", value_enum)]
     pub(crate) bot: Option<YesNo>,
-    /// The same in other words
+    /// An older name of --bot
     #[arg(long, value_name = "WHAT", value_enum, hide = true, conflicts_with = "bot")]
     pub(crate) bots: Option<BotsChoice>,
-    /// Not from this address, one's own for example; may be repeated, or a list with commas
+    /// Leave out this address, for example your own; may be repeated, or a list with commas
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     pub(crate) exclude_client: Vec<Network>,
-    /// Not from this network, such as 10.0.0.0/8; may be repeated, or a list with commas
+    /// Leave out this network, such as 10.0.0.0/8; may be repeated, or a list with commas
     #[arg(long, value_name = "NET", value_delimiter = ',')]
     pub(crate) exclude_networks: Vec<Network>,
-    /// Only from then on: 24h or 7d ago, today, yesterday, 2026-11-22, or 2026-11-22T10:00
+    /// Only from this time on: 24h or 7d ago, today, yesterday, 2026-11-22, or 2026-11-22T10:00
     #[arg(long, value_name = "TIME", value_parser = when::parse)]
     pub(crate) since: Option<When>,
-    /// Only before then, written as for --since
+    /// Only before this time, in the form of --since
     #[arg(long, value_name = "TIME", value_parser = when::parse)]
     pub(crate) until: Option<When>,
-    /// At most so many rows; by time the newest [default: 20 in lists, 100 in searches, 10 to begin with in tail, all
-    /// otherwise]
+    /// The maximum number of rows; for rows by time, the newest [default: lists 20, searches 100, tail begins with
+    /// 10, else all]
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) limit: Option<usize>,
-    /// Times, days, weeks and months are UTC's, not those of the time zone here
+    /// Use UTC for times, days, weeks and months, not the local time zone
     #[arg(long)]
     pub(crate) utc: bool,
 }
@@ -72,7 +72,7 @@ impl FilterOptions {
     }
 }
 
-/// Whether only they, or only others.
+/// Only bots, or only others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum YesNo {
     /// Only bots
@@ -81,10 +81,10 @@ pub(crate) enum YesNo {
     No,
 }
 
-/// What is done with bots.
+/// Which requests of bots count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BotsChoice {
-    /// They count like everybody
+    /// They count
     Include,
     /// They do not count
     Exclude,
@@ -92,7 +92,7 @@ pub(crate) enum BotsChoice {
     Only,
 }
 
-/// How an answer is made and written.
+/// The output of a query, and its time limit.
 #[derive(Debug, Args)]
 pub(crate) struct AnswerOptions {
     /// Write an array of flat JSON objects instead of a table
@@ -101,7 +101,7 @@ pub(crate) struct AnswerOptions {
     /// Write comma-separated values (RFC 4180) instead of a table
     #[arg(long)]
     pub(crate) csv: bool,
-    /// End the question after so long
+    /// End the query after this time
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = when::duration)]
     pub(crate) time_limit: Duration,
 }
@@ -111,9 +111,9 @@ pub(crate) struct AnswerOptions {
 pub(crate) enum What {
     /// The heaviest of something.
     Heaviest(Top),
-    /// What is slow.
+    /// Slow pages or servers.
     Slow,
-    /// What fails.
+    /// Errors.
     Errors,
 }
 
@@ -134,28 +134,28 @@ impl What {
 /// Options of `logs top`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Of what
+    /// What to list
     #[arg(value_name = "WHAT", value_parser = What::parser())]
     pub(crate) what: What,
-    /// What the heaviest have most of
+    /// The figure that orders the list
     #[arg(long, value_enum, default_value = "requests")]
     pub(crate) by: By,
-    /// What is slow: pages or servers [default: page]
+    /// Group slow requests by page or server [default: page]
     #[arg(long, value_enum)]
     pub(crate) per: Option<SlowPer>,
-    /// Count each request instead of using sums by the hour, whose lists leave out what was rare
+    /// Count each request instead of using sums by the hour, whose lists leave out rare items
     #[arg(long)]
     pub(crate) exact: bool,
     /// A GeoIP file in MaxMind's format, for countries and cities [default: the configuration's]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) geoip: Option<PathBuf>,
-    /// How it is written.
+    /// The output.
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Which requests.
+    /// Filters.
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
@@ -178,7 +178,7 @@ impl From<By> for Order {
     }
 }
 
-/// What is slow.
+/// How slow requests are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SlowPer {
     /// Pages, by host
@@ -199,19 +199,19 @@ impl From<SlowPer> for Per {
 /// Options of `logs traffic`.
 #[derive(Debug, Args)]
 pub(crate) struct Traffic {
-    /// The length of an interval: 5m, 1h, or a day, week (from Monday) or month of the calendar [default: by the range]
+    /// The length of an interval: 5m, 1h, or a calendar day, week (from Monday) or month [default: by the range]
     #[arg(long, value_name = "TIME", value_parser = when::step)]
     pub(crate) interval: Option<TimeStep>,
-    /// A row for each host
+    /// One row per host
     #[arg(long)]
     pub(crate) by_host: bool,
-    /// How it is written.
+    /// The output.
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Which requests.
+    /// Filters.
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
@@ -219,16 +219,16 @@ pub(crate) struct Traffic {
 /// Options of `logs visitors`.
 #[derive(Debug, Args)]
 pub(crate) struct Visitors {
-    /// The length of an interval: 1h, or a day, week (from Monday) or month of the calendar
+    /// The length of an interval: 1h, or a calendar day, week (from Monday) or month
     #[arg(long, value_name = "TIME", default_value = "day", value_parser = when::step)]
     pub(crate) interval: TimeStep,
-    /// How it is written.
+    /// The output.
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Which requests.
+    /// Filters.
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
@@ -236,22 +236,22 @@ pub(crate) struct Visitors {
 /// Options of `logs compare`.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
-    /// By what; all in all without it
+    /// What to compare; without it, the totals
     #[arg(value_name = "WHAT", value_parser = PossibleValuesParser::new(COMPARED.map(Top::name)).map(|name| named(&name)))]
     pub(crate) what: Option<Top>,
-    /// What the heaviest have most of
+    /// The figure that orders the list
     #[arg(long, value_enum, default_value = "requests")]
     pub(crate) by: By,
-    /// Count each request instead of using sums by the hour, whose lists leave out what was rare
+    /// Count each request instead of using sums by the hour, whose lists leave out rare items
     #[arg(long)]
     pub(crate) exact: bool,
-    /// How it is written.
+    /// The output.
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Which requests.
+    /// Filters.
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
@@ -263,13 +263,13 @@ const COMPARED: [Top; 7] =
 /// Options of `logs tail`.
 #[derive(Debug, Args)]
 pub(crate) struct Tail {
-    /// Write a JSON object for each request
+    /// Write one JSON object per request
     #[arg(long)]
     pub(crate) json: bool,
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Which requests.
+    /// Filters.
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
@@ -277,15 +277,15 @@ pub(crate) struct Tail {
 /// Options of `logs search`.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// What to look for
+    /// The text to find
     pub(crate) text: String,
-    /// How it is written.
+    /// The output.
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Which requests.
+    /// Filters.
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
@@ -293,15 +293,15 @@ pub(crate) struct Search {
 /// Options of `logs query`.
 #[derive(Debug, Args)]
 pub(crate) struct Query {
-    /// The statement
+    /// The SQL statement
     pub(crate) sql: String,
-    /// At most so many rows
+    /// The maximum number of rows
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100_000)]
     pub(crate) limit: usize,
-    /// How it is written.
+    /// The output.
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 }
