@@ -25,7 +25,7 @@ impl Refusal {
     pub(crate) fn late() -> Self {
         Self {
             status: StatusCode::GATEWAY_TIMEOUT,
-            text: "the answer took longer than its time limit: ask for a shorter time range or fewer series"
+            text: "the query took longer than its time limit: use a shorter time range or fewer series"
                 .to_owned(),
         }
     }

@@ -143,7 +143,7 @@ fn run(runtime: Runtime, acceptor: Acceptor, settings: Settings, stopped: onesho
         let served = accept(acceptor, settings);
         tokio::select! {
             _ = stopped => {}
-            Err(error) = served => log.error("the admin interface broke", &[("reason", (&error).into())]),
+            Err(error) = served => log.error("the admin interface failed", &[("reason", (&error).into())]),
         }
     });
     // A question that is still being answered must not hold up the end.
@@ -154,7 +154,7 @@ fn warn(bound: &Address, log: &Log) {
     if let Address::Tcp(tcp) = bound
         && !tcp.ip().to_canonical().is_loopback()
     {
-        log.warn("the admin interface can be reached by others", &[("address", bound.into())]);
+        log.warn("other machines can connect to the admin interface", &[("address", bound.into())]);
     }
 }
 

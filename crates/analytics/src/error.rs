@@ -50,7 +50,7 @@ impl fmt::Display for Error {
                 write!(f, "the store has schema version {found}; this program knows versions up to {known}")
             }
             Self::Question(what) => f.write_str(what),
-            Self::TimedOut => f.write_str("the question took longer than its time limit"),
+            Self::TimedOut => f.write_str("the query took longer than its time limit"),
             Self::Io(what, error) => write!(f, "{what}: {error}"),
             Self::Store(what) => write!(f, "the store: {what}"),
         }

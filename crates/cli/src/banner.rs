@@ -38,11 +38,11 @@ impl Service {
     fn lines(self) -> &'static [&'static str] {
         match self {
             Self::Bytes => &[
-                "tcp: the bytes of any protocol, as they come",
+                "tcp: the bytes of any protocol, unchanged",
                 "(for an HTTP application add --http: HTTP/2, X-Forwarded-For, a line per request)",
             ],
             Self::Http => &["http: HTTP/1.1 and HTTP/2 for clients, HTTP/1.1 for the application"],
-            Self::Demo => &["tcp: the bytes of any protocol, as they come"],
+            Self::Demo => &["tcp: the bytes of any protocol, unchanged"],
         }
     }
 }
@@ -106,12 +106,12 @@ impl Banner<'_> {
             let Address::Tcp(address) = address else { continue };
             let ip = address.ip().to_canonical();
             if ip.is_unspecified() {
-                return Some("EVERY network interface: whoever reaches this machine can connect");
+                return Some("EVERY network interface: anyone who reaches this machine can connect");
             }
             if !ip.is_loopback() {
                 reach = Some("other machines can connect");
             } else if reach.is_none() {
-                reach = Some("this machine alone; --public lets others in");
+                reach = Some("this machine only; --public admits others");
             }
         }
         reach
@@ -240,7 +240,7 @@ mod tests {
             let addresses: Vec<_> = listening.iter().map(|text| address(text)).collect();
             banner(&addresses, &["localhost"]).reach().unwrap_or_default()
         };
-        assert!(said(&["127.0.0.1:1", "[::1]:1"]).contains("this machine alone; --public"));
+        assert!(said(&["127.0.0.1:1", "[::1]:1"]).contains("this machine only; --public"));
         assert!(said(&["[::]:1"]).contains("EVERY network interface"));
         assert!(said(&["0.0.0.0:1"]).contains("EVERY network interface"));
         assert!(said(&["192.0.2.7:1"]).contains("other machines"));

@@ -86,10 +86,10 @@ impl Listening {
                 Ok(std::iter::once(ip(Ipv4Addr::LOCALHOST.into(), *port)).chain(six).collect())
             }
             (Place::At(ListenAddress::Ip(address)), true) if address.ip().to_canonical().is_loopback() => {
-                Err(format!("error: {address} is this machine alone; leave out --public or --listen"))
+                Err(format!("error: {address} is this machine only; omit --public or --listen"))
             }
             (Place::At(ListenAddress::Unix(_)), true) => {
-                Err("error: a Unix socket cannot be public; leave out --public or --listen".to_owned())
+                Err("error: a Unix socket cannot be public; omit --public or --listen".to_owned())
             }
             (Place::At(address), _) => Ok(vec![address.clone()]),
         }

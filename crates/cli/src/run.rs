@@ -83,7 +83,7 @@ fn to(arguments: flags::To) -> Result<(), Failure> {
         say(&introduction(what, service, addresses, &told));
         if let Some(path) = missing {
             let path = path.display();
-            say(&format!("  There is nothing at {path} yet: clients are refused until there is.\n"));
+            say(&format!("  Nothing listens at {path} yet: until then clients are refused.\n"));
         }
     };
     serve(config, Origin::CommandLine, environment, Some(Box::new(announce)))

@@ -83,9 +83,9 @@ fn url(scheme: &str, rest: &str) -> String {
         host => format!("{}:{default_port}", host.trim_end_matches(':')),
     };
     let why = if scheme == "https" {
-        "the application is to speak plain text, TLS ends here"
+        "the application must speak plain text, because TLS ends here"
     } else {
-        "bytes are forwarded as they come, whatever their protocol and path"
+        "Offramp forwards bytes of any protocol and ignores paths"
     };
     format!("write {address} instead of a URL: {why}")
 }
@@ -103,7 +103,7 @@ pub(crate) fn missing_socket(target: &ServerAddress) -> Option<&Path> {
 pub(crate) fn store(text: &str) -> Result<StoreUrl, String> {
     offramp_analytics::check_url(text).map_err(|error| error.to_string())?;
     match text.strip_prefix("sqlite:") {
-        Some(":memory:") => Err("a store in memory could not be asked; name a file".to_owned()),
+        Some(":memory:") => Err("a store in memory cannot be queried later; name a file".to_owned()),
         Some(path) => {
             let path = std::path::absolute(path).map_err(|error| error.to_string())?;
             Ok(StoreUrl::Sqlite(FilePath::new(path)))

@@ -78,10 +78,10 @@ pub(crate) fn explain(address: &Address, error: &io::Error) -> String {
     };
     let advice = match (error.kind(), port) {
         (io::ErrorKind::AddrInUse, Some(port)) => {
-            format!("see who has it with `ss -ltnp 'sport = :{port}'`, end that or choose another port")
+            format!("find the process with `ss -ltnp 'sport = :{port}'`, stop it or choose another port")
         }
         (io::ErrorKind::AddrInUse, None) => {
-            "another process listens there; see which with `ss -lxp`, end that or choose another path".into()
+            "another process listens there; find it with `ss -lxp`, stop it or choose another path".into()
         }
         (io::ErrorKind::PermissionDenied, Some(port)) if port < 1024 => {
             "ports below 1024 need the capability CAP_NET_BIND_SERVICE: give it with AmbientCapabilities= \

@@ -110,7 +110,7 @@ async fn accept(acceptor: Acceptor, page: Arc<Exposition>, log: Log) {
                 continue;
             }
             Err(AcceptError::Broken(error)) => {
-                return log.error("the metrics endpoint broke", &[("reason", (&error).into())]);
+                return log.error("the metrics endpoint failed", &[("reason", (&error).into())]);
             }
         };
         let page = Arc::clone(&page);

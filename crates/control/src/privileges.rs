@@ -28,7 +28,7 @@ pub(crate) fn find(user: Option<&User>, log: &Log) -> Result<Option<Identity>, E
         Ok(identity) if is_root() => Ok(Some(identity)),
         Ok(_) | Err(_) if !is_root() => {
             if asked_for {
-                let advice = "only root can; take `user` out, or start as root";
+                let advice = "only root can switch; remove `user`, or start as root";
                 let fields = [("user", (&user.name).into()), ("advice", advice.into())];
                 log.warn("the user is not switched", &fields);
             }
@@ -59,20 +59,23 @@ pub(crate) fn assume(identity: &Identity, config: &Config) -> Result<(), Error> 
     let has_store = config.log_store.url.is_some();
     if kept || !config.access_log.hash.is_empty() || has_store {
         state::give(&config.state_dir, &own)
-            .map_err(|error| failed("give the state directory away", &error))?;
+            .map_err(|error| failed("change the owner of the state directory", &error))?;
     }
     if let Some(StoreUrl::Sqlite(file)) = &config.log_store.url {
         for path in state::database_files(&file.path) {
-            state::give_file(&path, &own).map_err(|error| failed("give the log store away", &error))?;
+            state::give_file(&path, &own)
+                .map_err(|error| failed("change the owner of the log store", &error))?;
         }
     }
     if let LogOutput::File(file) = &config.log.output {
-        state::give_file(&file.path, &own).map_err(|error| failed("give the log file away", &error))?;
+        state::give_file(&file.path, &own)
+            .map_err(|error| failed("change the owner of the log file", &error))?;
     }
     if let AccessOutput::File(file) = &config.access_log.output {
         // Made here, as its directory is often root's. That it cannot be is told when it is opened.
         let _ = OpenOptions::new().write(true).create_new(true).mode(0o640).open(&file.path);
-        state::give_file(&file.path, &own).map_err(|error| failed("give the access log away", &error))?;
+        state::give_file(&file.path, &own)
+            .map_err(|error| failed("change the owner of the access log", &error))?;
     }
     identity.assume().map_err(|error| failed("switch the user", &error))
 }

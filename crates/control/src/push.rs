@@ -154,7 +154,7 @@ impl Teller {
         match outcome {
             Err(error) if !self.failing => {
                 fields.push(("reason", error.into()));
-                self.log.warn("figures cannot be pushed; they are tried again", &fields);
+                self.log.warn("cannot push figures; will try again", &fields);
             }
             Ok(()) if self.failing => self.log.info("figures are pushed again", &fields),
             _ => {}

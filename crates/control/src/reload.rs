@@ -254,7 +254,10 @@ impl Running {
         if config.access_log != self.config.access_log || config.log.level != self.config.log.level {
             match outputs::access_log(config, self.source.terminals) {
                 Ok((output, style)) => outcome = outcome.and(self.crew.flusher.redirect(output, style)),
-                Err(error) => self.log.error("the access log stays as it was", &[("error", (&error).into())]),
+                Err(error) => self.log.error(
+                    "cannot open the new access log; the old one stays in use",
+                    &[("error", (&error).into())],
+                ),
             }
         }
         // They could be opened a moment ago.
@@ -277,7 +280,10 @@ impl Running {
                 match Endpoint::serve(fd, bound, self.crew.page.clone(), self.log.clone()) {
                     Ok(endpoint) => self.metrics = Some(endpoint),
                     Err(error) => {
-                        self.log.error("the metrics endpoint stays", &[("reason", (&error).into())]);
+                        self.log.error(
+                            "cannot open the new metrics endpoint; the old one stays in use",
+                            &[("reason", (&error).into())],
+                        );
                     }
                 }
             }
@@ -288,7 +294,7 @@ impl Running {
     pub(crate) fn reopen(&self) {
         let outcome = self.log.reopen();
         if outcome.is_ok() {
-            self.log.info("log files are opened anew", &[]);
+            self.log.info("log files reopened", &[]);
         }
         tell_output(&self.log, outcome);
         self.crew.flusher.reopen();
@@ -351,6 +357,6 @@ fn finding(problem: &offramp_config::Problem) -> Finding {
 
 fn tell_output(log: &Log, outcome: Result<(), offramp_observe::Error>) {
     if let Err(error) = outcome {
-        log.error("the old log stays in use", &[("reason", (&error).into())]);
+        log.error("cannot open the log; the old one stays in use", &[("reason", (&error).into())]);
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn prepare(dir: &Path) -> Result<Vec<Finding>, Error> {
     let found = fs::metadata(dir).map_err(|error| refused(&error))?;
     if !found.is_dir() {
         return Err(Error::one(format!(
-            "the state directory {} is no directory; move it away, or set `state_dir`",
+            "the state directory {} is not a directory; move it away, or set `state_dir`",
             dir.display()
         )));
     }
@@ -95,7 +95,7 @@ fn explain(dir: &Path, error: &io::Error) -> String {
         io::ErrorKind::ReadOnlyFilesystem => "; set `state_dir` to a place that can be written to",
         _ => "",
     };
-    format!("cannot make the state directory {}: {error}{advice}", dir.display())
+    format!("cannot create the state directory {}: {error}{advice}", dir.display())
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("file");
         fs::write(&dir, "").unwrap();
-        assert!(prepare(&dir).unwrap_err().to_string().contains("is no directory"));
+        assert!(prepare(&dir).unwrap_err().to_string().contains("is not a directory"));
         assert!(prepare(&dir.join("below")).unwrap_err().to_string().contains("cannot make"));
     }
 

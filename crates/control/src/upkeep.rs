@@ -59,7 +59,10 @@ impl Running {
         if self.calendar.rotate_at.is_some_and(|at| at <= now) {
             match self.ground.tickets.rotate() {
                 Ok(()) => self.log.debug("session tickets get a new key", &[]),
-                Err(error) => self.log.error("the old ticket key stays", &[("reason", (&error).into())]),
+                Err(error) => self.log.error(
+                    "cannot create a new ticket key; the old one stays in use",
+                    &[("reason", (&error).into())],
+                ),
             }
             self.calendar.set_rotation(Some(self.config.tls.ticket_rotation));
         }

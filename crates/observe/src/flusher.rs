@@ -261,7 +261,10 @@ impl Writer {
             match command {
                 Command::Reopen => {
                     if let Err(error) = self.sink.reopen() {
-                        self.log.error("the old event log stays in use", &[("error", (&error).into())]);
+                        self.log.error(
+                            "cannot open the event log; the old one stays in use",
+                            &[("error", (&error).into())],
+                        );
                     }
                 }
                 Command::Redirect(next) => (self.sink, self.encoder) = *next,

@@ -205,7 +205,7 @@ fn question_error(error: &postgres::Error) -> Error {
     match error.code() {
         Some(code) if *code == SqlState::QUERY_CANCELED => Error::TimedOut,
         Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => {
-            Error::Question("only statements that read are answered".into())
+            Error::Question("only statements that read are allowed".into())
         }
         Some(_) => Error::Question(message(error)),
         None => self::error(error),

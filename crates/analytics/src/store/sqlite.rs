@@ -282,7 +282,7 @@ fn only_reading(context: AuthContext<'_>) -> Authorization {
 fn answer(connection: &Connection, sql: &str, most: usize) -> Result<Table, Error> {
     let mut statement = connection.prepare(sql).map_err(|e| question_error(&e))?;
     if !statement.readonly() {
-        return Err(Error::Question("only statements that read are answered".into()));
+        return Err(Error::Question("only statements that read are allowed".into()));
     }
     let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.raw_query();
@@ -308,7 +308,7 @@ fn value(row: &Row<'_>, column: usize) -> Value {
 fn question_error(error: &rusqlite::Error) -> Error {
     match error.sqlite_error_code() {
         Some(ErrorCode::AuthorizationForStatementDenied) => {
-            Error::Question("only statements that read are answered".into())
+            Error::Question("only statements that read are allowed".into())
         }
         // Nothing at all, or only a comment, is a misuse in its words.
         Some(ErrorCode::Unknown | ErrorCode::ApiMisuse) | None => Error::Question(error.to_string()),

@@ -95,6 +95,6 @@ fn folder(path: &Path, at: &At, found: &mut Findings) {
     let Some(folder) = path.parent() else { return };
     if !folder.is_dir() {
         let (path, folder) = (path.display(), folder.display());
-        found.error(at, format!("{path} cannot be made: there is no folder {folder}; make it first"));
+        found.error(at, format!("{path} cannot be created: there is no directory {folder}; create it first"));
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn run(arguments: logs::Ingest) -> Result<(), Failure> {
             }
             Err(error @ Error::Corrupt(_)) if was_a_store(&place.url) => {
                 let aside = move_aside(&place.url).map_err(|error| failure(&error))?;
-                say(&format!("warning: {error}; moved to {}, a fresh store is begun", aside.display()));
+                say(&format!("warning: {error}; moved to {}, a new store begins", aside.display()));
             }
             Err(error) => return Err(failure(&error)),
         }
@@ -102,9 +102,7 @@ fn advice(samples: &[Vec<u8>]) -> String {
                  --regex"
             .to_owned(),
     };
-    format!(
-        "error: not one of the lines is in the format that was given\n{what}\nNothing was stored, and nothing is remembered of it"
-    )
+    format!("error: no line has the given format\n{what}\nNothing was stored or remembered")
 }
 
 fn format(options: FormatOptions) -> Result<LogFormat, Failure> {
@@ -145,12 +143,12 @@ fn import_all(
 fn told(file: &Path, outcome: &FileOutcome) -> Option<String> {
     let file = file.display();
     let Some(before) = &outcome.before else {
-        return outcome.is_all_rejected().then(|| format!("{file}: not one of its lines is in this format"));
+        return outcome.is_all_rejected().then(|| format!("{file}: none of its lines has this format"));
     };
     let lines = outcome.report.lines;
     let path = &before.path;
     Some(if before.is_followed {
-        format!("{file}: it is followed as {path}, so nothing was added: --resume reads what is new in it")
+        format!("{file}: it is followed as {path}, so nothing was added: --resume reads what is new")
     } else if lines == 0 {
         format!("{file}: all of it was read before, as {path}, so nothing was added: --again reads it again")
     } else {

@@ -101,7 +101,7 @@ fn a_damaged_store_is_moved_aside_and_a_fresh_one_begun() {
     fs::write(home.join("access.log"), lines(3)).unwrap();
     let given = output(home, &["ingest", "--format", "vhost", "access.log", STORE[0], STORE[1]]);
     let said = stderr(&given);
-    assert!(given.status.success() && said.contains("damaged") && said.contains("a fresh store"), "{said}");
+    assert!(given.status.success() && said.contains("damaged") && said.contains("a new store"), "{said}");
     assert_eq!(stored(home), 3);
     let names = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let aside = names.into_iter().find(|name| name.starts_with("access.db.corrupt-")).unwrap();

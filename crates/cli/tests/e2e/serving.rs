@@ -110,7 +110,7 @@ fn a_socket_that_is_not_there_yet_is_worth_a_word() {
     let home = temp_dir();
     let to =
         started(home.path(), &["to", "unix:later.sock", "--listen", "127.0.0.1:0", "--state-dir", "state"]);
-    to.wait_for(&Ready::Line("There is nothing at".to_owned()), PATIENCE).unwrap();
+    to.wait_for(&Ready::Line("Nothing listens at".to_owned()), PATIENCE).unwrap();
     ended_well(&to);
 }
 

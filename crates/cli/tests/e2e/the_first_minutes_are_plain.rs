@@ -44,7 +44,7 @@ fn what_to_open_comes_before_everything_slow() {
         assert!(open < measured, "{}", process.transcript());
         assert!(said(&process, "open").starts_with("https://localhost:"));
         assert!(said(&process, "mode").starts_with("tcp: "));
-        assert!(at("this machine alone; --public").is_some() && at("add --http").is_some());
+        assert!(at("this machine only; --public").is_some() && at("add --http").is_some());
         stopped(&process);
     }
     let process = started(&home, &["127.0.0.1:1", "--listen", "0", "--http"]);

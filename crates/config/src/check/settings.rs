@@ -44,8 +44,8 @@ fn admin(root: &Section, config: &Config, report: &mut Report<'_>) {
     if let ListenAddress::Ip(address) = &admin.address
         && !address.ip().to_canonical().is_loopback()
     {
-        let problem = Problem::new(format!("the admin interface at {address} can be reached by others"));
-        let help = "whoever reaches it reads everything: write \"127.0.0.1:9901\" or \"unix:/path\"";
+        let problem = Problem::new(format!("other machines can connect to the admin interface at {address}"));
+        let help = "anyone who connects can read everything: write \"127.0.0.1:9901\" or \"unix:/path\"";
         report.warn(section.key_span("address"), problem.help(help));
     }
 }

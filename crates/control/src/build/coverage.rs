@@ -32,14 +32,11 @@ pub(super) fn look(config: &Config, store: &Store, wants: &[Want], report: &mut 
             continue;
         }
         let outcome = match config.default_certificate() {
-            Some(_) => "clients get the default certificate, which is for other names, and refuse it",
+            Some(_) => "clients get the default certificate, which is for other names, and reject it",
             None => "clients are refused",
         };
         let hosts = hosts.join(", ");
-        report.warn(
-            &route.at,
-            format!("no certificate covers {hosts}: {outcome}; add a [[certificate]] for it"),
-        );
+        report.warn(&route.at, format!("no certificate covers {hosts}: {outcome}; add a [[certificate]]"));
     }
 }
 

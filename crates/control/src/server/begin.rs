@@ -137,7 +137,7 @@ fn store_opener(config: &Config, opener: Option<OpenStore>) -> Result<OpenStore,
     match opener {
         _ if config.log_store.url.is_none() => Ok(Box::new(|_, _| Ok(None))),
         Some(opener) => Ok(opener),
-        None => Err(Error::one("[log_store] needs a program that has a log store")),
+        None => Err(Error::one("this build has no log store; remove [log_store]")),
     }
 }
 
@@ -150,7 +150,7 @@ fn runtime() -> Result<Runtime, Error> {
 fn raise_limit(log: &Log) {
     match process::raise_descriptor_limit() {
         Ok(limit) => log.debug("descriptors", &[("limit", limit.into())]),
-        Err(error) => log.warn("the limit of open files stays", &[("reason", (&error).into())]),
+        Err(error) => log.warn("cannot raise the limit of open files", &[("reason", (&error).into())]),
     }
 }
 

@@ -79,7 +79,7 @@ impl Worker {
                 Err(AcceptError::Denied(_)) => Some(PauseReason::Denied),
                 Err(AcceptError::Broken(error)) => {
                     let fields = [("listener", listener.into()), ("reason", (&error).into())];
-                    return self.shared.log.error("a listening socket broke", &fields);
+                    return self.shared.log.error("a listening socket failed", &fields);
                 }
             };
             match pause {
