@@ -30,7 +30,7 @@ pub const BACKLOG: i32 = 4096;
 /// TCP sockets share the address by `SO_REUSEPORT` and the kernel spreads connections over them; a
 /// Unix socket is one queue, whose descriptor is duplicated. An IPv6 wildcard address also takes
 /// IPv4; where the machine has no IPv6, `[::]` falls back to `0.0.0.0`. Port 0 picks one free port
-/// for all. A Unix socket file that nobody listens on any more is replaced.
+/// for all. A Unix socket file without a listener is replaced.
 ///
 /// # Errors
 /// What the kernel says: in use, no permission, no such directory.

@@ -1,4 +1,4 @@
-//! What systemd wants to hear (`sd_notify(3)`): a datagram to the socket named in `NOTIFY_SOCKET`.
+//! Notifications to systemd (`sd_notify(3)`): datagrams to the socket named in `NOTIFY_SOCKET`.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -23,7 +23,7 @@ impl Notifier {
         Self { socket: socket.filter(|name| !name.is_empty()).and_then(open) }
     }
 
-    /// Sends one state such as `READY=1`. That nobody listens is no error.
+    /// Sends one state such as `READY=1`. Without a receiver it does nothing.
     pub fn send(&self, state: &str) {
         if let Some((socket, address)) = &self.socket {
             let _ = socket.send_to_addr(state.as_bytes(), address);

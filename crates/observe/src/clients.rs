@@ -53,7 +53,7 @@ impl ClientSettings {
 /// The figures of a client, in their order.
 pub const FIGURES: [&str; 4] = ["connections", "requests", "bytes_from_client", "bytes_to_client"];
 
-/// Who is told apart: an IPv4 address, an IPv6 network, or all clients of Unix sockets together.
+/// A client: an IPv4 address, an IPv6 network, or all clients of Unix sockets together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Client(u128);
 
@@ -204,7 +204,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The lock, unless somebody has it and not much is `pending`.
+/// The lock, unless it is taken and not much is `pending`.
 fn lock_unless_taken<T>(mutex: &Mutex<T>, pending: usize) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),

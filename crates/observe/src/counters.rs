@@ -1,4 +1,4 @@
-//! Per-worker counters: written by their worker alone, read by anyone, summed by whoever asks.
+//! Per-worker counters: written only by their worker, read by anyone, summed by the reader.
 //!
 //! What has a fixed place is here: connections, handshakes, records, requests. What is counted by route,
 //! backend and server is in [`series`](crate::series), what is counted by client in
@@ -56,7 +56,7 @@ impl Counters {
         self.began
     }
 
-    /// Keeps the heaviest clients in another way; where it differs from before, they are counted anew.
+    /// Keeps the heaviest clients in another way; if it differs, their counts restart.
     pub fn watch_clients(&self, settings: ClientSettings) {
         self.clients.set(settings);
     }

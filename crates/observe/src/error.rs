@@ -27,7 +27,7 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// Nobody listens where events or lines are to go.
+    /// The socket for events or lines has no listener.
     Connect {
         /// The output as it was configured.
         output: Box<str>,

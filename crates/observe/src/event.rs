@@ -48,7 +48,7 @@ impl Event {
     }
 }
 
-/// A further consumer of events, beside the sink: the log store is one.
+/// Another consumer of events besides the sink, such as the log store.
 ///
 /// It is called on the flusher's thread, for every event that a worker sent, whether or not the sink took
 /// it. It must not block: a consumer that can be slow has a bounded queue and a thread of its own, and

@@ -37,7 +37,7 @@ pub struct Build {
     pub commit: &'static str,
 }
 
-/// Gives figures that this crate does not count itself. It is called whenever somebody reads the metrics,
+/// Provides figures that this crate does not count itself. It is called for each read of the metrics,
 /// on the reader's thread.
 #[derive(Clone)]
 pub struct Sampler(Arc<dyn Fn() -> Vec<Sampled> + Send + Sync>);

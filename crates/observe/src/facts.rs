@@ -43,13 +43,13 @@ pub struct ConnectionFacts {
     pub times: Times,
     /// How it ended.
     pub close: Close,
-    /// For a failed handshake: what was offered beside what is configured.
+    /// For a failed handshake: the offer of the client and the configuration.
     pub mismatch: Option<Box<Mismatch>>,
 }
 
 impl ConnectionFacts {
     /// The facts of a connection that was just accepted. Until [`close`](Self::close) is set they say
-    /// [`Cause::Internal`]: an end that nobody named is our fault.
+    /// [`Cause::Internal`]: an end without a named cause is our fault.
     #[must_use]
     pub fn new(
         id: ConnectionId,
@@ -79,7 +79,7 @@ impl ConnectionFacts {
 pub struct ClientFacts {
     /// The client: from a believed PROXY header where there is one, else the peer of the socket.
     pub address: Address,
-    /// The peer of the socket, where a PROXY header named somebody else as the client.
+    /// The peer of the socket, if a PROXY header named another client.
     pub peer: Option<Address>,
     /// Where that client had connected to, as the same header says.
     pub destination: Option<Address>,
@@ -243,7 +243,7 @@ impl Close {
         Self { alert: Some(alert), ..self }
     }
 
-    /// The same end, for which somebody else than usual is to blame.
+    /// The same end with another fault than usual.
     #[must_use]
     pub fn with_fault(self, fault: Fault) -> Self {
         Self { fault, ..self }

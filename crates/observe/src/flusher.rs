@@ -38,7 +38,7 @@ pub struct FlusherSettings {
     pub style: EventStyle,
     /// Who else looks at every event; see [`Tap`].
     pub taps: Vec<Box<dyn Tap>>,
-    /// Where losses are told.
+    /// The log that reports losses.
     pub log: Log,
     /// The thread's name, of at most 15 bytes.
     pub thread_name: &'static str,
@@ -176,7 +176,7 @@ struct Wants {
 }
 
 impl Control {
-    /// Changes who wants events, and tells it to the workers. Once the flusher stops, nobody does.
+    /// Changes the consumers of events and informs the workers. After the flusher stops there are none.
     fn want(&self, monitor: &EventMonitor, change: impl FnOnce(&mut Wants)) {
         let mut wants = self.wants.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut wants);
@@ -360,7 +360,7 @@ impl Losses {
         self.told = *tally;
     }
 
-    /// How long until something waits to be told; `None` if nothing does.
+    /// The time until the next log line is due; `None` if there is nothing to log.
     fn due(&self, tally: &EventTally, now: Instant) -> Option<Duration> {
         let waits = !self.failing && tally.lost() > self.told.lost();
         let last = self.last.filter(|_| waits)?;

@@ -38,7 +38,7 @@ pub enum EventFormat {
     Text,
     /// For a person at a terminal: at most 100 columns, with advice where nothing came of a connection.
     Terminal,
-    /// nginx's `combined`. Connections have no line in it: they are told to the program's log, by cause.
+    /// nginx's `combined`. Connections have no line in it: the program's log counts them by cause.
     Combined,
     /// nginx's `combined`, and the host in quotes. Connections have no line in it either.
     Vhost,
@@ -49,7 +49,7 @@ pub enum EventFormat {
 pub struct EventStyle {
     /// The form of a line.
     pub format: EventFormat,
-    /// Which fields are told.
+    /// Which fields are written.
     pub selection: Selection,
 }
 

@@ -23,13 +23,13 @@ use crate::sink::{Batch, Output, Sink};
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Something does not work and somebody must act.
+    /// Something does not work and needs an action.
     Error,
     /// Something is wrong, and Offramp got along.
     Warn,
     /// What an operator wants to read back: starts, reloads, renewals.
     Info,
-    /// Details for whoever looks for a fault.
+    /// Details for debugging.
     Debug,
 }
 
@@ -158,7 +158,7 @@ impl Log {
         Ok(())
     }
 
-    /// Opens a file anew by its path, after somebody moved it away.
+    /// Reopens a file by its path, after it was renamed.
     ///
     /// # Errors
     /// The file cannot be opened; then the old one stays in use.

@@ -55,7 +55,7 @@ impl Metric {
         self.name.strip_suffix(suffix).unwrap_or(self.name)
     }
 
-    /// Whether its samples are forgotten and begin anew, so that nobody can say since when they count.
+    /// Whether its samples may be dropped and restart, so that their start time is unknown.
     #[must_use]
     pub fn begins_anew(&self) -> bool {
         self.name.starts_with("offramp_client_tls_")

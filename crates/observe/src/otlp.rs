@@ -43,7 +43,7 @@ pub fn render_spans(build: &Build, spans: &[Box<[u8]>], out: &mut Vec<u8>) {
     out.extend_from_slice(END);
 }
 
-/// What every export begins with: who tells. `END` ends it.
+/// The beginning of every export: the resource. `END` ends it.
 fn begin(build: &Build, resource: &str, scope: &str, list: &str, out: &mut Vec<u8>) {
     let _ = write!(out, r#"{{"{resource}":[{{"resource":{{"attributes":["#);
     text_attribute("service.name", "offramp", out);
@@ -150,13 +150,13 @@ impl Figures<'_> {
 #[derive(Debug)]
 pub struct SpanTap {
     queue: SpanQueue,
-    /// Whether clients are told as networks.
+    /// Whether clients are written as networks.
     anonymize: bool,
     batch: Vec<Box<[u8]>>,
 }
 
 impl SpanTap {
-    /// A tap that fills `queue`; with `anonymize`, clients are told by their networks alone.
+    /// A tap that fills `queue`; with `anonymize` it writes only the networks of clients.
     #[must_use]
     pub const fn new(queue: SpanQueue, anonymize: bool) -> Self {
         Self { queue, anonymize, batch: Vec::new() }

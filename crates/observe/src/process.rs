@@ -1,4 +1,4 @@
-//! What the kernel knows of this process: CPU time, memory, descriptors, start.
+//! The kernel's figures of this process: CPU time, memory, descriptors, start.
 //!
 //! Read when somebody asks, never on a worker. Each figure is optional: a hardened system may hide `/proc`,
 //! and a missing figure is left out instead of told as zero.

@@ -165,7 +165,7 @@ impl Rings {
 pub(crate) enum Drained {
     /// All rings were seen empty.
     Whole,
-    /// It was told to stop.
+    /// It has an order to stop.
     InPart,
 }
 

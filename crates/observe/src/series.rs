@@ -1,6 +1,6 @@
 //! What is counted of requests and connections by where they went: route, backend and server.
 //!
-//! A set of these three labels gets cells of its own in each worker that uses it, when it first does. The
+//! A set of these three labels gets its own cells in each worker, when the worker first uses it. The
 //! worker alone writes them, with a plain load and store as [`counters`](crate::counters) does, and finds
 //! them by the addresses of the names, which it keeps alive for that purpose: on the way of a request no
 //! text is compared, hashed or copied. Locks are taken when a worker sees a set for the first time, and by

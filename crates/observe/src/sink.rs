@@ -129,7 +129,7 @@ impl Batch {
 pub struct Sink {
     output: Output,
     open: Open,
-    /// A rotation that failed, until somebody asks.
+    /// A failed rotation that was not reported yet.
     trouble: Option<io::Error>,
 }
 
@@ -146,7 +146,7 @@ impl Sink {
     /// Opens `output`. The name of a distant syslog is looked up, which may take its time.
     ///
     /// # Errors
-    /// The file cannot be opened or created, the stream is closed, or nobody listens on the socket.
+    /// The file cannot be opened or created, the stream is closed, or the socket has no listener.
     pub fn open(output: Output) -> Result<Self, Error> {
         let open = open(&output)?;
         Ok(Self { output, open, trouble: None })

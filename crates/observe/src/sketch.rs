@@ -23,7 +23,7 @@ use std::hash::Hash;
 
 use foldhash::fast::RandomState;
 
-/// The heaviest keys of `D` figures, with a value kept beside each watched key.
+/// The heaviest keys of `D` figures, with a value for each watched key.
 #[derive(Clone, Debug)]
 pub struct Sketch<K, const D: usize, V = ()> {
     capacity: usize,

@@ -31,7 +31,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Whether a quantum computer would not help whoever recorded it: the key exchange has an ML-KEM part.
+    /// Whether the key exchange is post-quantum: it has an ML-KEM part.
     #[must_use]
     pub fn is_post_quantum(&self) -> bool {
         self.group.contains("MLKEM")

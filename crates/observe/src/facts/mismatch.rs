@@ -1,4 +1,4 @@
-//! What a client offered beside what was configured, for handshakes that failed.
+//! The offer of a client and the configuration, for handshakes that failed.
 //!
 //! A client decides how much it offers, so the lists are bounded when they are made: an attack fills at
 //! most a known amount of memory per event.

@@ -41,7 +41,7 @@ pub struct RequestFacts {
 
 impl RequestFacts {
     /// The facts of a request whose head was just read. Until [`close`](Self::close) is set they say
-    /// [`Cause::Internal`]: an end that nobody named is our fault.
+    /// [`Cause::Internal`]: an end without a named cause is our fault.
     #[must_use]
     pub fn new(
         id: Box<str>,
@@ -79,7 +79,7 @@ impl RequestFacts {
         self.named.map(|ip| ip.to_canonical()).or_else(|| self.connection.client.ip())
     }
 
-    /// Who really connected, where somebody else is the client.
+    /// The peer of the socket, if it is not the client.
     #[must_use]
     pub fn peer(&self) -> Option<&Address> {
         let connection = &self.connection.client;
@@ -154,7 +154,7 @@ pub struct RequestLine {
     pub referer: Option<Box<[u8]>>,
     /// The `User-Agent` header (RFC 9110 §10.1.5).
     pub user_agent: Option<Arc<[u8]>>,
-    /// The authenticated user, for whoever authenticates one; Offramp itself does not yet.
+    /// The authenticated user. Offramp itself does not authenticate users yet.
     pub user: Option<Box<[u8]>>,
 }
 
@@ -250,7 +250,7 @@ pub struct Trace {
     pub id: u128,
     /// The id of this request's own span, which the server sees as its parent; not zero.
     pub span: u64,
-    /// The span of whoever called us; `None` where the trace begins here.
+    /// The span of the caller; `None` if the trace begins here.
     pub parent: Option<u64>,
     /// Whether it is recorded.
     pub sampled: bool,

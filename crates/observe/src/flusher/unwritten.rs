@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::facts::{Cause, Close, FatalAlert, Fault};
 use crate::log::{Level, Log};
 
-/// The counts since they were told last.
+/// The counts since the last log lines.
 #[derive(Debug, Default)]
 pub(super) struct Unwritten {
     counts: Vec<Count>,
@@ -67,7 +67,7 @@ impl Unwritten {
         }
     }
 
-    /// How long until something waits to be told; `None` if nothing does.
+    /// The time until the next log line is due; `None` if there is nothing to log.
     pub(super) fn due(&self, now: Instant) -> Option<Duration> {
         let since = self.told.map_or(EVERY, |told| now.duration_since(told));
         (!self.counts.is_empty()).then(|| EVERY.saturating_sub(since))

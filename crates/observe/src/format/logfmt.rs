@@ -19,7 +19,7 @@ pub(super) fn write(out: &mut Vec<u8>, walk: impl FnOnce(&mut Logfmt<'_>)) {
     }
 }
 
-/// Joins names by commas; what was omitted is told at the end.
+/// Joins names by commas; the number of omitted ones is at the end.
 pub(super) fn join(names: &NameList) -> Vec<u8> {
     let mut joined = Vec::new();
     for (index, name) in names.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What of an event is told: fields left out, fields replaced by a keyed hash, addresses made coarse.
+//! Which parts of an event are written: fields left out, fields replaced by a keyed hash, shortened addresses.
 //!
 //! A hash is SipHash-2-4 under a key of the installation's own, as 16 hexadecimal digits: the same value has
 //! the same hash in all events, so that one can still count and group, and nobody without the key can find
@@ -18,7 +18,7 @@ use super::visit::FieldWriter;
 use crate::facts::NameList;
 use crate::timestamp::rfc3339_micros;
 
-/// Which fields of events are told, and how. The default tells everything as it is.
+/// Which fields of events are written, and how. The default writes every field unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     omitted: FieldSet,
@@ -51,13 +51,13 @@ impl Selection {
         self
     }
 
-    /// Whether events are told whole.
+    /// Whether every field is written unchanged.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         !self.coarse && self.omitted == FieldSet::default() && self.hashed == FieldSet::default()
     }
 
-    /// An address as it may be told.
+    /// An address in the form in which it may be written.
     pub(super) fn address(&self, address: IpAddr) -> IpAddr {
         if self.coarse { coarse(address) } else { address }
     }
@@ -71,7 +71,7 @@ impl Selection {
         }
     }
 
-    /// Whether values of `field` are told, be it as hashes.
+    /// Whether values of `field` are written, unchanged or as hashes.
     pub(super) fn is_told(&self, field: Field) -> bool {
         !self.omitted.has(field)
     }

@@ -26,7 +26,7 @@ use crate::timestamp::rfc3339_micros;
 pub(super) enum Opening {
     /// The time.
     Time,
-    /// The client: whoever shows the line knows the time.
+    /// The client, without the time: the receiver of the line adds it.
     Client,
 }
 
@@ -118,7 +118,7 @@ impl TextLine<'_> {
         self.pad(start, CLIENT_WIDTH);
     }
 
-    /// An address with its port, if that is told.
+    /// An address with its port, if the port is written.
     fn address(&mut self, host: Field, port: Field, address: &Address) {
         let Address::Ip(socket) = address else {
             return self.shown(host, address.to_string().as_bytes());

@@ -32,7 +32,7 @@ impl Composer {
         Self { format, to, scratch: Vec::new() }
     }
 
-    /// Adds one entry as a message of its own.
+    /// Adds one entry as a separate message.
     pub(super) fn add(&mut self, batch: &mut Batch, now: SystemTime, entry: Entry<'_>) {
         let (level, _, fields) = entry;
         let out = &mut batch.bytes;
@@ -58,7 +58,7 @@ impl Composer {
     }
 }
 
-/// The entry without time and level where it is text: whoever takes it keeps them in places of their own.
+/// The entry as text without time and level: the receiver stores these separately.
 fn compose_untimed(out: &mut Vec<u8>, format: LogFormat, now: SystemTime, entry: Entry<'_>) {
     let (_, message, fields) = entry;
     match format {

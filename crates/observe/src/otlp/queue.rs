@@ -1,4 +1,4 @@
-//! Spans on their way from the flusher's thread to whoever sends them: bounded, and never waited for.
+//! The queue of spans from the flusher's thread to the sender: bounded, and nobody waits for it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

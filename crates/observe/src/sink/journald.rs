@@ -28,7 +28,7 @@ impl Journald {
         Ok(Self { path, socket: Some(socket), patience: Patience::default() })
     }
 
-    /// Connects anew.
+    /// Connects again.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         self.socket = Some(Socket::datagram(&self.path)?);
         Ok(())

@@ -108,7 +108,7 @@ impl Syslog {
         Ok(Self { target, socket: Some(socket), scratch: Vec::new(), patience: Patience::default() })
     }
 
-    /// Looks the receiver up anew.
+    /// Looks up the receiver again.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         self.socket = Some(connect(&self.target)?);
         Ok(())
