@@ -3,8 +3,8 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`facts`] | what is known of one finished connection or request, and the table of causes |
-|//! | [`event`] | either of the two, and its observers ||
-//! | [`counters`] | per-worker cells, written without locks, summed by the reader ||
+//! | [`event`] | either of the two, and its consumers |
+//! | [`counters`] | per-worker cells, written without locks, summed by the reader |
 //! | [`series`], [`clients`], [`tls_mix`] | what is counted by route and server, by client, and of TLS |
 //! | [`sketch`] | the heaviest of many in bounded memory |
 //! | [`names`] | every metric, once |
