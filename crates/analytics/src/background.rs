@@ -1,4 +1,4 @@
-//! The store in the background of the proxy: a thread of its own takes what the flusher hands over.
+//! The store in the background of the proxy: a separate thread takes the events of the flusher.
 //!
 //! Traffic never waits for the store. What the store does not take (it is locked, full, read-only, away, or does not
 //! answer) waits in a spool and is written in order once it is back; what finds no room there is dropped and
@@ -72,7 +72,7 @@ pub(crate) struct Counts {
     pub(crate) is_well: AtomicBool,
     /// How often the thread between taps and store woke up.
     pub(crate) turns: AtomicU64,
-    /// Set when the thread is to end; what was handed over before is still written.
+    /// Set when the thread must end; earlier events are still written.
     pub(crate) stopping: AtomicBool,
 }
 

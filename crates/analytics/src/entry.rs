@@ -7,11 +7,11 @@ use std::net::IpAddr;
 pub struct Entry<'a> {
     /// When it began (or when the log says so), in microseconds since 1970-01-01T00:00:00Z.
     pub time_us: i64,
-    /// The host that was asked for, without port; `None` where the log does not say.
+    /// The requested host, without port; `None` if the log does not have it.
     pub host: Option<&'a [u8]>,
-    /// Who asked; `None` for clients without an IP address.
+    /// The client; `None` for clients without an IP address.
     pub client: Option<IpAddr>,
-    /// What was asked for.
+    /// The request.
     pub request: RequestPart<'a>,
     /// What came of it.
     pub response: ResponsePart,
@@ -51,7 +51,7 @@ pub struct ResponsePart {
     pub duration_us: Option<u64>,
 }
 
-/// What only a proxy knows of a request.
+/// The parts of a request that only a proxy knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProxyPart<'a> {
     /// The route's name.

@@ -1,11 +1,11 @@
-//! What can go wrong with the log store, grouped by who can do something about it.
+//! Errors of the log store, grouped by who can fix them.
 
 use std::fmt;
 
 /// An error of this crate.
 #[derive(Debug)]
 pub enum Error {
-    /// The store's URL is wrong, or asks for what is refused. The text says what is wrong.
+    /// The store's URL is wrong or refused. The text has the reason.
     Url(String),
     /// Another process holds the store; trying again later may work.
     Busy(String),

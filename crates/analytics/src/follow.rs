@@ -122,7 +122,7 @@ struct Follower<'i, S> {
     watch: Watch,
     known: Known,
     seen: Seen,
-    /// Whether nothing is to be remembered before a line has been understood.
+    /// Whether to remember nothing before a line has parsed.
     must_understand: bool,
     /// What the log's name meant when it was looked up last.
     log: Option<Tail>,
@@ -439,5 +439,5 @@ const TURNS: usize = 16;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How many older files are held open: even servers that finish long downloads have closed the oldest by then.
 const MOST_OLDER: usize = 4;
-/// After another rotation a file that nobody has written to for so long is not held open any more.
+/// After another rotation, a file without writes for this long is closed.
 const QUIET: Duration = Duration::from_secs(600);

@@ -61,7 +61,7 @@ pub trait Sink {
     /// If the store cannot say.
     fn files_with_head(&mut self, head: u64) -> Result<Vec<(String, FileRecord)>, Error>;
 
-    /// Does what falls due beside; called between batches, and about once a minute while nothing arrives.
+    /// Does upkeep; called between batches, and about once a minute while nothing arrives.
     ///
     /// # Errors
     /// If it never will succeed.
@@ -79,7 +79,7 @@ pub struct Mark<'a> {
     pub file: &'a FileRecord,
 }
 
-/// Why lines may be missing from the store: nobody can tell whether there were any.
+/// Why lines may be missing from the store; whether there were any is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The file that could not be read to its end, where it was seen last.
@@ -109,7 +109,7 @@ pub struct Report {
     pub skipped: u64,
     /// Bytes read, after decompression.
     pub bytes: u64,
-    /// Files of which nobody can tell whether they were read to their ends: see [`Gap`].
+    /// Files that may not have been read to their ends: see [`Gap`].
     pub gaps: u64,
     /// Since the beginning.
     pub elapsed: Duration,
@@ -138,7 +138,7 @@ pub struct Ingest<S> {
     pending: u64,
     pending_bytes: usize,
     pending_since: Instant,
-    /// Who is told of gaps, and of how far a file has been read.
+    /// The observer of gaps and of the position in a file.
     gap: Box<dyn FnMut(&Gap) + Send>,
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
 }
@@ -146,7 +146,7 @@ pub struct Ingest<S> {
 /// How far a file has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of the file, as it lies on disk.
+    /// Bytes of the file on disk.
     pub bytes: u64,
     /// Requests taken so far, of all files.
     pub accepted: u64,
@@ -374,7 +374,7 @@ impl<S: Sink> Ingest<S> {
         (self.gap)(gap);
     }
 
-    /// Line numbers begin anew.
+    /// Line numbers restart.
     pub(crate) const fn next_source(&mut self) {
         self.line = 0;
     }

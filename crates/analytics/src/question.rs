@@ -1,4 +1,4 @@
-//! What can be asked, and what an answer looks like.
+//! Queries of the log store, and the form of their answers.
 
 mod filter;
 
@@ -13,19 +13,19 @@ pub enum Top {
     Pages,
     /// Pages that led here, as `Referer` says.
     Referrers,
-    /// Hosts that were asked for.
+    /// Requested hosts.
     Hosts,
-    /// Addresses that asked.
+    /// Addresses of clients.
     Clients,
     /// Statuses of answers.
     Status,
-    /// Programs that asked, as `User-Agent` says.
+    /// Programs of clients, by their `User-Agent`.
     Agents,
-    /// Networks that asked: /24 in IPv4, /48 in IPv6.
+    /// Networks of clients: /24 in IPv4, /48 in IPv6.
     Networks,
-    /// Countries that asked; needs a GeoIP file.
+    /// Countries of clients; needs a GeoIP file.
     Countries,
-    /// Cities that asked; needs a GeoIP file of cities.
+    /// Cities of clients; needs a GeoIP file of cities.
     Cities,
 }
 
@@ -76,7 +76,7 @@ impl Top {
     }
 }
 
-/// What the slowest are told by.
+/// How slow requests are grouped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Per {
     /// Pages, by host.

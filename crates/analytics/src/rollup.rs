@@ -27,7 +27,7 @@ pub(crate) const PENDING: i64 = 0;
 pub(crate) const ROLLED: i64 = 1;
 /// Hours that are rolled up and whose facts were removed.
 pub(crate) const GONE: i64 = 2;
-/// Hours that got facts after theirs were removed: roll-ups and facts are to be added up.
+/// Hours that got facts after theirs were removed: add up roll-ups and facts.
 pub(crate) const LATE: i64 = 3;
 
 /// Hours that are rolled up and whose facts are being removed; facts that still come are removed with them.
@@ -103,7 +103,7 @@ pub(crate) const fn first_of(hour: i64) -> i64 {
     (hour * HOUR_US) << SEQUENCE_BITS
 }
 
-/// Hours that are to be rolled up.
+/// Hours to roll up.
 pub(crate) fn pending(engine: &mut dyn Engine) -> Result<Vec<i64>, Error> {
     let sql = format!("SELECT hour FROM hours WHERE state IN ({PENDING}, {LATE}) ORDER BY hour");
     Ok(engine.ints::<1>(&sql)?.into_iter().map(|[hour]| hour).collect())

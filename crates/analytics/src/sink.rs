@@ -101,7 +101,7 @@ impl StoreSink {
         self
     }
 
-    /// Does everything that falls due after an import, and closes the store.
+    /// Does all upkeep after an import, and closes the store.
     ///
     /// # Errors
     /// The store refused; what was committed lasts.
@@ -160,7 +160,7 @@ impl StoreSink {
         Ok(self.writer.insert(writer))
     }
 
-    /// Tries until it succeeds, fails for good, or is to stop; each time but the first with a new connection.
+    /// Tries until it succeeds, fails permanently, or must stop; each time but the first with a new connection.
     fn retry<T>(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let mut pause = Pause::default();
         loop {

@@ -155,7 +155,7 @@ impl Spool {
         Ok(Kept::Yes)
     }
 
-    /// The records that are to be stored next: as many as have so many bytes, and at least one if there is one.
+    /// The next records to store: up to this number of bytes, but at least one if there is one.
     pub(crate) fn peek(&mut self, size: usize) -> Result<Option<Found>, Error> {
         let mut found: Option<Found> = None;
         while found.as_ref().is_none_or(|found| found.bytes.len() < size) {

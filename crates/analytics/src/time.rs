@@ -124,7 +124,7 @@ impl Steps {
         Ok(Self { zone: zone.clone(), step, slice, last: None })
     }
 
-    /// The length of the slices, each of which lies in one step.
+    /// The length of the slices; each is within one step.
     pub(crate) const fn slice(&self) -> i64 {
         self.slice
     }
@@ -142,7 +142,7 @@ impl Steps {
         }
     }
 
-    /// Whether a range lies in one step.
+    /// Whether a range is within one step.
     pub(crate) fn is_one(&mut self, from_us: i64, to_us: i64) -> bool {
         self.of(from_us) == self.of(to_us - 1)
     }

@@ -283,7 +283,7 @@ impl Writer {
         Ok(step)
     }
 
-    /// Commits and does everything that falls due: after an import.
+    /// Commits and does all upkeep: after an import.
     ///
     /// # Errors
     /// As [`Writer::add`].
@@ -309,7 +309,7 @@ impl Writer {
             .map(|(hour, _)| *hour)
     }
 
-    /// The store, to be asked through this writer: for stores in memory. What is not committed is not seen.
+    /// Queries through this writer: for stores in memory. They do not see uncommitted data.
     ///
     /// # Errors
     /// As [`Writer::add`].

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use offramp_config::model::{CertificateName, HostPattern};
 use offramp_net::Address;
 
-/// What there is to say.
+/// The content of the text.
 pub(crate) struct Banner<'a> {
     /// What is served, in words.
     pub(crate) what: String,
@@ -29,12 +29,12 @@ pub(crate) enum Service {
     Bytes,
     /// HTTP is understood.
     Http,
-    /// The application of the demo, which nobody has to choose for.
+    /// The application of the demo.
     Demo,
 }
 
 impl Service {
-    /// As it is told, line by line.
+    /// The lines of the text.
     fn lines(self) -> &'static [&'static str] {
         match self {
             Self::Bytes => &[
@@ -132,7 +132,7 @@ impl Banner<'_> {
         Some(format!("https://{}:{}/", host_of(name), listening.port()))
     }
 
-    /// A command line that fetches the first page; `None` without an address or name to ask for.
+    /// A command that fetches the first page; `None` without an address or name to request.
     pub(crate) fn curl(&self) -> Option<String> {
         let ca = match &self.origin {
             Origin::LocalCa(path) => format!("--cacert {} ", quoted(path)),

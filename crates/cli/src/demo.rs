@@ -83,7 +83,7 @@ async fn serve(listener: UnixListener, mut stopped: oneshot::Receiver<()>) {
     }
 }
 
-/// Serves one connection. Whatever goes wrong ends it, and concerns nobody else.
+/// Serves one connection. A failure ends only this connection.
 async fn connection(mut stream: UnixStream) {
     let Ok(Ok(seen)) = tokio::time::timeout(HEADER_TIMEOUT, seen::read(&mut stream)).await else {
         return;

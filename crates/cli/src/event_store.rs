@@ -59,7 +59,7 @@ impl EventStore for Open {
     }
 }
 
-/// The hosts that routes name. Clients may ask for any others, as many as they like.
+/// The hosts that routes name. Clients can request any number of others.
 struct Named {
     exact: HashSet<Vec<u8>>,
     /// What follows the first label of a wildcard.
@@ -67,7 +67,7 @@ struct Named {
 }
 
 impl Named {
-    /// `None` where no route names a host: then whatever is asked for is meant.
+    /// `None` if no route names a host: then every host counts.
     fn of(config: &Config) -> Option<Self> {
         let mut named = Self { exact: HashSet::new(), parents: HashSet::new() };
         for host in config.routes.iter().flat_map(|route| &route.hosts) {
@@ -123,7 +123,7 @@ fn open(config: &Config, log: &Log) -> Result<Option<Box<dyn EventStore>>, Error
     Ok(Some(Box::new(Open { background, spool_limit: config.log_store.spool.bytes() })))
 }
 
-/// Where the store is, without who is to be there by which password.
+/// The URL of the store without user and password.
 fn shown(url: &StoreUrl) -> String {
     match url {
         StoreUrl::Sqlite(file) => file.path.display().to_string(),

@@ -1,4 +1,4 @@
-//! `--listen` and `--public`: where `to` and `demo` listen, and whom that lets in.
+//! `--listen` and `--public`: where `to` and `demo` listen, and who can connect.
 //!
 //! The configuration language knows addresses alone. Here a port is enough, and it means this machine: who tries
 //! something out should not find it open to the network.
@@ -74,7 +74,7 @@ impl Listening {
     /// The addresses. `has_ipv6`: this machine has `::1`.
     ///
     /// # Errors
-    /// What is asked for contradicts itself.
+    /// The options contradict each other.
     pub(crate) fn addresses(&self, has_ipv6: bool) -> Result<Vec<ListenAddress>, String> {
         let ip = |ip: IpAddr, port| ListenAddress::Ip(SocketAddr::new(ip, port));
         match (&self.listen, self.public) {

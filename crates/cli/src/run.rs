@@ -146,7 +146,7 @@ fn listen(listening: &Listening) -> Result<Vec<ListenAddress>, Failure> {
     listening.addresses(surroundings::has_ipv6()).map_err(Failure::Usage)
 }
 
-/// The configuration with the log at the level debug, if that was asked for.
+/// The configuration, with the log at level debug if requested.
 fn told_at(verbose: bool, mut config: Config) -> Config {
     if verbose {
         config.log.level = Level::Debug;
@@ -173,7 +173,7 @@ fn ca(arguments: flags::Ca) -> Result<(), Failure> {
     print(trust_instructions(&open_ca(&config.state_dir)?.certificate_path()).as_bytes())
 }
 
-/// The configuration with its state elsewhere, if that was asked for.
+/// The configuration, with another state directory if requested.
 fn kept_in(state_dir: Option<PathBuf>, config: Config) -> Result<Config, Failure> {
     match state_dir {
         None => Ok(config),
@@ -192,7 +192,7 @@ fn open_ca(state_dir: &Path) -> Result<LocalCa, Failure> {
 /// What is called with the addresses as soon as clients can connect.
 type Announce = Box<dyn FnOnce(&[Address])>;
 
-/// Starts the server, has `announce` say so as soon as clients can connect, and runs until it is told to stop.
+/// Starts the server, calls `announce` as soon as clients can connect, and runs until an order to stop.
 fn serve(
     config: Config,
     origin: Origin,
@@ -275,7 +275,7 @@ fn introduction(what: String, service: Service, addresses: &[Address], config: &
     Banner { what, addresses, service, names, origin }.text()
 }
 
-/// The names in a certificate, as far as clients can ask for them.
+/// The names in a certificate that clients can request.
 fn names_of(cert: &Path, key: Option<&Path>) -> Vec<CertificateName> {
     let Ok(loaded) = offramp_certs::file::load(cert, key, SystemTime::now()) else { return Vec::new() };
     let dns = loaded.certificate.names.iter().filter_map(|name| name.to_string().parse().ok());

@@ -35,7 +35,7 @@ pub(crate) struct Single {
     pub(crate) workers: Workers,
     /// How events are written to standard output.
     pub(crate) events: AccessFormat,
-    /// Where events are kept to be asked for.
+    /// The log store.
     pub(crate) log_store: Option<StoreUrl>,
 }
 

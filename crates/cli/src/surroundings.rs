@@ -37,7 +37,7 @@ pub(crate) fn journal() -> bool {
     std::env::var_os("JOURNAL_STREAM").is_some_and(|value| !value.is_empty())
 }
 
-/// How events are written to standard output where nothing says it: for whoever reads there.
+/// The default format of events on standard output: text on a terminal, else JSON.
 pub(crate) fn events() -> AccessFormat {
     if io::stdout().is_terminal() { AccessFormat::Text } else { AccessFormat::Json }
 }
@@ -72,7 +72,7 @@ pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
     show(text).map(drop)
 }
 
-/// Prints to standard output, and says whether somebody still reads there.
+/// Prints to standard output, and returns whether it still has a reader.
 ///
 /// # Errors
 /// Anything else that keeps it from being written.
@@ -85,12 +85,12 @@ pub(crate) fn show(text: &[u8]) -> Result<bool, Failure> {
     }
 }
 
-/// The time zone of whoever asks: `TZ`, else the system's, else UTC.
+/// The local time zone: `TZ`, else the system's, else UTC.
 pub(crate) fn time_zone() -> TimeZone {
     TimeZone::try_system().unwrap_or(TimeZone::UTC)
 }
 
-/// Prints to standard error. Where that is closed, there is nobody to tell.
+/// Prints to standard error. If that is closed, the text is lost.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -305,7 +305,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// A fault that lies in what is written at `span` alone.
+    /// A mistake in the text at `span` alone.
     pub(crate) fn local(&mut self, span: &Span, problem: Problem) {
         if !self.broken_lines.contains(&self.source.line(self.source.floor(span.start))) {
             self.push(span, problem);

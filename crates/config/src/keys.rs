@@ -22,11 +22,11 @@ pub struct Key {
     pub path: &'static str,
     /// What is written after the `=`, or that it is a section.
     pub kind: Kind,
-    /// What holds when the key is absent.
+    /// The value if the key is absent.
     pub default: Default,
     /// When a change of the key takes effect.
     pub reload: Reload,
-    /// Whether this version knows how to do it.
+    /// Whether this version supports it.
     pub support: Support,
     /// What it does: one sentence in Markdown, without the final period.
     pub doc: &'static str,
@@ -62,9 +62,9 @@ pub enum Kind {
         /// The greatest.
         max: u64,
     },
-    /// A string; the text says of what.
+    /// A string; the text describes it.
     Text(&'static str),
-    /// A string or a list of strings; the text says of what.
+    /// A string or a list of strings; the text describes them.
     List(&'static str),
     /// One of some words.
     Choice(&'static [Choice]),
@@ -72,13 +72,13 @@ pub enum Kind {
     Output(&'static [Choice]),
     /// One of some words, or a table of details.
     ChoiceOrTable(&'static [Choice]),
-    /// A string, or a table of details; the text says of what.
+    /// A string, or a table of details; the text describes the string.
     TextOrTable(&'static str),
     /// `true`, `false`, or a table of details.
     BoolOrTable,
-    /// Numbers and words: one, or a list; the text says of what.
+    /// Numbers and words: one, or a list; the text describes them.
     Mixed(&'static str),
-    /// A table whose keys the user chooses, with a string or a list of strings each; the text says of what.
+    /// A table whose keys the user chooses, with a string or a list of strings each; the text describes them.
     Map(&'static str),
     /// A duration within bounds, both included.
     Duration {
@@ -114,7 +114,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it is a section of its own with a header.
+    /// Whether it is a section with its own header.
     pub fn is_section(self) -> bool {
         matches!(self, Kind::Section | Kind::Sections | Kind::Named)
     }
@@ -175,7 +175,7 @@ fn words(f: &mut fmt::Formatter<'_>, choices: &[Choice]) -> fmt::Result {
 pub struct Choice {
     /// The word; `NAME` at its end stands for any text that is not empty.
     pub word: &'static str,
-    /// Whether this version knows how to do it.
+    /// Whether this version supports it.
     pub support: Support,
 }
 
@@ -214,12 +214,12 @@ pub enum Reload {
     Restart,
 }
 
-/// Whether this version knows how to do what a key or a word asks for.
+/// Whether this version supports a key or a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// Yes, since this version.
     Since(&'static str),
-    /// Not yet: to write it is an error of its own.
+    /// Not yet: using it is an error.
     Planned,
 }
 

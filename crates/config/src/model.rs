@@ -71,11 +71,11 @@ pub struct Config {
     pub log: Log,
     /// One event per connection or request.
     pub access_log: AccessLog,
-    /// The queryable access log, if its URL is there.
+    /// The queryable access log, if its URL is set.
     pub log_store: LogStore,
     /// Figures for others.
     pub metrics: Metrics,
-    /// What a collector of OpenTelemetry is told, if its URL is there.
+    /// What is exported to an OpenTelemetry collector, if its URL is set.
     pub tracing: Tracing,
     /// TLS towards the clients.
     pub tls: Tls,
@@ -336,9 +336,9 @@ pub struct Listener {
 words! {
     /// What is done with the connections of a listener.
     pub enum Mode {
-        /// A blind relay of bytes.
+        /// Relay the bytes of any protocol.
         Tcp = "tcp",
-        /// HTTP/1.1 and HTTP/2, each request with a route of its own.
+        /// HTTP/1.1 and HTTP/2, each request with its own route.
         Http = "http",
     }
 }

@@ -13,7 +13,7 @@ use crate::ingest::Stop;
 use crate::sink::Identity;
 use crate::spool::{Kept, Spool};
 
-/// What the thread is told.
+/// A message to the thread.
 pub(crate) enum Message {
     /// Packed entries.
     Batch { events: u32, bytes: Vec<u8> },
@@ -44,7 +44,7 @@ pub(crate) struct Keeper {
     stop: Stop,
     /// What the store's thread has, and has not reported on.
     given: Option<Given>,
-    /// What is to be given next, and when at the latest.
+    /// The next batch, and its deadline.
     gathered: Vec<u8>,
     gathered_events: u32,
     give_at: Option<Instant>,
@@ -99,7 +99,7 @@ impl Keeper {
         }
     }
 
-    /// Works until it is told to stop, or nobody is left who could tell it anything.
+    /// Works until an order to stop, or until all senders are gone.
     pub(crate) fn run(mut self, receiver: &Receiver<Message>) {
         while !self.counts.stopping.load(Ordering::Acquire) {
             self.counts.turns.fetch_add(1, Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl Keeper {
         self.finish(receiver);
     }
 
-    /// When something is to be done even if nobody says anything.
+    /// When there is work to do without a message.
     fn due(&self) -> Option<Instant> {
         match self.waits_since() {
             // What is gathered has to wait, and a store that is known to be away is waited for by its thread.

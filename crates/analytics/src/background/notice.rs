@@ -1,4 +1,4 @@
-//! What an operator should know of the store.
+//! Messages about the store for operators.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub enum Notice {
     Damaged(Error),
     /// The spool is full, or cannot be written: events are dropped and counted.
     Dropping(Option<Error>),
-    /// What falls due beside writing (roll-ups, retention) failed; it is tried again.
+    /// Upkeep (roll-ups, retention) failed; it is tried again.
     UpkeepFailed(Error),
 }
 

@@ -1,4 +1,4 @@
-//! The store's thread: it writes the batches that it is given, one after the other, and does what falls due beside.
+//! The store's thread: it writes batches one after the other, and does upkeep between them.
 //! Whatever the store does, only this thread waits for it.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::sink::{Identity, StoreSink, may_pass};
 use crate::upkeep::Upkeep;
 use crate::writer::{move_aside, was_a_store};
 
-/// A batch that is to be written.
+/// A batch to write.
 pub(crate) struct Job {
     pub(crate) identity: Identity,
     pub(crate) bytes: Arc<Vec<u8>>,
@@ -56,7 +56,7 @@ impl Storing {
         Self { url, sink, stop, reports }
     }
 
-    /// Works until nobody gives it anything any more. `opened` hears of the first attempt to open the store.
+    /// Works until all senders are gone. `opened` gets the result of the first attempt to open the store.
     pub(crate) fn run(mut self, jobs: &Receiver<Job>, opened: &SyncSender<Result<(), Error>>) {
         match self.sink.latest() {
             Ok(latest) => {
@@ -113,7 +113,7 @@ impl Storing {
         Instant::now() + rest
     }
 
-    /// Tries until it succeeds; `None` if it is to stop before.
+    /// Tries until it succeeds; `None` if it must stop before.
     fn patiently<T>(&mut self, mut attempt: impl FnMut(&mut StoreSink) -> Result<T, Error>) -> Option<T> {
         let mut pause = Pause::default();
         loop {

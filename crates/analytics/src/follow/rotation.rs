@@ -29,7 +29,7 @@ impl Past {
         modified(&self.metadata)
     }
 
-    /// Whether somebody may be about to write it whole.
+    /// Whether another process may still be writing it.
     pub(super) fn is_fresh(&self) -> bool {
         SystemTime::now().duration_since(self.modified()).is_ok_and(|age| age < PATIENCE)
     }
@@ -166,7 +166,7 @@ pub(super) fn is_archive_name(path: &Path) -> bool {
     path.extension().is_some_and(|end| COMPRESSED.iter().any(|known| end == *known))
 }
 
-/// What a name says of a file.
+/// What the name of a file means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     /// It is what `logrotate` and its like call the past of the log: `access.log.1`, `access.log.2.gz`,

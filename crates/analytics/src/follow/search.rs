@@ -1,4 +1,4 @@
-//! Finding what is left of files that are not open, and what was the log while nobody looked.
+//! Finds the rest of files that are not open, and files that were the log between two looks.
 
 use std::fs::File;
 use std::io;
@@ -106,7 +106,7 @@ impl<S: Sink> Follower<'_, S> {
         self.commit(&FileRecord { state: FileState::Lost, ..record })
     }
 
-    /// Finds what was the log while nobody looked; gives how many files that were.
+    /// Finds files that were the log between two looks; returns their number.
     pub(super) fn find_unknown(&mut self) -> Result<usize, Failure> {
         let newest = self.known.newest().map_or(SystemTime::UNIX_EPOCH, |newest| newest.modified);
         let since = self.unready.take().unwrap_or(newest);
@@ -127,7 +127,7 @@ impl<S: Sink> Follower<'_, S> {
         Ok(found)
     }
 
-    /// Takes a file that nobody has looked at, unless it is a copy of what is known.
+    /// Takes a new file, unless it is a copy of a known one.
     fn take(&mut self, past: &Past) -> Result<Taken, Failure> {
         let number = self.known.next();
         let opened = File::open(&past.path).and_then(|file| Ok((FileId::of(&file.metadata()?), file)));
@@ -168,7 +168,7 @@ impl<S: Sink> Follower<'_, S> {
         Ok(Taken::New)
     }
 
-    /// Reads a copy that nobody writes to any more, from the record's position to its end.
+    /// Reads a complete copy from the record's position to its end.
     fn read_copy(&mut self, past: &Past, mut input: Input, record: FileRecord) -> Result<(), Failure> {
         let base = record.position;
         let mut record = of_copy(record, past);

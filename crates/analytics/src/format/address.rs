@@ -24,7 +24,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<IpAddr>, usize> {
     Err(text.iter().position(wrong).unwrap_or(0))
 }
 
-/// The first address of an `X-Forwarded-For` header: the client, by the word of whoever wrote the header.
+/// The first address of an `X-Forwarded-For` header: the client, according to the writer of the header.
 pub(super) fn forwarded(list: &[u8]) -> Option<IpAddr> {
     list.split(|&byte| byte == b',').find_map(|one| parse(one.trim_ascii()).ok().flatten())
 }

@@ -112,7 +112,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Whether anything said what was asked for or answered.
+    /// Whether any field describes the request or the response.
     pub(super) fn is_request(&self) -> bool {
         self.request.is_some()
             || self.target.is_some()
@@ -140,7 +140,7 @@ impl<'a> Draft<'a> {
         entry
     }
 
-    /// Of the places that may say what was asked for, the most original one counts.
+    /// If several fields describe the request, the most original one counts.
     fn what_was_asked(&mut self) {
         let mut target = self.target.or(self.uri);
         if let Some(line) = self.request {

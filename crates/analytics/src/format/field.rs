@@ -11,7 +11,7 @@ pub(super) enum Field {
     Time,
     /// When, in seconds with a fraction: better than [`Field::Time`].
     Instant,
-    /// The host asked for; the number is its rank among the sources of a host.
+    /// The requested host; the number is its rank among the sources of a host.
     Host(u8),
     /// The client's address; the number is its rank among the sources of an address.
     Client(u8),
@@ -53,7 +53,7 @@ pub(super) enum Field {
     Id,
     /// How the request ended.
     Cause,
-    /// Whose fault that was: `nobody` means that the cause is none.
+    /// Who is responsible: `nobody` means that there was no fault.
     Fault,
 }
 

@@ -46,7 +46,7 @@ impl FileOutcome {
     }
 }
 
-/// What is known of a file, and what is to be read of it.
+/// What is known of a file, and what to read of it.
 struct LookedUp {
     input: Option<Input>,
     file: Option<Remembered>,
@@ -102,7 +102,7 @@ impl<S: Sink> Ingest<S> {
         Ok(FileOutcome { before: read_before, report })
     }
 
-    /// Finds out what is known of a file. Gives what is to be read of it, if anything is.
+    /// Finds what is known of a file. Returns what to read of it, if anything.
     fn look_up(&mut self, path: &Path, again: Again) -> Result<LookedUp, Error> {
         let name = |error| Error::Io(path.display().to_string(), error);
         let input = Input::open(path).map_err(name)?;

@@ -18,7 +18,7 @@ pub struct Rejects {
     tell: Option<Tell>,
 }
 
-/// Who is told.
+/// The observer.
 type Tell = Box<dyn FnMut(&Rejection) + Send>;
 
 impl fmt::Debug for Rejects {

@@ -1,4 +1,4 @@
-//! Which time the store knows of.
+//! The time that the store covers.
 
 use crate::error::Error;
 use crate::questions::Questions;

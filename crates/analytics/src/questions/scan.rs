@@ -13,10 +13,10 @@ use crate::store::{Dialect, Engine, SEQUENCE_BITS};
 /// More columns than this are never asked for.
 const MOST_COLUMNS: usize = 3;
 
-/// The values of the columns that were asked for.
+/// The values of the requested columns.
 pub(crate) type Values = [i64; MOST_COLUMNS];
 
-/// A column that is asked for.
+/// A requested column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     /// A column of facts.

@@ -15,7 +15,7 @@ use crate::rollup::{
 };
 use crate::store::{Engine, Fact, SEQUENCE_BITS};
 
-/// One fact in so many may be late before an hour is rolled up anew.
+/// One fact in this many may be late before an hour is rolled up again.
 const FEW: i64 = 16;
 
 /// What is done with facts that are there already.

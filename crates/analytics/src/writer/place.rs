@@ -1,4 +1,4 @@
-//! Places in time: every fact gets a number of its own that sorts by time.
+//! Places in time: every fact gets a unique number that sorts by time.
 //!
 //! The number is the time in microseconds, and a few bits that tell requests of the same microsecond apart. Where
 //! those do not suffice (logs of whole seconds put thousands of requests into one microsecond) the following

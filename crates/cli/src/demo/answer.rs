@@ -71,7 +71,7 @@ fn with_policy(mut answer: Answer) -> Answer {
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 
-/// The length of `/large` if none is asked for, in bytes.
+/// The default length of `/large`, in bytes.
 const DEFAULT: u64 = 1 << 20;
 
 /// The greatest length of `/large`, in bytes.

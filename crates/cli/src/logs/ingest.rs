@@ -139,7 +139,7 @@ fn import_all(
     Ok(())
 }
 
-/// What is to be said of a file that was read before, or that makes no sense.
+/// The message about a file that was read before, or whose lines do not parse.
 fn told(file: &Path, outcome: &FileOutcome) -> Option<String> {
     let file = file.display();
     let Some(before) = &outcome.before else {

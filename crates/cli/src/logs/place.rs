@@ -1,4 +1,4 @@
-//! Where the store of a command is, and how it is to be opened.
+//! The store of a command: its URL, and how to open it.
 
 use std::path::PathBuf;
 
@@ -62,7 +62,7 @@ impl Place {
     }
 }
 
-/// The URL with the password that the environment has, where it has none of its own.
+/// The URL, with the password of the environment if the URL has none.
 fn with_password(url: &str) -> String {
     match surroundings::postgres_password() {
         Some(password) => offramp_analytics::with_password(url, &password),

@@ -12,17 +12,17 @@ use crate::surroundings::{is_watched, say, say_over};
 /// Between two looks at the progress.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// How much there is to be read, and how much of it was.
+/// How much there is to read, and how much was read.
 #[derive(Clone, Default)]
 pub(super) struct Meter {
-    /// Bytes of all files; `None` where nobody knows.
+    /// Bytes of all files; `None` if unknown.
     total: Option<u64>,
     /// Bytes of the files that have been read.
     before: Arc<AtomicU64>,
 }
 
 impl Meter {
-    /// Of these files: of standard input, or a pipe, nobody knows how much will come.
+    /// Of these files; the length of standard input and of pipes is unknown.
     pub(super) fn of(files: &[PathBuf]) -> Self {
         let total = files.iter().map(|file| size(file)).sum();
         Self { total, before: Arc::default() }

@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_millis(500);
 /// No look may take longer.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Shows requests until nobody reads any more; a signal ends the process.
+/// Shows requests until the output has no reader; a signal ends the process.
 pub(super) fn run(arguments: logs::Tail) -> Result<(), Failure> {
     let logs::Tail { json, store, filter } = arguments;
     let filter = meant(filter);

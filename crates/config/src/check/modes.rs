@@ -138,7 +138,7 @@ fn backend(route: &Route, section: &Section, config: &Config, report: &mut Repor
     }
 }
 
-/// Routes of one host that ask for different handshakes: the handshake comes before the request.
+/// Routes of one host that require different handshakes: the handshake comes before the request.
 fn handshakes(listener: &Listener, routes: &[(Route, &Section)], report: &mut Report<'_>) {
     let mut seen: BTreeMap<(bool, Option<&HostPattern>), (&Route, &Span)> = BTreeMap::new();
     for (route, section) in routes {

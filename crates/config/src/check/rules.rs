@@ -1,4 +1,4 @@
-//! What a route says of HTTP: rewriting, changes to headers, HSTS, and answers of its own.
+//! The HTTP keys of a route: rewriting, changes to headers, HSTS, and fixed responses.
 
 use super::{Reader, headers};
 use crate::error::Problem;

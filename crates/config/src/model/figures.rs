@@ -1,4 +1,4 @@
-//! Who is told what happened: the metrics endpoint, Graphite, collectors, the log store, the admin interface.
+//! The consumers of figures and events: metrics endpoint, Graphite, collectors, log store, admin interface.
 
 use std::fmt;
 use std::path::Path;
@@ -84,7 +84,7 @@ impl fmt::Display for GraphitePrefix {
     }
 }
 
-/// What an OpenTelemetry collector is told.
+/// What is exported to an OpenTelemetry collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracing {
     /// The collector; `None`: nothing is exported.

@@ -47,7 +47,7 @@ impl HeaderValue {
         &self.0
     }
 
-    /// What a response of plain text says of its body.
+    /// The media type of a plain-text response.
     pub(crate) fn plain_text() -> Self {
         HeaderValue("text/plain; charset=utf-8".to_owned())
     }

@@ -1,4 +1,4 @@
-//! How dead servers are told from living ones: checks, and what clients meet.
+//! How Offramp finds servers that are down: active checks, and failures of requests.
 
 use std::fmt;
 use std::str::FromStr;

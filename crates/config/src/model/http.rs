@@ -97,7 +97,7 @@ pub struct HttpRules {
     pub request_headers: HeaderChanges,
     /// Changes to responses.
     pub response_headers: HeaderChanges,
-    /// Whether browsers are told to use nothing but TLS; has no effect where clients speak plain text
+    /// Whether browsers learn to use only TLS (HSTS); has no effect where clients speak plain text
     /// (RFC 6797 §7.2).
     pub hsts: Option<Hsts>,
     /// The greatest body of a request: up to 1 TiB.
