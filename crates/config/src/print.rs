@@ -239,7 +239,9 @@ mod tests {
         let printed = print(&config);
         let (again, _) = parse(&printed, "f.toml", &Environment::default()).unwrap();
         assert_eq!(again, config, "{printed}");
-        assert!(printed.contains("# The time for one attempt to connect to a server\nconnect_timeout = \"5s\"\n"));
+        assert!(
+            printed.contains("# The time for one attempt to connect to a server\nconnect_timeout = \"5s\"\n")
+        );
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct Exposition {
     pub build: Build,
 }
 
-/// The version that runs.
+/// The running version.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
     /// The version, as `0.1.0`.

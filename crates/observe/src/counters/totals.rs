@@ -49,7 +49,7 @@ impl Totals {
         self.0[HTTP_CONNECTIONS + version as usize]
     }
 
-    /// Requests under way.
+    /// Requests in progress.
     #[must_use]
     pub fn requests_active(&self) -> u64 {
         let ended = self.0[REQUESTS_ENDED..REQUESTS_ENDED + END_CELLS].iter().sum();

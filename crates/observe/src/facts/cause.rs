@@ -81,39 +81,39 @@ causes! {
     AcmeChallenge, "acme_challenge", Nobody, "A certificate authority looked whether the name leads here (ALPN `acme-tls/1`), and was answered.";
 
     // Requests.
-    Completed, "completed", Nobody, "The request was answered whole.";
-    BadRequest, "bad_request", Client, "The request breaks the rules of HTTP, or is of a form that is refused for safety; `detail` says which. Answered with 400, or as the detail says.";
+    Completed, "completed", Nobody, "The request got a complete response.";
+    BadRequest, "bad_request", Client, "The request breaks the rules of HTTP, or has a form that is refused for safety; `detail` has the rule. Answered with 400, or as the detail says.";
     RequestHeaderTimeout, "request_header_timeout", Client, "The head of the request was not complete after `request_header_timeout`; answered with 408.";
     RequestBodyTimeout, "request_body_timeout", Client, "No byte of the request's body came for `request_body_timeout`; answered with 408.";
     RequestTooSlow, "request_too_slow", Client, "The request's body came more slowly than `min_body_rate`.";
     BodyTooLarge, "body_too_large", Policy, "The request's body is larger than `max_body`; answered with 413.";
     TargetTooLong, "target_too_long", Policy, "The request's target is longer than `request_target_size`; answered with 414.";
-    Misdirected, "misdirected", Client, "The request's host does not belong to the certificate that the connection was given; answered with 421.";
+    Misdirected, "misdirected", Client, "The request's host does not belong to the certificate of the connection; answered with 421.";
     TooManyRequests, "too_many_requests", Policy, "The client sent requests faster than `requests_per_client`; answered with 429.";
     HeadersTooLarge, "headers_too_large", Policy, "The head of the request has more fields or bytes than are allowed; answered with 431.";
     H2ProtocolError, "h2_protocol_error", Client, "The client broke the rules of HTTP/2 (RFC 9113); `detail` says how.";
-    H2Flood, "h2_flood", Client, "The client sent more resets, pings, settings or empty frames than any honest one does.";
+    H2Flood, "h2_flood", Client, "The client sent more resets, pings, settings or empty frames than any honest client.";
     ClientAborted, "client_aborted", Client, "The client went away, or reset the stream, before the response was complete.";
 
     // The client goes away.
     ClientReset, "client_reset", Client, "The client reset the TCP connection.";
     ClientVanished, "client_vanished", Client, "The client closed TCP between two records, without close_notify.";
     ClientTruncated, "client_truncated", Client, "The client closed TCP in the middle of a record.";
-    ClientHung, "client_hung", Client, "The client took none of the bytes that waited for it for `idle_timeout`.";
+    ClientHung, "client_hung", Client, "The client read none of the bytes that waited for it for `idle_timeout`.";
 
     // Before the handshake.
     PlainHttp, "plain_http", Client, "The client spoke plain HTTP on a TLS port; it was answered with a 400 that says so.";
     NotTls, "not_tls", Client, "The first bytes are neither TLS nor HTTP.";
     ClientHelloTooLarge, "client_hello_too_large", Client, "The ClientHello is larger than Offramp reads, or comes in more than 4,096 records.";
     ClientHelloMalformed, "client_hello_malformed", Client, "The ClientHello cannot be parsed.";
-    NoRoute, "no_route", Policy, "No route matches what the client asked for: listener, name and ALPN, or host and path; a request is answered with 404.";
+    NoRoute, "no_route", Policy, "No route matches the client's listener, name and ALPN, or host and path; a request is answered with 404.";
     UnknownName, "unknown_name", Policy, "No certificate covers the name and there is no default; alert unrecognized_name was sent.";
     NoCertificate, "no_certificate", Us, "A route matches, but no certificate can be used with this client.";
 
     // The handshake.
     HandshakeTimeout, "handshake_timeout", Client, "The handshake was not complete after `handshake_timeout`.";
     HandshakeAbandoned, "handshake_abandoned", Client, "The client closed TCP in the middle of the handshake.";
-    HandshakeFailed, "handshake_failed", Client, "The handshake failed by a fault that has no cause of its own; `alert_sent` names it.";
+    HandshakeFailed, "handshake_failed", Client, "The handshake failed for another reason than those below; `alert_sent` names it.";
     HandshakeAlert, "handshake_alert", Client, "The client refused the handshake; `alert_received` says why.";
     NoCommonVersion, "no_common_version", Policy, "The client offers no TLS version that is configured.";
     NoCommonSuite, "no_common_suite", Policy, "The client offers no cipher suite that is configured.";
@@ -128,7 +128,7 @@ causes! {
     // Records.
     BadRecordMac, "bad_record_mac", Client, "A record did not authenticate.";
     RecordOverflow, "record_overflow", Client, "A record is longer than TLS allows.";
-    UnexpectedMessage, "unexpected_message", Client, "A record or message came that has no place at that point.";
+    UnexpectedMessage, "unexpected_message", Client, "A record or message came at a wrong point.";
     DecodeError, "decode_error", Client, "A message could not be decoded.";
     IllegalParameter, "illegal_parameter", Client, "A message carried a value that TLS forbids.";
     ProtocolVersion, "protocol_version", Client, "A record after the handshake carried a wrong version number.";
@@ -144,14 +144,14 @@ causes! {
     ServerUnreachable, "server_unreachable", Server, "The server's address cannot be reached or does not exist.";
     AllServersFailed, "all_servers_failed", Server, "Every server of the backend was tried, and none could be reached.";
     ServerReset, "server_reset", Server, "The server reset the connection.";
-    ServerHung, "server_hung", Server, "The server took none of the bytes that waited for it for `idle_timeout`.";
+    ServerHung, "server_hung", Server, "The server read none of the bytes that waited for it for `idle_timeout`.";
 
-    BadResponse, "bad_response", Server, "What the server answered is not HTTP, or breaks its rules; answered with 502.";
+    BadResponse, "bad_response", Server, "The response of the server is not HTTP, or breaks its rules; answered with 502.";
     ServerResponseTimeout, "server_response_timeout", Server, "The head of the server's response did not come within `response_timeout`; answered with 504.";
     ServerAborted, "server_aborted", Server, "The server closed before its response was complete; the response was cut off so that the client notices.";
     NoServerAlive, "no_server_alive", Server, "Every server of the backend is known to be down; answered with 503.";
     QueueFull, "queue_full", Policy, "All servers were at `max_connections`, and as many requests as `queue` allows were waiting; answered with 503.";
-    QueueTimeout, "queue_timeout", Policy, "All servers were at `max_connections`, and none had room within `queue_timeout`; answered with 503.";
+    QueueTimeout, "queue_timeout", Policy, "All servers were at `max_connections`, and none had a free place within `queue_timeout`; answered with 503.";
 
     // The PROXY protocol, inbound.
     ProxyStranger, "proxy_stranger", Client, "A PROXY header came from a source that `accept_proxy` does not list.";
@@ -160,12 +160,12 @@ causes! {
     ProxyTimeout, "proxy_timeout", Client, "The PROXY header was not complete in time.";
 
     // Limits, and ourselves.
-    LimitConnections, "limit_connections", Policy, "`limits.connections` were open when a listener closed, so that the client could not wait any longer.";
+    LimitConnections, "limit_connections", Policy, "`limits.connections` were open when a listener closed, so the client could not wait any longer.";
     LimitConnectionsPerClient, "limit_connections_per_client", Policy, "The client had `connections_per_client` open already.";
     LimitHandshakesPerClient, "limit_handshakes_per_client", Policy, "The client started handshakes faster than `handshakes_per_client`.";
     DescriptorsExhausted, "descriptors_exhausted", Us, "The process or the system has no file descriptor left.";
     OutOfMemory, "out_of_memory", Us, "The system has no memory left for the connection.";
-    Internal, "internal", Us, "A fault of Offramp's own; `detail` says which. Please report it.";
+    Internal, "internal", Us, "A fault of Offramp; `detail` describes it. Please report it.";
 }
 
 impl Cause {
