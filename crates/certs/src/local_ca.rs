@@ -101,7 +101,7 @@ impl LocalCa {
         self.not_after
     }
 
-    /// What there is to know about the CA's files.
+    /// The warnings about the CA's files.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }

@@ -101,7 +101,7 @@ impl Store {
         store
     }
 
-    /// Picks for a client that asked for `server_name`, in any case, and can verify `schemes`.
+    /// Selects for a client that requested `server_name`, in any case, and can verify `schemes`.
     ///
     /// For TLS 1.2 `schemes` should be without those that none of the client's cipher suites can use,
     /// as [`rustls::server::ClientHello::signature_schemes`] gives them.

@@ -54,7 +54,7 @@ pub enum Concern {
     },
     /// No name of any kind: the certificate can only be the default.
     NoNames,
-    /// A name that no client can ask for.
+    /// A name that no client can request.
     UnusableName {
         /// That name.
         name: String,

@@ -1,4 +1,4 @@
-//! From a configuration and what lies on disk to a snapshot.
+//! From a configuration and the files on disk to a snapshot.
 //!
 //! Every build reads all files again, so that it finds renewed certificates. It changes nothing of the
 //! running process: the caller decides what to do with the result. It reports all faults at once.
@@ -104,7 +104,7 @@ fn with_inputs<T>(
 
 /// A snapshot and what goes with it.
 pub(crate) struct Built {
-    /// What workers are to follow.
+    /// The snapshot for workers.
     pub(crate) snapshot: Snapshot,
     /// The certificates in it.
     pub(crate) store: Arc<Store>,
@@ -213,7 +213,7 @@ fn listener_tls(
     Some(ListenerTls { store: Arc::clone(store), fallback: terms.configs, ja4: outputs::tell_ja4(config) })
 }
 
-/// The part that requests take in traces: none without a collector, as nobody would see it.
+/// The tracing of requests: none without a collector.
 fn tracing(tracing: &model::Tracing, report: &mut Report) -> Option<Tracing> {
     tracing.otlp.as_ref()?;
     if !cfg!(feature = "otlp") {

@@ -76,7 +76,7 @@ struct Ended {
     panicked: usize,
 }
 
-/// Waits for all workers on a thread of its own, since threads cannot be awaited.
+/// Waits for all workers on a separate thread, because threads cannot be awaited.
 fn join(workers: Vec<WorkerHandle>) -> oneshot::Receiver<Ended> {
     let (told, ended) = oneshot::channel();
     let wait = move || {

@@ -1,15 +1,15 @@
-//! What keeps a configuration from being put in force, and what is merely worth knowing.
+//! Errors that prevent a configuration from being applied, and warnings.
 
 use std::fmt;
 
 use offramp_config::At;
 
-/// One thing that was found while a configuration was put in force.
+/// One error or warning about a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Where the configuration names what is concerned, if it comes from a file.
+    /// The position in the configuration, if it comes from a file.
     pub at: At,
-    /// What is the matter, and what to do about it where that can be said; one line.
+    /// The problem and, if known, its remedy; one line.
     pub text: String,
 }
 
@@ -18,7 +18,7 @@ impl Finding {
         Self { at: at.clone(), text: text.into() }
     }
 
-    /// About no place of the configuration.
+    /// Without a position in the configuration.
     pub(crate) fn nowhere(text: impl Into<String>) -> Self {
         Self::new(&At::NOWHERE, text)
     }
@@ -45,7 +45,7 @@ impl Error {
         Self { findings: vec![Finding::nowhere(text)] }
     }
 
-    /// Everything that stands in the way, at least one.
+    /// All findings, at least one.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings

@@ -39,7 +39,7 @@ pub(crate) struct Fresh {
     fds: Vec<OwnedFd>,
 }
 
-/// What a configuration asks for, and where it is written.
+/// A wanted listener, and its position in the configuration.
 pub(crate) fn wanted(config: &Config) -> (Vec<Wanted>, Vec<At>) {
     let sockets = config.listeners.iter().flat_map(|listener| {
         let name: Arc<str> = listener.name.as_str().into();

@@ -84,7 +84,7 @@ impl Drop for Endpoint {
     }
 }
 
-/// Which clients are told by name: none where nobody would hear of them.
+/// Which clients have their own figures: none without an output for them.
 pub(crate) fn clients(config: &Config) -> ClientSettings {
     let heard = config.metrics.endpoint.is_some()
         || config.metrics.graphite.is_some()

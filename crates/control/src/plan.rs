@@ -11,7 +11,7 @@ use offramp_net::Address;
 
 use crate::error::Finding;
 
-/// A socket that the configuration asks for.
+/// A socket of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Its listener's name.
@@ -34,9 +34,9 @@ pub(crate) struct Held {
 pub(crate) struct Plan {
     /// Places of held sockets beside those of what they serve from now on.
     pub(crate) keep: Vec<(usize, usize)>,
-    /// Places of wanted sockets that are to be opened.
+    /// Indexes of wanted sockets to open.
     pub(crate) open: Vec<usize>,
-    /// Places of held sockets that are to be closed.
+    /// Indexes of open sockets to close.
     pub(crate) close: Vec<usize>,
     /// Labels that are not the name of their listener, and that name.
     pub(crate) aliases: HashMap<Arc<str>, Arc<str>>,

@@ -1,4 +1,4 @@
-//! Becoming somebody with fewer rights, once sockets are bound and keys are read.
+//! Drops privileges: becomes the configured user, after sockets are bound and keys are read.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,7 +16,7 @@ use crate::error::{Error, Finding};
 use crate::server::Origin;
 use crate::state;
 
-/// Whom to become, if anybody. The user of the default need not exist; one that was asked for must.
+/// The user to become, if any. The default user need not exist; a configured one must.
 ///
 /// # Errors
 /// There is no such user.
@@ -44,7 +44,7 @@ pub(crate) fn find(user: Option<&User>, log: &Log) -> Result<Option<Identity>, E
     }
 }
 
-/// Gives `identity` what it will have to write, and becomes it for good.
+/// Gives `identity` the files that it must write, and becomes it permanently.
 ///
 /// # Errors
 /// What the kernel says; the process must then end.
@@ -80,7 +80,7 @@ pub(crate) fn assume(identity: &Identity, config: &Config) -> Result<(), Error> 
     identity.assume().map_err(|error| failed("switch the user", &error))
 }
 
-/// What this user will not be able to read again, and so what a reload will be refused for.
+/// The files that this user cannot read again, for which a reload will be refused.
 pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut look = |file: &FilePath| {

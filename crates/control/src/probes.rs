@@ -1,4 +1,4 @@
-//! The active checks of servers: those of the snapshot in force, and what they find told in the log.
+//! The active health checks of servers of the current snapshot; changes go to the log.
 //!
 //! What a check has counted is kept with the server's health, which outlives snapshots: a reload begins the
 //! checks anew and forgets nothing. They end with the loop that has them, before the drain.

@@ -290,7 +290,7 @@ impl Running {
         }
     }
 
-    /// Opens log files anew, after somebody moved them away.
+    /// Reopens log files, after they were renamed.
     pub(crate) fn reopen(&self) {
         let outcome = self.log.reopen();
         if outcome.is_ok() {

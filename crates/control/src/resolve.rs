@@ -92,7 +92,7 @@ struct Entry {
     host: HostName,
     port: u16,
     addresses: Addresses,
-    /// Whether the last look-up failed, so that it is told once.
+    /// Whether the last look-up failed, so that it is logged once.
     failing: bool,
 }
 

@@ -180,7 +180,7 @@ impl Handle {
         outcome
     }
 
-    /// Has log files opened anew, as SIGUSR1 does.
+    /// Reopens log files, as SIGUSR1 does.
     pub fn reopen(&self) {
         self.ask(Ask::Reopen.into());
     }
@@ -196,7 +196,7 @@ impl Handle {
     }
 }
 
-/// Something that is asked for, and who waits for the outcome.
+/// A request, and who waits for its outcome.
 pub(crate) struct Request {
     pub(crate) ask: Ask,
     told: Option<oneshot::Sender<Result<Changes, Error>>>,
@@ -212,7 +212,7 @@ impl From<Ask> for Request {
 pub(crate) struct Desk {
     signals: Option<Signals>,
     requests: UnboundedReceiver<Request>,
-    /// Whether nobody is left to ask for anything, which was told.
+    /// Whether all handles are gone and this was reported.
     deserted: bool,
 }
 

@@ -12,7 +12,7 @@ use offramp_net::process::Identity;
 
 use crate::error::Finding;
 
-/// What is worth a warning. `identity` is who will connect.
+/// The warnings. `identity` is the user that will connect.
 pub(crate) fn look(config: &Config, identity: &Identity) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut seen: Vec<(&At, &ServerAddress)> = Vec::new();

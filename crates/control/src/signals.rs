@@ -5,12 +5,12 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal asks for.
+/// The request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// SIGHUP: read the configuration and the certificates anew.
+    /// SIGHUP: read the configuration and the certificates again.
     Reload,
-    /// SIGUSR1: open log files anew.
+    /// SIGUSR1: reopen log files.
     Reopen,
     /// SIGTERM, SIGINT: drain and end; during the drain, end at once.
     Stop,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Finding};
 
-/// Makes `dir`, with mode 0700, unless it is there. Gives what there is to complain about.
+/// Creates `dir` with mode 0700, unless it exists. Returns warnings about it.
 ///
 /// # Errors
 /// It cannot be made, or is no directory.

@@ -35,11 +35,11 @@ struct Life {
     begun: Instant,
     _place: Option<Admitted>,
     client: Option<ClientEntry>,
-    /// Whether the connection has an event of its own: one of HTTP leaves that to its requests.
+    /// Whether the connection has its own event: an HTTP connection leaves events to its requests.
     told: bool,
     /// Whether it ended because it had nothing to finish when it was asked to.
     left: bool,
-    /// Of so many that went well one is told.
+    /// One in this many successful connections has an event.
     log_one_in: NonZeroU32,
     /// Its count on the server that it is relayed to.
     seat: Option<Seat>,
@@ -86,7 +86,7 @@ impl Drop for Life {
     }
 }
 
-/// Whether a connection is one of those that are told of: all that failed, and one in so many of the others.
+/// Whether a connection has an event: all that failed do, and one in so many of the others.
 fn is_chosen(fault: Fault, one_in: NonZeroU32, random: impl FnOnce() -> u64) -> bool {
     fault != Fault::Nobody || one_in == NonZeroU32::MIN || random().is_multiple_of(one_in.get().into())
 }
@@ -262,7 +262,7 @@ async fn secured(
     Ok(Ready::Relay(l4::Relay::new(Rc::clone(&life.worker), ends)))
 }
 
-/// Who the client is: the peer, or whom a PROXY header names. `None` where it has no IP address.
+/// The client: the peer, or the source in a PROXY header. `None` if it has no IP address.
 async fn identify(
     life: &mut Life,
     listener: &Listener,

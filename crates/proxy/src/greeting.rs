@@ -14,7 +14,7 @@ use crate::failure;
 /// Room for one read: a ClientHello with post-quantum key shares fits.
 const READ_ROOM: usize = 4096;
 
-/// What a browser that speaks HTTP to a TLS port is told, as nginx does.
+/// The response to plain HTTP on a TLS port, as nginx has it.
 pub(crate) const PLAIN_HTTP: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 70\r\n\
     Connection: close\r\n\r\nThis port speaks TLS, and the request was plain HTTP. Use https:// .\r\n";

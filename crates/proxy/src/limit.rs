@@ -48,7 +48,7 @@ impl Admission {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Has everyone who waits look again, as the limit may have changed.
+    /// Wakes all waiters, because the limit may have changed.
     pub fn limit_changed(&self) {
         self.free.notify_waiters();
     }
@@ -61,7 +61,7 @@ impl Admission {
         Some(Admitted(Arc::clone(self)))
     }
 
-    /// Waits for a place; `limit` is asked each time that one may be free. May be dropped at any time.
+    /// Waits for a place; calls `limit` each time that one may be free. May be dropped at any time.
     pub(crate) async fn wait(self: &Arc<Self>, limit: impl Fn() -> u32) -> Admitted {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _waiting = Waiting(self);

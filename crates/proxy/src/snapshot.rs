@@ -135,7 +135,7 @@ pub struct Relay {
     pub backend: usize,
     /// TLS towards the client; absent on listeners without.
     pub tls: Option<Configs>,
-    /// Who of those with a verified certificate is let in; `None` where no certificate is asked for.
+    /// Which clients with a verified certificate are admitted; `None` if no certificate is requested.
     pub allow: Option<Allow>,
     /// The PROXY header that servers get first.
     pub send_proxy: Option<SendProxy>,

@@ -1,4 +1,4 @@
-//! One thread with one event loop, which owns the connections that it accepted, for their life.
+//! One thread with one event loop, which owns each connection that it accepted until the connection ends.
 //!
 //! Nothing on the data path is shared between workers. What a worker lends to its connections, for
 //! the length of one poll, is its scratch: the memory that records are opened and sealed in.
@@ -62,7 +62,7 @@ pub struct Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AcceptorId(pub u64);
 
-/// What a worker is told.
+/// An order to a worker.
 #[derive(Debug)]
 pub enum Command {
     /// Accept connections on this socket for this listener.
@@ -74,7 +74,7 @@ pub enum Command {
         /// A listening, non-blocking socket.
         fd: OwnedFd,
     },
-    /// Serve who waits already, then close the socket.
+    /// Accept the connections in the queue, then close the socket.
     Unlisten {
         /// Which.
         id: AcceptorId,
@@ -96,7 +96,7 @@ pub struct WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// Tells the worker something. One that has ended hears nothing.
+    /// Sends an order to the worker. A worker that has ended ignores it.
     pub fn send(&self, command: Command) {
         let _ = self.commands.send(command);
     }
@@ -112,7 +112,7 @@ impl WorkerHandle {
         self.thread.is_finished()
     }
 
-    /// Another one who may command the worker; the drain ends at once when all of them are gone.
+    /// Another handle of the worker; the drain ends at once when all handles are gone.
     #[must_use]
     pub fn commander(&self) -> Commander {
         Commander(self.commands.clone())
@@ -130,7 +130,7 @@ impl WorkerHandle {
 pub struct Commander(UnboundedSender<Command>);
 
 impl Commander {
-    /// Tells the worker something. One that has ended hears nothing.
+    /// Sends an order to the worker. A worker that has ended ignores it.
     pub fn send(&self, command: Command) {
         let _ = self.0.send(command);
     }
@@ -181,7 +181,7 @@ struct Turns {
     backends: Vec<Rc<RefCell<Chooser>>>,
 }
 
-/// The way to end every relay at once: a flag, and whom to wake for it.
+/// Ends every relay at once: a flag, and the tasks to wake.
 #[derive(Default)]
 pub(crate) struct Cut {
     now: Cell<bool>,
@@ -436,12 +436,12 @@ impl Worker {
         Box::new(ConnectionFacts::new(id, index, Arc::clone(listener), now, client))
     }
 
-    /// Whether connections are to end as soon as they can.
+    /// Whether connections must end as soon as they can.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.get()
     }
 
-    /// A number that nobody needs to be unable to guess (xorshift64*).
+    /// A random number that need not be secret (xorshift64*).
     pub(crate) fn random(&self) -> u64 {
         let mut state = self.dice.get();
         state ^= state >> 12;
@@ -462,7 +462,7 @@ impl Worker {
         self.shared.refusals.ended(facts.close.cause, &facts.connection.client.address);
     }
 
-    /// Facts are finished: counted, and sent on their way if they are `told`. One that `left` had nothing to finish.
+    /// Counts finished facts, and sends them if they are `told`. A connection that `left` had nothing to finish.
     pub(crate) fn ended(&self, facts: Box<ConnectionFacts>, told: bool, left: bool) {
         self.counters.connection_ended(&facts);
         // These are causes of a request, which was counted already.

@@ -108,7 +108,7 @@ impl ClientHello<'_> {
         self.legacy_version
     }
 
-    /// The name that the client asks for.
+    /// The server name that the client requests.
     #[must_use]
     pub fn server_name(&self) -> ServerName<'_> {
         match &self.host {

@@ -42,7 +42,7 @@ pub struct Header<'a> {
     pub command: Command,
     /// The endpoints of the original connection; [`Addresses::Unspec`] means: use those of this one.
     pub addresses: Addresses<'a>,
-    /// What else the sender told; empty for v1, for LOCAL, and where the sender told nothing.
+    /// The other fields of the sender; empty for v1, for LOCAL, and if the sender has none.
     pub tlvs: Tlvs<'a>,
 }
 
@@ -67,7 +67,7 @@ pub enum Command {
 /// The endpoints of the original connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Addresses<'a> {
-    /// Not told; the real endpoints of the connection hold.
+    /// Unspecified: use the real endpoints of the connection.
     Unspec,
     /// TCP, both of one family.
     Tcp {
@@ -109,7 +109,7 @@ pub struct Outbound<'a> {
     pub destination: Endpoint<'a>,
     /// The protocol agreed by ALPN (§2.2.1).
     pub alpn: Option<&'a [u8]>,
-    /// The host name the client asked for (§2.2.2).
+    /// The host name that the client requested (§2.2.2).
     pub authority: Option<&'a str>,
     /// A name for this connection, at most [`MAX_UNIQUE_ID`] bytes (§2.2.5).
     pub unique_id: Option<&'a [u8]>,

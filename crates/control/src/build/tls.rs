@@ -1,4 +1,4 @@
-//! TLS towards the clients: one rustls configuration for all routes that ask for the same.
+//! TLS to the clients: one rustls configuration for all routes with the same settings.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Figures in Graphite's plaintext protocol, over one connection that is made anew when it is lost.
+//! Figures in Graphite's plaintext protocol, over one connection that is reopened when it is lost.
 
 use std::io;
 use std::time::{Duration, SystemTime};

@@ -115,7 +115,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Accepts who is in the queue. There is no more waiting for a place: who finds none is turned away.
+    /// Accepts the connections in the queue. They do not wait for a place: without one they are refused.
     async fn accept_rest(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>) {
         let mut turn = Turn::default();
         // Others may come while we look; they do not keep the socket open.
@@ -179,7 +179,7 @@ impl Turn {
         None
     }
 
-    /// Whether others are to have a turn; then the next one begins.
+    /// Whether other tasks must have a turn; then the next turn begins.
     fn is_over(&mut self) -> bool {
         let over = self.attempts >= BURST;
         if over {

@@ -12,7 +12,7 @@ use crate::ProxyFault;
 pub mod kind {
     /// The protocol agreed by ALPN.
     pub const ALPN: u8 = 0x01;
-    /// The host name the client asked for.
+    /// The host name that the client requested.
     pub const AUTHORITY: u8 = 0x02;
     /// CRC32c over the whole header.
     pub const CRC32C: u8 = 0x03;
@@ -116,7 +116,7 @@ impl<'a> Tlvs<'a> {
         self.find(kind::ALPN)
     }
 
-    /// The host name the client asked for; `None` also where it is not UTF-8. It is not validated further.
+    /// The host name that the client requested; `None` also if it is not UTF-8. It is not validated further.
     #[must_use]
     pub fn authority(self) -> Option<&'a str> {
         self.find(kind::AUTHORITY).and_then(|value| str::from_utf8(value).ok())

@@ -36,7 +36,7 @@ const UNSPEC: u8 = 0x00;
 enum Shape {
     /// Nothing that is known.
     Unspec,
-    /// Addresses of a family whose transport is not told: to be skipped.
+    /// Addresses of a family without a transport: skip them.
     Skip(usize),
     Inet,
     Inet6,
