@@ -15,7 +15,7 @@ pub use acme::{
     ImpliedCertificates, KeyType, TsigAlgorithm, contact, not_issuable,
 };
 pub use address::{Cidr, ListenAddress, ServerAddress};
-pub use backend::{Backend, Balance, HashKey, Pool, Protocol, Server};
+pub use backend::{Backend, Balance, BalanceWay, HashKey, Pool, Protocol, Server};
 pub use bounded::{Bounded, RecordSizeLimit, Size, Tickets, Weight};
 pub use figures::{Endpoint, GraphitePrefix, LogStore, Metrics, OtlpUrl, StoreUrl, Tracing};
 pub use fingerprint::Ja4Pattern;
@@ -29,8 +29,8 @@ pub use outputs::{
     SyslogAddress,
 };
 pub use route::{
-    Allow, AllowKind, AuthMode, ClientAuth, Listeners, Passthrough, ProxyV2, Relay, RelayTarget, Route,
-    SendProxy, Target,
+    Allow, AllowKind, AuthMode, ClientAuth, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay,
+    RelayTarget, Route, SendProxy, Target,
 };
 
 use crate::error::At;

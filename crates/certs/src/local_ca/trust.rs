@@ -9,8 +9,8 @@ pub fn trust_instructions(path: &Path) -> String {
     format!(
         "\
 The local CA's certificate is {path}
-Give clients this file only. Its key, beside it, stays on this machine: who has the key can
-pretend to be any site towards every client that trusts this CA.
+Give clients only this file. Keep the key beside it on this machine: anyone who has the key can
+pretend to be any site to every client that trusts this CA.
 
 Once, with curl:
     curl --cacert {path} https://localhost:8443/

@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use super::{Known, Reader, Sorted, reference, rules};
 use crate::error::Problem;
 use crate::model::{
-    AuthMode, ClientAuth, Listeners, Passthrough, ProxyV2, Relay, RelayTarget, Respond, Route, SendProxy,
-    ServerAddress, Target,
+    AuthMode, ClientAuth, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay, RelayTarget, Respond, Route,
+    SendProxy, ServerAddress, Target,
 };
 use crate::raw::{Section, Spanned};
 
@@ -154,7 +154,7 @@ fn server(section: &Section, name: &str, reader: &mut Reader<'_, '_>) -> Option<
 fn send_proxy(section: &Section, reader: &mut Reader<'_, '_>) -> Option<SendProxy> {
     let Some(details) = section.section("send_proxy") else {
         return match section.text("send_proxy")?.value {
-            "v1" => Some(SendProxy::V1),
+            word if ProxyVersion::from_word(word) == Some(ProxyVersion::V1) => Some(SendProxy::V1),
             _ => Some(SendProxy::V2(ProxyV2::default())),
         };
     };
@@ -162,7 +162,8 @@ fn send_proxy(section: &Section, reader: &mut Reader<'_, '_>) -> Option<SendProx
         crc32c: details.bool("crc32c").unwrap_or_default(),
         client_certificate: details.bool("client_certificate").unwrap_or_default(),
     };
-    let v1 = details.text("version").is_some_and(|text| text.value == "v1");
+    let v1 = details.text("version").and_then(|text| ProxyVersion::from_word(text.value))
+        == Some(ProxyVersion::V1);
     for (name, on) in [("crc32c", v2.crc32c), ("client_certificate", v2.client_certificate)] {
         if v1 && on {
             let problem = Problem::new(format!("version 1 of the PROXY protocol has no `{name}`"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Choice, Default, Key, Kind, Reload, Support};
+use super::{Default, Key, Kind, Reload, Support};
 use crate::model;
 
 const NOW: Support = Support::Since("0.1.0");
@@ -31,15 +31,6 @@ const LIST_ABSENT: Default = absent("none");
 /// The shortest of the timeouts: what is shorter than a scheduling delay only breaks connections.
 const SHORTEST: Duration = ms(1);
 
-const PROXY_VERSIONS: &[Choice] = &[Choice::now("v1"), Choice::now("v2")];
-const BALANCES: &[Choice] = &[
-    Choice::now("round_robin"),
-    Choice::now("least_conn"),
-    Choice::now("two_choices"),
-    Choice::now("hash:client"),
-    Choice::now("hash:cookie:NAME"),
-    Choice::now("hash:header:NAME"),
-];
 const RECORD_SIZE: Kind = Kind::WordOrSize { word: "adaptive", min: 4096, max: 16384 };
 
 const fn timeout(max: Duration) -> Kind {
@@ -220,8 +211,8 @@ pub const TABLE: &[Key] = rows! {
     "route.hsts.preload": Kind::Bool, toml("false"), Live, NOW, "Allow browsers to include the host in their built-in list";
     "route.max_body": size(0, 1024 * GIB), absent("no limit"), Live, NOW, "The maximum size of the body of a request; a larger one gets 413";
     "route.log_one_in": count(1, 1_000_000), toml("1"), Live, NOW, "Write one in this many events of requests and connections; failures are always written";
-    "route.send_proxy": Kind::ChoiceOrTable(PROXY_VERSIONS), absent("no header"), Live, NOW, "The PROXY protocol header that servers get first";
-    "route.send_proxy.version": Kind::Choice(PROXY_VERSIONS), REQUIRED, Live, NOW, "The version; `v2` has TLS details, ALPN, authority and a unique id";
+    "route.send_proxy": Kind::ChoiceOrTable(model::ProxyVersion::CHOICES), absent("no header"), Live, NOW, "The PROXY protocol header that servers get first";
+    "route.send_proxy.version": Kind::Choice(model::ProxyVersion::CHOICES), REQUIRED, Live, NOW, "The version; `v2` has TLS details, ALPN, authority and a unique id";
     "route.send_proxy.crc32c": Kind::Bool, toml("false"), Live, NOW, "Add a checksum to the v2 header";
     "route.send_proxy.client_certificate": Kind::Bool, toml("false"), Live, NOW, "Add the client's certificate to the v2 header";
     "route.client_auth": Kind::Section, absent("clients are not asked for a certificate"), Live, NOW, "Mutual TLS";
@@ -232,7 +223,7 @@ pub const TABLE: &[Key] = rows! {
 
     "backend": Kind::Named, LIST_ABSENT, Live, NOW, "A group of servers with the same purpose";
     "backend.*.servers": Kind::List("`unix:/path` or `host:port`, then ` weight=N` or ` backup`"), REQUIRED, Live, NOW, "The servers; `weight` (1 to 256, default 1) is the share, a `backup` is used only if no other is available";
-    "backend.*.balance": Kind::Choice(BALANCES), toml("\"round_robin\""), Live, NOW, "How a server is selected: in turn, the least busy, the less busy of two, or by a hash of the client's address, a cookie or a header field";
+    "backend.*.balance": Kind::Choice(model::BalanceWay::CHOICES), toml("\"round_robin\""), Live, NOW, "How a server is selected: in turn, the least busy, the less busy of two, or by a hash of the client's address, a cookie or a header field";
     "backend.*.protocol": Kind::Choice(model::Protocol::CHOICES), toml("\"h1\""), Live, NOW, "The protocol to the servers of HTTP routes: HTTP/1.1, or HTTP/2 with prior knowledge, as gRPC needs";
     "backend.*.max_connections": count(1, 1_000_000), absent("no limit"), Live, NOW, "Connections or requests at a time for each server; further ones wait";
     "backend.*.queue": count(0, 1_000_000), toml("128"), Live, NOW, "How many may wait while all servers are at `max_connections`";

@@ -147,6 +147,37 @@ pub enum Balance {
     Hash(HashKey),
 }
 
+words! {
+    /// The ways to choose a server, as the table of keys lists them; `NAME` stands for a name.
+    pub enum BalanceWay {
+        /// [`Balance::RoundRobin`].
+        RoundRobin = "round_robin",
+        /// [`Balance::LeastConn`].
+        LeastConn = "least_conn",
+        /// [`Balance::TwoChoices`].
+        TwoChoices = "two_choices",
+        /// [`HashKey::Client`].
+        HashClient = "hash:client",
+        /// [`HashKey::Cookie`].
+        HashCookie = "hash:cookie:NAME",
+        /// [`HashKey::Header`].
+        HashHeader = "hash:header:NAME",
+    }
+}
+
+impl BalanceWay {
+    /// The word without the name that a user chooses.
+    fn front(self) -> &'static str {
+        self.word().trim_end_matches("NAME")
+    }
+
+    /// The rest of `text` behind the word: a name, or nothing. `None` if it is another way.
+    fn rest(self, text: &str) -> Option<&str> {
+        let takes_name = self.front() != self.word();
+        text.strip_prefix(self.front()).filter(|rest| takes_name || rest.is_empty())
+    }
+}
+
 /// What is hashed to choose a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashKey {
@@ -162,16 +193,17 @@ impl FromStr for Balance {
     type Err = Problem;
 
     fn from_str(text: &str) -> Result<Self, Problem> {
-        Ok(match text {
-            "round_robin" => Balance::RoundRobin,
-            "least_conn" => Balance::LeastConn,
-            "two_choices" => Balance::TwoChoices,
-            "hash:client" => Balance::Hash(HashKey::Client),
-            _ => match (text.strip_prefix("hash:cookie:"), text.strip_prefix("hash:header:")) {
-                (Some(cookie), _) => Balance::Hash(HashKey::Cookie(cookie.parse()?)),
-                (_, Some(header)) => Balance::Hash(HashKey::Header(header.parse()?)),
-                _ => return Err(Problem::new(format!("`{}` is no way to choose a server", shown(text)))),
-            },
+        let known = BalanceWay::ALL.iter().find_map(|way| Some((*way, way.rest(text)?)));
+        let Some((way, name)) = known else {
+            return Err(Problem::new(format!("`{}` is no way to choose a server", shown(text))));
+        };
+        Ok(match way {
+            BalanceWay::RoundRobin => Balance::RoundRobin,
+            BalanceWay::LeastConn => Balance::LeastConn,
+            BalanceWay::TwoChoices => Balance::TwoChoices,
+            BalanceWay::HashClient => Balance::Hash(HashKey::Client),
+            BalanceWay::HashCookie => Balance::Hash(HashKey::Cookie(name.parse()?)),
+            BalanceWay::HashHeader => Balance::Hash(HashKey::Header(name.parse()?)),
         })
     }
 }
@@ -179,12 +211,12 @@ impl FromStr for Balance {
 impl fmt::Display for Balance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Balance::RoundRobin => f.write_str("round_robin"),
-            Balance::LeastConn => f.write_str("least_conn"),
-            Balance::TwoChoices => f.write_str("two_choices"),
-            Balance::Hash(HashKey::Client) => f.write_str("hash:client"),
-            Balance::Hash(HashKey::Cookie(name)) => write!(f, "hash:cookie:{name}"),
-            Balance::Hash(HashKey::Header(name)) => write!(f, "hash:header:{name}"),
+            Balance::RoundRobin => BalanceWay::RoundRobin.fmt(f),
+            Balance::LeastConn => BalanceWay::LeastConn.fmt(f),
+            Balance::TwoChoices => BalanceWay::TwoChoices.fmt(f),
+            Balance::Hash(HashKey::Client) => BalanceWay::HashClient.fmt(f),
+            Balance::Hash(HashKey::Cookie(name)) => write!(f, "{}{name}", BalanceWay::HashCookie.front()),
+            Balance::Hash(HashKey::Header(name)) => write!(f, "{}{name}", BalanceWay::HashHeader.front()),
         }
     }
 }
@@ -238,17 +270,14 @@ mod tests {
 
     #[test]
     fn ways_to_choose() {
-        for text in [
-            "round_robin",
-            "least_conn",
-            "two_choices",
-            "hash:client",
-            "hash:cookie:Sid",
-            "hash:header:x-user",
-        ] {
+        for way in BalanceWay::ALL {
+            let text = way.word().replace("NAME", "x-user");
             assert_eq!(text.parse::<Balance>().unwrap().to_string(), text);
         }
-        for text in ["", "hash", "hash:cookie:", "hash:cookie:a b", "hash:header:ä"] {
+        assert_eq!("hash:client".parse(), Ok(Balance::Hash(HashKey::Client)));
+        for text in
+            ["", "hash", "hash:cookie:", "hash:cookie:a b", "hash:header:ä", "hash:client:a", "least_conn:a"]
+        {
             assert!(text.parse::<Balance>().is_err(), "{text}");
         }
     }

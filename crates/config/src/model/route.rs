@@ -122,6 +122,16 @@ pub enum RelayTarget {
     Server(ServerAddress),
 }
 
+words! {
+    /// A version of the PROXY protocol.
+    pub enum ProxyVersion {
+        /// [`SendProxy::V1`].
+        V1 = "v1",
+        /// [`SendProxy::V2`].
+        V2 = "v2",
+    }
+}
+
 /// The PROXY protocol header that servers get first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendProxy {

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::{array, bare, list, path, quoted, text};
 use crate::model::{
-    ClientAuth, HeaderChanges, HeaderField, Hsts, HttpRules, Listeners, ProxyV2, Redirect, Relay,
-    RelayTarget, Respond, Rewrite, Route, SendProxy, Target,
+    ClientAuth, HeaderChanges, HeaderField, Hsts, HttpRules, Listeners, ProxyV2, ProxyVersion, Redirect,
+    Relay, RelayTarget, Respond, Rewrite, Route, SendProxy, Target,
 };
 use crate::units::print_duration;
 
@@ -68,12 +68,13 @@ fn relay(out: &mut String, relay: &Relay) {
 fn send_proxy(out: &mut String, version: Option<SendProxy>) {
     match version {
         None => {}
-        Some(SendProxy::V1) => text(out, "send_proxy", "v1"),
+        Some(SendProxy::V1) => text(out, "send_proxy", ProxyVersion::V1),
         Some(SendProxy::V2(ProxyV2 { crc32c, client_certificate })) => bare(
             out,
             "send_proxy",
             format_args!(
-                "{{ version = \"v2\", crc32c = {crc32c}, client_certificate = {client_certificate} }}"
+                "{{ version = \"{}\", crc32c = {crc32c}, client_certificate = {client_certificate} }}",
+                ProxyVersion::V2
             ),
         ),
     }
