@@ -7,7 +7,9 @@
 mod damage;
 pub(crate) mod dictionary;
 pub(crate) mod place;
+mod rolling;
 pub(crate) mod shape;
+mod sources;
 #[cfg(test)]
 mod tests;
 
@@ -20,14 +22,14 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::rollup::{self, late};
 use crate::search;
-use crate::store::files::{self, FileRecord};
 use crate::store::location::Location;
 use crate::store::{Access, Dialect, Engine, Fact, open};
 use crate::text::clean;
-use crate::upkeep::{self, Upkeep};
+use crate::upkeep;
 use crate::writer::dictionary::{Cache, Keys, intern, settled};
 
 pub use damage::{move_aside, was_a_store};
+pub(crate) use sources::{Place, from_hex};
 
 /// How a store is written.
 #[derive(Clone, Debug)]
@@ -109,24 +111,11 @@ impl Caches {
     }
 }
 
-/// Whether hours and days are rolled up that may still get requests.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Eager {
-    Yes,
-    No,
-}
-
 /// So many facts are handed to the database at once: enough to share the cost of a statement, little in memory.
 const BATCH: usize = 8192;
 
-/// An hour is rolled up when so many commits have not touched it, so that logs that jump between hours do not
-/// cause it again and again; or when there was none for so long.
-const QUIET_COMMITS: u64 = 2;
-const IDLE_US: i64 = 60_000_000;
-
-/// A server ends statements that add requests after so long, and those of upkeep, which read whole hours.
+/// A server ends statements that add requests after this time.
 const LONGEST_WRITE: Duration = Duration::from_secs(60);
-const LONGEST_UPKEEP: Duration = Duration::from_secs(600);
 
 impl Writer {
     /// Opens a store for writing. One that is not there is begun, an older one is brought up to date.
@@ -200,49 +189,6 @@ impl Writer {
         self.finish_transaction(places)
     }
 
-    /// Whether the position of a source is such, once all other writers have ended what they were at.
-    pub(crate) fn has(&mut self, source: &str, is_such: impl Fn(&[u8]) -> bool) -> Result<bool, Error> {
-        let place = self.guarded(|writer| {
-            writer.ensure_open()?;
-            writer.position(source)
-        })?;
-        let has = place.is_some_and(|place| is_such(&place));
-        if has {
-            self.rollback();
-        }
-        Ok(has)
-    }
-
-    /// Forgets the position of a source.
-    pub(crate) fn forget_position(&mut self, source: &str) -> Result<(), Error> {
-        self.engine.run("DELETE FROM positions WHERE source = $1", &[source]).map(drop)
-    }
-
-    /// The files of a source that were committed, the oldest first.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub fn files(&mut self, source: &str) -> Result<Vec<FileRecord>, Error> {
-        files::of_source(self.engine.as_mut(), source)
-    }
-
-    /// The files of all sources that begin with these bytes, and their sources.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub fn files_with_head(&mut self, head: u64) -> Result<Vec<(String, FileRecord)>, Error> {
-        files::with_head(self.engine.as_mut(), head)
-    }
-
-    /// The position that was last committed for a source.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub fn position(&mut self, source: &str) -> Result<Option<Vec<u8>>, Error> {
-        let place = self.engine.text("SELECT place FROM positions WHERE source = $1", &[source])?;
-        Ok(place.as_deref().map(from_hex))
-    }
-
     /// Forgets what was added since the last commit.
     pub fn rollback(&mut self) {
         self.batch.clear();
@@ -253,60 +199,6 @@ impl Writer {
         if let Ok(sweeps) = upkeep::sweeps(self.engine.as_mut()) {
             self.swept = sweeps;
         }
-    }
-
-    /// Does what falls due beside writing, in one small step: rolls up hours that are over, and removes what is
-    /// older than its retention. To be called now and then, and until it gives [`Upkeep::Done`] at the end of an
-    /// import.
-    ///
-    /// # Errors
-    /// The store refused; trying again later is harmless.
-    pub fn upkeep(&mut self, now: SystemTime) -> Result<Upkeep, Error> {
-        self.commit()?;
-        self.upkeep_when(now, Eager::No)
-    }
-
-    fn upkeep_when(&mut self, now: SystemTime, eager: Eager) -> Result<Upkeep, Error> {
-        let now_us = micros(now);
-        let is_idle = self.is_idle(now_us) || eager == Eager::Yes;
-        limit(self.engine.as_mut(), LONGEST_UPKEEP)?;
-        let step = match self.hour_to_roll(now_us, is_idle) {
-            Some(hour) => self.roll(hour).map(|()| Upkeep::More),
-            None => {
-                let open_day = if is_idle { i64::MAX } else { self.newest_hour.div_euclid(24) };
-                upkeep::step(self.engine.as_mut(), &self.options, now_us, open_day)
-            }
-        };
-        limit(self.engine.as_mut(), LONGEST_WRITE)?;
-        let step = step?;
-        self.look_for_sweeps()?;
-        Ok(step)
-    }
-
-    /// Commits and does all upkeep: after an import.
-    ///
-    /// # Errors
-    /// As [`Writer::add`].
-    pub fn finish(&mut self, now: SystemTime) -> Result<(), Error> {
-        self.commit()?;
-        while self.upkeep_when(now, Eager::Yes)? == Upkeep::More {}
-        Ok(())
-    }
-
-    /// Whether nothing has been committed for a while.
-    const fn is_idle(&mut self, now_us: i64) -> bool {
-        if self.idle.0 != self.commits || self.idle.1 > now_us {
-            self.idle = (self.commits, now_us);
-        }
-        now_us - self.idle.1 >= IDLE_US
-    }
-
-    /// The first hour that is over, is not rolled up, and gets no more requests for now.
-    fn hour_to_roll(&self, now_us: i64, is_idle: bool) -> Option<i64> {
-        let over = self.pending.range(..now_us / rollup::HOUR_US);
-        over.into_iter()
-            .find(|(_, touched)| is_idle || **touched + QUIET_COMMITS <= self.commits)
-            .map(|(hour, _)| *hour)
     }
 
     /// Queries through this writer: for stores in memory. They do not see uncommitted data.
@@ -459,12 +351,6 @@ impl Writer {
         })
     }
 
-    fn roll(&mut self, hour: i64) -> Result<(), Error> {
-        self.engine.whole(|engine| rollup::roll_hour(engine, hour))?;
-        self.pending.remove(&hour);
-        Ok(())
-    }
-
     /// Another process, or this one, may have removed texts that the caches still know.
     fn look_for_sweeps(&mut self) -> Result<(), Error> {
         let sweeps = upkeep::sweeps(self.engine.as_mut())?;
@@ -481,26 +367,6 @@ fn limit(engine: &mut dyn Engine, limit: Duration) -> Result<(), Error> {
     match engine.dialect() {
         Dialect::Sqlite => Ok(()),
         Dialect::Postgres => engine.limit(Some(limit)),
-    }
-}
-
-/// How far a source was read.
-#[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
-    Position(&'a str, &'a [u8]),
-    File(&'a str, &'a FileRecord),
-}
-
-impl Place<'_> {
-    fn save(&self, engine: &mut dyn Engine) -> Result<(), Error> {
-        match self {
-            Self::Position(source, position) => {
-                let sql = "INSERT INTO positions (source, place) VALUES ($1, $2) \
-                           ON CONFLICT (source) DO UPDATE SET place = excluded.place";
-                engine.run(sql, &[source, &to_hex(position)]).map(drop)
-            }
-            Self::File(source, file) => files::save(engine, source, file),
-        }
     }
 }
 
@@ -524,19 +390,4 @@ fn readable<'a>(table: &str, bytes: &'a [u8]) -> std::borrow::Cow<'a, str> {
 /// Microseconds since 1970; 0 before.
 pub(crate) fn micros(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-pub(crate) fn from_hex(text: &str) -> Vec<u8> {
-    text.as_bytes()
-        .chunks(2)
-        .filter_map(|pair| std::str::from_utf8(pair).ok())
-        .filter_map(|pair| u8::from_str_radix(pair, 16).ok())
-        .collect()
 }

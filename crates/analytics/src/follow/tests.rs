@@ -1,19 +1,18 @@
-//! What can happen to a log and to its reader, in every order: each line arrives once.
+//! What can happen to a log and to its reader: each line arrives once.
+
+mod deeds;
+mod rig;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use proptest::prelude::{Just, ProptestConfig, Strategy, prop_oneof, proptest};
-use proptest::{collection, prop_assert_eq};
-use tempfile::TempDir;
 
-use super::{Failure, Follower, Start, follow};
+use super::{Follower, Start, follow};
 use crate::Error;
 use crate::entry::Entry;
 use crate::format::LogFormat;
@@ -22,161 +21,7 @@ use crate::ingest::{FileRecord, FileState, Ingest, Mark, Rejects, Sink, Stop};
 use crate::sink::StoreSink;
 use crate::writer::Options;
 
-/// A folder with a log, its writer, and what has been stored of it.
-struct Rig {
-    folder: TempDir,
-    log: PathBuf,
-    store: Memory,
-    gaps: u64,
-    rejected: u64,
-    written: u64,
-    /// The end of a line of which the beginning has been written.
-    rest: String,
-    clock: SystemTime,
-}
-
-impl Rig {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("access.log");
-        let clock = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
-        Self {
-            folder,
-            log,
-            store: Memory::default(),
-            gaps: 0,
-            rejected: 0,
-            written: 0,
-            rest: String::new(),
-            clock,
-        }
-    }
-
-    /// The writer appends, as all servers do; every write has a time of its own.
-    fn append(&mut self, text: &str) {
-        let mut file = OpenOptions::new().append(true).create(true).open(&self.log).unwrap();
-        file.write_all(text.as_bytes()).unwrap();
-        self.clock += Duration::from_secs(1);
-        file.set_modified(self.clock).unwrap();
-    }
-
-    fn lines(&mut self, count: u64) {
-        let mut text = std::mem::take(&mut self.rest);
-        for number in self.written..self.written + count {
-            text += &line(number);
-        }
-        self.written += count;
-        self.append(&text);
-    }
-
-    fn half_a_line(&mut self) {
-        if self.rest.is_empty() {
-            let line = line(self.written);
-            self.written += 1;
-            let (now, later) = line.split_at(20);
-            self.rest = later.to_owned();
-            self.append(now);
-        } else {
-            self.lines(0);
-        }
-    }
-
-    fn past(&self, number: u64) -> PathBuf {
-        self.folder.path().join(format!("access.log.{number}"))
-    }
-
-    /// Makes room for `access.log.1`.
-    fn shift(&self) {
-        for number in (1..20).rev() {
-            for end in ["", ".gz"] {
-                let from = self.folder.path().join(format!("access.log.{number}{end}"));
-                let to = self.folder.path().join(format!("access.log.{}{end}", number + 1));
-                if from.exists() {
-                    fs::rename(from, to).unwrap();
-                }
-            }
-        }
-    }
-
-    fn rename(&mut self) {
-        if !self.rest.is_empty() {
-            self.lines(0);
-        }
-        if self.log.exists() {
-            self.shift();
-            fs::rename(&self.log, self.past(1)).unwrap();
-        }
-    }
-
-    fn copy_and_truncate(&mut self) {
-        if !self.rest.is_empty() {
-            self.lines(0);
-        }
-        if self.log.exists() {
-            self.shift();
-            fs::copy(&self.log, self.past(1)).unwrap();
-            self.clock += Duration::from_secs(1);
-            File::options().append(true).open(self.past(1)).unwrap().set_modified(self.clock).unwrap();
-            let log = File::options().write(true).truncate(true).open(&self.log).unwrap();
-            self.clock += Duration::from_secs(1);
-            log.set_modified(self.clock).unwrap();
-        }
-    }
-
-    /// As `gzip` does: the time is kept, the inode is not.
-    fn compress(&self, number: u64) {
-        let path = self.past(number);
-        if !path.exists() {
-            return;
-        }
-        let modified = fs::metadata(&path).unwrap().modified().unwrap();
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(&fs::read(&path).unwrap()).unwrap();
-        let to = path.with_extension(format!("{number}.gz"));
-        fs::write(&to, encoder.finish().unwrap()).unwrap();
-        File::options().append(true).open(&to).unwrap().set_modified(modified).unwrap();
-        fs::remove_file(path).unwrap();
-    }
-
-    /// Starts a reader, lets it look so many times, and kills it. `false` if its store failed.
-    fn read(&mut self, passes: usize) -> bool {
-        let mut ingest = ingest(std::mem::take(&mut self.store));
-        let mut follower = Follower::new(&mut ingest, &self.log).unwrap();
-        follower.quiet = Duration::ZERO;
-        let mut run = || {
-            follower.resume(Start::Beginning)?;
-            (0..passes).try_for_each(|_| follower.pass())
-        };
-        let outcome: Result<(), Failure> = run();
-        let (store, report, _) = ingest.finish();
-        self.store = Memory { pending: Vec::new(), commits: 0, fails_at: None, ..store };
-        self.gaps += report.gaps;
-        self.rejected += report.rejected;
-        match outcome {
-            Ok(()) => true,
-            Err(Failure::Sink(_)) => false,
-            Err(Failure::Read(error)) => panic!("{error}"),
-        }
-    }
-
-    /// The numbers of the lines that are stored, in order.
-    fn stored(&self) -> Vec<u64> {
-        self.store.committed.iter().map(|(_, _, number)| *number).collect()
-    }
-
-    /// The same, in any order: what is written to older files comes late.
-    fn assert_sorted(&self) {
-        let mut stored = self.stored();
-        stored.sort_unstable();
-        assert_eq!(stored, (0..self.written).collect::<Vec<_>>());
-        assert_eq!((self.gaps, self.rejected), (0, 0));
-    }
-
-    fn assert_complete(&self) {
-        assert_eq!(self.stored(), (0..self.written).collect::<Vec<_>>());
-        assert_eq!((self.gaps, self.rejected), (0, 0));
-    }
-}
+use rig::{Rig, late};
 
 #[test]
 fn continues_where_it_was_killed() {
@@ -290,17 +135,6 @@ fn from_the_end_on_leaves_out_what_is_there() {
     assert!(follower.pass().is_ok());
     rig.store = ingest.finish().0;
     assert_eq!(rig.stored(), [4, 5], "the half line was begun before");
-}
-
-/// Appends to a file that is not the log any more.
-fn late(rig: &mut Rig, path: &Path, count: u64) {
-    let mut file = OpenOptions::new().append(true).open(path).unwrap();
-    for number in rig.written..rig.written + count {
-        file.write_all(line(number).as_bytes()).unwrap();
-    }
-    rig.written += count;
-    rig.clock += Duration::from_secs(1);
-    file.set_modified(rig.clock).unwrap();
 }
 
 #[test]
@@ -555,88 +389,4 @@ fn the_store_keeps_rows_and_position_together() {
     rig.lines(3);
     assert_eq!(run(&rig), 23);
     assert_eq!(run(&rig), 0);
-}
-
-#[derive(Clone, Debug)]
-enum Deed {
-    Lines(u64),
-    Half,
-    Rename,
-    Late(u64),
-    Copy,
-    Compress,
-    Read(usize),
-    Kill(usize),
-}
-
-fn deeds() -> impl Strategy<Value = Vec<Deed>> {
-    let deed = prop_oneof![
-        4 => (0u64..50).prop_map(Deed::Lines),
-        1 => Just(Deed::Half),
-        2 => Just(Deed::Rename),
-        1 => (1u64..9).prop_map(Deed::Late),
-        1 => Just(Deed::Compress),
-        3 => (1usize..4).prop_map(Deed::Read),
-        1 => (1usize..4).prop_map(Deed::Kill),
-    ];
-    collection::vec(deed, 1..25)
-}
-
-/// Copies that are truncated, each read at least once in between: what has no telling beginning has no copy either.
-fn deeds_with_copies() -> impl Strategy<Value = Vec<Deed>> {
-    let round = (1u64..50, 0u64..50, 0usize..4).prop_map(|(before, after, kill)| {
-        let read = if kill == 0 { Deed::Read(2) } else { Deed::Kill(kill) };
-        vec![Deed::Lines(before), Deed::Read(1), Deed::Lines(after), Deed::Copy, read, Deed::Read(2)]
-    });
-    collection::vec(round, 1..5).prop_map(|rounds| rounds.concat())
-}
-
-fn do_all(deeds: &[Deed]) -> Rig {
-    let mut rig = Rig::new();
-    for deed in deeds {
-        match deed {
-            Deed::Lines(count) => rig.lines(*count),
-            Deed::Half => rig.half_a_line(),
-            Deed::Rename => rig.rename(),
-            Deed::Late(count) if rig.past(1).exists() => {
-                let path = rig.past(1);
-                late(&mut rig, &path, *count);
-            }
-            Deed::Late(_) => {}
-            Deed::Copy => rig.copy_and_truncate(),
-            Deed::Compress => rig.compress(1),
-            Deed::Read(passes) => assert!(rig.read(*passes)),
-            Deed::Kill(commit) => {
-                rig.store.fails_at = Some(*commit);
-                rig.read(2);
-            }
-        }
-    }
-    rig.lines(1);
-    for _ in 0..3 {
-        assert!(rig.read(3));
-    }
-    rig
-}
-
-proptest! {
-    // Every case makes dozens of files.
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    #[test]
-    fn every_line_arrives_once(deeds in deeds()) {
-        // A reader that never looked before the first rotation knows nothing of the past.
-        let rig = do_all(&[&[Deed::Lines(1), Deed::Read(1)], &deeds[..]].concat());
-        let mut stored = rig.stored();
-        stored.sort_unstable();
-        prop_assert_eq!(stored, (0..rig.written).collect::<Vec<_>>());
-        prop_assert_eq!((rig.gaps, rig.rejected), (0, 0));
-    }
-
-    #[test]
-    fn every_line_arrives_once_through_copies(deeds in deeds_with_copies()) {
-        let rig = do_all(&deeds);
-        prop_assert_eq!(rig.stored(), (0..rig.written).collect::<Vec<_>>());
-        prop_assert_eq!((rig.gaps, rig.rejected), (0, 0));
-    }
 }

@@ -1,0 +1,90 @@
+//! Every order of what a writer, a rotation and a reader can do: each line arrives once.
+
+use proptest::prelude::{Just, ProptestConfig, Strategy, prop_oneof, proptest};
+use proptest::{collection, prop_assert_eq};
+
+use super::rig::{Rig, late};
+
+#[derive(Clone, Debug)]
+enum Deed {
+    Lines(u64),
+    Half,
+    Rename,
+    Late(u64),
+    Copy,
+    Compress,
+    Read(usize),
+    Kill(usize),
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let deed = prop_oneof![
+        4 => (0u64..50).prop_map(Deed::Lines),
+        1 => Just(Deed::Half),
+        2 => Just(Deed::Rename),
+        1 => (1u64..9).prop_map(Deed::Late),
+        1 => Just(Deed::Compress),
+        3 => (1usize..4).prop_map(Deed::Read),
+        1 => (1usize..4).prop_map(Deed::Kill),
+    ];
+    collection::vec(deed, 1..25)
+}
+
+/// Copies that are truncated, each read at least once in between: what has no telling beginning has no copy either.
+fn deeds_with_copies() -> impl Strategy<Value = Vec<Deed>> {
+    let round = (1u64..50, 0u64..50, 0usize..4).prop_map(|(before, after, kill)| {
+        let read = if kill == 0 { Deed::Read(2) } else { Deed::Kill(kill) };
+        vec![Deed::Lines(before), Deed::Read(1), Deed::Lines(after), Deed::Copy, read, Deed::Read(2)]
+    });
+    collection::vec(round, 1..5).prop_map(|rounds| rounds.concat())
+}
+
+fn do_all(deeds: &[Deed]) -> Rig {
+    let mut rig = Rig::new();
+    for deed in deeds {
+        match deed {
+            Deed::Lines(count) => rig.lines(*count),
+            Deed::Half => rig.half_a_line(),
+            Deed::Rename => rig.rename(),
+            Deed::Late(count) if rig.past(1).exists() => {
+                let path = rig.past(1);
+                late(&mut rig, &path, *count);
+            }
+            Deed::Late(_) => {}
+            Deed::Copy => rig.copy_and_truncate(),
+            Deed::Compress => rig.compress(1),
+            Deed::Read(passes) => assert!(rig.read(*passes)),
+            Deed::Kill(commit) => {
+                rig.store.fails_at = Some(*commit);
+                rig.read(2);
+            }
+        }
+    }
+    rig.lines(1);
+    for _ in 0..3 {
+        assert!(rig.read(3));
+    }
+    rig
+}
+
+proptest! {
+    // Every case makes dozens of files.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn every_line_arrives_once(deeds in deeds()) {
+        // A reader that never looked before the first rotation knows nothing of the past.
+        let rig = do_all(&[&[Deed::Lines(1), Deed::Read(1)], &deeds[..]].concat());
+        let mut stored = rig.stored();
+        stored.sort_unstable();
+        prop_assert_eq!(stored, (0..rig.written).collect::<Vec<_>>());
+        prop_assert_eq!((rig.gaps, rig.rejected), (0, 0));
+    }
+
+    #[test]
+    fn every_line_arrives_once_through_copies(deeds in deeds_with_copies()) {
+        let rig = do_all(&deeds);
+        prop_assert_eq!(rig.stored(), (0..rig.written).collect::<Vec<_>>());
+        prop_assert_eq!((rig.gaps, rig.rejected), (0, 0));
+    }
+}
