@@ -268,7 +268,7 @@ const BELIEVED: &[Case] = &[
 
 fn house(app: &Server) -> House {
     // Long enough for those who mean well on a machine that is busy.
-    let limits = "[limits]\nhandshake_timeout = \"4s\"\nhandshakes_per_client = \"100000/s\"\n";
+    let limits = "[limits]\nhandshake_timeout = \"4s\"\n";
     let believing = "[[listener]]\nname = \"believing\"\naddress = \"[::1]:0\"\naccept_proxy = [\"::1\"]\n";
     Home::new().run(&format!(
         "workers = 2\n{limits}[metrics]\naddress = \"127.0.0.1:0\"\n{CERTIFICATE}{LISTENER}{believing}\

@@ -22,12 +22,6 @@ use crate::smuggling_backend::Backend;
 pub(crate) fn http_house(backend: &Backend, more: &str) -> (House, Arc<ClientConfig>) {
     let home = Home::new();
     let config = trusting(&home.ca.certificate());
-    // A table of rows is one busy client.
-    let limits = "[limits]\nhandshakes_per_client = \"10000/s\"\n";
-    let more = match more.split_once("[limits]") {
-        Some((before, after)) => format!("{before}{limits}{after}"),
-        None => format!("{more}\n{limits}"),
-    };
     let text = format!(
         "{more}\n{}[[listener]]\nname = \"default\"\naddress = \"127.0.0.1:0\"\nmode = \"http\"\n[[route]]\nserver = \"{}\"\n",
         crate::house::CERTIFICATE,

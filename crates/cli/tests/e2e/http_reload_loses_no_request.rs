@@ -27,8 +27,7 @@ fn hello(listen: &Listen) -> Server {
 
 fn configuration(server: &str) -> String {
     format!(
-        "workers = 2\n[access_log]\noutput = \"./events\"\n[limits]\nhandshakes_per_client = \"100000/s\"\n\
-         {CERTIFICATE}{HTTP}[[route]]\nserver = \"{server}\"\n"
+        "workers = 2\n[access_log]\noutput = \"./events\"\n{CERTIFICATE}{HTTP}[[route]]\nserver = \"{server}\"\n"
     )
 }
 

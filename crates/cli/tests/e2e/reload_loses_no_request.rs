@@ -39,10 +39,7 @@ fn no_request_fails_while_everything_is_swapped() {
     let text = |turn: usize| {
         let extra = "[[listener]]\nname = \"extra\"\naddress = \"unix:extra.sock\"\n";
         let extra = if turn % 2 == 1 { extra } else { "" };
-        format!(
-            "workers = 2\n[limits]\nhandshakes_per_client = \"100000/s\"\n{extra}{}",
-            Home::one_route(apps[turn % 2].address())
-        )
+        format!("workers = 2\n{extra}{}", Home::one_route(apps[turn % 2].address()))
     };
     let house = Home::new().run(&text(0));
     let config = trusting(&house.home.ca.certificate());
@@ -71,10 +68,7 @@ fn a_listener_comes_and_goes_and_whoever_it_has_accepted_is_served() {
         let listener =
             format!("[[listener]]\nname = \"extra\"\naddress = [\"{address}\", \"unix:extra.sock\"]\n");
         let listener = if extra { listener } else { String::new() };
-        format!(
-            "[limits]\nhandshakes_per_client = \"100000/s\"\n{listener}{}",
-            Home::one_route(app.address())
-        )
+        format!("{listener}{}", Home::one_route(app.address()))
     };
     let house = Home::new().run(&text(false));
     let config = trusting(&house.home.ca.certificate());

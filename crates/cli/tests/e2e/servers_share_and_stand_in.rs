@@ -18,7 +18,7 @@ fn client(house: &House) -> Tls {
 
 /// One worker, so that turns can be counted, before a backend of these servers.
 fn backend(servers: &[String]) -> House {
-    let limits = "[limits]\nhandshakes_per_client = \"100000/s\"\nidle_timeout = \"3s\"\n";
+    let limits = "[limits]\nidle_timeout = \"3s\"\n";
     let backend = format!("[backend.app]\nservers = {servers:?}\n");
     Home::new().run(&format!(
         "workers = 1\n{limits}{METRICS}{CERTIFICATE}{LISTENER}[[route]]\nbackend = \"app\"\n{backend}"

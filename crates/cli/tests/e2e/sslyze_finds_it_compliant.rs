@@ -22,8 +22,7 @@ const VERSION: &str = "6.3.1";
 fn scan(settings: &str, mozilla: &str) -> (String, Value) {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let house = Home::new().run(&format!(
-        "{settings}{LISTENER}[limits]\nhandshakes_per_client = \"100000/s\"\n\
-         [[certificate]]\nlocal = true\nnames = [\"localhost\"]\n[[route]]\nserver = \"{}\"\n",
+        "{settings}{LISTENER}[[certificate]]\nlocal = true\nnames = [\"localhost\"]\n[[route]]\nserver = \"{}\"\n",
         app.address()
     ));
     let mut sslyze = Command::new(venv::python("sslyze", VERSION));

@@ -12,11 +12,7 @@ fn the_record_layer_is_as_strict_as_rustls() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let home = Home::new();
     let oracle = Oracle::start(&home.server).unwrap();
-    let house = home.run(&format!(
-        "{CERTIFICATE}{LISTENER}[limits]\nhandshakes_per_client = \"100000/s\"\n\
-         [[route]]\nserver = \"{}\"\n",
-        app.address()
-    ));
+    let house = home.run(&format!("{CERTIFICATE}{LISTENER}[[route]]\nserver = \"{}\"\n", app.address()));
     let differences = compare_all(house.address(), oracle.address());
     let told: String = differences.iter().map(|difference| format!("{difference}\n")).collect();
     assert!(differences.is_empty(), "{} differences:\n{told}", differences.len());

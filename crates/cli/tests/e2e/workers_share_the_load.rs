@@ -9,8 +9,7 @@ use crate::house::Home;
 #[test]
 fn both_workers_serve() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let text =
-        "workers = 2\n[limits]\nhandshakes_per_client = \"100000/s\"\n[metrics]\naddress = \"127.0.0.1:0\"\n";
+    let text = "workers = 2\n[metrics]\naddress = \"127.0.0.1:0\"\n";
     let house = Home::new().run(&format!("{text}{}", Home::one_route(app.address())));
     let crowd = Crowd::send(8, &trusting(&house.home.ca.certificate()), house.address(), "localhost");
     crowd.busy(100);
