@@ -9,7 +9,7 @@ use crate::upkeep::{self, Upkeep};
 
 /// Whether hours and days are rolled up that may still get requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Eager {
+pub(super) enum Eager {
     Yes,
     No,
 }
@@ -33,7 +33,7 @@ impl Writer {
         self.upkeep_when(now, Eager::No)
     }
 
-    fn upkeep_when(&mut self, now: SystemTime, eager: Eager) -> Result<Upkeep, Error> {
+    pub(super) fn upkeep_when(&mut self, now: SystemTime, eager: Eager) -> Result<Upkeep, Error> {
         let now_us = micros(now);
         let is_idle = self.is_idle(now_us) || eager == Eager::Yes;
         limit(self.engine.as_mut(), LONGEST_UPKEEP)?;

@@ -187,7 +187,7 @@ fn texts_are_swept_in_one_reading() {
     writer.commit().unwrap();
     writer.engine.run(batch, &[]).unwrap();
     // Everything but the sweep, which is due when 24 hours have lost their requests.
-    let step = |writer: &mut Writer| writer.upkeep_when(time(25), super::Eager::Yes).unwrap();
+    let step = |writer: &mut Writer| writer.upkeep_when(time(25), super::rolling::Eager::Yes).unwrap();
     let unswept = "SELECT value FROM meta WHERE name = 'unswept'";
     while writer.engine.text(unswept, &[]).unwrap().as_deref() != Some("24") {
         assert_eq!(step(&mut writer), Upkeep::More);

@@ -10,7 +10,6 @@ use flate2::write::GzEncoder;
 use tempfile::TempDir;
 
 use super::super::{Failure, Follower, Start};
-use crate::ingest::Sink;
 use crate::ingest::tests::{Memory, ingest, line};
 
 /// A folder with a log, its writer, and what has been stored of it.
