@@ -164,7 +164,7 @@ fn a_wrong_target_is_refused_with_what_to_write() {
         assert!(said.contains(remedy), "{listen}: {said}");
     }
     let said = refused(home.path(), &["to", "3000", "--public", "--listen", "127.0.0.1:0"]);
-    assert!(said.contains("leave out --public"), "{said}");
+    assert!(said.contains("omit --public"), "{said}");
     let said = refused(home.path(), &["to", "3000", "--name", "a b"]);
     assert!(said.contains("a b"), "{said}");
 }
