@@ -132,9 +132,9 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_with_the_way_out() {
         for (text, public, remedy) in [
-            ("127.0.0.1:8443", true, "leave out --public"),
-            ("[::1]:8443", true, "leave out --public"),
-            ("unix:/run/tls.sock", true, "leave out --public"),
+            ("127.0.0.1:8443", true, "omit --public"),
+            ("[::1]:8443", true, "omit --public"),
+            ("unix:/run/tls.sock", true, "omit --public"),
             ("65536", false, "0 to 65535"),
             ("localhost", false, "localhost:8443"),
             ("127.0.0.1", false, "add the port"),
