@@ -120,7 +120,7 @@ mod tests {
         let dir = parent.path().join("file");
         fs::write(&dir, "").unwrap();
         assert!(prepare(&dir).unwrap_err().to_string().contains("is not a directory"));
-        assert!(prepare(&dir.join("below")).unwrap_err().to_string().contains("cannot make"));
+        assert!(prepare(&dir.join("below")).unwrap_err().to_string().contains("cannot create"));
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn a_store_that_cannot_be_is_found_before_it_matters() {
     let output = crate::offramp::output(home.path(), &["check"]);
     assert_eq!(output.status.code(), Some(2));
     let said = crate::offramp::stderr(&output);
-    assert!(said.contains("/no/such/folder") && said.contains("make it first"), "{said}");
+    assert!(said.contains("/no/such/folder") && said.contains("create it first"), "{said}");
     let said = refusal(home.path(), &["top", "pages"], 1);
     assert!(said.contains("there is no file /no/such/folder/access.db"), "{said}");
 }
