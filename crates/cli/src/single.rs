@@ -195,7 +195,7 @@ mod tests {
         let mut single = single("offramp to 1 --name a.example.org --acme me@example.org").unwrap();
         single.redirect = Some("[::]:80".parse().unwrap());
         let text = print(&single.config(&Environment::default()));
-        assert!(text.contains("address = [\"[::]:80\"]") && text.contains("to = \"https\""), "{text}");
+        assert!(text.contains("address = [\"[::]:80\"]") && text.contains("redirect = \"https\""), "{text}");
         parse(&text, "/to.toml", &Environment::default()).unwrap();
     }
 
