@@ -325,12 +325,22 @@ pub struct Listener {
     pub tls: bool,
     /// Sources whose PROXY header is required and believed.
     pub accept_proxy: Vec<Cidr>,
+    /// How clients ask for TLS; `None`: they begin with it. Only with [`Mode::Tcp`] and TLS.
+    pub preamble: Option<Preamble>,
     /// Whose `X-Forwarded-*`, `Forwarded` and `X-Request-Id` are believed; empty with [`Mode::Tcp`].
     pub trusted_proxies: Vec<Cidr>,
     /// Whether `Via` is added to requests and responses; never with [`Mode::Tcp`].
     pub via: bool,
     /// Where it is written.
     pub at: At,
+}
+
+words! {
+    /// How clients ask for TLS in the protocol that it protects (STARTTLS).
+    pub enum Preamble {
+        /// As clients of PostgreSQL do, by `SSLRequest`. TLS at once is served too.
+        Postgres = "postgres",
+    }
 }
 
 words! {

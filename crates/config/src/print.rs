@@ -134,6 +134,9 @@ fn listener(out: &mut String, listener: &Listener) {
     text(out, "mode", listener.mode);
     bare(out, "tls", listener.tls);
     list(out, "accept_proxy", &listener.accept_proxy);
+    if let Some(preamble) = listener.preamble {
+        text(out, "preamble", preamble);
+    }
     if listener.mode == Mode::Http {
         list(out, "trusted_proxies", &listener.trusted_proxies);
         bare(out, "via", listener.via);

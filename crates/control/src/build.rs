@@ -19,7 +19,7 @@ use offramp_certs::store::Store;
 use offramp_config::{At, Config, model};
 use offramp_net::process::{Identity, is_root};
 use offramp_proxy::limit::Rate;
-use offramp_proxy::snapshot::ListenerTls;
+use offramp_proxy::snapshot::{ListenerTls, Preamble};
 use offramp_proxy::{Limits, Listener, Network, Snapshot, Table, Tracing};
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
@@ -171,8 +171,11 @@ fn assemble(
     let tables = routes::tables(config, &mut backends, &mut termination, &mut report);
     let mut listeners = HashMap::new();
     for (listener, routes) in config.listeners.iter().zip(tables) {
-        let tls =
-            if listener.tls { listener_tls(config, &mut termination, &store, &mut report) } else { None };
+        let tls = if listener.tls {
+            listener_tls(config, listener, &mut termination, &store, &mut report)
+        } else {
+            None
+        };
         let (routes, http) = match listener.mode {
             model::Mode::Tcp => (routes, None),
             model::Mode::Http => {
@@ -205,12 +208,19 @@ fn assemble(
 
 fn listener_tls(
     config: &Config,
+    listener: &model::Listener,
     termination: &mut Termination<'_>,
     store: &Arc<Store>,
     report: &mut Report,
 ) -> Option<ListenerTls> {
     let terms = termination.terms(&[], None, &At::NOWHERE, report)?;
-    Some(ListenerTls { store: Arc::clone(store), fallback: terms.configs, ja4: outputs::tell_ja4(config) })
+    let preamble = listener.preamble.map(|model::Preamble::Postgres| Preamble::Postgres);
+    Some(ListenerTls {
+        preamble,
+        store: Arc::clone(store),
+        fallback: terms.configs,
+        ja4: outputs::tell_ja4(config),
+    })
 }
 
 /// The tracing of requests: none without a collector.

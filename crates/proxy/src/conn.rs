@@ -23,7 +23,7 @@ use crate::proxy_header::{self, About, TlsPart};
 use crate::snapshot::{Listener, ListenerTls, Relay, Route, Snapshot, Target};
 use crate::worker::Worker;
 use crate::{failure, greeting, l4};
-use secure::{Ends, Secure, Terms, refuse};
+use secure::{Door, Ends, Secure, Terms, refuse};
 
 /// Room for what a client sends first; a hello with post-quantum key shares fits.
 const FIRST_ROOM: usize = 4096;
@@ -209,7 +209,9 @@ async fn secured(
     tls: &ListenerTls,
     Fresh { socket, mut buffer, deadline }: Fresh,
 ) -> Result<Ready, Close> {
-    let (hello, route) = secure::greet(life, listener, tls, &socket, &mut buffer, deadline).await?;
+    let direct = secure::begin(life, tls, &socket, &mut buffer, deadline).await?;
+    let door = Door { listener, tls, direct };
+    let (hello, route) = secure::greet(life, &door, &socket, &mut buffer, deadline).await?;
     let terms = route.and_then(Terms::of);
     if let (Some(route), None) = (route, &terms) {
         return plain(life, &snapshot, route, socket, buffer).await;

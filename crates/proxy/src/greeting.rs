@@ -1,5 +1,7 @@
 //! The first bytes of a connection: a PROXY header from those who must send one, then a ClientHello
-//! that is looked at, not taken.
+//! that is looked at, not taken. Before that, clients of some protocols ask for TLS.
+
+mod postgres;
 
 use offramp_net::{Buffer, Socket};
 use offramp_observe::facts::{Address, NameList, Offer};
@@ -10,6 +12,7 @@ use offramp_wire::{HelloFault, Protocol, Step, sniff};
 use rustls::SignatureScheme;
 
 use crate::failure;
+pub(crate) use postgres::{Preamble as PostgresPreamble, preamble as postgres_preamble};
 
 /// Room for one read: a ClientHello with post-quantum key shares fits.
 const READ_ROOM: usize = 4096;

@@ -91,6 +91,13 @@ impl Listener {
     }
 }
 
+/// How clients ask for TLS in the protocol that it protects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preamble {
+    /// As those of PostgreSQL do. They may begin with TLS too, and then have to offer its protocol by ALPN.
+    Postgres,
+}
+
 /// The TLS of a listener.
 pub struct ListenerTls {
     /// Where certificates are picked from.
@@ -99,6 +106,8 @@ pub struct ListenerTls {
     pub fallback: Configs,
     /// Whether events tell the JA4 fingerprints of clients.
     pub ja4: bool,
+    /// How clients ask for TLS; `None`: they begin with it.
+    pub preamble: Option<Preamble>,
 }
 
 /// A destination.

@@ -91,6 +91,12 @@ impl Server {
         process.wait(Duration::from_secs(60)).unwrap();
     }
 
+    /// The path of its Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join(".s.PGSQL.5432")
+    }
+
     /// The URL of a fresh database.
     ///
     /// # Panics

@@ -16,6 +16,8 @@ pub enum Error {
     Proxy(ProxyFault),
     /// The client's ClientHello could not be read.
     ClientHello(HelloFault),
+    /// The client's first packet is none of PostgreSQL.
+    Postgres(PostgresFault),
     /// The client's HTTP/1 was refused.
     Http1(Http1Fault),
     /// A Forwarded value cannot be read.
@@ -96,6 +98,39 @@ pub enum HelloFault {
     DuplicateExtension(u16),
 }
 
+/// Why the first packet of a client is none of PostgreSQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PostgresFault {
+    /// The first byte is of something else.
+    NotPostgres,
+    /// The packet's length (given, bytes) is not possible.
+    BadLength(u32),
+    /// The packet's code (given) is no request and no version.
+    UnknownCode(u32),
+}
+
+impl PostgresFault {
+    /// A stable word for events and counters.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NotPostgres => "postgres_missing",
+            Self::BadLength(_) => "postgres_bad_length",
+            Self::UnknownCode(_) => "postgres_unknown_code",
+        }
+    }
+}
+
+impl fmt::Display for PostgresFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotPostgres => f.write_str("the client does not speak the protocol of PostgreSQL"),
+            Self::BadLength(length) => write!(f, "a first packet of {length} bytes is not possible"),
+            Self::UnknownCode(code) => write!(f, "the first packet has the unknown code {code}"),
+        }
+    }
+}
+
 impl Error {
     /// A stable word for events and counters.
     #[must_use]
@@ -103,6 +138,7 @@ impl Error {
         match self {
             Self::Proxy(fault) => fault.name(),
             Self::ClientHello(fault) => fault.name(),
+            Self::Postgres(fault) => fault.name(),
             Self::Http1(fault) => fault.name(),
             Self::Forwarded(fault) => fault.name(),
             Self::Host(fault) => fault.name(),
@@ -221,6 +257,7 @@ impl fmt::Display for Error {
         match self {
             Self::Proxy(fault) => fault.fmt(f),
             Self::ClientHello(fault) => fault.fmt(f),
+            Self::Postgres(fault) => fault.fmt(f),
             Self::Http1(fault) => fault.fmt(f),
             Self::Forwarded(fault) => fault.fmt(f),
             Self::Host(fault) => fault.fmt(f),
@@ -231,6 +268,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 impl std::error::Error for ProxyFault {}
 impl std::error::Error for HelloFault {}
+impl std::error::Error for PostgresFault {}
 
 impl From<ProxyFault> for Error {
     fn from(fault: ProxyFault) -> Self {
@@ -241,6 +279,12 @@ impl From<ProxyFault> for Error {
 impl From<HelloFault> for Error {
     fn from(fault: HelloFault) -> Self {
         Self::ClientHello(fault)
+    }
+}
+
+impl From<PostgresFault> for Error {
+    fn from(fault: PostgresFault) -> Self {
+        Self::Postgres(fault)
     }
 }
 

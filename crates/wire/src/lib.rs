@@ -17,6 +17,7 @@
 //! | see what a client speaks | [`sniff()`] |
 //! | read a PROXY header from a trusted source | [`proxy::parse`] |
 //! | write a PROXY header to a server | [`proxy::Outbound`] |
+//! | know how a client of PostgreSQL begins | [`postgres::peek`] |
 //! | look at a ClientHello before the handshake | [`client_hello::peek`] |
 //! | fingerprint a client by its ClientHello | [`ClientHello::ja4`] |
 //! | let pass only requests that have one reading | [`http1::Guard`] |
@@ -34,13 +35,14 @@ pub mod host;
 pub mod hpack;
 pub mod http1;
 pub mod http2;
+pub mod postgres;
 pub mod proxy;
 pub mod sniff;
 mod step;
 pub mod target;
 
 pub use client_hello::ClientHello;
-pub use error::{Error, HelloFault, ProxyFault};
+pub use error::{Error, HelloFault, PostgresFault, ProxyFault};
 pub use forwarded::ForwardedFault;
 pub use host::{Authority, HostFault};
 pub use hpack::HpackFault;

@@ -2,7 +2,7 @@
 
 use super::{Reader, Sorted};
 use crate::error::Problem;
-use crate::model::{ListenAddress, Listener, Mode, Name};
+use crate::model::{ListenAddress, Listener, Mode, Name, Preamble};
 use crate::raw::{Section, Spanned};
 
 /// The listeners. Those whose mode or TLS is not known are left out.
@@ -28,6 +28,7 @@ pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> S
             let problem = Problem::new(format!("`{key}` is of HTTP, but this listener relays connections"));
             reader.report.local(section.key_span(key), problem.help("add mode = \"http\", or leave it out"));
         }
+        preamble(section, mode, reader);
         let listener = Listener {
             name,
             addresses,
@@ -37,6 +38,7 @@ pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> S
                 .list(section, "accept_proxy", |text: &Spanned<String>, _| text.value.parse()),
             trusted_proxies: reader
                 .list(section, "trusted_proxies", |text: &Spanned<String>, _| text.value.parse()),
+            preamble: section.text("preamble").and_then(|text| Preamble::from_word(text.value)),
             via: section.bool("via").unwrap_or(default.via),
             at: reader.at(&section.span),
         };
@@ -47,6 +49,22 @@ pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> S
         }
     }
     listeners
+}
+
+/// Reports a preamble that leads to nothing.
+fn preamble(section: &Section, mode: Mode, reader: &mut Reader<'_, '_>) {
+    if !section.mentions("preamble") {
+        return;
+    }
+    if mode == Mode::Http {
+        let problem = Problem::new("`preamble` cannot go with mode = \"http\"");
+        let help = "leave it out, or relay connections with mode = \"tcp\"";
+        reader.report.local(section.key_span("preamble"), problem.help(help));
+    } else if section.bool("tls") == Some(false) {
+        let problem = Problem::new("`preamble` needs TLS, but this listener has none");
+        let help = "leave out tls = false: it is TLS that the clients ask for";
+        reader.report.local(section.key_span("preamble"), problem.help(help));
+    }
 }
 
 /// The names that routes may refer to: those of listeners with mistakes too, and that of the implied one.

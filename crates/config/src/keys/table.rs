@@ -177,6 +177,7 @@ pub const TABLE: &[Key] = rows! {
     "listener.mode": Kind::Choice(model::Mode::CHOICES), toml("\"tcp\""), Live, NOW, "`tcp`: relay the bytes of any protocol; `http`: HTTP/1.1 and HTTP/2, each request with its own route";
     "listener.tls": Kind::Bool, toml("true"), Live, NOW, "`false`: clients speak plain text";
     "listener.accept_proxy": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "Sources that must send a PROXY header, which is trusted; from all others a PROXY header is refused";
+    "listener.preamble": Kind::Choice(model::Preamble::CHOICES), absent("clients begin with TLS"), Live, NOW, "With `mode = \"tcp\"`: clients ask for TLS in the protocol that it protects; `postgres`: by `SSLRequest`, as clients of PostgreSQL do, or they begin with TLS";
     "listener.trusted_proxies": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "With `mode = \"http\"`: proxies whose `X-Forwarded-*`, `Forwarded` and `X-Request-Id` are trusted and extended, and so name the client; those of all others are replaced";
     "listener.via": Kind::Bool, toml("false"), Live, NOW, "With `mode = \"http\"`: add `Via` to requests and responses";
 

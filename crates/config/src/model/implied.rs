@@ -161,6 +161,7 @@ impl Default for Listener {
             mode: Mode::Tcp,
             tls: true,
             accept_proxy: Vec::new(),
+            preamble: None,
             trusted_proxies: Vec::new(),
             via: false,
             at: At::NOWHERE,

@@ -187,6 +187,11 @@ impl AlpnId {
         &self.0
     }
 
+    /// What listeners of PostgreSQL offer: clients since version 17 ask for it.
+    pub fn of_postgres() -> AlpnId {
+        AlpnId("postgresql".to_owned())
+    }
+
     /// What listeners of HTTP offer, the preferred first: HTTP/2 (RFC 9113 §3.2), then HTTP/1.1 and 1.0.
     pub fn of_http() -> [AlpnId; 3] {
         ["h2", "http/1.1", "http/1.0"].map(|id| AlpnId(id.to_owned()))

@@ -184,6 +184,11 @@ fn conflicts_between_items() {
             "`client_auth` cannot go",
         ),
         ("[[route]]\npassthrough = \"a:1\"\nserver = \"b:1\"".to_owned(), "both `server` and `passthrough`"),
+        (
+            format!("{route}[[listener]]\nmode = \"http\"\npreamble = \"postgres\""),
+            "`preamble` cannot go with mode",
+        ),
+        (format!("{route}[[listener]]\ntls = false\npreamble = \"postgres\""), "`preamble` needs TLS"),
         (format!("{route}deny_ja4 = []"), "`deny_ja4` is empty"),
         (format!("{route}deny_ja4 = [\"t13d*\", \"t13d*\"]"), "`deny_ja4` has this twice"),
         (format!("{route}deny_ja4 = \"q13d*\""), "`q` is QUIC"),

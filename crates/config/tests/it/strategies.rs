@@ -9,7 +9,7 @@ use offramp_config::model::{
     DnsProvider, DnsUpdate, Eject, Endpoint, ExternalAccount, FilePath, HeaderChanges, HeaderName, Health,
     HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, KeyType, Level,
     Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name,
-    Passthrough, Policy, Pool, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay,
+    Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay,
     RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress, Size, StoreUrl,
     SyslogAddress, Target, Tickets, Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
 };
@@ -319,6 +319,7 @@ fn listeners() -> impl Strategy<Value = Vec<Listener>> {
                     mode: Mode::Tcp,
                     tls,
                     accept_proxy: network.into_iter().collect(),
+                    preamble: Some(Preamble::Postgres).filter(|_| tls && port % 2 == 0),
                     trusted_proxies: Vec::new(),
                     via: false,
                     at: At::NOWHERE,

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use offramp_certs::client_auth::Allow;
-use offramp_config::model::{self, HostPattern, Listeners, Mode, RelayTarget};
+use offramp_config::model::{self, AlpnId, HostPattern, Listeners, Mode, Preamble, RelayTarget};
 use offramp_config::{At, Config};
 use offramp_proxy::{Ja4List, Match, Relay, Route, Rule, SendProxy, Target};
 
@@ -30,16 +30,18 @@ pub(super) fn tables(
         let listeners = config.listeners.iter().filter(|listener| listener.mode == Mode::Tcp && is(listener));
         listeners.flat_map(|listener| config.routes_of(listener)).map(std::ptr::from_ref).collect()
     };
-    let (relayed, terminated) = (of(|_| true), of(|listener| listener.tls));
+    let relayed = of(|_| true);
+    let terminated = of(|listener| listener.tls && listener.preamble.is_none());
+    let postgres = of(|listener| listener.preamble == Some(Preamble::Postgres));
     let mut prepared = HashMap::new();
     for route in &config.routes {
         let key = std::ptr::from_ref(route);
         if !relayed.contains(&key) {
             continue;
         }
-        let has_tls = terminated.contains(&key);
+        let ends = Ends { tls: terminated.contains(&key), postgres: postgres.contains(&key) };
         // What cannot be prepared is reported, and there will be no snapshot.
-        if let Some(ready) = Prepared::new(route, has_tls, backends, termination, report) {
+        if let Some(ready) = Prepared::new(route, ends, backends, termination, report) {
             prepared.insert(key, ready);
         }
     }
@@ -48,9 +50,11 @@ pub(super) fn tables(
         let mut rules = Vec::new();
         for route in config.routes_of(listener).filter(|_| listener.mode == Mode::Tcp) {
             let Some(prepared) = prepared.get(&std::ptr::from_ref(route)) else { continue };
-            rules.extend(split(route).into_iter().map(|(preference, matches)| {
-                (preference, Rule { matches, to: prepared.route(listener.tls) })
-            }));
+            rules.extend(
+                split(route).into_iter().map(|(preference, matches)| {
+                    (preference, Rule { matches, to: prepared.route(listener) })
+                }),
+            );
         }
         // The sort is stable, which keeps the order of the file among equals.
         rules.sort_by_key(|(preference, _)| *preference);
@@ -105,8 +109,17 @@ enum PreparedEnd {
     Relay(PreparedRelay),
 }
 
+/// How listeners end the TLS of a route.
+#[derive(Clone, Copy)]
+struct Ends {
+    tls: bool,
+    postgres: bool,
+}
+
 struct PreparedRelay {
     terms: Option<Terms>,
+    /// On listeners of PostgreSQL.
+    postgres: Option<Terms>,
     allow: Option<Allow>,
     send_proxy: Option<SendProxy>,
 }
@@ -114,7 +127,7 @@ struct PreparedRelay {
 impl Prepared {
     fn new(
         route: &model::Route,
-        has_tls: bool,
+        ends: Ends,
         backends: &mut Backends<'_>,
         termination: &mut Termination<'_>,
         report: &mut Report,
@@ -134,22 +147,29 @@ impl Prepared {
         };
         let backend = place(&relay.to, &route.at, backends, report)?;
         let auth = route.client_auth.as_ref();
-        let terms = has_tls.then(|| termination.terms(&route.alpn, auth, &route.at, report));
+        let terms = ends.tls.then(|| termination.terms(&route.alpn, auth, &route.at, report));
+        let alpn = if route.alpn.is_empty() { &[AlpnId::of_postgres()] } else { &route.alpn[..] };
+        let postgres = ends.postgres.then(|| termination.terms(alpn, auth, &route.at, report));
         let allow = auth.map(|auth| tls::allow(auth, &route.at, report));
-        let terms = match terms {
-            None => None,
-            Some(terms) => Some(terms?),
+        // What cannot be made was reported.
+        let made = |terms: Option<Option<Terms>>| match terms {
+            None => Some(None),
+            Some(terms) => terms.map(Some),
         };
-        let relay = PreparedRelay { terms, allow, send_proxy: relay.send_proxy.map(send_proxy) };
+        let (terms, postgres) = (made(terms)?, made(postgres)?);
+        let relay = PreparedRelay { terms, postgres, allow, send_proxy: relay.send_proxy.map(send_proxy) };
         Some(Self { name, backend, end: PreparedEnd::Relay(relay), deny_ja4, log_one_in })
     }
 
-    fn route(&self, tls: bool) -> Route {
+    fn route(&self, listener: &model::Listener) -> Route {
         let backend = self.backend;
         let target = match &self.end {
             PreparedEnd::Passthrough(send_proxy) => Target::Passthrough { backend, send_proxy: *send_proxy },
-            PreparedEnd::Relay(PreparedRelay { terms, allow, send_proxy }) => {
-                let terms = terms.as_ref().filter(|_| tls);
+            PreparedEnd::Relay(PreparedRelay { terms, postgres, allow, send_proxy }) => {
+                let terms = match listener.preamble {
+                    Some(Preamble::Postgres) => postgres.as_ref(),
+                    None => terms.as_ref().filter(|_| listener.tls),
+                };
                 Target::Relay(Relay {
                     backend,
                     tls: terms.map(|terms| terms.configs.clone()),

@@ -123,6 +123,8 @@ causes! {
     ClientCertificateMissing, "client_certificate_missing", Client, "The route requires a client certificate, and none came.";
     ClientCertificateRejected, "client_certificate_rejected", Client, "The client's certificate does not verify: unknown issuer, expired, or malformed.";
     ClientCertificateNotAllowed, "client_certificate_not_allowed", Policy, "The client's certificate verifies, but `allow` does not list its names.";
+    TlsRequired, "tls_required", Policy, "The listener has a `preamble`, and the client asked for a session in clear, or for the end of a query in clear.";
+    PreambleInvalid, "preamble_invalid", Client, "What the client sent before TLS breaks the protocol of the listener's `preamble`; `detail` says how.";
     Ja4Denied, "ja4_denied", Policy, "The client's JA4 fingerprint is in `deny_ja4` of the route; alert handshake_failure was sent.";
 
     // Records.

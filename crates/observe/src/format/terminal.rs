@@ -214,6 +214,7 @@ fn advice(close: &Close) -> Option<&'static str> {
         Cause::ClientCertificateMissing => "give the client a certificate",
         Cause::ClientCertificateRejected => "check its issuer and its dates",
         Cause::ClientCertificateNotAllowed => "add its name to `allow`",
+        Cause::TlsRequired => "have the client ask for TLS: sslmode=require",
         Cause::Ja4Denied => "`deny_ja4` of the route refuses this client",
         Cause::ServerRefused => "the application refuses connections; is it running?",
         Cause::ServerUnreachable => "is the application's address right?",

@@ -21,9 +21,9 @@ use tokio::time::timeout_at;
 
 use super::Life;
 use crate::closing::farewell;
-use crate::greeting::Greeting;
+use crate::greeting::{Greeting, PostgresPreamble};
 use crate::snapshot::http::HttpTls;
-use crate::snapshot::{Listener, ListenerTls, Relay, Route, Snapshot, Target};
+use crate::snapshot::{Listener, ListenerTls, Preamble, Relay, Route, Snapshot, Target};
 use crate::worker::Worker;
 use crate::{failure, greeting};
 
@@ -55,12 +55,40 @@ impl Hello {
     }
 }
 
+/// What a client comes by.
+pub(super) struct Door<'l> {
+    pub(super) listener: &'l Listener,
+    pub(super) tls: &'l ListenerTls,
+    /// Whether it began with TLS where others ask for it.
+    pub(super) direct: bool,
+}
+
+/// Answers a client that asks for TLS in the protocol of the listener's preamble. Gives whether one began with TLS
+/// though the listener has a preamble.
+pub(super) async fn begin(
+    life: &mut Life,
+    tls: &ListenerTls,
+    socket: &Socket,
+    buffer: &mut Buffer,
+    deadline: tokio::time::Instant,
+) -> Result<bool, Close> {
+    let Some(Preamble::Postgres) = tls.preamble else { return Ok(false) };
+    match timeout_at(deadline, greeting::postgres_preamble(socket, buffer)).await {
+        Ok(PostgresPreamble::Asked) => Ok(false),
+        Ok(PostgresPreamble::Direct) => Ok(true),
+        Ok(PostgresPreamble::Refused(close, last)) => {
+            farewell(&life.worker, socket, &last).await;
+            Err(close)
+        }
+        Err(_) => Err(Cause::HandshakeTimeout.into()),
+    }
+}
+
 /// Waits for the ClientHello and chooses the route by it. There is none for what cannot be looked at:
 /// rustls refuses that, or knows better.
 pub(super) async fn greet<'l>(
     life: &mut Life,
-    listener: &'l Listener,
-    tls: &ListenerTls,
+    door: &Door<'l>,
     socket: &Socket,
     buffer: &mut Buffer,
     deadline: tokio::time::Instant,
@@ -84,7 +112,7 @@ pub(super) async fn greet<'l>(
     if let Some(hello) = challenge(life, buffer) {
         return Ok((hello, None));
     }
-    match choose(life, listener, tls, buffer) {
+    match choose(life, door, buffer) {
         Ok((hello, route)) => Ok((hello, Some(route))),
         Err((alert, cause)) => Err(turn_away(&life.worker, socket, alert, cause.into()).await),
     }
@@ -108,8 +136,7 @@ async fn turn_away(worker: &Worker, socket: &Socket, alert: Alert, close: Close)
 /// Chooses the route, and makes sure that there is a certificate for the name.
 fn choose<'l>(
     life: &mut Life,
-    listener: &'l Listener,
-    tls: &ListenerTls,
+    &Door { listener, tls, direct }: &Door<'l>,
     buffer: &Buffer,
 ) -> Result<(Hello, &'l Route), (Alert, Cause)> {
     let Step::Done { value: hello, .. } = client_hello::peek(buffer.filled()) else {
@@ -119,6 +146,10 @@ fn choose<'l>(
     life.facts().tls.sni = host.map(Into::into);
     if tls.ja4 {
         life.facts().tls.ja4 = Some(hello.ja4().to_bytes());
+    }
+    if direct && !hello.offers_alpn(offramp_wire::postgres::ALPN) {
+        // As PostgreSQL: without it, a client of another protocol could be led here (ALPACA).
+        return Err((Alert::NO_APPLICATION_PROTOCOL, Cause::NoCommonAlpn));
     }
     let unknown = || match host {
         // RFC 8446 §9.2: a server that needs the name says that it is missing.

@@ -282,6 +282,7 @@ fn snapshot(servers: &[&server::Address], terms: &Terms) -> Snapshot {
             store: Arc::clone(&pki().store),
             fallback: configs.clone(),
             ja4: true,
+            preamble: None,
         });
         let route = Route {
             name: door.name().into(),

@@ -1,0 +1,78 @@
+//! TLS on request, as PostgreSQL's clients ask for it before the ClientHello.
+
+use offramp_net::{Buffer, Socket};
+use offramp_observe::{Cause, Close};
+use offramp_wire::postgres::{self, ACCEPT, DECLINE, Opening, fatal};
+use offramp_wire::{PostgresFault, Step};
+
+use crate::failure;
+
+/// What comes after the preamble.
+pub(crate) enum Preamble {
+    /// The client was told that TLS begins now.
+    Asked,
+    /// The client begins with TLS, or with something that is no PostgreSQL and has a name of its own.
+    Direct,
+    /// The client is refused, and gets these last words.
+    Refused(Close, Vec<u8>),
+}
+
+/// Answers until TLS begins. A client may be declined GSSAPI encryption once before.
+pub(crate) async fn preamble(socket: &Socket, buffer: &mut Buffer) -> Preamble {
+    let mut declined = false;
+    loop {
+        let (answer, consumed) = match postgres::peek(buffer.filled()) {
+            Step::Need(_) => match super::more(socket, buffer).await {
+                Ok(1..) => continue,
+                Ok(0) if buffer.is_empty() && !declined => return silent(Cause::ClientSilent.into()),
+                Ok(0) => return silent(Cause::HandshakeAbandoned.into()),
+                Err(close) => return silent(close),
+            },
+            Step::Done { value: Opening::Tls, .. } | Step::Reject(PostgresFault::NotPostgres) => {
+                return Preamble::Direct;
+            }
+            Step::Reject(fault) => return invalid(&fault.to_string()),
+            // Nobody waits for words here.
+            Step::Done { value: Opening::Cancel, .. } => return silent(Cause::TlsRequired.into()),
+            Step::Done { value: Opening::Startup, .. } => {
+                return Preamble::Refused(Cause::TlsRequired.into(), fatal(NOT_ALLOWED, TLS_REQUIRED));
+            }
+            Step::Done { value: Opening::Gss, .. } if declined => {
+                return invalid("GSSAPI encryption was declined already");
+            }
+            Step::Done { value: Opening::Gss, consumed } => {
+                declined = true;
+                (DECLINE, consumed)
+            }
+            Step::Done { value: Opening::Ssl, consumed } => (ACCEPT, consumed),
+        };
+        // Whoever is in the middle could have put them there, to be taken for a part of what TLS protects
+        // (CVE-2021-23214).
+        if buffer.len() > consumed {
+            return invalid("bytes in clear came behind the request for encryption");
+        }
+        buffer.consume(consumed);
+        if let Err(error) = socket.write_all(&[answer]).await {
+            return silent(failure::client(&error));
+        }
+        if answer == ACCEPT {
+            return Preamble::Asked;
+        }
+    }
+}
+
+fn silent(close: Close) -> Preamble {
+    Preamble::Refused(close, Vec::new())
+}
+
+fn invalid(why: &str) -> Preamble {
+    let close = Close::from(Cause::PreambleInvalid).with_detail(why);
+    Preamble::Refused(close, fatal(PROTOCOL_VIOLATION, why))
+}
+
+/// SQLSTATE `invalid_authorization_specification`, as PostgreSQL says where pg_hba.conf lets in nobody without TLS.
+const NOT_ALLOWED: &str = "28000";
+/// SQLSTATE `protocol_violation`.
+const PROTOCOL_VIOLATION: &str = "08P01";
+const TLS_REQUIRED: &str =
+    "TLS is required: connect with sslmode=require, or better with sslmode=verify-full";
