@@ -13,6 +13,7 @@ pub mod cores;
 pub mod listen;
 pub mod notify;
 pub mod process;
+pub mod splice;
 pub mod turn;
 pub mod watch;
 

@@ -273,7 +273,7 @@ impl Socket {
     }
 
     /// Calls `write` when the socket may take something; less than `wanted` means that it is full.
-    fn poll_with_write(
+    pub(crate) fn poll_with_write(
         &self,
         cx: &mut Context<'_>,
         wanted: usize,

@@ -18,6 +18,7 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use offramp_net::splice::Pipes;
 use offramp_observe::{Cause, ConnectionFacts, EventSender, IdSource, Log, RequestFacts, WorkerCounters};
 use offramp_record::Span;
 use offramp_tls::HandshakeQueue;
@@ -142,6 +143,8 @@ pub struct Worker {
     pub(crate) counters: WorkerCounters,
     pub(crate) shared: Shared,
     pub(crate) scratch: RefCell<Scratch>,
+    /// What bytes are spliced by.
+    pub(crate) pipes: Pipes,
     pub(crate) cut: Cut,
     events: RefCell<EventSender>,
     ids: RefCell<IdSource>,
@@ -317,6 +320,7 @@ impl Worker {
                 bytes: vec![0; slots::room()].into(),
                 spans: [Span::default(); SPANS],
             }),
+            pipes: Pipes::default(),
             cut: Cut::default(),
             turns: RefCell::new(Turns { generation: u64::MAX, backends: Vec::new() }),
             acceptors: RefCell::default(),

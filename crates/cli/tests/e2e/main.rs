@@ -5,6 +5,7 @@ mod accepting_is_denied;
 mod bad_certificates_are_told;
 mod bad_input_harms_nobody;
 mod browser;
+mod bulk_is_spliced;
 mod certificates_come_from_authorities;
 mod check_warns_of_surprises;
 mod chromium_uses_an_application;

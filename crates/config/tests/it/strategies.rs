@@ -9,8 +9,8 @@ use offramp_config::model::{
     DnsProvider, DnsUpdate, Eject, Endpoint, ExternalAccount, FilePath, HeaderChanges, HeaderName, Health,
     HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, KeyType, Level,
     Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name,
-    Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay,
-    RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress, Size, StoreUrl,
+    Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo,
+    Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress, Size, StoreUrl,
     SyslogAddress, Target, Tickets, Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
