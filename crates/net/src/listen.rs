@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
+use nix::sys::socket::SockaddrStorage;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -61,9 +62,25 @@ pub fn bound_address(fd: &OwnedFd) -> Option<SocketAddr> {
 
 /// Whether the address is one of this machine's.
 #[must_use]
-pub fn is_own(address: std::net::IpAddr) -> bool {
-    // Nothing is sent, and the port is free again at once.
-    std::net::UdpSocket::bind((address, 0)).is_ok()
+pub fn is_own(address: IpAddr) -> bool {
+    // That a socket can be bound to it says nothing: with `ip_nonlocal_bind` it can to any.
+    match nix::ifaddrs::getifaddrs() {
+        Ok(interfaces) => is_among(address, interfaces.filter_map(|interface| ip_of(interface.address?))),
+        // Nothing is sent, and the port is free again at once.
+        Err(_) => std::net::UdpSocket::bind((address, 0)).is_ok(),
+    }
+}
+
+/// Whether an address is one of these, which interfaces have. All of `127.0.0.0/8` is where one of it is.
+fn is_among(address: IpAddr, mut own: impl Iterator<Item = IpAddr>) -> bool {
+    let address = address.to_canonical();
+    let loopback = address.is_ipv4() && address.is_loopback();
+    own.any(|own| own == address || (loopback && own.is_ipv4() && own.is_loopback()))
+}
+
+fn ip_of(address: SockaddrStorage) -> Option<IpAddr> {
+    let four = || address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+    four().or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
 }
 
 fn no_ipv6(error: &io::Error) -> bool {
@@ -298,6 +315,23 @@ mod tests {
 
     fn free() -> Address {
         Address::Tcp("127.0.0.1:0".parse().unwrap())
+    }
+
+    #[test]
+    fn own_addresses_are_those_of_interfaces() {
+        let own = ["127.0.0.1", "::1", "192.0.2.7"].map(|text| text.parse::<IpAddr>().unwrap());
+        for (address, wanted) in [
+            ("127.0.0.1", true),
+            ("127.0.0.77", true),
+            ("::ffff:192.0.2.7", true),
+            ("::1", true),
+            ("192.0.2.8", false),
+            ("::2", false),
+        ] {
+            assert_eq!(is_among(address.parse().unwrap(), own.into_iter()), wanted, "{address}");
+        }
+        assert!(!is_among(own[0], own[1..].iter().copied()), "no interface has a loopback of IPv4");
+        assert!(is_own(own[0]) && !is_own("203.0.113.254".parse().unwrap()));
     }
 
     #[test]
