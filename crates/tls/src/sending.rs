@@ -136,6 +136,10 @@ impl Sending {
                 Poll::Pending => break Poll::Pending,
             }
         };
+        if sent > 0 {
+            // What was sent now, and nothing behind it, has pushed it.
+            self.kept_back = false;
+        }
         if sent < self.waiting.len() {
             self.waiting.drain(..sent);
         } else if sent > 0 {
@@ -264,5 +268,33 @@ impl Sending {
         if std::mem::take(&mut self.kept_back) {
             socket.push();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::os::unix::net::UnixStream;
+
+    use tokio::runtime::{Builder, LocalOptions};
+
+    use super::*;
+
+    #[test]
+    fn what_was_flushed_needs_no_push() {
+        let runtime = Builder::new_current_thread().enable_io().build_local(LocalOptions::default()).unwrap();
+        runtime.block_on(async {
+            let (near, _far) = UnixStream::pair().unwrap();
+            near.set_nonblocking(true).unwrap();
+            let socket = Socket::unix(near.into()).unwrap();
+            let mut sending = Sending::new(RecordSize::Adaptive);
+            (sending.kept_back, sending.waiting) = (true, vec![7; 100]);
+            poll_fn(|cx| sending.poll_flush(&socket, cx)).await.unwrap();
+            assert!(!sending.kept_back && sending.waiting() == 0);
+            // Nothing was sent: what the kernel keeps back is still there.
+            sending.kept_back = true;
+            poll_fn(|cx| sending.poll_flush(&socket, cx)).await.unwrap();
+            assert!(sending.kept_back);
+        });
     }
 }

@@ -7,6 +7,7 @@
 //! close_notify is `UnexpectedEof`.
 
 mod batch;
+mod lost;
 mod parts;
 
 use std::io::{self, IoSlice};
@@ -22,6 +23,7 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use crate::receiving::{End, Received};
 use crate::sending::Sending;
 use crate::session::{Session, SessionError};
+use lost::Lost;
 
 /// Room for one read from the socket: a full record and the start of the next.
 const READ_ROOM: usize = 17 * 1024;
@@ -47,7 +49,7 @@ pub struct Stream {
     /// Nothing may be sent behind what is sealed (RFC 8446 §6.1).
     closing: bool,
     /// Whether something that the reader had to send was lost, which the writer has to hear of.
-    lost: bool,
+    lost: Option<Lost>,
     /// Whether the memory of `incoming` stays while nothing is in it.
     keeps: bool,
     /// Whether reads grow with what comes.
@@ -87,7 +89,7 @@ impl Stream {
             writer: None,
             ended: None,
             closing: false,
-            lost: false,
+            lost: None,
             keeps: false,
             ahead: false,
             room: READ_ROOM,
@@ -233,9 +235,9 @@ impl Stream {
         match self.poll_drain(&mut Context::from_waker(&waker)) {
             Poll::Pending => return,
             Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(_)) => {
+            Poll::Ready(Err(error)) => {
                 self.sending.clear();
-                (self.closing, self.lost) = (true, true);
+                (self.closing, self.lost) = (true, Some(Lost::of(&error)));
             }
         }
         if let Some(writer) = self.writer.take() {
@@ -252,8 +254,8 @@ impl Stream {
 
     /// Sends what is sealed.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.lost {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        if let Some(lost) = self.lost {
+            return Poll::Ready(Err(lost.error()));
         }
         self.sending.poll_flush(&self.socket, cx)
     }
