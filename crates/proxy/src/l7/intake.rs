@@ -315,7 +315,12 @@ impl Intake {
     /// Drops what has come of content that nobody wants. Whether that was all of it.
     pub(crate) fn forget_content(&mut self, cx: &mut Context<'_>) -> bool {
         let mut left = UNWANTED;
-        while let Poll::Ready(Ok(n)) = self.poll_passed(cx) {
+        loop {
+            // The end of a turn is not that nothing has come, and what is left to do here has a bound.
+            if self.turn.is_over() {
+                self.turn = Turn::default();
+            }
+            let Poll::Ready(Ok(n)) = self.poll_passed(cx) else { return false };
             if n == 0 {
                 return true;
             }
@@ -325,7 +330,6 @@ impl Intake {
             left -= n;
             self.take(n);
         }
-        false
     }
 
     /// Waits for the end of the client's direction while nothing is expected from it. Bytes that come are left

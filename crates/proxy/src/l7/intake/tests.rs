@@ -111,3 +111,18 @@ fn chunks_of_a_byte_have_no_longer_turns() {
         sender.join().unwrap();
     });
 }
+
+/// Content that has come whole is forgotten whole, though the turn of its connection is over.
+#[test]
+fn the_end_of_a_turn_does_not_look_like_content_that_is_missing() {
+    over(async |mut intake, mut far| {
+        begin(&mut intake, &mut far).await;
+        far.write_all(b"5\r\nhello\r\n0\r\n\r\n").unwrap();
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        intake.turn.spend(Work::Bytes(usize::MAX));
+        assert!(poll_fn(|cx| Poll::Ready(intake.forget_content(cx))).await);
+        assert!(intake.is_between());
+    });
+}
