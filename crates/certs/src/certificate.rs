@@ -9,6 +9,7 @@ use rustls::SignatureScheme;
 use rustls::sign::{CertifiedKey, SigningKey};
 
 use crate::describe::Description;
+use crate::file::SOON;
 use crate::name::DnsPattern;
 
 /// A certificate that the proxy can present.
@@ -26,6 +27,8 @@ pub struct Certificate {
     pub not_before: SystemTime,
     /// The end of its life.
     pub not_after: SystemTime,
+    /// Until when the OCSP response that is stapled to it is current; `None` where there is none, or no end.
+    pub staple_until: Option<SystemTime>,
     /// The leaf in the words of the PROXY protocol.
     pub description: Description,
     /// Where it comes from.
@@ -55,6 +58,17 @@ pub enum Source {
         /// The file in which the local CA keeps it.
         path: PathBuf,
     },
+}
+
+impl Source {
+    /// `file`, `acme` or `local_ca`, for metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Source::Files { .. } => "file",
+            Source::Acme { .. } => "acme",
+            Source::LocalCa { .. } => "local_ca",
+        }
+    }
 }
 
 /// The kind of a certificate's key, the one to prefer first: an ECDSA signature costs a twentieth of
@@ -91,11 +105,23 @@ impl Certificate {
         self.not_before <= now && now < self.not_after
     }
 
+    /// From when on its end is soon: [`SOON`](crate::file::SOON) before it, or when a third of its life is left if that
+    /// is later.
+    pub fn soon_at(&self) -> SystemTime {
+        soon_at(self.not_before, self.not_after)
+    }
+
     /// When it should be renewed: when a third of its life is left.
     pub fn renew_at(&self) -> SystemTime {
         let life = self.not_after.duration_since(self.not_before).unwrap_or_default();
         self.not_before + life / 3 * 2
     }
+}
+
+/// From when on the end of this life is soon.
+pub(crate) fn soon_at(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
+    let life = not_after.duration_since(not_before).unwrap_or_default();
+    not_after - SOON.min(life / 3)
 }
 
 const ECDSA_P256: &[SignatureScheme] = &[SignatureScheme::ECDSA_NISTP256_SHA256];

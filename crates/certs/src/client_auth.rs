@@ -1,22 +1,26 @@
-//! Client certificates: which CAs are trusted, and which of their certificates are let in.
+//! Client certificates: which CAs are trusted, who is revoked, and which of their certificates are let in.
 //!
 //! That a certificate is genuine is verified by rustls against the roots; [`Allow`] then asks who it
-//! names. A `dns:` pattern looks at subjectAltName alone, never at the CN, and a client's own wildcard
-//! names nobody. Where a certificate has several CNs only the first counts, the one that is logged.
+//! names.
 
-use std::fmt;
+mod allow;
+pub mod forwarded;
+mod identity;
+
+pub use allow::{Allow, Pattern};
+pub use identity::identity;
+
 use std::path::Path;
-use std::str::FromStr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustls::RootCertStore;
+use rustls_pki_types::CertificateRevocationListDer;
 
-use crate::describe;
-use crate::error::{ContentFault, Error, PatternFault};
-use crate::name::DnsPattern;
-use crate::pem::{Item, PemFile};
+use crate::error::{ContentFault, Error};
+use crate::pem::{Item, PemFile, read_bytes};
 use crate::warning::{Concern, Warning};
-use crate::x509::{self, AlternativeNames, Facts};
+use crate::x509::{self, Facts};
 
 /// The CAs of a bundle, and what to know about them.
 #[derive(Debug)]
@@ -51,7 +55,7 @@ pub fn load_roots(path: &Path, now: SystemTime) -> Result<LoadedRoots, Error> {
                 seen.push(der);
             }
             Item::Key(_) => warnings.push(Warning::new(path, Concern::KeyInBundle)),
-            Item::EncryptedKey | Item::Other(_) => {}
+            Item::EncryptedKey | Item::RevocationList(_) | Item::Other(_) => {}
         }
     }
     if roots.is_empty() {
@@ -60,161 +64,74 @@ pub fn load_roots(path: &Path, now: SystemTime) -> Result<LoadedRoots, Error> {
     Ok(LoadedRoots { roots, warnings })
 }
 
-/// Whom of those that a CA vouches for to let in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allow {
-    patterns: Vec<Pattern>,
+/// Whom to believe about clients.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    /// The authorities.
+    pub roots: Arc<RootCertStore>,
+    /// The lists of certificates that are revoked, newest last.
+    pub revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 
-/// One entry of an `allow` list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pattern {
-    /// `dns:` a DNS name in subjectAltName; `*` is one label, as in certificates.
-    Dns(DnsPattern),
-    /// `uri:` a URI in subjectAltName, compared as written; `*` is any run of characters.
-    Uri(Box<str>),
-    /// `cn:` the Common Name of the subject, compared as written; `*` is any run of characters.
-    CommonName(Box<str>),
-}
-
-impl FromStr for Pattern {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let refuse = |fault| Error::Pattern { pattern: text.to_owned(), fault };
-        let (kind, value) = text.split_once(':').ok_or_else(|| refuse(PatternFault::Kind))?;
-        if matches!(kind, "dns" | "uri" | "cn") && value.is_empty() {
-            return Err(refuse(PatternFault::Empty));
-        }
-        match kind {
-            "dns" => match DnsPattern::parse(value) {
-                Ok(name) => Ok(Pattern::Dns(name)),
-                Err(fault) => Err(refuse(PatternFault::Name(fault))),
-            },
-            "uri" => Ok(Pattern::Uri(value.into())),
-            "cn" => Ok(Pattern::CommonName(value.into())),
-            _ => Err(refuse(PatternFault::Kind)),
-        }
+impl From<Arc<RootCertStore>> for Trust {
+    fn from(roots: Arc<RootCertStore>) -> Self {
+        Trust { roots, revoked: Vec::new() }
     }
 }
 
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Pattern::Dns(name) => write!(f, "dns:{name}"),
-            Pattern::Uri(glob) => write!(f, "uri:{glob}"),
-            Pattern::CommonName(glob) => write!(f, "cn:{glob}"),
-        }
-    }
+/// The revocation lists of a file, and what to know about them.
+#[derive(Debug)]
+pub struct LoadedLists {
+    /// The lists; at least one.
+    pub lists: Vec<CertificateRevocationListDer<'static>>,
+    /// What does not keep them from being used.
+    pub warnings: Vec<Warning>,
 }
 
-impl Allow {
-    /// A list of patterns, any of which admits. The empty list admits every certificate that the CA
-    /// vouches for.
-    pub fn new(patterns: Vec<Pattern>) -> Self {
-        Allow { patterns }
-    }
+/// The largest file of revocation lists, in bytes: some public authorities have lists of several MiB.
+pub const MAX_LISTS_SIZE: u64 = 32 << 20;
 
-    /// Whether the certificate `leaf_der`, verified before, is let in. One that cannot be parsed is
-    /// not, unless the list is empty.
-    pub fn matches(&self, leaf_der: &[u8]) -> bool {
-        if self.patterns.is_empty() {
-            return true;
-        }
-        let Ok(certificate) = x509::parse(leaf_der) else { return false };
-        let Ok(names) = AlternativeNames::read(&certificate) else { return false };
-        let common_name = describe::common_name(&certificate);
-        self.patterns.iter().any(|pattern| match pattern {
-            Pattern::Dns(pattern) => names.dns.iter().any(|name| admits(pattern, name)),
-            Pattern::Uri(glob) => names.uris.iter().any(|uri| glob_matches(glob, uri)),
-            Pattern::CommonName(glob) => common_name.as_ref().is_some_and(|name| glob_matches(glob, name)),
-        })
-    }
-}
-
-/// Whether a name of the client's is a proper one and fits: a wildcard is no client's name.
-fn admits(pattern: &DnsPattern, name: &str) -> bool {
-    DnsPattern::parse(name).is_ok_and(|name| !name.is_wildcard() && pattern.matches(name.host()))
-}
-
-/// Whether `text` is `glob` with each `*` replaced by any run of characters, also by none.
+/// Loads the revocation lists of a file: one in DER, or any number in PEM.
 ///
-/// Takes time in proportion to the product of the lengths at worst: on a mismatch only the latest `*`
-/// takes one more character, as an earlier one need never take more than it has.
-fn glob_matches(glob: &str, text: &str) -> bool {
-    let (glob, text) = (glob.as_bytes(), text.as_bytes());
-    let (mut g, mut t) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if glob.get(g) == Some(&b'*') {
-            retry = Some((g, t));
-            g += 1;
-        } else if glob.get(g) == Some(&text[t]) {
-            g += 1;
-            t += 1;
-        } else if let Some((star, taken)) = retry {
-            retry = Some((star, taken + 1));
-            g = star + 1;
-            t = taken + 1;
-        } else {
-            return false;
+/// A list for which there should be a newer one at `now` is used all the same, with a warning: whom it names stays
+/// refused.
+///
+/// # Errors
+/// [`Error::Io`] and [`Error::Content`]: the file cannot be read, holds no list, or one that is broken.
+pub fn load_revocation_lists(path: &Path, now: SystemTime) -> Result<LoadedLists, Error> {
+    let (bytes, _) = read_bytes(path, MAX_LISTS_SIZE)?;
+    let (mut lists, mut warnings) = (Vec::new(), Vec::new());
+    // DER begins with a SEQUENCE, which is no letter of PEM.
+    if bytes.first() == Some(&0x30) {
+        add_list(path, None, bytes.to_vec(), now, &mut lists, &mut warnings)?;
+        return Ok(LoadedLists { lists, warnings });
+    }
+    let file = PemFile::of(path, &bytes)?;
+    let labels = file.other_labels();
+    for block in file.blocks {
+        if let Item::RevocationList(der) = block.item {
+            add_list(path, Some(block.line), der, now, &mut lists, &mut warnings)?;
         }
     }
-    glob[g..].iter().all(|byte| *byte == b'*')
+    if lists.is_empty() {
+        return Err(Error::content(path, None, ContentFault::NoRevocationList(labels)));
+    }
+    Ok(LoadedLists { lists, warnings })
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::error::NameFault;
-
-    #[test]
-    fn patterns_are_read_and_written() {
-        for text in ["dns:*.svc.example.org", "dns:a.b", "uri:spiffe://example.org/*", "cn:backup", "cn:*"] {
-            assert_eq!(text.parse::<Pattern>().unwrap().to_string(), text);
-        }
+fn add_list(
+    path: &Path,
+    line: Option<usize>,
+    der: Vec<u8>,
+    now: SystemTime,
+    lists: &mut Vec<CertificateRevocationListDer<'static>>,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Error> {
+    let (issuer, next_update) = x509::revocation_list(&der)
+        .map_err(|why| Error::content(path, line, ContentFault::BadRevocationList(why)))?;
+    if let Some(next_update) = next_update.filter(|next| *next <= now) {
+        warnings.push(Warning::new(path, Concern::RevocationListExpired { issuer, next_update }));
     }
-
-    #[test]
-    fn what_is_no_pattern_is_refused_with_its_reason() {
-        for (text, expected) in [
-            ("backup", PatternFault::Kind),
-            ("email:a@b", PatternFault::Kind),
-            ("spiffe://example.org/a", PatternFault::Kind),
-            ("cn:", PatternFault::Empty),
-            ("dns:", PatternFault::Empty),
-            ("dns:a.*.org", PatternFault::Name(NameFault::Wildcard)),
-        ] {
-            match text.parse::<Pattern>() {
-                Err(Error::Pattern { pattern, fault }) => {
-                    assert_eq!((pattern.as_str(), fault), (text, expected));
-                }
-                other => panic!("{text}: {other:?}"),
-            }
-        }
-    }
-
-    /// The definition, by recursion.
-    fn naive(glob: &[u8], text: &[u8]) -> bool {
-        match glob {
-            [] => text.is_empty(),
-            [b'*', rest @ ..] => (0..=text.len()).any(|skip| naive(rest, &text[skip..])),
-            [first, rest @ ..] => text.first() == Some(first) && naive(rest, &text[1..]),
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn globs_match_as_defined(glob in "[ab*]{0,7}", text in "[ab]{0,9}") {
-            prop_assert_eq!(glob_matches(&glob, &text), naive(glob.as_bytes(), text.as_bytes()));
-        }
-    }
-
-    #[test]
-    fn a_hostile_glob_takes_no_time() {
-        assert!(!glob_matches(&"*a".repeat(1000), &"a".repeat(999)));
-        assert!(!glob_matches("*a*a*a*a*a*a*a*a*b", &"a".repeat(10_000)));
-    }
+    lists.push(der.into());
+    Ok(())
 }

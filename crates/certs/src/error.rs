@@ -67,8 +67,11 @@ pub enum Error {
 pub enum ContentFault {
     /// A directory, device or pipe.
     NotAFile,
-    /// More than [`MAX_FILE_SIZE`](crate::file::MAX_FILE_SIZE).
-    TooLarge,
+    /// Larger than any file of its kind, which has at most so many bytes.
+    TooLarge {
+        /// The bound.
+        most: u64,
+    },
     /// Nothing in it.
     Empty,
     /// A certificate in DER.
@@ -89,6 +92,10 @@ pub enum ContentFault {
     EncryptedKey,
     /// A key of a kind, size or encoding that cannot be used.
     UnsupportedKey,
+    /// No revocation list; the labels of what there is instead.
+    NoRevocationList(Vec<String>),
+    /// A revocation list that cannot be read, and why.
+    BadRevocationList(String),
     /// No certificate; the labels of what there is instead.
     NoCertificate(Vec<String>),
     /// An authority's certificate that is not for this name, which was asked for.
@@ -159,12 +166,16 @@ pub enum NameFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatternFault {
-    /// It starts with none of `dns:`, `uri:` and `cn:`.
+    /// It starts with none of the known kinds.
     Kind,
     /// Nothing follows the colon.
     Empty,
     /// What follows `dns:` is no DNS name or wildcard.
     Name(NameFault),
+    /// What follows `ip:` is no address or network.
+    Address,
+    /// What follows `pin:` is not `sha256/` and the base64 of 32 bytes.
+    Pin,
 }
 
 impl Error {
@@ -238,8 +249,8 @@ impl ContentFault {
         let path = path.display();
         match self {
             Self::NotAFile => f.write_str("this is not a regular file; name the PEM file itself"),
-            Self::TooLarge => {
-                f.write_str("this is larger than 1 MiB, which no certificate or key is; check the path")
+            Self::TooLarge { most } => {
+                write!(f, "this is larger than {} MiB, which no file of this kind is; check the path", most >> 20)
             }
             Self::Empty => f.write_str("the file is empty; it should hold PEM (`-----BEGIN …-----`)"),
             Self::DerCertificate => write!(
@@ -272,6 +283,16 @@ impl ContentFault {
             ),
             Self::NotFor(name) => write!(f, "the certificate is not for {name}"),
             Self::Expired(when) => write!(f, "the certificate expired on {}", clock::date(*when)),
+            Self::NoRevocationList(labels) if labels.is_empty() => {
+                f.write_str("there is no revocation list in this file; add an `X509 CRL` block")
+            }
+            Self::NoRevocationList(labels) => {
+                write!(f, "there is no revocation list in this file, only {}; add an `X509 CRL` block", labels.join(", "))
+            }
+            Self::BadRevocationList(why) => write!(
+                f,
+                "the revocation list cannot be read ({why}); see what `openssl crl -text -in {path}` says"
+            ),
             Self::NoCertificate(labels) if labels.is_empty() => {
                 f.write_str("there is no certificate in this file; add a `CERTIFICATE` block")
             }
@@ -382,9 +403,14 @@ impl fmt::Display for PatternFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kind => f.write_str(
-                "start it with `dns:`, `uri:` or `cn:`, as in `dns:*.svc.example.org` or `uri:spiffe://example.org/*`",
+                "start it with `dns:`, `uri:`, `ip:`, `cn:`, `ou:` or `pin:`, as in `dns:*.svc.example.org` or `uri:spiffe://example.org/*`",
             ),
-            Self::Empty => f.write_str("write what to match after the colon; `*` matches anything in `uri:` and `cn:`"),
+            Self::Empty => f.write_str("write what to match after the colon; `*` matches anything in `uri:`, `cn:` and `ou:`"),
+            Self::Address => f.write_str("write an address or a network, as in `ip:192.0.2.7` or `ip:10.0.0.0/8`"),
+            Self::Pin => f.write_str(
+                "write `pin:sha256/` and the base64 of the key's hash: openssl x509 -in client.pem -pubkey -noout | \
+                 openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64",
+            ),
             Self::Name(fault) => write!(f, "{fault}"),
         }
     }

@@ -11,18 +11,19 @@ use std::time::{Duration, SystemTime};
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::sign::{CertifiedKey, SigningKey};
 
-use crate::certificate::{Certificate, Source, abilities};
+use crate::certificate::{Certificate, Source, abilities, soon_at};
 use crate::chain::{Chain, Link};
 use crate::error::{ContentFault, Error, PairFault};
 use crate::name::DnsPattern;
-use crate::pem::{Item, PemFile};
+use crate::pem::{Item, PemFile, read_bytes};
+use crate::staple::{self, Staple};
 use crate::warning::{Concern, Warning};
 use crate::x509::Facts;
 
 /// The largest file that is read, in bytes: a hundred times the largest chain in use.
 pub const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// A certificate with less than this left is warned about.
+/// A certificate with less than this left, or less than a third of its life if that is less, is warned about.
 pub const SOON: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// A certificate, and what to know about it.
@@ -36,7 +37,8 @@ pub struct Loaded {
 
 /// Loads a chain and its key from `cert`, and from `key` if the key is not in the same file.
 ///
-/// A certificate that has expired or is not yet valid at `now` loads all the same, with a warning.
+/// A certificate that has expired or is not yet valid at `now` loads all the same, with a warning. So does one beside
+/// which there is an OCSP response (see [`staple::places`]) that cannot be stapled.
 ///
 /// # Errors
 /// [`Error::Io`] and [`Error::Content`] for a file that cannot be read or does not hold what it
@@ -61,8 +63,15 @@ pub fn load(cert: &Path, key: Option<&Path>, now: SystemTime) -> Result<Loaded, 
     }
     let names = names_of(&chain.leaf().facts, cert, &mut warnings);
     warn(&chain, cert, now, &mut warnings);
+    let staple = staple_of(&chain.leaf().facts, cert, now, &mut warnings);
     let source = Source::Files { cert: paths.cert, key: (paths.key != cert).then_some(paths.key) };
-    Ok(Loaded { certificate: assemble(chain, key, names, source)?, warnings })
+    let mut certificate = assemble(chain, key, names, source)?;
+    if let Some(staple) = staple {
+        certificate.staple_until = staple.until;
+        let chained = (*certificate.certified_key).clone();
+        certificate.certified_key = Arc::new(CertifiedKey { ocsp: Some(staple.der), ..chained });
+    }
+    Ok(Loaded { certificate, warnings })
 }
 
 /// The files of one certificate, for messages.
@@ -133,7 +142,7 @@ fn sort_out(files: Vec<PemFile>) -> Result<(Vec<Link>, Keys), Error> {
                     keys.plain.push(Key { path: path.clone(), line: block.line, mode, signing, public });
                 }
                 Item::EncryptedKey => keys.encrypted = Some((path.clone(), block.line)),
-                Item::Other(_) => {}
+                Item::RevocationList(_) | Item::Other(_) => {}
             }
         }
     }
@@ -152,10 +161,21 @@ fn assemble(chain: Chain, key: Key, names: Vec<DnsPattern>, source: Source) -> R
         kind,
         not_before: leaf.not_before,
         not_after: leaf.not_after,
+        staple_until: None,
         description: leaf.description,
         source,
         schemes,
     })
+}
+
+/// The OCSP response beside the file of a certificate, if there is one that can be stapled.
+fn staple_of(leaf: &Facts, cert: &Path, now: SystemTime, warnings: &mut Vec<Warning>) -> Option<Staple> {
+    let path = staple::places(cert).into_iter().find(|path| path.exists())?;
+    let read = match read_bytes(&path, staple::MAX_SIZE) {
+        Ok((bytes, _)) => staple::read(bytes.to_vec(), &leaf.serial_der, now),
+        Err(error) => Err(error.to_string()),
+    };
+    read.map_err(|why| warnings.push(Warning::new(&path, Concern::UnusableStaple { why }))).ok()
 }
 
 /// The leaf's names, each once; those of no use are warned about and left out.
@@ -194,7 +214,7 @@ fn warn(chain: &Chain, path: &Path, now: SystemTime, warnings: &mut Vec<Warning>
         add(Concern::Expired { not_after });
     } else if now < not_before {
         add(Concern::NotYetValid { not_before });
-    } else if not_after <= now + SOON {
+    } else if soon_at(not_before, not_after) <= now {
         add(Concern::ExpiresSoon { not_after });
     }
     if leaf.self_issued() {

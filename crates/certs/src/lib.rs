@@ -8,6 +8,8 @@
 //! | where does a certificate for `localhost` come from? | [`local_ca`] |
 //! | when is a certificate of an ACME authority due, and where is it kept? | [`acme`] |
 //! | may this client in? | [`client_auth`] |
+//! | which OCSP response is stapled? | [`staple`] |
+//! | what is wrong with this chain? | [`inspect`] |
 //! | what does the PROXY protocol say about a certificate? | [`describe`] |
 //!
 //! Time is always an argument, nothing here logs, waits for the network or starts a thread. What an
@@ -28,11 +30,14 @@ mod warning;
 mod x509;
 
 pub mod acme;
+pub mod base64;
 pub mod client_auth;
 pub mod describe;
 pub mod directory;
 pub mod file;
+pub mod inspect;
 pub mod local_ca;
+pub mod staple;
 pub mod store;
 
 pub use certificate::{Certificate, KeyKind, Source};

@@ -134,6 +134,13 @@ impl LocalCa {
         Ok(certificate)
     }
 
+    /// The certificate for `names` that is on disk, if there is one that serves. Nothing is written.
+    #[must_use]
+    pub fn issued<S: AsRef<str>>(&self, names: &[S], now: SystemTime) -> Option<Certificate> {
+        let subject = Subject::read(names).ok()?;
+        self.reusable(&self.dir.join("issued").join(subject.file_name()), &subject, now)
+    }
+
     fn open(dir: PathBuf, now: SystemTime) -> Result<Self, Error> {
         let damaged = |error| fault(&dir, CaFault::Damaged(Box::new(error)));
         let (pem, key) = (dir.join("ca.pem"), dir.join("ca.key"));

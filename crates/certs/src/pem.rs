@@ -41,6 +41,8 @@ pub(crate) enum Item {
     Certificate(CertificateDer<'static>),
     Key(Zeroizing<PrivateKeyDer<'static>>),
     EncryptedKey,
+    /// A certificate revocation list.
+    RevocationList(Vec<u8>),
     /// Anything else, by its label.
     Other(String),
 }
@@ -48,25 +50,14 @@ pub(crate) enum Item {
 impl PemFile {
     /// Reads a file of at most [`MAX_FILE_SIZE`] bytes. Blocks of other kinds are kept by label.
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
-        // Asked before opening, because opening a pipe would wait for its writer.
-        let metadata = std::fs::metadata(path).map_err(|error| Error::io("read", path, error))?;
-        if !metadata.is_file() {
-            return Err(Error::content(path, None, ContentFault::NotAFile));
-        }
-        let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
-        let metadata = file.metadata().map_err(|error| Error::io("read", path, error))?;
-        if metadata.len() > MAX_FILE_SIZE {
-            return Err(Error::content(path, None, ContentFault::TooLarge));
-        }
-        // Room for all of it at once: a growing vector would leave copies of keys behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
-        let read = file.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes);
-        read.map_err(|error| Error::io("read", path, error))?;
-        if bytes.len() as u64 > MAX_FILE_SIZE {
-            return Err(Error::content(path, None, ContentFault::TooLarge));
-        }
+        let (bytes, mode) = read_bytes(path, MAX_FILE_SIZE)?;
         let blocks = blocks_of(path, &bytes)?;
-        Ok(PemFile { path: path.to_owned(), mode: metadata.permissions().mode() & 0o7777, blocks })
+        Ok(PemFile { path: path.to_owned(), mode, blocks })
+    }
+
+    /// The blocks of a file that was read.
+    pub(crate) fn of(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
+        Ok(PemFile { path: path.to_owned(), mode: 0, blocks: blocks_of(path, bytes)? })
     }
 
     /// The labels of the blocks that are not certificates, each once, for a message.
@@ -76,6 +67,7 @@ impl PemFile {
             let label = match &block.item {
                 Item::Certificate(_) => continue,
                 Item::Key(_) | Item::EncryptedKey => "PRIVATE KEY",
+                Item::RevocationList(_) => REVOCATION_LIST,
                 Item::Other(label) => label,
             };
             if !labels.iter().any(|known| known == label) {
@@ -84,6 +76,28 @@ impl PemFile {
         }
         labels
     }
+}
+
+/// Reads a file of at most `most` bytes, and its permission bits.
+pub(crate) fn read_bytes(path: &Path, most: u64) -> Result<(Zeroizing<Vec<u8>>, u32), Error> {
+    // Asked before opening, because opening a pipe would wait for its writer.
+    let metadata = std::fs::metadata(path).map_err(|error| Error::io("read", path, error))?;
+    if !metadata.is_file() {
+        return Err(Error::content(path, None, ContentFault::NotAFile));
+    }
+    let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
+    let metadata = file.metadata().map_err(|error| Error::io("read", path, error))?;
+    if metadata.len() > most {
+        return Err(Error::content(path, None, ContentFault::TooLarge { most }));
+    }
+    // Room for all of it at once: a growing vector would leave copies of keys behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
+    let read = file.take(most + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Error::io("read", path, error))?;
+    if bytes.len() as u64 > most {
+        return Err(Error::content(path, None, ContentFault::TooLarge { most }));
+    }
+    Ok((bytes, metadata.permissions().mode() & 0o7777))
 }
 
 /// A block whose end has not been seen yet.
@@ -180,6 +194,7 @@ fn torn(text: &[u8]) -> Option<(usize, &'static str)> {
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
 const DASHES: &[u8] = b"-----";
+const REVOCATION_LIST: &str = "X509 CRL";
 
 /// Whether a line is a header of the kind that RFC 1421 has and `openssl` still writes.
 fn is_header(line: &[u8]) -> bool {
@@ -191,6 +206,7 @@ impl Open {
         let item = match self.label.as_str() {
             "ENCRYPTED PRIVATE KEY" => Item::EncryptedKey,
             label if label.ends_with("PRIVATE KEY") && is_encrypted(body) => Item::EncryptedKey,
+            REVOCATION_LIST => Item::RevocationList(self.decode(path, REVOCATION_LIST, body)?),
             "CERTIFICATE" | "X509 CERTIFICATE" => {
                 Item::Certificate(self.decode(path, "CERTIFICATE", body)?.into())
             }

@@ -30,7 +30,7 @@ pub enum Concern {
         /// When it begins.
         not_before: SystemTime,
     },
-    /// The certificate ends within [`SOON`](crate::file::SOON).
+    /// The certificate ends soon: see [`Certificate::soon_at`].
     ExpiresSoon {
         /// When that will be.
         not_after: SystemTime,
@@ -70,6 +70,18 @@ pub enum Concern {
     NoCertificateBeside,
     /// A CA bundle that holds a private key.
     KeyInBundle,
+    /// An OCSP response beside a certificate that is not stapled to it.
+    UnusableStaple {
+        /// Why not.
+        why: String,
+    },
+    /// A revocation list for which there should be a newer one.
+    RevocationListExpired {
+        /// Whose list it is.
+        issuer: String,
+        /// When the next one was due.
+        next_update: SystemTime,
+    },
     /// A CA of a bundle whose life is over.
     CaExpired {
         /// The CA's subject.
@@ -152,6 +164,12 @@ impl fmt::Display for Warning {
             Concern::KeyInBundle => {
                 f.write_str("this CA bundle holds a private key, which does not belong there; take it out")
             }
+            Concern::UnusableStaple { why } => write!(f, "this OCSP response is not stapled: {why}"),
+            Concern::RevocationListExpired { issuer, next_update } => write!(
+                f,
+                "the revocation list of {issuer} was to be replaced on {}; whom it names is refused, but nobody who was revoked since",
+                clock::date(*next_update)
+            ),
             Concern::CaExpired { subject, not_after } => {
                 write!(f, "the CA {subject} expired on {}; replace it", clock::date(*not_after))
             }

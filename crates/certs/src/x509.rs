@@ -9,6 +9,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::Oid;
 use x509_parser::prelude::FromDer;
+use x509_parser::revocation_list::CertificateRevocationList;
 
 use crate::clock;
 use crate::describe::Description;
@@ -30,6 +31,10 @@ pub(crate) struct Facts {
     pub(crate) not_before: SystemTime,
     pub(crate) not_after: SystemTime,
     pub(crate) is_ca: bool,
+    /// The serial number, as the content of its INTEGER.
+    pub(crate) serial_der: Vec<u8>,
+    /// The serial number in hexadecimal, as OpenSSL shows it.
+    pub(crate) serial: String,
     pub(crate) alternative: AlternativeNames,
     pub(crate) description: Description,
 }
@@ -68,9 +73,17 @@ impl Facts {
             not_before: clock::from_asn1(certificate.validity().not_before),
             not_after: clock::from_asn1(certificate.validity().not_after),
             is_ca: certificate.is_ca(),
+            serial_der: certificate.raw_serial().to_vec(),
+            serial: certificate.raw_serial_as_string(),
             alternative: AlternativeNames::read(&certificate)?,
             description: Description::read(&certificate),
         })
+    }
+
+    /// Whether there is a subject at all.
+    pub(crate) fn has_subject(&self) -> bool {
+        // An empty SEQUENCE is two bytes.
+        self.subject.len() > 2
     }
 
     /// Whether subject and issuer are the same.
@@ -113,6 +126,15 @@ pub(crate) fn parse(der: &[u8]) -> Result<X509Certificate<'_>, String> {
     match X509Certificate::from_der(der) {
         Ok(([], certificate)) => Ok(certificate),
         Ok(_) => Err("bytes follow the certificate".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The issuer of a revocation list in DER, and when the next one is due.
+pub(crate) fn revocation_list(der: &[u8]) -> Result<(String, Option<SystemTime>), String> {
+    match CertificateRevocationList::from_der(der) {
+        Ok(([], list)) => Ok((text_of(&list.issuer().to_string()), list.next_update().map(clock::from_asn1))),
+        Ok(_) => Err("bytes follow the list".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

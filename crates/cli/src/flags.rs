@@ -3,6 +3,7 @@
 //! Values are parsed into their types at once, so a wrong one is refused with its remedy before anything
 //! happens. Nothing here touches the system.
 
+pub(crate) mod cert;
 pub(crate) mod logs;
 
 use std::path::PathBuf;
@@ -60,6 +61,8 @@ pub(crate) enum Command {
     ///
     /// Creates the CA if there is none.
     Ca(Ca),
+    /// List the certificates of a configuration, or say what is wrong with one
+    Cert(cert::Cert),
     /// Query the log store: who, what, how much; import access logs into it
     ///
     /// The store is that of `[log_store]` in the configuration, which `offramp run` writes to, or any other

@@ -34,6 +34,8 @@ pub(crate) const SECTIONS: &[Section] = &[
             ("offramp to 3000 --send-proxy v2", "Pass the addresses of clients to the application"),
             ("offramp demo", "A built-in application on https://localhost:8443"),
             ("offramp ca", "How to make clients trust the certificates of the local CA"),
+            ("offramp cert list", "The certificates of a configuration, and when they end"),
+            ("offramp cert inspect example.org:443", "A server's certificates, and what is wrong with them"),
             ("offramp check -c offramp.toml", "Report every mistake in a configuration"),
             ("offramp run -c offramp.toml", "Several applications, as a service"),
             ("offramp to 3000 --http --log-store sqlite:access.db", "Keep requests in a store, for queries:"),

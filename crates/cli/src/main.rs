@@ -2,6 +2,7 @@
 
 mod admin;
 mod banner;
+mod cert;
 mod check;
 mod demo;
 mod event_store;

@@ -24,7 +24,7 @@ use crate::flags::{self, Cli, Command, Listening};
 use crate::listen::Place;
 use crate::single::{Single, local};
 use crate::surroundings::{self, print, say};
-use crate::{check, event_store, logs, man, target};
+use crate::{cert, check, event_store, logs, man, target};
 
 /// Does what the command line says.
 ///
@@ -37,6 +37,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Check(arguments) => check::check(arguments),
         Command::Demo(arguments) => demo(arguments),
         Command::Ca(arguments) => ca(arguments),
+        Command::Cert(arguments) => cert::run(arguments),
         Command::Logs(arguments) => logs::run(arguments),
         Command::Version => print(format!("offramp {VERSION}\n").as_bytes()),
         Command::Completions { shell } => {

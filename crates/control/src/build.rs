@@ -28,6 +28,7 @@ use offramp_upstream::Backend;
 
 pub(crate) use self::certificates::Material;
 use self::http::Ways;
+pub(crate) use self::routes::name as route_name;
 use crate::acme::Want;
 use crate::certificates::{OnFault, Sources};
 use crate::error::{Error, Finding, none_or_refused};

@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::SystemTime;
 
-use offramp_certs::client_auth::load_roots;
-use offramp_certs::{Certificate, Source, Stamp, Warning, file};
+use offramp_certs::client_auth::{load_revocation_lists, load_roots};
+use offramp_certs::file::{self, Loaded};
+use offramp_certs::{Certificate, Concern, Source, Stamp, Warning, staple};
 use offramp_config::At;
 use offramp_config::model::FilePath;
 use rustls::RootCertStore;
+use rustls::pki_types::CertificateRevocationListDer;
 
 use crate::error::Finding;
 
@@ -40,8 +42,10 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    fn files(&self) -> Vec<&Path> {
-        [Some(&self.cert), self.key.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect()
+    /// Every file that may say something of it, the OCSP responses beside it among them.
+    fn files(&self) -> Vec<PathBuf> {
+        let given = [Some(&self.cert), self.key.as_ref()].into_iter().flatten().cloned();
+        given.chain(staple::places(&self.cert)).collect()
     }
 }
 
@@ -50,13 +54,19 @@ impl Pair {
 pub(crate) struct Sources {
     pairs: HashMap<Pair, Slot<Certificate>>,
     authorities: HashMap<PathBuf, Slot<RootCertStore>>,
+    revoked: HashMap<PathBuf, Slot<RevocationLists>>,
     /// Certificates of the local CA by their names.
     local: HashMap<Vec<String>, Arc<Certificate>>,
     /// Certificates that authorities have issued, by their files.
     obtained: HashMap<PathBuf, Arc<Certificate>>,
     /// Folders of which every pair is read.
     directories: Vec<PathBuf>,
+    /// Why the last change was refused, if it was, so that it is told once.
+    refused: Option<String>,
 }
+
+/// The lists of one file.
+pub(crate) type RevocationLists = Vec<CertificateRevocationListDer<'static>>;
 
 /// What was read from one source.
 #[derive(Debug)]
@@ -97,14 +107,20 @@ pub(crate) enum Again {
 
 impl Sources {
     /// The authorities of this file, if it could be read.
-    pub(crate) fn authorities(&self, ca: &Path) -> Option<&Arc<RootCertStore>> {
-        self.authorities.get(ca)?.value.as_ref()
+    pub(crate) fn authorities(&self, ca: &Path) -> Option<&RootCertStore> {
+        self.authorities.get(ca)?.value.as_deref()
+    }
+
+    /// The revocation lists of this file, if it could be read.
+    pub(crate) fn revoked(&self, crl: &Path) -> Option<&RevocationLists> {
+        self.revoked.get(crl)?.value.as_deref()
     }
 
     /// Every file that was read.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         let pairs = self.pairs.keys().flat_map(Pair::files);
-        pairs.chain(self.authorities.keys().map(PathBuf::as_path))
+        let bundles = self.authorities.keys().chain(self.revoked.keys());
+        pairs.chain(bundles.cloned())
     }
 
     /// Every folder of which each pair is read.
@@ -115,22 +131,23 @@ impl Sources {
     /// How soon to look again because of faults.
     pub(crate) fn again(&self) -> Again {
         let pairs = self.pairs.values().map(|slot| slot.fault.as_ref());
-        let faults = pairs.chain(self.authorities.values().map(|slot| slot.fault.as_ref())).flatten();
+        let authorities = self.authorities.values().map(|slot| slot.fault.as_ref());
+        let revoked = self.revoked.values().map(|slot| slot.fault.as_ref());
+        let faults = pairs.chain(authorities).chain(revoked).flatten();
         let again = faults.map(|fault| if fault.looks < TELL_AT { Again::Soon } else { Again::Later });
         again.max().unwrap_or(Again::Never)
     }
 
-    /// Whether clients' certificates are checked against the same authorities.
+    /// Whether clients' certificates are checked against the same authorities and revocation lists.
     fn same_authorities(&self, other: &Self) -> bool {
-        let value = |slot: Option<&Slot<RootCertStore>>| slot.and_then(|slot| slot.value.clone());
-        self.authorities.len() == other.authorities.len()
-            && self.authorities.iter().all(|(path, slot)| {
-                match (&slot.value, value(other.authorities.get(path))) {
-                    (Some(one), Some(other)) => Arc::ptr_eq(one, &other),
-                    (one, other) => one.is_none() && other.is_none(),
-                }
-            })
+        same_values(&self.authorities, &other.authorities) && same_values(&self.revoked, &other.revoked)
     }
+}
+
+fn same_values<T>(one: &HashMap<PathBuf, Slot<T>>, other: &HashMap<PathBuf, Slot<T>>) -> bool {
+    let value = |slot: &Slot<T>| slot.value.as_ref().map(Arc::as_ptr);
+    let same = |(path, slot): (&PathBuf, &Slot<T>)| Some(value(slot)) == other.get(path).map(value);
+    one.len() == other.len() && one.iter().all(same)
 }
 
 /// In the how manieth look in a row a fault of a running process is told.
@@ -183,7 +200,7 @@ impl<'a> Look<'a> {
 
     /// Reads the authorities of a file.
     pub(crate) fn authorities(&mut self, ca: &FilePath) -> (Found<RootCertStore>, Vec<Warning>) {
-        if let Some(value) = self.after.authorities(&ca.path) {
+        if let Some(value) = self.after.authorities.get(&ca.path).and_then(|slot| slot.value.as_ref()) {
             return (Found::Value(Arc::clone(value)), Vec::new());
         }
         let read = || match load_roots(&ca.path, self.now) {
@@ -191,10 +208,37 @@ impl<'a> Look<'a> {
             Err(error) => Err(error.to_string()),
         };
         let same = |one: &RootCertStore, other: &RootCertStore| one.roots == other.roots;
-        let (slot, fresh) =
-            self.slot(self.before.authorities.get(&ca.path), &[&ca.path], read, same, |_, _| None);
+        let (slot, fresh) = self.slot(
+            self.before.authorities.get(&ca.path),
+            std::slice::from_ref(&ca.path),
+            read,
+            same,
+            |_, _| None,
+        );
         self.keep(slot, fresh, &ca.at, |after, slot| {
             after.authorities.insert(ca.path.clone(), slot);
+        })
+    }
+
+    /// Reads the revocation lists of a file.
+    pub(crate) fn revoked(&mut self, crl: &FilePath) -> (Found<RevocationLists>, Vec<Warning>) {
+        if let Some(value) = self.after.revoked.get(&crl.path).and_then(|slot| slot.value.as_ref()) {
+            return (Found::Value(Arc::clone(value)), Vec::new());
+        }
+        let read = || match load_revocation_lists(&crl.path, self.now) {
+            Ok(loaded) => Ok((loaded.lists, loaded.warnings)),
+            Err(error) => Err(error.to_string()),
+        };
+        let same = |one: &RevocationLists, other: &RevocationLists| one == other;
+        let (slot, fresh) = self.slot(
+            self.before.revoked.get(&crl.path),
+            std::slice::from_ref(&crl.path),
+            read,
+            same,
+            |_, _| None,
+        );
+        self.keep(slot, fresh, &crl.at, |after, slot| {
+            after.revoked.insert(crl.path.clone(), slot);
         })
     }
 
@@ -247,18 +291,39 @@ impl<'a> Look<'a> {
     }
 
     fn pair(&self, pair: &Pair) -> (Slot<Certificate>, bool) {
-        let read = || match file::load(&pair.cert, pair.key.as_deref(), self.now) {
-            Ok(loaded) => Ok((loaded.certificate, loaded.warnings)),
+        let now = self.now;
+        let before = self.before.pairs.get(pair);
+        let old = before.and_then(|slot| slot.value.as_deref());
+        let read = || match file::load(&pair.cert, pair.key.as_deref(), now) {
+            Ok(loaded) => match self.lost_staple(old, &loaded) {
+                Some(text) => Err(text),
+                None => Ok((loaded.certificate, loaded.warnings)),
+            },
             Err(error) => Err(error.to_string()),
         };
-        let now = self.now;
+        if old.is_some_and(|old| old.staple_until.is_some_and(|until| until <= now)) {
+            // What is stapled has run out, whatever the files say.
+            let before = before.map(|slot| Slot { stamps: None, ..slot.clone() });
+            return self.slot(before.as_ref(), &pair.files(), read, same_certificate, |_, _| None);
+        }
         let worse = |old: &Certificate, new: &Certificate| {
             let refused = old.is_valid(now) && !new.is_valid(now);
             refused.then(|| {
                 Warning::of_validity(&pair.cert, new, now).map_or_else(String::new, |w| w.to_string())
             })
         };
-        self.slot(self.before.pairs.get(pair), &pair.files(), read, same_certificate, worse)
+        self.slot(before, &pair.files(), read, same_certificate, worse)
+    }
+
+    /// Why the OCSP response that is stapled to a certificate should stay: the file of the new one is broken, perhaps
+    /// half-written. A response that has run out goes, and a new certificate does not wait for its response.
+    fn lost_staple(&self, old: Option<&Certificate>, new: &Loaded) -> Option<String> {
+        let old = old.filter(|old| self.keeps_old() && old.certified_key.ocsp.is_some())?;
+        let current = old.staple_until.is_none_or(|until| until > self.now);
+        let same = old.certified_key.cert == new.certificate.certified_key.cert;
+        let unusable = |warning: &&Warning| matches!(warning.concern, Concern::UnusableStaple { .. });
+        let warning = new.warnings.iter().find(unusable).filter(|_| current && same)?;
+        Some(warning.to_string())
     }
 
     /// What is to be known of a source from now on, and whether it was read anew. `worse` says why a new value must
@@ -266,7 +331,7 @@ impl<'a> Look<'a> {
     fn slot<T>(
         &self,
         before: Option<&Slot<T>>,
-        files: &[&Path],
+        files: &[PathBuf],
         read: impl FnOnce() -> Result<(T, Vec<Warning>), String>,
         same: impl Fn(&T, &T) -> bool,
         worse: impl Fn(&T, &T) -> Option<String>,

@@ -117,7 +117,11 @@ fn servers(snapshot: &Snapshot) -> impl Iterator<Item = Sampled> {
 fn certificates(snapshot: &Snapshot) -> Vec<Sampled> {
     // All listeners have the same store.
     let store = snapshot.listeners.values().find_map(|listener| listener.tls.as_ref()).map(|tls| &tls.store);
-    store.map_or_else(Vec::new, |store| expiries(store))
+    store.map_or_else(Vec::new, |store| {
+        let mut all = expiries(store);
+        all.extend(left(store, SystemTime::now()));
+        all
+    })
 }
 
 fn expiries(store: &Store) -> Vec<Sampled> {
@@ -131,6 +135,27 @@ fn expiries(store: &Store) -> Vec<Sampled> {
     ends.truncate(CERTIFICATES);
     let shown = |((name, kind), end): ((String, &str), SystemTime)| {
         figure(&names::CERTIFICATE_EXPIRY, &[&name, kind], unix(end).as_secs() as f64)
+    };
+    ends.into_iter().map(shown).collect()
+}
+
+/// How long certificates have left, by where they come from; of several of one name and source the first to end.
+fn left(store: &Store, now: SystemTime) -> Vec<Sampled> {
+    let mut ends: BTreeMap<(String, &str), SystemTime> = BTreeMap::new();
+    for certificate in store.certificates() {
+        let key = (name(certificate), certificate.source.kind());
+        let end = ends.entry(key).or_insert(certificate.not_after);
+        *end = certificate.not_after.min(*end);
+    }
+    let mut ends: Vec<_> = ends.into_iter().collect();
+    ends.sort_by_key(|(_, end)| *end);
+    ends.truncate(CERTIFICATES);
+    let seconds = |end: SystemTime| match end.duration_since(now) {
+        Ok(left) => left.as_secs_f64().floor(),
+        Err(since) => -since.duration().as_secs_f64().ceil(),
+    };
+    let shown = |((name, source), end): ((String, &str), SystemTime)| {
+        figure(&names::CERTIFICATE_LEFT, &[&name, source], seconds(end))
     };
     ends.into_iter().map(shown).collect()
 }
@@ -231,7 +256,13 @@ mod tests {
             certificate.not_after = UNIX_EPOCH + Duration::from_secs(10_000 - u64::from(number));
             Entry { certificate: Arc::new(certificate), default: false }
         };
-        let shown = expiries(&Store::new((0..600).map(entry), now));
+        let store = Store::new((0..600).map(entry), now);
+        let at = UNIX_EPOCH + Duration::from_secs(9501);
+        let left = left(&store, at);
+        let first = &left[0];
+        assert_eq!((&*first.labels[0], &*first.labels[1], first.value), ("0.0.1.43", "file", -100.0));
+        assert_eq!((left.len(), left.iter().any(|sampled| sampled.value > 0.0)), (CERTIFICATES, true));
+        let shown = expiries(&store);
         assert_eq!(shown.len(), CERTIFICATES);
         let first = &shown[0];
         assert_eq!((&*first.labels[0], &*first.labels[1], first.value), ("0.0.1.43", "ecdsa", 9401.0));

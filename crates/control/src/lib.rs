@@ -27,6 +27,7 @@ mod error;
 mod event_store;
 mod figures;
 
+mod inventory;
 mod listeners;
 mod metrics;
 pub mod outputs;
@@ -47,5 +48,6 @@ pub use build::{check, check_files};
 pub use drain::Exit;
 pub use error::{Error, Error as StartError, Finding};
 pub use event_store::{EventStore, OpenStore, StoreFigures};
+pub use inventory::{Inventory, Listed, certificates as inventory};
 pub use reload::Changes;
 pub use server::{Bound, Handle, Origin, Server, Start};

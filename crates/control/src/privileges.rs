@@ -106,7 +106,7 @@ pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
         }
     }
     for route in &config.routes {
-        route.client_auth.iter().for_each(|auth| look(&auth.ca));
+        route.client_auth.iter().flat_map(|auth| auth.ca.iter().chain(&auth.crl)).for_each(&mut look);
     }
     findings
 }

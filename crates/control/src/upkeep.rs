@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use offramp_certs::store::Store;
-use offramp_certs::{Certificate, Concern, Source, Warning, file};
+use offramp_certs::{Certificate, Concern, Source, Warning};
 use tokio::time::Instant;
 
 use crate::error::Finding;
@@ -86,7 +86,8 @@ impl Running {
 }
 
 fn is_due(certificate: &Certificate, now: SystemTime) -> bool {
-    matches!(certificate.source, Source::LocalCa { .. }) && certificate.renew_at() <= now
+    let stale = certificate.staple_until.is_some_and(|until| until <= now);
+    stale || matches!(certificate.source, Source::LocalCa { .. }) && certificate.renew_at() <= now
 }
 
 /// How long no certificate needs anything: no renewal, and no reminder.
@@ -95,9 +96,15 @@ fn until_next_look(store: &Store, now: SystemTime) -> Duration {
         Source::LocalCa { .. } => Some(certificate.renew_at()),
         // It has a keeper of its own.
         Source::Acme { .. } => None,
-        _ => Some(certificate.not_after - file::SOON),
+        _ => Some(certificate.soon_at()),
     };
-    let earliest = store.certificates().filter_map(|certificate| needs(certificate)).min();
+    let times = |certificate: &Certificate| [needs(certificate), certificate.staple_until];
+    let earliest = store
+        .certificates()
+        .flat_map(|certificate| times(certificate))
+        .flatten()
+        .filter(|at| *at > now)
+        .min();
     // What runs out already is looked at daily.
     let later = earliest.and_then(|at| at.duration_since(now).ok()).filter(|wait| !wait.is_zero());
     later.map_or(DAY, |wait| wait.min(DAY))
@@ -113,7 +120,7 @@ fn reminders(store: &Store, now: SystemTime) -> Vec<Finding> {
         };
         let concern = if not_after <= now {
             Concern::Expired { not_after }
-        } else if not_after <= now + file::SOON {
+        } else if certificate.soon_at() <= now {
             Concern::ExpiresSoon { not_after }
         } else {
             continue;
@@ -168,7 +175,7 @@ mod tests {
         for (validity, expected) in [(Validity::Expired, 1), (Validity::Valid, 0)] {
             let leaf = Leaf { validity, ..Leaf::server(Key::P256, &["a.test"]) };
             let files = ca.issue("leaf", &leaf).unwrap();
-            let loaded = file::load(&files.chain, Some(&files.key), now).unwrap();
+            let loaded = offramp_certs::file::load(&files.chain, Some(&files.key), now).unwrap();
             let reminders = reminders(&store(loaded.certificate), now);
             assert_eq!(reminders.len(), expected, "{reminders:?}");
         }

@@ -111,6 +111,7 @@ metrics! {
     LIMIT_REFUSALS, "offramp_limit_refusals_total", Counter, ["limit"], "Clients and requests that a limit refused, by the cause that their event has.";
     CERTIFICATE_EXPIRY, "offramp_certificate_expiry_timestamp_seconds", Gauge, ["name", "key"], "When a certificate expires, in Unix time, by its first name and the kind of its key; the 200 that expire first.";
     ACME_ORDERS, "offramp_acme_orders_total", Counter, ["outcome"], "Orders and renewals of certificates from authorities, by outcome: obtained or failed.";
+    CERTIFICATE_LEFT, "offramp_certificate_expiry_seconds", Gauge, ["name", "source"], "How long a certificate has left, below 0 once it has expired, by its first name and where it comes from (file, acme, local_ca); the 200 that end first.";
     HTTP_CONNECTIONS, "offramp_http_connections_total", Counter, ["protocol"], "Connections that speak HTTP, by their first version.";
     REQUESTS_ACTIVE, "offramp_requests_active", Gauge, [], "Requests in progress.";
     REQUESTS_BY_PROTOCOL, "offramp_requests_by_protocol_total", Counter, ["protocol"], "Requests that ended, by the version of HTTP.";

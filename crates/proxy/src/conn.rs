@@ -237,7 +237,7 @@ async fn secured(
         return Err(refuse(&life.worker, &socket, established, Alert::UNEXPECTED_MESSAGE, cause.into()).await);
     };
     if !terms.allows(&established.negotiated) {
-        let close = Cause::ClientCertificateNotAllowed.into();
+        let close = secure::not_allowed(life, &established.negotiated);
         return Err(refuse(&life.worker, &socket, established, Alert::ACCESS_DENIED, close).await);
     }
     let relay = match terms.to {

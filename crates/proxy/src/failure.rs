@@ -3,13 +3,14 @@
 use std::io;
 
 use http::StatusCode;
+use offramp_certs::client_auth::identity;
 use offramp_observe::facts::FatalAlert;
 use offramp_observe::{Cause, Close};
 use offramp_record::{Alert, Fault};
 use offramp_tls::{HandshakeError, HandshakeFault, SessionError};
 use offramp_upstream::{Failure, Fault as UpstreamFault, Reason, Unreachable};
 use offramp_wire::HelloFault;
-use rustls::{Error as TlsError, PeerIncompatible};
+use rustls::{CertificateError, Error as TlsError, PeerIncompatible};
 
 use crate::l7::{Record, Refusal};
 
@@ -155,6 +156,12 @@ pub(crate) fn request(failed: &Failure, record: &Record, servers: usize) -> Refu
 
 /// A handshake failed; `hello` says what was odd about the ClientHello, if anything was.
 pub(crate) fn handshake(error: &HandshakeError, hello: Option<HelloFault>) -> Close {
+    let told = match (&error.fault, &error.refused) {
+        // Who was refused comes first: it must not be cut off.
+        (HandshakeFault::Tls(fault), Some(certificate)) => format!("{}: {fault}", identity(certificate)),
+        (HandshakeFault::Tls(fault), None) => fault.to_string(),
+        _ => String::new(),
+    };
     let close = match &error.fault {
         HandshakeFault::Closed => Close::from(Cause::HandshakeAbandoned),
         HandshakeFault::Io(io) => client(io),
@@ -165,7 +172,7 @@ pub(crate) fn handshake(error: &HandshakeError, hello: Option<HelloFault>) -> Cl
         }
         HandshakeFault::Tls(error) => {
             let cause = hello.map_or_else(|| tls(error), hello_cause);
-            Close::from(cause).with_detail(&error.to_string())
+            Close::from(cause).with_detail(&told)
         }
     };
     match error.alert {
@@ -205,7 +212,8 @@ fn tls(error: &TlsError) -> Cause {
         },
         TlsError::NoApplicationProtocol => Cause::NoCommonAlpn,
         TlsError::NoCertificatesPresented => Cause::ClientCertificateMissing,
-        TlsError::InvalidCertificate(_) | TlsError::UnsupportedNameType => Cause::ClientCertificateRejected,
+        TlsError::InvalidCertificate(why) => certificate(why),
+        TlsError::UnsupportedNameType => Cause::ClientCertificateRejected,
         TlsError::InvalidMessage(_) => Cause::DecodeError,
         TlsError::DecryptError => Cause::BadRecordMac,
         TlsError::PeerSentOversizedRecord => Cause::RecordOverflow,
@@ -215,6 +223,19 @@ fn tls(error: &TlsError) -> Cause {
         TlsError::PeerMisbehaved(_) => Cause::HandshakeFailed,
         TlsError::General(why) if why.contains("certificate") => Cause::NoCertificate,
         _ => Cause::Internal,
+    }
+}
+
+fn certificate(why: &CertificateError) -> Cause {
+    use CertificateError as C;
+    match why {
+        C::Expired | C::ExpiredContext { .. } | C::NotValidYet | C::NotValidYetContext { .. } => {
+            Cause::ClientCertificateExpired
+        }
+        C::Revoked => Cause::ClientCertificateRevoked,
+        C::UnknownIssuer => Cause::ClientCertificateUnknownIssuer,
+        C::InvalidPurpose | C::InvalidPurposeContext { .. } => Cause::ClientCertificateWrongPurpose,
+        _ => Cause::ClientCertificateRejected,
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod answer;
 mod body;
+mod client_certificate;
 mod content;
 mod date;
 mod exchange;
@@ -32,6 +33,7 @@ use offramp_observe::{Cause, Close};
 
 pub(crate) use answer::Refusal;
 pub(crate) use body::ClientBody;
+pub(crate) use client_certificate::ClientCertificate;
 pub(crate) use date::Date;
 pub(crate) use h2::Runners;
 pub(crate) use record::Record;

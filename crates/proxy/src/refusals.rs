@@ -1,4 +1,4 @@
-//! What the log says of limits that refuse clients, and of pauses of accepting: at most one line a minute for each
+//! What the log says of limits that refuse clients, of client certificates that are refused, and of pauses of accepting: at most one line a minute for each
 //! limit and each reason, with how many there were since the last line.
 //!
 //! Every place that refuses or pauses comes here, and only counts: a log that takes nothing must not hold up a worker.
@@ -105,6 +105,12 @@ impl Refusals {
         }
     }
 
+    /// A client showed a certificate that is refused. `identity` says whose it is.
+    pub(crate) fn certificate(&self, cause: Cause, identity: &str, client: &Address) {
+        let Last::Client(client) = Last::client(client) else { return };
+        self.count(&self.limits[cause as usize], Last::Certificate(client, identity.into()));
+    }
+
     /// A worker with `open` connections pauses accepting for a listener.
     pub(crate) fn paused(&self, reason: PauseReason, listener: &Arc<str>, open: usize) {
         self.count(&self.pauses[reason as usize], Last::Listener(Arc::clone(listener), open));
@@ -134,10 +140,13 @@ impl Refusals {
             Due::Nothing => None,
         };
         for cause in Cause::ALL {
-            if let Some(limit) = cause.limit()
-                && let Some((refused, last)) = due(&self.limits[cause as usize])
-            {
-                self.say(cause.name(), limit, &last, refused);
+            let Some((refused, last)) = due(&self.limits[cause as usize]) else { continue };
+            match (cause.limit(), last) {
+                (Some(limit), last) => self.say(cause.name(), limit, &last, refused),
+                (None, Last::Certificate(client, identity)) => {
+                    self.say_certificate(cause, client, &identity, refused);
+                }
+                (None, _) => {}
             }
         }
         if let Some((refused, last)) = due(&self.memory) {
@@ -174,14 +183,8 @@ impl Refusals {
     }
 
     fn say(&self, name: &'static str, limit: Limit, last: &Last, refused: u64) {
-        let shown = self.show.load(Ordering::Relaxed);
         let Last::Client(client) = last else { return };
-        let client = match *client {
-            _ if shown == Show::Nothing as u8 => "hidden".to_owned(),
-            None => "unix".to_owned(),
-            Some(address) if shown == Show::Network as u8 => coarse(address).to_string(),
-            Some(address) => address.to_canonical().to_string(),
-        };
+        let client = self.shown(*client);
         let fields = [
             ("limit", name.into()),
             ("client", (&client).into()),
@@ -189,6 +192,28 @@ impl Refusals {
             ("key", (&limit).into()),
         ];
         self.log.warn("a limit refuses clients", &fields);
+    }
+
+    fn say_certificate(&self, cause: Cause, client: Option<IpAddr>, identity: &str, refused: u64) {
+        let client = self.shown(client);
+        let fields = [
+            ("cause", cause.name().into()),
+            ("certificate", identity.into()),
+            ("client", (&client).into()),
+            ("refused", refused.into()),
+        ];
+        self.log.warn("a client certificate is refused", &fields);
+    }
+
+    /// As much of a client as the operator wants to see.
+    fn shown(&self, client: Option<IpAddr>) -> String {
+        let shown = self.show.load(Ordering::Relaxed);
+        match client {
+            _ if shown == Show::Nothing as u8 => "hidden".to_owned(),
+            None => "unix".to_owned(),
+            Some(address) if shown == Show::Network as u8 => coarse(address).to_string(),
+            Some(address) => address.to_canonical().to_string(),
+        }
     }
 }
 
@@ -210,6 +235,8 @@ struct Counted {
 enum Last {
     /// A client, unless it came over a Unix socket.
     Client(Option<IpAddr>),
+    /// A client in the same way, and whose certificate it showed.
+    Certificate(Option<IpAddr>, Box<str>),
     /// A listener, and how many connections its worker had.
     Listener(Arc<str>, usize),
 }

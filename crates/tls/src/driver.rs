@@ -17,6 +17,7 @@ use rustls::{AlertDescription, CipherSuite, HandshakeKind, NamedGroup, ProtocolV
 use crate::queue::HandshakeQueue;
 use crate::secrets::Secrets;
 use crate::session::{Session, SessionError};
+use crate::verifier;
 
 /// The most bytes that wait to be understood: a handshake message of 64 KiB, the largest that rustls
 /// takes, in records, with one more record behind it.
@@ -61,6 +62,8 @@ pub struct Negotiated {
     pub alpn: Option<Box<[u8]>>,
     /// The client's leaf certificate, verified, in DER.
     pub client_certificate: Option<Box<[u8]>>,
+    /// What the client sent behind it, in the same order: its issuers, as far as it sent them.
+    pub client_chain: Box<[Box<[u8]>]>,
 }
 
 /// A handshake that failed.
@@ -70,6 +73,8 @@ pub struct HandshakeError {
     pub fault: HandshakeFault,
     /// The alert that was sent, if one was.
     pub alert: Option<Alert>,
+    /// The client's certificate, in DER, where it is what was refused.
+    pub refused: Option<Box<[u8]>>,
 }
 
 impl fmt::Display for HandshakeError {
@@ -104,7 +109,7 @@ pub enum HandshakeFault {
 
 impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> Self {
-        Self { fault: HandshakeFault::Io(error), alert: None }
+        Self { fault: HandshakeFault::Io(error), alert: None, refused: None }
     }
 }
 
@@ -133,8 +138,11 @@ pub async fn handshake(
     choice: &Choice,
     queue: &HandshakeQueue,
 ) -> Result<Established, HandshakeError> {
-    let mut connection = UnbufferedServerConnection::new(config)
-        .map_err(|error| HandshakeError { fault: HandshakeFault::Tls(error), alert: None })?;
+    let mut connection = UnbufferedServerConnection::new(config).map_err(|error| HandshakeError {
+        fault: HandshakeFault::Tls(error),
+        alert: None,
+        refused: None,
+    })?;
     let mut out = Vec::with_capacity(FLIGHT);
     let mut shown = 0;
     let mut left = None;
@@ -182,7 +190,12 @@ pub async fn handshake(
                 fresh = true;
             }
             Ok(Turn::Done) => return finish(connection, &secrets, out, left, choice),
-            Err(error) => return Err(refuse(socket, buffer, shown, connection, out, error).await),
+            Err(error) => {
+                // Before anything is awaited: others have their turns meanwhile.
+                let refused = verifier::take_refused();
+                let error = refuse(socket, buffer, shown, connection, out, error).await;
+                return Err(HandshakeError { refused, ..error });
+            }
         }
     }
 }
@@ -239,7 +252,7 @@ async fn next_shown(
         next => next?,
     };
     if is_close_notify(&buffer.filled()[shown..next]) {
-        return Err(HandshakeError { fault: HandshakeFault::Closed, alert: None });
+        return Err(HandshakeError { fault: HandshakeFault::Closed, alert: None, refused: None });
     }
     Ok(next)
 }
@@ -260,10 +273,10 @@ pub(crate) async fn next_record(
             return Ok(buffer.len());
         }
         if buffer.len() >= MOST_WAITING {
-            return Err(HandshakeError { fault: HandshakeFault::TooLarge, alert: None });
+            return Err(HandshakeError { fault: HandshakeFault::TooLarge, alert: None, refused: None });
         }
         if buffer.read_from(socket, READ_ROOM).await? == 0 {
-            return Err(HandshakeError { fault: HandshakeFault::Closed, alert: None });
+            return Err(HandshakeError { fault: HandshakeFault::Closed, alert: None, refused: None });
         }
     }
 }
@@ -310,6 +323,7 @@ fn finish(
     let internal = |what: &str| HandshakeError {
         fault: HandshakeFault::Tls(rustls::Error::General(what.into())),
         alert: None,
+        refused: None,
     };
     let version = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
@@ -317,22 +331,27 @@ fn finish(
         _ => return Err(internal("no protocol version was agreed")),
     };
     let suite = connection.negotiated_cipher_suite().ok_or_else(|| internal("no cipher suite was agreed"))?;
+    let chain = connection.peer_certificates().unwrap_or_default();
     let negotiated = Negotiated {
         version,
         suite: suite.suite(),
         group: connection.negotiated_key_exchange_group().map(rustls::crypto::SupportedKxGroup::name),
         resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
         alpn: connection.alpn_protocol().map(Into::into),
-        client_certificate: connection
-            .peer_certificates()
-            .and_then(|chain| Some(chain.first()?.as_ref().into())),
+        client_certificate: chain.first().map(|leaf| leaf.as_ref().into()),
+        client_chain: chain.iter().skip(1).map(|issuer| issuer.as_ref().into()).collect(),
     };
     // What rustls would keep to make new keys is more than we need.
-    let (keys, _) = connection
-        .dangerous_into_kernel_connection()
-        .map_err(|error| HandshakeError { fault: HandshakeFault::Tls(error), alert: None })?;
-    let session = Session::new(&keys, traffic, version, choice)
-        .map_err(|error| HandshakeError { fault: HandshakeFault::Internal(error), alert: None })?;
+    let (keys, _) = connection.dangerous_into_kernel_connection().map_err(|error| HandshakeError {
+        fault: HandshakeFault::Tls(error),
+        alert: None,
+        refused: None,
+    })?;
+    let session = Session::new(&keys, traffic, version, choice).map_err(|error| HandshakeError {
+        fault: HandshakeFault::Internal(error),
+        alert: None,
+        refused: None,
+    })?;
     Ok(Established { session, negotiated, tickets, left })
 }
 
@@ -345,7 +364,7 @@ async fn too_large(socket: &Socket, connection: &UnbufferedServerConnection) -> 
         // That the client may be gone already changes nothing about why it failed.
         let _ = socket.write_all(&[ALERT, 3, 3, 0, 2, 2, description]).await;
     }
-    HandshakeError { fault: HandshakeFault::TooLarge, alert }
+    HandshakeError { fault: HandshakeFault::TooLarge, alert, refused: None }
 }
 
 /// Sends the alert that rustls has ready, if any.
@@ -373,7 +392,7 @@ async fn refuse(
         let _ = socket.write_all(&out).await;
     }
     let alert = sent_alert(&out, &error);
-    HandshakeError { fault: HandshakeFault::Tls(error), alert }
+    HandshakeError { fault: HandshakeFault::Tls(error), alert, refused: None }
 }
 
 /// The last of the records in `out`.

@@ -23,6 +23,7 @@ mod session;
 pub mod setup;
 mod stream;
 pub mod tickets;
+mod verifier;
 
 pub use driver::{Established, HandshakeError, HandshakeFault, Negotiated, handshake};
 pub use queue::HandshakeQueue;

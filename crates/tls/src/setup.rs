@@ -8,17 +8,17 @@
 use std::fmt;
 use std::sync::Arc;
 
+use offramp_certs::client_auth::Trust;
 use offramp_certs::store::{Pick, Store};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::server::{
-    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier,
-};
+use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{CipherSuite, NamedGroup, RootCertStore, ServerConfig, SupportedCipherSuite};
+use rustls::{CipherSuite, NamedGroup, ServerConfig, SupportedCipherSuite};
 
 use crate::random::Pooled;
 use crate::secrets::Catch;
 use crate::tickets::TicketKeys;
+use crate::verifier;
 
 /// What every configuration of the process has in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,15 +37,15 @@ pub enum ClientAuth {
     /// They are not asked.
     #[default]
     None,
-    /// They may; what they show must be signed by one of the roots.
-    Optional(Arc<RootCertStore>),
+    /// They may; what they show must be signed by one of the authorities and not be revoked.
+    Optional(Trust),
     /// They must.
-    Required(Arc<RootCertStore>),
+    Required(Trust),
 }
 
 /// Why no configuration could be built.
 #[derive(Debug)]
-pub struct SetupError(String);
+pub struct SetupError(pub(crate) String);
 
 impl SetupError {
     pub(crate) fn new(why: String) -> Self {
@@ -216,19 +216,13 @@ fn config(
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(versions)
         .map_err(|error| SetupError(format!("TLS: {error}")))?;
-    let (roots, required) = match auth {
-        ClientAuth::None => (None, false),
-        ClientAuth::Optional(roots) => (Some(roots), false),
-        ClientAuth::Required(roots) => (Some(roots), true),
-    };
-    let builder = match roots {
-        None => builder.with_no_client_auth(),
-        Some(roots) => {
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), provider);
-            let verifier = if required { verifier } else { verifier.allow_unauthenticated() };
-            let verifier =
-                verifier.build().map_err(|error| SetupError(format!("client certificates: {error}")))?;
-            builder.with_client_cert_verifier(verifier)
+    let builder = match auth {
+        ClientAuth::None => builder.with_no_client_auth(),
+        ClientAuth::Optional(trust) => {
+            builder.with_client_cert_verifier(verifier::build(trust, false, provider)?)
+        }
+        ClientAuth::Required(trust) => {
+            builder.with_client_cert_verifier(verifier::build(trust, true, provider)?)
         }
     };
     let mut config = builder.with_cert_resolver(Arc::new(ByName(Arc::clone(store))));
@@ -244,14 +238,18 @@ fn config(
     Ok(config)
 }
 
-/// Tickets are good only under the same rule for client certificates, roots included.
+/// Tickets are good only under the same rule for client certificates, roots and revocation lists included: who was
+/// revoked must not come back by a ticket.
 fn ticketer(auth: &ClientAuth, tickets: &Arc<TicketKeys>) -> Arc<dyn ProducesTickets> {
     let mut context = Vec::new();
-    if let ClientAuth::Optional(roots) | ClientAuth::Required(roots) = auth {
+    if let ClientAuth::Optional(trust) | ClientAuth::Required(trust) = auth {
         context.push(u8::from(matches!(auth, ClientAuth::Required(_))));
-        for root in &roots.roots {
+        for root in &trust.roots.roots {
             context.extend_from_slice(root.subject.as_ref());
             context.extend_from_slice(root.subject_public_key_info.as_ref());
+        }
+        for list in &trust.revoked {
+            context.extend_from_slice(list);
         }
     }
     tickets.ticketer(&context)

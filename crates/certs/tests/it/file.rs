@@ -281,7 +281,10 @@ fn files_that_cannot_be_read_are_named() {
     assert_eq!(content_fault(dir.path(), None).1, ContentFault::NotAFile);
     assert_eq!(content_fault(Path::new("/dev/zero"), None).1, ContentFault::NotAFile);
     let large = dir.file("large", vec![b'\n'; (1 << 20) + 1]);
-    assert_eq!(content_fault(&large, None).1, ContentFault::TooLarge);
+    assert_eq!(
+        content_fault(&large, None).1,
+        ContentFault::TooLarge { most: offramp_certs::file::MAX_FILE_SIZE }
+    );
 
     let locked = dir.file("locked.pem", "");
     chmod(&locked, 0);

@@ -8,7 +8,7 @@ use offramp_testkit::process::{require, temp_dir};
 
 use crate::offramp::{offramp, output, stderr, stdout};
 
-const COMMANDS: [&str; 8] = ["to", "run", "check", "demo", "ca", "version", "completions", "man"];
+const COMMANDS: [&str; 9] = ["to", "run", "check", "demo", "ca", "cert", "version", "completions", "man"];
 
 /// Runs it and gives what it printed, which must be without error.
 fn printed(arguments: &[&str]) -> String {
@@ -66,7 +66,10 @@ fn completions_are_scripts_of_their_shell() {
         script.display()
     );
     let offered = Command::new("bash").args(["--norc", "-c", &ask]).output().unwrap();
-    assert_eq!(stdout(&offered).split_whitespace().collect::<Vec<_>>(), ["check", "ca", "completions"]);
+    assert_eq!(
+        stdout(&offered).split_whitespace().collect::<Vec<_>>(),
+        ["check", "ca", "cert", "completions"]
+    );
 }
 
 #[test]

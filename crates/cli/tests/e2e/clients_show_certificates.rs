@@ -73,11 +73,11 @@ fn clients_without_a_good_certificate_are_refused_where_it_is_required() {
     let house = house(&app, "mode = \"required\"");
     let cases = [
         (None, "client_certificate_missing", "certificate_required"),
-        (Some("self"), "client_certificate_rejected", "unknown_ca"),
+        (Some("self"), "client_certificate_unknown_issuer", "unknown_ca"),
         (Some("elsewhere/stranger"), "client_certificate_rejected", "decrypt_error"),
-        (Some("expired"), "client_certificate_rejected", "certificate_expired"),
-        (Some("early"), "client_certificate_rejected", "certificate_expired"),
-        (Some("server"), "client_certificate_rejected", "unsupported_certificate"),
+        (Some("expired"), "client_certificate_expired", "certificate_expired"),
+        (Some("early"), "client_certificate_expired", "certificate_expired"),
+        (Some("server"), "client_certificate_wrong_purpose", "unsupported_certificate"),
     ];
     for (name, expected, alert) in cases {
         for version in VERSIONS {
@@ -112,7 +112,7 @@ fn clients_need_no_certificate_where_it_is_optional_but_a_bad_one_is_refused() {
         .iter()
         .map(|event| (cause(event).to_owned(), text(event, "client_cn").to_owned()))
         .collect();
-    let once = [("client_closed", ""), ("client_closed", "alice"), ("client_certificate_rejected", "")];
+    let once = [("client_closed", ""), ("client_closed", "alice"), ("client_certificate_rejected", "alice")];
     let expected: Vec<_> =
         once.iter().chain(&once).map(|(cause, name)| ((*cause).to_owned(), (*name).to_owned())).collect();
     assert_eq!(told, expected);

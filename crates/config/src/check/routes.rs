@@ -187,8 +187,14 @@ fn client_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<ClientA
     let mode = details.text("mode").and_then(|text| AuthMode::from_word(text.value));
     reader.not_empty(details, "allow", "leave it out for every certificate that the authorities vouch for");
     let allow = reader.list(details, "allow", |text: &Spanned<String>, _| text.value.parse());
-    let text = details.text("ca")?;
-    let ca = reader.origin(&text.span).file(text.value);
-    let ca = reader.tell(&text.span, ca)?;
-    Some(ClientAuth { mode: mode.unwrap_or(AuthMode::Required), ca, allow })
+    reader.not_empty(details, "ca", "name the file with the authorities");
+    reader.not_empty(details, "crl", "leave it out where there are no revocation lists");
+    let file =
+        |text: &Spanned<String>, reader: &mut Reader<'_, '_>| reader.origin(&text.span).file(&text.value);
+    let (ca, crl) = (reader.list(details, "ca", file), reader.list(details, "crl", file));
+    if ca.is_empty() {
+        return None;
+    }
+    let xfcc = details.bool("xfcc").unwrap_or_default();
+    Some(ClientAuth { mode: mode.unwrap_or(AuthMode::Required), ca, crl, allow, xfcc })
 }

@@ -218,8 +218,10 @@ pub const TABLE: &[Key] = rows! {
     "route.send_proxy.client_certificate": Kind::Bool, toml("false"), Live, NOW, "Add the client's certificate to the v2 header";
     "route.client_auth": Kind::Section, absent("clients are not asked for a certificate"), Live, NOW, "Mutual TLS";
     "route.client_auth.mode": Kind::Choice(model::AuthMode::CHOICES), toml("\"required\""), Live, NOW, "Whether a client without a certificate is refused";
-    "route.client_auth.ca": Kind::Text("a file's path"), REQUIRED, Live, NOW, "The PEM file with the authorities that verify clients' certificates";
-    "route.client_auth.allow": Kind::List("`dns:`, `uri:` or `cn:` and a pattern"), absent("every certificate that the authorities signed"), Live, NOW, "A client's certificate must have one of these names; `*` stands for any text";
+    "route.client_auth.ca": Kind::List("paths of files"), REQUIRED, Live, NOW, "The PEM files with the authorities that clients' certificates are checked against";
+    "route.client_auth.crl": Kind::List("paths of files"), absent("nobody is revoked"), Live, NOW, "The files with the authorities' revocation lists, in PEM or DER; an authority without a list has revoked nobody";
+    "route.client_auth.allow": Kind::List("`dns:`, `uri:`, `ip:`, `cn:` or `ou:` and a pattern, or `pin:sha256/` and base64"), absent("every certificate that the authorities vouch for"), Live, NOW, "The names, networks and public keys of which a client's certificate must have one; `*` stands for any text";
+    "route.client_auth.xfcc": Kind::Bool, toml("false"), Live, NOW, "Send the client's certificate to HTTP servers as `X-Forwarded-Client-Cert` too, as Envoy does; they always get it as `Client-Cert` and `Client-Cert-Chain` (RFC 9440)";
     "route.deny_ja4": Kind::List("a JA4 fingerprint such as `t13d1516h2_8daaf6152771_e5627efa2ab1`, or its beginning and `*`"), absent("no client is refused by it"), Live, NOW, "Refuses clients by the JA4 fingerprint of their ClientHello, with the alert `handshake_failure`";
 
     "backend": Kind::Named, LIST_ABSENT, Live, NOW, "A group of servers with the same purpose";

@@ -137,7 +137,8 @@ impl Route {
     /// Whether it says something that only requests of HTTP can match or follow.
     pub fn is_of_requests(&self) -> bool {
         let answers = matches!(self.target, Target::Redirect(_) | Target::Respond(_));
-        answers || !self.path.is_root() || self.http != HttpRules::default()
+        let tells = self.client_auth.as_ref().is_some_and(|auth| auth.xfcc);
+        answers || tells || !self.path.is_root() || self.http != HttpRules::default()
     }
 
     /// Whether it can match, or be served, only where clients speak TLS.

@@ -155,10 +155,14 @@ pub struct ProxyV2 {
 pub struct ClientAuth {
     /// Whether a client may come without a certificate.
     pub mode: AuthMode,
-    /// The PEM file with the authorities.
-    pub ca: FilePath,
+    /// The PEM files with the authorities; at least one.
+    pub ca: Vec<FilePath>,
+    /// The files with the authorities' revocation lists.
+    pub crl: Vec<FilePath>,
     /// What a certificate must be valid for; empty: nothing in particular.
     pub allow: Vec<Allow>,
+    /// Whether HTTP servers get `X-Forwarded-Client-Cert` beside `Client-Cert`.
+    pub xfcc: bool,
 }
 
 words! {
@@ -187,8 +191,14 @@ words! {
         Dns = "dns",
         /// A URI of the subject alternative names.
         Uri = "uri",
+        /// An IP address of the subject alternative names, or a network that it is in.
+        Ip = "ip",
         /// The common name of the subject.
         Cn = "cn",
+        /// An organizational unit of the subject.
+        Ou = "ou",
+        /// The hash of the public key: `sha256/` and base64.
+        Pin = "pin",
     }
 }
 
@@ -202,7 +212,10 @@ impl FromStr for Allow {
         });
         parsed.ok_or_else(|| {
             let problem = Problem::new(format!("`{}` is not a name of a client's certificate", shown(text)));
-            problem.help("write \"dns:*.svc.example.org\", \"uri:spiffe://example.org/*\" or \"cn:backup\"")
+            problem.help(
+                "write \"dns:*.svc.example.org\", \"uri:spiffe://example.org/*\", \"ip:10.0.0.0/8\", \"cn:backup\", \
+                 \"ou:ops\" or \"pin:sha256/BASE64\"",
+            )
         })
     }
 }

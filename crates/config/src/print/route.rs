@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::{array, bare, list, path, quoted, text};
 use crate::model::{
-    ClientAuth, HeaderChanges, HeaderField, Hsts, HttpRules, Listeners, ProxyV2, ProxyVersion, Redirect,
-    Relay, RelayTarget, Respond, Rewrite, Route, SendProxy, Target,
+    ClientAuth, FilePath, HeaderChanges, HeaderField, Hsts, HttpRules, Listeners, ProxyV2, ProxyVersion,
+    Redirect, Relay, RelayTarget, Respond, Rewrite, Route, SendProxy, Target,
 };
 use crate::units::print_duration;
 
@@ -81,9 +81,16 @@ fn send_proxy(out: &mut String, version: Option<SendProxy>) {
 }
 
 fn client_auth(out: &mut String, auth: &ClientAuth) {
-    let _ = write!(out, "client_auth = {{ mode = \"{}\", ca = {}", auth.mode, quoted(&path(&auth.ca)));
+    let files = |files: &[FilePath]| array(&files.iter().map(path).collect::<Vec<_>>());
+    let _ = write!(out, "client_auth = {{ mode = \"{}\", ca = {}", auth.mode, files(&auth.ca));
+    if !auth.crl.is_empty() {
+        let _ = write!(out, ", crl = {}", files(&auth.crl));
+    }
     if !auth.allow.is_empty() {
         let _ = write!(out, ", allow = {}", array(&auth.allow));
+    }
+    if auth.xfcc {
+        out.push_str(", xfcc = true");
     }
     out.push_str(" }\n");
 }

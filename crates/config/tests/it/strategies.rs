@@ -56,10 +56,13 @@ fn distinct<T: PartialEq + Clone>(items: &mut Vec<T>) {
 }
 
 fn client_auth() -> impl Strategy<Value = ClientAuth> {
-    let allow = "(dns|uri|cn):[a-z*:/.]{1,8}".prop_map(|text| text.parse::<Allow>().unwrap());
-    (select(AuthMode::ALL), file(), vec(allow, 0..3)).prop_map(|(mode, ca, mut allow)| {
+    let allow = "(dns|uri|ip|cn|ou|pin):[a-z*:/.]{1,8}".prop_map(|text| text.parse::<Allow>().unwrap());
+    let files = (vec(file(), 1..3), vec(file(), 0..3));
+    (select(AuthMode::ALL), files, vec(allow, 0..3)).prop_map(|(mode, (mut ca, mut crl), mut allow)| {
         distinct(&mut allow);
-        ClientAuth { mode, ca, allow }
+        distinct(&mut ca);
+        distinct(&mut crl);
+        ClientAuth { mode, ca, crl, allow, xfcc: false }
     })
 }
 

@@ -50,10 +50,19 @@ impl Material {
         let mut look = Look::new(before, now, on_fault);
         let (store, wants) = load(config, &mut look, mint, &mut report);
         for auth in config.routes.iter().filter_map(|route| route.client_auth.as_ref()) {
-            let (found, warnings) = look.authorities(&auth.ca);
-            report.warn_all(&auth.ca.at, &warnings);
-            if let Found::Nothing(fault) = found {
-                report.error_once(&auth.ca.at, fault);
+            for ca in &auth.ca {
+                let (found, warnings) = look.authorities(ca);
+                report.warn_all(&ca.at, &warnings);
+                if let Found::Nothing(fault) = found {
+                    report.error_once(&ca.at, fault);
+                }
+            }
+            for crl in &auth.crl {
+                let (found, warnings) = look.revoked(crl);
+                report.warn_all(&crl.at, &warnings);
+                if let Found::Nothing(fault) = found {
+                    report.error_once(&crl.at, fault);
+                }
             }
         }
         let (sources, faults) = look.finish();
@@ -262,6 +271,12 @@ impl Authority {
         }
     }
 
+    /// What it has issued before.
+    fn issued(&self, names: &[String], now: SystemTime) -> Option<Certificate> {
+        let Self::Open(authority) = self else { return None };
+        authority.issued(names, now)
+    }
+
     fn issue(
         &self,
         at: &At,
@@ -301,7 +316,7 @@ impl<'c> Obtained<'c> {
         Self { config, mint, authority, storage, wants: Vec::new(), kept: None }
     }
 
-    /// A certificate of the local CA; none where nothing may be written.
+    /// A certificate of the local CA; where nothing may be written one that it has issued before.
     fn local(
         &mut self,
         at: &At,
@@ -310,7 +325,10 @@ impl<'c> Obtained<'c> {
         report: &mut Report,
     ) -> Option<Arc<Certificate>> {
         self.authority.open(self.config, at, look.now(), self.mint, report);
-        if self.mint { self.authority.issue(at, names, look, report) } else { None }
+        match self.mint {
+            true => self.authority.issue(at, names, look, report),
+            false => self.authority.issued(&names, look.now()).map(Arc::new),
+        }
     }
 
     /// The certificate, or what stands in for it until it is obtained: for each name one of a former set, or of the

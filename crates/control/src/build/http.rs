@@ -167,10 +167,13 @@ fn class(route: &model::Route, termination: &Termination<'_>) -> AuthClass {
         };
     };
     (auth.mode == AuthMode::Required).hash(&mut hasher);
-    if let Some(roots) = termination.roots(&auth.ca) {
-        for root in &roots.roots {
+    if let Some(trust) = termination.trust(auth) {
+        for root in &trust.roots.roots {
             hasher.write(&root.subject);
             hasher.write(&root.subject_public_key_info);
+        }
+        for list in &trust.revoked {
+            hasher.write(list);
         }
     }
     for allow in &auth.allow {
@@ -192,6 +195,7 @@ fn request(
             name: name(route).into(),
             action,
             client_auth: class(route, termination),
+            xfcc: route.client_auth.as_ref().is_some_and(|auth| auth.xfcc),
             request_headers: headers(&rules.request_headers)?,
             response_headers: headers(&rules.response_headers)?,
             hsts: rules.hsts.as_ref().map(hsts).transpose()?,

@@ -204,7 +204,7 @@ pub(super) fn place(
 }
 
 /// What events call a route: what it matches, such as `a.example,b.example/api`, or `default`.
-pub(super) fn name(route: &model::Route) -> String {
+pub(crate) fn name(route: &model::Route) -> String {
     let hosts: Vec<String> = route.hosts.iter().map(ToString::to_string).collect();
     let mut name = hosts.join(",");
     if !route.path.is_root() {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use offramp_certs::client_auth::{Allow, Pattern};
+use offramp_certs::client_auth::{Allow, Pattern, Trust};
 use offramp_certs::store::Store;
 use offramp_config::At;
 use offramp_config::model::{self, AlpnId, AuthMode};
@@ -25,7 +25,7 @@ pub(super) struct Terms {
 }
 
 /// What makes two routes' TLS the same: protocols, and the rule for client certificates.
-type Key = (Vec<AlpnId>, Option<(bool, PathBuf)>);
+type Key = (Vec<AlpnId>, Option<(bool, Vec<PathBuf>)>);
 
 /// Makes the terms of routes.
 pub(super) struct Termination<'a> {
@@ -63,7 +63,10 @@ impl<'a> Termination<'a> {
         at: &At,
         report: &mut Report,
     ) -> Option<Terms> {
-        let required = auth.map(|auth| (auth.mode == AuthMode::Required, auth.ca.path.clone()));
+        let files = |auth: &model::ClientAuth| -> Vec<PathBuf> {
+            auth.ca.iter().chain(&auth.crl).map(|file| file.path.clone()).collect()
+        };
+        let required = auth.map(|auth| (auth.mode == AuthMode::Required, files(auth)));
         let key = (alpn.to_vec(), required);
         if let Some(made) = self.made.get(&key) {
             return made.clone();
@@ -83,10 +86,10 @@ impl<'a> Termination<'a> {
         let auth = match auth {
             None => ClientAuth::None,
             Some(auth) => {
-                let roots = self.roots(&auth.ca)?;
+                let trust = self.trust(auth)?;
                 match auth.mode {
-                    AuthMode::Required => ClientAuth::Required(roots),
-                    AuthMode::Optional => ClientAuth::Optional(roots),
+                    AuthMode::Required => ClientAuth::Required(trust),
+                    AuthMode::Optional => ClientAuth::Optional(trust),
                 }
             }
         };
@@ -100,9 +103,17 @@ impl<'a> Termination<'a> {
         }
     }
 
-    /// The authorities of a file; `None` where they cannot be used, as was reported when they were read.
-    pub(super) fn roots(&self, ca: &model::FilePath) -> Option<Arc<RootCertStore>> {
-        self.sources.authorities(&ca.path).cloned()
+    /// Whom to believe about clients; `None` where a file cannot be used, as was reported when it was read.
+    pub(super) fn trust(&self, auth: &model::ClientAuth) -> Option<Trust> {
+        let mut roots = RootCertStore::empty();
+        for ca in &auth.ca {
+            roots.roots.extend_from_slice(&self.sources.authorities(&ca.path)?.roots);
+        }
+        let mut revoked = Vec::new();
+        for crl in &auth.crl {
+            revoked.extend_from_slice(self.sources.revoked(&crl.path)?);
+        }
+        Some(Trust { roots: Arc::new(roots), revoked })
     }
 
     fn offer(&self, configs: &Configs) -> Offer {

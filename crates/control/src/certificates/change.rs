@@ -40,10 +40,7 @@ impl Running {
         let now = SystemTime::now();
         let material = match self.look(now).await {
             Ok(material) => material,
-            Err(error) => {
-                self.log.error("the certificates stay as they were", &[("reason", (&error).into())]);
-                return Outcome::Refused;
-            }
+            Err(error) => return self.refuse(&error),
         };
         tell(&self.log, "certificate", &material.warnings);
         self.tell_faults(&material.faults);
@@ -61,11 +58,18 @@ impl Running {
                 self.log.info("certificates changed", &fields);
                 Outcome::Changed { new_certificates }
             }
-            Err(error) => {
-                self.log.error("the certificates stay as they were", &[("reason", (&error).into())]);
-                Outcome::Refused
-            }
+            Err(error) => self.refuse(&error),
         }
+    }
+
+    /// Keeps everything, and says why unless that was said of the last change.
+    fn refuse(&mut self, error: &Error) -> Outcome {
+        let reason = error.to_string();
+        if self.ground.sources.refused.as_ref() != Some(&reason) {
+            self.log.error("the certificates stay as they were", &[("reason", (&reason).into())]);
+        }
+        self.ground.sources.refused = Some(reason);
+        Outcome::Refused
     }
 
     /// Reads the sources on a thread of its own: the loop goes on serving the metrics meanwhile.

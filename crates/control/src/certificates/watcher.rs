@@ -147,8 +147,18 @@ async fn until(at: Option<Instant>) {
 /// The folders in which something can happen that gives one of the files another content.
 fn directories(sources: &Sources) -> BTreeMap<PathBuf, Files> {
     let mut directories = BTreeMap::new();
+    let mut followed = HashSet::new();
     for file in sources.files() {
-        add_file(&mut directories, file, MOST_LINKS);
+        // Of the many files of one folder the way to it is followed once.
+        match (file.parent(), file.file_name()) {
+            (Some(parent), Some(name)) if followed.contains(parent) && !file.is_symlink() => {
+                add(&mut directories, parent, name);
+            }
+            (parent, _) => {
+                followed.extend(parent.map(Path::to_owned));
+                add_file(&mut directories, &file, MOST_LINKS);
+            }
+        }
     }
     for directory in sources.directories() {
         add_file(&mut directories, directory, MOST_LINKS);

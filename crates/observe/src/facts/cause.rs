@@ -121,8 +121,12 @@ causes! {
     NoCommonScheme, "no_common_scheme", Policy, "The client offers no signature scheme that a certificate here can use.";
     NoCommonAlpn, "no_common_alpn", Policy, "The client offers no application protocol that is configured.";
     ClientCertificateMissing, "client_certificate_missing", Client, "The route requires a client certificate, and none came.";
-    ClientCertificateRejected, "client_certificate_rejected", Client, "The client's certificate does not verify: unknown issuer, expired, or malformed.";
-    ClientCertificateNotAllowed, "client_certificate_not_allowed", Policy, "The client's certificate verifies, but `allow` does not list its names.";
+    ClientCertificateExpired, "client_certificate_expired", Client, "The client's certificate, or one of its chain, has expired or is not yet valid; `detail` says whose it is.";
+    ClientCertificateRevoked, "client_certificate_revoked", Client, "A revocation list in `crl` names the client's certificate; `detail` says whose it is.";
+    ClientCertificateUnknownIssuer, "client_certificate_unknown_issuer", Client, "None of the authorities in `ca` has issued the client's certificate, or a certificate between the two did not come; `detail` says whose it is.";
+    ClientCertificateWrongPurpose, "client_certificate_wrong_purpose", Client, "The client's certificate is for servers, or for something else than clients; `detail` says whose it is.";
+    ClientCertificateRejected, "client_certificate_rejected", Client, "The client's certificate does not verify for another reason; `detail` says which, and whose it is.";
+    ClientCertificateNotAllowed, "client_certificate_not_allowed", Policy, "The client's certificate verifies, but `allow` lists neither its names nor its key; `detail` says whose it is.";
     TlsRequired, "tls_required", Policy, "The listener has a `preamble`, and the client asked for a session in clear, or for the end of a query in clear.";
     PreambleInvalid, "preamble_invalid", Client, "What the client sent before TLS breaks the protocol of the listener's `preamble`; `detail` says how.";
     Ja4Denied, "ja4_denied", Policy, "The client's JA4 fingerprint is in `deny_ja4` of the route; alert handshake_failure was sent.";

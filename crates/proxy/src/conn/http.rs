@@ -9,7 +9,7 @@ use offramp_tls::{Established, Stream};
 
 use super::secure::Hello;
 use super::{Life, Ready};
-use crate::l7::{Session, Terminated, Transport};
+use crate::l7::{ClientCertificate, Session, Terminated, Transport};
 use crate::proxy_header::{self, About, TlsPart};
 use crate::snapshot::http::{Action, Http, HttpTls};
 use crate::snapshot::{Listener, SendProxy, Snapshot};
@@ -38,7 +38,10 @@ pub(super) fn terminated(
     let certificate = hello.certificate().cloned();
     let part = TlsPart { negotiated: &established.negotiated, certificate: certificate.as_deref() };
     let size = snapshot.record_size;
-    let terminated = Terminated { certificate: certificate.clone(), client_auth: http.client_auth };
+    let negotiated = &established.negotiated;
+    let chain = || negotiated.client_chain.clone();
+    let shown = negotiated.client_certificate.clone().map(|leaf| ClientCertificate::new(leaf, chain()));
+    let terminated = Terminated { certificate: certificate.clone(), client_auth: http.client_auth, shown };
     let session = session(life, snapshot, listener, &socket, terminated, Some(&part))?;
     let stream = Stream::new(socket, established.session, established.tickets, early, size);
     Ok(Ready::Http { session, transport: Box::new(Transport::Tls(Box::new(stream))) })

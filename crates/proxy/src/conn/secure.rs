@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use offramp_certs::Certificate;
-use offramp_certs::client_auth::Allow;
+use offramp_certs::client_auth::{Allow, identity};
 use offramp_certs::describe::Description;
 use offramp_certs::store::Pick;
 use offramp_net::{Buffer, Socket};
@@ -258,7 +258,11 @@ impl Secure<'_> {
             // A reset must not overtake the alert; outside of the timeout, lest that be the cause.
             farewell(&life.worker, socket, &[]).await;
         }
-        Err(failure::handshake(&error, self.hello.odd))
+        let close = failure::handshake(&error, self.hello.odd);
+        if let Some(certificate) = &error.refused {
+            refused_certificate(life, close.cause, certificate);
+        }
+        Err(close)
     }
 
     fn note(&self, facts: &mut ConnectionFacts, agreed: &Negotiated) -> (TlsVersion, Handshake) {
@@ -274,12 +278,7 @@ impl Secure<'_> {
         tls.group = agreed.group.and_then(|group| client_hello::group_name(group.into()).known());
         tls.alpn.clone_from(&agreed.alpn);
         tls.scheme = self.scheme(agreed);
-        tls.client_cn = agreed
-            .client_certificate
-            .as_deref()
-            .and_then(Description::of)
-            .and_then(|description| description.common_name)
-            .map(|name| name.into_bytes().into());
+        tls.client_cn = agreed.client_certificate.as_deref().and_then(common_name);
         (version, kind)
     }
 
@@ -293,6 +292,29 @@ impl Secure<'_> {
             self.hello.schemes.iter().copied().filter(|scheme| !(tls13 && pkcs1(*scheme))).collect();
         let signer = certificate.certified_key.key.choose_scheme(&usable)?;
         client_hello::scheme_name(signer.scheme().into()).known()
+    }
+}
+
+fn common_name(certificate: &[u8]) -> Option<Box<[u8]>> {
+    Some(Description::of(certificate)?.common_name?.into_bytes().into())
+}
+
+/// Notes whose certificate was refused, and tells the log, at most once a minute for each cause.
+fn refused_certificate(life: &mut Life, cause: Cause, certificate: &[u8]) {
+    life.facts().tls.client_cn = common_name(certificate);
+    let client = life.facts().client.address.clone();
+    life.worker.shared.refusals.certificate(cause, &identity(certificate), &client);
+}
+
+/// The end of a connection whose certificate is genuine, and which the route does not let in.
+pub(super) fn not_allowed(life: &mut Life, agreed: &Negotiated) -> Close {
+    let cause = Cause::ClientCertificateNotAllowed;
+    match agreed.client_certificate.as_deref() {
+        Some(certificate) => {
+            refused_certificate(life, cause, certificate);
+            Close::from(cause).with_detail(&identity(certificate))
+        }
+        None => cause.into(),
     }
 }
 

@@ -233,6 +233,9 @@ impl Errand<'_> {
             if written.is_none() {
                 told::tell(headers, self.session, host);
             }
+            if let Some(shown) = self.session.client_certificate() {
+                shown.tell(headers, self.route.xfcc);
+            }
         }
         if written.is_none()
             && let Some(id) = carrier.0.id_value()

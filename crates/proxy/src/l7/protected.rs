@@ -38,13 +38,15 @@ const NOT_IN_TRAILERS: [&str; 25] = [
 ];
 
 /// Fields that say who the client is or how it came, besides all `X-Forwarded-*`: those of the standard, and those in
-/// which CDNs, clouds and other proxies name the client to servers. Each has at most 31 letters.
-const CLAIMS: [&str; 38] = [
+/// which CDNs, clouds and other proxies name the client, or its certificate, to servers. Each has at most 31 letters.
+const CLAIMS: [&str; 40] = [
     "ali-cdn-real-ip",
     "cdn-src-ip",
     "cf-connecting-ip",
     "cf-connecting-ipv6",
     "cf-pseudo-ipv4",
+    "client-cert",
+    "client-cert-chain",
     "client-ip",
     "cloudfront-viewer-address",
     "do-connecting-ip",
@@ -174,7 +176,12 @@ mod tests {
         names
     }
 
-    const SAID: [&str; 20] = [
+    const SAID: [&str; 25] = [
+        "client-cert",
+        "client_cert",
+        "client-cert-chain",
+        "client_cert-chain",
+        "x-forwarded-client-cert",
         "cf-connecting-ip",
         "cf_connecting_ip",
         "client-ip",
@@ -216,7 +223,8 @@ mod tests {
 
     #[test]
     fn what_a_client_claims_of_itself_is_dropped_from_heads_and_trailers() {
-        let kept = ["accept", "forwarded-by", "x-forward", "x-requested-with", "x-requests-id"];
+        let kept =
+            ["accept", "client-certs", "forwarded-by", "x-forward", "x-requested-with", "x-requests-id"];
         let mut head = map(&[&SAID[..], &kept].concat());
         drop_claims(&mut head);
         assert_eq!(left(&head), kept);

@@ -17,6 +17,7 @@ use offramp_wire::forwarded;
 use offramp_wire::host::{Authority, HostFault};
 
 use super::body::ClientBody;
+use super::client_certificate::ClientCertificate;
 use super::record::Record;
 use super::told;
 use crate::proxy_header::{self, About};
@@ -38,6 +39,8 @@ pub(crate) struct Terminated {
     pub(crate) certificate: Option<Arc<Certificate>>,
     /// By which rule client certificates were asked for.
     pub(crate) client_auth: AuthClass,
+    /// The certificate that the client has shown, verified.
+    pub(crate) shown: Option<ClientCertificate>,
 }
 
 /// One client connection, as its requests see it.
@@ -250,6 +253,11 @@ impl Session {
             *view = View::new(Arc::clone(&current), Arc::clone(listener), self.ip);
         }
         Rc::clone(&view)
+    }
+
+    /// The certificate that the client has shown, if any.
+    pub(crate) fn client_certificate(&self) -> Option<&ClientCertificate> {
+        self.terminated.shown.as_ref()
     }
 
     /// Whether a request for `host` on a route with `client_auth` may come by this connection

@@ -80,6 +80,8 @@ pub struct HttpRoute {
     pub action: Action,
     /// The rule for client certificates.
     pub client_auth: AuthClass,
+    /// Whether servers are told of clients' certificates by `X-Forwarded-Client-Cert` too.
+    pub xfcc: bool,
     /// Changes to the request's header, after everything else is in it.
     pub request_headers: HeaderRules,
     /// Changes to the response's header, after everything else is in it.

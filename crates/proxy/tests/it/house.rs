@@ -87,6 +87,7 @@ pub(crate) fn to(action: Action) -> HttpRoute {
         name: "app".into(),
         action,
         client_auth: AuthClass::default(),
+        xfcc: false,
         request_headers: HeaderRules::default(),
         response_headers: HeaderRules::default(),
         hsts: None,

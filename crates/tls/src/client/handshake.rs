@@ -78,8 +78,9 @@ impl Connector {
     /// After the alert that tells the server, where one is due, was sent.
     pub async fn handshake(&self, socket: &Socket, alpn: Alpn) -> Result<Secured, HandshakeError> {
         let config = Arc::clone(self.config(alpn));
-        let mut connection = UnbufferedClientConnection::new(config, self.name.clone())
-            .map_err(|error| HandshakeError { fault: HandshakeFault::Tls(error), alert: None })?;
+        let mut connection = UnbufferedClientConnection::new(config, self.name.clone()).map_err(|error| {
+            HandshakeError { fault: HandshakeFault::Tls(error), alert: None, refused: None }
+        })?;
         let mut early = Buffer::default();
         let mut out = Vec::with_capacity(FLIGHT);
         let queue = QUEUE.with(Rc::clone);
@@ -106,7 +107,11 @@ impl Connector {
                 Ok(Turn::Blocked) => {
                     let next = next_record(socket, &mut early, shown).await?;
                     if is_close_notify(&early.filled()[shown..next]) {
-                        return Err(HandshakeError { fault: HandshakeFault::Closed, alert: None });
+                        return Err(HandshakeError {
+                            fault: HandshakeFault::Closed,
+                            alert: None,
+                            refused: None,
+                        });
                     }
                     shown = next;
                     fresh = true;
@@ -116,7 +121,7 @@ impl Connector {
                     // A server that agrees on nothing would take the preface of HTTP/2 for a bad request.
                     if alpn == Alpn::Http2 && !secured.is_http2() {
                         let fault = HandshakeFault::Tls(rustls::Error::NoApplicationProtocol);
-                        return Err(HandshakeError { fault, alert: None });
+                        return Err(HandshakeError { fault, alert: None, refused: None });
                     }
                     return Ok(secured);
                 }
@@ -131,7 +136,8 @@ impl Connector {
         connection: UnbufferedClientConnection,
         early: Buffer,
     ) -> Result<Secured, HandshakeError> {
-        let refused = |error| HandshakeError { fault: HandshakeFault::Tls(error), alert: None };
+        let refused =
+            |error| HandshakeError { fault: HandshakeFault::Tls(error), alert: None, refused: None };
         let version = match connection.protocol_version() {
             Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
             Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
@@ -140,8 +146,9 @@ impl Connector {
         let alpn = connection.alpn_protocol().map(Into::into);
         let resumed = connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
         let (secrets, kernel) = connection.dangerous_into_kernel_connection().map_err(refused)?;
-        let session = Session::of_client(&secrets, kernel, version, &self.choice)
-            .map_err(|error| HandshakeError { fault: HandshakeFault::Internal(error), alert: None })?;
+        let session = Session::of_client(&secrets, kernel, version, &self.choice).map_err(|error| {
+            HandshakeError { fault: HandshakeFault::Internal(error), alert: None, refused: None }
+        })?;
         Ok(Secured { session, early, alpn, resumed })
     }
 }
@@ -195,5 +202,5 @@ async fn refuse(
         Ok(()) => sent_alert(&out, &error),
         Err(_) => None,
     };
-    HandshakeError { fault: HandshakeFault::Tls(error), alert }
+    HandshakeError { fault: HandshakeFault::Tls(error), alert, refused: None }
 }

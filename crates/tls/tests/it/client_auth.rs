@@ -13,11 +13,11 @@ fn both_versions() -> [Vec<CipherSuite>; 2] {
 }
 
 fn required() -> Setup {
-    Setup::with_auth(ClientAuth::Required(Arc::clone(&pki().roots)))
+    Setup::with_auth(ClientAuth::Required(Arc::clone(&pki().roots).into()))
 }
 
 fn optional() -> Setup {
-    Setup::with_auth(ClientAuth::Optional(Arc::clone(&pki().roots)))
+    Setup::with_auth(ClientAuth::Optional(Arc::clone(&pki().roots).into()))
 }
 
 /// Connects, must be refused, and both ends must name the same alert.

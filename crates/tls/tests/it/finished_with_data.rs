@@ -75,7 +75,7 @@ fn in_two_writes_split_at_every_byte() {
 
 #[test]
 fn byte_by_byte() {
-    let configs = Setup::with_auth(ClientAuth::Required(Arc::clone(&pki().roots))).configs();
+    let configs = Setup::with_auth(ClientAuth::Required(Arc::clone(&pki().roots).into())).configs();
     let config = Arc::new(client_with(&TLS13, &pki().client));
     echo(&configs, &config, &pattern(300), |flight, socket| {
         for byte in flight.chunks(1) {

@@ -106,8 +106,8 @@ fn a_ticket_is_for_the_name_that_it_was_given_for() {
 fn a_ticket_is_no_way_around_a_client_certificate() {
     for suites in both_versions() {
         let open = Setup::default();
-        let required = Setup { auth: ClientAuth::Required(Arc::clone(&pki().roots)), ..open.clone() };
-        let optional = Setup { auth: ClientAuth::Optional(Arc::clone(&pki().roots)), ..open.clone() };
+        let required = Setup { auth: ClientAuth::Required(Arc::clone(&pki().roots).into()), ..open.clone() };
+        let optional = Setup { auth: ClientAuth::Optional(Arc::clone(&pki().roots).into()), ..open.clone() };
 
         for from in [&open, &optional] {
             let without = Arc::new(client(&suites));
@@ -128,7 +128,7 @@ fn a_ticket_is_no_way_around_a_client_certificate() {
 #[test]
 fn a_resumed_session_still_knows_the_client_certificate() {
     for suites in both_versions() {
-        let setup = Setup::with_auth(ClientAuth::Required(Arc::clone(&pki().roots)));
+        let setup = Setup::with_auth(ClientAuth::Required(Arc::clone(&pki().roots).into()));
         let config = Arc::new(client_with(&suites, &pki().client));
         assert_full(&meet(&setup, &config));
         let met = meet(&setup, &config);
@@ -140,8 +140,8 @@ fn a_resumed_session_still_knows_the_client_certificate() {
 #[test]
 fn a_ticket_dies_with_the_roots_that_it_was_given_under() {
     for suites in both_versions() {
-        let before = Setup::with_auth(ClientAuth::Required(Arc::clone(&pki().strange_roots)));
-        let after = Setup { auth: ClientAuth::Required(Arc::clone(&pki().roots)), ..before.clone() };
+        let before = Setup::with_auth(ClientAuth::Required(Arc::clone(&pki().strange_roots).into()));
+        let after = Setup { auth: ClientAuth::Required(Arc::clone(&pki().roots).into()), ..before.clone() };
         let config: Arc<ClientConfig> = Arc::new(client_with(&suites, &pki().stranger));
         assert_full(&meet(&before, &config));
         assert_resumed(&meet(&before, &config));

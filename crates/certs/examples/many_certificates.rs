@@ -1,0 +1,148 @@
+//! What many certificates cost: mints them into a directory, loads them, and measures the time, the memory and the
+//! look-up by name.
+//!
+//! ```sh
+//! cargo run -p offramp-certs --example many_certificates -- 50000
+//! cargo run -p offramp-certs --example many_certificates -- 50000 DIRECTORY   # keeps them, for `offramp run`
+//! ```
+
+use std::error::Error;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use std::{fs, thread};
+
+use offramp_certs::store::{Entry, Store};
+use offramp_certs::{directory, file};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::SignatureScheme;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// The file of a certificate, and of its key.
+type Pair = (PathBuf, Option<PathBuf>);
+
+fn main() -> Result<(), Failure> {
+    let mut arguments = std::env::args().skip(1);
+    let count: usize = arguments.next().map_or(Ok(50_000), |text| text.parse())?;
+    match arguments.next() {
+        Some(path) => {
+            fs::create_dir_all(&path)?;
+            measure(Path::new(&path), count)
+        }
+        None => measure(tempfile::tempdir()?.path(), count),
+    }
+}
+
+fn measure(path: &Path, count: usize) -> Result<(), Failure> {
+    let begun = Instant::now();
+    mint(path, count)?;
+    println!("minted {count} in {:.1} s", begun.elapsed().as_secs_f64());
+    let (begun, before) = (Instant::now(), resident()?);
+    let store = load(path)?;
+    let took = begun.elapsed();
+    let after = resident()?;
+    println!(
+        "loaded {} in {:.2} s, {} MiB, {} bytes each",
+        store.certificates().count(),
+        took.as_secs_f64(),
+        (after - before) >> 20,
+        (after - before) / count
+    );
+    for certificates in [1, count] {
+        println!("look-up among {certificates}: {} ns", look_up(&store, certificates).as_nanos());
+    }
+    Ok(())
+}
+
+/// The name of one of them.
+fn name(number: usize) -> String {
+    format!("host-{number}.example.org")
+}
+
+/// Certificates of one authority, with a key each, on every core.
+fn mint(path: &Path, count: usize) -> Result<(), Failure> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate()?;
+    let authority = params.self_signed(&key)?.pem();
+    let issuer = Issuer::new(params, key);
+    let threads = thread::available_parallelism()?.get();
+    thread::scope(|scope| {
+        let (issuer, authority) = (&issuer, &authority);
+        let work = (0..threads).map(|first| {
+            scope.spawn(move || {
+                (first..count)
+                    .step_by(threads)
+                    .try_for_each(|number| mint_one(path, number, issuer, authority))
+            })
+        });
+        for thread in work.collect::<Vec<_>>() {
+            thread.join().map_err(|_| "a thread panicked")??;
+        }
+        Ok(())
+    })
+}
+
+fn mint_one(
+    path: &Path,
+    number: usize,
+    issuer: &Issuer<'_, KeyPair>,
+    authority: &str,
+) -> Result<(), Failure> {
+    let name = name(number);
+    let key = KeyPair::generate()?;
+    let certificate = CertificateParams::new(vec![name.clone()])?.signed_by(&key, issuer)?;
+    fs::write(path.join(format!("{name}.pem")), certificate.pem() + authority)?;
+    fs::write(path.join(format!("{name}.key")), key.serialize_pem())?;
+    Ok(())
+}
+
+/// Loads them as Offramp does: shares of them on every core.
+fn load(path: &Path) -> Result<Store, Failure> {
+    let now = SystemTime::now();
+    let pairs = directory::pairs(path)?.pairs;
+    let threads = thread::available_parallelism()?.get();
+    let share = pairs.len().div_ceil(threads).max(1);
+    let entries = thread::scope(|scope| -> Result<Vec<Entry>, Failure> {
+        let work: Vec<_> = pairs
+            .chunks(share)
+            .map(|part| {
+                scope.spawn(move || {
+                    let load = |(cert, key): &Pair| file::load(cert, key.as_deref(), now);
+                    part.iter().map(load).collect::<Result<Vec<_>, _>>()
+                })
+            })
+            .collect();
+        let mut entries = Vec::new();
+        for thread in work {
+            for loaded in thread.join().map_err(|_| "a thread panicked")?? {
+                entries.push(Entry { certificate: Arc::new(loaded.certificate), default: false });
+            }
+        }
+        Ok(entries)
+    })?;
+    Ok(Store::new(entries, now))
+}
+
+/// The time of one look-up among names that are all there, over the first so many.
+fn look_up(store: &Store, certificates: usize) -> Duration {
+    const TURNS: usize = 1_000_000;
+    let names: Vec<String> = (0..certificates).map(name).collect();
+    let schemes = [SignatureScheme::ECDSA_NISTP256_SHA256];
+    let begun = Instant::now();
+    for turn in 0..TURNS {
+        // A large prime: no order that a cache could foresee.
+        let name = &names[turn * 1_000_003 % names.len()];
+        black_box(store.pick(Some(black_box(name)), &schemes));
+    }
+    begun.elapsed() / u32::try_from(TURNS).unwrap_or(u32::MAX)
+}
+
+/// The memory of this process, in bytes.
+fn resident() -> Result<usize, Failure> {
+    let statm = fs::read_to_string("/proc/self/statm")?;
+    let pages: usize = statm.split(' ').nth(1).ok_or("statm has no second field")?.parse()?;
+    Ok(pages * 4096)
+}

@@ -1,0 +1,269 @@
+//! Whom of those that a CA vouches for to let in: patterns for the names of a certificate, and pins of its key.
+//!
+//! A `dns:` pattern looks at subjectAltName alone, never at the CN, and a client's own wildcard names nobody. Where a
+//! certificate has several CNs only the first counts, the one that is logged; of several OUs any one does.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use aws_lc_rs::digest;
+
+use crate::base64;
+use crate::describe;
+use crate::error::{Error, PatternFault};
+use crate::name::DnsPattern;
+use crate::x509::{self, AlternativeNames};
+
+/// Whom of those that a CA vouches for to let in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allow {
+    patterns: Vec<Pattern>,
+}
+
+/// One entry of an `allow` list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// `dns:` a DNS name in subjectAltName; `*` is one label, as in certificates.
+    Dns(DnsPattern),
+    /// `uri:` a URI in subjectAltName, compared as written; `*` is any run of characters.
+    Uri(Box<str>),
+    /// `ip:` an address in subjectAltName, or a network that it is in.
+    Ip(Network),
+    /// `cn:` the Common Name of the subject, compared as written; `*` is any run of characters.
+    CommonName(Box<str>),
+    /// `ou:` an Organizational Unit of the subject, compared as written; `*` is any run of characters.
+    OrganizationalUnit(Box<str>),
+    /// `pin:sha256/` the SHA-256 of the SubjectPublicKeyInfo, in base64 (RFC 7469 §2.4).
+    Pin([u8; 32]),
+}
+
+/// An address, or all that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    fn parse(text: &str) -> Option<Self> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.map_or(Some(bits), |prefix| prefix.parse().ok())?;
+        (prefix <= bits).then_some(Self { address, prefix })
+    }
+
+    fn contains(self, other: IpAddr) -> bool {
+        let (one, other, bits) = match (self.address, other) {
+            (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits().into(), other.to_bits().into(), 32),
+            (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits(), other.to_bits(), 128_u32),
+            _ => return false,
+        };
+        let differing: u128 = one ^ other;
+        differing.checked_shr(bits - u32::from(self.prefix)).is_none_or(|differing| differing == 0)
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let refuse = |fault| Error::Pattern { pattern: text.to_owned(), fault };
+        let (kind, value) = text.split_once(':').ok_or_else(|| refuse(PatternFault::Kind))?;
+        if matches!(kind, "dns" | "uri" | "ip" | "cn" | "ou" | "pin") && value.is_empty() {
+            return Err(refuse(PatternFault::Empty));
+        }
+        match kind {
+            "dns" => match DnsPattern::parse(value) {
+                Ok(name) => Ok(Pattern::Dns(name)),
+                Err(fault) => Err(refuse(PatternFault::Name(fault))),
+            },
+            "uri" => Ok(Pattern::Uri(value.into())),
+            "ip" => Network::parse(value).map(Pattern::Ip).ok_or_else(|| refuse(PatternFault::Address)),
+            "cn" => Ok(Pattern::CommonName(value.into())),
+            "ou" => Ok(Pattern::OrganizationalUnit(value.into())),
+            "pin" => {
+                let hash = value.strip_prefix("sha256/").and_then(base64::decode);
+                let hash = hash.and_then(|hash| hash.try_into().ok());
+                hash.map(Pattern::Pin).ok_or_else(|| refuse(PatternFault::Pin))
+            }
+            _ => Err(refuse(PatternFault::Kind)),
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pattern::Dns(name) => write!(f, "dns:{name}"),
+            Pattern::Uri(glob) => write!(f, "uri:{glob}"),
+            Pattern::Ip(Network { address, prefix }) => {
+                let whole = if address.is_ipv4() { 32 } else { 128 };
+                if *prefix == whole { write!(f, "ip:{address}") } else { write!(f, "ip:{address}/{prefix}") }
+            }
+            Pattern::CommonName(glob) => write!(f, "cn:{glob}"),
+            Pattern::OrganizationalUnit(glob) => write!(f, "ou:{glob}"),
+            Pattern::Pin(hash) => write!(f, "pin:sha256/{}", base64::encode(hash)),
+        }
+    }
+}
+
+impl Allow {
+    /// A list of patterns, any of which admits. The empty list admits every certificate that the CA
+    /// vouches for.
+    pub fn new(patterns: Vec<Pattern>) -> Self {
+        Allow { patterns }
+    }
+
+    /// Whether the certificate `leaf_der`, verified before, is let in. One that cannot be parsed is
+    /// not, unless the list is empty.
+    pub fn matches(&self, leaf_der: &[u8]) -> bool {
+        if self.patterns.is_empty() {
+            return true;
+        }
+        let Ok(certificate) = x509::parse(leaf_der) else { return false };
+        let Ok(names) = AlternativeNames::read(&certificate) else { return false };
+        let common_name = describe::common_name(&certificate);
+        self.patterns.iter().any(|pattern| match pattern {
+            Pattern::Dns(pattern) => names.dns.iter().any(|name| admits(pattern, name)),
+            Pattern::Uri(glob) => names.uris.iter().any(|uri| glob_matches(glob, uri)),
+            Pattern::Ip(network) => names.addresses.iter().any(|address| network.contains(*address)),
+            Pattern::CommonName(glob) => common_name.as_ref().is_some_and(|name| glob_matches(glob, name)),
+            Pattern::OrganizationalUnit(glob) => {
+                let mut units = certificate.subject().iter_organizational_unit();
+                units.any(|unit| unit.as_str().is_ok_and(|unit| glob_matches(glob, unit)))
+            }
+            Pattern::Pin(hash) => {
+                digest::digest(&digest::SHA256, certificate.public_key().raw).as_ref() == hash
+            }
+        })
+    }
+}
+
+/// Whether a name of the client's is a proper one and fits: a wildcard is no client's name.
+fn admits(pattern: &DnsPattern, name: &str) -> bool {
+    DnsPattern::parse(name).is_ok_and(|name| !name.is_wildcard() && pattern.matches(name.host()))
+}
+
+/// Whether `text` is `glob` with each `*` replaced by any run of characters, also by none.
+///
+/// Takes time in proportion to the product of the lengths at worst: on a mismatch only the latest `*`
+/// takes one more character, as an earlier one need never take more than it has.
+fn glob_matches(glob: &str, text: &str) -> bool {
+    let (glob, text) = (glob.as_bytes(), text.as_bytes());
+    let (mut g, mut t) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if glob.get(g) == Some(&b'*') {
+            retry = Some((g, t));
+            g += 1;
+        } else if glob.get(g) == Some(&text[t]) {
+            g += 1;
+            t += 1;
+        } else if let Some((star, taken)) = retry {
+            retry = Some((star, taken + 1));
+            g = star + 1;
+            t = taken + 1;
+        } else {
+            return false;
+        }
+    }
+    glob[g..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::error::NameFault;
+
+    const PIN: &str = "pin:sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
+
+    #[test]
+    fn networks_hold_the_addresses_with_their_bits() {
+        for (network, address, holds) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("192.0.2.7", "192.0.2.7", true),
+            ("192.0.2.7", "192.0.2.6", false),
+            ("0.0.0.0/0", "255.0.0.1", true),
+            ("0.0.0.0/0", "::1", false),
+            ("::/0", "ff::1", true),
+            ("2001:db8::/32", "2001:db8:ff::1", true),
+            ("2001:db8::/32", "2001:db9::1", false),
+        ] {
+            let found = Network::parse(network).unwrap().contains(address.parse().unwrap());
+            assert_eq!(found, holds, "{network} {address}");
+        }
+    }
+
+    #[test]
+    fn patterns_are_read_and_written() {
+        for text in [
+            "dns:*.svc.example.org",
+            "dns:a.b",
+            "uri:spiffe://example.org/*",
+            "cn:backup",
+            "cn:*",
+            "ou:ops",
+            "ip:192.0.2.7",
+            "ip:10.0.0.0/8",
+            "ip:2001:db8::/32",
+            PIN,
+        ] {
+            assert_eq!(text.parse::<Pattern>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused_with_its_reason() {
+        for (text, expected) in [
+            ("backup", PatternFault::Kind),
+            ("email:a@b", PatternFault::Kind),
+            ("spiffe://example.org/a", PatternFault::Kind),
+            ("cn:", PatternFault::Empty),
+            ("dns:", PatternFault::Empty),
+            ("dns:a.*.org", PatternFault::Name(NameFault::Wildcard)),
+            ("ip:", PatternFault::Empty),
+            ("ip:10.0.0.0/33", PatternFault::Address),
+            ("ip:a.test", PatternFault::Address),
+            ("pin:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=", PatternFault::Pin),
+            ("pin:sha256/AAAA", PatternFault::Pin),
+            ("pin:sha256/!", PatternFault::Pin),
+        ] {
+            match text.parse::<Pattern>() {
+                Err(Error::Pattern { pattern, fault }) => {
+                    assert_eq!((pattern.as_str(), fault), (text, expected));
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
+    /// The definition, by recursion.
+    fn naive(glob: &[u8], text: &[u8]) -> bool {
+        match glob {
+            [] => text.is_empty(),
+            [b'*', rest @ ..] => (0..=text.len()).any(|skip| naive(rest, &text[skip..])),
+            [first, rest @ ..] => text.first() == Some(first) && naive(rest, &text[1..]),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn globs_match_as_defined(glob in "[ab*]{0,7}", text in "[ab]{0,9}") {
+            prop_assert_eq!(glob_matches(&glob, &text), naive(glob.as_bytes(), text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_hostile_glob_takes_no_time() {
+        assert!(!glob_matches(&"*a".repeat(1000), &"a".repeat(999)));
+        assert!(!glob_matches("*a*a*a*a*a*a*a*a*b", &"a".repeat(10_000)));
+    }
+}

@@ -1,0 +1,198 @@
+//! What certificates say, and what is wrong with a chain: for people who look at one.
+//!
+//! Nothing here decides who is let in. Whether somebody trusts the chain is asked elsewhere.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rustls_pki_types::CertificateDer;
+
+use crate::certificate::soon_at;
+use crate::clock;
+use crate::error::{ContentFault, Error};
+use crate::name::DnsPattern;
+use crate::pem::{Item, PemFile};
+use crate::x509::{self, Facts};
+
+/// What one certificate says.
+#[derive(Clone, Debug)]
+pub struct Inspected {
+    /// Whose it is.
+    pub subject: String,
+    /// Who has issued it.
+    pub issuer: String,
+    /// Its serial number in hexadecimal.
+    pub serial: String,
+    /// The names that it is good for, of every kind.
+    pub names: Vec<String>,
+    /// The start of its life.
+    pub not_before: SystemTime,
+    /// The end of its life.
+    pub not_after: SystemTime,
+    /// Its key, such as `EC256` or `RSA2048`.
+    pub key: String,
+    /// The algorithm of its issuer's signature.
+    pub signature: String,
+    /// Whether it may sign others.
+    pub is_ca: bool,
+}
+
+/// Reads one certificate.
+///
+/// # Errors
+/// The parser's reason.
+pub fn read(der: &[u8]) -> Result<Inspected, String> {
+    let facts = Facts::read(der)?;
+    let names = &facts.alternative;
+    let dns = names.dns.iter().cloned();
+    let addresses = names.addresses.iter().map(ToString::to_string);
+    Ok(Inspected {
+        names: dns.chain(addresses).chain(names.uris.iter().cloned()).collect(),
+        key: facts.description.key_algorithm.to_string(),
+        signature: facts.description.signature_algorithm.to_string(),
+        subject: facts.subject_text,
+        issuer: facts.issuer_text,
+        serial: facts.serial,
+        not_before: facts.not_before,
+        not_after: facts.not_after,
+        is_ca: facts.is_ca,
+    })
+}
+
+/// The certificates of a PEM file, in the order of the file.
+///
+/// # Errors
+/// [`Error::Io`] and [`Error::Content`]: the file cannot be read, or holds no certificate.
+pub fn chain_of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let file = PemFile::read(path)?;
+    let labels = file.other_labels();
+    let certificate = |item| match item {
+        Item::Certificate(der) => Some(der),
+        _ => None,
+    };
+    let chain: Vec<_> = file.blocks.into_iter().filter_map(|block| certificate(block.item)).collect();
+    if chain.is_empty() {
+        return Err(Error::content(path, None, ContentFault::NoCertificate(labels)));
+    }
+    Ok(chain)
+}
+
+/// What is wrong with a chain as a client would get it, the leaf first, at `now`; for a server that is asked for as
+/// `host`, if it is known. Each is a sentence with its remedy.
+pub fn faults(chain: &[CertificateDer<'_>], host: Option<&str>, now: SystemTime) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut links = Vec::new();
+    for (index, der) in chain.iter().enumerate() {
+        match Facts::read(der) {
+            Ok(facts) => links.push(facts),
+            Err(why) => {
+                faults.push(format!("certificate {index} cannot be read ({why}); have it issued again"));
+                return faults;
+            }
+        }
+    }
+    let Some(leaf) = links.first() else { return vec!["there is no certificate".to_owned()] };
+    for (index, link) in links.iter().enumerate() {
+        validity(index, link, now, &mut faults);
+        weakness(index, link, &mut faults);
+    }
+    names(leaf, host, &mut faults);
+    if leaf.is_ca {
+        faults.push("the first certificate is that of an authority; send the server's own first".to_owned());
+    }
+    if x509::parse(&chain[0]).is_ok_and(|leaf| !is_for_servers(&leaf)) {
+        faults.push("the certificate is not for servers (serverAuth); have it issued for them".to_owned());
+    }
+    order(&links, chain, &mut faults);
+    faults
+}
+
+fn validity(index: usize, link: &Facts, now: SystemTime, faults: &mut Vec<String>) {
+    let whose = &link.subject_text;
+    if link.not_after <= now {
+        faults.push(format!(
+            "certificate {index} ({whose}) EXPIRED on {}; renew it",
+            clock::date(link.not_after)
+        ));
+    } else if now < link.not_before {
+        let begins = clock::date(link.not_before);
+        faults.push(format!("certificate {index} ({whose}) is not valid before {begins}; check the clock"));
+    } else if index == 0 && soon_at(link.not_before, link.not_after) <= now {
+        faults.push(format!("the certificate ends soon, on {}; renew it", clock::date(link.not_after)));
+    }
+}
+
+fn weakness(index: usize, link: &Facts, faults: &mut Vec<String>) {
+    let (key, signature) = (&link.description.key_algorithm, &link.description.signature_algorithm);
+    if key.strip_prefix("RSA").and_then(|bits| bits.parse::<u32>().ok()).is_some_and(|bits| bits < 2048) {
+        faults
+            .push(format!("the key of certificate {index} is too short ({key}); use ECDSA P-256 or RSA2048"));
+    }
+    // Nobody checks the signature that a root makes for itself.
+    let old = ["RSA-SHA1", "RSA-MD5", "ecdsa-with-SHA1"].contains(&&**signature);
+    if old && !link.self_issued() {
+        faults.push(format!("certificate {index} is signed with {signature}, which clients refuse"));
+    }
+}
+
+fn names(leaf: &Facts, host: Option<&str>, faults: &mut Vec<String>) {
+    let names = &leaf.alternative;
+    if names.dns.is_empty() && names.addresses.is_empty() {
+        faults.push("the certificate has no DNS name and no address; clients ignore the CN".to_owned());
+    }
+    let Some(host) = host else { return };
+    let covered = match host.parse() {
+        Ok(address) => names.addresses.contains(&address),
+        Err(_) => names.dns.iter().any(|name| DnsPattern::parse(name).is_ok_and(|name| name.matches(host))),
+    };
+    if !covered {
+        faults.push(format!("the certificate is not for {host}, only for: {}", names.dns.join(", ")));
+    }
+}
+
+fn order(links: &[Facts], chain: &[CertificateDer<'_>], faults: &mut Vec<String>) {
+    for (index, pair) in links.windows(2).enumerate() {
+        let next = index + 1;
+        if pair[0].self_issued() {
+            faults.push(format!("certificate {next} is not part of the chain: {index} is its own issuer"));
+        } else if !pair[0].names_as_issuer(&pair[1]) {
+            faults.push(format!(
+                "certificate {next} ({}) has not issued certificate {index}, whose issuer is {}; put the chain in order",
+                pair[1].subject_text, pair[0].issuer_text
+            ));
+        } else if !x509::signed_by(&chain[index], &chain[next]) {
+            faults.push(format!("certificate {next} has the name of the issuer of {index}, but another key"));
+        }
+    }
+    let Some(last) = links.last() else { return };
+    match (links.len(), last.self_issued()) {
+        (1, true) => faults.push("the certificate is self-signed; clients must be told to trust it".to_owned()),
+        (1, false) => faults.push(format!(
+            "the chain ends at the certificate itself: send that of its issuer ({}) too, unless clients have it",
+            last.issuer_text
+        )),
+        _ => {}
+    }
+}
+
+fn is_for_servers(leaf: &x509_parser::certificate::X509Certificate<'_>) -> bool {
+    match leaf.extended_key_usage() {
+        Ok(Some(usage)) => usage.value.server_auth || usage.value.any,
+        _ => true,
+    }
+}
+
+/// What the days of a certificate's life mean at `now`, in words: `valid for 61 more days`.
+pub fn validity_in_words(not_before: SystemTime, not_after: SystemTime, now: SystemTime) -> String {
+    let days = |time: Duration| time.as_secs() / (24 * 3600);
+    match (now.duration_since(not_before), not_after.duration_since(now)) {
+        (Err(early), _) => format!("not valid for {} more days", days(early.duration())),
+        (_, Err(late)) => format!("expired {} days ago", days(late.duration())),
+        (Ok(_), Ok(left)) => format!("valid for {} more days", days(left)),
+    }
+}
+
+/// `2026-11-21`, in UTC.
+pub fn date(time: SystemTime) -> String {
+    clock::date(time)
+}

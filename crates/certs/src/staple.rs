@@ -1,0 +1,241 @@
+//! OCSP responses that are stapled to a handshake (RFC 6960, RFC 6066 §8): read from a file beside the certificate.
+//!
+//! What is checked is what an operator can get wrong: that the response is one, that it is for this certificate and
+//! says that it is good, and that it is still current. Its signature is the client's business.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use x509_parser::time::ASN1Time;
+
+use crate::clock;
+
+/// A response that can be stapled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Staple {
+    pub(crate) der: Vec<u8>,
+    /// Until when; `None`: the responder names no end.
+    pub(crate) until: Option<SystemTime>,
+}
+
+/// The largest response that is read, in bytes: most have one or two KiB.
+pub(crate) const MAX_SIZE: u64 = 64 << 10;
+
+/// Where the response for the certificate in `cert` is looked for: `NAME.ocsp` for `NAME.pem`, then `NAME.pem.ocsp`.
+#[must_use]
+pub fn places(cert: &Path) -> [PathBuf; 2] {
+    let mut beside = cert.as_os_str().to_owned();
+    beside.push(".ocsp");
+    [cert.with_extension("ocsp"), beside.into()]
+}
+
+/// Reads a response for the certificate with this serial number, in the bytes of DER.
+///
+/// # Errors
+/// Why it cannot be stapled.
+pub(crate) fn read(der: Vec<u8>, serial: &[u8], now: SystemTime) -> Result<Staple, String> {
+    let single = find(&der, serial)?;
+    match single.status {
+        GOOD => {}
+        REVOKED => return Err("it says that the certificate is REVOKED; have it issued anew".to_owned()),
+        _ => return Err("it says that the responder does not know the certificate".to_owned()),
+    }
+    if single.next_update.is_some_and(|until| until <= now) {
+        return Err("it is out of date; fetch a new one".to_owned());
+    }
+    Ok(Staple { der, until: single.next_update })
+}
+
+/// What a response says of one certificate.
+struct Single {
+    status: u8,
+    next_update: Option<SystemTime>,
+}
+
+const GOOD: u8 = 0x80;
+const REVOKED: u8 = 0xa1;
+
+const INTEGER: u8 = 0x02;
+const OCTETS: u8 = 0x04;
+const OID: u8 = 0x06;
+const ENUMERATED: u8 = 0x0a;
+const TIME: u8 = 0x18;
+const SEQUENCE: u8 = 0x30;
+
+/// id-pkix-ocsp-basic (RFC 6960 §4.2.1).
+const BASIC: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 48, 1, 1];
+
+fn find(der: &[u8], serial: &[u8]) -> Result<Single, String> {
+    let broken = || "it is no OCSP response in DER".to_owned();
+    let mut response = Reader(Reader(der).expect(SEQUENCE).ok_or_else(broken)?);
+    let status = response.expect(ENUMERATED).ok_or_else(broken)?;
+    if status != [0] {
+        return Err(format!("the responder has answered with an error ({})", status.first().unwrap_or(&0)));
+    }
+    let all = basic(&mut response).ok_or_else(broken)?;
+    let mut singles = Reader(all);
+    while !singles.0.is_empty() {
+        let (known, single) = single(&mut singles).ok_or_else(broken)?;
+        if known == serial {
+            return Ok(single);
+        }
+    }
+    Err("it is for another certificate".to_owned())
+}
+
+/// The list of single responses in what follows the status.
+fn basic<'a>(response: &mut Reader<'a>) -> Option<&'a [u8]> {
+    let mut bytes = Reader(Reader(response.expect(0xa0)?).expect(SEQUENCE)?);
+    if bytes.expect(OID)? != BASIC {
+        return None;
+    }
+    let mut basic = Reader(Reader(bytes.expect(OCTETS)?).expect(SEQUENCE)?);
+    let mut data = Reader(basic.expect(SEQUENCE)?);
+    // The version is left out where it is the first, which is the only one.
+    if data.0.first() == Some(&0xa0) {
+        data.any()?;
+    }
+    // The responder, by name or by key; when it answered.
+    data.any()?;
+    data.expect(TIME)?;
+    data.expect(SEQUENCE)
+}
+
+/// The serial number of the next single response, and what it says.
+fn single<'a>(singles: &mut Reader<'a>) -> Option<(&'a [u8], Single)> {
+    let mut single = Reader(singles.expect(SEQUENCE)?);
+    let mut id = Reader(single.expect(SEQUENCE)?);
+    id.expect(SEQUENCE)?;
+    id.expect(OCTETS)?;
+    id.expect(OCTETS)?;
+    let serial = id.expect(INTEGER)?;
+    let (status, _) = single.any()?;
+    single.expect(TIME)?;
+    let next_update = match single.0.first() {
+        Some(0xa0) => Some(time(Reader(single.expect(0xa0)?).expect(TIME)?)?),
+        _ => None,
+    };
+    Some((serial, Single { status, next_update }))
+}
+
+/// A GeneralizedTime in the one form that DER allows here: `20261122235959Z`.
+fn time(text: &[u8]) -> Option<SystemTime> {
+    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
+    if text.len() != 14 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number = |range: std::ops::Range<usize>| text[range].parse::<i64>().ok();
+    let (year, month, day) = (number(0..4)?, number(4..6)?, number(6..8)?);
+    let (hour, minute, second) = (number(8..10)?, number(10..12)?, number(12..14)?);
+    // Days from the civil date, by Howard Hinnant's method.
+    let shifted = if month <= 2 { year - 1 } else { year };
+    let era = shifted.div_euclid(400);
+    let of_era = shifted.rem_euclid(400);
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
+    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
+    ASN1Time::from_timestamp(seconds).ok().map(clock::from_asn1)
+}
+
+/// Reads DER, element by element.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// The content of the next element, which must have this tag.
+    fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let (found, content) = self.any()?;
+        (found == tag).then_some(content)
+    }
+
+    /// The tag and the content of the next element.
+    fn any(&mut self) -> Option<(u8, &'a [u8])> {
+        let [tag, length, rest @ ..] = self.0 else { return None };
+        let (length, rest) = match usize::from(*length) {
+            short @ ..=0x7f => (short, rest),
+            long @ 0x81..=0x83 => {
+                let (bytes, rest) = rest.split_at_checked(long - 0x80)?;
+                (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+            }
+            _ => return None,
+        };
+        let (content, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some((*tag, content))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+        let mut der = vec![tag];
+        match content.len() {
+            short @ ..=0x7f => der.push(short as u8),
+            long => der.extend_from_slice(&[0x82, (long >> 8) as u8, long as u8]),
+        }
+        der.extend_from_slice(content);
+        der
+    }
+
+    /// A response for the serial number 0x1267 with this status.
+    fn response(status: u8, next_update: Option<&str>) -> Vec<u8> {
+        let hash = element(SEQUENCE, &element(OID, &[1]));
+        let id =
+            [hash, element(OCTETS, b"n"), element(OCTETS, b"k"), element(INTEGER, &[0x12, 0x67])].concat();
+        let until =
+            next_update.map(|text| element(0xa0, &element(TIME, text.as_bytes()))).unwrap_or_default();
+        let single = [element(SEQUENCE, &id), element(status, b""), element(TIME, b"20260101000000Z"), until];
+        let singles = element(SEQUENCE, &element(SEQUENCE, &single.concat()));
+        let data = [element(0xa2, b"key"), element(TIME, b"20260101000000Z"), singles].concat();
+        let basic = [element(SEQUENCE, &data), element(SEQUENCE, b""), element(3, b"\0")].concat();
+        let bytes = [element(OID, BASIC), element(OCTETS, &element(SEQUENCE, &basic))].concat();
+        element(SEQUENCE, &[element(ENUMERATED, &[0]), element(0xa0, &element(SEQUENCE, &bytes))].concat())
+    }
+
+    #[test]
+    fn a_current_response_for_the_certificate_is_stapled() {
+        let end = UNIX_EPOCH + Duration::from_secs(1_767_225_600);
+        let der = response(GOOD, Some("20260101000000Z"));
+        let before = end - Duration::from_secs(1);
+        assert_eq!(
+            read(der.clone(), &[0x12, 0x67], before),
+            Ok(Staple { der: der.clone(), until: Some(end) })
+        );
+        assert!(read(der.clone(), &[0x12, 0x67], end).unwrap_err().contains("out of date"));
+        assert!(read(der, &[0x12, 0x68], before).unwrap_err().contains("another certificate"));
+        assert_eq!(read(response(GOOD, None), &[0x12, 0x67], end).unwrap().until, None);
+        assert!(read(response(REVOKED, None), &[0x12, 0x67], end).unwrap_err().contains("REVOKED"));
+        assert!(read(response(0x82, None), &[0x12, 0x67], end).unwrap_err().contains("does not know"));
+    }
+
+    #[test]
+    fn what_is_cut_off_or_changed_is_refused_without_a_panic() {
+        let whole = response(GOOD, Some("20260101000000Z"));
+        for end in 0..whole.len() {
+            assert!(read(whole[..end].to_vec(), &[0x12, 0x67], UNIX_EPOCH).is_err(), "{end}");
+        }
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut other = whole.clone();
+                other[at] ^= 1 << bit;
+                let _ = read(other, &[0x12, 0x67], UNIX_EPOCH);
+            }
+        }
+        let error = element(SEQUENCE, &element(ENUMERATED, &[3]));
+        assert!(read(error, &[1], UNIX_EPOCH).unwrap_err().contains("error (3)"));
+    }
+
+    #[test]
+    fn times_are_read() {
+        let seconds = |text: &str| Some(time(text.as_bytes())?.duration_since(UNIX_EPOCH).unwrap().as_secs());
+        assert_eq!(seconds("19700101000000Z"), Some(0));
+        assert_eq!(seconds("20240229120000Z"), Some(1_709_208_000));
+        assert_eq!(seconds("20261121000000Z"), Some(1_795_219_200));
+        for bad in ["", "2026112100000Z", "20261121000000", "2026112100000aZ"] {
+            assert_eq!(seconds(bad), None, "{bad}");
+        }
+    }
+}

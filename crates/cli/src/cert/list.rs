@@ -1,0 +1,126 @@
+//! `cert list`: the certificates of a configuration.
+
+use std::fmt::Write as _;
+use std::time::SystemTime;
+
+use offramp_certs::inspect::{self, Inspected, date};
+use offramp_certs::{Certificate, Source};
+use offramp_control::{Listed, inventory};
+use serde_json::json;
+
+use crate::check;
+use crate::failure::Failure;
+use crate::flags::cert::List;
+use crate::surroundings::{self, print, say};
+
+/// Prints a table, or JSON.
+///
+/// # Errors
+/// The configuration has mistakes, or a certificate cannot be used.
+pub(super) fn list(arguments: List) -> Result<(), Failure> {
+    let path = check::find(arguments.file)?;
+    let config = check::load(&path, &surroundings::environment())?;
+    let now = SystemTime::now();
+    let found = inventory(&config, now);
+    let rows: Vec<Row> = found.listed.iter().map(|listed| Row::of(listed, now)).collect();
+    let text = if arguments.json { rows.iter().map(Row::json).collect() } else { table(&rows) };
+    print(text.as_bytes())?;
+    for warning in &found.warnings {
+        say(&format!("warning: {warning}"));
+    }
+    if found.errors.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = found.errors.iter().map(|error| format!("error: {error}")).collect();
+    Err(Failure::usage(lines.join("\n")))
+}
+
+/// What is told of one certificate.
+struct Row {
+    names: Vec<String>,
+    source: &'static str,
+    file: String,
+    issuer: String,
+    not_after: SystemTime,
+    /// Below 0 once it has expired.
+    days_left: i64,
+    key: String,
+    routes: Vec<String>,
+}
+
+impl Row {
+    fn of(listed: &Listed, now: SystemTime) -> Self {
+        let certificate: &Certificate = &listed.certificate;
+        let leaf = certificate.certified_key.cert.first().map(|der| inspect::read(der));
+        let issuer = leaf.and_then(Result::ok).map(|Inspected { issuer, .. }| issuer).unwrap_or_default();
+        let names = certificate.names.iter().map(ToString::to_string);
+        let names = names.chain(certificate.addresses.iter().map(ToString::to_string)).collect();
+        let days =
+            |time: std::time::Duration| i64::try_from(time.as_secs() / (24 * 3600)).unwrap_or(i64::MAX);
+        Row {
+            names,
+            source: certificate.source.kind(),
+            file: match &certificate.source {
+                Source::Files { cert, .. } => cert.display().to_string(),
+                Source::LocalCa { path } | Source::Acme { path } => path.display().to_string(),
+                _ => String::new(),
+            },
+            issuer,
+            not_after: certificate.not_after,
+            days_left: match certificate.not_after.duration_since(now) {
+                Ok(left) => days(left),
+                Err(since) => -1 - days(since.duration()),
+            },
+            key: certificate.description.key_algorithm.to_string(),
+            routes: listed.routes.clone(),
+        }
+    }
+
+    fn json(&self) -> String {
+        let Row { names, source, file, issuer, not_after, days_left, key, routes } = self;
+        let not_after = date(*not_after);
+        let row = json!({
+            "names": names, "source": source, "file": file, "issuer": issuer, "not_after": not_after,
+            "days_left": days_left, "key": key, "routes": routes,
+        });
+        format!("{row}\n")
+    }
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut lines = vec![["NAMES", "DAYS", "KEY", "SOURCE", "ISSUER", "ROUTES", "FILE"].map(str::to_owned)];
+    for row in rows {
+        lines.push([
+            some(&row.names),
+            row.days_left.to_string(),
+            row.key.clone(),
+            row.source.to_owned(),
+            row.issuer.clone(),
+            some(&row.routes),
+            row.file.clone(),
+        ]);
+    }
+    let mut text = String::new();
+    for line in &lines {
+        for (column, cell) in line.iter().enumerate() {
+            if column + 1 == line.len() {
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "{cell}");
+            } else {
+                let width = lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+                let _ = write!(text, "{cell:width$}  ");
+            }
+        }
+    }
+    text
+}
+
+/// The first ones, and how many more there are.
+fn some(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    match names {
+        [] => "-".to_owned(),
+        few if few.len() <= SHOWN => few.join(","),
+        many => format!("{} and {} more", many[..SHOWN].join(","), many.len() - SHOWN),
+    }
+}

@@ -1,0 +1,101 @@
+//! `offramp cert list` and `offramp cert inspect`.
+
+use std::process::Output;
+
+use offramp_testkit::ca::{Key, Leaf, Validity};
+use offramp_testkit::server::{Listen, Server, apps};
+
+use crate::client_pki;
+use crate::house::{CERTIFICATE, Home, LISTENER, PATIENCE, ask};
+use crate::offramp::offramp;
+
+fn run(home: &Home, arguments: &[&str]) -> Output {
+    ask(offramp(home.path(), &[&["cert"][..], arguments].concat()), b"", PATIENCE)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn certificates_are_listed_with_the_routes_that_use_them() {
+    let home = Home::new();
+    std::fs::create_dir(home.file("certs.d")).unwrap();
+    home.ca.issue("certs.d/other", &Leaf::server(Key::P384, &["other.test"])).unwrap();
+    home.configure(&format!(
+        "{CERTIFICATE}[[certificate]]\ndirectory = \"certs.d\"\n{LISTENER}\
+         [[route]]\nhost = \"git.example.org\"\nserver = \"127.0.0.1:1\"\n\
+         [[route]]\nhost = \"other.test\"\nserver = \"127.0.0.1:2\"\n"
+    ));
+    let output = run(&home, &["list", "-c", "offramp.toml"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let table = said(&output);
+    let line = |name: &str| table.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    for part in
+        ["localhost,*.example.org", "EC256", "file", "Offramp test CA", "git.example.org", "server.chain.pem"]
+    {
+        assert!(line("localhost").contains(part), "{part}: {table}");
+    }
+    assert!(line("other.test").contains("EC384"), "{table}");
+    let output = run(&home, &["list", "-c", "offramp.toml", "--json"]);
+    let rows: Vec<serde_json::Value> =
+        said(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows[0]["names"], serde_json::json!(["localhost", "*.example.org"]));
+    assert_eq!(rows[0]["routes"], serde_json::json!(["git.example.org"]));
+    assert!(rows[0]["days_left"].as_i64().unwrap() > 365, "{}", rows[0]);
+    // One that cannot be used is told, and the others are listed all the same.
+    std::fs::write(home.file("server.key"), "no key").unwrap();
+    let output = run(&home, &["list", "-c", "offramp.toml"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn a_chain_is_shown_with_what_is_wrong_with_it() {
+    let home = Home::new();
+    client_pki::make(home.path());
+    client_pki::issue_server(home.path());
+    home.ca
+        .issue("old", &Leaf { validity: Validity::Expired, ..Leaf::server(Key::P256, &["old.test"]) })
+        .unwrap();
+    home.ca.issue("client", &Leaf::client("alice", &[])).unwrap();
+    let good = run(&home, &["inspect", "server.chain.pem", "--ca", "ca.pem", "--name", "localhost"]);
+    assert_eq!(good.status.code(), Some(0), "{good:?}");
+    assert!(said(&good).contains("nothing is wrong"), "{good:?}");
+    let chain = ["web.pem", "middle.pem"].map(|file| std::fs::read(home.file(file)).unwrap());
+    std::fs::write(home.file("disorder.pem"), chain.concat()).unwrap();
+    for (arguments, expected) in [
+        (&["old.chain.pem", "--ca", "ca.pem"][..], "EXPIRED on 2020-01-01"),
+        (&["old.chain.pem", "--ca", "ca.pem"], "expired "),
+        (&["client.chain.pem", "--ca", "ca.pem"], "not for servers"),
+        (&["server.pem", "--ca", "ca.pem"], "the chain ends at the certificate itself"),
+        (&["server.chain.pem", "--ca", "oca.pem"], "not trust it"),
+        (&["server.chain.pem", "--ca", "ca.pem", "--name", "a.test"], "is not for a.test"),
+        (&["disorder.pem", "--ca", "oca.pem"], "has not issued certificate 0"),
+    ] {
+        let output = run(&home, &[&["inspect"][..], arguments].concat());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+        assert!(said(&output).contains(expected), "{arguments:?}: {}", said(&output));
+    }
+    let output = run(&home, &["inspect", "absent.pem"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn a_server_is_asked_for_its_chain() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let house = Home::new().run(&Home::one_route(app.address()));
+    let target = house.address().to_string();
+    let asked = |more: &[&str]| {
+        let arguments = [&["cert", "inspect", &target, "--ca", "ca.pem"][..], more].concat();
+        ask(offramp(house.home.path(), &arguments), b"", PATIENCE)
+    };
+    let good = asked(&["--name", "localhost"]);
+    assert_eq!(good.status.code(), Some(0), "{good:?}");
+    for part in ["0: certificate ", "names:   localhost, *.example.org", "1: authority ", "nothing is wrong"]
+    {
+        assert!(said(&good).contains(part), "{part}: {}", said(&good));
+    }
+    let other = asked(&["--name", "other.test"]);
+    assert!(said(&other).contains("is not for other.test"), "{other:?}");
+    house.stop();
+}
