@@ -1,41 +1,18 @@
-//! Base64 (RFC 4648 §4), as far as hashes and certificates in text need it.
+//! Base64 with padding (RFC 4648 §4), as hashes and certificates in text have it.
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 
 /// With padding.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let bits = at(0) << 16 | at(1) << 8 | at(2);
-        for place in 0..4 {
-            let digit = ALPHABET[(bits >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= chunk.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
+    BASE64_STANDARD.encode(bytes)
 }
 
 /// `None` for what is not base64 with its padding.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
-    let text = text.as_bytes();
-    if text.len() % 4 != 0 {
-        return None;
-    }
-    let digits = text.strip_suffix(b"==").or(text.strip_suffix(b"=")).unwrap_or(text);
-    let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);
-    for chunk in digits.chunks(4) {
-        let mut bits = 0;
-        for digit in chunk {
-            let value = ALPHABET.iter().position(|known| known == digit)?;
-            bits = bits << 6 | u32::try_from(value).ok()?;
-        }
-        bits <<= 6 * (4 - chunk.len());
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..chunk.len()]);
-    }
-    Some(bytes)
+    BASE64_STANDARD.decode(text).ok()
 }
 
 #[cfg(test)]

@@ -287,7 +287,7 @@ mod tests {
             let (near, _far) = UnixStream::pair().unwrap();
             near.set_nonblocking(true).unwrap();
             let socket = Socket::unix(near.into()).unwrap();
-            let mut sending = Sending::new(RecordSize::Adaptive);
+            let mut sending = Sending::new(RecordSize::Adaptive, Vec::new());
             (sending.kept_back, sending.waiting) = (true, vec![7; 100]);
             poll_fn(|cx| sending.poll_flush(&socket, cx)).await.unwrap();
             assert!(!sending.kept_back && sending.waiting() == 0);

@@ -232,7 +232,7 @@ pub fn not_issuable(host: &HostPattern) -> Option<&'static str> {
     }
     let ends =
         |suffix: &&str| name.strip_suffix(*suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-    SPECIAL.iter().any(|suffix| ends(suffix)).then_some("its domain is set aside for private use")
+    SPECIAL.iter().any(ends).then_some("its domain is set aside for private use")
 }
 
 /// Domains that no public authority issues for: those of RFC 2606, 6761, 6762 and 8375, ICANN's `internal`, and those that

@@ -91,7 +91,7 @@ async fn each_pending(
             };
             match step {
                 Step::Present => {
-                    responses.present(&name, &challenge.token, &challenge.key_authorization()).await?
+                    responses.present(&name, &challenge.token, &challenge.key_authorization()).await?;
                 }
                 // One that was told of before this process began is being looked at.
                 Step::Tell if challenge.status != ChallengeStatus::Pending => {}

@@ -190,10 +190,10 @@ impl TextLine<'_> {
     fn explain(&mut self, close: &Close) {
         match close.alert {
             Some(FatalAlert::Sent(alert)) => {
-                self.pair(Field::AlertSent, "alert_sent", alert.name().as_bytes())
+                self.pair(Field::AlertSent, "alert_sent", alert.name().as_bytes());
             }
             Some(FatalAlert::Received(alert)) => {
-                self.pair(Field::AlertReceived, "alert_received", alert.name().as_bytes())
+                self.pair(Field::AlertReceived, "alert_received", alert.name().as_bytes());
             }
             None => {}
         }
