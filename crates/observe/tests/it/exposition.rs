@@ -145,6 +145,7 @@ fn sampled() -> Vec<Sampled> {
         (&names::LIMIT_REFUSALS, &["too_many_requests"]),
         (&names::CERTIFICATE_EXPIRY, &["*.example.org", "rsa"]),
         (&names::CERTIFICATE_LEFT, &["*.example.org", "file"]),
+        (&names::ACME_ORDERS, &["obtained"]),
     ] {
         let labels = labels.iter().map(|label| (*label).into()).collect();
         sampled.push(Sampled { metric, labels, value: 7.0 });
