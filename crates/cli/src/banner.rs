@@ -55,13 +55,19 @@ pub(crate) enum Origin {
     File(PathBuf),
     /// This authority, which is asked for it.
     Authority(String),
+    /// There is none: clients speak plain text.
+    PlainText,
 }
 
 impl Banner<'_> {
     /// The text, several lines.
     pub(crate) fn text(&self) -> String {
         let list = |items: Vec<String>| items.join(", ");
-        let mut out = format!("\nOfframp terminates TLS for {}\n\n", self.what);
+        let does = match self.origin {
+            Origin::PlainText => "relays plain text to",
+            _ => "terminates TLS for",
+        };
+        let mut out = format!("\nOfframp {does} {}\n\n", self.what);
         // Writing to a String cannot fail, here and below.
         if let Some(url) = self.url() {
             let _ = writeln!(out, "  open         {url}");
@@ -79,8 +85,10 @@ impl Banner<'_> {
             let _ = writeln!(out, "  {title:12} {line}");
             title = "";
         }
-        let _ =
-            writeln!(out, "  names        {}", list(self.names.iter().map(ToString::to_string).collect()));
+        if !self.names.is_empty() {
+            let names = list(self.names.iter().map(ToString::to_string).collect());
+            let _ = writeln!(out, "  names        {names}");
+        }
         let _ = match &self.origin {
             Origin::LocalCa(path) => writeln!(
                 out,
@@ -92,6 +100,7 @@ impl Banner<'_> {
                 out,
                 "  certificate  from {name}, as soon as it is issued; until then from the local CA"
             ),
+            Origin::PlainText => writeln!(out, "  clients      speak plain text: keep this address private"),
         };
         if let Some(curl) = self.curl() {
             let _ = writeln!(out, "\n  try          {curl}");
@@ -136,7 +145,7 @@ impl Banner<'_> {
     pub(crate) fn curl(&self) -> Option<String> {
         let ca = match &self.origin {
             Origin::LocalCa(path) => format!("--cacert {} ", quoted(path)),
-            Origin::File(_) | Origin::Authority(_) => String::new(),
+            Origin::File(_) | Origin::Authority(_) | Origin::PlainText => String::new(),
         };
         let name = self.names.first()?;
         let host = host_of(name);

@@ -10,9 +10,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use offramp_config::model::{CertificateName, DirectoryUrl, ServerAddress, StoreUrl};
+use offramp_config::model::{CertificateName, DirectoryUrl, StoreUrl, TlsName};
 
 use crate::listen::Place;
+use crate::target::Target;
 use crate::{help, target};
 
 /// The whole command line.
@@ -86,9 +87,10 @@ pub(crate) enum Command {
 /// Options of `to`.
 #[derive(Debug, Args)]
 pub(crate) struct To {
-    /// The application: 127.0.0.1:3000, localhost:3000, unix:/run/app.sock, or a port of 127.0.0.1
-    #[arg(value_parser = target::parse)]
-    pub(crate) target: ServerAddress,
+    /// The application: 127.0.0.1:3000, localhost:3000, unix:/run/app.sock, or a port of 127.0.0.1; one that speaks
+    /// TLS itself is tls://host:port
+    #[arg(value_parser = target::target)]
+    pub(crate) target: Target,
     /// Where to listen.
     #[command(flatten)]
     pub(crate) listening: Listening,
@@ -114,6 +116,15 @@ pub(crate) struct To {
     /// The key of --cert in PEM
     #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
     pub(crate) key: Option<PathBuf>,
+    /// Listen in plain text: with a TARGET such as tls://host:port, a tunnel for programs without TLS
+    #[arg(long, conflicts_with_all = ["name", "cert"])]
+    pub(crate) no_tls: bool,
+    /// The authorities that the certificate of tls://host:port is checked against, in PEM [default: the system's]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) server_ca: Option<PathBuf>,
+    /// The name that the certificate of tls://host:port must be valid for [default: its host]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server_name: Option<TlsName>,
     /// Speak HTTP: HTTP/1.1 and HTTP/2 to clients, HTTP/1.1 to the application. The fields Forwarded and
     /// X-Forwarded-For, -Proto, -Host and -Port describe each client to the application
     #[arg(long)]

@@ -73,7 +73,7 @@ fn to(arguments: flags::To) -> Result<(), Failure> {
     let (place, state_dir) = (arguments.listening.listen.clone(), arguments.state_dir.clone());
     let what = arguments.target.to_string();
     let service = if arguments.http { Service::Http } else { Service::Bytes };
-    let missing = target::missing_socket(&arguments.target).map(Path::to_owned);
+    let missing = target::missing_socket(&arguments.target.address).map(Path::to_owned);
     let verbose = arguments.verbose;
     let mut single = Single::to(arguments, listen, surroundings::events()).map_err(Failure::usage)?;
     single.redirect = if public { port_80() } else { None };
@@ -99,7 +99,8 @@ fn demo(arguments: flags::Demo) -> Result<(), Failure> {
         .map_err(|error| Failure::runtime(format_args!("error: cannot start the application: {error}")))?;
     let single = Single {
         server: ServerAddress::Unix(demo.socket()),
-        certificate: local(&listen),
+        server_tls: None,
+        certificate: Some(local(&listen)),
         authority: None,
         redirect: None,
         listen,
@@ -252,7 +253,10 @@ fn not_started(error: &offramp_control::Error, config: &Config) -> Failure {
 /// read now is not told.
 fn introduction(what: String, service: Service, addresses: &[Address], config: &Config) -> String {
     let mut names = Vec::new();
-    let mut origin = banner::Origin::LocalCa(config.state_dir.clone());
+    let mut origin = match config.certificates.is_empty() {
+        true => banner::Origin::PlainText,
+        false => banner::Origin::LocalCa(config.state_dir.clone()),
+    };
     for certificate in &config.certificates {
         origin = match &certificate.source {
             CertificateSource::Files { cert, key } => {

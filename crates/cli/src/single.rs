@@ -6,10 +6,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use offramp_config::model::{
-    AccessFormat, AcmeCertificate, Authority, Certificate, CertificateName, CertificateSource, DefaultRole,
-    DirectoryUrl, FilePath, HostName, HostPattern, KeyType, ListenAddress, Listener, Listeners, Mode, Name,
-    ProxyV2, Redirect, RedirectTo, Relay, RelayTarget, Route, SendProxy, ServerAddress, StoreUrl, Target,
-    Workers, not_issuable,
+    AccessFormat, AcmeCertificate, Authority, Backend, Certificate, CertificateName, CertificateSource,
+    DefaultRole, DirectoryUrl, FilePath, HostName, HostPattern, KeyType, ListenAddress, Listener, Listeners,
+    Mode, Name, ProxyV2, Redirect, RedirectTo, Relay, RelayTarget, Route, SendProxy, Server, ServerAddress,
+    ServerTls, StoreUrl, Target, Verify, Workers, not_issuable,
 };
 use offramp_config::{At, Config, Environment};
 
@@ -19,12 +19,14 @@ use crate::flags::{ProxyVersion, To};
 pub(crate) struct Single {
     /// The application.
     pub(crate) server: ServerAddress,
+    /// How TLS is spoken to it, if at all.
+    pub(crate) server_tls: Option<ServerTls>,
     /// Where clients come.
     pub(crate) listen: Vec<ListenAddress>,
     /// What is done with connections.
     pub(crate) mode: Mode,
-    /// Where the certificate comes from.
-    pub(crate) certificate: CertificateSource,
+    /// Where the certificate comes from; `None`: clients speak plain text.
+    pub(crate) certificate: Option<CertificateSource>,
     /// Who is asked for it, if an authority is.
     pub(crate) authority: Option<Authority>,
     /// Where browsers that come without TLS are sent to it.
@@ -49,15 +51,30 @@ impl Single {
             authority.ca = Some(file(ca)?);
         }
         let certificate = match arguments.cert {
-            _ if authority.is_some() => obtained(&arguments.name, authority.as_ref())?,
-            Some(cert) => {
-                CertificateSource::Files { cert: file(cert)?, key: arguments.key.map(file).transpose()? }
-            }
-            None if arguments.name.is_empty() => local(&listen),
-            None => CertificateSource::Local { names: arguments.name },
+            _ if arguments.no_tls => None,
+            _ if authority.is_some() => Some(obtained(&arguments.name, authority.as_ref())?),
+            Some(cert) => Some(CertificateSource::Files {
+                cert: file(cert)?,
+                key: arguments.key.map(file).transpose()?,
+            }),
+            None if arguments.name.is_empty() => Some(local(&listen)),
+            None => Some(CertificateSource::Local { names: arguments.name }),
+        };
+        if !arguments.target.tls && (arguments.server_ca.is_some() || arguments.server_name.is_some()) {
+            let why = "--server-ca and --server-name need a TARGET that speaks TLS: tls://host:port";
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+        }
+        let server_tls = match arguments.target.tls {
+            false => None,
+            true => Some(ServerTls {
+                verify: arguments.server_ca.map(file).transpose()?.map_or(Verify::System, Verify::File),
+                name: arguments.server_name,
+                ..ServerTls::default()
+            }),
         };
         Ok(Single {
-            server: arguments.target,
+            server: arguments.target.address,
+            server_tls,
             listen,
             mode: if arguments.http { Mode::Http } else { Mode::Tcp },
             certificate,
@@ -78,17 +95,28 @@ impl Single {
 
     /// The configuration.
     pub(crate) fn config(self, environment: &Environment) -> Config {
-        let relay = Relay { send_proxy: self.send_proxy, ..Relay::new(RelayTarget::Server(self.server)) };
         let mut config = Config::for_environment(environment);
+        let to = match self.server_tls {
+            None => RelayTarget::Server(self.server),
+            Some(tls) if tls == ServerTls::default() => RelayTarget::TlsServer(self.server),
+            Some(tls) => {
+                let backend = Backend::new(Name::default(), vec![Server::new(self.server)]);
+                config.backends = vec![Backend { tls: Some(tls), ..backend }];
+                RelayTarget::Backend(Name::default())
+            }
+        };
+        let relay = Relay { send_proxy: self.send_proxy, ..Relay::new(to) };
         // Nobody who tries it out, with a load test or behind a balancer, is to meet a limit of clients: one may have
         // them all.
         config.limits.connections_per_client = config.limits.connections;
         config.workers = self.workers;
         config.access_log.format = self.events;
         config.log_store.url = self.log_store;
-        config.certificates =
-            vec![Certificate { source: self.certificate, default: DefaultRole::Always, at: At::NOWHERE }];
-        config.listeners = vec![Listener { addresses: self.listen, mode: self.mode, ..Listener::default() }];
+        let tls = self.certificate.is_some();
+        let certificate = |source| Certificate { source, default: DefaultRole::Always, at: At::NOWHERE };
+        config.certificates = self.certificate.into_iter().map(certificate).collect();
+        config.listeners =
+            vec![Listener { addresses: self.listen, mode: self.mode, tls, ..Listener::default() }];
         config.routes = vec![Route::to(Target::Relay(relay))];
         config.authorities = self.authority.into_iter().collect();
         if let Some(address) = self.redirect {
@@ -250,6 +278,14 @@ mod tests {
             text.contains("directory = \"https://ca.lan/dir\"") && text.contains("ca = \"/ca.pem\""),
             "{text}"
         );
+        let text = printed("offramp to tls://db.example.org:5432 --no-tls");
+        assert!(
+            text.contains("server = \"tls://db.example.org:5432\"") && text.contains("tls = false"),
+            "{text}"
+        );
+        assert!(!text.contains("[[certificate]]"), "{text}");
+        let text = printed("offramp to tls://10.0.0.7:1 --server-ca /ca.pem --server-name db.internal");
+        assert!(text.contains("tls = { verify = \"/ca.pem\", name = \"db.internal\" }"), "{text}");
         let text = printed("offramp to 1 --log-store sqlite:/a.db");
         assert!(text.contains("url = \"sqlite:/a.db\""), "{text}");
         let text = printed("offramp to 1 --listen 10.0.0.7:443");

@@ -3,16 +3,48 @@
 //!
 //! The configuration language knows `host:port` and `unix:PATH`; a port alone means this machine here.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use offramp_config::model::{DirectoryUrl, FilePath, ServerAddress, StoreUrl, contact};
 
+/// Where `to` leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The server.
+    pub(crate) address: ServerAddress,
+    /// Whether it speaks TLS: `tls://` was written before its address.
+    pub(crate) tls: bool,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "tls://" } else { "" };
+        write!(f, "{scheme}{}", self.address)
+    }
+}
+
 /// Reads a TARGET.
 ///
 /// # Errors
 /// What is wrong and what to write instead, in one line.
-pub(crate) fn parse(text: &str) -> Result<ServerAddress, String> {
+pub(crate) fn target(text: &str) -> Result<Target, String> {
+    let Some(address) = text.strip_prefix("tls://") else {
+        return Ok(Target { address: parse(text)?, tls: false });
+    };
+    match parse(address)? {
+        ServerAddress::Unix(_) => {
+            Err("a Unix socket has no host that a certificate could name: write tls://host:port, \
+             or `tls` with a `name` in a configuration file"
+                .to_owned())
+        }
+        address => Ok(Target { address, tls: true }),
+    }
+}
+
+/// Reads the address of a server.
+fn parse(text: &str) -> Result<ServerAddress, String> {
     if let Some(port) = bare_port(text) {
         return match port.parse() {
             Ok(port) if port > 0 => {
@@ -114,7 +146,7 @@ pub(crate) fn store(text: &str) -> Result<StoreUrl, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{parse, target};
 
     fn ok(text: &str) -> String {
         parse(text).unwrap().to_string()
@@ -133,6 +165,17 @@ mod tests {
         assert_eq!(ok(":3000"), "127.0.0.1:3000");
         assert_eq!(ok("unix:/run/app.sock"), "unix:/run/app.sock");
         assert!(ok("unix:app.sock").starts_with("unix:/"));
+    }
+
+    #[test]
+    fn servers_that_speak_tls() {
+        for text in ["tls://db.example.org:5432", "tls://10.0.0.7:1", "127.0.0.1:3000"] {
+            let target = target(text).unwrap();
+            assert_eq!((target.to_string().as_str(), target.tls), (text, text.starts_with("tls")));
+        }
+        assert_eq!(target("tls://6380").unwrap().to_string(), "tls://127.0.0.1:6380");
+        assert!(target("tls://unix:/a.sock").unwrap_err().contains("no host"));
+        assert!(target("tls://db").unwrap_err().contains("db:3000"));
     }
 
     #[test]

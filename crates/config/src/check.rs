@@ -21,6 +21,7 @@ mod listeners;
 mod modes;
 mod routes;
 mod rules;
+mod server_tls;
 mod settings;
 
 /// Reads the model from what was typed. Where there are errors the result is only good for being dropped.

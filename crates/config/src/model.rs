@@ -33,6 +33,8 @@ pub use route::{
     RelayTarget, Route, SendProxy, Target,
 };
 
+pub use server_tls::{ClientCertificate, Pin, ServerTls, TlsName, Verify};
+
 use crate::error::At;
 use words::words;
 
@@ -51,6 +53,7 @@ mod limits;
 mod names;
 mod outputs;
 mod route;
+mod server_tls;
 mod words;
 
 /// One whole configuration.

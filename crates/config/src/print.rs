@@ -9,7 +9,7 @@ use std::fmt::{Display, Write as _};
 use crate::keys;
 use crate::model::{
     Authority, Backend, Certificate, CertificateSource, Config, DefaultRole, DnsProvider, DnsUpdate, Eject,
-    FilePath, Health, HttpProbe, Listener, Mode, Pool, Probe,
+    FilePath, Health, HttpProbe, Listener, Mode, Pool, Probe, ServerTls, Verify,
 };
 use crate::settings::{BINDINGS, lacks};
 use crate::units::print_duration;
@@ -149,6 +149,9 @@ fn backend(out: &mut String, backend: &Backend) {
     list(out, "servers", &backend.servers);
     text(out, "balance", &backend.balance);
     text(out, "protocol", backend.protocol);
+    if let Some(tls) = &backend.tls {
+        server_tls(out, tls);
+    }
     let Pool { max_connections, queue, queue_timeout, idle_connections, idle_timeout } = &backend.pool;
     if let Some(count) = max_connections {
         bare(out, "max_connections", count);
@@ -172,6 +175,25 @@ fn backend(out: &mut String, backend: &Backend) {
         );
     }
     out.push('\n');
+}
+
+fn server_tls(out: &mut String, tls: &ServerTls) {
+    let ServerTls { verify, name, sni, certificate, alpn, at: _ } = tls;
+    let mut parts = vec![match verify {
+        Verify::System => "verify = \"system\"".to_owned(),
+        Verify::File(file) => format!("verify = {}", quoted(&path(file))),
+        Verify::Pins(pins) => format!("pin = {}", array(pins)),
+    }];
+    let name = name.as_ref().map(|name| ("name", name.to_string()));
+    let sni = sni.as_ref().map(|sni| ("sni", sni.to_string()));
+    let cert = certificate.as_ref().map(|files| ("cert", path(&files.cert)));
+    let key = certificate.as_ref().and_then(|files| Some(("key", path(files.key.as_ref()?))));
+    let texts = [name, sni, cert, key].into_iter().flatten();
+    parts.extend(texts.map(|(key, value)| format!("{key} = {}", quoted(&value))));
+    if !alpn.is_empty() {
+        parts.push(format!("alpn = {}", array(alpn)));
+    }
+    bare(out, "tls", format_args!("{{ {} }}", parts.join(", ")));
 }
 
 fn health(health: &Health) -> String {

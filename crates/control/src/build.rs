@@ -8,6 +8,7 @@ mod certificates;
 mod coverage;
 mod http;
 mod routes;
+mod server_tls;
 mod tls;
 
 use std::collections::HashMap;
@@ -36,6 +37,7 @@ use crate::outputs;
 use crate::resolve::Names;
 use crate::servers;
 use backends::Backends;
+use server_tls::Connectors;
 use tls::Termination;
 
 /// What a snapshot is made of beside the configuration.
@@ -81,10 +83,15 @@ pub fn check(config: &Config, now: SystemTime) -> Result<Vec<Finding>, Error> {
 /// Everything that a start would be refused for.
 pub fn check_files(config: &Config, now: SystemTime) -> Result<Vec<Finding>, Error> {
     with_inputs(config, now, |inputs| {
-        let mut errors = outputs::prepare(config, false);
+        let mut report = Report { errors: outputs::prepare(config, false), ..Report::default() };
         let material = Material::read(config, inputs.sources, now, OnFault::Refuse, false);
-        errors.extend(material.errors);
-        none_or_refused(errors).map(|()| material.warnings)
+        report.errors.extend(material.errors);
+        report.warnings.extend(material.warnings);
+        let mut connectors = Connectors::new(&config.tls, now, inputs.choice);
+        for tls in config.backends.iter().filter_map(|backend| backend.tls.as_ref()) {
+            connectors.look(tls, &mut report);
+        }
+        none_or_refused(report.errors).map(|()| report.warnings)
     })
 }
 
@@ -167,7 +174,7 @@ fn assemble(
     mut report: Report,
 ) -> Result<Built, Error> {
     let Material { store, sources, wants, .. } = material;
-    let mut backends = Backends::of(config, inputs.names, inputs.backends, &mut report);
+    let mut backends = Backends::of(config, inputs, &mut report);
     let mut termination = Termination::new(&config.tls, &store, inputs.tickets, &sources);
     let tables = routes::tables(config, &mut backends, &mut termination, &mut report);
     let mut listeners = HashMap::new();

@@ -52,7 +52,10 @@ pub(crate) fn look(config: &Config, identity: &Identity) -> Vec<Finding> {
 /// The servers of a route, each with its place.
 fn servers<'c>(config: &'c Config, route: &'c Route) -> Vec<(&'c At, &'c ServerAddress)> {
     match &route.target {
-        RouteTarget::Relay(Relay { to: RelayTarget::Server(server), .. })
+        RouteTarget::Relay(Relay {
+            to: RelayTarget::Server(server) | RelayTarget::TlsServer(server),
+            ..
+        })
         | RouteTarget::Passthrough(Passthrough { server, .. }) => {
             vec![(&route.at, server)]
         }
@@ -61,6 +64,17 @@ fn servers<'c>(config: &'c Config, route: &'c Route) -> Vec<(&'c At, &'c ServerA
             servers.into_iter().flatten().map(|server| (&server.at, &server.address)).collect()
         }
         RouteTarget::Redirect(_) | RouteTarget::Respond(_) => Vec::new(),
+    }
+}
+
+/// Whether the servers of a route get plain text.
+fn speaks_plain(config: &Config, route: &Route) -> bool {
+    match &route.target {
+        RouteTarget::Relay(Relay { to: RelayTarget::Backend(name), .. }) => {
+            config.backend(name).is_none_or(|backend| backend.tls.is_none())
+        }
+        RouteTarget::Relay(relay) => matches!(relay.to, RelayTarget::Server(_)),
+        _ => false,
     }
 }
 
@@ -74,7 +88,7 @@ fn own(config: &Config, listener: &Listener, route: &Route) -> Option<Finding> {
                  address of the application",
                 target.name
             )
-        } else if target.tls && matches!(route.target, RouteTarget::Relay(_)) {
+        } else if target.tls && speaks_plain(config, route) {
             format!(
                 "the server {server} is Offramp's own listener `{}`, which expects TLS, and gets what was \
                  decrypted; write the address of the application, or use `passthrough`",

@@ -13,6 +13,7 @@ use offramp_net::{Buffer, Peer, Socket};
 use offramp_observe::facts::{Address, Fault};
 use offramp_observe::{Cause, Close, ConnectionFacts};
 use offramp_record::Alert;
+use offramp_tls::client::Secured;
 use offramp_tls::{Established, Sending};
 use offramp_upstream::Seat;
 use tokio::time::{timeout, timeout_at};
@@ -94,8 +95,13 @@ fn is_chosen(fault: Fault, one_in: NonZeroU32, random: impl FnOnce() -> u64) -> 
 /// What is left to do when a connection is ready to be relayed.
 enum Ready {
     Relay(Box<l4::Relay>),
+    /// The server speaks TLS.
+    Secure(Box<l4::Secure>),
     Plain(Box<l4::Plain>),
-    Http { session: Rc<Session>, transport: Box<Transport> },
+    Http {
+        session: Rc<Session>,
+        transport: Box<Transport>,
+    },
 }
 
 /// Serves one accepted connection. One without a place is turned away.
@@ -151,6 +157,10 @@ pub(crate) async fn serve(
             Ok(Ready::Relay(mut relay)) => {
                 let close = relay.run(idle).await;
                 relay.finish(close)
+            }
+            Ok(Ready::Secure(mut secure)) => {
+                let close = secure.run(idle).await;
+                secure.finish(close)
             }
             Ok(Ready::Plain(mut plain)) => {
                 let close = plain.run(idle).await;
@@ -260,8 +270,15 @@ async fn secured(
     };
     let Established { session, left, .. } = established;
     let left = left.or(refused);
-    let ends = l4::Ends { client: socket, server, session, sending, early: buffer, left };
-    Ok(Ready::Relay(l4::Relay::new(Rc::clone(&life.worker), ends)))
+    let (server, secured) = server;
+    let worker = Rc::clone(&life.worker);
+    let Some(secured) = secured else {
+        let ends = l4::Ends { client: socket, server, session, sending, early: buffer, left };
+        return Ok(Ready::Relay(l4::Relay::new(worker, ends)));
+    };
+    let session = Some((session, sending));
+    let ends = l4::SecureEnds { client: socket, session, early: buffer, left, server, secured };
+    Ok(Ready::Secure(l4::Secure::new(worker, ends)))
 }
 
 /// The client: the peer, or the source in a PROXY header. `None` if it has no IP address.
@@ -325,18 +342,24 @@ async fn engage(
     relay: &Relay,
     client: &Socket,
     part: &TlsPart<'_>,
-) -> Result<Socket, Close> {
-    let server = reach(life, snapshot, relay.backend).await?;
-    if let Some(version) = relay.send_proxy {
+) -> Result<Server, Close> {
+    let header = relay.send_proxy.map(|version| {
         let about = About::connection(life.facts(), client);
-        let header = proxy_header::build(version, &about, Some(part));
-        introduce(&server, &header, snapshot).await?;
-    }
-    Ok(server)
+        proxy_header::build(version, &about, Some(part))
+    });
+    reach(life, snapshot, relay.backend, header).await
 }
 
-/// Connects to a server of the backend.
-async fn reach(life: &mut Life, snapshot: &Snapshot, backend: usize) -> Result<Socket, Close> {
+/// A connection to a server, and the TLS on it where it speaks TLS.
+type Server = (Socket, Option<Box<Secured>>);
+
+/// Connects to a server of the backend, which gets `header` before anything else.
+async fn reach(
+    life: &mut Life,
+    snapshot: &Snapshot,
+    backend: usize,
+    header: Option<Vec<u8>>,
+) -> Result<Server, Close> {
     let turns = life.worker.turns(snapshot, backend);
     let backend = &snapshot.backends[backend];
     life.facts().path.backend = Some(Arc::clone(&backend.name));
@@ -353,7 +376,10 @@ async fn reach(life: &mut Life, snapshot: &Snapshot, backend: usize) -> Result<S
         Address::Unix(_) => None,
     };
     let limit = snapshot.limits.connect_timeout;
-    let outcome = offramp_upstream::connect(backend, &turns, client, limit, attempted).await;
+    let header = header.unwrap_or_default();
+    // It goes before the handshake where there is one.
+    let prologue = if backend.tls.is_some() { &header[..] } else { &[] };
+    let outcome = offramp_upstream::connect(backend, &turns, client, limit, prologue, attempted).await;
     let facts = life.facts();
     facts.times.connect = Some(begun.elapsed());
     match outcome {
@@ -361,7 +387,10 @@ async fn reach(life: &mut Life, snapshot: &Snapshot, backend: usize) -> Result<S
             facts.path.server = Some(Arc::clone(&backend.servers[connected.server].name));
             facts.path.tries = connected.tries;
             life.seat = Some(connected.seat);
-            Ok(connected.socket)
+            if connected.secured.is_none() && !header.is_empty() {
+                introduce(&connected.socket, &header, snapshot).await?;
+            }
+            Ok((connected.socket, connected.secured))
         }
         Err(error) => {
             facts.path.server = error.server.map(|server| Arc::clone(&backend.servers[server].name));
@@ -394,13 +423,17 @@ async fn plain(
         Target::Relay(relay) => (relay.backend, relay.send_proxy),
         Target::Http(_) => return Err(Cause::NoRoute.into()),
     };
-    let server = reach(life, snapshot, backend).await?;
-    if let Some(version) = send_proxy {
+    let header = send_proxy.map(|version| {
         let about = About::connection(life.facts(), &client);
-        let header = proxy_header::build(version, &about, None);
-        introduce(&server, &header, snapshot).await?;
-    }
-    Ok(Ready::Plain(l4::Plain::new(Rc::clone(&life.worker), client, server, early.filled().to_vec())))
+        proxy_header::build(version, &about, None)
+    });
+    let (server, secured) = reach(life, snapshot, backend, header).await?;
+    let worker = Rc::clone(&life.worker);
+    let Some(secured) = secured else {
+        return Ok(Ready::Plain(l4::Plain::new(worker, client, server, early.filled().to_vec())));
+    };
+    let ends = l4::SecureEnds { client, session: None, early, left: None, server, secured };
+    Ok(Ready::Secure(l4::Secure::new(worker, ends)))
 }
 
 #[cfg(test)]

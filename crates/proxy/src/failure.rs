@@ -95,6 +95,7 @@ fn unreached(reason: &Reason, servers: usize) -> Close {
     let (cause, detail) = match reason {
         Reason::Timeout => (Cause::ConnectTimeout, "the connect timeout ran out".to_owned()),
         Reason::NoAddress => (Cause::ServerUnreachable, "the server's name does not resolve".to_owned()),
+        Reason::Tls(error) => return if servers > 1 { all_failed(error) } else { server_handshake(error) },
         Reason::NoServerAlive => return Cause::NoServerAlive.into(),
         Reason::QueueFull => return Cause::QueueFull.into(),
         Reason::QueueTimeout => return Cause::QueueTimeout.into(),
@@ -111,6 +112,55 @@ fn unreached(reason: &Reason, servers: usize) -> Close {
     let ours = matches!(cause, Cause::DescriptorsExhausted | Cause::OutOfMemory);
     let cause = if servers > 1 && !ours { Cause::AllServersFailed } else { cause };
     Close::from(cause).with_detail(&detail)
+}
+
+/// Every server was tried, the last of which failed in its TLS handshake.
+fn all_failed(error: &HandshakeError) -> Close {
+    match server_handshake(error) {
+        ours if ours.fault == offramp_observe::Fault::Us => ours,
+        _ => Close::from(Cause::AllServersFailed).with_detail(&error.to_string()),
+    }
+}
+
+/// The TLS handshake with a server failed.
+fn server_handshake(error: &HandshakeError) -> Close {
+    let cause = match &error.fault {
+        HandshakeFault::Closed | HandshakeFault::TooLarge => Cause::ServerHandshakeFailed,
+        HandshakeFault::Io(io) => server(io).cause,
+        HandshakeFault::Internal(_) => Cause::Internal,
+        HandshakeFault::Tls(TlsError::AlertReceived(alert)) => {
+            let alert = Alert(u8::from(*alert));
+            return received(Cause::ServerHandshakeAlert, alert).with_detail(&error.to_string());
+        }
+        HandshakeFault::Tls(TlsError::InvalidCertificate(why)) => server_certificate(why),
+        HandshakeFault::Tls(TlsError::NoCertificatesPresented) => Cause::ServerCertificateInvalid,
+        HandshakeFault::Tls(_) => Cause::ServerHandshakeFailed,
+    };
+    let close = Close::from(cause).with_detail(&error.to_string());
+    match error.alert {
+        Some(alert) => sent(close, alert),
+        None => close,
+    }
+}
+
+/// What is wrong with a server's certificate.
+fn server_certificate(why: &CertificateError) -> Cause {
+    use CertificateError as C;
+    match why {
+        C::Expired | C::ExpiredContext { .. } => Cause::ServerCertificateExpired,
+        C::NotValidYet | C::NotValidYetContext { .. } => Cause::ServerCertificateNotYetValid,
+        C::NotValidForName | C::NotValidForNameContext { .. } => Cause::ServerCertificateWrongName,
+        C::InvalidPurpose | C::InvalidPurposeContext { .. } => Cause::ServerCertificateWrongPurpose,
+        C::UnknownIssuer => Cause::ServerCertificateUntrusted,
+        // Nothing but a pin is checked by the application.
+        C::ApplicationVerificationFailure => Cause::ServerCertificateNotPinned,
+        _ => Cause::ServerCertificateInvalid,
+    }
+}
+
+/// A fault of a server's records; its alert was sent.
+pub(crate) fn server_record(fault: Fault) -> Close {
+    sent(Close::from(Cause::ServerRecord), fault.alert()).with_detail(&fault.to_string())
 }
 
 /// A request got no response from any server of a backend with `servers` servers.

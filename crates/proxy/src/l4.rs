@@ -10,6 +10,7 @@
 
 mod down;
 mod plain;
+mod secure;
 mod up;
 
 use std::future::poll_fn;
@@ -31,6 +32,7 @@ use crate::closing;
 use crate::worker::{Scratch, Worker};
 
 pub(crate) use plain::Plain;
+pub(crate) use secure::{Secure, SecureEnds};
 
 /// What a direction came to in one step.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -109,6 +109,10 @@ impl Opener {
         self.sequence = keys.sequence;
     }
 
+    pub(crate) const fn format(&self) -> Format {
+        self.format
+    }
+
     /// The version whose records these are.
     #[must_use]
     pub const fn version(&self) -> Version {

@@ -1,10 +1,14 @@
 //! Sealing: plaintext that lies in slots becomes records, in place.
 
+use std::ops::Range;
+
 use crate::block::{Layout, MAX_PLAINTEXT};
+use crate::event::Span;
 use crate::expanded::Key;
 use crate::keys::{KeyMaterial, nonce};
 use crate::limits::{Pressure, pressure};
 use crate::measure::Choice;
+use crate::open::Opener;
 use crate::suite::{Format, Version};
 
 /// The content types of records (RFC 8446 §5.1).
@@ -86,6 +90,23 @@ impl Sealer {
             left -= plain;
         }
         wire
+    }
+
+    /// Whether what `opener` has opened can be sealed where it lies: both protect records in the same way.
+    #[must_use]
+    pub fn matches(&self, opener: &Opener) -> bool {
+        self.format == opener.format()
+    }
+
+    /// Seals what was opened where it lies, as one record around `span`; returns where that is. Nothing outside of the
+    /// record that `span` came in is touched.
+    ///
+    /// # Panics
+    /// Where `span` was not opened in `buffer` by an opener that [`Sealer::matches`].
+    pub fn reseal(&mut self, buffer: &mut [u8], span: Span) -> Range<usize> {
+        let start = span.start - self.format.overhead().head;
+        let length = self.protect(&mut buffer[start..], span.len, ContentType::ApplicationData);
+        start..start + length
     }
 
     /// Seals one record of `content`, at most 2^14 bytes, behind what `out` already holds: alerts

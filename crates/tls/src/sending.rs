@@ -11,7 +11,8 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -24,6 +25,8 @@ use crate::session::{Session, SessionError};
 
 /// A batch above this size leaves in several packets, of which the last may wait to be filled up.
 const PACKETS: usize = 64 * 1024;
+/// The most pieces of memory that one call writes from.
+const MOST_RUNS: usize = 64;
 /// How long tickets wait for a record that they can leave with: longer than most applications on the same machine
 /// take for a response, and short enough that no client notices.
 const HOLD: Duration = Duration::from_millis(1);
@@ -233,8 +236,53 @@ impl Sending {
         Ok(self.waiting.len())
     }
 
+    /// Sends records that were sealed with the same session and lie in `runs` of `buffer`. Returns the bytes that wait.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn send_records(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+        buffer: &[u8],
+        runs: &[Range<usize>],
+    ) -> io::Result<usize> {
+        if self.held {
+            self.release();
+            runs.iter().for_each(|run| self.waiting.extend_from_slice(&buffer[run.clone()]));
+            if let Poll::Ready(outcome) = self.poll_flush(socket, cx) {
+                outcome?;
+            }
+            return Ok(self.waiting.len());
+        }
+        let mut sent = 0;
+        if self.waiting.is_empty() {
+            let outcome = match runs {
+                [run] => socket.poll_write(cx, &buffer[run.clone()]),
+                runs => {
+                    let mut slices = [IoSlice::new(&[]); MOST_RUNS];
+                    let filled = runs.len().min(MOST_RUNS);
+                    for (slice, run) in slices.iter_mut().zip(runs) {
+                        *slice = IoSlice::new(&buffer[run.clone()]);
+                    }
+                    socket.poll_writev(cx, &slices[..filled])
+                }
+            };
+            sent = match outcome {
+                Poll::Ready(outcome) => outcome?,
+                Poll::Pending => 0,
+            };
+        }
+        for run in runs {
+            let gone = sent.min(run.len());
+            sent -= gone;
+            self.waiting.extend_from_slice(&buffer[run.start + gone..run.end]);
+        }
+        Ok(self.waiting.len())
+    }
+
     /// Seals as much of `parts` as `most` bytes of records hold, behind what waits; returns how much that was.
-    pub(crate) fn seal<'p>(
+    pub fn seal<'p>(
         &mut self,
         session: &mut Session,
         parts: impl Iterator<Item = &'p [u8]> + Clone,

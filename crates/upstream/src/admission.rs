@@ -86,6 +86,11 @@ impl Backend {
         Arc::as_ptr(&self.health[server]) as ServerId
     }
 
+    /// What the connections to a server are kept by: no other rule of TLS may use them.
+    pub(crate) fn pool_id(&self, server: usize) -> (ServerId, usize) {
+        (self.id(server), self.connector(server).map_or(0, |connector| Arc::as_ptr(connector) as usize))
+    }
+
     fn standing(&self, server: usize, now: u64) -> Standing {
         self.health[server].standing(now, self.slow_return, self.limits.max_connections)
     }

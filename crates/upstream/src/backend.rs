@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use offramp_net::Address;
+use offramp_tls::client::Connector;
 
 use crate::health::{Check, Ejection, ServerHealth};
 use crate::pick::{Candidate, Picker, Policy};
@@ -27,6 +28,8 @@ pub struct Backend {
     pub policy: Policy,
     /// What HTTP the servers speak.
     pub protocol: Protocol,
+    /// The TLS of each server, in the same order; `None`: they are spoken to in plain text.
+    pub tls: Option<Arc<[Arc<Connector>]>>,
     /// The bounds on its connections and waits.
     pub limits: PoolLimits,
     /// The cookie that ties a client to a server, if any.
@@ -70,6 +73,8 @@ pub enum Protocol {
     Http1,
     /// HTTP/2 with prior knowledge (RFC 9113 §3.3), many requests on a connection.
     Http2,
+    /// What the server agrees on within TLS (ALPN), HTTP/2 first; without TLS as HTTP/1.1.
+    Either,
 }
 
 /// Bounds on the use of a backend's servers.
@@ -120,6 +125,11 @@ impl Backend {
             servers,
             ..Backend::default()
         }
+    }
+
+    /// The TLS of a server, if it speaks any.
+    pub fn connector(&self, server: usize) -> Option<&Arc<Connector>> {
+        self.tls.as_ref().map(|tls| &tls[server])
     }
 
     /// Takes over what `previous`, the backend of the same name in the snapshot before, has learnt:

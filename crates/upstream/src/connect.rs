@@ -10,17 +10,22 @@ use std::time::{Duration, Instant};
 use offramp_net::clock::coarse_ms;
 use offramp_net::connect::connect_to;
 use offramp_net::{Address, Socket};
+use offramp_tls::HandshakeError;
+use offramp_tls::client::{Alpn, Secured};
 use tokio::time::timeout;
 
 use crate::admission::{Denied, Seat, Wish, client_key, seat_later, seat_now};
 use crate::backend::{Backend, Target};
 use crate::health::{self, Outcome};
+use crate::link::Link;
 use crate::pick::{Chooser, HashKey, Policy, Tried};
 
 /// A connection to a server.
 pub struct Connected {
     /// The socket.
     pub socket: Socket,
+    /// The TLS on it, where the server speaks TLS.
+    pub secured: Option<Box<Secured>>,
     /// The server's place in its backend.
     pub server: usize,
     /// How many attempts it took.
@@ -47,6 +52,8 @@ pub enum Reason {
     Timeout,
     /// The kernel said no.
     Io(io::Error),
+    /// The TLS handshake failed.
+    Tls(Arc<HandshakeError>),
     /// The server's host name does not resolve.
     NoAddress,
     /// Every server is down or leaving.
@@ -62,6 +69,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Timeout => f.write_str("the connect timeout ran out"),
             Self::Io(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
             Self::NoAddress => f.write_str("the server's name does not resolve"),
             Self::NoServerAlive => f.write_str("every server is down"),
             Self::QueueFull => f.write_str("all servers are busy and the queue is full"),
@@ -76,10 +84,56 @@ impl Reason {
         // ENOMEM, ENFILE, EMFILE, ENOBUFS.
         matches!(self, Self::Io(error) if matches!(error.raw_os_error(), Some(12 | 23 | 24 | 105)))
     }
+
+    /// The same once more, for another who waited for the same connection.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Timeout => Self::Timeout,
+            Self::Io(error) => Self::Io(match error.raw_os_error() {
+                Some(number) => io::Error::from_raw_os_error(number),
+                None => error.kind().into(),
+            }),
+            Self::Tls(error) => Self::Tls(Arc::clone(error)),
+            Self::NoAddress => Self::NoAddress,
+            Self::NoServerAlive => Self::NoServerAlive,
+            Self::QueueFull => Self::QueueFull,
+            Self::QueueTimeout => Self::QueueTimeout,
+        }
+    }
+}
+
+/// What comes first on a connection to a server.
+#[derive(Clone, Copy)]
+pub(crate) struct Way<'a> {
+    /// What goes before everything, TLS included: a PROXY header.
+    pub(crate) prologue: &'a [u8],
+    /// The application protocols that are offered to servers with TLS.
+    pub(crate) alpn: Alpn,
+}
+
+/// A connection to one server.
+pub(crate) struct Reached {
+    socket: Socket,
+    secured: Option<Box<Secured>>,
+}
+
+impl Reached {
+    /// Whether HTTP/2 was agreed on.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.secured.as_ref().is_some_and(|secured| secured.is_http2())
+    }
+
+    /// As a stream of bytes.
+    pub(crate) fn into_link(self) -> Link {
+        match self.secured {
+            Some(secured) => Link::Tls(Box::new(secured.into_stream(self.socket))),
+            None => Link::Plain(self.socket),
+        }
+    }
 }
 
 /// Connects to the server whose turn it is, or to the next that can be reached, for a connection of
-/// `client`. Each attempt may take `limit`. Failures are remembered in `chooser` and in the health of
+/// `client`, which is to be introduced by `prologue`. Each attempt may take `limit`, handshake included. Failures are remembered in `chooser` and in the health of
 /// the servers, so that one that is down is not everybody's first choice. `attempted` is told of each
 /// attempt, and whether it succeeded.
 ///
@@ -91,6 +145,7 @@ pub async fn connect(
     chooser: &RefCell<Chooser>,
     client: Option<IpAddr>,
     limit: Duration,
+    prologue: &[u8],
     mut attempted: impl FnMut(bool),
 ) -> Result<Connected, Unreachable> {
     let key = match backend.policy {
@@ -110,16 +165,16 @@ pub async fn connect(
         let server = seat.server();
         tried.insert(server);
         failed.server = Some(server);
-        match reach(backend, server, limit, |succeeded| {
+        match reach(backend, server, limit, Way { prologue, alpn: Alpn::Own }, |succeeded| {
             failed.tries = failed.tries.saturating_add(1);
             attempted(succeeded);
         })
         .await
         {
-            Ok(socket) => {
+            Ok(Reached { socket, secured }) => {
                 chooser.borrow_mut().note_success(server);
                 health::note(backend, server, Outcome::Good, coarse_ms());
-                return Ok(Connected { socket, server, tries: failed.tries, seat });
+                return Ok(Connected { socket, secured, server, tries: failed.tries, seat });
             }
             // The next server would fare no better, and this one did nothing wrong.
             Err(reason) if reason.is_ours() => return Err(Unreachable { reason, ..failed }),
@@ -150,20 +205,21 @@ pub(crate) async fn reach(
     backend: &Backend,
     server: usize,
     limit: Duration,
+    way: Way<'_>,
     mut attempted: impl FnMut(bool),
-) -> Result<Socket, Reason> {
+) -> Result<Reached, Reason> {
     let mut failed = Reason::NoAddress;
     let addresses = match &backend.servers[server].target {
         Target::Fixed(address) => Addresses::One(Some(address.clone())),
         Target::Resolved(resolved) => Addresses::Many(resolved.load_full(), 0),
     };
     for address in addresses {
-        failed = match timeout(limit, connect_to(&address)).await {
-            Ok(Ok(socket)) => {
+        failed = match timeout(limit, open(backend, server, &address, way)).await {
+            Ok(Ok(reached)) => {
                 attempted(true);
-                return Ok(socket);
+                return Ok(reached);
             }
-            Ok(Err(error)) => Reason::Io(error),
+            Ok(Err(reason)) => reason,
             Err(_) => Reason::Timeout,
         };
         attempted(false);
@@ -172,6 +228,21 @@ pub(crate) async fn reach(
         }
     }
     Err(failed)
+}
+
+/// Connects to one address, and does what comes first there.
+async fn open(backend: &Backend, server: usize, address: &Address, way: Way<'_>) -> Result<Reached, Reason> {
+    let socket = connect_to(address).await.map_err(Reason::Io)?;
+    if !way.prologue.is_empty() {
+        socket.write_all(way.prologue).await.map_err(Reason::Io)?;
+    }
+    let Some(connector) = backend.connector(server) else {
+        return Ok(Reached { socket, secured: None });
+    };
+    // Its state is large and short-lived, and plain servers need none.
+    let secured = Box::pin(connector.handshake(&socket, way.alpn)).await;
+    let secured = secured.map_err(|error| Reason::Tls(Arc::new(error)))?;
+    Ok(Reached { socket, secured: Some(Box::new(secured)) })
 }
 
 /// The addresses of one server, one after the other.

@@ -6,6 +6,7 @@
 
 mod again;
 mod body;
+mod either;
 mod line;
 mod mux;
 mod outgoing;

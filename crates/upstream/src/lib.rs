@@ -10,6 +10,7 @@ mod connect;
 mod fault;
 pub mod health;
 mod http;
+mod link;
 pub mod pick;
 pub mod probe;
 pub mod queue;
@@ -23,5 +24,6 @@ pub use health::{Check, CheckKind, Ejection, ServerHealth};
 pub use http::{
     Affinity, Answer, Aside, InterimListener, Pools, PrivateConnections, RequestBody, ServerBody, Tunnel,
 };
+pub use link::Link;
 pub use pick::{Candidate, Chooser, HashKey, Picker, Policy};
 pub use sticky::Sticky;

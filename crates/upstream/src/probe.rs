@@ -12,13 +12,15 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use offramp_net::Socket;
 use offramp_net::clock::coarse_ms;
+use offramp_tls::client::Alpn;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{sleep, timeout};
 
 use crate::backend::{Backend, Protocol};
-use crate::connect::{Reason, reach};
+use crate::connect::{Reason, Way, reach};
 use crate::health::{Change, Check, CheckKind};
+use crate::link::Link;
 
 /// A server changed its state.
 #[derive(Debug)]
@@ -113,16 +115,23 @@ fn pause(interval: Duration, server: &str, turn: u64) -> Duration {
 /// Why it is to be taken for down.
 pub async fn probe(backend: &Backend, check: &Check, server: usize) -> Result<(), ProbeFault> {
     let asked = async {
-        let socket = reach(backend, server, check.timeout, |_| ()).await.map_err(ProbeFault::Unreachable)?;
-        if !check.prologue.is_empty() {
-            socket.write_all(&check.prologue).await.map_err(ProbeFault::Io)?;
-        }
+        let alpn = match (&check.kind, backend.protocol) {
+            (CheckKind::Tcp, _) => Alpn::Own,
+            (_, Protocol::Http1) => Alpn::Http1,
+            (_, Protocol::Http2) => Alpn::Http2,
+            (_, Protocol::Either) => Alpn::Either,
+        };
+        let way = Way { prologue: &check.prologue, alpn };
+        let reached = reach(backend, server, check.timeout, way, |_| ()).await;
+        let reached = reached.map_err(ProbeFault::Unreachable)?;
+        let is_http2 = backend.protocol == Protocol::Http2 || reached.is_http2();
+        let link = reached.into_link();
         match &check.kind {
             CheckKind::Tcp => Ok(()),
             CheckKind::Http { path, host, status } => {
-                let answered = match backend.protocol {
-                    Protocol::Http1 => http1(&socket, path, host).await?,
-                    Protocol::Http2 => http2(socket, path, host).await?,
+                let answered = match is_http2 {
+                    false => http1(link, path, host).await?,
+                    true => http2(link, path, host).await?,
                 };
                 judge(answered, status)
             }
@@ -132,15 +141,16 @@ pub async fn probe(backend: &Backend, check: &Check, server: usize) -> Result<()
 }
 
 /// Asks in HTTP/1.1; the status of the answer.
-async fn http1(socket: &Socket, path: &str, host: &str) -> Result<u16, ProbeFault> {
+async fn http1(mut link: Link, path: &str, host: &str) -> Result<u16, ProbeFault> {
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: offramp-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     );
-    socket.write_all(request.as_bytes()).await.map_err(ProbeFault::Io)?;
+    link.write_all(request.as_bytes()).await.map_err(ProbeFault::Io)?;
+    link.flush().await.map_err(ProbeFault::Io)?;
     let mut line = [0; STATUS_LINE];
     let mut filled = 0;
     while filled < line.len() {
-        match socket.read(&mut line[filled..]).await.map_err(ProbeFault::Io)? {
+        match link.read(&mut line[filled..]).await.map_err(ProbeFault::Io)? {
             0 => break,
             n => filled += n,
         }
@@ -157,7 +167,7 @@ fn status(line: &[u8]) -> Option<u16> {
 }
 
 /// Asks in HTTP/2; the status of the answer.
-async fn http2(socket: Socket, path: &str, host: &str) -> Result<u16, ProbeFault> {
+async fn http2(link: Link, path: &str, host: &str) -> Result<u16, ProbeFault> {
     let broken = |error: h2::Error| {
         if error.is_io() {
             return ProbeFault::Io(
@@ -166,10 +176,17 @@ async fn http2(socket: Socket, path: &str, host: &str) -> Result<u16, ProbeFault
         }
         ProbeFault::NotHttp
     };
-    let uri = http::Uri::builder().scheme("http").authority(host).path_and_query(path).build();
+    let uri = http::Uri::builder()
+        .scheme(match link {
+            Link::Plain(_) => "http",
+            Link::Tls(_) => "https",
+        })
+        .authority(host)
+        .path_and_query(path)
+        .build();
     let request = http::Request::get(uri.map_err(|_| ProbeFault::NotHttp)?).version(http::Version::HTTP_2);
     let request = request.body(()).map_err(|_| ProbeFault::NotHttp)?;
-    let (mut sender, connection) = h2::client::handshake(socket).await.map_err(broken)?;
+    let (mut sender, connection) = h2::client::handshake(link).await.map_err(broken)?;
     let mut connection = pin!(connection);
     let mut asked = pin!(async {
         poll_fn(|cx| sender.poll_ready(cx)).await?;

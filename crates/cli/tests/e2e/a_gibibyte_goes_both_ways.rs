@@ -12,7 +12,7 @@ use crate::duplex::{Receiver, Sender, connect, speaking};
 use crate::house::{Home, PATIENCE, cause};
 
 /// Writes `length` bytes of the pattern by `send`, and gives their sum.
-fn pour(seed: u64, length: u64, mut send: impl FnMut(&[u8])) -> String {
+pub(crate) fn pour(seed: u64, length: u64, mut send: impl FnMut(&[u8])) -> String {
     let (mut pattern, mut sum, mut chunk) = (Pattern::new(seed), Sum::new(), vec![0; CHUNK]);
     for _ in 0..length / CHUNK as u64 {
         pattern.fill(&mut chunk);
@@ -23,7 +23,7 @@ fn pour(seed: u64, length: u64, mut send: impl FnMut(&[u8])) -> String {
 }
 
 /// The application: sends its pattern while it sums what comes. What both sums are is told.
-fn both_ways(mut stream: Stream, length: u64) -> (String, String) {
+pub(crate) fn both_ways(mut stream: Stream, length: u64) -> (String, String) {
     let mut out = stream.try_clone().unwrap();
     let sender = thread::spawn(move || {
         let sum = pour(2, length, |chunk| out.write_all(chunk).unwrap());
@@ -48,7 +48,7 @@ fn receive(receiver: &mut Receiver) -> String {
 }
 
 /// Gives what the client and the application have sent and received, as sums.
-fn exchange(length: u64, (mut sender, mut receiver): (Sender, Receiver)) -> (String, String) {
+pub(crate) fn exchange(length: u64, (mut sender, mut receiver): (Sender, Receiver)) -> (String, String) {
     let upward = thread::spawn(move || {
         let sum = pour(1, length, |chunk| sender.send(chunk));
         sender.close();

@@ -13,20 +13,20 @@ use crate::http_app::named;
 use crate::offramp::offramp;
 
 /// Starts `offramp to` and waits until it has said all that it says by itself.
-fn started(home: &Home, arguments: &[&str]) -> Process {
+pub(crate) fn started(home: &Home, arguments: &[&str]) -> Process {
     let arguments = [&["to"][..], arguments, &["--state-dir", "state", "--workers", "1"]].concat();
     let process = Process::start(offramp(home.path(), &arguments), LIFE).unwrap();
     process.wait_for(&Ready::Line(" INFO  started ".to_owned()), PATIENCE).unwrap();
     process
 }
 
-fn stopped(process: &Process) {
+pub(crate) fn stopped(process: &Process) {
     process.signal(Signal::TERM).unwrap();
     assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(0), "{}", process.transcript());
 }
 
 /// What stands behind a word of the banner.
-fn said(process: &Process, word: &str) -> String {
+pub(crate) fn said(process: &Process, word: &str) -> String {
     let lines = [process.lines(Source::Stderr), process.lines(Source::Stdout)].concat();
     let found = lines.iter().find_map(|line| line.trim().strip_prefix(word)?.strip_prefix(' '));
     found.unwrap_or_else(|| panic!("no `{word}`:\n{}", process.transcript())).trim().to_owned()

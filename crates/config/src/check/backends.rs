@@ -1,6 +1,6 @@
 //! `[backend.NAME]`: what each one says by itself.
 
-use super::Reader;
+use super::{Reader, server_tls};
 use crate::error::Problem;
 use crate::model::health::{probe_host, probe_path};
 use crate::model::{Backend, Eject, Health, HttpProbe, Name, Pool, Probe, Protocol, Server};
@@ -17,7 +17,9 @@ pub(super) fn backends(root: &Section, reader: &mut Reader<'_, '_>) -> Vec<Backe
         let servers = servers(section, reader);
         let rest = rest(section, reader);
         if let (Some(name), true) = (name, reader.report.len() == before) {
-            backends.push(Backend { name, servers, at, ..rest });
+            let backend = Backend { name, servers, at, ..rest };
+            server_tls::compare(section, &backend, reader);
+            backends.push(backend);
         }
     }
     backends
@@ -30,6 +32,7 @@ fn rest(section: &Section, reader: &mut Reader<'_, '_>) -> Backend {
     Backend {
         balance: section.text("balance").and_then(|text| reader.parsed(&text)).unwrap_or(default.balance),
         protocol: protocol.unwrap_or(default.protocol),
+        tls: server_tls::server_tls(section, reader),
         pool: pool(section),
         sticky_cookie: section.text("sticky_cookie").and_then(|text| reader.parsed(&text)),
         health: section.section("health").map(|section| health(section, reader)),

@@ -125,7 +125,7 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
     }
     let send_proxy = send_proxy(section, reader);
     let to = if section.mentions("server") {
-        RelayTarget::Server(server(section, "server", reader)?)
+        relay_server(section, reader)?
     } else {
         let text = section.text("backend")?;
         match reference(text.value, "backend", &known.backends) {
@@ -137,6 +137,22 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
         }
     };
     Some(Target::Relay(Relay { to, send_proxy }))
+}
+
+/// The `server` of a route: `tls://` before its address says that it speaks TLS.
+fn relay_server(section: &Section, reader: &mut Reader<'_, '_>) -> Option<RelayTarget> {
+    let text = section.text("server")?;
+    let Some(address) = text.value.strip_prefix("tls://") else {
+        return server(section, "server", reader).map(RelayTarget::Server);
+    };
+    let address = address.parse::<ServerAddress>().and_then(|address| match address {
+        ServerAddress::Unix(_) => {
+            let problem = Problem::new("a Unix socket has no host that a certificate could name");
+            Err(problem.help("write a [backend.NAME] with tls = { name = \"...\" }"))
+        }
+        address => Ok(address),
+    });
+    reader.tell(&text.span, address).map(RelayTarget::TlsServer)
 }
 
 fn server(section: &Section, name: &str, reader: &mut Reader<'_, '_>) -> Option<ServerAddress> {

@@ -227,7 +227,7 @@ pub const TABLE: &[Key] = rows! {
     "backend": Kind::Named, LIST_ABSENT, Live, NOW, "A group of servers with the same purpose";
     "backend.*.servers": Kind::List("`unix:/path` or `host:port`, then ` weight=N` or ` backup`"), REQUIRED, Live, NOW, "The servers; `weight` (1 to 256, default 1) is the share, a `backup` is used only if no other is available";
     "backend.*.balance": Kind::Choice(model::BalanceWay::CHOICES), toml("\"round_robin\""), Live, NOW, "How a server is selected: in turn, the least busy, the less busy of two, or by a hash of the client's address, a cookie or a header field";
-    "backend.*.protocol": Kind::Choice(model::Protocol::CHOICES), toml("\"h1\""), Live, NOW, "The protocol to the servers of HTTP routes: HTTP/1.1, or HTTP/2 with prior knowledge, as gRPC needs";
+    "backend.*.protocol": Kind::Choice(model::Protocol::CHOICES), toml("\"h1\""), Live, NOW, "The protocol to the servers of HTTP routes: HTTP/1.1, HTTP/2 with prior knowledge, as gRPC needs, or with `tls` what each server selects (ALPN)";
     "backend.*.max_connections": count(1, 1_000_000), absent("no limit"), Live, NOW, "Connections or requests at a time for each server; further ones wait";
     "backend.*.queue": count(0, 1_000_000), toml("128"), Live, NOW, "How many may wait while all servers are at `max_connections`";
     "backend.*.queue_timeout": timeout(hours(1)), toml("\"5s\""), Live, NOW, "How long a connection or request may wait";
@@ -246,7 +246,12 @@ pub const TABLE: &[Key] = rows! {
     "backend.*.eject.failures": count(1, 1000), toml("5"), Live, NOW, "The number of failures in a row until a server is taken out; the last server never is";
     "backend.*.eject.for": Kind::Duration { min: ms(100), max: hours(1) }, toml("\"10s\""), Live, NOW, "How long it is out the first time; twice as long each time it fails again";
     "backend.*.eject.slow_start": Kind::Duration { min: ms(0), max: hours(1) }, toml("\"10s\""), Live, NOW, "The time until a server that returns has its full share";
-    "backend.*.tls": Kind::Section, absent("plain text to the servers"), Live, PLANNED, "Speak TLS to the servers";
-    "backend.*.tls.verify": Kind::Text("`system` or a CA file"), toml("\"system\""), Live, PLANNED, "What servers' certificates are checked against";
-    "backend.*.tls.name": Kind::Text("a host name"), absent("the server's host"), Live, PLANNED, "The name that servers' certificates must bear";
+    "backend.*.tls": Kind::BoolOrTable, toml("false"), Live, NOW, "Speaks TLS to the servers, health checks included";
+    "backend.*.tls.verify": Kind::Text("`system` or a CA file"), toml("\"system\""), Live, NOW, "What servers' certificates are checked against: the authorities of the system, or those of a PEM file";
+    "backend.*.tls.pin": Kind::List("`sha256/` and base64"), absent("certificates are checked by `verify`"), Live, NOW, "Hashes of public keys, of which a server's certificate must have one; nothing else in it is checked then";
+    "backend.*.tls.name": Kind::Text("a host name or an address"), absent("the server's host"), Live, NOW, "The name that servers' certificates must be valid for";
+    "backend.*.tls.sni": Kind::Text("a host name"), absent("the name that is checked, unless it is an address"), Live, NOW, "The name that is sent to servers (SNI)";
+    "backend.*.tls.cert": Kind::Text("a PEM file"), absent("none"), Live, NOW, "The certificate that is shown to servers that ask for one, and its chain";
+    "backend.*.tls.key": Kind::Text("a PEM file"), absent("the file of `cert`"), Live, NOW, "Its key";
+    "backend.*.tls.alpn": Kind::List("protocols such as `redis`"), absent("none; behind routes of HTTP what `protocol` says"), Live, NOW, "What is offered to servers of connections (ALPN)";
 };

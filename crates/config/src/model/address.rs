@@ -42,6 +42,9 @@ impl FromStr for ServerAddress {
                 Ok(ServerAddress::Ip(address))
             };
         }
+        if text.starts_with("tls://") {
+            return wrong("write the address alone, and tls = true in the [backend.NAME]");
+        }
         if text.contains("://") {
             return wrong("write host:port alone: bytes are forwarded as they come, whatever their protocol");
         }

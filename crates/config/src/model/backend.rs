@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::words::words;
-use super::{CookieName, Eject, HeaderName, Health, Name, ServerAddress, Weight};
+use super::{CookieName, Eject, HeaderName, Health, Name, ServerAddress, ServerTls, Weight};
 use crate::error::{At, Problem, shown};
 
 /// A group of servers that do the same.
@@ -19,6 +19,8 @@ pub struct Backend {
     pub balance: Balance,
     /// What the servers speak behind routes of HTTP.
     pub protocol: Protocol,
+    /// How TLS is spoken to them; `None`: they get plain text.
+    pub tls: Option<ServerTls>,
     /// How many connections they get.
     pub pool: Pool,
     /// The cookie by which a client stays with its server; only HTTP.
@@ -39,6 +41,7 @@ impl Backend {
             servers,
             balance: Balance::RoundRobin,
             protocol: Protocol::H1,
+            tls: None,
             pool: Pool::default(),
             sticky_cookie: None,
             health: None,
@@ -49,7 +52,7 @@ impl Backend {
 
     /// The key by which the backend can serve HTTP alone, if there is one.
     pub fn needs_http(&self) -> Option<&'static str> {
-        if self.protocol == Protocol::H2 {
+        if self.protocol != Protocol::H1 {
             return Some("protocol");
         }
         if matches!(self.balance, Balance::Hash(HashKey::Cookie(_) | HashKey::Header(_))) {
@@ -131,6 +134,8 @@ words! {
         H1 = "h1",
         /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
         H2 = "h2",
+        /// What each server chooses within TLS (ALPN): HTTP/2, else HTTP/1.1.
+        Auto = "auto",
     }
 }
 

@@ -120,6 +120,8 @@ pub enum RelayTarget {
     Backend(Name),
     /// One server, written in the route.
     Server(ServerAddress),
+    /// One server, written in the route, that speaks TLS with a certificate that the system's authorities vouch for.
+    TlsServer(ServerAddress),
 }
 
 words! {

@@ -61,6 +61,7 @@ fn relay(out: &mut String, relay: &Relay) {
     match &relay.to {
         RelayTarget::Backend(name) => text(out, "backend", name),
         RelayTarget::Server(server) => text(out, "server", server),
+        RelayTarget::TlsServer(server) => text(out, "server", format_args!("tls://{server}")),
     }
     send_proxy(out, relay.send_proxy);
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use offramp_config::model::{
     AccessFormat, AccessLog, AccessOutput, AcmeCertificate, Allow, AlpnId, Anonymize, AuthMode, Authority,
-    Backend, Certificate, CertificateName, CertificateSource, Challenge, ClientAuth, DefaultRole,
-    DnsProvider, DnsUpdate, Eject, Endpoint, ExternalAccount, FilePath, HeaderChanges, HeaderName, Health,
-    HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, KeyType, Level,
-    Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name,
-    Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo,
-    Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress, Size, StoreUrl,
-    SyslogAddress, Target, Tickets, Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
+    Backend, Certificate, CertificateName, CertificateSource, Challenge, ClientAuth, ClientCertificate,
+    DefaultRole, DnsProvider, DnsUpdate, Eject, Endpoint, ExternalAccount, FilePath, HeaderChanges,
+    HeaderName, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern,
+    KeyType, Level, Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics,
+    Mode, Name, Passthrough, Pin, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit,
+    Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server,
+    ServerAddress, ServerTls, Size, StoreUrl, SyslogAddress, Target, Tickets, Tls, TlsName, Tracing,
+    TsigAlgorithm, User, Verify, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -67,7 +68,11 @@ fn client_auth() -> impl Strategy<Value = ClientAuth> {
 }
 
 fn relay(backends: Vec<Name>) -> impl Strategy<Value = Relay> {
-    let server = server_address().prop_map(RelayTarget::Server).boxed();
+    let tls = server_address()
+        .prop_filter("a Unix socket has no name", |address| !matches!(address, ServerAddress::Unix(_)));
+    let server =
+        prop_oneof![server_address().prop_map(RelayTarget::Server), tls.prop_map(RelayTarget::TlsServer),];
+    let server = server.boxed();
     let to = if backends.is_empty() {
         server
     } else {
@@ -253,6 +258,22 @@ fn name() -> impl Strategy<Value = Name> {
 }
 
 /// All of a backend but its name and servers; nothing that only HTTP has.
+fn server_tls() -> impl Strategy<Value = ServerTls> {
+    let verify = prop_oneof![
+        Just(Verify::System),
+        file().prop_map(Verify::File),
+        any::<[u8; 32]>().prop_map(|hash| Verify::Pins(vec![Pin(hash)])),
+    ];
+    let certificate = (file(), option::of(file())).prop_map(|(cert, key)| ClientCertificate { cert, key });
+    let alpn = select(vec!["redis", "h2"]).prop_map(|id| id.parse::<AlpnId>().unwrap());
+    (verify, option::of(certificate), option::of(alpn)).prop_map(|(verify, certificate, alpn)| {
+        // A Unix socket needs a name, and a pin must not have one.
+        let named = !matches!(verify, Verify::Pins(_));
+        let name = named.then(|| "db.internal".parse::<TlsName>().unwrap());
+        ServerTls { verify, name, certificate, alpn: alpn.into_iter().collect(), ..ServerTls::default() }
+    })
+}
+
 fn care() -> impl Strategy<Value = Backend> {
     let balance = select(vec!["round_robin", "least_conn", "two_choices", "hash:client"]);
     let pool = (option::of(1u32..9), 0u32..9, duration(1, 3_600_000), 0u32..9, duration(1, 86_400_000))
@@ -274,14 +295,14 @@ fn care() -> impl Strategy<Value = Backend> {
         .prop_map(|(probe, interval, rise)| Health { probe, interval, rise, ..Health::default() });
     let eject = (1u32..=1000, duration(100, 3_600_000), duration(0, 3_600_000))
         .prop_map(|(failures, duration, slow_start)| Eject { failures, duration, slow_start });
-    (balance, pool, option::of(health), option::of(eject)).prop_map(|(balance, pool, health, eject)| {
-        Backend {
-            balance: balance.parse().unwrap(),
-            pool,
-            health,
-            eject,
-            ..Backend::new(Name::default(), Vec::new())
-        }
+    let care = (balance, pool, option::of(health), option::of(eject), option::of(server_tls()));
+    care.prop_map(|(balance, pool, health, eject, tls)| Backend {
+        balance: balance.parse().unwrap(),
+        pool,
+        tls,
+        health,
+        eject,
+        ..Backend::new(Name::default(), Vec::new())
     })
 }
 

@@ -7,8 +7,8 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use offramp_config::Config;
 use offramp_config::model::{self, ServerAddress};
+use offramp_config::{At, Config};
 use offramp_net::Address;
 use offramp_upstream::{
     Backend, Candidate, Check, CheckKind, Ejection, HashKey, Policy, PoolLimits, Protocol, Server, Sticky,
@@ -16,14 +16,17 @@ use offramp_upstream::{
 };
 use offramp_wire::proxy::encode_local_v2;
 
-use super::Report;
+use super::server_tls::Connectors;
+use super::{Inputs, Report};
 use crate::resolve::Names;
 
 /// Backends as they are collected: the named ones, then those of one server.
 pub(super) struct Backends<'a> {
     list: Vec<Arc<Backend>>,
     named: HashMap<&'a str, usize>,
-    inline: HashMap<ServerAddress, usize>,
+    /// By address, and whether TLS is spoken there.
+    inline: HashMap<(ServerAddress, bool), usize>,
+    connectors: Connectors,
     names: Names,
     known: &'a Names,
     previous: &'a [Arc<Backend>],
@@ -32,26 +35,24 @@ pub(super) struct Backends<'a> {
 }
 
 impl<'a> Backends<'a> {
-    /// The named backends. `known` are the host names whose addresses are kept, `previous` the backends of the
-    /// snapshot before.
-    pub(super) fn of(
-        config: &'a Config,
-        known: &'a Names,
-        previous: &'a [Arc<Backend>],
-        report: &mut Report,
-    ) -> Self {
+    /// The named backends.
+    pub(super) fn of(config: &'a Config, inputs: &Inputs<'a>, report: &mut Report) -> Self {
         let mut this = Self {
             list: Vec::new(),
             named: HashMap::new(),
             inline: HashMap::new(),
             names: Names::default(),
-            known,
-            previous,
+            connectors: Connectors::new(&config.tls, inputs.now, inputs.choice),
+            known: inputs.names,
+            previous: inputs.backends,
             limits: &config.limits,
             routes: &config.routes,
         };
         for backend in &config.backends {
-            let place = this.add(backend.name.as_str(), backend, policy(backend, report));
+            let place = {
+                let policy = policy(backend, report);
+                this.add(backend.name.as_str(), backend, policy, report)
+            };
             this.named.insert(backend.name.as_str(), place);
         }
         this
@@ -62,15 +63,33 @@ impl<'a> Backends<'a> {
         self.named.get(name.as_str()).copied()
     }
 
-    /// The place of the backend of this server alone.
-    pub(super) fn inline(&mut self, address: &ServerAddress) -> usize {
-        if let Some(place) = self.inline.get(address) {
+    /// The place of the backend of this server alone, which is spoken to in plain text.
+    pub(super) fn inline(&mut self, address: &ServerAddress, report: &mut Report) -> usize {
+        self.alone(address, None, report)
+    }
+
+    /// The place of the backend of this server alone, which speaks TLS; `at` is where that is written.
+    pub(super) fn inline_tls(&mut self, address: &ServerAddress, at: &At, report: &mut Report) -> usize {
+        let tls = model::ServerTls { at: at.clone(), ..model::ServerTls::default() };
+        self.alone(address, Some(tls), report)
+    }
+
+    fn alone(
+        &mut self,
+        address: &ServerAddress,
+        tls: Option<model::ServerTls>,
+        report: &mut Report,
+    ) -> usize {
+        let key = (address.clone(), tls.is_some());
+        if let Some(place) = self.inline.get(&key) {
             return *place;
         }
         // The name of an address is none that a section could have.
-        let alone = model::Backend::new(model::Name::default(), vec![model::Server::new(address.clone())]);
-        let place = self.add(&address.to_string(), &alone, Policy::RoundRobin);
-        self.inline.insert(address.clone(), place);
+        let name = format!("{}{address}", if tls.is_some() { "tls://" } else { "" });
+        let servers = vec![model::Server::new(address.clone())];
+        let alone = model::Backend { tls, ..model::Backend::new(model::Name::default(), servers) };
+        let place = self.add(&name, &alone, Policy::RoundRobin, report);
+        self.inline.insert(key, place);
         place
     }
 
@@ -79,7 +98,7 @@ impl<'a> Backends<'a> {
         (self.list, self.names)
     }
 
-    fn add(&mut self, name: &str, backend: &model::Backend, policy: Policy) -> usize {
+    fn add(&mut self, name: &str, backend: &model::Backend, policy: Policy, report: &mut Report) -> usize {
         let candidate = |server: &model::Server| Candidate {
             // A weight is at least 1.
             weight: NonZeroU16::new(server.weight.get()).unwrap_or(NonZeroU16::MIN),
@@ -94,7 +113,10 @@ impl<'a> Backends<'a> {
         built.protocol = match backend.protocol {
             model::Protocol::H1 => Protocol::Http1,
             model::Protocol::H2 => Protocol::Http2,
+            model::Protocol::Auto => Protocol::Either,
         };
+        // What cannot be made is reported, and there will be no snapshot.
+        built.tls = backend.tls.as_ref().and_then(|tls| self.connectors.of(tls, &backend.servers, report));
         built.limits = limits(&backend.pool, self.limits);
         built.sticky = backend.sticky_cookie.as_ref().map(|name| Sticky { cookie: name.as_str().into() });
         built.check = backend.health.as_ref().map(|health| {

@@ -101,7 +101,7 @@ fn handshakes(
         }
         let (target, log_one_in) = match &route.target {
             model::Target::Passthrough(passthrough) => {
-                let backend = backends.inline(&passthrough.server);
+                let backend = backends.inline(&passthrough.server, report);
                 let send_proxy = passthrough.send_proxy.map(send_proxy);
                 (Some(Target::Passthrough { backend, send_proxy }), route.log_one_in)
             }

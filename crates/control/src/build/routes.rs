@@ -138,7 +138,7 @@ impl Prepared {
         let relay = match &route.target {
             model::Target::Passthrough(passthrough) => {
                 let end = PreparedEnd::Passthrough(passthrough.send_proxy.map(send_proxy));
-                let backend = backends.inline(&passthrough.server);
+                let backend = backends.inline(&passthrough.server, report);
                 return Some(Self { name, backend, end, deny_ja4, log_one_in });
             }
             model::Target::Relay(relay) => relay,
@@ -192,7 +192,8 @@ pub(super) fn place(
     report: &mut Report,
 ) -> Option<usize> {
     match to {
-        RelayTarget::Server(server) => Some(backends.inline(server)),
+        RelayTarget::Server(server) => Some(backends.inline(server, report)),
+        RelayTarget::TlsServer(server) => Some(backends.inline_tls(server, at, report)),
         RelayTarget::Backend(name) => {
             let place = backends.named(name);
             if place.is_none() {

@@ -150,6 +150,19 @@ causes! {
     ServerUnreachable, "server_unreachable", Server, "The server's address cannot be reached or does not exist.";
     AllServersFailed, "all_servers_failed", Server, "Every server of the backend was tried, and none could be reached.";
     ServerReset, "server_reset", Server, "The server reset the connection.";
+    ServerCertificateExpired, "server_certificate_expired", Server, "The server's certificate, or one above it, has expired.";
+    ServerCertificateNotYetValid, "server_certificate_not_yet_valid", Server, "The server's certificate, or one above it, is not valid yet.";
+    ServerCertificateWrongName, "server_certificate_wrong_name", Server, "The server's certificate is for other names than its own; `detail` lists them.";
+    ServerCertificateWrongPurpose, "server_certificate_wrong_purpose", Server, "The server's certificate is not for servers.";
+    ServerCertificateUntrusted, "server_certificate_untrusted", Server, "No authority of `verify` vouches for the server's certificate: it is self-signed, of another authority, or an intermediate is missing.";
+    ServerCertificateNotPinned, "server_certificate_not_pinned", Server, "The key in the server's certificate is none of `pin`.";
+    ServerCertificateInvalid, "server_certificate_invalid", Server, "The server's certificate cannot be read, its signature is wrong, or it is refused for another reason that `detail` names.";
+    ServerHandshakeAlert, "server_handshake_alert", Server, "The server refused the TLS handshake; `alert_received` says why.";
+    ServerHandshakeFailed, "server_handshake_failed", Server, "The TLS handshake with the server failed by a fault that has no cause of its own; `detail` names it.";
+    ServerAlert, "server_alert", Server, "The server sent a fatal alert after the TLS handshake; `alert_received` names it.";
+    ServerRecord, "server_record", Server, "The server sent a record that breaks the rules of TLS; `alert_sent` and `detail` say how.";
+    ServerVanished, "server_vanished", Nobody, "The server closed TCP between two records, without close_notify; the client was not sent one either.";
+    ServerTruncated, "server_truncated", Server, "The server closed TCP in the middle of a record.";
     ServerHung, "server_hung", Server, "The server read none of the bytes that waited for it for `idle_timeout`.";
 
     BadResponse, "bad_response", Server, "The response of the server is not HTTP, or breaks its rules; answered with 502.";

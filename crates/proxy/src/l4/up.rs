@@ -18,7 +18,7 @@ use crate::worker::Scratch;
 
 /// What is left of a buffer when records at its front were opened.
 #[derive(Clone, Copy)]
-enum Rest {
+pub(super) enum Rest {
     /// From here on, the part of a record that has arrived.
     Part(usize),
     /// From here on, there may be whole records.
@@ -29,7 +29,7 @@ enum Rest {
 
 impl Rest {
     /// Where it begins in a buffer of `length` bytes, and whether whole records may be in it.
-    fn place(self, length: usize) -> (usize, bool) {
+    pub(super) fn place(self, length: usize) -> (usize, bool) {
         match self {
             Self::Part(at) => (at, false),
             Self::Records(at) => (at, at < length),
@@ -247,7 +247,7 @@ impl Relay {
 }
 
 /// One system call for all spans.
-fn write(
+pub(super) fn write(
     server: &Socket,
     cx: &mut Context<'_>,
     buffer: &[u8],

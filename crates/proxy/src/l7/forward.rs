@@ -168,7 +168,7 @@ impl Errand<'_> {
     fn turn(&self, parts: &mut request::Parts, speaks: Speaks) -> Result<Turn, Refusal> {
         let upgrade = hop::clean_request(&mut parts.headers, self.arrival.passed.switches);
         let mut extensions = std::mem::take(&mut parts.extensions);
-        let may = speaks == Speaks::Http1;
+        let may = speaks != Speaks::Http2;
         if parts.method == Method::CONNECT {
             let refused = |detail: &str| {
                 let close = Close::from(Cause::BadRequest).with_detail(detail);
@@ -279,8 +279,9 @@ impl Errand<'_> {
         };
         let mut uri = http::uri::Parts::default();
         uri.path_and_query = Some(path);
-        if speaks == Speaks::Http2 {
-            uri.scheme = Some(http::uri::Scheme::HTTP);
+        if speaks != Speaks::Http1 {
+            let tls = self.backend().tls.is_some();
+            uri.scheme = Some(if tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
             let host = parts.headers.remove(HOST).filter(|host| !host.is_empty()).ok_or_else(bad)?;
             uri.authority = Some(host.as_bytes().try_into().map_err(|_| bad())?);
         }

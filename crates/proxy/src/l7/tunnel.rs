@@ -73,7 +73,7 @@ impl End for Transport {
 impl End for Tunnel {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.ahead.is_empty() {
-            return self.socket.poll_read(cx, buffer);
+            return self.link.poll_read(cx, buffer);
         }
         let n = self.ahead.len().min(buffer.len());
         self.ahead.split_to(n).copy_to_slice(&mut buffer[..n]);
@@ -81,15 +81,15 @@ impl End for Tunnel {
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.socket.poll_write(cx, bytes)
+        self.link.poll_write(cx, bytes)
     }
 
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.link.poll_flush(cx)
     }
 
-    fn poll_shutdown(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.socket.shutdown_write())
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.link.poll_shutdown(cx)
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Secured {
     pub alpn: Option<Box<[u8]>>,
     /// Whether a ticket replaced certificates and signatures.
     pub resumed: bool,
+    /// The size of the records that the server is to get.
+    pub record_size: offramp_record::RecordSize,
 }
 
 impl Secured {
@@ -48,8 +50,8 @@ impl Secured {
 
     /// As a stream over its socket.
     #[must_use]
-    pub fn into_stream(self, socket: Socket, connector: &Connector) -> Stream {
-        let mut stream = Stream::new(socket, self.session, Vec::new(), self.early, connector.record_size);
+    pub fn into_stream(self, socket: Socket) -> Stream {
+        let mut stream = Stream::new(socket, self.session, Vec::new(), self.early, self.record_size);
         stream.read_ahead();
         stream
     }
@@ -64,12 +66,6 @@ enum Turn {
 }
 
 impl Connector {
-    /// The size of the records that the server gets.
-    #[must_use]
-    pub fn record_size(&self) -> offramp_record::RecordSize {
-        self.record_size
-    }
-
     /// Does the handshake on `socket`, which is connected and on which nothing has come yet.
     ///
     /// There is no timeout in here: the caller bounds the whole. Memory is bounded by 96 KiB.
@@ -149,7 +145,7 @@ impl Connector {
         let session = Session::of_client(&secrets, kernel, version, &self.choice).map_err(|error| {
             HandshakeError { fault: HandshakeFault::Internal(error), alert: None, refused: None }
         })?;
-        Ok(Secured { session, early, alpn, resumed })
+        Ok(Secured { session, early, alpn, resumed, record_size: self.record_size })
     }
 }
 

@@ -154,7 +154,7 @@ fn greet(connector: &Connector, config: ServerConfig, alpn: Alpn) -> Met {
     let ours = async |socket: Socket, secured: Result<Secured, HandshakeError>| {
         let secured = secured.unwrap();
         let agreed = (secured.alpn.clone(), secured.resumed);
-        let mut stream = secured.into_stream(socket, connector);
+        let mut stream = secured.into_stream(socket);
         stream.write_all(b"hi").await.unwrap();
         stream.shutdown().await.unwrap();
         let mut got = Vec::new();
@@ -204,7 +204,7 @@ fn every_suite_moves_bytes_both_ways() {
         let connector = Connector::new(trusting(&authority)).unwrap();
         let data = &data;
         let ours = async |socket: Socket, secured: Result<Secured, HandshakeError>| {
-            let stream = secured.unwrap().into_stream(socket, &connector);
+            let stream = secured.unwrap().into_stream(socket);
             let (mut reader, mut writer) = tokio::io::split(stream);
             let copied = tokio::io::copy(&mut reader, &mut writer).await.unwrap();
             writer.shutdown().await.unwrap();
@@ -246,7 +246,7 @@ fn a_server_may_dribble() {
         let (got, ()) = run(
             async |socket| {
                 let secured = connector.handshake(&socket, Alpn::Own).await.unwrap();
-                let mut stream = secured.into_stream(socket, &connector);
+                let mut stream = secured.into_stream(socket);
                 let mut got = Vec::new();
                 stream.read_to_end(&mut got).await.unwrap();
                 got
@@ -425,7 +425,7 @@ fn a_server_that_asks_gets_the_certificate() {
         let ours = async |socket: Socket, secured: Result<Secured, HandshakeError>| match secured {
             Err(error) => format!("{:?}", error.fault),
             Ok(secured) => {
-                let mut stream = secured.into_stream(socket, &without);
+                let mut stream = secured.into_stream(socket);
                 stream.read(&mut [0]).await.unwrap_err().to_string()
             }
         };
@@ -489,7 +489,7 @@ fn a_stream_that_is_cut_does_not_end_in_order() {
     let leaf = authority.issue(|_| ());
     let connector = Connector::new(trusting(&authority)).unwrap();
     let ours = async |socket: Socket, secured: Result<Secured, HandshakeError>| {
-        let mut stream: Stream = secured.unwrap().into_stream(socket, &connector);
+        let mut stream: Stream = secured.unwrap().into_stream(socket);
         let mut got = Vec::new();
         let error = stream.read_to_end(&mut got).await.unwrap_err();
         (got, error.kind())

@@ -19,7 +19,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
-use offramp_net::Socket;
 use offramp_net::clock::coarse_ms;
 use offramp_wire::http1::ResponseFraming;
 
@@ -32,6 +31,7 @@ use super::shelf::Shelf;
 use super::watch::{Deadline, after};
 use crate::admission::Seat;
 use crate::fault::{Breach, Fault, Violation};
+use crate::link::Link;
 
 /// What can be the body of a request. It belongs to one worker and need not be `Send`.
 pub trait RequestBody:
@@ -56,7 +56,7 @@ const MOST_INTERIM: u32 = 500;
 
 /// A connection.
 pub(crate) struct Http1Connection<B: RequestBody> {
-    socket: Socket,
+    link: Link,
     out: Outbound<B>,
     inbound: Inbound,
     progress: Progress,
@@ -88,10 +88,10 @@ pub(crate) enum Heard {
 }
 
 impl<B: RequestBody> Http1Connection<B> {
-    /// Takes over a socket that is connected.
-    pub(crate) fn new(socket: Socket) -> Self {
+    /// Takes over a connection.
+    pub(crate) fn new(link: Link) -> Self {
         Http1Connection {
-            socket,
+            link,
             out: Outbound::idle(),
             inbound: Inbound::new(),
             progress: Progress::default(),
@@ -108,8 +108,8 @@ impl<B: RequestBody> Http1Connection<B> {
 
     /// Whether it can take a request: the server has not closed it as far as is known, nor sent anything
     /// unasked. Costs no system call where nothing has happened to the socket.
-    pub(crate) fn is_alive(&self) -> bool {
-        self.socket.poll_read(&mut Context::from_waker(Waker::noop()), &mut [0]).is_pending()
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.link.is_quiet()
     }
 
     /// Gives memory back, now that it has been idle for a while.
@@ -174,7 +174,7 @@ impl<B: RequestBody> Http1Connection<B> {
     ) -> Poll<Result<Heard, Fault>> {
         self.drive(cx)?;
         loop {
-            let head = ready!(self.inbound.poll_head(cx, &self.socket, self.out.asked()));
+            let head = ready!(self.inbound.poll_head(cx, &mut self.link, self.out.asked()));
             let ServerHead { response, framing } = head.map_err(|fault| self.explain(fault))?;
             match framing {
                 ResponseFraming::Interim => {
@@ -207,7 +207,7 @@ impl<B: RequestBody> Http1Connection<B> {
         if self.out.is_over() || self.refused.is_some() {
             return Ok(());
         }
-        match self.out.poll(cx, &self.socket, &self.progress) {
+        match self.out.poll(cx, &mut self.link, &self.progress) {
             Poll::Ready(Err(Halt::Body(error))) => Err(Fault::RequestBody(error)),
             Poll::Ready(Err(Halt::Io(error))) => {
                 // It may have sent a response before it closed.
@@ -249,7 +249,7 @@ impl<B: RequestBody> Http1Connection<B> {
         if self.refused.is_some() {
             self.out.give_up();
         }
-        let frame = self.inbound.poll_frame(cx, &self.socket);
+        let frame = self.inbound.poll_frame(cx, &mut self.link);
         if self.is_stalled(cx, frame.is_ready()) { Poll::Ready(Some(Err(Fault::Stalled))) } else { frame }
     }
 
@@ -270,7 +270,7 @@ impl<B: RequestBody> Http1Connection<B> {
         cx: &mut Context<'_>,
         slots: &mut [IoSliceMut<'_>],
     ) -> Poll<Result<usize, Fault>> {
-        let read = self.inbound.poll_into(cx, &self.socket, slots);
+        let read = self.inbound.poll_into(cx, &mut self.link, slots);
         if self.is_stalled(cx, read.is_ready()) { Poll::Ready(Err(Fault::Stalled)) } else { read }
     }
 
@@ -291,15 +291,16 @@ impl<B: RequestBody> Http1Connection<B> {
         let Some(Held { shelf, .. }) = self.held.take() else { return };
         // Perhaps the last of the request just waits to be written.
         let moves = self.drive(&mut Context::from_waker(Waker::noop())).is_ok();
-        if moves && self.refused.is_none() && self.out.is_complete() && self.inbound.is_settled() {
+        let over = self.out.is_complete() && self.inbound.is_settled() && self.link.is_flushed();
+        if moves && self.refused.is_none() && over {
             self.out.trim(false);
             self.inbound.trim(false);
             shelf.put(self);
         }
     }
 
-    /// The socket, and what was read behind the head, for another protocol.
-    pub(crate) fn into_parts(self) -> (Socket, Bytes) {
-        (self.socket, self.inbound.into_rest())
+    /// The connection, and what was read behind the head, for another protocol.
+    pub(crate) fn into_parts(self) -> (Link, Bytes) {
+        (self.link, self.inbound.into_rest())
     }
 }

@@ -12,13 +12,13 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::rt::Executor;
 use hyper_util::rt::TokioIo;
-use offramp_net::Socket;
 use offramp_net::clock::coarse_ms;
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::line::RequestBody;
 use super::outgoing::{Outgoing, Progress};
 use super::watch::Deadline;
+use crate::link::Link;
 
 /// The streams of a server that has not said yet how many it allows.
 const FIRST_STREAMS: usize = 100;
@@ -79,14 +79,14 @@ impl<F: Future<Output: 'static> + 'static> Executor<F> for Here {
 }
 
 impl<B: RequestBody> Mux<B> {
-    /// Takes over a socket that is connected.
-    pub(crate) async fn open(socket: Socket) -> Result<Rc<Self>, hyper::Error> {
+    /// Takes over a connection.
+    pub(crate) async fn open(link: Link) -> Result<Rc<Self>, hyper::Error> {
         let mut builder = Builder::new(Here);
         builder
             .initial_max_send_streams(FIRST_STREAMS)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
-        let (sender, connection) = builder.handshake(TokioIo::new(socket)).await?;
+        let (sender, connection) = builder.handshake(TokioIo::new(link)).await?;
         let state = Rc::new(State {
             allowed: Cell::new(FIRST_STREAMS),
             open: Cell::new(0),

@@ -19,6 +19,9 @@ use crate::backend::Backend;
 use crate::pick::Chooser;
 use crate::queue::ServerId;
 
+/// A server, and the TLS that it is spoken to in.
+type PoolId = (ServerId, usize);
+
 /// How often idle connections are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -35,9 +38,9 @@ pub(crate) struct Inner<B: RequestBody> {
     worker: usize,
     /// By the address of the backend, which is kept alive here.
     houses: RefCell<HashMap<usize, Rc<House<B>>, RandomState>>,
-    shelves: RefCell<HashMap<ServerId, Rc<Shelf<B>>, RandomState>>,
+    shelves: RefCell<HashMap<PoolId, Rc<Shelf<B>>, RandomState>>,
     /// Those that clients have for themselves: they are swept like the others.
-    private: RefCell<Vec<(ServerId, Weak<Shelf<B>>)>>,
+    private: RefCell<Vec<(PoolId, Weak<Shelf<B>>)>>,
     watch: Rc<Watch>,
     /// Whether the task that keeps deadlines and pools runs.
     kept: Cell<bool>,
@@ -55,7 +58,7 @@ pub(crate) struct House<B: RequestBody> {
 /// names it. To be kept as long as the client's connection.
 pub struct PrivateConnections<B: RequestBody> {
     prologue: Bytes,
-    shelves: RefCell<Vec<(ServerId, Rc<Shelf<B>>)>>,
+    shelves: RefCell<Vec<(PoolId, Rc<Shelf<B>>)>>,
 }
 
 impl<B: RequestBody> Clone for Pools<B> {
@@ -91,7 +94,7 @@ impl<B: RequestBody> Pools<B> {
         }
         let mut shelves = self.inner.shelves.borrow_mut();
         let shelves = (0..backend.servers.len()).map(|server| {
-            let shelf = shelves.entry(backend.id(server)).or_insert_with(Shelf::new);
+            let shelf = shelves.entry(backend.pool_id(server)).or_insert_with(Shelf::new);
             shelf.limit(&backend.limits);
             Rc::clone(shelf)
         });
@@ -214,7 +217,7 @@ impl<B: RequestBody> PrivateConnections<B> {
 
     /// Those to one server; `pools` look after what lies idle there.
     pub(crate) fn shelf(&self, pools: &Pools<B>, backend: &Backend, server: usize) -> Rc<Shelf<B>> {
-        let id = backend.id(server);
+        let id = backend.pool_id(server);
         let mut shelves = self.shelves.borrow_mut();
         if let Some((_, shelf)) = shelves.iter().find(|(known, _)| *known == id) {
             // A reload may have changed them.

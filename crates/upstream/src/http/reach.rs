@@ -3,15 +3,14 @@
 use std::io;
 use std::rc::Rc;
 
-use offramp_net::Socket;
-use tokio::time::timeout;
+use offramp_tls::client::Alpn;
 
 use super::line::{Http1Connection, RequestBody};
 use super::mux::{Mux, Stream};
 use super::send::Affinity;
-use super::shelf::Shelf;
+use super::shelf::{Got, Made, Shelf};
 use crate::backend::{Backend, Protocol};
-use crate::connect::{Reason, reach};
+use crate::connect::{Reached, Reason, Way, reach};
 
 /// A connection, or a part of one.
 pub(super) enum Carrier<B: RequestBody> {
@@ -21,46 +20,53 @@ pub(super) enum Carrier<B: RequestBody> {
 
 /// A connection that is there already.
 pub(super) fn pooled<B: RequestBody>(protocol: Protocol, shelf: &Rc<Shelf<B>>) -> Option<Carrier<B>> {
+    let line = || shelf.take().map(|line| Carrier::Line(line, Rc::clone(shelf)));
+    let stream = || shelf.stream().map(Carrier::Stream);
     match protocol {
-        Protocol::Http1 => shelf.take().map(|line| Carrier::Line(line, Rc::clone(shelf))),
-        Protocol::Http2 => shelf.stream().map(Carrier::Stream),
+        Protocol::Http1 => line(),
+        Protocol::Http2 => stream(),
+        Protocol::Either => stream().or_else(line),
     }
 }
 
 /// A connection to `server` that nobody has used before, or with HTTP/2 one that is just being made.
 pub(super) async fn connected<B: RequestBody>(
     backend: &Backend,
+    protocol: Protocol,
     server: usize,
     shelf: Rc<Shelf<B>>,
     about: &Affinity<'_, B>,
 ) -> Result<Carrier<B>, Reason> {
-    match backend.protocol {
-        Protocol::Http1 => {
-            let socket = socket(backend, server, about).await?;
-            Ok(Carrier::Line(Box::new(Http1Connection::new(socket)), shelf))
+    if protocol == Protocol::Http1 {
+        let reached = link(backend, server, Alpn::Http1, about).await?;
+        return Ok(Carrier::Line(Box::new(Http1Connection::new(reached.into_link())), shelf));
+    }
+    let make = async || {
+        let alpn = if protocol == Protocol::Http2 { Alpn::Http2 } else { Alpn::Either };
+        let reached = link(backend, server, alpn, about).await?;
+        // Without TLS nothing can be agreed on.
+        let shared = protocol == Protocol::Http2 || reached.is_http2();
+        let link = reached.into_link();
+        if shared {
+            return Ok(Made::Mux(Mux::open(link).await.map_err(closed)?));
         }
-        Protocol::Http2 => {
-            let make = async || Mux::open(socket(backend, server, about).await?).await.map_err(closed);
-            shelf.stream_or(make).await.map(Carrier::Stream)
-        }
+        Ok(Made::Line(Box::new(Http1Connection::new(link))))
+    };
+    match shelf.stream_or(make).await? {
+        Got::Stream(stream) => Ok(Carrier::Stream(stream)),
+        Got::Line(line) => Ok(Carrier::Line(line, shelf)),
     }
 }
 
-/// A socket that is connected, and has been told what comes before HTTP.
-async fn socket<B: RequestBody>(
+/// A connection to a server that has been told what comes before HTTP.
+async fn link<B: RequestBody>(
     backend: &Backend,
     server: usize,
+    alpn: Alpn,
     about: &Affinity<'_, B>,
-) -> Result<Socket, Reason> {
-    let limit = backend.limits.connect_timeout;
-    let socket = reach(backend, server, limit, about.attempted).await?;
-    if let Some(private) = about.private {
-        match timeout(limit, socket.write_all(private.prologue())).await {
-            Ok(written) => written.map_err(Reason::Io)?,
-            Err(_) => return Err(Reason::Timeout),
-        }
-    }
-    Ok(socket)
+) -> Result<Reached, Reason> {
+    let prologue = about.private.map(super::pools::PrivateConnections::prologue).unwrap_or_default();
+    reach(backend, server, backend.limits.connect_timeout, Way { prologue, alpn }, about.attempted).await
 }
 
 /// What a handshake of hyper's fails with: nothing that we could say better.

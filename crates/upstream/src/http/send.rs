@@ -10,13 +10,13 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::HeaderValue;
+use http::header::{HeaderValue, UPGRADE};
 use http::{Request, Response, StatusCode};
-use offramp_net::Socket;
 use offramp_net::clock::coarse_ms;
 
 use super::again::{Back, Verdict, judge, pack};
 use super::body::ServerBody;
+use super::either;
 use super::line::{Heard, Held, Http1Connection, InterimListener, Outbound, RequestBody};
 use super::mux::Stream;
 use super::outgoing::Progress;
@@ -25,10 +25,11 @@ use super::reach::{Carrier, connected, pooled};
 use super::shelf::Shelf;
 use super::watch::{Deadline, after};
 use crate::admission::{Denied, Seat, Wish, client_key, seat_later, seat_now};
-use crate::backend::Backend;
+use crate::backend::{Backend, Protocol};
 use crate::connect::Reason;
 use crate::fault::{Failure, Fault};
 use crate::health::{self, Outcome};
+use crate::link::Link;
 use crate::pick::{HashKey, Policy, Tried, key};
 use crate::sticky;
 
@@ -80,7 +81,7 @@ pub struct Answer<B: RequestBody> {
 /// A connection to a server that speaks HTTP no longer, and what is held of its server meanwhile.
 pub struct Tunnel {
     /// The connection.
-    pub socket: Socket,
+    pub link: Link,
     /// What was read behind the response: the first bytes of the new protocol.
     pub ahead: Bytes,
     _seat: Seat,
@@ -264,12 +265,13 @@ impl<B: RequestBody> Journey<'_, B> {
             Some(private) => private.shelf(self.pools, self.backend, server),
             None => Rc::clone(&self.house.shelves[server]),
         };
-        let pooled = if again { None } else { pooled(self.backend.protocol, &shelf) };
+        let protocol = self.protocol();
+        let pooled = if again { None } else { pooled(protocol, &shelf) };
         let carrier = match pooled {
             Some(carrier) => carrier,
             None => {
                 let begun = Instant::now();
-                let made = Box::pin(connected(self.backend, server, shelf, self.about)).await;
+                let made = Box::pin(connected(self.backend, protocol, server, shelf, self.about)).await;
                 self.connect = Some(self.connect.unwrap_or_default() + begun.elapsed());
                 match made {
                     Ok(carrier) => carrier,
@@ -283,6 +285,19 @@ impl<B: RequestBody> Journey<'_, B> {
         }
     }
 
+    /// The version to be spoken. Where servers choose, a request that was written for one stays with it, and one that
+    /// asks for another protocol (RFC 9110 §7.8) is for HTTP/1.1.
+    fn protocol(&self) -> Protocol {
+        match (self.backend.protocol, &self.errand) {
+            (Protocol::Either, Some(Errand::Written(_))) => Protocol::Http1,
+            (Protocol::Either, Some(Errand::Returned(_))) => Protocol::Http2,
+            (Protocol::Either, Some(Errand::New(request))) if request.headers().contains_key(UPGRADE) => {
+                Protocol::Http1
+            }
+            (protocol, _) => protocol,
+        }
+    }
+
     /// An exchange over HTTP/1.
     async fn over_line(
         &mut self,
@@ -292,9 +307,12 @@ impl<B: RequestBody> Journey<'_, B> {
     ) -> Attempt<B> {
         let pooled = line.is_reused();
         match self.errand.take() {
+            Some(Errand::New(request)) if self.backend.protocol == Protocol::Either => {
+                line.send(either::for_line(request), self.about.aside);
+            }
             Some(Errand::New(request)) => line.send(request, self.about.aside),
             Some(Errand::Written(request)) => line.send_again(request),
-            // It comes back before another attempt is made, and a backend speaks one version.
+            // It comes back before another attempt is made, and only a connection of its version is made for it.
             Some(Errand::Returned(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
         }
         let limits = &self.backend.limits;
@@ -306,8 +324,8 @@ impl<B: RequestBody> Journey<'_, B> {
                 Attempt::Answered(response.map(|()| ServerBody::of_line(line, held)), None)
             }
             Ok(Heard::Switched(response)) => {
-                let (socket, ahead) = line.into_parts();
-                let tunnel = Tunnel { socket, ahead, _seat: seat };
+                let (link, ahead) = line.into_parts();
+                let tunnel = Tunnel { link, ahead, _seat: seat };
                 Attempt::Answered(response.map(|()| ServerBody::empty()), Some(tunnel))
             }
             Err(fault) => match line.take_back(&fault, pooled) {

@@ -27,7 +27,21 @@ pub(crate) struct Shelf<B: RequestBody> {
     connecting: Cell<bool>,
     connected: Notify,
     /// The latest failure to make one, counted.
-    failed: Cell<(u64, io::ErrorKind)>,
+    failed: RefCell<(u64, Reason)>,
+    /// Whether the server last agreed on HTTP/1.1 where both were offered: then nobody waits for a shared connection.
+    lines: Cell<bool>,
+}
+
+/// A connection that was made.
+pub(crate) enum Made<B: RequestBody> {
+    Line(Box<Http1Connection<B>>),
+    Mux(Rc<Mux<B>>),
+}
+
+/// A connection that can be used.
+pub(crate) enum Got<B: RequestBody> {
+    Line(Box<Http1Connection<B>>),
+    Stream(Stream<B>),
 }
 
 struct Idle<B: RequestBody> {
@@ -45,7 +59,8 @@ impl<B: RequestBody> Shelf<B> {
             closed: Cell::new(false),
             connecting: Cell::new(false),
             connected: Notify::new(),
-            failed: Cell::new((0, io::ErrorKind::Other)),
+            failed: RefCell::new((0, Reason::NoAddress)),
+            lines: Cell::new(false),
         })
     }
 
@@ -59,7 +74,7 @@ impl<B: RequestBody> Shelf<B> {
     pub(crate) fn take(&self) -> Option<Box<Http1Connection<B>>> {
         loop {
             // Not borrowed while it is looked at or dropped.
-            let idle = self.idle.borrow_mut().pop()?;
+            let mut idle = self.idle.borrow_mut().pop()?;
             if idle.line.is_alive() {
                 return Some(idle.line);
             }
@@ -113,46 +128,47 @@ impl<B: RequestBody> Shelf<B> {
         self.shared.borrow().iter().find_map(Mux::stream)
     }
 
-    /// A stream; where all connections are full `make` makes another one, one at a time.
+    /// A stream; where all connections are full `make` makes another one, one at a time. It may turn out to be one of
+    /// HTTP/1.1, where the server chooses.
     pub(crate) async fn stream_or(
         &self,
-        make: impl AsyncFn() -> Result<Rc<Mux<B>>, Reason>,
-    ) -> Result<Stream<B>, Reason> {
+        make: impl AsyncFn() -> Result<Made<B>, Reason>,
+    ) -> Result<Got<B>, Reason> {
         loop {
             if let Some(stream) = self.stream() {
-                return Ok(stream);
+                return Ok(Got::Stream(stream));
             }
-            if !self.connecting.replace(true) {
-                let _connecting = Connecting(self);
-                let mux = make().await.inspect_err(|reason| self.note(reason))?;
+            let alone = self.lines.get();
+            if alone || !self.connecting.replace(true) {
+                let _connecting = (!alone).then(|| Connecting(self));
+                let mux = match make().await.inspect_err(|reason| self.note(reason))? {
+                    Made::Line(line) => {
+                        self.lines.set(true);
+                        return Ok(Got::Line(line));
+                    }
+                    Made::Mux(mux) => mux,
+                };
+                self.lines.set(false);
                 // A server that allows no streams would have us connect for ever.
                 let stream = mux.stream().ok_or(Reason::Io(io::ErrorKind::ConnectionAborted.into()))?;
                 if !self.closed.get() {
                     self.shared.borrow_mut().push(mux);
                 }
-                return Ok(stream);
+                return Ok(Got::Stream(stream));
             }
-            let before = self.failed.get().0;
+            let before = self.failed.borrow().0;
             self.connected.notified().await;
-            let (failures, kind) = self.failed.get();
-            if failures != before {
+            let failed = self.failed.borrow();
+            if failed.0 != before {
                 // Trying once more, each for itself, would only take longer.
-                return Err(if kind == io::ErrorKind::TimedOut {
-                    Reason::Timeout
-                } else {
-                    Reason::Io(kind.into())
-                });
+                return Err(failed.1.again());
             }
         }
     }
 
     fn note(&self, reason: &Reason) {
-        let kind = match reason {
-            Reason::Io(error) => error.kind(),
-            Reason::Timeout => io::ErrorKind::TimedOut,
-            _ => io::ErrorKind::NotFound,
-        };
-        self.failed.set((self.failed.get().0 + 1, kind));
+        let mut failed = self.failed.borrow_mut();
+        *failed = (failed.0 + 1, reason.again());
     }
 }
 

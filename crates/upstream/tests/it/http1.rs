@@ -184,7 +184,7 @@ fn an_upgraded_connection_is_handed_over() {
         let tunnel = answer.tunnel.unwrap();
         let ahead = tunnel.ahead.len();
         assert!(b"ready".starts_with(&tunnel.ahead));
-        let mut stream = tunnel.socket;
+        let mut stream = tunnel.link;
         let mut buffer = [0; 5];
         stream.read_exact(&mut buffer[ahead..]).await.unwrap();
         assert_eq!(&buffer[ahead..], &b"ready"[ahead..]);

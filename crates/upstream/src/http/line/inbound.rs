@@ -11,13 +11,13 @@ use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode, Version};
 use hyper::body::{Frame, SizeHint};
 use hyper::ext::ReasonPhrase;
-use offramp_net::Socket;
 use offramp_wire::http1::{
     Asked, Chunk, Chunks, Http1Fault, Limits, ResponseFault, ResponseFraming, ResponseHead, ResponseReader,
     fields,
 };
 
 use crate::fault::{Breach, Fault, Violation};
+use crate::link::Link;
 
 /// What a head may cost: larger than that of any server that is in its right mind.
 const LIMITS: Limits = Limits { head: 128 * 1024, fields: 256, target: 0, connect: false };
@@ -134,7 +134,7 @@ impl Inbound {
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &Socket,
+        link: &mut Link,
         asked: Asked,
     ) -> Poll<Result<ServerHead, Fault>> {
         loop {
@@ -143,7 +143,7 @@ impl Inbound {
             {
                 return Poll::Ready(self.head(head));
             }
-            ready!(self.poll_more(cx, socket, READ_LEAST as u64))?;
+            ready!(self.poll_more(cx, link, READ_LEAST as u64))?;
             self.heard = true;
         }
     }
@@ -152,13 +152,13 @@ impl Inbound {
     pub(super) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &Socket,
+        link: &mut Link,
     ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let frame = match &self.content {
             ResponseContent::Over => return Poll::Ready(None),
-            ResponseContent::Length(left) => ready!(self.poll_length(cx, socket, *left)).map(Some),
-            ResponseContent::Chunked(..) => ready!(self.poll_chunked(cx, socket)),
-            ResponseContent::UntilClose => ready!(self.poll_rest(cx, socket)),
+            ResponseContent::Length(left) => ready!(self.poll_length(cx, link, *left)).map(Some),
+            ResponseContent::Chunked(..) => ready!(self.poll_chunked(cx, link)),
+            ResponseContent::UntilClose => ready!(self.poll_rest(cx, link)),
         };
         if frame.is_err() {
             (self.content, self.keep_alive) = (ResponseContent::Over, false);
@@ -184,13 +184,13 @@ impl Inbound {
     pub(super) fn poll_into(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &Socket,
+        link: &mut Link,
         slots: &mut [IoSliceMut<'_>],
     ) -> Poll<Result<usize, Fault>> {
         let room: usize = slots.iter().map(|slot| slot.len()).sum();
         let left = self.direct();
         assert!((1..=left).contains(&(room as u64)), "what follows the content is not its reader's");
-        let n = match ready!(socket.poll_readv(cx, slots)) {
+        let n = match ready!(link.poll_readv(cx, slots)) {
             Ok(n @ 1..) => n,
             end => {
                 (self.content, self.keep_alive) = (ResponseContent::Over, false);
@@ -208,11 +208,11 @@ impl Inbound {
     fn poll_length(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &Socket,
+        link: &mut Link,
         left: u64,
     ) -> Poll<Result<Frame<Bytes>, Fault>> {
         if self.bytes.is_empty() {
-            ready!(self.poll_more(cx, socket, left))?;
+            ready!(self.poll_more(cx, link, left))?;
         }
         let now = usize::try_from(left).map_or(self.bytes.len(), |left| left.min(self.bytes.len()));
         let left = left - now as u64;
@@ -223,7 +223,7 @@ impl Inbound {
     fn poll_chunked(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &Socket,
+        link: &mut Link,
     ) -> Poll<Result<Option<Frame<Bytes>>, Fault>> {
         loop {
             let ResponseContent::Chunked(chunks, ahead) = &mut self.content else {
@@ -233,7 +233,7 @@ impl Inbound {
             match next.map_err(bad_content)? {
                 Chunk::Wait(used) => {
                     self.bytes.advance(used);
-                    ready!(self.poll_more(cx, socket, u64::MAX))?;
+                    ready!(self.poll_more(cx, link, u64::MAX))?;
                 }
                 Chunk::Data(range) => {
                     self.bytes.advance(range.start);
@@ -270,9 +270,9 @@ impl Inbound {
     fn poll_rest(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &Socket,
+        link: &mut Link,
     ) -> Poll<Result<Option<Frame<Bytes>>, Fault>> {
-        if self.bytes.is_empty() && !ready!(self.poll_read(cx, socket, u64::MAX))? {
+        if self.bytes.is_empty() && !ready!(self.poll_read(cx, link, u64::MAX))? {
             self.content = ResponseContent::Over;
             return Poll::Ready(Ok(None));
         }
@@ -280,8 +280,8 @@ impl Inbound {
     }
 
     /// Reads more of a message that has not ended; `wanted` bytes of it are to come at most.
-    fn poll_more(&mut self, cx: &mut Context<'_>, socket: &Socket, wanted: u64) -> Poll<Result<(), Fault>> {
-        if ready!(self.poll_read(cx, socket, wanted))? {
+    fn poll_more(&mut self, cx: &mut Context<'_>, link: &mut Link, wanted: u64) -> Poll<Result<(), Fault>> {
+        if ready!(self.poll_read(cx, link, wanted))? {
             Poll::Ready(Ok(()))
         } else {
             Poll::Ready(Err(Fault::Aborted(Breach::Closed)))
@@ -289,12 +289,12 @@ impl Inbound {
     }
 
     /// Reads once; `false` is the end of the stream.
-    fn poll_read(&mut self, cx: &mut Context<'_>, socket: &Socket, wanted: u64) -> Poll<Result<bool, Fault>> {
+    fn poll_read(&mut self, cx: &mut Context<'_>, link: &mut Link, wanted: u64) -> Poll<Result<bool, Fault>> {
         let wanted = usize::try_from(wanted.saturating_add(BEYOND)).unwrap_or(usize::MAX);
         // Where there is no memory yet, a first read gets some in one piece.
         let least = if self.bytes.capacity() == 0 { READ_FIRST } else { READ_LEAST };
         let room = wanted.clamp(least, self.room.min(self.most).max(least));
-        let read = socket.poll_read_behind(cx, &mut self.bytes, room);
+        let read = link.poll_read_behind(cx, &mut self.bytes, room);
         let n = ready!(read).map_err(|error| Fault::Aborted(Breach::Io(error)))?;
         if n == room {
             self.room = (self.room * GROWTH).min(READ_MOST);

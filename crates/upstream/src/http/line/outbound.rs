@@ -12,13 +12,13 @@ use bytes::Buf as _;
 use http::header::{HeaderMap, HeaderName};
 use http::{Method, Request};
 use hyper::body::{Body, Frame};
-use offramp_net::Socket;
 use offramp_wire::http1::Asked;
 
 use super::RequestBody;
 use super::encode::{self, Framing, Size, Written};
 use crate::http::outgoing::Progress;
 use crate::http::send::Aside;
+use crate::link::Link;
 
 /// How many pieces are moved before others have their turn.
 const TURN: usize = 16;
@@ -153,7 +153,7 @@ impl<B: RequestBody> Outbound<B> {
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &Socket,
+        link: &mut Link,
         progress: &Progress,
     ) -> Poll<Result<(), Halt>> {
         for _ in 0..TURN {
@@ -165,7 +165,7 @@ impl<B: RequestBody> Outbound<B> {
                 }
             };
             while !self.is_written() {
-                ready!(self.poll_write(cx, socket))?;
+                ready!(self.poll_write(cx, link))?;
                 progress.note();
             }
             self.clear();
@@ -271,7 +271,7 @@ impl<B: RequestBody> Outbound<B> {
     }
 
     /// Writes once.
-    fn poll_write(&mut self, cx: &mut Context<'_>, socket: &Socket) -> Poll<Result<(), Halt>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<Result<(), Halt>> {
         let before = &self.before[self.gone..];
         let mut parts = [IoSlice::new(&[]); PARTS + 2];
         let mut filled = 0;
@@ -293,8 +293,8 @@ impl<B: RequestBody> Outbound<B> {
         }
         // The call for one buffer is the cheaper one.
         let written = match &parts[..filled] {
-            [only] => socket.poll_write(cx, only),
-            parts => socket.poll_writev(cx, parts),
+            [only] => link.poll_write(cx, only),
+            parts => link.poll_writev(cx, parts),
         };
         let n = ready!(written).map_err(Halt::Io)?;
         if n == 0 {

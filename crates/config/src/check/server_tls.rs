@@ -1,0 +1,77 @@
+//! `tls` of `[backend.NAME]`: how TLS is spoken to servers.
+
+use super::Reader;
+use crate::error::Problem;
+use crate::model::{Backend, ClientCertificate, Protocol, ServerAddress, ServerTls, Verify};
+use crate::raw::{Section, Spanned};
+
+/// What the section of a backend says, if anything.
+pub(super) fn server_tls(backend: &Section, reader: &mut Reader<'_, '_>) -> Option<ServerTls> {
+    let Some(section) = backend.section("tls") else {
+        let at = reader.at(backend.key_span("tls"));
+        return backend.bool("tls")?.then(|| ServerTls { at, ..ServerTls::default() });
+    };
+    let pins = reader.list(section, "pin", |text: &Spanned<String>, _| text.value.parse());
+    reader.not_empty(section, "pin", "leave it out to have certificates checked by `verify`");
+    reader.not_empty(section, "alpn", "leave it out to offer nothing");
+    if section.mentions("pin") {
+        for key in ["verify", "name"].into_iter().filter(|key| section.mentions(key)) {
+            let problem = Problem::new(format!("`{key}` cannot go with `pin`"));
+            let help =
+                "keep one of the two: with a pin the key of a certificate counts, and nothing else in it";
+            reader.report.local(section.key_span(key), problem.help(help));
+        }
+    }
+    let verify = match section.text("verify") {
+        _ if section.mentions("pin") => Verify::Pins(pins),
+        None => Verify::System,
+        Some(text) if text.value == "system" => Verify::System,
+        Some(text) => {
+            let file = reader.origin(&text.span).file(text.value);
+            reader.tell(&text.span, file).map_or(Verify::System, Verify::File)
+        }
+    };
+    Some(ServerTls {
+        verify,
+        name: section.text("name").and_then(|text| reader.parsed(&text)),
+        sni: section.text("sni").and_then(|text| reader.parsed(&text)),
+        certificate: certificate(section, reader),
+        alpn: reader.list(section, "alpn", |text: &Spanned<String>, _| text.value.parse()),
+        at: reader.at(backend.key_span("tls")),
+    })
+}
+
+fn certificate(section: &Section, reader: &mut Reader<'_, '_>) -> Option<ClientCertificate> {
+    let mut file = |name: &str| {
+        let text = section.text(name)?;
+        let file = reader.origin(&text.span).file(text.value);
+        reader.tell(&text.span, file)
+    };
+    let (cert, key) = (file("cert"), file("key"));
+    if section.mentions("key") && !section.mentions("cert") {
+        let problem = Problem::new("`key` has no effect without `cert`");
+        reader.report.whole(section.key_span("key"), problem.help("add the file of the certificate"));
+    }
+    Some(ClientCertificate { cert: cert?, key })
+}
+
+/// What does not go together with the rest of a backend.
+pub(super) fn compare(section: &Section, backend: &Backend, reader: &mut Reader<'_, '_>) {
+    let Some(tls) = &backend.tls else {
+        if backend.protocol == Protocol::Auto && !section.is_wrong("tls") {
+            let problem = Problem::new("`auto` has no effect without `tls`");
+            let help = "servers choose a protocol within TLS: add tls = true, or write \"h1\" or \"h2\"";
+            reader.report.whole(section.key_span("protocol"), problem.help(help));
+        }
+        return;
+    };
+    let is_unix = |server: &crate::model::Server| matches!(server.address, ServerAddress::Unix(_));
+    let named = tls.name.is_some() || matches!(tls.verify, Verify::Pins(_));
+    if !named && let Some(server) = backend.servers.iter().find(|server| is_unix(server)) {
+        let problem =
+            Problem::new(format!("nothing says which name the certificate of `{}` has", server.address));
+        reader
+            .report
+            .whole(section.key_span("tls"), problem.help("add `name` to `tls`: a Unix socket has no host"));
+    }
+}

@@ -1,0 +1,172 @@
+//! TLS towards servers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{AlpnId, FilePath, HostName};
+use crate::error::{At, Problem, shown};
+
+/// How TLS is spoken to the servers of a backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerTls {
+    /// What their certificates are checked against.
+    pub verify: Verify,
+    /// The name that their certificates must be valid for; `None`: the host of each server.
+    pub name: Option<TlsName>,
+    /// The host name that is sent (SNI); `None`: the name that is checked.
+    pub sni: Option<HostName>,
+    /// What is shown to servers that ask for a certificate.
+    pub certificate: Option<ClientCertificate>,
+    /// What is offered (ALPN) to servers of connections; empty: nothing.
+    pub alpn: Vec<AlpnId>,
+    /// Where it is written.
+    pub at: At,
+}
+
+/// What servers' certificates are checked against.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// The authorities of the system.
+    #[default]
+    System,
+    /// The authorities of a PEM file.
+    File(FilePath),
+    /// The hashes of public keys, of which they must have one; at least one.
+    Pins(Vec<Pin>),
+}
+
+/// The certificate that is shown to servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The PEM file with the chain.
+    pub cert: FilePath,
+    /// The PEM file with the key; `None`: it is in the file of the chain.
+    pub key: Option<FilePath>,
+}
+
+/// The name of a server in its certificate: a host name or an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsName {
+    /// A host name.
+    Host(HostName),
+    /// An address.
+    Ip(std::net::IpAddr),
+}
+
+impl FromStr for TlsName {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        match text.parse() {
+            Ok(address) => Ok(Self::Ip(address)),
+            Err(_) => text.parse().map(Self::Host),
+        }
+    }
+}
+
+impl fmt::Display for TlsName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(name) => name.fmt(f),
+            Self::Ip(address) => address.fmt(f),
+        }
+    }
+}
+
+/// The SHA-256 of a public key (SubjectPublicKeyInfo), written as `sha256/` and base64.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin(pub [u8; 32]);
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+impl FromStr for Pin {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        // curl writes two slashes.
+        let encoded = text
+            .strip_prefix("sha256/")
+            .map(|rest| rest.strip_prefix('/').filter(|rest| rest.len() == 44).unwrap_or(rest));
+        encoded.and_then(decode).map(Self).ok_or_else(|| {
+            let problem = Problem::new(format!("`{}` is not the hash of a public key", shown(text)));
+            problem.help(
+                "write \"sha256/\" and 44 characters of base64: `openssl x509 -pubkey -noout -in cert.pem | \
+                 openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64`",
+            )
+        })
+    }
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256/")?;
+        for group in self.0.chunks(3) {
+            let bits =
+                group.iter().enumerate().fold(0, |bits, (at, byte)| bits | u32::from(*byte) << (16 - 8 * at));
+            for at in 0..=group.len() {
+                let letter = ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
+                write!(f, "{}", char::from(letter))?;
+            }
+        }
+        f.write_str("=")
+    }
+}
+
+/// 32 bytes of base64, which are 43 characters and one of padding.
+fn decode(text: &str) -> Option<[u8; 32]> {
+    let digits = text.strip_suffix('=').filter(|digits| digits.len() == 43)?;
+    let mut bytes = [0; 33];
+    let (mut bits, mut filled) = (0_u32, 0);
+    for (at, letter) in digits.bytes().enumerate() {
+        let value = ALPHABET.iter().position(|known| *known == letter)?;
+        // Less than 64.
+        bits = bits << 6 | value as u32;
+        if at % 4 == 3 {
+            bytes[filled..filled + 3].copy_from_slice(&bits.to_be_bytes()[1..]);
+            (bits, filled) = (0, filled + 3);
+        }
+    }
+    // Three digits are left, of which two bits are over: they must be zero.
+    if bits & 3 != 0 {
+        return None;
+    }
+    bytes[30..32].copy_from_slice(&((bits >> 2) as u16).to_be_bytes());
+    bytes[..32].try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pins_read_back() {
+        // The SHA-256 of nothing.
+        let text = "sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
+        let pin: Pin = text.parse().unwrap();
+        assert_eq!((pin.0[0], pin.0[31]), (0xe3, 0x55));
+        assert_eq!(pin.to_string(), text);
+        assert_eq!(text.replacen('/', "//", 1).parse::<Pin>().unwrap(), pin);
+        for byte in 0..=255 {
+            let pin = Pin([byte; 32]);
+            assert_eq!(pin.to_string().parse::<Pin>().unwrap(), pin);
+        }
+        for text in [
+            "",
+            "sha256/",
+            "sha1/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+            "sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFV=",
+            "sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU",
+            "sha256/47DEQpj8HBSa+_TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+        ] {
+            assert!(text.parse::<Pin>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_hosts_or_addresses() {
+        for text in ["gitea.internal", "10.0.0.7", "::1"] {
+            assert_eq!(text.parse::<TlsName>().unwrap().to_string(), text);
+        }
+        assert!("a b".parse::<TlsName>().is_err());
+    }
+}

@@ -1,0 +1,452 @@
+//! One direction of a relay to a server that speaks TLS.
+
+use std::io;
+use std::ops::Range;
+use std::task::{Context, Poll};
+
+use offramp_net::turn::{Turn, Work};
+use offramp_observe::counters::Direction;
+use offramp_observe::{Cause, Close};
+use offramp_record::{Alert, Event, Pressure, Span};
+use offramp_tls::{End, Received};
+
+use super::{Progress, Secure, Side, Tls};
+use crate::failure;
+use crate::l4::up::{Rest, write};
+use crate::slots::{BATCH, BLOCK, SPANS, with_slots};
+use crate::worker::Scratch;
+
+/// By how much the room for the next read grows when a read has filled it.
+const GROWTH: usize = 4;
+
+/// The state of a direction.
+#[derive(Default)]
+pub(super) struct Flow {
+    pub(super) end: FlowEnd,
+    /// How much plaintext was moved.
+    pub(super) moved: u64,
+    /// Whether the sender closed without close_notify.
+    pub(super) cut: bool,
+    /// How many bytes the next read of plaintext makes room for.
+    expected: usize,
+}
+
+/// How far a direction has come to its end.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum FlowEnd {
+    /// More may come.
+    #[default]
+    Open,
+    /// The sender has finished; the receiver does not know yet.
+    Ended,
+    /// close_notify was sealed, and may wait for the receiver.
+    Notified,
+    /// The receiver was told.
+    Shut,
+    /// The receiver takes no more, though the sender may have more to say.
+    Refused,
+}
+
+impl Flow {
+    /// Whether nothing more is read from the sender to be passed on.
+    pub(super) fn is_over(&self) -> bool {
+        self.end != FlowEnd::Open
+    }
+
+    /// Whether nothing more may be sealed for the receiver (RFC 8446 §6.1).
+    pub(super) fn is_silent(&self) -> bool {
+        !matches!(self.end, FlowEnd::Open | FlowEnd::Ended)
+    }
+}
+
+/// Both sides of a direction, and its state.
+struct Way<'r> {
+    direction: Direction,
+    from: &'r mut Side,
+    to: &'r mut Side,
+    flow: &'r mut Flow,
+    /// Whether nothing more may be sealed for the sender.
+    mute: bool,
+    first_end: &'r mut Option<Cause>,
+    moved_ms: &'r mut u64,
+    counters: &'r offramp_observe::WorkerCounters,
+}
+
+impl Secure {
+    /// One step: send what waits, else open what is kept, else read.
+    pub(super) fn step(
+        &mut self,
+        direction: Direction,
+        cx: &mut Context<'_>,
+        scratch: &mut Scratch,
+        turn: &mut Turn,
+    ) -> Result<Progress, Close> {
+        let (from, to, flow, back) = match direction {
+            Direction::ClientToServer => (&mut self.client, &mut self.server, &mut self.up, &self.down),
+            Direction::ServerToClient => (&mut self.server, &mut self.client, &mut self.down, &self.up),
+        };
+        let mut way = Way {
+            direction,
+            from,
+            to,
+            flow,
+            mute: back.is_silent(),
+            first_end: &mut self.first_end,
+            moved_ms: &mut self.moved_ms,
+            counters: &self.worker.counters,
+        };
+        way.step(cx, scratch, turn)
+    }
+}
+
+impl Way<'_> {
+    fn step(
+        &mut self,
+        cx: &mut Context<'_>,
+        scratch: &mut Scratch,
+        turn: &mut Turn,
+    ) -> Result<Progress, Close> {
+        let before = self.to.waiting();
+        if before > 0 {
+            let flushed = match self.to.poll_flush(cx) {
+                Poll::Ready(Err(error)) => return self.refuse(&error),
+                flushed => flushed,
+            };
+            let gone = before - self.to.waiting();
+            turn.spend(Work::Bytes(gone));
+            if gone > 0 {
+                self.moves();
+            }
+            if flushed.is_pending() {
+                return Ok(Progress::Blocked);
+            }
+        }
+        let relieved = self.relieve()?;
+        if relieved {
+            return Ok(Progress::Moved);
+        }
+        let Scratch { bytes, spans } = scratch;
+        let Some(tls) = &mut self.from.tls else {
+            return match self.flow.end {
+                FlowEnd::Open => self.seal(cx, bytes, turn),
+                _ => Ok(self.end(cx, bytes, turn)),
+            };
+        };
+        if tls.unopened && self.flow.end == FlowEnd::Open {
+            let mut sealed = std::mem::take(&mut tls.sealed);
+            let rest = self.open(cx, &mut sealed, spans, turn)?;
+            self.keep(&sealed, rest);
+            return Ok(Progress::Moved);
+        }
+        if self.flow.is_over() {
+            return Ok(self.end(cx, bytes, turn));
+        }
+        let kept = tls.sealed.len();
+        match self.from.socket.poll_read(cx, &mut bytes[kept..BLOCK]) {
+            Poll::Pending => match self.to.poll_hold(cx) {
+                Poll::Ready(()) => Ok(Progress::Moved),
+                Poll::Pending => Ok(Progress::Blocked),
+            },
+            Poll::Ready(Ok(0)) if kept > 0 => Err(self.truncated()),
+            Poll::Ready(Ok(0)) => {
+                self.flow.cut = true;
+                self.ended([Cause::ClientVanished, Cause::ServerVanished]);
+                Ok(Progress::Moved)
+            }
+            Poll::Ready(Ok(n)) => {
+                bytes[..kept].copy_from_slice(&tls.sealed);
+                self.moves();
+                let buffer = &mut bytes[..kept + n];
+                let rest = self.open(cx, buffer, spans, turn)?;
+                self.keep(buffer, rest);
+                Ok(Progress::Moved)
+            }
+            Poll::Ready(Err(error)) => Err(self.broken(&error)),
+        }
+    }
+
+    /// Whether the sender is the client.
+    fn is_up(&self) -> bool {
+        self.direction == Direction::ClientToServer
+    }
+
+    /// Of a client's and a server's cause the sender's.
+    fn senders(&self, [client, server]: [Cause; 2]) -> Cause {
+        if self.is_up() { client } else { server }
+    }
+
+    fn moves(&mut self) {
+        *self.moved_ms = offramp_net::clock::coarse_ms();
+    }
+
+    /// The sender has finished.
+    fn ended(&mut self, causes: [Cause; 2]) {
+        let cause = self.senders(causes);
+        self.first_end.get_or_insert(cause);
+        self.flow.end = FlowEnd::Ended;
+    }
+
+    fn truncated(&self) -> Close {
+        self.senders([Cause::ClientTruncated, Cause::ServerTruncated]).into()
+    }
+
+    /// Reading from the sender failed.
+    fn broken(&self, error: &io::Error) -> Close {
+        if self.is_up() { failure::client(error) } else { failure::server(error) }
+    }
+
+    /// The receiver takes no more. What it has said itself may still be on its way, so only this direction is over.
+    fn refuse(&mut self, error: &io::Error) -> Result<Progress, Close> {
+        let close = if self.is_up() { failure::server(error) } else { failure::client(error) };
+        if failure::is_ours(error) || self.mute {
+            return Err(close);
+        }
+        // Where its end came before its refusal, the kernel says so by EPIPE: what it said is whole.
+        if self.is_up() && error.kind() != io::ErrorKind::BrokenPipe {
+            self.first_end.get_or_insert(close.cause);
+        }
+        self.flow.end = FlowEnd::Refused;
+        self.to.clear();
+        Ok(Progress::Moved)
+    }
+
+    /// Tells the receiver of the end, and drops what comes for one that refuses.
+    fn end(&mut self, cx: &mut Context<'_>, bytes: &mut [u8], turn: &mut Turn) -> Progress {
+        match self.flow.end {
+            FlowEnd::Open | FlowEnd::Ended => {
+                self.flow.end = FlowEnd::Notified;
+                if !self.flow.cut {
+                    self.to.alert(Alert::CLOSE_NOTIFY);
+                }
+                Progress::Moved
+            }
+            FlowEnd::Notified => {
+                self.flow.end = FlowEnd::Shut;
+                // One that is gone already needs not be told.
+                let _ = self.to.socket.shutdown_write();
+                Progress::Done
+            }
+            FlowEnd::Shut => Progress::Done,
+            FlowEnd::Refused if self.is_up() => Progress::Done,
+            // The server is not to be kept from listening.
+            FlowEnd::Refused => match self.from.socket.poll_read(cx, bytes) {
+                Poll::Ready(Ok(n @ 1..)) => {
+                    turn.spend(Work::Bytes(n));
+                    Progress::Moved
+                }
+                Poll::Ready(_) | Poll::Pending => Progress::Done,
+            },
+        }
+    }
+
+    /// Changes the sending key of the receiver's side where it is nearly used up; whether it did.
+    fn relieve(&mut self) -> Result<bool, Close> {
+        let Some(Tls { session, sending, .. }) = &mut self.to.tls else { return Ok(false) };
+        if self.flow.is_silent() {
+            return Ok(false);
+        }
+        match session.pressure() {
+            Pressure::None => Ok(false),
+            Pressure::UpdateKey => {
+                sending.update(session).map_err(|error| internal(&error))?;
+                self.counters.key_update(self.direction);
+                Ok(true)
+            }
+            Pressure::Close => {
+                sending.alert(session, Alert::CLOSE_NOTIFY);
+                Err(Cause::SequenceLimit.into())
+            }
+        }
+    }
+
+    /// Reads plaintext of the sender into the slots of a batch for the receiver, which is sealed there.
+    fn seal(&mut self, cx: &mut Context<'_>, block: &mut [u8], turn: &mut Turn) -> Result<Progress, Close> {
+        // One of both sides speaks TLS.
+        let Some(Tls { session, sending, .. }) = &mut self.to.tls else { return Err(Cause::Internal.into()) };
+        let slot = sending.slot();
+        let most = self.flow.expected.div_ceil(slot).clamp(1, SPANS);
+        let layout = session.sealer.layout(slot, block.len(), most);
+        let room = layout.capacity();
+        let read = with_slots(&layout, block, 0..room, |slots| self.from.socket.poll_readv(cx, slots));
+        let n = match read {
+            Poll::Pending => {
+                sending.push(&self.to.socket);
+                return Ok(Progress::Blocked);
+            }
+            Poll::Ready(Ok(0)) => {
+                self.ended([Cause::ClientClosed, Cause::ServerClosed]);
+                return Ok(Progress::Moved);
+            }
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(error)) => return Err(self.broken(&error)),
+        };
+        self.flow.expected = if n == room { (n * GROWTH).min(BATCH) } else { n };
+        turn.spend(Work::Calls(1));
+        turn.spend(Work::Pieces(n.div_ceil(slot)));
+        let sent = sending.send((session, &self.to.socket), cx, &layout, block, n, n == room);
+        self.count(n, n.div_ceil(slot), turn);
+        self.moves();
+        match sent {
+            Ok(0) => {}
+            Ok(_) => self.flow.expected = 0,
+            Err(error) => return self.refuse(&error),
+        }
+        Ok(Progress::Moved)
+    }
+
+    /// So much plaintext is passed on.
+    fn count(&mut self, bytes: usize, records: usize, turn: &mut Turn) {
+        turn.spend(Work::Calls(1));
+        turn.spend(Work::Bytes(bytes));
+        self.flow.moved += bytes as u64;
+        self.counters.bytes_relayed(self.direction, bytes as u64);
+        self.counters.records(self.direction, records as u64);
+    }
+
+    /// Opens the records at the front of `buffer` and passes their plaintext on, until the turn is over.
+    fn open(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+        spans: &mut [Span],
+        turn: &mut Turn,
+    ) -> Result<Rest, Close> {
+        let mut at = 0;
+        loop {
+            let Some(tls) = &mut self.from.tls else { return Ok(Rest::Nothing) };
+            let opened = tls.session.opener.open(&mut buffer[at..], spans);
+            turn.spend(Work::Pieces(opened.records));
+            self.deliver(cx, &mut buffer[at..], &spans[..opened.spans], turn)?;
+            if self.flow.end == FlowEnd::Refused {
+                return Ok(Rest::Nothing);
+            }
+            at += opened.consumed;
+            match opened.event {
+                Event::NeedMore(_) => return Ok(Rest::Part(at)),
+                Event::CloseNotify => {
+                    self.ended([Cause::ClientClosed, Cause::ServerClosed]);
+                    return Ok(Rest::Nothing);
+                }
+                event => self.heed(event, turn)?,
+            }
+            if self.to.waiting() > 0 || self.is_pressed() || turn.is_over() {
+                return Ok(Rest::Records(at));
+            }
+        }
+    }
+
+    /// Whether the key of the receiver's side is to be changed first.
+    fn is_pressed(&self) -> bool {
+        self.to.tls.as_ref().is_some_and(|tls| tls.session.pressure() != Pressure::None)
+    }
+
+    /// Does what an event in the sender's records demands.
+    fn heed(&mut self, event: Event, turn: &mut Turn) -> Result<(), Close> {
+        let Some(Tls { session, sending, .. }) = &mut self.from.tls else { return Ok(()) };
+        match session.receive(event, sending, self.mute).map_err(|error| internal(&error))? {
+            Received::Incomplete | Received::More | Received::End(End::CloseNotify) => Ok(()),
+            Received::KeyUpdate { answered } => {
+                turn.spend(Work::KeyUpdate);
+                self.counters.key_update(self.direction);
+                if answered {
+                    self.counters.key_update(match self.direction {
+                        Direction::ClientToServer => Direction::ServerToClient,
+                        Direction::ServerToClient => Direction::ClientToServer,
+                    });
+                }
+                Ok(())
+            }
+            Received::End(End::PeerAlert(alert)) => {
+                let cause = self.senders([Cause::AlertReceived, Cause::ServerAlert]);
+                Err(failure::received(cause, alert))
+            }
+            Received::End(End::Fault(fault)) if self.is_up() => Err(failure::record(fault)),
+            Received::End(End::Fault(fault)) => Err(failure::server_record(fault)),
+        }
+    }
+
+    /// Keeps what is left of a buffer whose front was opened.
+    fn keep(&mut self, buffer: &[u8], rest: Rest) {
+        let Some(tls) = &mut self.from.tls else { return };
+        let (at, unopened) = rest.place(buffer.len());
+        tls.unopened = unopened;
+        tls.sealed = buffer[at..].to_vec();
+    }
+
+    /// Passes plaintext on; what the receiver does not take waits on its side.
+    fn deliver(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+        spans: &[Span],
+        turn: &mut Turn,
+    ) -> Result<(), Close> {
+        if spans.is_empty() {
+            return Ok(());
+        }
+        self.count(spans.iter().map(|span| span.len).sum(), spans.len(), turn);
+        let in_place = match (&self.from.tls, &self.to.tls) {
+            (Some(from), Some(to)) => to.session.sealer.matches(&from.session.opener),
+            _ => false,
+        };
+        let sent = match &mut self.to.tls {
+            None => self.write(cx, buffer, spans),
+            Some(tls) if in_place => reseal(tls, &self.to.socket, cx, buffer, spans),
+            Some(tls) => {
+                spans.iter().for_each(|span| tls.seal(span.of(buffer)));
+                match tls.sending.poll_flush(&self.to.socket, cx) {
+                    Poll::Ready(outcome) => outcome,
+                    Poll::Pending => Ok(()),
+                }
+            }
+        };
+        match sent {
+            Ok(()) => Ok(()),
+            Err(error) => self.refuse(&error).map(drop),
+        }
+    }
+
+    /// Writes plaintext to a plain side; what it does not take is kept.
+    fn write(&mut self, cx: &mut Context<'_>, buffer: &[u8], spans: &[Span]) -> io::Result<()> {
+        let mut written = 0;
+        if self.to.kept.is_empty()
+            && let Poll::Ready(n) = write(&self.to.socket, cx, buffer, spans)
+        {
+            written = n?;
+        }
+        for span in spans {
+            let part = span.of(buffer);
+            let skipped = written.min(part.len());
+            written -= skipped;
+            self.to.kept.extend_from_slice(&part[skipped..]);
+        }
+        Ok(())
+    }
+}
+
+/// Seals plaintext where it was opened, and sends the records.
+fn reseal(
+    tls: &mut Tls,
+    socket: &offramp_net::Socket,
+    cx: &mut Context<'_>,
+    buffer: &mut [u8],
+    spans: &[Span],
+) -> io::Result<()> {
+    // Records that touch each other leave as one run.
+    let mut runs: [Range<usize>; SPANS] = std::array::from_fn(|_| 0..0);
+    let mut count = 0;
+    for span in spans {
+        let record = tls.session.sealer.reseal(buffer, *span);
+        if count > 0 && runs[count - 1].end == record.start {
+            runs[count - 1].end = record.end;
+        } else {
+            runs[count] = record;
+            count += 1;
+        }
+    }
+    tls.sending.send_records(socket, cx, buffer, &runs[..count]).map(drop)
+}
+
+fn internal(error: &offramp_tls::SessionError) -> Close {
+    Close::from(Cause::Internal).with_detail(&error.to_string())
+}

@@ -1,0 +1,191 @@
+//! A connection to a server: plain, or within TLS.
+//!
+//! Plain connections cost one look at what they are. Within TLS plaintext is copied once in each direction, as the
+//! buffers are the caller's; the relay of `tcp` routes works on records itself and does not use this.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::BytesMut;
+use offramp_net::Socket;
+use offramp_tls::Stream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection to a server.
+pub enum Link {
+    /// Bytes as they are.
+    Plain(Socket),
+    /// Within TLS.
+    Tls(Box<Stream>),
+}
+
+impl Link {
+    /// Reads; 0 bytes mean the end of the stream.
+    ///
+    /// # Errors
+    /// What the kernel says, or how TLS was broken off.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => socket.poll_read(cx, buffer),
+            Self::Tls(stream) => {
+                let mut at = 0;
+                stream.poll_parts(cx, buffer.len(), |part| {
+                    buffer[at..at + part.len()].copy_from_slice(part);
+                    at += part.len();
+                })
+            }
+        }
+    }
+
+    /// Reads behind what is in `buffer`, `room` bytes at the most.
+    pub(crate) fn poll_read_behind(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut BytesMut,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => socket.poll_read_behind(cx, buffer, room),
+            Self::Tls(stream) => stream.poll_parts(cx, room.max(1), |part| buffer.extend_from_slice(part)),
+        }
+    }
+
+    /// Reads into several buffers.
+    pub(crate) fn poll_readv(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => socket.poll_readv(cx, buffers),
+            Self::Tls(stream) => {
+                let room = buffers.iter().map(|buffer| buffer.len()).sum();
+                let mut slots = buffers.iter_mut().map(|buffer| &mut buffer[..]);
+                let mut slot: &mut [u8] = &mut [];
+                stream.poll_parts(cx, room, |mut part| {
+                    while !part.is_empty() {
+                        if slot.is_empty() {
+                            // Not more comes than there is room for.
+                            let Some(next) = slots.next() else { return };
+                            slot = next;
+                        }
+                        let n = part.len().min(slot.len());
+                        let (filled, rest) = std::mem::take(&mut slot).split_at_mut(n);
+                        filled.copy_from_slice(&part[..n]);
+                        (slot, part) = (rest, &part[n..]);
+                    }
+                })
+            }
+        }
+    }
+
+    /// Writes. Within TLS it may be taken before it has left; see [`Link::poll_flush`].
+    ///
+    /// # Errors
+    /// As [`Link::poll_read`].
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => socket.poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, bytes),
+        }
+    }
+
+    /// Writes from several buffers.
+    pub(crate) fn poll_writev(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => socket.poll_writev(cx, parts),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, parts),
+        }
+    }
+
+    /// Waits until what was written has left. A read does the same by the way, where it waits.
+    ///
+    /// # Errors
+    /// As [`Link::poll_read`].
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
+        }
+    }
+
+    /// Ends the direction to the server.
+    ///
+    /// # Errors
+    /// As [`Link::poll_read`].
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(socket) => Poll::Ready(socket.shutdown_write()),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
+        }
+    }
+
+    /// Whether the server has neither closed it, as far as is known, nor sent anything unasked but what belongs to
+    /// TLS.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        match self {
+            Self::Plain(socket) => socket.poll_read(&mut cx, &mut [0]).is_pending(),
+            Self::Tls(stream) => stream.poll_parts(&mut cx, 1, |_| ()).is_pending(),
+        }
+    }
+
+    /// Whether everything that was written has left.
+    pub(crate) fn is_flushed(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Tls(stream) => stream.is_flushed(),
+        }
+    }
+}
+
+impl AsyncRead for Link {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => AsyncRead::poll_read(Pin::new(socket), cx, buffer),
+            Self::Tls(stream) => {
+                let room = buffer.remaining();
+                ready!(stream.poll_parts(cx, room, |part| buffer.put_slice(part)))?;
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Link {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Link::poll_write(self.get_mut(), cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(socket) => AsyncWrite::poll_write_vectored(Pin::new(socket), cx, parts),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, parts),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Link::poll_flush(self.get_mut(), cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Link::poll_shutdown(self.get_mut(), cx)
+    }
+}
