@@ -61,6 +61,9 @@ fn default(default: Default) -> String {
 }
 
 fn planned(out: &mut String) {
+    if TABLE.iter().all(|key| key.support.is_now()) {
+        return;
+    }
     out.push_str(
         "## Planned\n\nThese are part of the language, and an error that says so in this version.\n\n",
     );

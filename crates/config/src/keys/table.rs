@@ -6,7 +6,6 @@ use super::{Default, Key, Kind, Reload, Support};
 use crate::model;
 
 const NOW: Support = Support::Since("0.1.0");
-const PLANNED: Support = Support::Planned;
 
 const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
