@@ -187,6 +187,9 @@ fn limits(snapshot: &Snapshot, shared: &Shared) -> Vec<Sampled> {
     all.extend(
         limits.handshakes_per_client.map(|rate| limit("handshakes_per_client_per_second", per_second(rate))),
     );
+    let memory = http.map(|http| http.limits.memory as f64);
+    all.extend(memory.map(|memory| limit("memory", memory)));
+    all.push(figure(&names::LIMIT_USED, &["memory"], shared.held.most() as f64));
     all.extend(requests.map(|rate| limit("requests_per_client_per_second", per_second(rate))));
     let refusals = shared.refusals.totals();
     all.extend(refusals.map(|(cause, count)| figure(&names::LIMIT_REFUSALS, &[cause.name()], count as f64)));

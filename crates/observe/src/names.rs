@@ -106,9 +106,9 @@ metrics! {
     TURNS, "offramp_turns_total", Counter, [], "Turns of relayed connections (tcp); the work of each has a bound.";
     YIELDS, "offramp_yields_total", Counter, [], "Times that a connection with more to do let the other connections of its worker go first.";
     ACCEPT_PAUSES, "offramp_accept_pauses_total", Counter, ["reason"], "Times that a worker paused accepting, by reason: no file descriptor (descriptors), no memory (memory), `limits.connections` reached (connections), or the kernel denied it (denied).";
-    LIMIT, "offramp_limit", Gauge, ["limit"], "The limits of clients as they are configured: connections, connections_per_client, and, where they are set, handshakes_per_client_per_second and requests_per_client_per_second.";
-    LIMIT_USED, "offramp_limit_used", Gauge, ["limit"], "How much of a limit is used: connections open now (connections), and those of the client that has the most (connections_per_client).";
-    LIMIT_REFUSALS, "offramp_limit_refusals_total", Counter, ["limit"], "Clients and requests that a limit refused, by the cause that their event has.";
+    LIMIT, "offramp_limit", Gauge, ["limit"], "The limits of clients as they are configured: connections, connections_per_client, memory (bytes, per worker; where there is a listener for HTTP), and, where they are set, handshakes_per_client_per_second and requests_per_client_per_second.";
+    LIMIT_USED, "offramp_limit_used", Gauge, ["limit"], "How much of a limit is used: connections open now (connections), those of the client that has the most (connections_per_client), and the bytes that requests over HTTP/2 hold on the worker that holds the most (memory).";
+    LIMIT_REFUSALS, "offramp_limit_refusals_total", Counter, ["limit"], "Clients and requests that a limit refused, by the cause that their event has; memory: requests over HTTP/2 that `limits.memory` refused, which have no event.";
     CERTIFICATE_EXPIRY, "offramp_certificate_expiry_timestamp_seconds", Gauge, ["name", "key"], "When a certificate expires, in Unix time, by its first name and the kind of its key; the 200 that expire first.";
     ACME_ORDERS, "offramp_acme_orders_total", Counter, ["outcome"], "Orders and renewals of certificates from authorities, by outcome: obtained or failed.";
     CERTIFICATE_LEFT, "offramp_certificate_expiry_seconds", Gauge, ["name", "source"], "How long a certificate has left, below 0 once it has expired, by its first name and where it comes from (file, acme, local_ca); the 200 that end first.";

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -95,6 +95,34 @@ impl Drop for Admitted {
         if self.0.waiting.load(Ordering::SeqCst) > 0 {
             self.0.free.notify_one();
         }
+    }
+}
+
+/// How many bytes each worker holds for requests over HTTP/2, for whoever reads the metrics.
+#[derive(Debug, Default)]
+pub struct Held(Mutex<Vec<Arc<AtomicUsize>>>);
+
+impl Held {
+    /// No worker has begun.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Another worker begins, which writes there what it holds.
+    pub(crate) fn add(&self, worker: Arc<AtomicUsize>) {
+        self.workers().push(worker);
+    }
+
+    /// How much the worker holds that holds the most.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.workers().iter().map(|held| held.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
+    fn workers(&self) -> std::sync::MutexGuard<'_, Vec<Arc<AtomicUsize>>> {
+        // Nothing in here panics with the lock held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -32,7 +32,7 @@ use tokio::time::timeout;
 
 use crate::challenges::Challenges;
 use crate::l7::{ClientBody, Date, Runners};
-use crate::limit::{Admission, ClientTable};
+use crate::limit::{Admission, ClientTable, Held};
 use crate::refusals::Refusals;
 use crate::slots::{self, SPANS};
 use crate::snapshot::{Current, Snapshot};
@@ -51,6 +51,8 @@ pub struct Shared {
     pub admission: Arc<Admission>,
     /// The limits per client.
     pub clients: Arc<ClientTable>,
+    /// What workers hold for requests over HTTP/2.
+    pub held: Arc<Held>,
     /// What is said of limits that refuse, and of pauses.
     pub refusals: Arc<Refusals>,
     /// What authorities are answered that look whether names lead here.
@@ -75,7 +77,7 @@ pub enum Command {
         /// A listening, non-blocking socket.
         fd: OwnedFd,
     },
-    /// Accept the connections in the queue, then close the socket.
+    /// Serve who waits already, when there is a place for it, then close the socket.
     Unlisten {
         /// Which.
         id: AcceptorId,
@@ -169,6 +171,8 @@ pub struct Worker {
     /// Connections to servers, for HTTP.
     pub(crate) pools: Pools<ClientBody>,
     draining: Cell<bool>,
+    /// Whether who waits for a place is turned away: no place becomes free in time.
+    turns_away: Cell<bool>,
     dice: Cell<u64>,
 }
 
@@ -310,6 +314,8 @@ impl Worker {
         shared: Shared,
         seed: u64,
     ) -> Rc<Self> {
+        let runners: Rc<Runners> = Rc::default();
+        shared.held.add(runners.memory.shown());
         Rc::new(Self {
             index,
             counters,
@@ -329,13 +335,14 @@ impl Worker {
             standing_by: Cell::new(false),
             warm: Cell::new(0),
             handshakes: HandshakeQueue::default(),
-            runners: Rc::default(),
+            runners,
             date: Date::default(),
             begun: Cell::new(0),
             cut_off: Rc::default(),
             lingering: Cell::new(0),
             pools: Pools::new(index),
             draining: Cell::new(false),
+            turns_away: Cell::new(false),
             // Never 0, which the generator does not leave.
             dice: Cell::new((seed ^ (index as u64) << 48) | 1),
         })
@@ -351,6 +358,7 @@ impl Worker {
                 None => break Duration::ZERO,
             }
         };
+        self.turns_away.set(true);
         let all: Vec<_> = self.acceptors.borrow().keys().copied().collect();
         all.into_iter().for_each(|id| self.unlisten(id));
         // Acceptors take whoever waits already before connections are counted.

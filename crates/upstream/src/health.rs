@@ -16,4 +16,4 @@ pub use probed::{Change, Check, CheckKind, Probed};
 pub use record::{Ejection, Record};
 pub use state::{Outcome, ServerHealth};
 
-pub(crate) use state::{locked, note};
+pub(crate) use state::{locked, note, note_returns};

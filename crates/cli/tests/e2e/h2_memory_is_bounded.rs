@@ -5,18 +5,20 @@ use std::io::Read as _;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use offramp_testkit::process::Signal;
+use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, Stream};
 
 use crate::crowd::trusting;
-use crate::figures::resident;
-use crate::h2_client::kind::{DATA, HEADERS, WINDOW_UPDATE};
-use crate::h2_client::{H2, data, get, post, window};
+use crate::figures::{Page, resident};
+use crate::h2_client::kind::{DATA, HEADERS, PING, RST_STREAM, WINDOW_UPDATE};
+use crate::h2_client::{H2, data, frame, get, post, window};
 use crate::h2_follows_rfc9113::http_house;
 use crate::house::{CERTIFICATE, Home, House, PATIENCE};
 use crate::http_curl::HTTP;
 use crate::smuggling_backend::Backend;
 
+/// The code of a stream that was not looked at (RFC 9113 §7).
+const REFUSED_STREAM: u32 = 7;
 /// Streams of a connection.
 const STREAMS: u32 = 100;
 /// What one connection may hold by the constants that bound it, if all of them are met at once.
@@ -57,6 +59,66 @@ fn responses_that_nobody_takes_hold_little() {
     assert!(held < MOST, "{held} bytes for a connection with {STREAMS} responses that are not taken");
     drop(clients);
     house.stop();
+}
+
+/// What the requests of a worker hold is bounded by `limits.memory`. The metrics and the log say so, and a reload holds
+/// for connections that are open.
+#[test]
+fn a_worker_holds_no_more_than_its_memory() {
+    let home = Home::new();
+    let config = trusting(&home.ca.certificate());
+    let (over, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let server = Server::start(&Listen::Unix(home.file("app.sock")), move |mut stream: Stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        drop(wait.lock().map(|wait| wait.recv()));
+    });
+    let text = |memory: &str| {
+        format!(
+            "workers = 1\n[metrics]\naddress = \"127.0.0.1:0\"\n[limits]\nmemory = \"{memory}\"\n\
+             {CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"
+        )
+    };
+    let house = home.run(&text("1MiB"));
+    let page = || Page::scrape(house.metrics());
+    let mut h2 = H2::open(&config, house.address(), &[]);
+    let mut ask = |from: u32, count: u32| {
+        let all: Vec<u8> = (0..count).flat_map(|n| get(from + 2 * n, "/")).collect();
+        h2.send(&[&all[..], &frame(PING, 0, 0, b"and then")].concat());
+        let mut refused = 0;
+        loop {
+            match h2.next().expect("the connection ended") {
+                part if part.kind == PING => return refused,
+                part if part.kind == RST_STREAM => {
+                    assert_eq!(part.code(), REFUSED_STREAM);
+                    refused += 1;
+                }
+                _ => {}
+            }
+        }
+    };
+    let refused = ask(1, STREAMS);
+    assert!((30..50).contains(&refused), "{refused} of {STREAMS} were refused");
+    let figures = page();
+    let used = figures.get("offramp_limit_used{limit=\"memory\"}");
+    assert!((900_000.0..=1_048_576.0).contains(&used), "{used}");
+    assert_eq!(figures.get("offramp_limit{limit=\"memory\"}"), 1_048_576.0);
+    assert_eq!(figures.get("offramp_limit_refusals_total{limit=\"memory\"}"), f64::from(refused));
+    house.until("the line of the log", || {
+        let lines = house.process.lines(Source::Stderr);
+        lines.into_iter().find(|line| line.contains("limit=memory ") && line.contains("key=limits.memory"))
+    });
+    let outcome = crate::reload_loses_no_request::reload_to(&house, &text("64MiB"));
+    assert!(outcome.contains(" reloaded "), "{outcome}");
+    assert_eq!(ask(1 + 2 * STREAMS, 20), 0, "a reload holds for connections that are open");
+    assert_eq!(page().get("offramp_limit{limit=\"memory\"}"), 67_108_864.0);
+    drop(h2);
+    house.until("nothing is held", || {
+        (page().get("offramp_limit_used{limit=\"memory\"}") == 0.0).then_some(())
+    });
+    drop(over);
+    house.stop();
+    drop(server);
 }
 
 /// A client that sends as much as its windows allow to servers that take nothing.

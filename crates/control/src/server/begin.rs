@@ -269,6 +269,7 @@ fn crew(
         current: Arc::new(ArcSwap::from_pointee(snapshot)),
         admission: Admission::new(),
         clients: ClientTable::new(Instant::now()),
+        held: Held::new(),
         refusals: Refusals::new(log.clone()),
         challenges: Challenges::none(),
         log: log.clone(),

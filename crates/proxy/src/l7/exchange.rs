@@ -210,6 +210,8 @@ fn within_limits(
 ) -> Result<(), Refusal> {
     let limits = &http.limits;
     if request.version() == Version::HTTP_2 {
+        // A reload may have lowered it.
+        session.worker.runners.memory.limit(limits.memory);
         if request.headers().len() > limits.request_headers as usize {
             return Err(Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Cause::HeadersTooLarge));
         }

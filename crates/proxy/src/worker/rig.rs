@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use super::{AcceptorId, Shared, Worker};
 use crate::Table;
 use crate::challenges::Challenges;
-use crate::limit::{Admission, ClientTable};
+use crate::limit::{Admission, ClientTable, Held};
 use crate::refusals::Refusals;
 use crate::snapshot::{Limits, Listener, Network, Snapshot};
 
@@ -41,6 +41,7 @@ pub(crate) fn block_on_counted<F: Future<Output = ()>>(
         current: Arc::new(ArcSwap::from_pointee(snapshot(connections))),
         admission: Admission::new(),
         clients: ClientTable::new(Instant::now()),
+        held: Held::new(),
         refusals: Refusals::new(Log::silent()),
         challenges: Challenges::none(),
         log: Log::silent(),

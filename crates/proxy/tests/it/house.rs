@@ -184,6 +184,7 @@ impl House {
             current: Arc::new(ArcSwap::from_pointee(snapshot(servers, terms))),
             admission: Admission::new(),
             clients: ClientTable::new(Instant::now()),
+            held: offramp_proxy::limit::Held::new(),
             refusals: Refusals::new(Log::silent()),
             challenges: Challenges::none(),
             log: Log::silent(),

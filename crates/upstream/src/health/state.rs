@@ -174,6 +174,16 @@ pub(crate) fn note(backend: &Backend, index: usize, outcome: Outcome, now: u64) 
     ejected
 }
 
+/// Calls whoever waits for a server of `backend` where an ejection has ended behind `before`, and by `now`.
+pub(crate) fn note_returns(backend: &Backend, before: u64, now: u64) {
+    if backend.ejection.is_none() || backend.queue.waiting() == 0 {
+        return;
+    }
+    if backend.health.iter().any(|server| server.is_ejected(before) && !server.is_ejected(now)) {
+        backend.queue.stir();
+    }
+}
+
 /// The share of a server that came back `since` milliseconds ago: from a sixteenth to all of it.
 fn share(since: u64, slow_return: Duration) -> u16 {
     let whole = u64::try_from(slow_return.as_millis()).unwrap_or(u64::MAX);
@@ -230,6 +240,33 @@ mod tests {
         assert!(!note(&backend, 0, Outcome::Bad, 50_000) && note(&backend, 0, Outcome::Bad, 50_000));
         assert_eq!(standing(50_001).usage, Use::LastResort);
         assert_eq!(standing(65_000), Standing { usage: Use::Normal, share: 128, load: 0, full: false });
+    }
+
+    #[test]
+    fn who_waits_is_called_when_an_ejection_ends() {
+        #[derive(Default)]
+        struct Calls(AtomicU32);
+        impl std::task::Wake for Calls {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let backend = backend(2);
+        let calls = Arc::new(Calls::default());
+        let _ = (note(&backend, 0, Outcome::Bad, 1000), note(&backend, 0, Outcome::Bad, 1000));
+        let until = backend.health[0].ejected_until.load(Ordering::Relaxed);
+        assert!(until > 1000);
+        let (place, _) = backend.queue.join(None, 10, &Arc::clone(&calls).into()).unwrap();
+        let called = || calls.0.swap(0, Ordering::Relaxed);
+        for (before, now, wanted) in
+            [(1001, until - 1, 0), (until - 1, until, 1), (until, until + 100, 0), (1001, until + 9, 1)]
+        {
+            note_returns(&backend, before, now);
+            assert_eq!(called(), wanted, "{before} {now}");
+        }
+        drop(place);
+        note_returns(&backend, 1001, until);
+        assert_eq!(called(), 0);
     }
 
     #[test]

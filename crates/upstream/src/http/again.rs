@@ -2,7 +2,8 @@
 //!
 //! A request that the server refused unseen may be sent again whatever its method (RFC 9113 §8.7): one whose stream
 //! was reset with REFUSED_STREAM, or is above the last one of a GOAWAY. For that its head is kept, and what was sent of
-//! its body, up to [`KEPT`](super::outgoing::KEPT), until the response begins. Where the connection broke without a word,
+//! its body, up to [`KEPT`](super::outgoing::KEPT) and, of all requests of a worker,
+//! [`ALL_KEPT`](super::outgoing::ALL_KEPT), until the response begins. Where the connection broke without a word,
 //! only an idempotent request on a connection that has carried others is sent again, and only while nothing of its
 //! body was used. With HTTP/1 the connection itself keeps what it wrote; see `Outbound`.
 
@@ -13,7 +14,7 @@ use http::request::Parts;
 
 use super::line::{RequestBody, is_idempotent};
 use super::mux::{Broken, Stream};
-use super::outgoing::{Kept, Outgoing};
+use super::outgoing::{Kept, KeptBytes, Outgoing};
 use crate::fault::{self, Fault};
 
 /// What is kept of a request that may have to be sent once more.
@@ -46,11 +47,12 @@ pub(super) enum Verdict<B> {
 /// closed the connection.
 pub(super) fn pack<B: RequestBody>(
     request: Request<B>,
+    all: &Rc<KeptBytes>,
     stream: &Stream<B>,
     pooled: bool,
 ) -> (Request<Outgoing<B>>, Copy<B>) {
     let (head, body) = request.into_parts();
-    let body = (!body.is_end_stream()).then(|| Kept::new(body));
+    let body = (!body.is_end_stream()).then(|| Kept::new(body, all));
     Back { head: Box::new(head), body }.pack(stream, pooled)
 }
 

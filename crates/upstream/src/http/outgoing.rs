@@ -12,6 +12,12 @@ use offramp_net::clock::coarse_ms;
 
 /// How much is kept of what was sent of a body, in bytes: enough for nearly every message of gRPC.
 pub(crate) const KEPT: usize = 64 * 1024;
+/// How much is kept of all bodies of a worker: beyond it a request is just not sent again.
+pub(crate) const ALL_KEPT: usize = 16 * 1024 * 1024;
+
+/// How many bytes of bodies a worker keeps.
+#[derive(Debug, Default)]
+pub(crate) struct KeptBytes(Cell<usize>);
 
 /// A request's body as hyper gets it, for one attempt: tells how it comes along.
 #[derive(Debug)]
@@ -29,6 +35,8 @@ pub(crate) struct Kept<B> {
     sent: RefCell<Sent>,
     /// Which attempt has the body.
     attempt: Cell<u32>,
+    /// What all bodies of the worker come to.
+    all: Rc<KeptBytes>,
 }
 
 /// What was sent of a body.
@@ -84,8 +92,14 @@ impl Progress {
 }
 
 impl<B> Kept<B> {
-    pub(crate) fn new(body: B) -> Rc<Self> {
-        Rc::new(Kept { body: RefCell::new(body), sent: RefCell::default(), attempt: Cell::new(0) })
+    /// Nothing was sent; `all` counts what is kept.
+    pub(crate) fn new(body: B, all: &Rc<KeptBytes>) -> Rc<Self> {
+        Rc::new(Kept {
+            body: RefCell::new(body),
+            sent: RefCell::default(),
+            attempt: Cell::new(0),
+            all: Rc::clone(all),
+        })
     }
 
     /// Whether a piece of it was used.
@@ -104,6 +118,7 @@ impl<B> Kept<B> {
         let ended = sent.ended;
         // What is still to be sent again goes out all the same.
         if !sent.again && !sent.trailers_again {
+            self.all.give(sent.len());
             *sent = Sent { touched: true, lost: true, ended, ..Sent::default() };
         } else {
             sent.lost = true;
@@ -126,7 +141,33 @@ impl<B> Kept<B> {
     }
 }
 
+impl<B> Drop for Kept<B> {
+    fn drop(&mut self) {
+        self.all.give(self.sent.borrow().len());
+    }
+}
+
+impl KeptBytes {
+    /// Keeps `n` bytes more, if there is room for them.
+    fn take(&self, n: usize) -> bool {
+        let more = self.0.get() + n;
+        if more <= ALL_KEPT {
+            self.0.set(more);
+        }
+        more <= ALL_KEPT
+    }
+
+    fn give(&self, n: usize) {
+        self.0.set(self.0.get() - n);
+    }
+}
+
 impl Sent {
+    /// How many bytes of data are kept.
+    fn len(&self) -> usize {
+        self.first.len() + self.rest.len()
+    }
+
     /// What comes next of what was sent before.
     fn next(&mut self) -> Option<Frame<Bytes>> {
         if std::mem::take(&mut self.again) {
@@ -139,7 +180,7 @@ impl Sent {
     }
 
     /// Keeps a piece, while that is not too much.
-    fn keep(&mut self, frame: &Frame<Bytes>) {
+    fn keep(&mut self, frame: &Frame<Bytes>, all: &KeptBytes) {
         self.touched = true;
         if self.lost {
             return;
@@ -149,7 +190,8 @@ impl Sent {
             self.ended = true;
         }
         let Some(data) = frame.data_ref() else { return };
-        if self.first.len() + self.rest.len() + data.len() > KEPT {
+        if self.len() + data.len() > KEPT || !all.take(data.len()) {
+            all.give(self.len());
             (self.first, self.rest, self.lost) = (Bytes::new(), Vec::new(), true);
         } else if self.first.is_empty() {
             self.first = data.clone();
@@ -194,7 +236,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Outgoing<B> {
                     None => {
                         let frame = Pin::new(&mut *kept.body.borrow_mut()).poll_frame(cx);
                         match &frame {
-                            Poll::Ready(Some(Ok(frame))) => sent.keep(frame),
+                            Poll::Ready(Some(Ok(frame))) => sent.keep(frame, &kept.all),
                             Poll::Ready(Some(Err(_))) => (sent.touched, sent.lost) = (true, true),
                             Poll::Ready(None) => (sent.touched, sent.ended) = (true, true),
                             Poll::Pending => {}
@@ -263,7 +305,31 @@ mod tests {
 
     fn kept(sizes: &[usize], trailers: bool) -> Rc<Kept<Pieces>> {
         let piece = |(at, size): (usize, &usize)| Bytes::from(vec![b'a' + at as u8; *size]);
-        Kept::new(Pieces { left: sizes.iter().enumerate().map(piece).collect(), trailers })
+        Kept::new(Pieces { left: sizes.iter().enumerate().map(piece).collect(), trailers }, &Rc::default())
+    }
+
+    /// However many bodies there are, only so much of them is kept; the others are sent all the same.
+    #[test]
+    fn all_bodies_of_a_worker_are_bounded_together() {
+        let all: Rc<KeptBytes> = Rc::default();
+        let body = || {
+            let left = [Bytes::from(vec![1; KEPT / 2]), Bytes::from(vec![2; KEPT / 2])].into();
+            let kept = Kept::new(Pieces { left, trailers: false }, &all);
+            let sent = read(&mut Outgoing::kept(&kept, Rc::default()), 3);
+            assert_eq!((sent.0.len(), sent.2), (KEPT, true));
+            kept
+        };
+        let mut bodies: Vec<_> = (0..300).map(|_| body()).collect();
+        assert_eq!(bodies.iter().filter(|kept| kept.is_whole()).count(), ALL_KEPT / KEPT);
+        assert_eq!(all.0.get(), ALL_KEPT);
+        // The response has begun, or the request is over: there is room for another.
+        bodies[0].forget();
+        bodies[1].forget();
+        bodies.truncate(254);
+        assert_eq!(all.0.get(), ALL_KEPT - 4 * KEPT);
+        assert!(body().is_whole());
+        drop(bodies);
+        assert_eq!(all.0.get(), 0);
     }
 
     /// Up to so many frames of an attempt: the data, and whether trailers or the end came.

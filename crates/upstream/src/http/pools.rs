@@ -13,9 +13,11 @@ use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
 use super::line::RequestBody;
+use super::outgoing::KeptBytes;
 use super::shelf::Shelf;
 use super::watch::{TICK, Watch, after};
 use crate::backend::Backend;
+use crate::health;
 use crate::pick::Chooser;
 use crate::queue::ServerId;
 
@@ -42,6 +44,8 @@ pub(crate) struct Inner<B: RequestBody> {
     /// Those that clients have for themselves: they are swept like the others.
     private: RefCell<Vec<(PoolId, Weak<Shelf<B>>)>>,
     watch: Rc<Watch>,
+    /// What is kept of bodies that may have to be sent again.
+    bodies: Rc<KeptBytes>,
     /// Whether the task that keeps deadlines and pools runs.
     kept: Cell<bool>,
 }
@@ -77,6 +81,7 @@ impl<B: RequestBody> Pools<B> {
             shelves: RefCell::default(),
             private: RefCell::default(),
             watch: Rc::default(),
+            bodies: Rc::default(),
             kept: Cell::new(false),
         };
         Pools { inner: Rc::new(inner) }
@@ -84,6 +89,10 @@ impl<B: RequestBody> Pools<B> {
 
     pub(crate) fn watch(&self) -> &Rc<Watch> {
         &self.inner.watch
+    }
+
+    pub(crate) fn kept_bodies(&self) -> &Rc<KeptBytes> {
+        &self.inner.bodies
     }
 
     /// What there is of `backend`.
@@ -157,6 +166,13 @@ impl<B: RequestBody> Inner<B> {
         }
     }
 
+    /// Calls those who wait for a server where one's ejection ended between two looks: nobody else knows of it.
+    fn note_returns(&self, (before, now): (u64, u64)) {
+        for house in self.houses.borrow().values() {
+            health::note_returns(&house.backend, before, now);
+        }
+    }
+
     fn has_idle(&self) -> bool {
         let private = || {
             self.private
@@ -177,11 +193,13 @@ impl<B: RequestBody> Drop for Inner<B> {
 
 /// Looks after deadlines and idle connections for as long as there are pools.
 async fn keep<B: RequestBody>(inner: Weak<Inner<B>>) {
-    let (mut seen, mut swept) = (0, coarse_ms());
+    let (mut seen, mut swept, mut ticked) = (0, coarse_ms(), coarse_ms());
     loop {
         let Some(pools) = inner.upgrade() else { return };
         let now = coarse_ms();
         pools.watch.tick(now);
+        pools.note_returns((ticked, now));
+        ticked = now;
         if after(swept, SWEEP) <= now {
             pools.sweep(now);
             swept = now;

@@ -342,7 +342,7 @@ impl<B: RequestBody> Journey<'_, B> {
     async fn over_stream(&mut self, stream: Stream<B>, seat: Seat, again: bool) -> Attempt<B> {
         let pooled = stream.is_reused() && !again;
         let (mut request, copy) = match self.errand.take() {
-            Some(Errand::New(request)) => pack(request, &stream, pooled),
+            Some(Errand::New(request)) => pack(request, self.pools.kept_bodies(), &stream, pooled),
             Some(Errand::Returned(back)) => back.pack(&stream, pooled),
             Some(Errand::Written(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
         };

@@ -87,6 +87,8 @@ pub(super) struct Book {
     pub(super) turned_away: u32,
     /// Streams that wait for the window of the connection, or for what was written to leave.
     waiting: Vec<(u32, Key)>,
+    /// Whether there are some among them that only wait for what was written to leave.
+    heads_wait: bool,
     /// Who sends.
     pub(super) driver: Option<Waker>,
     /// The connection has ended.
@@ -124,6 +126,7 @@ impl Book {
             agreed: false,
             turned_away: 0,
             waiting: Vec::new(),
+            heads_wait: false,
             driver: None,
             dead: false,
             spare: Vec::new(),

@@ -286,7 +286,7 @@ impl Ear {
         if !fresh {
             let book = &mut book.borrow_mut();
             if book.is_to_have_trailers(id, ends)? {
-                book.trailers(id, heading.trailers());
+                book.trailers(id, heading.trailers(), fields);
             }
             return Ok(());
         }
@@ -302,11 +302,20 @@ impl Ear {
             shared.refuse(id, Code::PROTOCOL_ERROR);
             return Ok(());
         }
-        let key = match shared.open(id, ends, length, fields.min(self.most))? {
+        let size = fields.min(self.most);
+        let mut opened = shared.open(id, ends, length, size)?;
+        // A reload may have raised the limit.
+        if matches!(opened, Opened::Full) && shared.limit_memory(self.memory()) {
+            opened = shared.open(id, ends, length, size)?;
+        }
+        let key = match opened {
             Opened::Stream(key) => key,
             Opened::Not => return Ok(()),
             Opened::Full => {
-                self.session.worker.shared.refusals.has_no_memory(&self.session.brief.client.address);
+                if shared.has_no_room(id, size) {
+                    let client = &self.session.brief.client.address;
+                    self.session.worker.shared.refusals.has_no_memory(client);
+                }
                 return Ok(());
             }
         };
@@ -316,5 +325,10 @@ impl Ear {
         let job = Job { session: Rc::clone(&self.session), request, incoming, respond, idle: self.idle };
         self.session.worker.runners.run(job);
         Ok(())
+    }
+    /// What all connections of the worker may hold now.
+    #[cold]
+    fn memory(&self) -> usize {
+        self.session.view().http().map_or(usize::MAX, |http| http.limits.memory)
     }
 }

@@ -95,6 +95,16 @@ impl Respond {
         self.book.borrow_mut().poll_appetite(self.key, cx)
     }
 
+    /// Waits until the response may begin, or the stream is gone.
+    pub(super) fn poll_calm(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let book = &mut *self.book.borrow_mut();
+        if book.is_gone(self.key) || book.has_calm(self.key) {
+            return Poll::Ready(());
+        }
+        keep(book.writer(self.key), cx.waker());
+        Poll::Pending
+    }
+
     /// A piece of so many bytes of the response waits, or none.
     pub(super) fn holds(&self, n: usize) {
         self.book.borrow_mut().piece(self.key, n);

@@ -7,6 +7,8 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a stream is counted as, besides the fields of its request: its task, what is known of it, and the first
 /// piece of its response.
@@ -26,15 +28,34 @@ const LEAST_SHARE: usize = 8 * STREAM;
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     used: Cell<usize>,
+    /// The same for others to read.
+    shown: Arc<AtomicUsize>,
     connections: Cell<usize>,
+    /// The most that all connections of the worker may hold.
+    limit: Cell<usize>,
+}
+
+impl Memory {
+    /// What is held, for others to read.
+    pub(crate) fn shown(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.shown)
+    }
+
+    /// Holds for the connections that are open as well; whether it is another limit than before.
+    pub(crate) fn limit(&self, limit: usize) -> bool {
+        self.limit.replace(limit) != limit
+    }
+
+    fn set(&self, used: usize) {
+        self.used.set(used);
+        self.shown.store(used, Ordering::Relaxed);
+    }
 }
 
 /// What one connection holds.
 #[derive(Debug)]
 pub(super) struct Account {
     memory: Rc<Memory>,
-    /// The most that all connections of the worker may hold.
-    limit: usize,
     used: usize,
     /// The fields of its open requests, and pieces of responses that wait.
     fields: usize,
@@ -42,10 +63,11 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Nothing is held.
+    /// Nothing is held; `limit` is the most that all connections of the worker may hold.
     pub(super) fn new(memory: &Rc<Memory>, limit: usize) -> Self {
         memory.connections.set(memory.connections.get() + 1);
-        Self { memory: Rc::clone(memory), limit, used: 0, fields: 0, pieces: 0 }
+        memory.limit(limit);
+        Self { memory: Rc::clone(memory), used: 0, fields: 0, pieces: 0 }
     }
 
     /// How much is held.
@@ -62,15 +84,26 @@ impl Account {
     /// The same, or the worker holds too much, and this connection more than its share.
     pub(super) fn is_full(&self, fields: usize) -> bool {
         let more = STREAM + fields;
-        let share = (self.limit / self.memory.connections.get().max(1)).max(LEAST_SHARE);
-        self.has_many_fields(fields)
-            || (self.memory.used.get() + more > self.limit && self.used + more > share)
+        let limit = self.memory.limit.get();
+        let share = (limit / self.memory.connections.get().max(1)).max(LEAST_SHARE);
+        self.has_many_fields(fields) || (self.memory.used.get() + more > limit && self.used + more > share)
     }
 
     /// A request with so many bytes of fields begins.
     pub(super) fn begin(&mut self, fields: usize) {
         self.fields += fields;
         self.take(STREAM + fields);
+    }
+
+    /// A request that is under way has so many bytes of trailers.
+    pub(super) fn more_fields(&mut self, trailers: usize) {
+        self.fields += trailers;
+        self.take(trailers);
+    }
+
+    /// All connections of the worker may hold so much from now on; whether that is another limit than before.
+    pub(super) fn limit(&self, limit: usize) -> bool {
+        self.memory.limit(limit)
     }
 
     /// It has ended.
@@ -88,26 +121,26 @@ impl Account {
 
     /// How much of a response may be read now, where `room` bytes can be written at once.
     pub(super) fn appetite(&self, room: usize) -> usize {
-        let few = self.pieces + PIECE <= PIECES && self.memory.used.get() + PIECE <= self.limit;
+        let few = self.pieces + PIECE <= PIECES && self.memory.used.get() + PIECE <= self.memory.limit.get();
         if few { PIECE } else { room }
     }
 
     /// So much more is held.
     pub(super) fn take(&mut self, n: usize) {
         self.used += n;
-        self.memory.used.set(self.memory.used.get() + n);
+        self.memory.set(self.memory.used.get() + n);
     }
 
     /// So much less is.
     pub(super) fn give(&mut self, n: usize) {
         self.used -= n;
-        self.memory.used.set(self.memory.used.get() - n);
+        self.memory.set(self.memory.used.get() - n);
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.memory.used.set(self.memory.used.get() - self.used);
+        self.memory.set(self.memory.used.get() - self.used);
         self.memory.connections.set(self.memory.connections.get() - 1);
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Job {
 pub(crate) struct Runners {
     idle: RefCell<Vec<Rc<Runner>>>,
     /// What streams and their connections hold.
-    pub(super) memory: Rc<Memory>,
+    pub(crate) memory: Rc<Memory>,
 }
 
 /// A task, and how it is called.

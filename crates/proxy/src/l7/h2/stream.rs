@@ -104,7 +104,12 @@ impl Life {
         session: &Session,
         (hints, respond): (&Hints, &Respond),
     ) -> Poll<Option<Response<Reply>>> {
-        let outcome = exchange.poll(cx);
+        if self.record.is_none() && respond.is_gone() {
+            // It was taken back before it began.
+            return Poll::Ready(None);
+        }
+        // A response that is here already may wait where it is.
+        let outcome = if respond.poll_calm(cx).is_ready() { exchange.poll(cx) } else { Poll::Pending };
         hints.send(respond);
         if self.record.is_none() {
             // The first poll has begun it.

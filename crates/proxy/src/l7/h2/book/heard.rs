@@ -45,9 +45,6 @@ impl Book {
             return Ok(Opened::Not);
         }
         if !self.ids.is_empty() && self.account.is_full(fields) {
-            // That the worker holds too much is no fault of this client.
-            self.turned_away += u32::from(self.account.has_many_fields(fields));
-            self.turn_away(id, Code::REFUSED_STREAM);
             return Ok(Opened::Full);
         }
         self.account.begin(fields);
@@ -61,6 +58,20 @@ impl Book {
         self.active += 1;
         self.ids.push((id, key));
         Ok(Opened::Stream(key))
+    }
+
+    /// Refuses a stream for which [`Book::open`] found no room; whether that is because of what the worker holds, which
+    /// is no fault of this client.
+    pub(in crate::l7::h2) fn has_no_room(&mut self, id: u32, fields: usize) -> bool {
+        let many = self.account.has_many_fields(fields);
+        self.turned_away += u32::from(many);
+        self.turn_away(id, Code::REFUSED_STREAM);
+        !many
+    }
+
+    /// The connections of the worker may hold so much from now on; whether that is another limit than before.
+    pub(in crate::l7::h2) fn limit_memory(&self, limit: usize) -> bool {
+        self.account.limit(limit)
     }
 
     /// Resets a stream that nobody has, for a fault of the client's.
@@ -99,12 +110,19 @@ impl Book {
         Ok(ends)
     }
 
-    /// The trailers of a request; none where they are malformed.
-    pub(in crate::l7::h2) fn trailers(&mut self, id: u32, trailers: Option<HeaderMap>) {
+    /// The trailers of a request, of so many bytes; none where they are malformed. They count as fields of the request.
+    pub(in crate::l7::h2) fn trailers(&mut self, id: u32, trailers: Option<HeaderMap>, size: usize) {
         let Some(key) = self.find(id) else { return };
-        let slot = self.slot(key);
         match trailers {
-            Some(trailers) if slot.is_whole() => {
+            Some(_) if self.ids.len() > 1 && self.account.has_many_fields(size) => {
+                // A server may have seen the request, so that it is not refused as one that was not looked at.
+                self.turned_away += 1;
+                self.end(key, Code::ENHANCE_YOUR_CALM);
+            }
+            Some(trailers) if self.slot(key).is_whole() => {
+                let slot = &mut self.slots[key.0];
+                slot.fields += size;
+                self.account.more_fields(size);
                 slot.trailers = (!trailers.is_empty()).then(|| Box::new(trailers));
                 self.heard_all(key);
             }
@@ -303,7 +321,9 @@ impl Book {
 
     /// What was written has left: others may write, those first that could not when it was written.
     pub(in crate::l7::h2) fn call(&mut self) {
-        if self.window <= 0 || self.waiting.is_empty() {
+        // Heads need no window.
+        let heads = std::mem::take(&mut self.heads_wait);
+        if self.waiting.is_empty() || (self.window <= 0 && !heads) {
             return;
         }
         let mut waiting = std::mem::take(&mut self.waiting);

@@ -9,6 +9,7 @@ use offramp_wire::hpack::Encoder;
 use offramp_wire::http2::Code;
 
 use super::{Book, Key};
+use crate::l7::h2::connection::MOST_WAITING;
 use crate::l7::h2::handle::{Broken, Gone};
 
 /// How much may wait to be sent before streams wait for it.
@@ -47,10 +48,33 @@ impl Book {
         if self.out.len() >= ROOM && self.window > 0 {
             return self.room(key);
         }
+        if !self.has_calm(key) {
+            return 0;
+        }
         let slot = &mut self.slots[key.0];
         slot.blocked = 0;
         let room = self.frame.min(slot.window.min(self.window).max(1) as usize);
         self.account.appetite(room)
+    }
+
+    /// Whether a response may begin or end on a stream, which needs no window; where too much waits to be sent its writer
+    /// is called when that has left. Nothing more of a response is read meanwhile, so that heads and trailers that
+    /// nobody takes do not pile up.
+    pub(in crate::l7::h2) fn has_calm(&mut self, key: Key) -> bool {
+        let slot = &mut self.slots[key.0];
+        if self.out.len() < MOST_WAITING {
+            slot.blocked = 0;
+            return true;
+        }
+        if !slot.waits {
+            slot.waits = true;
+            self.waiting.push((slot.id, key));
+        }
+        if slot.blocked == 0 {
+            slot.blocked = coarse_ms().max(1);
+        }
+        self.heads_wait = true;
+        false
     }
 
     /// A piece of so many bytes waits on a stream, or none.

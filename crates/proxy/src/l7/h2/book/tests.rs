@@ -91,7 +91,7 @@ impl World {
                     return true;
                 }
                 match book.is_to_have_trailers(stream, good) {
-                    Ok(true) => book.trailers(stream, Some(HeaderMap::new())),
+                    Ok(true) => book.trailers(stream, Some(HeaderMap::new()), FIELDS / 5),
                     Ok(false) => {}
                     Err(_) => return false,
                 }
@@ -319,6 +319,84 @@ fn a_worker_that_holds_too_much_refuses_streams() {
     drop(streams.split_off(1));
     assert!(opened(&books[5], 1001, 0).is_some() && opened(&books[5], 1003, 0).is_some());
     drop(streams);
+}
+
+/// A limit that a reload changes holds for connections that are open.
+#[test]
+fn another_limit_holds_for_who_is_there() {
+    let memory: Rc<Memory> = Rc::default();
+    let shown = memory.shown();
+    let books: Vec<_> = (0..2).map(|_| Book::new(100, Account::new(&memory, 30 * STREAM))).collect();
+    let open = |from: u32| -> Vec<Respond> {
+        (from..from + 100).map_while(|n| opened(&books[0], 1 + 2 * n, 0)).collect()
+    };
+    let first = open(0);
+    assert_eq!((first.len(), shown.load(std::sync::atomic::Ordering::Relaxed)), (30, 30 * STREAM));
+    assert!(books[1].borrow().limit_memory(50 * STREAM) && !books[0].borrow().limit_memory(50 * STREAM));
+    let second = open(200);
+    assert_eq!(second.len(), 20);
+    assert!(books[1].borrow().limit_memory(20 * STREAM));
+    assert!(open(400).is_empty());
+    drop((first, second));
+    assert_eq!(open(600).len(), 20);
+    assert_eq!(shown.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+/// Trailers are held as fields are, and bounded with them.
+#[test]
+fn trailers_count_as_fields() {
+    const SIZE: usize = 32 * 1024;
+    let book = Book::new(100, Account::new(&Rc::default(), 1 << 30));
+    let streams: Vec<_> = (0..100).map(|n| 1 + 2 * n).collect();
+    let all: Vec<_> = streams
+        .iter()
+        .map(|id| {
+            book.borrow_mut().last = *id;
+            let opened = book.borrow_mut().open(*id, false, None, 0).unwrap();
+            let Opened::Stream(key) = opened else { panic!("{id} is not open") };
+            (Respond::new(&book, key), Incoming::new(&book, key))
+        })
+        .collect();
+    for id in &streams {
+        assert!(book.borrow_mut().is_to_have_trailers(*id, true).unwrap());
+        book.borrow_mut().trailers(*id, Some(HeaderMap::from_iter([(http::header::ETAG, NAME)])), SIZE);
+    }
+    assert_eq!(book.borrow().account.used(), 100 * STREAM + FIELDS);
+    let kept = all.iter().filter(|(_, incoming)| incoming.take_trailers().is_some()).count();
+    assert_eq!(kept, FIELDS / SIZE);
+    drop(all);
+    assert_eq!(book.borrow().account.used(), 0);
+}
+
+const NAME: http::HeaderValue = http::HeaderValue::from_static("x");
+
+/// Who takes nothing has no more heads of responses read for it than fit; the window says nothing of them.
+#[test]
+fn heads_that_nobody_takes_do_not_pile_up() {
+    let book = Book::new(100, Account::new(&Rc::default(), 1 << 30));
+    let streams: Vec<_> = (0..100).map(|n| opened(&book, 1 + 2 * n, 0).unwrap()).collect();
+    book.borrow_mut().window = 0;
+    let date = Date::default();
+    let cx = &mut Context::from_waker(Waker::noop());
+    let large = http::HeaderValue::from_bytes(&[b'x'; 30_000]).unwrap();
+    let mut answer = |at: usize| {
+        let begins = streams[at].poll_calm(cx).is_ready();
+        if begins {
+            let headers = HeaderMap::from_iter([(http::header::ETAG, large.clone())]);
+            let ends = Ends { over: true, length: None, date: &date };
+            streams[at].head(StatusCode::OK, headers, ends).unwrap();
+        }
+        begins
+    };
+    let begun = (0..100).filter(|at| answer(*at)).count();
+    assert!(begun < 20, "{begun} heads");
+    assert!(book.borrow().out.len() < crate::l7::h2::connection::MOST_WAITING + 40_000);
+    // When it has taken them the others are called, and nobody stays behind.
+    assert_eq!(book.borrow().waiting.len(), 100 - begun);
+    book.borrow_mut().out = super::Out::default();
+    book.borrow_mut().call();
+    assert!(book.borrow().waiting.is_empty());
+    assert!(answer(99));
 }
 
 /// The fields of the requests of one connection are bounded together, but not those of a single one.
