@@ -55,7 +55,7 @@ impl Worker {
     async fn accept(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>, stop: &Notify) {
         tokio::select! {
             biased;
-            () = stop.notified() => self.accept_rest(acceptor, listener).await,
+            () = stop.notified() => self.accept_rest(acceptor, listener, stop).await,
             // A connection is accepted and given a task between two awaits, so that none is lost here.
             () = self.accept_all(acceptor, listener) => {}
         }
@@ -115,14 +115,19 @@ impl Worker {
         Ok(true)
     }
 
-    /// Accepts the connections in the queue. They do not wait for a place: without one they are refused.
-    async fn accept_rest(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>) {
+    /// Accepts the connections in the queue, each when there is a place for it. When the worker ends, those without a
+    /// place are refused.
+    async fn accept_rest(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>, stop: &Notify) {
         let mut turn = Turn::default();
         // Others may come while we look; they do not keep the socket open.
         for _ in 0..BACKLOG {
+            let place = self.shared.admission.enter(self.most_connections());
             match acceptor.try_accept() {
                 Ok(Some((fd, peer))) => {
-                    let place = self.shared.admission.enter(self.most_connections());
+                    let place = match place {
+                        Some(place) => Some(place),
+                        None => self.last_place(stop).await,
+                    };
                     self.serve(listener, fd, peer, place);
                 }
                 Err(AcceptError::Gone) => {}
@@ -133,6 +138,18 @@ impl Worker {
                 yield_now().await;
             }
         }
+    }
+
+    /// Waits for a place for one that was accepted already, until the worker ends.
+    async fn last_place(&self, stop: &Notify) -> Option<Admitted> {
+        while !self.turns_away.get() {
+            tokio::select! {
+                place = self.shared.admission.wait(|| self.most_connections()) => return Some(place),
+                // Said again when the worker ends.
+                () = stop.notified() => {}
+            }
+        }
+        None
     }
 
     /// Serves a connection from its task on; it is open from now on, so that a drain waits for it.

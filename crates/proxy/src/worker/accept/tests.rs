@@ -111,6 +111,7 @@ fn a_full_house_hears_the_order_to_stop_and_turns_the_rest_away() {
         let mut crowd = crowd(address, 40);
         until(|| worker.open.get() == 3 && counters.totals().accept_pauses(PauseReason::Connections) == 1)
             .await;
+        worker.turns_away.set(true);
         worker.unlisten(AcceptorId(1));
         until(|| worker.acceptors.borrow().is_empty() && worker.open.get() == 3).await;
         let refused = counters
@@ -120,6 +121,31 @@ fn a_full_house_hears_the_order_to_stop_and_turns_the_rest_away() {
         assert_eq!(worker.shared.admission.taken(), 3);
         let last = crowd.last_mut().unwrap();
         assert!(!matches!(last.read(&mut [0]), Ok(1..)));
+        assert!(TcpStream::connect(address).is_err());
+    });
+}
+
+/// A listener that leaves the configuration resets nobody who waits; a worker that ends does.
+#[test]
+fn who_waits_at_a_listener_that_leaves_gets_its_place() {
+    block_on_counted(3, |worker, counters| async move {
+        let address = listen(&worker, 1);
+        let mut crowd = crowd(address, 12);
+        until(|| worker.open.get() == 3 && counters.totals().accept_pauses(PauseReason::Connections) == 1)
+            .await;
+        worker.unlisten(AcceptorId(1));
+        for left in (6..12).rev() {
+            drop(crowd.remove(0));
+            until(|| counters.totals().accepted() as usize == 15 - left && worker.open.get() == 3).await;
+            assert_eq!(worker.shared.admission.taken(), 3);
+        }
+        worker.turns_away.set(true);
+        worker.unlisten(AcceptorId(1));
+        until(|| worker.acceptors.borrow().is_empty()).await;
+        until(|| worker.open.get() == 3).await;
+        let policy = offramp_observe::Fault::Policy;
+        let refused = counters.totals().closed(offramp_observe::Cause::LimitConnections, policy);
+        assert_eq!(refused, 3);
         assert!(TcpStream::connect(address).is_err());
     });
 }
