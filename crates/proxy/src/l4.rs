@@ -254,8 +254,10 @@ impl Relay {
         let moved = self.traffic.to_client;
         // Down after up, because up may leave an answer to a key update; down leaves nothing for up.
         // So each is asked only until it has nothing to do, not again when the other moved.
-        let both = steps(|turn| self.poll_up(cx, &mut scratch, turn))
-            .and_then(|up| Ok((up, steps(|turn| self.poll_down(cx, &mut scratch, turn))?)));
+        // One turn for both: each has one step at least.
+        let mut turn = Turn::default();
+        let both = steps(&mut turn, |turn| self.poll_up(cx, &mut scratch, turn))
+            .and_then(|up| Ok((up, steps(&mut turn, |turn| self.poll_down(cx, &mut scratch, turn))?)));
         match both {
             Err(close) => Poll::Ready(self.verdict(close)),
             Ok((Progress::Done, Progress::Done)) => {
@@ -364,13 +366,15 @@ fn poll_alarm(
     Poll::Pending
 }
 
-/// Takes steps in one direction while they move something, for one turn.
-fn steps(mut step: impl FnMut(&mut Turn) -> Result<Progress, Close>) -> Result<Progress, Close> {
-    let mut turn = Turn::default();
+/// Takes steps in one direction while they move something, until the turn is over.
+fn steps(
+    turn: &mut Turn,
+    mut step: impl FnMut(&mut Turn) -> Result<Progress, Close>,
+) -> Result<Progress, Close> {
     loop {
         // Each step reads or writes at least once, so that there is a bound to them.
         turn.spend(Work::Calls(1));
-        let progress = step(&mut turn)?;
+        let progress = step(turn)?;
         if progress != Progress::Moved || turn.is_over() {
             return Ok(progress);
         }
