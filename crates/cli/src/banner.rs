@@ -88,6 +88,12 @@ impl Banner<'_> {
         if !self.names.is_empty() {
             let names = list(self.names.iter().map(ToString::to_string).collect());
             let _ = writeln!(out, "  names        {names}");
+            if self.needs_a_name() {
+                let _ = writeln!(
+                    out,
+                    "               (other machines need a name or address of this one: add --name)"
+                );
+            }
         }
         let _ = match &self.origin {
             Origin::LocalCa(path) => writeln!(
@@ -124,6 +130,20 @@ impl Banner<'_> {
             }
         }
         reach
+    }
+
+    /// Whether other machines can connect, and the certificate that we make has no name by which they would.
+    fn needs_a_name(&self) -> bool {
+        let is_local = |name: &CertificateName| match name {
+            CertificateName::Host(HostPattern::Exact(host)) => host.to_string() == "localhost",
+            CertificateName::Host(HostPattern::Wildcard(_)) => false,
+            CertificateName::Ip(ip) => ip.is_loopback(),
+        };
+        let reached = self.addresses.iter().any(|address| match address {
+            Address::Tcp(address) => !address.ip().to_canonical().is_loopback(),
+            Address::Unix(_) => false,
+        });
+        reached && matches!(self.origin, Origin::LocalCa(_)) && self.names.iter().all(is_local)
     }
 
     /// What a browser on this machine opens; `None` for a Unix socket.
@@ -254,6 +274,20 @@ mod tests {
         assert!(said(&["0.0.0.0:1"]).contains("EVERY network interface"));
         assert!(said(&["192.0.2.7:1"]).contains("other machines"));
         assert_eq!(said(&["unix:/s"]), "");
+    }
+
+    #[test]
+    fn other_machines_need_a_name() {
+        let says = |listening: &str, names: &[&str]| {
+            banner(&[address(listening)], names).text().contains("add --name)")
+        };
+        let own = ["localhost", "127.0.0.1", "::1"];
+        assert!(says("[::]:8443", &own) && says("0.0.0.0:8443", &own));
+        assert!(!says("127.0.0.1:8443", &own) && !says("unix:/s", &own));
+        assert!(!says("[::]:8443", &["localhost", "box.home.arpa"]) && !says("192.0.2.7:1", &["192.0.2.7"]));
+        let addresses = [address("[::]:1")];
+        let file = Banner { origin: Origin::File("/c.pem".into()), ..banner(&addresses, &["localhost"]) };
+        assert!(!file.text().contains("add --name"));
     }
 
     #[test]
