@@ -190,6 +190,19 @@ fn every_metric_and_label_of_the_dashboard_for_prometheus_exists() {
             assert!(known, "`{word}` in {expression}");
         }
     }
+    // What an operator looks for first.
+    for group in [
+        "offramp_limit",
+        "offramp_log_store_",
+        "offramp_turns_",
+        "offramp_yields_",
+        "offramp_accept_",
+        "offramp_cert",
+    ] {
+        for metric in names::ALL.iter().filter(|metric| metric.name.starts_with(group)) {
+            assert!(used.contains(metric.name), "no panel shows {}", metric.name);
+        }
+    }
     assert!(expressions.len() > 30 && used.len() > 25, "{} {}", expressions.len(), used.len());
     // Legends name labels, too.
     for (panel, target) in targets(&dashboard) {
