@@ -24,7 +24,7 @@ pub mod snapshot;
 mod worker;
 
 pub use challenges::Challenges;
-pub use limit::{Admission, ClientTable};
+pub use limit::{Admission, ClientTable, Held};
 pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, Paths, Rule, Table, Template};
 pub use snapshot::http::{

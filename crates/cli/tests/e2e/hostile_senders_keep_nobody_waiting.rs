@@ -110,7 +110,7 @@ impl World {
             let mut client = H2::open(&self.config, self.web, &[]);
             assert!(client.send(&begin));
             let bytes = bytes.to_vec();
-            Box::new(move || drop(client.send(&bytes)))
+            Box::new(move || _ = client.send(&bytes))
         };
         (0..clients).map(one).collect()
     }

@@ -14,7 +14,7 @@ use offramp_net::notify::Notifier;
 use offramp_net::{Address, cores, process};
 use offramp_observe::prometheus::Build;
 use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
-use offramp_proxy::{Admission, Challenges, ClientTable, Refusals, Shared, Snapshot, Worker};
+use offramp_proxy::{Admission, Challenges, ClientTable, Held, Refusals, Shared, Snapshot, Worker};
 use offramp_record::aead::Library;
 use offramp_record::{Choice, measure};
 use offramp_tls::TicketKeys;
