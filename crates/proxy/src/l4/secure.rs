@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use offramp_net::turn;
+use offramp_net::turn::{self, Turn};
 use offramp_net::{Buffer, Socket};
 use offramp_observe::counters::Direction;
 use offramp_observe::facts::Traffic;
@@ -176,21 +176,25 @@ impl Secure {
         let mut scratch = worker.scratch.borrow_mut();
         let kept = (self.server.waiting(), self.client.waiting());
         let moved = (self.up.moved, self.down.moved);
-        let both =
-            steps(|turn| self.step(Direction::ClientToServer, cx, &mut scratch, turn)).and_then(|up| {
-                Ok((up, steps(|turn| self.step(Direction::ServerToClient, cx, &mut scratch, turn))?))
+        let mut turn = Turn::default();
+        let both = steps(&mut turn, |turn| self.step(Direction::ClientToServer, cx, &mut scratch, turn))
+            .and_then(|up| {
+                Ok((
+                    up,
+                    steps(&mut turn, |turn| self.step(Direction::ServerToClient, cx, &mut scratch, turn))?,
+                ))
             });
         drop(scratch);
         // The server may have asked for an answer to a key update, which nobody has sent yet.
-        let both = both.and_then(|both| {
+        let both = both.map(|both| {
             if kept.0 == 0 && self.server.waiting() > 0 && both.0 != Progress::Moved {
                 let up = match self.server.poll_flush(cx) {
                     Poll::Ready(_) => Progress::Moved,
                     Poll::Pending => Progress::Blocked,
                 };
-                return Ok((up, both.1));
+                return (up, both.1);
             }
-            Ok(both)
+            both
         });
         match both {
             Err(close) => Poll::Ready(self.verdict(close)),
