@@ -70,13 +70,13 @@ fn an_event_has_every_field() {
     let us = |name: &str| event[name].as_u64().unwrap_or_else(|| panic!("{name} in {event}"));
     assert!(us("connect_us") <= us("first_byte_us") && us("first_byte_us") <= us("total_us"), "{event}");
     assert!(text(event, "id").starts_with(text(event, "connection")), "{event}");
-    for name in ["time", "id", "connection", "tls_group", "client_port", "worker"] {
+    for name in ["time", "id", "connection", "tls_group", "ja4", "client_port", "worker"] {
         assert!(!event[name].is_null(), "{name} in {event}");
     }
     // Nothing else, and nothing that is not so.
     let names = |event: &Value| -> Vec<String> { event.as_object().unwrap().keys().cloned().collect() };
-    assert_eq!(names(event).len(), expected.len() + 4 + 2 + 3 + 6, "{:?}", names(event));
-    for name in ["sni", "alpn", "tls_version", "referer", "query", "trace_id", "resumed"] {
+    assert_eq!(names(event).len(), expected.len() + 4 + 2 + 3 + 7, "{:?}", names(event));
+    for name in ["sni", "alpn", "tls_version", "ja4", "referer", "query", "trace_id", "resumed"] {
         assert!(plain[name].is_null(), "{name} in {plain}");
     }
     assert_eq!((text(plain, "listener"), text(plain, "protocol")), ("plain", "HTTP/1.1"), "{plain}");
