@@ -283,7 +283,7 @@ mod tests {
             text.contains("server = \"tls://db.example.org:5432\"") && text.contains("tls = false"),
             "{text}"
         );
-        assert!(!text.contains("[[certificate]]"), "{text}");
+        assert!(!text.contains("\n[[certificate]]\n"), "{text}");
         let text = printed("offramp to tls://10.0.0.7:1 --server-ca /ca.pem --server-name db.internal");
         assert!(text.contains("tls = { verify = \"/ca.pem\", name = \"db.internal\" }"), "{text}");
         let text = printed("offramp to 1 --log-store sqlite:/a.db");
