@@ -154,6 +154,7 @@ fn every_metric_and_label_of_the_dashboard_for_prometheus_exists() {
     let language = [
         "sum",
         "max",
+        "time",
         "by",
         "rate",
         "topk",
