@@ -40,7 +40,7 @@ pub(crate) struct List {
 /// Options of `cert inspect`.
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// A PEM file, or a server that speaks TLS: example.org:443, [::1]:8443
+    /// A PEM file, or a server that speaks TLS, such as example.org:443
     #[arg(value_name = "FILE|HOST:PORT")]
     pub(crate) target: String,
     /// The name to ask the server for, and to look for in the certificate [default: HOST]
