@@ -23,9 +23,9 @@ use libfuzzer_sys::fuzz_target;
 use offramp_net::{Address, listen};
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::{
-    AcceptorId, Action, Admission, AuthClass, ClientTable, Command, HeaderRules, Http, HttpLimits, HttpRoute,
-    HttpTls, Limits, Listener, Match, PathMatch, Paths, Proxy, Refusals, Respond, Rewrite, Route, Rule,
-    Shared, Snapshot, Table, Target, Worker, WorkerHandle,
+    AcceptorId, Action, Admission, AuthClass, Challenges, ClientTable, Command, HeaderRules, Held, Http,
+    HttpLimits, HttpRoute, HttpTls, Limits, Listener, Match, PathMatch, Paths, Proxy, Refusals, Respond,
+    Rewrite, Route, Rule, Shared, Snapshot, Table, Target, Worker, WorkerHandle,
 };
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
@@ -161,7 +161,9 @@ impl Stage {
             current: Arc::new(ArcSwap::from_pointee(snapshot(app))),
             admission: Admission::new(),
             clients: ClientTable::new(Instant::now()),
+            held: Held::new(),
             refusals: Refusals::new(Log::silent()),
+            challenges: Challenges::none(),
             log: Log::silent(),
         };
         let worker = Worker::start(0, None, own.remove(0), senders.remove(0), shared, 7).expect("a worker");
@@ -440,6 +442,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
             name: path.into(),
             action,
             client_auth: AuthClass::default(),
+            xfcc: false,
             request_headers: HeaderRules::default(),
             response_headers: HeaderRules::default(),
             hsts: None,
@@ -468,6 +471,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
             request_target_size: GuardLimits::default().target,
             requests_per_client: None,
             streams: 100,
+            memory: 256 << 20,
         },
     };
     let target = Target::Http(HttpTls {
@@ -476,7 +480,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
         configured: Arc::default(),
         client_auth: AuthClass::default(),
     });
-    let to = Route { name: "door".into(), target, log_one_in: NonZeroU32::MIN };
+    let to = Route { name: "door".into(), target, deny_ja4: Arc::default(), log_one_in: NonZeroU32::MIN };
     let routes = Table::new(vec![Rule { matches: Match::default(), to }]);
     let listener =
         Listener { name: "door".into(), accept_proxy: Vec::new(), tls: None, routes, http: Some(http) };
