@@ -30,7 +30,6 @@ mod warning;
 mod x509;
 
 pub mod acme;
-pub mod base64;
 pub mod client_auth;
 pub mod describe;
 pub mod directory;

@@ -8,8 +8,10 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use ipnet::IpNet;
 
-use crate::base64;
 use crate::describe;
 use crate::error::{Error, PatternFault};
 use crate::name::DnsPattern;
@@ -29,7 +31,7 @@ pub enum Pattern {
     /// `uri:` a URI in subjectAltName, compared as written; `*` is any run of characters.
     Uri(Box<str>),
     /// `ip:` an address in subjectAltName, or a network that it is in.
-    Ip(Network),
+    Ip(IpNet),
     /// `cn:` the Common Name of the subject, compared as written; `*` is any run of characters.
     CommonName(Box<str>),
     /// `ou:` an Organizational Unit of the subject, compared as written; `*` is any run of characters.
@@ -38,34 +40,9 @@ pub enum Pattern {
     Pin([u8; 32]),
 }
 
-/// An address, or all that begin with the same bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u8,
-}
-
-impl Network {
-    fn parse(text: &str) -> Option<Self> {
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().ok()?;
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = prefix.map_or(Some(bits), |prefix| prefix.parse().ok())?;
-        (prefix <= bits).then_some(Self { address, prefix })
-    }
-
-    fn contains(self, other: IpAddr) -> bool {
-        let (one, other, bits) = match (self.address, other) {
-            (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits().into(), other.to_bits().into(), 32),
-            (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits(), other.to_bits(), 128_u32),
-            _ => return false,
-        };
-        let differing: u128 = one ^ other;
-        differing.checked_shr(bits - u32::from(self.prefix)).is_none_or(|differing| differing == 0)
-    }
+/// A network, or one address.
+fn network(text: &str) -> Option<IpNet> {
+    if text.contains('/') { text.parse().ok() } else { Some(text.parse::<IpAddr>().ok()?.into()) }
 }
 
 impl FromStr for Pattern {
@@ -83,11 +60,11 @@ impl FromStr for Pattern {
                 Err(fault) => Err(refuse(PatternFault::Name(fault))),
             },
             "uri" => Ok(Pattern::Uri(value.into())),
-            "ip" => Network::parse(value).map(Pattern::Ip).ok_or_else(|| refuse(PatternFault::Address)),
+            "ip" => network(value).map(Pattern::Ip).ok_or_else(|| refuse(PatternFault::Address)),
             "cn" => Ok(Pattern::CommonName(value.into())),
             "ou" => Ok(Pattern::OrganizationalUnit(value.into())),
             "pin" => {
-                let hash = value.strip_prefix("sha256/").and_then(base64::decode);
+                let hash = value.strip_prefix("sha256/").and_then(|hash| BASE64_STANDARD.decode(hash).ok());
                 let hash = hash.and_then(|hash| hash.try_into().ok());
                 hash.map(Pattern::Pin).ok_or_else(|| refuse(PatternFault::Pin))
             }
@@ -101,13 +78,11 @@ impl fmt::Display for Pattern {
         match self {
             Pattern::Dns(name) => write!(f, "dns:{name}"),
             Pattern::Uri(glob) => write!(f, "uri:{glob}"),
-            Pattern::Ip(Network { address, prefix }) => {
-                let whole = if address.is_ipv4() { 32 } else { 128 };
-                if *prefix == whole { write!(f, "ip:{address}") } else { write!(f, "ip:{address}/{prefix}") }
-            }
+            Pattern::Ip(net) if net.prefix_len() == net.max_prefix_len() => write!(f, "ip:{}", net.addr()),
+            Pattern::Ip(net) => write!(f, "ip:{net}"),
             Pattern::CommonName(glob) => write!(f, "cn:{glob}"),
             Pattern::OrganizationalUnit(glob) => write!(f, "ou:{glob}"),
-            Pattern::Pin(hash) => write!(f, "pin:sha256/{}", base64::encode(hash)),
+            Pattern::Pin(hash) => write!(f, "pin:sha256/{}", BASE64_STANDARD.encode(hash)),
         }
     }
 }
@@ -131,7 +106,7 @@ impl Allow {
         self.patterns.iter().any(|pattern| match pattern {
             Pattern::Dns(pattern) => names.dns.iter().any(|name| admits(pattern, name)),
             Pattern::Uri(glob) => names.uris.iter().any(|uri| glob_matches(glob, uri)),
-            Pattern::Ip(network) => names.addresses.iter().any(|address| network.contains(*address)),
+            Pattern::Ip(network) => names.addresses.iter().any(|address| network.contains(address)),
             Pattern::CommonName(glob) => common_name.as_ref().is_some_and(|name| glob_matches(glob, name)),
             Pattern::OrganizationalUnit(glob) => {
                 let mut units = certificate.subject().iter_organizational_unit();
@@ -197,7 +172,7 @@ mod tests {
             ("2001:db8::/32", "2001:db8:ff::1", true),
             ("2001:db8::/32", "2001:db9::1", false),
         ] {
-            let found = Network::parse(network).unwrap().contains(address.parse().unwrap());
+            let found = super::network(network).unwrap().contains(&address.parse::<IpAddr>().unwrap());
             assert_eq!(found, holds, "{network} {address}");
         }
     }

@@ -4,14 +4,15 @@
 use std::fmt::Write as _;
 
 use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 
-use crate::base64;
 use crate::x509::Facts;
 
 /// The value of `Client-Cert`: the leaf as a byte sequence (RFC 9440 §2.2, RFC 8941 §3.3.5).
 #[must_use]
 pub fn client_cert(leaf_der: &[u8]) -> String {
-    format!(":{}:", base64::encode(leaf_der))
+    format!(":{}:", BASE64_STANDARD.encode(leaf_der))
 }
 
 /// The value of `Client-Cert-Chain`: the certificates behind the leaf, in the order of the handshake (RFC 9440 §2.3).
@@ -51,7 +52,7 @@ pub fn x_forwarded_client_cert(leaf_der: &[u8]) -> Option<String> {
 }
 
 fn pem(der: &[u8]) -> String {
-    let text = base64::encode(der);
+    let text = BASE64_STANDARD.encode(der);
     let mut pem = String::with_capacity(text.len() + text.len() / 64 + 60);
     pem.push_str("-----BEGIN CERTIFICATE-----\n");
     let mut rest = text.as_str();

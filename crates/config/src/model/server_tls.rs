@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
 use super::{AlpnId, FilePath, HostName};
 use crate::error::{At, Problem, shown};
 
@@ -77,8 +80,6 @@ impl fmt::Display for TlsName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin(pub [u8; 32]);
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 impl FromStr for Pin {
     type Err = Problem;
 
@@ -99,39 +100,13 @@ impl FromStr for Pin {
 
 impl fmt::Display for Pin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256/")?;
-        for group in self.0.chunks(3) {
-            let bits =
-                group.iter().enumerate().fold(0, |bits, (at, byte)| bits | u32::from(*byte) << (16 - 8 * at));
-            for at in 0..=group.len() {
-                let letter = ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
-                write!(f, "{}", char::from(letter))?;
-            }
-        }
-        f.write_str("=")
+        write!(f, "sha256/{}", BASE64_STANDARD.encode(self.0))
     }
 }
 
-/// 32 bytes of base64, which are 43 characters and one of padding.
+/// 32 bytes of base64 with padding.
 fn decode(text: &str) -> Option<[u8; 32]> {
-    let digits = text.strip_suffix('=').filter(|digits| digits.len() == 43)?;
-    let mut bytes = [0; 33];
-    let (mut bits, mut filled) = (0_u32, 0);
-    for (at, letter) in digits.bytes().enumerate() {
-        let value = ALPHABET.iter().position(|known| *known == letter)?;
-        // Less than 64.
-        bits = bits << 6 | value as u32;
-        if at % 4 == 3 {
-            bytes[filled..filled + 3].copy_from_slice(&bits.to_be_bytes()[1..]);
-            (bits, filled) = (0, filled + 3);
-        }
-    }
-    // Three digits are left, of which two bits are over: they must be zero.
-    if bits & 3 != 0 {
-        return None;
-    }
-    bytes[30..32].copy_from_slice(&((bits >> 2) as u16).to_be_bytes());
-    bytes[..32].try_into().ok()
+    BASE64_STANDARD.decode(text).ok()?.try_into().ok()
 }
 
 #[cfg(test)]
