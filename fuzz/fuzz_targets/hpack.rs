@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use offramp_wire::hpack::{Decoder, Encoder, Entry, Indexing, STATIC};
+use offramp_http::hpack::{Decoder, Encoder, Entry, Indexing, STATIC};
 
 fuzz_target!(|data: &[u8]| {
     let Some((lengths, bytes)) = data.split_first_chunk::<2>() else { return };
@@ -41,7 +41,7 @@ fn connection(blocks: [&[u8]; 3], most: usize) {
 }
 
 /// A block's fields, of which a short block can have many large ones: none beyond 64 KiB are kept.
-fn read(decoder: &mut Decoder<Field>, block: &[u8]) -> Result<Vec<Field>, offramp_wire::HpackFault> {
+fn read(decoder: &mut Decoder<Field>, block: &[u8]) -> Result<Vec<Field>, offramp_http::HpackFault> {
     let (mut fields, mut total) = (Vec::new(), 0);
     decoder.decode(block, |field: Field, size| {
         assert_eq!(size, field.0.len() + field.1.len() + 32);

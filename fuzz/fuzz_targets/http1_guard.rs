@@ -7,8 +7,8 @@
 
 use httparse::{EMPTY_HEADER, Status};
 use libfuzzer_sys::fuzz_target;
-use offramp_wire::Http1Fault;
-use offramp_wire::http1::{Framing, Guard, Limits, Outcome, Phase, RequestHead, Version};
+use offramp_http::Http1Fault;
+use offramp_http::h1::{Framing, Guard, Limits, Outcome, Phase, RequestHead, Version};
 
 /// How long the pieces are.
 const PIECES: [usize; 8] = [1, 2, 3, 7, 16, 33, 100, 1000];

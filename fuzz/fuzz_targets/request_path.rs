@@ -30,7 +30,7 @@ use offramp_proxy::{
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
 use offramp_upstream::{Backend, Server};
-use offramp_wire::http1::{Form, Framing, Guard, Limits as GuardLimits, Outcome};
+use offramp_http::h1::{Form, Framing, Guard, Limits as GuardLimits, Outcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;

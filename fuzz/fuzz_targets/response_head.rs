@@ -7,7 +7,7 @@
 
 use httparse::{EMPTY_HEADER, Status};
 use libfuzzer_sys::fuzz_target;
-use offramp_wire::http1::{
+use offramp_http::h1::{
     Asked, Chunk, Chunks, Limits, ResponseFault, ResponseField, ResponseFraming, ResponseHead,
     ResponseReader, Version,
 };

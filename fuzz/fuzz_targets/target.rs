@@ -5,9 +5,9 @@
 
 use http::uri::{PathAndQuery, Uri};
 use libfuzzer_sys::fuzz_target;
-use offramp_wire::Http1Fault;
-use offramp_wire::http1::{Form, Guard, Limits, Outcome};
-use offramp_wire::target::{check, origin_form, split};
+use offramp_http::Http1Fault;
+use offramp_http::h1::{Form, Guard, Limits, Outcome};
+use offramp_http::target::{check, origin_form, split};
 
 /// No more than a URI can have.
 const LONGEST: usize = 8000;

@@ -1,7 +1,7 @@
 //! A listener in mode `http`: requests are understood, routed one by one, and answered or passed on.
 //!
 //! HTTP/1 is spoken over the guard of [`intake`] ([`h1`]), HTTP/2 by [`h2`]. Both lead to the way of a request
-//! ([`exchange`], [`forward`]), what becomes of its fields ([`hop`], [`told`]), bodies ([`inbound`], [`body`]), other
+//! ([`exchange`], [`forward`]), what becomes of its fields ([`offramp_http::semantics`], [`told`]), bodies ([`inbound`], [`body`]), other
 //! protocols ([`tunnel`]), and one event for each request ([`record`]).
 
 mod answer;
@@ -13,12 +13,10 @@ mod exchange;
 mod forward;
 mod h1;
 mod h2;
-mod hop;
 mod inbound;
 mod intake;
 mod interim;
 mod line;
-mod protected;
 mod record;
 mod session;
 mod told;

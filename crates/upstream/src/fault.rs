@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use offramp_wire::http1::{Http1Fault, ResponseFault};
+use offramp_http::h1::{Http1Fault, ResponseFault};
 
 use crate::connect::Reason;
 

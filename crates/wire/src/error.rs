@@ -5,10 +5,6 @@
 
 use std::fmt;
 
-use crate::forwarded::ForwardedFault;
-use crate::host::HostFault;
-use crate::http1::Http1Fault;
-
 /// Any refusal of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Error {
@@ -18,12 +14,6 @@ pub enum Error {
     ClientHello(HelloFault),
     /// The client's first packet is none of PostgreSQL.
     Postgres(PostgresFault),
-    /// The client's HTTP/1 was refused.
-    Http1(Http1Fault),
-    /// A Forwarded value cannot be read.
-    Forwarded(ForwardedFault),
-    /// An authority names no host.
-    Host(HostFault),
 }
 
 /// Why an inbound PROXY header was refused: always the fault of the peer that sent it.
@@ -139,9 +129,6 @@ impl Error {
             Self::Proxy(fault) => fault.name(),
             Self::ClientHello(fault) => fault.name(),
             Self::Postgres(fault) => fault.name(),
-            Self::Http1(fault) => fault.name(),
-            Self::Forwarded(fault) => fault.name(),
-            Self::Host(fault) => fault.name(),
         }
     }
 }
@@ -258,9 +245,6 @@ impl fmt::Display for Error {
             Self::Proxy(fault) => fault.fmt(f),
             Self::ClientHello(fault) => fault.fmt(f),
             Self::Postgres(fault) => fault.fmt(f),
-            Self::Http1(fault) => fault.fmt(f),
-            Self::Forwarded(fault) => fault.fmt(f),
-            Self::Host(fault) => fault.fmt(f),
         }
     }
 }
@@ -285,23 +269,5 @@ impl From<HelloFault> for Error {
 impl From<PostgresFault> for Error {
     fn from(fault: PostgresFault) -> Self {
         Self::Postgres(fault)
-    }
-}
-
-impl From<Http1Fault> for Error {
-    fn from(fault: Http1Fault) -> Self {
-        Self::Http1(fault)
-    }
-}
-
-impl From<ForwardedFault> for Error {
-    fn from(fault: ForwardedFault) -> Self {
-        Self::Forwarded(fault)
-    }
-}
-
-impl From<HostFault> for Error {
-    fn from(fault: HostFault) -> Self {
-        Self::Host(fault)
     }
 }

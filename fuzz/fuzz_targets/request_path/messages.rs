@@ -1,7 +1,7 @@
 //! Messages as a server and a client read them, by another parser than the one that is fuzzed.
 
 use httparse::{EMPTY_HEADER, Header, Status};
-use offramp_wire::http1::Framing;
+use offramp_http::h1::Framing;
 
 /// A request, as a server or the model knows it.
 #[derive(Debug)]

@@ -5,8 +5,9 @@
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
+use offramp_http::Http1Fault;
+use offramp_http::semantics::accept;
 use offramp_observe::{Cause, Close};
-use offramp_wire::{Http1Fault, accept};
 
 use super::told::X_REQUEST_ID;
 use crate::snapshot::http::Respond;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use offramp_http::semantics::protected::clean_response_trailers;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::ServerBody;
@@ -21,7 +22,6 @@ use super::answer::Refusal;
 use super::inbound::Inbound;
 use super::intake::{Gate, Stop};
 use super::interim::Interim;
-use super::protected::clean_response_trailers;
 use super::record::{Carrier, Record};
 use super::tunnel::Switch;
 

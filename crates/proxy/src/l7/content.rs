@@ -4,8 +4,8 @@ use std::fmt;
 
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
-use offramp_wire::Http1Fault;
-use offramp_wire::http1::{Chunks, fields};
+use offramp_http::Http1Fault;
+use offramp_http::h1::{Chunks, fields};
 
 /// Why the content of a request does not go on.
 #[derive(Debug, Clone, Copy)]

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, HOST, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Body as _;
+use offramp_http::semantics::hop_by_hop;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::InterimListener;
@@ -20,7 +21,6 @@ use tokio::time::timeout;
 use super::answer::{self, Refusal};
 use super::body::Reply;
 use super::forward::{Bound, Errand};
-use super::hop;
 use super::inbound::Inbound;
 use super::intake::{Gate, Passed};
 use super::line::ClientConnection;
@@ -29,7 +29,7 @@ use super::session::{Session, View};
 use super::told;
 use super::trace;
 use crate::route::Parts;
-use crate::snapshot::http::{Action, HeaderRules, Http, HttpRoute};
+use crate::snapshot::http::{Action, Http, HttpRoute};
 
 /// How much is read of a body that nobody wants.
 const UNWANTED: usize = 64 * 1024;
@@ -281,7 +281,7 @@ fn route<'e>(
             own(answer::fixed(respond), carrier, Cause::Completed.into(), head)
         }
         // It may go no farther: who is asked is this proxy (RFC 9110 §7.6.2).
-        Action::Proxy(_) if hop::forwards_left(request.method(), request.headers()) == Some(0) => {
+        Action::Proxy(_) if hop_by_hop::forwards_left(request.method(), request.headers()) == Some(0) => {
             let response = answer::last_hop(request.method());
             unwanted(request);
             own(response, carrier, Cause::Completed.into(), false)
@@ -335,20 +335,7 @@ pub(crate) fn finish(session: &Session, route: &HttpRoute, response: &mut Respon
     {
         headers.insert(http::header::STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
-    apply(&route.response_headers, headers);
-}
-
-/// Changes a header as configured.
-pub(crate) fn apply(rules: &HeaderRules, headers: &mut http::HeaderMap) {
-    for name in &rules.remove {
-        headers.remove(name);
-    }
-    for (name, value) in &rules.set {
-        headers.insert(name.clone(), value.clone());
-    }
-    for (name, value) in &rules.add {
-        headers.append(name.clone(), value.clone());
-    }
+    route.response_headers.apply(headers);
 }
 
 /// The path of a request; `*` for the whole server.

@@ -12,6 +12,7 @@ use http::request;
 use http::uri::{PathAndQuery, Uri};
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Body as _;
+use offramp_http::semantics::{hop_by_hop, protected};
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::{
@@ -21,11 +22,9 @@ use offramp_upstream::{
 
 use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};
-use super::exchange::{Arrival, Client, Outcome, apply, finish};
+use super::exchange::{Arrival, Client, Outcome, finish};
 use super::h2::Protocol;
-use super::hop;
 use super::inbound::Inbound;
-use super::protected;
 use super::record::Carrier;
 use super::session::{Private, Session};
 use super::told::{self, X_REQUEST_ID};
@@ -80,7 +79,7 @@ impl Errand<'_> {
         if was_reset(&body) {
             return Err(Refusal::new(StatusCode::BAD_REQUEST, Cause::ClientAborted));
         }
-        hop::count_forward(&parts.method, &mut parts.headers);
+        hop_by_hop::count_forward(&parts.method, &mut parts.headers);
         let turn = self.turn(&mut parts, backend.protocol)?;
         let body = self.body(body, &parts.headers, carrier);
         let told = self.header(&mut parts.headers, received, carrier);
@@ -166,7 +165,7 @@ impl Errand<'_> {
 
     /// Takes out what is for one connection only, and finds out whether the client wants another protocol.
     fn turn(&self, parts: &mut request::Parts, speaks: Speaks) -> Result<Turn, Refusal> {
-        let upgrade = hop::clean_request(&mut parts.headers, self.arrival.passed.switches);
+        let upgrade = hop_by_hop::clean_request(&mut parts.headers, self.arrival.passed.switches);
         let mut extensions = std::mem::take(&mut parts.extensions);
         let may = speaks != Speaks::Http2;
         if parts.method == Method::CONNECT {
@@ -261,7 +260,7 @@ impl Errand<'_> {
         if self.http.via {
             told::via(headers, received);
         }
-        apply(&self.route.request_headers, headers);
+        self.route.request_headers.apply(headers);
         written
     }
 
@@ -312,7 +311,7 @@ impl Errand<'_> {
         }
         let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
         let headers = response.headers_mut();
-        hop::clean_response(headers);
+        hop_by_hop::clean_response(headers);
         if let Some(cookie) = set_cookie {
             headers.append(SET_COOKIE, cookie);
         }
@@ -335,7 +334,7 @@ impl Errand<'_> {
     ) -> Outcome {
         let (mut parts, _) = response.into_parts();
         let protocol = parts.headers.get(UPGRADE).cloned();
-        hop::clean_response(&mut parts.headers);
+        hop_by_hop::clean_response(&mut parts.headers);
         parts.headers.remove(CONTENT_LENGTH);
         parts.extensions.clear();
         match (turn, self.client.line(), server) {

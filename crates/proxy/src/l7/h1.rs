@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
+use offramp_http::h1::{Limits as GuardLimits, Phase};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
-use offramp_wire::http1::{Limits as GuardLimits, Phase};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::answer::Refusal;

@@ -32,9 +32,9 @@ use std::rc::Rc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use offramp_http::h2::Code;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
-use offramp_wire::http2::Code;
 use tokio::time::{Instant, sleep};
 
 use super::session::Session;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use offramp_wire::http1::Framing;
+use offramp_http::h1::Framing;
 
 use super::body::BodyError;
 use super::content::{Broken, Chunked};

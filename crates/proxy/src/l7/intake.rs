@@ -10,11 +10,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use offramp_http::Http1Fault;
+use offramp_http::h1::{Chunk, Guard, Limits, Outcome, Phase, RequestHead, Version};
 use offramp_net::Buffer;
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
-use offramp_wire::Http1Fault;
-use offramp_wire::http1::{Chunk, Guard, Limits, Outcome, Phase, RequestHead, Version};
 
 use super::content::{Broken, Chunked};
 use super::transport::Transport;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use offramp_wire::http1::RequestHead;
+use offramp_http::h1::RequestHead;
 
 use super::inbound::{Inbound, Upload};
 use super::intake::{Gate, Intake};

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use http::header::{HeaderMap, HeaderValue, REFERER, USER_AGENT};
 use http::{Method, Request};
+use offramp_http::semantics::protected::clean_request_trailers;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::counters::Direction;
 use offramp_observe::facts::{HttpVersion, RequestLine, Trace};
 use offramp_observe::{Cause, Close, RequestFacts};
 
-use super::protected::clean_request_trailers;
 use super::session::Session;
 
 /// One request that is under way.

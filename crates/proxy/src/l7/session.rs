@@ -9,12 +9,12 @@ use std::sync::Arc;
 use http::header::{FORWARDED, HeaderMap, HeaderValue};
 use offramp_certs::Certificate;
 use offramp_certs::store::{By, Pick};
+use offramp_http::forwarded;
+use offramp_http::host::{Authority, HostFault};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::facts::{Address, Scheme, TlsFacts};
 use offramp_observe::{Cause, Close, ConnectionBrief, Fault};
 use offramp_upstream::PrivateConnections;
-use offramp_wire::forwarded;
-use offramp_wire::host::{Authority, HostFault};
 
 use super::body::ClientBody;
 use super::client_certificate::ClientCertificate;

@@ -5,8 +5,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use offramp_certs::client_auth::Allow;
+pub use offramp_http::semantics::HeaderRules;
 use offramp_observe::facts::Offer;
 use offramp_tls::Configs;
 
@@ -142,23 +143,4 @@ pub struct Respond {
     pub content_type: Option<HeaderValue>,
     /// Its body.
     pub body: bytes::Bytes,
-}
-
-/// Changes to a header, made in this order.
-#[derive(Clone, Debug, Default)]
-pub struct HeaderRules {
-    /// Fields that are taken out.
-    pub remove: Vec<HeaderName>,
-    /// Fields that take the place of those of the same name.
-    pub set: Vec<(HeaderName, HeaderValue)>,
-    /// Fields that come beside those of the same name.
-    pub add: Vec<(HeaderName, HeaderValue)>,
-}
-
-impl HeaderRules {
-    /// Whether nothing is changed.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
-    }
 }

@@ -11,8 +11,9 @@ use std::rc::Rc;
 
 use http::Request;
 use http::request::Parts;
+use offramp_http::semantics::is_idempotent;
 
-use super::line::{RequestBody, is_idempotent};
+use super::line::RequestBody;
 use super::mux::{Broken, Stream};
 use super::outgoing::{Kept, KeptBytes, Outgoing};
 use crate::fault::{self, Fault};

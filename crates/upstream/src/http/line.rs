@@ -19,12 +19,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
+use offramp_http::h1::ResponseFraming;
 use offramp_net::clock::coarse_ms;
-use offramp_wire::http1::ResponseFraming;
 
 use self::inbound::{Inbound, ServerHead};
 use self::outbound::Halt;
-pub(crate) use self::outbound::{Outbound, is_idempotent};
+pub(crate) use self::outbound::Outbound;
 use super::outgoing::Progress;
 use super::send::Aside;
 use super::shelf::Shelf;

@@ -14,8 +14,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Body as _;
+use offramp_http::h1::{Phase, RequestHead};
 use offramp_observe::{Cause, Close};
-use offramp_wire::http1::{Phase, RequestHead};
 
 use super::outbox::Outbox;
 use super::response::{self, Framing, Size};

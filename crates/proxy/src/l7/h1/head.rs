@@ -5,9 +5,9 @@ use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::uri::{PathAndQuery, Uri};
 use http::{Method, Request, StatusCode, Version};
+use offramp_http::h1::{Form, RequestHead, Version as Spoken};
+use offramp_http::target;
 use offramp_observe::{Cause, Close};
-use offramp_wire::http1::{Form, RequestHead, Version as Spoken};
-use offramp_wire::target;
 
 use super::Asked;
 use crate::l7::answer::Refusal;
@@ -84,7 +84,7 @@ fn too_many() -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use offramp_wire::http1::{Guard, Limits, Outcome};
+    use offramp_http::h1::{Guard, Limits, Outcome};
 
     use super::*;
 

@@ -8,7 +8,7 @@ use http::header::{
 };
 use http::response::Parts;
 use hyper::ext::ReasonPhrase;
-use offramp_wire::http1::content_length;
+use offramp_http::h1::content_length;
 
 use super::Asked;
 use super::outbox::Outbox;

@@ -16,8 +16,8 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use http::HeaderMap;
-use offramp_wire::hpack::Encoder;
-use offramp_wire::http2::Code;
+use offramp_http::h2::Code;
+use offramp_http::hpack::Encoder;
 
 use super::flood::Traffic;
 use super::memory::Account;

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use offramp_http::h2::{Code, Kind, Setting, write_settings};
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
-use offramp_wire::http2::{Code, Kind, Setting, write_settings};
 
 use super::Violation;
 use super::book::{Book, CONNECTION_WINDOW, FIRST_WINDOW, LAST, ROOM, STREAM_WINDOW, Shared};

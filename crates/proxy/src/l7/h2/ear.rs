@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::{HeaderMap, Method};
+use offramp_http::h2::{Code, FrameHeader, Framed, Kind, flag};
+use offramp_http::hpack::Decoder;
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
-use offramp_wire::hpack::Decoder;
-use offramp_wire::http2::{Code, FrameHeader, Framed, Kind, flag};
 
 use super::Violation;
 use super::book::{Book, LAST, Opened, Shared};

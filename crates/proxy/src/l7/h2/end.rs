@@ -4,7 +4,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use offramp_wire::http2::Code;
+use offramp_http::h2::Code;
 
 use super::handle::{Broken, Incoming, Respond};
 use crate::l7::tunnel::End;

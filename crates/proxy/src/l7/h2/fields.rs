@@ -5,7 +5,7 @@ use http::header::{
     AGE, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, HeaderMap, HeaderName, HeaderValue, LOCATION,
     SET_COOKIE, TRANSFER_ENCODING, UPGRADE,
 };
-use offramp_wire::hpack::{Encoder, Indexing};
+use offramp_http::hpack::{Encoder, Indexing};
 
 use crate::l7::date::Date;
 use crate::l7::session::decimal;

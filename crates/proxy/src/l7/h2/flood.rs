@@ -5,7 +5,7 @@
 //! pays for one RST_STREAM: a client may cancel what it has begun to read. A client that only sends such frames has
 //! what time brings, and no more.
 
-use offramp_wire::http2::{FrameHeader, Kind, flag};
+use offramp_http::h2::{FrameHeader, Kind, flag};
 
 /// How many frames time pays for in a burst.
 const BURST: u64 = 1000;

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use offramp_wire::http2::Code;
+use offramp_http::h2::Code;
 
 use super::book::{Key, Shared};
 use super::fields::{self, Ends};

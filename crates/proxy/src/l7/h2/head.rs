@@ -9,9 +9,9 @@ use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue, TE};
 use http::uri::{self, Authority, PathAndQuery, Scheme, Uri};
 use http::{Method, Request, Version};
-use offramp_wire::hpack::{Entry, STATIC};
-use offramp_wire::http1::{MAX_METHOD, is_name};
-use offramp_wire::{Http1Fault, target};
+use offramp_http::h1::{MAX_METHOD, is_name};
+use offramp_http::hpack::{Entry, STATIC};
+use offramp_http::{Http1Fault, target};
 
 /// The protocol that an extended CONNECT asks for (RFC 8441 §4), among the extensions of a request.
 #[derive(Clone, Debug)]

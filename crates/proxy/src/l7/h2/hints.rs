@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
 use http::header::{CONTENT_LENGTH, HeaderMap};
+use offramp_http::semantics::hop_by_hop;
 use offramp_upstream::InterimListener;
 
 use super::handle::Respond;
-use crate::l7::hop;
 
 /// The most that wait at a time; more are dropped, as no client needs them.
 const MOST_WAITING: usize = 16;
@@ -58,7 +58,7 @@ impl InterimListener for Hints {
             return;
         }
         let mut fields = headers.clone();
-        hop::clean_response(&mut fields);
+        hop_by_hop::clean_response(&mut fields);
         fields.remove(CONTENT_LENGTH);
         heads.push((status, fields));
         self.waiting.store(true, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use offramp_wire::http2::{Code, FrameHeader, Kind, flag};
+use offramp_http::h2::{Code, FrameHeader, Kind, flag};
 
 use crate::l7::transport::Transport;
 

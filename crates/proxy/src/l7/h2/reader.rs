@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
+use offramp_http::h2::{Code, FrameHeader, Framed, HEAD, Kind, PREFACE, flag};
 use offramp_net::turn::{Turn, Work};
-use offramp_wire::http2::{Code, FrameHeader, Framed, HEAD, Kind, PREFACE, flag};
 
 use super::Violation;
 

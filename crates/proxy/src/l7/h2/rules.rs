@@ -4,10 +4,10 @@
 
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{Method, Request, StatusCode};
+use offramp_http::Http1Fault;
+use offramp_http::h1::{content_length, is_ambiguous};
+use offramp_http::host::Authority;
 use offramp_observe::Cause;
-use offramp_wire::Http1Fault;
-use offramp_wire::host::Authority;
-use offramp_wire::http1::{content_length, is_ambiguous};
 
 use super::head::{TooLarge, Unfit};
 use crate::l7::answer::Refusal;

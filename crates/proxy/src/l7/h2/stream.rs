@@ -10,9 +10,9 @@ use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response};
 use hyper::body::Body;
+use offramp_http::h1::content_length;
+use offramp_http::h2::Code;
 use offramp_upstream::InterimListener;
-use offramp_wire::http1::content_length;
-use offramp_wire::http2::Code;
 
 use super::content::StreamContent;
 use super::end::StreamEnd;

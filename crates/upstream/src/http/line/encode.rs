@@ -5,7 +5,7 @@ use std::io::Write as _;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRAILER, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Method, Uri, header};
-use offramp_wire::http1::content_length;
+use offramp_http::h1::content_length;
 
 use crate::http::send::Aside;
 

@@ -11,7 +11,7 @@ use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode, Version};
 use hyper::body::{Frame, SizeHint};
 use hyper::ext::ReasonPhrase;
-use offramp_wire::http1::{
+use offramp_http::h1::{
     Asked, Chunk, Chunks, Http1Fault, Limits, ResponseFault, ResponseFraming, ResponseHead, ResponseReader,
     fields,
 };
@@ -311,7 +311,7 @@ impl Inbound {
         *response.headers_mut() = headers;
         let status = StatusCode::from_u16(head.status).map_err(|_| bad_head(ResponseFault::StatusLine))?;
         *response.status_mut() = status;
-        if head.version == offramp_wire::http1::Version::Http10 {
+        if head.version == offramp_http::h1::Version::Http10 {
             *response.version_mut() = Version::HTTP_10;
         }
         let reason = &bytes[head.reason.clone()];

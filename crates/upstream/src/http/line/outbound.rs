@@ -12,7 +12,8 @@ use bytes::Buf as _;
 use http::header::{HeaderMap, HeaderName};
 use http::{Method, Request};
 use hyper::body::{Body, Frame};
-use offramp_wire::http1::Asked;
+use offramp_http::h1::Asked;
+use offramp_http::semantics::is_idempotent;
 
 use super::RequestBody;
 use super::encode::{self, Framing, Size, Written};
@@ -330,11 +331,3 @@ impl<B: RequestBody> Outbound<B> {
 }
 
 const WRONG_LENGTH: &str = "it is not of the length that its head says";
-
-/// RFC 9110 §9.2.2, as far as methods are known by name.
-pub(crate) fn is_idempotent(method: &Method) -> bool {
-    matches!(
-        *method,
-        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE
-    )
-}

@@ -1,8 +1,8 @@
 //! What a client says of its streams (RFC 9113 §5.1, §6).
 
 use http::HeaderMap;
+use offramp_http::h2::{Code, FrameHeader, Framed, Setting, flag, settings};
 use offramp_net::clock::coarse_ms;
-use offramp_wire::http2::{Code, FrameHeader, Framed, Setting, flag, settings};
 
 use super::slot::Slot;
 use super::{Book, Key, MOST_WINDOW, Opened};

@@ -4,9 +4,9 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use offramp_http::h2::Code;
+use offramp_http::hpack::Encoder;
 use offramp_net::clock::coarse_ms;
-use offramp_wire::hpack::Encoder;
-use offramp_wire::http2::Code;
 
 use super::{Book, Key};
 use crate::l7::h2::connection::MOST_WAITING;

@@ -4,7 +4,7 @@ use std::task::Waker;
 
 use bytes::BytesMut;
 use http::HeaderMap;
-use offramp_wire::http2::Code;
+use offramp_http::h2::Code;
 
 use super::STREAM_WINDOW;
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use offramp_wire::http2::{Code, FrameHeader, Framed, Kind, Setting, flag, write_settings};
+use offramp_http::h2::{Code, FrameHeader, Framed, Kind, Setting, flag, write_settings};
 use proptest::prelude::*;
 
 use super::{Book, CONNECTION_WINDOW, FIRST_WINDOW, Opened, STREAM_WINDOW, Shared};

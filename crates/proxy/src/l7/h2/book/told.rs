@@ -1,6 +1,6 @@
 //! What a client was told of its faults.
 
-use offramp_wire::http2::Code;
+use offramp_http::h2::Code;
 
 /// Streams that were reset for a fault of the client's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

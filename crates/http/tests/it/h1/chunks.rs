@@ -1,7 +1,7 @@
 //! Chunked content taken apart, held against the guard.
 
-use offramp_wire::Http1Fault;
-use offramp_wire::http1::{Chunk, Chunks, Guard, Limits, MAX_CHUNK_LINE, Outcome, fields};
+use offramp_http::Http1Fault;
+use offramp_http::h1::{Chunk, Chunks, Guard, Limits, MAX_CHUNK_LINE, Outcome, fields};
 use proptest::prelude::*;
 
 /// What a reader of content gets out of a message.

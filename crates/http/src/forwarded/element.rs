@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::str;
 
 use super::{ForwardedFault, Node};
-use crate::http1::scan::is_token;
+use crate::h1::scan::is_token;
 
 /// What one proxy tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

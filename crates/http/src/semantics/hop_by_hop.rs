@@ -15,7 +15,7 @@ const PROXY: HeaderName = HeaderName::from_static("proxy");
 
 /// Takes the fields of one connection out of a request. `TE: trailers` stays, because servers that send
 /// trailers (gRPC) want to see it. Gives the protocol that the client wants to change to, if it may.
-pub(crate) fn clean_request(headers: &mut HeaderMap, switches: bool) -> Option<HeaderValue> {
+pub fn clean_request(headers: &mut HeaderMap, switches: bool) -> Option<HeaderValue> {
     let touched = touched(headers);
     if touched == 0 {
         return None;
@@ -33,7 +33,7 @@ pub(crate) fn clean_request(headers: &mut HeaderMap, switches: bool) -> Option<H
 }
 
 /// How many times a request may still be forwarded, where it says so and that means anything (RFC 9110 §7.6.2).
-pub(crate) fn forwards_left(method: &Method, headers: &HeaderMap) -> Option<u64> {
+pub fn forwards_left(method: &Method, headers: &HeaderMap) -> Option<u64> {
     if !matches!(*method, Method::OPTIONS | Method::TRACE) {
         return None;
     }
@@ -46,14 +46,14 @@ pub(crate) fn forwards_left(method: &Method, headers: &HeaderMap) -> Option<u64>
 }
 
 /// Counts this forwarding.
-pub(crate) fn count_forward(method: &Method, headers: &mut HeaderMap) {
+pub fn count_forward(method: &Method, headers: &mut HeaderMap) {
     if let Some(left) = forwards_left(method, headers) {
         headers.insert(MAX_FORWARDS, HeaderValue::from(left.saturating_sub(1)));
     }
 }
 
 /// Takes the fields of one connection out of a response.
-pub(crate) fn clean_response(headers: &mut HeaderMap) {
+pub fn clean_response(headers: &mut HeaderMap) {
     let touched = touched(headers);
     if touched & UPGRADES > 0 {
         headers.remove(UPGRADE);

@@ -5,8 +5,8 @@ mod faults;
 mod forms;
 mod laws;
 
-use offramp_wire::HpackFault;
-use offramp_wire::hpack::{Decoder, Entry, STATIC};
+use offramp_http::HpackFault;
+use offramp_http::hpack::{Decoder, Entry, STATIC};
 
 /// A field as its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]

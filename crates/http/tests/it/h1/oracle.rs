@@ -1,7 +1,7 @@
 //! httparse as the oracle: what passes the guard, it reads the same, head by head and chunk by chunk.
 
 use httparse::{EMPTY_HEADER, Header, Status};
-use offramp_wire::http1::{Framing, Limits, RequestHead, Version};
+use offramp_http::h1::{Framing, Limits, RequestHead, Version};
 use proptest::prelude::*;
 
 use super::{Request, feed};

@@ -1,6 +1,6 @@
 //! What is in order passes, and is described as it is.
 
-use offramp_wire::http1::{Form, Framing, Guard, Limits, Outcome, Phase, Version};
+use offramp_http::h1::{Form, Framing, Guard, Limits, Outcome, Phase, Version};
 
 use super::{End, feed, framing, whole};
 
@@ -110,7 +110,7 @@ fn http2_is_known_at_the_start_only() {
     let story = whole(preface);
     assert_eq!((story.end, story.passed), (Some(End::Http2), 0));
     let behind = [&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..], preface].concat();
-    assert_eq!(super::refusal(&behind), Some(offramp_wire::Http1Fault::Version));
+    assert_eq!(super::refusal(&behind), Some(offramp_http::Http1Fault::Version));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The examples of RFC 7541 Appendix C; those of integers are with the integers.
 
-use offramp_wire::hpack::{Decoder, Encoder, Indexing};
+use offramp_http::hpack::{Decoder, Encoder, Indexing};
 
 use super::{field, read, table};
 

@@ -1,6 +1,6 @@
 //! The forms that the encoder chooses.
 
-use offramp_wire::hpack::{Decoder, Encoder, Indexing};
+use offramp_http::hpack::{Decoder, Encoder, Indexing};
 
 use super::{field, read, table};
 

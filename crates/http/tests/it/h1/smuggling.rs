@@ -1,7 +1,7 @@
 //! Smuggling by Content-Length, Transfer-Encoding and chunks: every form is refused, for its own reason.
 
-use offramp_wire::Http1Fault;
-use offramp_wire::Http1Fault::*;
+use offramp_http::Http1Fault;
+use offramp_http::Http1Fault::*;
 
 use super::{Story, refusal, whole};
 

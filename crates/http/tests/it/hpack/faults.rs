@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use offramp_wire::HpackFault;
-use offramp_wire::hpack::Decoder;
+use offramp_http::HpackFault;
+use offramp_http::hpack::Decoder;
 
 use super::{Field, field, read, table};
 

@@ -1,8 +1,8 @@
 //! Heads of responses: a table of sloppy and hostile servers, and httparse as the oracle.
 
 use httparse::{EMPTY_HEADER, Status};
-use offramp_wire::Http1Fault;
-use offramp_wire::http1::{
+use offramp_http::Http1Fault;
+use offramp_http::h1::{
     Asked, Limits, ResponseFault, ResponseFraming, ResponseHead, ResponseReader, Version,
 };
 use proptest::prelude::*;

@@ -8,8 +8,8 @@ mod responses;
 mod smuggling;
 mod splits;
 
-use offramp_wire::Http1Fault;
-use offramp_wire::http1::{Framing, Guard, Limits, Outcome, RequestHead};
+use offramp_http::Http1Fault;
+use offramp_http::h1::{Framing, Guard, Limits, Outcome, RequestHead};
 
 /// What became of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -11,8 +11,8 @@
 //!
 //! It refuses to decode, to remove dot segments, or to correct anything: what passes goes on as it came.
 
-use crate::http1::Http1Fault;
-use crate::http1::scan;
+use crate::h1::Http1Fault;
+use crate::h1::scan;
 
 /// A scheme that is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! How the bytes arrive does not matter, and no beginning of something valid is refused.
 
-use offramp_wire::http1::{Limits, Phase};
+use offramp_http::h1::{Limits, Phase};
 use proptest::prelude::*;
 
 use super::feed;
@@ -121,7 +121,7 @@ proptest! {
 
 #[test]
 fn a_refusal_is_for_ever() {
-    let mut guard = offramp_wire::http1::Guard::new(Limits::default());
+    let mut guard = offramp_http::h1::Guard::new(Limits::default());
     let refused = guard.inspect(b"GET / HTTP/1.1\nHost: a\r\n\r\n");
     assert_eq!(refused.pass, 0);
     assert_eq!(guard.inspect(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), refused);

@@ -1,7 +1,7 @@
 //! What the guard refuses besides bad framing: each with its reason and its status.
 
-use offramp_wire::Http1Fault;
-use offramp_wire::http1::{Limits, MAX_METHOD};
+use offramp_http::Http1Fault;
+use offramp_http::h1::{Limits, MAX_METHOD};
 
 use super::{End, feed, refusal};
 

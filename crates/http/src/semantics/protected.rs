@@ -5,7 +5,7 @@
 
 use http::header::{HeaderMap, HeaderName};
 
-use crate::snapshot::http::HeaderRules;
+use super::HeaderRules;
 
 /// Fields that have no place in trailers (RFC 9110 §6.5.1): they frame or route the message, concern one
 /// connection, authenticate, describe the content, or control what is done with it.
@@ -97,7 +97,7 @@ const LENGTHS: [u32; 26] = {
 
 /// Whether a field says who the client is or how it came, which only a proxy may say.
 #[inline]
-pub(crate) fn is_claim(name: &str) -> bool {
+pub fn is_claim(name: &str) -> bool {
     const FAMILY: &str = "x-forwarded-";
     let bytes = name.as_bytes();
     let Some(first @ b'a'..=b'z') = bytes.first() else { return false };
@@ -107,13 +107,13 @@ pub(crate) fn is_claim(name: &str) -> bool {
 }
 
 /// Takes out of the head of an untrusted client what it claims of itself.
-pub(crate) fn drop_claims(headers: &mut HeaderMap) {
+pub fn drop_claims(headers: &mut HeaderMap) {
     remove_if(headers, is_claim);
 }
 
 /// Takes out of any head what could be mistaken for a claim, or for a field that `rules` set or take out. No proxy
 /// writes such names: behind a trusted one they are its client's.
-pub(crate) fn drop_lookalikes(headers: &mut HeaderMap, rules: &HeaderRules) {
+pub fn drop_lookalikes(headers: &mut HeaderMap, rules: &HeaderRules) {
     remove_if(headers, |name| name.contains('_') && is_claim(name));
     if !rules.is_empty() {
         // The names themselves are what the rules are for.
@@ -123,13 +123,13 @@ pub(crate) fn drop_lookalikes(headers: &mut HeaderMap, rules: &HeaderRules) {
 
 /// Takes out of the trailers of a request what has no place there, and whatever a client must not say in a head.
 /// `rules`: those of the request's route.
-pub(crate) fn clean_request_trailers(trailers: &mut HeaderMap, rules: Option<&HeaderRules>) {
+pub fn clean_request_trailers(trailers: &mut HeaderMap, rules: Option<&HeaderRules>) {
     let rules = || rules.into_iter().flat_map(ruled);
     remove_if(trailers, |name| is_claim(name) || is_misplaced(name) || rules().any(|rule| same(name, rule)));
 }
 
 /// Takes out of the trailers of a response what has no place there.
-pub(crate) fn clean_response_trailers(trailers: &mut HeaderMap) {
+pub fn clean_response_trailers(trailers: &mut HeaderMap) {
     remove_if(trailers, is_misplaced);
 }
 

@@ -1,0 +1,35 @@
+//! Changes to the fields of a message that a configuration asks for.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Changes to a header, made in this order.
+#[derive(Clone, Debug, Default)]
+pub struct HeaderRules {
+    /// Fields that are taken out.
+    pub remove: Vec<HeaderName>,
+    /// Fields that take the place of those of the same name.
+    pub set: Vec<(HeaderName, HeaderValue)>,
+    /// Fields that come beside those of the same name.
+    pub add: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl HeaderRules {
+    /// Whether nothing is changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
+    }
+
+    /// Changes `headers`.
+    pub fn apply(&self, headers: &mut HeaderMap) {
+        for name in &self.remove {
+            headers.remove(name);
+        }
+        for (name, value) in &self.set {
+            headers.insert(name.clone(), value.clone());
+        }
+        for (name, value) in &self.add {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+}
