@@ -42,7 +42,9 @@ fn large_downloads_go_on_side_by_side() {
         }
     }
     let first = first.unwrap();
-    assert!(first.values().all(|have| *have > each / 5), "when the first had all: {first:?}");
+    // How much depends on the server, which may get little of a busy machine. With one stream after the other, the
+    // others would have a piece at most.
+    assert!(first.values().all(|have| *have > 512 << 10), "when the first had all: {first:?}");
     house.stop();
 }
 

@@ -48,7 +48,8 @@ fn no_request_fails_while_everything_is_swapped() {
     for turn in 1..=6 {
         house.home.ca.issue("server", &Leaf::server(Key::P256, &["localhost"])).unwrap();
         let outcome = reload_to(&house, &text(turn));
-        assert!(outcome.contains(" reloaded ") && outcome.contains("new_certificates=1"), "{outcome}");
+        // Whether it brings the new certificate depends on whether the watcher of the files was faster.
+        assert!(outcome.contains(" reloaded "), "{outcome}");
         crowd.busy(10);
     }
     let tally = crowd.stop();
@@ -104,11 +105,10 @@ fn new_connections_see_the_new_certificate_and_old_ones_stay() {
     let mut kept = connect(&config, house.address(), "localhost").unwrap();
     let first = file();
     assert_eq!(shown(), first);
-    // On disk alone it changes nothing yet.
     house.home.ca.issue("server", &Leaf::server(Key::P256, &["localhost"])).unwrap();
-    assert_eq!(shown(), first);
+    // The watcher of the files may be faster; then the reload finds nothing new.
     let outcome = reload(&house);
-    assert!(outcome.contains("new_certificates=1"), "{outcome}");
+    assert!(outcome.contains(" reloaded "), "{outcome}");
     assert_ne!(file(), first);
     assert_eq!(shown(), file());
     assert_eq!(get(&mut kept, "/kept").unwrap(), "hello /kept\n");
