@@ -19,7 +19,7 @@ use crate::process::usable_cores;
 use crate::progress::Progress;
 use crate::protocol::{BackendSpec, Found, Place};
 use crate::report::raw::{Raw, Sample};
-use crate::report::{CaseInfo, Note, OFFRAMP};
+use crate::report::{CaseInfo, Note};
 use crate::scenario::apps::Served;
 use crate::scenario::{Case, Method};
 
@@ -148,8 +148,8 @@ impl Campaign {
         let cores = Cores::divide(&usable_cores(), case.setup.workers);
         let identity = pki::identity(&self.work, case.setup.key)?;
         let (dir, contestants) = (self.work.clone(), self.plan.contestants.clone());
-        let offramp = contestants.iter().find(|c| c.peer.name == OFFRAMP);
-        let stage = Stage { case, served, dir: &dir, identity: &identity, cores: &cores, offramp };
+        let stage =
+            Stage { case, served, dir: &dir, identity: &identity, cores: &cores, contestants: &contestants };
         let mut stacks = Vec::new();
         for &arrangement in served.arrangements {
             match stage.start(arrangement).await {

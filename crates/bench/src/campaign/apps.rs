@@ -1,11 +1,11 @@
-//! Cases whose contestants are arrangements of one application: alone, with TLS of its own, or with
-//! Offramp in front. What is measured is the whole side of the server, application and proxy together.
+//! Cases whose contestants are arrangements of one application: alone, with TLS of its own, or with a
+//! proxy in front. What is measured is the whole side of the server, application and proxy together.
 
 use std::path::Path;
 
 use crate::application::{Application, Runtime, Wish};
 use crate::campaign::measure::Figures;
-use crate::contestant::{Contestant, Running, Site};
+use crate::contestant::{Contestant, Running, Setup, Site};
 use crate::error::{Error, Result};
 use crate::machine::Cores;
 use crate::measure::cpu::CpuTime;
@@ -33,7 +33,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) identity: &'a Identity,
     pub(crate) cores: &'a Cores,
-    pub(crate) offramp: Option<&'a Contestant>,
+    pub(crate) contestants: &'a [Contestant],
 }
 
 impl Stage<'_> {
@@ -42,24 +42,27 @@ impl Stage<'_> {
     /// # Errors
     /// What the application or the proxy said.
     pub(crate) async fn start(&self, arrangement: Arrangement) -> Result<Stack> {
-        let behind = arrangement == Arrangement::TlsOff;
+        let front = arrangement.front();
         let wish = Wish {
             runtime: self.served.runtime,
             manner: self.served.manner,
             tls: (arrangement == Arrangement::Https).then_some(self.identity),
-            unix: behind && self.served.unix,
+            unix: front.is_some() && self.served.unix,
         };
         let dir = crate::error::make_dir(&self.dir.join(arrangement.name()))?;
         let app = Application::start(wish, &dir, &self.cores.proxy).await?;
         let mut proxy = None;
-        if behind {
-            let contestant =
-                self.offramp.ok_or_else(|| Error::Missing("there is no Offramp to put in front".into()))?;
+        if let Some((name, mode)) = front {
+            let contestant = self
+                .contestants
+                .iter()
+                .find(|c| c.peer.name == name)
+                .ok_or_else(|| Error::Missing(format!("{name} is not among the contestants")))?;
             let site = Site {
                 dir: &dir,
                 backend: &app.found,
                 identity: self.identity,
-                setup: self.case.setup,
+                setup: Setup { mode, ..self.case.setup },
                 cores: &self.cores.proxy,
             };
             proxy = Some(contestant.start(&site).await?);

@@ -8,7 +8,7 @@ use crate::metrics;
 use crate::report::plots::Plot;
 use crate::report::raw::Sample;
 use crate::report::svg::{escape, frame, jitter, nice};
-use crate::scenario::apps::Arrangement;
+use crate::scenario::apps::{Arrangement, ECHO};
 use crate::stats::median;
 
 /// The scenario that this belongs to.
@@ -47,8 +47,8 @@ pub(crate) fn plot(samples: &[Sample]) -> Option<Plot> {
         return None;
     }
     let sentence = "Each point is the median response time of one repetition, by the size of the body that \
-                    Node.js echoes: alone without TLS (http), with its own TLS (https), and behind Offramp \
-                    (tls-off); the bar is the median of the repetitions; lower is better.";
+                    Node.js echoes: alone without TLS (http), with its own TLS (https), behind Offramp in mode \
+                    tcp (tls-off) and http (tls-off-http), and behind nginx; the bar is the median of the repetitions; lower is better.";
     Some(Plot { file: "echo.svg".to_owned(), svg: draw(&columns), sentence: sentence.to_owned() })
 }
 
@@ -57,9 +57,15 @@ const HEIGHT: f64 = 340.0;
 const LEFT: f64 = 60.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 290.0;
-/// In the order of drawing, with the class that colours it.
-const ROWS: [(Arrangement, &str); 3] =
-    [(Arrangement::Http, "quiet"), (Arrangement::TlsOff, "ours"), (Arrangement::Https, "peer")];
+
+/// The class that colours an arrangement.
+fn class(arrangement: Arrangement) -> &'static str {
+    match arrangement {
+        Arrangement::Http => "quiet",
+        Arrangement::TlsOff | Arrangement::TlsOffHttp => "ours",
+        Arrangement::Https | Arrangement::Nginx => "peer",
+    }
+}
 
 fn draw(columns: &BTreeMap<usize, BTreeMap<&str, Vec<f64>>>) -> String {
     let most = columns.values().flat_map(|c| c.values().flatten()).copied().fold(0.0, f64::max);
@@ -75,8 +81,9 @@ fn draw(columns: &BTreeMap<usize, BTreeMap<&str, Vec<f64>>>) -> String {
         let _ = writeln!(out, r#"<text class="tick" x="{x}" y="{below:.1}">{tick:.3}</text>"#);
         tick += step;
     }
-    for (index, (arrangement, class)) in ROWS.iter().enumerate() {
-        let x = LEFT + 90.0 * count(index);
+    for (index, arrangement) in ECHO.into_iter().enumerate() {
+        let class = class(arrangement);
+        let x = LEFT + 110.0 * count(index);
         let name = escape(arrangement.name());
         let _ = writeln!(out, r#"<circle class="{class} full" cx="{x}" cy="34" r="4"/>"#);
         let _ = writeln!(out, r#"<text x="{}" y="38">{name}</text>"#, x + 10.0);
@@ -86,10 +93,11 @@ fn draw(columns: &BTreeMap<usize, BTreeMap<&str, Vec<f64>>>) -> String {
         let centre = LEFT + width * (count(index) + 0.5);
         let below = BOTTOM + 18.0;
         let _ = writeln!(out, r#"<text class="tick" x="{centre:.1}" y="{below}">{body} bytes</text>"#);
-        for (place, (arrangement, class)) in ROWS.iter().enumerate() {
+        for (place, arrangement) in ECHO.into_iter().enumerate() {
             let Some(values) = cells.get(arrangement.name()) else { continue };
-            let lane = width / 4.0;
-            let x = centre + lane * (count(place) - 1.0);
+            let class = class(arrangement);
+            let lane = width / count(ECHO.len() + 1);
+            let x = centre + lane * (count(place) - count(ECHO.len() - 1) / 2.0);
             for (round, &value) in values.iter().enumerate() {
                 let (x, y) = (x + jitter(round) * lane * 0.3, y(value));
                 let _ = writeln!(out, r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="3.2"/>"#);
@@ -148,8 +156,8 @@ mod tests {
     #[test]
     fn every_repetition_is_a_point() {
         let plot = plot(&samples()).unwrap();
-        // Three repetitions, and three points of the legend.
-        assert_eq!(plot.svg.matches("<circle").count(), 6);
+        // Three repetitions, and the points of the legend.
+        assert_eq!(plot.svg.matches("<circle").count(), 3 + ECHO.len());
         assert!(super::plot(&[]).is_none());
     }
 }

@@ -1,8 +1,9 @@
 //! The scenarios that put Offramp in front of real runtimes, with HTTP load by `wrk`.
 
 use crate::application::Runtime;
-use crate::contestant::Setup;
+use crate::contestant::{Mode, Setup};
 use crate::protocol::Service;
+use crate::report::OFFRAMP;
 use crate::scenario::{Case, Method, Pace, Scenario};
 
 /// How an application is reached.
@@ -12,8 +13,12 @@ pub(crate) enum Arrangement {
     Http,
     /// The application alone, with TLS of its own.
     Https,
-    /// Offramp in front.
+    /// Offramp in front, in mode tcp.
     TlsOff,
+    /// Offramp in front, in mode http.
+    TlsOffHttp,
+    /// nginx in front, in mode http, as most people run it.
+    Nginx,
 }
 
 impl Arrangement {
@@ -23,6 +28,18 @@ impl Arrangement {
             Self::Http => "http",
             Self::Https => "https",
             Self::TlsOff => "tls-off",
+            Self::TlsOffHttp => "tls-off-http",
+            Self::Nginx => "nginx",
+        }
+    }
+
+    /// The proxy in front of the application, and its mode.
+    pub(crate) fn front(self) -> Option<(&'static str, Mode)> {
+        match self {
+            Self::Http | Self::Https => None,
+            Self::TlsOff => Some((OFFRAMP, Mode::Stream)),
+            Self::TlsOffHttp => Some((OFFRAMP, Mode::Http1)),
+            Self::Nginx => Some(("nginx", Mode::Http1)),
         }
     }
 }
@@ -45,7 +62,6 @@ pub(crate) struct Served {
 
 /// Requests under way at once.
 const CONNECTIONS: usize = 20;
-const ALL: &[Arrangement] = &[Arrangement::TlsOff, Arrangement::Http, Arrangement::Https];
 
 impl Served {
     fn new(runtime: Runtime, body: usize, pace: Pace) -> Self {
@@ -57,10 +73,14 @@ impl Served {
             unix: false,
             seconds: whole(pace.seconds),
             traced: false,
-            arrangements: ALL,
+            arrangements: &[],
         }
     }
 }
+
+/// The arrangements of the scenario `echo`, in the order of its plot.
+pub(crate) const ECHO: [Arrangement; 5] =
+    [Arrangement::Http, Arrangement::TlsOff, Arrangement::TlsOffHttp, Arrangement::Nginx, Arrangement::Https];
 
 /// `echo`: the classic matrix on Node.js.
 pub(super) fn echo(scenario: &Scenario, pace: Pace) -> Vec<Case> {
@@ -68,10 +88,10 @@ pub(super) fn echo(scenario: &Scenario, pace: Pace) -> Vec<Case> {
         .into_iter()
         .map(|body| {
             let what = format!(
-                "POST of {body} bytes, echoed by Node.js: alone, with its own TLS, and behind Offramp on a Unix \
-                 socket; CPU is that of the whole side of the server"
+                "POST of {body} bytes, echoed by Node.js: alone, with its own TLS, and on a Unix socket behind \
+                 Offramp (modes tcp and http) and nginx (mode http); CPU is that of the whole side of the server"
             );
-            let served = Served { unix: true, ..Served::new(Runtime::Node, body, pace) };
+            let served = Served { unix: true, arrangements: &ECHO, ..Served::new(Runtime::Node, body, pace) };
             case(scenario, &body.to_string(), &what, served)
         })
         .collect()
