@@ -93,38 +93,55 @@ impl Watch {
     pub async fn changed(&self) -> io::Result<()> {
         loop {
             let mut ready = self.inotify.readable().await?;
-            if self.drain()? {
+            let drained = self.drain()?;
+            if drained.is_empty {
+                // Not before: the kernel says only once that there is something to read.
+                ready.clear_ready();
+            }
+            if drained.matters {
                 return Ok(());
             }
-            ready.clear_ready();
+            drop(ready);
+            tokio::task::yield_now().await;
         }
     }
 
-    /// Reads all events; whether one matters.
-    fn drain(&self) -> io::Result<bool> {
+    /// Reads events, as many as are read at a time.
+    fn drain(&self) -> io::Result<Drained> {
         let mut buffer = [MaybeUninit::uninit(); ROOM];
         let mut reader = inotify::Reader::new(self.inotify.get_ref(), &mut buffer);
-        let mut matters = false;
-        // Bounded, as another process could make changes without end: what is left makes it readable again.
+        let mut drained = Drained { matters: false, is_empty: false };
+        // Bounded, as another process could make changes without end.
         for _ in 0..MOST_EVENTS {
             match reader.next() {
                 Ok(event) => {
                     let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
                     let files = self.watched.get(&event.wd());
-                    matters |= match (name, files) {
+                    drained.matters |= match (name, files) {
                         (Some(name), Some(files)) => files.has(name),
                         // The directory itself, or events that were lost.
                         (None, _) => !event.events().contains(ReadFlags::IGNORED),
                         (Some(_), None) => false,
                     };
                 }
-                Err(Errno::WOULDBLOCK) => break,
+                Err(Errno::WOULDBLOCK) => {
+                    drained.is_empty = true;
+                    break;
+                }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(matters)
+        Ok(drained)
     }
+}
+
+/// What was read.
+struct Drained {
+    /// Whether a change matters.
+    matters: bool,
+    /// Whether there is nothing left to read.
+    is_empty: bool,
 }
 
 /// What may give a file another content. Not each write: only when the writer closes the file is it whole.
@@ -171,7 +188,20 @@ mod tests {
 
     async fn seen(watch: &Watch) {
         timeout(PATIENCE, watch.changed()).await.expect("the change is seen").unwrap();
-        while watch.drain().unwrap() {}
+        while watch.drain().unwrap().matters {}
+    }
+
+    #[tokio::test]
+    async fn a_change_behind_many_that_do_not_matter_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let directories = BTreeMap::from([(folder.path().to_owned(), named(&["a.pem"]))]);
+        let (watch, _) = Watch::new(&directories).unwrap();
+        // Two events each: more than are read at a time, and fewer than the kernel keeps.
+        for number in 0..MOST_EVENTS * 3 / 4 {
+            fs::write(folder.path().join(number.to_string()), "").unwrap();
+        }
+        fs::write(folder.path().join("a.pem"), "").unwrap();
+        seen(&watch).await;
     }
 
     #[tokio::test]
@@ -204,9 +234,9 @@ mod tests {
         let directories = BTreeMap::from([(folder.path().to_owned(), named(&["a.pem"]))]);
         let (watch, _) = Watch::new(&directories).unwrap();
         fs::write(folder.path().join("log"), "a line").unwrap();
-        assert!(!watch.drain().unwrap());
+        assert!(!watch.drain().unwrap().matters);
         fs::write(folder.path().join("a.pem"), "new").unwrap();
-        assert!(watch.drain().unwrap());
+        assert!(watch.drain().unwrap().matters);
     }
 
     #[tokio::test]
