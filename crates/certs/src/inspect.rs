@@ -44,10 +44,11 @@ pub struct Inspected {
 pub fn read(der: &[u8]) -> Result<Inspected, String> {
     let facts = Facts::read(der)?;
     let names = &facts.alternative;
-    let dns = names.dns.iter().cloned();
+    let dns = names.dns.iter().map(|name| x509::printable(name));
     let addresses = names.addresses.iter().map(ToString::to_string);
+    let uris = names.uris.iter().map(|uri| x509::printable(uri));
     Ok(Inspected {
-        names: dns.chain(addresses).chain(names.uris.iter().cloned()).collect(),
+        names: dns.chain(addresses).chain(uris).collect(),
         key: facts.description.key_algorithm.to_string(),
         signature: facts.description.signature_algorithm.to_string(),
         subject: facts.subject_text,
@@ -146,7 +147,8 @@ fn names(leaf: &Facts, host: Option<&str>, faults: &mut Vec<String>) {
         Err(_) => names.dns.iter().any(|name| DnsPattern::parse(name).is_ok_and(|name| name.matches(host))),
     };
     if !covered {
-        faults.push(format!("the certificate is not for {host}, only for: {}", names.dns.join(", ")));
+        let only = x509::printable(&names.dns.join(", "));
+        faults.push(format!("the certificate is not for {host}, only for: {only}"));
     }
 }
 

@@ -153,7 +153,26 @@ pub(crate) fn dotted(oid: &Oid<'_>) -> String {
 }
 
 fn text_of(name: &str) -> String {
-    if name.is_empty() { "no subject".to_owned() } else { name.to_owned() }
+    if name.is_empty() { "no subject".to_owned() } else { printable(name) }
+}
+
+/// A text of a certificate as it may be shown: whoever made the certificate must not command the terminal of whoever
+/// looks at it, nor write lines of its own.
+pub(crate) fn printable(text: &str) -> String {
+    if !text.chars().any(is_unprintable) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for char in text.chars() {
+        if is_unprintable(char) { out.extend(char.escape_default()) } else { out.push(char) }
+    }
+    out
+}
+
+/// Controls, and what changes the direction of the text around it.
+fn is_unprintable(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn address(octets: &[u8]) -> Option<IpAddr> {
@@ -161,4 +180,17 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
         return Some(Ipv4Addr::from(octets).into());
     }
     <[u8; 16]>::try_from(octets).ok().map(|octets| Ipv6Addr::from(octets).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_command_no_terminal() {
+        assert_eq!(printable("CN=Müller & Söhne, O=例"), "CN=Müller & Söhne, O=例");
+        let hostile = "a\u{1b}[2J\nnothing is wrong with it\u{9b}0m\u{202e}";
+        assert_eq!(printable(hostile), "a\\u{1b}[2J\\nnothing is wrong with it\\u{9b}0m\\u{202e}");
+        assert_eq!(text_of(""), "no subject");
+    }
 }

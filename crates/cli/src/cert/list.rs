@@ -100,6 +100,9 @@ fn table(rows: &[Row]) -> String {
             row.file.clone(),
         ]);
     }
+    // Once for all lines: there may be fifty thousand.
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 7] = std::array::from_fn(width);
     let mut text = String::new();
     for line in &lines {
         for (column, cell) in line.iter().enumerate() {
@@ -107,7 +110,7 @@ fn table(rows: &[Row]) -> String {
                 // Writing to a string cannot fail.
                 let _ = writeln!(text, "{cell}");
             } else {
-                let width = lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+                let width = widths[column];
                 let _ = write!(text, "{cell:width$}  ");
             }
         }
@@ -122,5 +125,34 @@ fn some(names: &[String]) -> String {
         [] => "-".to_owned(),
         few if few.len() <= SHOWN => few.join(","),
         many => format!("{} and {} more", many[..SHOWN].join(","), many.len() - SHOWN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell_however_many_lines_there_are() {
+        let row = |number: usize| Row {
+            names: vec![format!("a{number}.test")],
+            source: "file",
+            file: "f.pem".to_owned(),
+            issuer: "CN=Ä".to_owned(),
+            not_after: SystemTime::UNIX_EPOCH,
+            days_left: -1,
+            key: "EC256".to_owned(),
+            routes: Vec::new(),
+        };
+        // As many steps as lines, not as many as their square: that would take minutes.
+        let rows: Vec<Row> = (0..50_000).map(row).collect();
+        let text = table(&rows);
+        assert_eq!(text.lines().count(), 50_001);
+        let before = |line: &str, end: &str| line.strip_suffix(end).map(|rest| rest.chars().count());
+        let header = before(text.lines().next().unwrap(), "FILE");
+        assert!(header.is_some());
+        assert!(text.lines().skip(1).all(|line| before(line, "f.pem") == header));
     }
 }
