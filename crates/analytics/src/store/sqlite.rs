@@ -109,11 +109,13 @@ fn own(connection: &Connection) -> Result<(), Error> {
     if id == APPLICATION_ID {
         return Ok(());
     }
-    // Earlier versions of this program set no id.
-    let strangers: i32 = number(
-        "SELECT count(*) > 0 AND NOT max(name = 'migrations') FROM sqlite_master WHERE type = 'table'",
+    // Earlier versions of this program set no id. Many other programs have a table `migrations`, too.
+    let things: i32 = number("SELECT count(*) FROM sqlite_master")?;
+    let ours: i32 = number(
+        "SELECT (SELECT count(*) FROM pragma_table_info('migrations') WHERE name IN ('version', 'applied')) = 2 \
+         AND (SELECT count(*) FROM pragma_table_info('fact') WHERE name IN ('id', 'shape')) = 2",
     )?;
-    if id != 0 || strangers != 0 {
+    if id != 0 || things != 0 && ours == 0 {
         return Err(Error::Store(
             "the file is a database of another program: give the log store a path of its own".into(),
         ));

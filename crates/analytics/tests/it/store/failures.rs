@@ -200,7 +200,10 @@ fn a_database_of_another_program_is_left_alone_sound_or_damaged() {
     let directory = tempfile::tempdir().unwrap();
     let (path, url) = file(directory.path());
     let theirs = Connection::open(&path).unwrap();
-    theirs.execute_batch("PRAGMA page_size=8192; CREATE TABLE letters (text TEXT)").unwrap();
+    // As the frameworks of web applications have it.
+    let tables =
+        "CREATE TABLE letters (text TEXT); CREATE TABLE migrations (id INTEGER PRIMARY KEY, version TEXT)";
+    theirs.execute_batch(&format!("PRAGMA page_size=8192; {tables}")).unwrap();
     drop(theirs);
     let sound = std::fs::read(&path).unwrap();
     let mut damaged = sound.clone();
