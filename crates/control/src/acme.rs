@@ -5,6 +5,7 @@
 //! whether the names lead here; workers answer them by [`offramp_proxy::Challenges`]. What is known of when and where is
 //! in `offramp_certs::acme`.
 
+mod claims;
 mod dns;
 mod http;
 mod keeper;
@@ -122,7 +123,7 @@ impl Acme {
                 continue;
             }
             let prompt = Arc::new(Notify::new());
-            let task = tokio::spawn(keeper::keep(want.clone(), Arc::clone(&self.shop), Arc::clone(&prompt)));
+            let task = tokio::spawn(keeper::guard(want.clone(), Arc::clone(&self.shop), Arc::clone(&prompt)));
             self.keepers.push(Keeper { want: want.clone(), task: task.abort_handle(), prompt });
         }
     }

@@ -20,6 +20,16 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(hard)
 }
 
+/// Kills a process that was started as the leader of a process group, and all that it has started in that group. To be
+/// called only while the leader was not waited for: afterwards its number may be another process's.
+pub fn kill_group(leader: u32) {
+    let leader = i32::try_from(leader).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(leader) = leader {
+        // A group that has ended needs nothing more.
+        let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+    }
+}
+
 /// Whether the process runs as root.
 #[must_use]
 pub fn is_root() -> bool {

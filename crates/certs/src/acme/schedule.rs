@@ -22,7 +22,7 @@ const PAUSES: [Duration; 8] = [
 ];
 
 /// The longest that an authority can make anybody wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
+pub const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// When a certificate is renewed of which the authority says nothing: after two thirds of its life and up to a twentieth
 /// of its life more, so that certificates of one day do not all come back on one day. `random` may be any number.
@@ -30,6 +30,23 @@ pub fn renewal(not_before: SystemTime, not_after: SystemTime, random: u64) -> Sy
     let life = not_after.duration_since(not_before).unwrap_or_default();
     not_before + life / 3 * 2 + fraction(life / 20, random)
 }
+
+/// Before when a certificate that was obtained at `obtained` is not replaced, whatever its dates or its authority say:
+/// a third of the life that it had left then, and [`SPACING`] at most. A clock that is wrong by months, or an authority
+/// that wants every certificate renewed at once, would else have one ordered after the other without end.
+pub fn not_sooner(obtained: SystemTime, not_after: SystemTime, now: SystemTime) -> SystemTime {
+    if obtained > now {
+        // The clock was set back: nobody knows when that was.
+        return now;
+    }
+    let left = not_after.duration_since(obtained).unwrap_or_default();
+    obtained + (left / 3).clamp(LEAST_SPACING, SPACING)
+}
+
+/// Between two certificates for the same names: Let's Encrypt issues five in a week.
+const SPACING: Duration = Duration::from_secs(36 * 3600);
+/// For certificates of a few minutes, or of none.
+const LEAST_SPACING: Duration = Duration::from_secs(20);
 
 /// The moment of a window in which a certificate is renewed as the authority suggests (RFC 9773 section 4.2).
 pub fn in_window(start: SystemTime, end: SystemTime, random: u64) -> SystemTime {
@@ -152,6 +169,30 @@ mod tests {
             prop_assert!(earliest >= now + Duration::from_secs(wait).min(LONGEST_WAIT));
             prop_assert!(earliest <= now + LONGEST_WAIT);
         }
+    }
+
+    #[test]
+    fn successful_orders_do_not_follow_each_other_without_end() {
+        let year = Duration::from_secs(365 * DAY);
+        // A clock that is a year ahead, an authority whose certificates have expired already, and one whose window is
+        // always over: each new certificate is due at once.
+        for not_after in [at(1_800_000_000) - year, at(1_800_000_000), at(1_800_000_000) + year] {
+            let (mut now, mut orders) = (at(1_800_000_000), 0);
+            let end = now + Duration::from_secs(7 * DAY);
+            let life = not_after.duration_since(now).unwrap_or_default();
+            while now < end && orders < 1_000_000 {
+                let next = not_sooner(now, now + life, now);
+                assert!(next >= now + LEAST_SPACING);
+                (now, orders) = (next, orders + 1);
+            }
+            assert!(life.is_zero() || orders <= 5, "{orders} in a week");
+        }
+        // An ordinary renewal never waits for it.
+        for life in [90 * DAY, 6 * DAY, 300, 60] {
+            let due = renewal(at(0), at(life), 0);
+            assert!(not_sooner(at(0), at(life), at(life)) <= due, "{life}");
+        }
+        assert_eq!(not_sooner(at(9), at(100), at(5)), at(5), "the clock was set back");
     }
 
     #[test]

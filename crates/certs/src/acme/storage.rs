@@ -7,6 +7,7 @@
 //!         certificate.pem               0600   the chain and its key: one file, so that they always fit
 //!         issuer                        0600   the directory of the authority that issued it
 //!         order.json                    0600   the order under way, with its key
+//!         records.json                  0600   the DNS records that are set for it, and not yet removed
 //!         failures.json                 0600   the orders that failed since the last certificate
 //!     .lock                             0600   held by the process that orders
 //! ```
@@ -61,6 +62,9 @@ pub struct PendingOrder {
     pub url: String,
     /// The key that the certificate will have, as PEM.
     pub key: String,
+    /// How often it was gone on with.
+    #[serde(default)]
+    pub resumed: u32,
 }
 
 impl std::fmt::Debug for PendingOrder {
@@ -193,6 +197,12 @@ impl Storage {
         std::fs::read_to_string(self.directory(subject).join("issuer")).ok()
     }
 
+    /// When this set's certificate was put here, by the clock of that time.
+    pub fn obtained(&self, subject: &Subject) -> Option<SystemTime> {
+        let path = self.directory(subject).join("certificate.pem");
+        std::fs::metadata(path).and_then(|found| found.modified()).ok()
+    }
+
     /// The key of this set's certificate, as PEM.
     pub fn key(&self, subject: &Subject) -> Option<Zeroizing<String>> {
         let text = read(&self.directory(subject).join("certificate.pem")).ok()??;
@@ -264,6 +274,24 @@ impl Storage {
         self.forget(subject, ORDER);
     }
 
+    /// The DNS records that were set and perhaps not removed: the name that each proves, and its value.
+    pub fn records(&self, subject: &Subject) -> Vec<(String, String)> {
+        self.json(subject, RECORDS).unwrap_or_default()
+    }
+
+    /// Notes the DNS records that are about to be set.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where they cannot be written.
+    pub fn keep_records(&self, subject: &Subject, records: &[(String, String)]) -> Result<(), Error> {
+        self.keep_json(subject, RECORDS, &records)
+    }
+
+    /// Forgets the DNS records: they were removed.
+    pub fn forget_records(&self, subject: &Subject) {
+        self.forget(subject, RECORDS);
+    }
+
     /// The orders that failed since the last certificate.
     pub fn failures(&self, subject: &Subject) -> Failures {
         self.json(subject, FAILURES).unwrap_or_default()
@@ -304,6 +332,7 @@ impl Storage {
 }
 
 const ORDER: &str = "order.json";
+const RECORDS: &str = "records.json";
 const FAILURES: &str = "failures.json";
 
 fn load(path: &Path, now: SystemTime) -> Result<Certificate, Error> {
@@ -366,6 +395,7 @@ mod tests {
         let Source::Acme { path } = &kept.source else { panic!("{:?}", kept.source) };
         assert_eq!((mode(path), mode(path.parent().unwrap()), mode(storage.path())), (0o600, 0o700, 0o700));
         assert_eq!(storage.issuer(&subject).as_deref(), Some("https://a/dir"));
+        assert!(storage.obtained(&subject).unwrap() >= now - Duration::from_secs(10));
         assert_eq!(storage.key(&subject).unwrap().trim(), key.trim());
         assert_eq!(storage.certificates(now).len(), 1);
         // Another kind of key is another certificate.
@@ -412,12 +442,19 @@ mod tests {
             profile: None,
             url: "https://a/order/1".into(),
             key: "secret".into(),
+            resumed: 0,
         };
         storage.keep_order(&subject, &order).unwrap();
         assert_eq!(storage.order(&subject).unwrap().url, order.url);
         assert!(!format!("{order:?}").contains("secret"));
         storage.forget_order(&subject);
         assert!(storage.order(&subject).is_none());
+        assert!(storage.records(&subject).is_empty());
+        let records = [("example.org".to_owned(), "value".to_owned())];
+        storage.keep_records(&subject, &records).unwrap();
+        assert_eq!(storage.records(&subject), records);
+        storage.forget_records(&subject);
+        assert!(storage.records(&subject).is_empty());
         let mut failures = Failures::default();
         failures.note(SystemTime::now(), None);
         storage.keep_failures(&subject, &failures).unwrap();

@@ -78,6 +78,7 @@ mod openssl;
 mod openssl_resumes_sessions;
 mod openssl_speaks_every_suite;
 mod openssl_updates_keys;
+mod orders_do_not_disturb_each_other;
 mod orders_outlive_their_process;
 mod pebble;
 mod postgres_speaks_tls;

@@ -5,21 +5,25 @@
 //! `OFFRAMP_ACME_DOMAIN`. It must end within [`LIMIT`], with status 0 if the record is set or gone.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use offramp_certs::acme::dns_update::{Algorithm, TsigKey, Update};
 use offramp_config::model::{DnsUpdate, TsigAlgorithm};
+use offramp_net::process::kill_group;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::name_server;
 
 /// How long the program may take.
 const LIMIT: Duration = Duration::from_secs(120);
+/// How long its output is read after it has ended: a process that it has left behind may keep the output open.
+const REST: Duration = Duration::from_millis(500);
 /// How much of its output is kept for the message.
 const SHOWN: usize = 400;
 
@@ -93,32 +97,79 @@ async fn run(program: &Path, action: Action, record: &Record, limit: Duration) -
         .env("OFFRAMP_ACME_DOMAIN", &record.domain)
         .env("OFFRAMP_ACME_RECORD", record.name())
         .env("OFFRAMP_ACME_VALUE", &record.value)
+        // Nobody but this process speaks to the service manager.
+        .env_remove("NOTIFY_SOCKET")
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let ended = timeout(limit, async { tokio::join!(child.wait(), said(out), said(err)) }).await;
-    // Without a reader the program is killed, as it is dropped.
-    let (status, out, err) = ended.map_err(|_| format!("did not end within {} s", limit.as_secs()))?;
-    let status = status.map_err(|error| error.to_string())?;
-    if status.success() {
-        return Ok(());
+    let child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let ended = Hook(child).end(limit, &mut out, &mut err).await;
+    let said = [shown(&err), shown(&out)].join(" ");
+    let said = said.trim();
+    match ended {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{status}: {said}")),
+        Err(reason) if said.is_empty() => Err(reason),
+        Err(reason) => Err(format!("{reason}: {said}")),
     }
-    let said = format!("{err} {out}");
-    Err(format!("{status}: {}", said.trim()))
 }
 
-/// The beginning of an output, on one line; the rest is read and forgotten.
-async fn said(output: Option<impl AsyncRead + Unpin>) -> String {
-    let Some(mut output) = output else { return String::new() };
-    let (mut kept, mut piece) = (Vec::new(), [0; 1024]);
+/// The program while it runs.
+struct Hook(Child);
+
+impl Hook {
+    /// Waits for its end, and keeps the beginning of what it writes.
+    async fn end(
+        mut self,
+        limit: Duration,
+        out: &mut Vec<u8>,
+        err: &mut Vec<u8>,
+    ) -> Result<ExitStatus, String> {
+        let outputs = (self.0.stdout.take(), self.0.stderr.take());
+        let mut reading = pin!(async { tokio::join!(read(outputs.0, out), read(outputs.1, err)) });
+        let mut is_read = false;
+        let wait = async {
+            loop {
+                tokio::select! {
+                    status = self.0.wait() => return status,
+                    _ = &mut reading, if !is_read => is_read = true,
+                }
+            }
+        };
+        let ended = timeout(limit, wait).await;
+        let status = ended.map_err(|_| format!("did not end within {} s", limit.as_secs()))?;
+        if !is_read {
+            let _ = timeout(REST, reading).await;
+        }
+        status.map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Hook {
+    /// A program that nobody waits for any more is killed, with all that it has started.
+    fn drop(&mut self) {
+        if let Some(leader) = self.0.id() {
+            kill_group(leader);
+        }
+    }
+}
+
+/// Reads an output to its end, and keeps its beginning.
+async fn read(output: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
+    let Some(mut output) = output else { return };
+    let mut piece = [0; 1024];
     while let Ok(length @ 1..) = output.read(&mut piece).await {
         let room = SHOWN.saturating_sub(kept.len()).min(length);
         kept.extend_from_slice(&piece[..room]);
     }
-    let text = String::from_utf8_lossy(&kept);
+}
+
+/// An output on one line.
+fn shown(kept: &[u8]) -> String {
+    let text = String::from_utf8_lossy(kept);
     let printable: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     printable.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -164,6 +215,43 @@ mod tests {
     fn a_hook_that_hangs_is_stopped() {
         let error = outcome("exec sleep 1000", Duration::from_millis(100)).unwrap_err();
         assert!(error.contains("did not end"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_a_hook_has_started_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, file) = (folder.path().join("hook"), folder.path().join("pid"));
+        let text =
+            format!("#!/bin/sh\nsleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait\n", file.display());
+        std::fs::write(&program, text).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let record = Record { domain: "example.org".into(), value: "value".into() };
+        let begun = async {
+            while !file.exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        // As a reload does that has no use for the order any more.
+        tokio::select! {
+            ended = run(&program, Action::Present, &record, PATIENCE) => panic!("{ended:?}"),
+            () = begun => {}
+        }
+        let pid = std::fs::read_to_string(file).unwrap();
+        let status = format!("/proc/{}/stat", pid.trim());
+        let gone = async {
+            // Gone, or dead and not yet waited for by whoever has it now.
+            while std::fs::read_to_string(&status).is_ok_and(|status| !status.contains(") Z ")) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, gone).await.expect("what the hook has started lives on");
+    }
+
+    #[test]
+    fn a_hook_may_leave_a_process_behind_that_keeps_its_output_open() {
+        outcome("sleep 70 & exit 0", PATIENCE).unwrap();
+        let error = outcome("echo bad >&2; sleep 70 & exit 3", PATIENCE).unwrap_err();
+        assert!(error.contains("exit status: 3: bad"), "{error}");
     }
 
     #[test]

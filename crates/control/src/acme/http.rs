@@ -18,6 +18,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -25,6 +26,9 @@ use tokio_rustls::TlsConnector;
 const LIMIT: Duration = Duration::from_secs(60);
 /// The largest response: chains of certificates are a few kilobytes.
 const MOST: usize = 1 << 20;
+/// The longest wait that an authority's `Retry-After` is read as. The library that speaks ACME adds the number to the
+/// clock, and panics where that is beyond the end of time.
+const LONGEST_WAIT: u64 = 30 * 24 * 3600;
 /// How much of a response that is no problem document is shown.
 const SHOWN: usize = 120;
 
@@ -62,7 +66,8 @@ impl Client {
         let uri = request.uri().clone();
         let answered = timeout(LIMIT, self.exchange(request)).await;
         let response = answered.map_err(|_| format!("{uri}: no response within {} s", LIMIT.as_secs()));
-        let response = response?.map_err(|reason| format!("{uri}: {reason}"))?;
+        let mut response = response?.map_err(|reason| format!("{uri}: {reason}"))?;
+        bound_wait(response.headers_mut());
         let refused = response.status().is_client_error() || response.status().is_server_error();
         if let Some(wait) = retry_after(response.headers()).filter(|_| refused) {
             self.retry_after.store(wait, Ordering::Relaxed);
@@ -84,24 +89,18 @@ impl Client {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| error.to_string())?;
-        // Ends with the response; what went wrong is told by the sender.
-        let connection = tokio::spawn(connection);
+        // Ends with the response, or when nobody waits for it any more; what went wrong is told by the sender.
+        let mut connections = JoinSet::new();
+        connections.spawn(connection);
         let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
         let authority = HeaderValue::try_from(authority).map_err(|error| error.to_string())?;
         request.headers_mut().insert(HOST, authority);
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         *request.uri_mut() = path.parse::<Uri>().map_err(|error| error.to_string())?;
         let answered = sender.send_request(request).await.map_err(|error| error.to_string());
-        let outcome = match answered {
-            Err(error) => Err(error),
-            Ok(response) => {
-                let (parts, body) = response.into_parts();
-                let body = Limited::new(body, MOST).collect().await.map_err(|error| error.to_string());
-                body.map(|body| Response::from_parts(parts, body.to_bytes()))
-            }
-        };
-        connection.abort();
-        outcome
+        let (parts, body) = answered?.into_parts();
+        let body = Limited::new(body, MOST).collect().await.map_err(|error| error.to_string());
+        body.map(|body| Response::from_parts(parts, body.to_bytes()))
     }
 }
 
@@ -133,11 +132,21 @@ fn strange(response: &Response<Bytes>, refused: bool) -> Option<String> {
     Some(format!("the authority answered {} ({kind}): {body}", response.status()))
 }
 
+/// Replaces `Retry-After` by a number of seconds that can be added to any time, and that no loop turns on.
+fn bound_wait(headers: &mut HeaderMap) {
+    let wait = retry_after(headers).map(|wait| wait.clamp(1, LONGEST_WAIT));
+    match wait {
+        Some(wait) => headers.insert(RETRY_AFTER, wait.into()),
+        None => headers.remove(RETRY_AFTER),
+    };
+}
+
 /// `Retry-After` in seconds from now (RFC 9110 section 10.2.3).
 fn retry_after(headers: &HeaderMap) -> Option<u64> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(seconds);
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than the number has room for are a long time, too.
+        return Some(text.parse().unwrap_or(u64::MAX));
     }
     let at = httpdate::parse_http_date(text).ok()?;
     Some(at.duration_since(SystemTime::now()).unwrap_or_default().as_secs())
@@ -205,7 +214,31 @@ mod tests {
         assert_eq!(of("120"), Some(120));
         assert_eq!(of("soon"), None);
         assert_eq!(of("Fri, 31 Dec 1999 23:59:59 GMT"), Some(0));
+        assert_eq!(of("99999999999999999999999"), Some(u64::MAX));
         let later = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(3600));
         assert!((3500..=3600).contains(&of(&later).unwrap()));
+    }
+
+    #[test]
+    fn no_wait_of_an_authority_is_beyond_the_end_of_time() {
+        let of = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, text.parse().unwrap());
+            bound_wait(&mut headers);
+            headers.get(RETRY_AFTER).map(|value| value.to_str().unwrap().parse::<u64>().unwrap())
+        };
+        let far = format!("{}", u64::MAX);
+        for (text, expected) in [
+            ("0", Some(1)),
+            ("120", Some(120)),
+            (far.as_str(), Some(LONGEST_WAIT)),
+            ("99999999999999999999999", Some(LONGEST_WAIT)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", Some(LONGEST_WAIT)),
+            ("Fri, 31 Dec 1999 23:59:59 GMT", Some(1)),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            assert_eq!(of(text), expected, "{text}");
+        }
     }
 }

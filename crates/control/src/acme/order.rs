@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use instant_acme::{
-    Account, CertificateIdentifier, Error, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
+    Account, CertificateIdentifier, Error, Identifier, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
 use offramp_certs::Certificate;
 use offramp_certs::acme::{PendingOrder, request};
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::Want;
 use super::http::Client;
-use super::prove::prove;
+use super::prove::{prove, sweep};
 use super::shop::{Shop, insist, is_unknown_account};
 
 /// For a whole order: with dns-01 and its waits it is minutes.
@@ -24,6 +24,10 @@ const SIGNING: RetryPolicy = RetryPolicy::new()
     .timeout(Duration::from_secs(300));
 /// Steps that an order takes at most: one for each of its states, and some that nothing came of.
 const STEPS: u32 = 8;
+
+/// How often one order is gone on with. An order that an authority neither ends nor lets succeed must not keep another one
+/// from being placed; one that a process leaves which is killed again and again has come to its end by then.
+const MOST_RESUMED: u32 = 8;
 
 /// Why there is no certificate.
 #[derive(Debug)]
@@ -47,6 +51,7 @@ async fn obtain(
     shop: &Shop,
     client: &Client,
 ) -> Result<Certificate, String> {
+    sweep(&want.subject, authority, shop).await;
     let account = shop.account(authority, client).await?;
     let (mut order, pending) = match resume(want, authority, shop, &account).await? {
         Some(resumed) => resumed,
@@ -54,7 +59,7 @@ async fn obtain(
     };
     for _ in 0..STEPS {
         match order.state().status {
-            OrderStatus::Pending => prove(&mut order, authority, shop).await?,
+            OrderStatus::Pending => prove(&mut order, &want.subject, authority, shop).await?,
             OrderStatus::Ready => {
                 let names: Vec<String> = want.subject.names().iter().map(ToString::to_string).collect();
                 let csr = request::signing_request(&names, &pending.key)?;
@@ -107,8 +112,9 @@ async fn resume(
     shop: &Shop,
     account: &Account,
 ) -> Result<Option<(Order, PendingOrder)>, String> {
-    let Some(pending) = shop.storage.order(&want.subject) else { return Ok(None) };
+    let Some(mut pending) = shop.storage.order(&want.subject) else { return Ok(None) };
     let fits = !pending.url.is_empty()
+        && pending.resumed < MOST_RESUMED
         && pending.directory == authority.directory.as_str()
         && pending.account == account.id()
         && pending.profile == authority.profile;
@@ -121,13 +127,15 @@ async fn resume(
                 shop.storage.forget_order(&want.subject);
                 return Ok(None);
             }
+            pending.resumed += 1;
+            shop.storage.keep_order(&want.subject, &pending).map_err(|error| error.to_string())?;
             let names = want.names();
             let fields = [("names", (&names).into()), ("order", (&pending.url).into())];
             shop.log.info("an order that was under way goes on", &fields);
             Ok(Some((order, pending)))
         }
         // It is gone.
-        Err(Error::Api(_)) => {
+        Err(Error::Api(problem)) if !is_passing(&problem) => {
             shop.storage.forget_order(&want.subject);
             Ok(None)
         }
@@ -158,12 +166,13 @@ async fn begin(
         profile: authority.profile.clone(),
         url: String::new(),
         key: key.as_str().to_owned(),
+        resumed: 0,
     };
     // Nothing is ordered that could not be kept.
     shop.storage.keep_order(&want.subject, &pending).map_err(|error| error.to_string())?;
     let mut placed = place(want, authority, shop, &account).await;
     if placed.as_ref().is_err_and(is_unknown_account) {
-        account = shop.another_account(authority, client).await?;
+        account = shop.another_account(authority, client, account.id()).await?;
         pending.account = account.id().to_owned();
         placed = place(want, authority, shop, &account).await;
     }
@@ -204,6 +213,38 @@ async fn place(want: &Want, authority: &Authority, shop: &Shop, account: &Accoun
     insist!(account.new_order(&plain).await)
 }
 
-fn is_limit(problem: &instant_acme::Problem) -> bool {
+fn is_limit(problem: &Problem) -> bool {
     problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(":rateLimited"))
+}
+
+/// Whether a problem says nothing of what was asked for: the authority is busy, or has a fault of its own.
+fn is_passing(problem: &Problem) -> bool {
+    let of_type = |end: &str| problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(end));
+    let status = problem.status.unwrap_or_default();
+    is_limit(problem) || of_type(":serverInternal") || of_type(":badNonce") || status == 429 || status >= 500
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_not_given_up_because_the_authority_is_busy() {
+        let of = |text: &str| is_passing(&serde_json::from_str::<Problem>(text).unwrap());
+        for passing in [
+            r#"{"type": "urn:ietf:params:acme:error:rateLimited", "status": 429}"#,
+            r#"{"type": "urn:ietf:params:acme:error:serverInternal"}"#,
+            r#"{"type": "urn:ietf:params:acme:error:badNonce", "status": 400}"#,
+            r#"{"type": "about:blank", "status": 503}"#,
+        ] {
+            assert!(of(passing), "{passing}");
+        }
+        for gone in [
+            r#"{"type": "urn:ietf:params:acme:error:malformed", "status": 404}"#,
+            r#"{"type": "urn:ietf:params:acme:error:unauthorized", "status": 403}"#,
+            r#"{"detail": "no such order"}"#,
+        ] {
+            assert!(!of(gone), "{gone}");
+        }
+    }
 }

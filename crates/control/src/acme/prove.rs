@@ -9,12 +9,13 @@ use instant_acme::{
     AuthorizationStatus, ChallengeStatus, ChallengeType, Identifier, KeyAuthorization, Order, OrderStatus,
     RetryPolicy,
 };
-use offramp_certs::acme::challenge;
+use offramp_certs::acme::{Subject, challenge};
 use offramp_config::model::{Authority, Challenge, DnsProvider};
 use offramp_proxy::Challenges;
 use offramp_tls::Configs;
 use tokio::time::{Duration, sleep};
 
+use super::claims::Claim;
 use super::dns::{self, Action, Record};
 use super::http::is_bad_nonce;
 use super::shop::{NONCES, Shop, insist};
@@ -25,9 +26,17 @@ const PATIENCE: RetryPolicy = RetryPolicy::new()
     .backoff(1.5)
     .timeout(Duration::from_secs(300));
 
+/// The longest token of a challenge, in bytes: authorities use 43.
+const LONGEST_TOKEN: usize = 512;
+
 /// Proves control of every name of the order that is not proved yet.
-pub(super) async fn prove(order: &mut Order, authority: &Authority, shop: &Shop) -> Result<(), String> {
-    let mut responses = Responses::new(authority, shop);
+pub(super) async fn prove(
+    order: &mut Order,
+    subject: &Subject,
+    authority: &Authority,
+    shop: &Shop,
+) -> Result<(), String> {
+    let mut responses = Responses::new(subject, authority, shop).await;
     let outcome = attempt(order, authority, &mut responses).await;
     responses.withdraw().await;
     outcome
@@ -48,6 +57,25 @@ async fn attempt(
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Takes away the records that an attempt has left whose process was killed, or that a reload has ended.
+pub(super) async fn sweep(subject: &Subject, authority: &Authority, shop: &Shop) {
+    if authority.dns.is_none() {
+        return;
+    }
+    let left = shop.storage.records(subject);
+    if left.is_empty() {
+        return;
+    }
+    let mut responses = Responses::new(subject, authority, shop).await;
+    responses.records = left.into_iter().map(|(domain, value)| Record { domain, value }).collect();
+    responses.withdraw().await;
+}
+
+/// Records as they are noted on disk.
+fn pairs(records: &[Record]) -> Vec<(String, String)> {
+    records.iter().map(|record| (record.domain.clone(), record.value.clone())).collect()
 }
 
 /// What is done with each authorization.
@@ -83,14 +111,16 @@ async fn each_pending(
                 AuthorizationStatus::Pending => {}
                 other => return Err(format!("an authorization is {other:?}")),
             }
-            let Identifier::Dns(name) = authorization.identifier().identifier.clone() else {
+            let Identifier::Dns(wanted) = authorization.identifier().identifier.clone() else {
                 return Err("the authority wants something else than a name proved".into());
             };
+            let name = ordered(responses.subject, &wanted)?;
             let Some(mut challenge) = authorization.challenge(kind(authority.challenge)) else {
                 return Err(format!("the authority does not offer {} for {name}", authority.challenge));
             };
             match step {
                 Step::Present => {
+                    check_token(&challenge.token)?;
                     responses.present(&name, &challenge.token, &challenge.key_authorization()).await?;
                 }
                 // One that was told of before this process began is being looked at.
@@ -102,6 +132,23 @@ async fn each_pending(
         }
         return Ok(());
     }
+}
+
+/// The name of the order that an authorization is for. An authority that asks for others would have this machine prove
+/// control of them, perhaps to a third party, and would choose what a hook gets to see.
+fn ordered(subject: &Subject, wanted: &str) -> Result<String, String> {
+    let mut names = subject.names().iter().map(|name| name.host().to_owned());
+    let found = names.find(|name| name.eq_ignore_ascii_case(wanted));
+    found.ok_or_else(|| format!("the authority wants control of {wanted:?} proved, which was not ordered"))
+}
+
+/// Tokens are of the alphabet of base64url (RFC 8555 section 8.3).
+fn check_token(token: &str) -> Result<(), String> {
+    let sound = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if !token.is_empty() && token.len() <= LONGEST_TOKEN && token.bytes().all(sound) {
+        return Ok(());
+    }
+    Err("the authority's challenge has a token that RFC 8555 does not allow".into())
 }
 
 fn kind(challenge: Challenge) -> ChallengeType {
@@ -127,23 +174,36 @@ async fn explain(order: &mut Order) -> String {
 
 /// The responses that are in place for one order; those of workers are gone when this is dropped.
 struct Responses<'a> {
+    subject: &'a Subject,
     authority: &'a Authority,
     challenges: Arc<Challenges>,
     shop: &'a Shop,
     names: BTreeSet<String>,
     tokens: BTreeSet<String>,
     records: Vec<Record>,
+    /// The names that are proved by handshakes: a worker has one response for a name.
+    _claim: Option<Claim<'a>>,
 }
 
 impl<'a> Responses<'a> {
-    fn new(authority: &'a Authority, shop: &'a Shop) -> Self {
+    /// None yet. Waits while another order has responses that these would replace.
+    async fn new(subject: &'a Subject, authority: &'a Authority, shop: &'a Shop) -> Self {
+        let claim = match authority.challenge {
+            Challenge::TlsAlpn01 => {
+                let names = subject.names().iter().map(|name| name.host().to_ascii_lowercase());
+                Some(shop.claims.claim(names.collect()).await)
+            }
+            Challenge::Http01 | Challenge::Dns01 => None,
+        };
         Self {
+            subject,
             authority,
             challenges: Arc::clone(&shop.challenges),
             shop,
             names: BTreeSet::new(),
             tokens: BTreeSet::new(),
             records: Vec::new(),
+            _claim: claim,
         }
     }
 
@@ -165,8 +225,10 @@ impl<'a> Responses<'a> {
                 if self.records.contains(&record) {
                     return Ok(());
                 }
-                // Noted first: a hook that fails may have set it all the same.
+                // Noted first, for a later process too: a hook that fails may have set it all the same.
                 self.records.push(record.clone());
+                let noted = self.shop.storage.keep_records(self.subject, &pairs(&self.records));
+                noted.map_err(|error| error.to_string())?;
                 self.record(Action::Present, &record).await?;
             }
         }
@@ -174,12 +236,16 @@ impl<'a> Responses<'a> {
     }
 
     /// Takes the records away; what is wrong then stops nothing.
-    async fn withdraw(mut self) {
-        for record in std::mem::take(&mut self.records) {
-            if let Err(reason) = self.record(Action::Cleanup, &record).await {
+    async fn withdraw(self) {
+        if self.records.is_empty() {
+            return;
+        }
+        for record in &self.records {
+            if let Err(reason) = self.record(Action::Cleanup, record).await {
                 self.shop.log.warn("a DNS record stays behind", &[("reason", (&reason).into())]);
             }
         }
+        self.shop.storage.forget_records(self.subject);
     }
 
     async fn record(&self, action: Action, record: &Record) -> Result<(), String> {
@@ -199,5 +265,33 @@ impl Drop for Responses<'_> {
     fn drop(&mut self) {
         self.names.iter().for_each(|name| self.challenges.set_handshake(name, None));
         self.tokens.iter().for_each(|token| self.challenges.set_response(token, None));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use offramp_certs::acme::KeyType;
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_ordered_is_proved() {
+        let subject = Subject::new(&["*.a.example.org", "b.example.org"], KeyType::P256).unwrap();
+        assert_eq!(ordered(&subject, "a.example.org").unwrap(), "a.example.org");
+        assert_eq!(ordered(&subject, "B.Example.ORG").unwrap(), "b.example.org");
+        for other in ["example.org", "c.example.org", "*.a.example.org", "", "a.example.org\n", "$(reboot).b"]
+        {
+            let refused = ordered(&subject, other).unwrap_err();
+            assert!(refused.contains("was not ordered"), "{refused}");
+            assert!(!refused.contains('\n'), "{refused}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_of_base64url() {
+        assert_eq!(check_token("LoqXcYV8q5ONbJQxbmR7SCTNo3tiAXDfowyjxAjEuX0"), Ok(()));
+        for token in ["", "a/b", "a b", "../x", "a\r\nb", "ä", &"a".repeat(LONGEST_TOKEN + 1)] {
+            assert!(check_token(token).is_err(), "{token}");
+        }
     }
 }

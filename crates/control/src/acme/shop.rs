@@ -15,6 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::Orders;
+use super::claims::Claims;
 use super::http::{Client, is_of_type};
 
 /// Orders under way at a time: a start with hundreds of names is to burden neither this machine nor the authority.
@@ -44,9 +45,10 @@ pub(super) struct Shop {
     pub(super) challenges: Arc<Challenges>,
     pub(super) log: Log,
     pub(super) permits: Semaphore,
+    pub(super) claims: Claims,
     orders: Arc<Orders>,
     obtained: UnboundedSender<()>,
-    /// Held while an account is looked for or made, so that each is made once.
+    /// Held while an account is made, so that each is made once.
     accounts: Mutex<()>,
     lock: StdMutex<Locking>,
     random: RandomState,
@@ -72,6 +74,7 @@ impl Shop {
             challenges,
             log,
             permits: Semaphore::new(AT_ONCE),
+            claims: Claims::default(),
             orders,
             obtained,
             accounts: Mutex::new(()),
@@ -128,29 +131,41 @@ impl Shop {
 
     /// The account with an authority; a new one where there is none yet.
     pub(super) async fn account(&self, authority: &Authority, client: &Client) -> Result<Account, String> {
-        let _one_at_a_time = self.accounts.lock().await;
-        if let Some(text) = self.storage.account(&parts(authority)).map_err(|error| error.to_string())? {
-            let read = || serde_json::from_str::<AccountCredentials>(&text);
-            // What cannot be read is of no use to anybody: another account takes its place.
-            if read().is_ok() {
-                let opened = insist!(match read() {
-                    Ok(credentials) => builder(client).from_credentials(credentials).await,
-                    Err(error) => Err(Error::Json(error)),
-                });
-                return opened.map_err(|error| error.to_string());
-            }
+        // Without the lock: an authority that does not answer keeps nobody from another.
+        if let Some(account) = self.kept_account(authority, client).await? {
+            return Ok(account);
         }
-        self.register(authority, client).await
+        self.another_account(authority, client, "").await
     }
 
-    /// Makes an account in the place of one that the authority no longer knows.
+    /// Makes an account, in the place of `stale` if the authority no longer knows that one.
     pub(super) async fn another_account(
         &self,
         authority: &Authority,
         client: &Client,
+        stale: &str,
     ) -> Result<Account, String> {
         let _one_at_a_time = self.accounts.lock().await;
-        self.register(authority, client).await
+        // Another order may have made one meanwhile.
+        match self.kept_account(authority, client).await? {
+            Some(account) if account.id() != stale => Ok(account),
+            _ => self.register(authority, client).await,
+        }
+    }
+
+    async fn kept_account(&self, authority: &Authority, client: &Client) -> Result<Option<Account>, String> {
+        let text = self.storage.account(&parts(authority)).map_err(|error| error.to_string())?;
+        let Some(text) = text else { return Ok(None) };
+        let read = || serde_json::from_str::<AccountCredentials>(&text);
+        // What cannot be read is of no use to anybody: another account takes its place.
+        if read().is_err() {
+            return Ok(None);
+        }
+        let opened = insist!(match read() {
+            Ok(credentials) => builder(client).from_credentials(credentials).await,
+            Err(error) => Err(Error::Json(error)),
+        });
+        opened.map(Some).map_err(|error| error.to_string())
     }
 
     async fn register(&self, authority: &Authority, client: &Client) -> Result<Account, String> {

@@ -1,0 +1,89 @@
+//! Orders that have names in common, and what an order that was killed has left behind.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use offramp_testkit::process::{Signal, Source, require};
+use offramp_testkit::server::{Listen, Server, apps};
+
+use crate::house::{Home, LIFE};
+use crate::openssl::echo;
+use crate::pebble::{Pebble, Terms, logged};
+
+#[test]
+fn two_kinds_of_key_for_one_name_are_proved_one_after_the_other() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let pebble = Pebble::start(home.path(), &home.ca, &Terms::default());
+    let certificate = |key: &str| {
+        format!("[[certificate]]\nacme = \"pebble\"\nnames = [\"a.test\"]\nkey_type = \"{key}\"\n")
+    };
+    let text = format!(
+        "{}{}{}[[listener]]\naddress = \"127.0.0.1:{}\"\n[[route]]\nserver = \"{}\"\n",
+        pebble.section(&home.ca, ""),
+        certificate("p256"),
+        certificate("p384"),
+        pebble.tls,
+        app.address()
+    );
+    let house = home.run(&text);
+    let both = || {
+        let lines = house.process.lines(Source::Stderr);
+        let obtained = lines.iter().filter(|line| line.contains("a certificate was obtained")).count();
+        (obtained == 2).then_some(())
+    };
+    house.until("both certificates are there", both);
+    assert_eq!(pebble.count("set INVALID"), 0);
+}
+
+/// A hook that notes its calls, and tells the authority's name server.
+fn hook(home: &Home, management: u16) {
+    let path = home.file("hook");
+    let curl = require("curl", "curl");
+    let text = format!(
+        "#!/bin/sh -e\ncase $1 in present) verb=set-txt;; cleanup) verb=clear-txt;; esac\n\
+         {curl} -sf -d \"{{\\\"host\\\":\\\"$2.\\\",\\\"value\\\":\\\"$3\\\"}}\" http://127.0.0.1:{management}/$verb\n\
+         echo \"$1\" >>{}\n",
+        home.file("calls").display(),
+        curl = curl.display()
+    );
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_record_of_a_process_that_was_killed_is_removed_by_the_next_one() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let pebble = Pebble::start(home.path(), &home.ca, &Terms::default());
+    hook(&home, pebble.management);
+    let text = |wait: &str| {
+        format!(
+            "{}[[certificate]]\nacme = \"pebble\"\nnames = [\"w.test\"]\n\
+             [[listener]]\naddress = \"127.0.0.1:{}\"\n[[route]]\nserver = \"{}\"\n",
+            pebble.section(
+                &home.ca,
+                &format!("challenge = \"dns-01\"\ndns_hook = \"hook\"\ndns_wait = \"{wait}\"")
+            ),
+            pebble.tls,
+            app.address()
+        )
+    };
+    let (first, second) = (text("1h"), text("0s"));
+    let calls = home.file("calls");
+    let house = home.run(&first);
+    house.until("the record is set", || calls.exists().then_some(()));
+    house.process.signal(Signal::KILL).unwrap();
+    house.process.wait(LIFE).unwrap();
+    assert_eq!(fs::read_to_string(&calls).unwrap(), "present\n");
+    let home = house.home;
+    fs::remove_file(home.file("notify.sock")).unwrap();
+    let house = home.run(&second);
+    logged(&house, "certificates changed", "");
+    assert!(echo(&house, &["-servername", "w.test"]).contains("Pebble"));
+    let calls = fs::read_to_string(calls).unwrap();
+    assert_eq!(calls, "present\ncleanup\npresent\ncleanup\n");
+    let left =
+        fs::read_dir(house.home.file("state/acme/certificates")).unwrap().next().unwrap().unwrap().path();
+    assert!(!left.join("records.json").exists());
+}
