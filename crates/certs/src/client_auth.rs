@@ -119,6 +119,18 @@ pub fn load_revocation_lists(path: &Path, now: SystemTime) -> Result<LoadedLists
     Ok(LoadedLists { lists, warnings })
 }
 
+/// The issuer's name in a certificate in DER, as DER. `None` where it cannot be parsed.
+#[must_use]
+pub fn certificate_issuer(der: &[u8]) -> Option<Vec<u8>> {
+    Some(x509::parse(der).ok()?.issuer().as_raw().to_vec())
+}
+
+/// The issuer's name in a revocation list in DER, as DER. `None` where it cannot be parsed.
+#[must_use]
+pub fn list_issuer(der: &[u8]) -> Option<Vec<u8>> {
+    x509::list_issuer(der)
+}
+
 fn add_list(
     path: &Path,
     line: Option<usize>,

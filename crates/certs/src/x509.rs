@@ -139,6 +139,12 @@ pub(crate) fn revocation_list(der: &[u8]) -> Result<(String, Option<SystemTime>)
     }
 }
 
+/// The name of the issuer of a revocation list in DER, as DER.
+pub(crate) fn list_issuer(der: &[u8]) -> Option<Vec<u8>> {
+    let (_, list) = CertificateRevocationList::from_der(der).ok()?;
+    Some(list.issuer().as_raw().to_vec())
+}
+
 /// Whether the key of the certificate `issuer` signed the certificate `leaf` (both DER).
 pub(crate) fn signed_by(leaf: &[u8], issuer: &[u8]) -> bool {
     match (parse(leaf), parse(issuer)) {

@@ -83,7 +83,7 @@ impl Configs {
     ) -> Result<Self, SetupError> {
         let build = |chacha_first| {
             let provider = Arc::new(provider(policy, chacha_first));
-            config(provider, policy, store, alpn, auth, tickets).map(Arc::new)
+            config(&provider, policy, store, alpn, auth, tickets).map(Arc::new)
         };
         Ok(Self { aes_first: build(!cpu_has_aes())?, chacha_first: build(true)? })
     }
@@ -201,7 +201,7 @@ pub(crate) fn provider(policy: &Policy, chacha_first: bool) -> CryptoProvider {
 }
 
 fn config(
-    provider: Arc<CryptoProvider>,
+    provider: &Arc<CryptoProvider>,
     policy: &Policy,
     store: &Arc<Store>,
     alpn: &[Vec<u8>],
@@ -213,7 +213,7 @@ fn config(
     } else {
         &[&rustls::version::TLS13]
     };
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+    let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(versions)
         .map_err(|error| SetupError(format!("TLS: {error}")))?;
     let builder = match auth {

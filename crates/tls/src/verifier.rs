@@ -1,16 +1,26 @@
 //! The verification of client certificates: rustls does it against authorities and revocation lists; here is noted
 //! which certificate it refused, for the event of the refusal.
+//!
+//! Of several revocation lists with the same issuer rustls looks at the first one only. So lists are put into groups,
+//! each with one list of an issuer at the most, and a certificate is verified by every group: whoever is named by any
+//! list is refused. With one list for each authority, which is usual, there is one group.
+
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use offramp_certs::client_auth::Trust;
+use offramp_certs::client_auth::{Trust, certificate_issuer, list_issuer};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{
+    CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName, Error,
+    SignatureScheme,
+};
 
 use crate::setup::SetupError;
 
@@ -21,17 +31,44 @@ use crate::setup::SetupError;
 pub(crate) fn build(
     trust: &Trust,
     required: bool,
-    provider: Arc<CryptoProvider>,
+    provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, SetupError> {
-    let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(&trust.roots), provider);
-    if !trust.revoked.is_empty() {
-        builder = builder.with_crls(trust.revoked.iter().cloned()).allow_unknown_revocation_status();
+    let groups = grouped(&trust.revoked).into_iter().map(|lists| {
+        let roots = Arc::clone(&trust.roots);
+        let mut builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
+        let (issuers, lists): (Vec<_>, Vec<_>) = lists.into_iter().unzip();
+        if !lists.is_empty() {
+            builder = builder.with_crls(lists).allow_unknown_revocation_status();
+        }
+        if !required {
+            builder = builder.allow_unauthenticated();
+        }
+        let verifier =
+            builder.build().map_err(|error| SetupError(format!("client certificates: {error}")))?;
+        Ok(Group { verifier, issuers })
+    });
+    Ok(Arc::new(Noting { groups: groups.collect::<Result<_, SetupError>>()? }))
+}
+
+/// A revocation list, and the name of its issuer.
+type List = (Vec<u8>, CertificateRevocationListDer<'static>);
+
+/// The lists in groups, of which none has two lists of one issuer. There is one group at least.
+fn grouped(lists: &[CertificateRevocationListDer<'static>]) -> Vec<Vec<List>> {
+    let mut groups: Vec<Vec<List>> = vec![Vec::new()];
+    for (at, list) in lists.iter().enumerate() {
+        if lists[..at].contains(list) {
+            continue;
+        }
+        // One that cannot be parsed is refused by rustls.
+        let issuer = list_issuer(list).unwrap_or_default();
+        let free = groups.iter_mut().find(|group| group.iter().all(|(taken, _)| *taken != issuer));
+        match free {
+            Some(group) => group.push((issuer, list.clone())),
+            None => groups.push(vec![(issuer, list.clone())]),
+        }
     }
-    if !required {
-        builder = builder.allow_unauthenticated();
-    }
-    let verifier = builder.build().map_err(|error| SetupError(format!("client certificates: {error}")))?;
-    Ok(Arc::new(Noting(verifier)))
+    groups
 }
 
 thread_local! {
@@ -46,21 +83,84 @@ pub(crate) fn take_refused() -> Option<Box<[u8]>> {
     REFUSED.take()
 }
 
-/// Notes what the verifier in it refuses.
+/// The verifier with the lists of a group.
 #[derive(Debug)]
-struct Noting(Arc<dyn ClientCertVerifier>);
+struct Group {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// The issuers of the lists.
+    issuers: Vec<Vec<u8>>,
+}
+
+/// Notes what the verifiers in it refuse. They differ in their lists alone.
+#[derive(Debug)]
+struct Noting {
+    groups: Vec<Group>,
+}
+
+impl Noting {
+    fn first(&self) -> &dyn ClientCertVerifier {
+        // There always is one.
+        &*self.groups[0].verifier
+    }
+
+    /// The verdict of all groups.
+    fn verdict(
+        &self,
+        leaf: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        if let [only] = &self.groups[..] {
+            return only.verifier.verify_client_cert(leaf, chain, now);
+        }
+        let (mut passed, mut foreign) = (Vec::new(), Vec::new());
+        for group in &self.groups {
+            match group.verifier.verify_client_cert(leaf, chain, now) {
+                Ok(_) => passed.push(group),
+                Err(error) if is_of_another_key(&error) => foreign.push((group, error)),
+                Err(error) => return Err(error),
+            }
+        }
+        // Authorities that have changed their key have lists under one name by both. A list by another key says nothing
+        // of this certificate, if there is one by the right key.
+        let told = || std::iter::once(leaf).chain(chain).filter_map(|der| certificate_issuer(der));
+        let vouched = |issuer: &Vec<u8>| passed.iter().any(|group| group.issuers.contains(issuer));
+        for (group, error) in foreign {
+            if passed.is_empty() || told().any(|issuer| group.issuers.contains(&issuer) && !vouched(&issuer))
+            {
+                return Err(error);
+            }
+        }
+        Ok(ClientCertVerified::assertion())
+    }
+}
+
+/// Whether a signature is by another key than that of the issuer. webpki reports this only if no list has named the
+/// certificate: of all that is wrong on the ways to an authority it reports a revocation first.
+fn is_of_another_key(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::InvalidCertificate(
+            CertificateError::BadSignature
+                | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }
+        ) | Error::InvalidCertRevocationList(
+            CertRevocationListError::BadSignature
+                | CertRevocationListError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }
+        )
+    )
+}
 
 impl ClientCertVerifier for Noting {
     fn offer_client_auth(&self) -> bool {
-        self.0.offer_client_auth()
+        self.first().offer_client_auth()
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.0.client_auth_mandatory()
+        self.first().client_auth_mandatory()
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        self.first().root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -69,7 +169,7 @@ impl ClientCertVerifier for Noting {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verdict = self.0.verify_client_cert(end_entity, intermediates, now);
+        let verdict = self.verdict(end_entity, intermediates, now);
         if verdict.is_err() {
             REFUSED.set(Some(end_entity.as_ref().into()));
         }
@@ -82,7 +182,7 @@ impl ClientCertVerifier for Noting {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, cert, dss)
+        self.first().verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -91,10 +191,10 @@ impl ClientCertVerifier for Noting {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, cert, dss)
+        self.first().verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.first().supported_verify_schemes()
     }
 }
