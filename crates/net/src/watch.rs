@@ -111,8 +111,12 @@ impl Watch {
         let mut buffer = [MaybeUninit::uninit(); ROOM];
         let mut reader = inotify::Reader::new(self.inotify.get_ref(), &mut buffer);
         let mut drained = Drained { matters: false, is_empty: false };
-        // Bounded, as another process could make changes without end.
-        for _ in 0..MOST_EVENTS {
+        // Bounded, as another process could make changes without end. What was read into the buffer is looked at all the
+        // same: the kernel gives it once.
+        for count in 0.. {
+            if count >= MOST_EVENTS && reader.is_buffer_empty() {
+                break;
+            }
             match reader.next() {
                 Ok(event) => {
                     let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
@@ -237,6 +241,20 @@ mod tests {
         assert!(!watch.drain().unwrap().matters);
         fs::write(folder.path().join("a.pem"), "new").unwrap();
         assert!(watch.drain().unwrap().matters);
+    }
+
+    #[tokio::test]
+    async fn a_change_is_seen_that_was_read_with_the_last_of_many() {
+        let folder = tempfile::tempdir().unwrap();
+        let directories = BTreeMap::from([(folder.path().to_owned(), named(&["a.pem"]))]);
+        let (watch, _) = Watch::new(&directories).unwrap();
+        // Each makes three events.
+        for _ in 0..=MOST_EVENTS / 3 {
+            fs::write(folder.path().join("log"), "a line").unwrap();
+            fs::remove_file(folder.path().join("log")).unwrap();
+        }
+        fs::write(folder.path().join("a.pem"), "new").unwrap();
+        seen(&watch).await;
     }
 
     #[tokio::test]
