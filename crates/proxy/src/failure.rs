@@ -8,7 +8,7 @@ use offramp_observe::facts::FatalAlert;
 use offramp_observe::{Cause, Close};
 use offramp_record::{Alert, Fault};
 use offramp_tls::{HandshakeError, HandshakeFault, SessionError};
-use offramp_upstream::{Failure, Fault as UpstreamFault, Reason, Unreachable};
+use offramp_upstream::{Breach, Failure, Fault as UpstreamFault, Reason, Unreachable};
 use offramp_wire::HelloFault;
 use rustls::{CertificateError, Error as TlsError, PeerIncompatible};
 
@@ -198,10 +198,23 @@ pub(crate) fn request(failed: &Failure, record: &Record, servers: usize) -> Refu
             (StatusCode::GATEWAY_TIMEOUT, close(Cause::ServerResponseTimeout))
         }
         UpstreamFault::BadResponse(_) => (StatusCode::BAD_GATEWAY, close(Cause::BadResponse)),
+        UpstreamFault::Aborted(Breach::Io(error)) if is_ours(error) => {
+            (StatusCode::SERVICE_UNAVAILABLE, resources(error, Cause::Internal))
+        }
         UpstreamFault::Aborted(_) => (StatusCode::BAD_GATEWAY, close(Cause::ServerAborted)),
         UpstreamFault::RequestBody(_) => (StatusCode::BAD_REQUEST, close(Cause::ClientAborted)),
     };
     Refusal::new(status, close)
+}
+
+/// The body of a response broke off.
+pub(crate) fn response(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Close {
+    match error.downcast_ref() {
+        Some(UpstreamFault::Aborted(Breach::Io(error))) if is_ours(error) => {
+            resources(error, Cause::Internal)
+        }
+        _ => Close::from(Cause::ServerAborted).with_detail(&error.to_string()),
+    }
 }
 
 /// A handshake failed; `hello` says what was odd about the ClientHello, if anything was.
@@ -311,6 +324,10 @@ mod tests {
                 assert_eq!((close.cause, close.fault), (cause, Fault::Us), "{number}");
             }
         }
+        let broken =
+            |number| response(&UpstreamFault::Aborted(Breach::Io(io::Error::from_raw_os_error(number))));
+        assert_eq!((broken(105).cause, broken(105).fault), (Cause::OutOfMemory, Fault::Us));
+        assert_eq!(broken(104).cause, Cause::ServerAborted);
         for number in [104, 32, 110] {
             let error = io::Error::from_raw_os_error(number);
             assert!(!is_ours(&error));

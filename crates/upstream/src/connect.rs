@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use offramp_net::clock::coarse_ms;
 use offramp_net::connect::connect_to;
 use offramp_net::{Address, Socket};
-use offramp_tls::HandshakeError;
 use offramp_tls::client::{Alpn, Secured};
+use offramp_tls::{HandshakeError, HandshakeFault};
 use tokio::time::timeout;
 
 use crate::admission::{Denied, Seat, Wish, client_key, seat_later, seat_now};
@@ -79,10 +79,17 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    /// Whether it lies with this machine, which has no descriptor or no memory left.
+    /// Whether it lies with this machine, which has run out of something.
     pub(crate) fn is_ours(&self) -> bool {
-        // ENOMEM, ENFILE, EMFILE, ENOBUFS.
-        matches!(self, Self::Io(error) if matches!(error.raw_os_error(), Some(12 | 23 | 24 | 105)))
+        match self {
+            Self::Io(error) => is_ours(error),
+            Self::Tls(error) => match &error.fault {
+                HandshakeFault::Io(error) => is_ours(error),
+                HandshakeFault::Internal(_) => true,
+                HandshakeFault::Closed | HandshakeFault::Tls(_) | HandshakeFault::TooLarge => false,
+            },
+            _ => false,
+        }
     }
 
     /// The same once more, for another who waited for the same connection.
@@ -100,6 +107,12 @@ impl Reason {
             Self::QueueTimeout => Self::QueueTimeout,
         }
     }
+}
+
+/// Whether an error of a socket lies with this machine, which has no descriptor, no memory or no watch left.
+pub(crate) fn is_ours(error: &io::Error) -> bool {
+    // ENOMEM, ENFILE, EMFILE, ENOSPC (by which epoll says that it may watch no more), ENOBUFS.
+    matches!(error.raw_os_error(), Some(12 | 23 | 24 | 28 | 105))
 }
 
 /// What comes first on a connection to a server.
@@ -273,7 +286,14 @@ mod tests {
     #[test]
     fn whose_failure_it_is() {
         let of = |code| Reason::Io(io::Error::from_raw_os_error(code));
-        assert!([12, 23, 24, 105].into_iter().all(|code| of(code).is_ours()));
+        let within_tls = |code| {
+            let fault = HandshakeFault::Io(io::Error::from_raw_os_error(code));
+            Reason::Tls(Arc::new(HandshakeError { fault, alert: None, refused: None }))
+        };
+        for code in [12, 23, 24, 28, 105] {
+            assert!(of(code).is_ours() && within_tls(code).is_ours(), "{code}");
+        }
+        assert!(!within_tls(104).is_ours());
         assert!(!of(111).is_ours() && !Reason::Timeout.is_ours() && !Reason::NoAddress.is_ours());
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use offramp_http::h1::{Http1Fault, ResponseFault};
 
-use crate::connect::Reason;
+use crate::connect::{Reason, is_ours};
 
 /// A request that got no response.
 #[derive(Debug)]
@@ -88,6 +88,7 @@ impl Fault {
     pub(crate) fn is_the_servers(&self) -> bool {
         match self {
             Self::Connect(reason) => !reason.is_ours(),
+            Self::Aborted(Breach::Io(error)) => !is_ours(error),
             Self::ResponseTimeout | Self::Stalled | Self::BadResponse(_) | Self::Aborted(_) => true,
             Self::RequestBody(_) => false,
         }
@@ -183,5 +184,18 @@ impl fmt::Display for Chain<'_> {
             Some(source) => write!(f, ": {}", Chain(source)),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ENOBUFS is a lack of this machine; ECONNRESET comes from the server.
+    #[test]
+    fn what_this_machine_lacks_speaks_against_no_server() {
+        let of = |code| Fault::Aborted(Breach::Io(io::Error::from_raw_os_error(code)));
+        assert!(!of(105).is_the_servers());
+        assert!(of(104).is_the_servers() && Fault::Aborted(Breach::Closed).is_the_servers());
     }
 }

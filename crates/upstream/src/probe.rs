@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{sleep, timeout};
 
 use crate::backend::{Backend, Protocol};
-use crate::connect::{Reason, Way, reach};
+use crate::connect::{Reason, Way, is_ours, reach};
 use crate::health::{Change, Check, CheckKind};
 use crate::link::Link;
 
@@ -48,6 +48,17 @@ pub enum ProbeFault {
     Status(u16),
     /// What it answered with is no HTTP.
     NotHttp,
+}
+
+impl ProbeFault {
+    /// Whether it lies with this machine.
+    fn is_ours(&self) -> bool {
+        match self {
+            Self::Unreachable(reason) => reason.is_ours(),
+            Self::Io(error) => is_ours(error),
+            Self::Timeout | Self::Status(_) | Self::NotHttp => false,
+        }
+    }
 }
 
 impl std::fmt::Display for ProbeFault {
@@ -90,8 +101,8 @@ async fn watch(
     let mut turn = 0;
     loop {
         let outcome = probe(backend, check, server).await;
-        let ours = matches!(&outcome, Err(ProbeFault::Unreachable(reason)) if reason.is_ours());
         // That descriptors have run out here says nothing of the server.
+        let ours = outcome.as_ref().is_err_and(ProbeFault::is_ours);
         if !ours && let Some(change) = health.probe(outcome.is_ok(), check, coarse_ms()) {
             backend.queue.stir();
             let reason = outcome.as_ref().err();

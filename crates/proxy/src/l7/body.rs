@@ -24,6 +24,7 @@ use super::intake::{Gate, Stop};
 use super::interim::Interim;
 use super::record::{Carrier, Record};
 use super::tunnel::Switch;
+use crate::failure;
 
 /// How long a body may come slowly before its rate is looked at.
 const GRACE: Duration = Duration::from_secs(10);
@@ -284,8 +285,7 @@ impl Reply {
     fn broken(&mut self, error: &BodyError) {
         let Some(carrier) = &self.carrier else { return };
         let fault = carrier.0.body_fault.take();
-        let aborted = || Close::from(Cause::ServerAborted).with_detail(&error.to_string());
-        self.close = Some(fault.unwrap_or_else(aborted));
+        self.close = Some(fault.unwrap_or_else(|| failure::response(&**error)));
         self.end();
     }
 }
