@@ -42,10 +42,12 @@ pub(crate) struct Kept<B> {
 /// What was sent of a body.
 #[derive(Debug, Default)]
 struct Sent {
-    /// The first piece, and copies of those behind it: many small pieces would hold on to much more memory than their
-    /// own.
+    /// Copies of the pieces that were sent before this attempt, and of those behind them. The pieces themselves may be
+    /// parts of much larger memory.
     first: Bytes,
     rest: Vec<u8>,
+    /// How much memory both have.
+    memory: usize,
     trailers: Option<HeaderMap>,
     /// Whether a piece was ever asked for and came.
     touched: bool,
@@ -118,7 +120,7 @@ impl<B> Kept<B> {
         let ended = sent.ended;
         // What is still to be sent again goes out all the same.
         if !sent.again && !sent.trailers_again {
-            self.all.give(sent.len());
+            self.all.give(sent.memory);
             *sent = Sent { touched: true, lost: true, ended, ..Sent::default() };
         } else {
             sent.lost = true;
@@ -128,11 +130,7 @@ impl<B> Kept<B> {
     /// Begins at the front again; the number of this attempt.
     fn rewind(&self) -> u32 {
         let mut sent = self.sent.borrow_mut();
-        if !sent.rest.is_empty() {
-            let all = [&sent.first[..], &sent.rest].concat();
-            sent.first = all.into();
-            sent.rest = Vec::new();
-        }
+        sent.join(&self.all);
         sent.again = !sent.first.is_empty();
         sent.trailers_again = sent.trailers.is_some();
         drop(sent);
@@ -143,7 +141,7 @@ impl<B> Kept<B> {
 
 impl<B> Drop for Kept<B> {
     fn drop(&mut self) {
-        self.all.give(self.sent.borrow().len());
+        self.all.give(self.sent.borrow().memory);
     }
 }
 
@@ -190,14 +188,42 @@ impl Sent {
             self.ended = true;
         }
         let Some(data) = frame.data_ref() else { return };
-        if self.len() + data.len() > KEPT || !all.take(data.len()) {
-            all.give(self.len());
-            (self.first, self.rest, self.lost) = (Bytes::new(), Vec::new(), true);
-        } else if self.first.is_empty() {
-            self.first = data.clone();
+        if self.len() + data.len() > KEPT || !self.has_room(data.len(), all) {
+            all.give(self.memory);
+            (self.first, self.rest, self.memory, self.lost) = (Bytes::new(), Vec::new(), 0, true);
         } else {
             self.rest.extend_from_slice(data);
         }
+    }
+
+    /// Makes room for `more` bytes, if all bodies of the worker leave some.
+    fn has_room(&mut self, more: usize, all: &KeptBytes) -> bool {
+        let (before, wanted) = (self.rest.capacity(), self.rest.len() + more);
+        if wanted > before {
+            let room = wanted.max(2 * before).min(KEPT);
+            if !all.take(room - before) {
+                return false;
+            }
+            self.rest.reserve_exact(room - self.rest.len());
+            self.memory += room - before;
+        }
+        true
+    }
+
+    /// Puts together what was kept.
+    fn join(&mut self, all: &KeptBytes) {
+        if self.rest.is_empty() {
+            return;
+        }
+        let rest = std::mem::take(&mut self.rest);
+        if self.first.is_empty() {
+            self.first = rest.into();
+            return;
+        }
+        self.first = [&self.first[..], &rest].concat().into();
+        // It has no more than both had.
+        all.give(self.memory - self.first.len());
+        self.memory = self.first.len();
     }
 }
 
@@ -277,6 +303,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Outgoing<B> {
 mod tests {
     use std::collections::VecDeque;
     use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Waker;
 
     use super::*;
@@ -368,6 +396,39 @@ mod tests {
         }
     }
 
+    /// Memory that tells when it is gone.
+    struct Large(Vec<u8>, Arc<AtomicBool>);
+
+    impl AsRef<[u8]> for Large {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl Drop for Large {
+        fn drop(&mut self) {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A piece may be a small part of large memory, which is not held on to.
+    #[test]
+    fn what_is_kept_holds_on_to_nothing_larger() {
+        let gone = Arc::new(AtomicBool::new(false));
+        let large = Bytes::from_owner(Large(vec![b'a'; 1 << 20], Arc::clone(&gone)));
+        let left = [large.slice(5..15), large.slice(20..1020)].into();
+        drop(large);
+        let all: Rc<KeptBytes> = Rc::default();
+        let kept = Kept::new(Pieces { left, trailers: false }, &all);
+        let mut outgoing = Outgoing::kept(&kept, Rc::default());
+        assert_eq!(read(&mut outgoing, 3).0.len(), 1010);
+        assert!(gone.load(Ordering::Relaxed), "a MiB is held for ten bytes");
+        assert!((1010..2100).contains(&all.0.get()), "{} are counted", all.0.get());
+        assert_eq!(read(&mut Outgoing::kept(&kept, Rc::default()), 3).0, [b'a'; 1010]);
+        drop((kept, outgoing));
+        assert_eq!(all.0.get(), 0);
+    }
+
     #[test]
     fn what_is_kept_is_bounded_and_let_go() {
         let fits = kept(&[KEPT - 1, 1], false);
@@ -378,6 +439,7 @@ mod tests {
         read(&mut outgoing, 2);
         assert!(!large.is_whole());
         assert_eq!(large.sent.borrow().first.len() + large.sent.borrow().rest.capacity(), 0);
+        assert_eq!((large.sent.borrow().memory, large.all.0.get()), (0, 0));
         assert_eq!(read(&mut outgoing, 9).0.len(), 5, "the body itself goes on");
         let settled = kept(&[3, 2], false);
         let mut outgoing = Outgoing::kept(&settled, Rc::default());
