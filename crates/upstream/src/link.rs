@@ -114,6 +114,14 @@ impl Link {
         }
     }
 
+    /// Says that nothing is to be written for now: when the server reads what was written last, that is no news.
+    pub(crate) fn pause_writing(&self) {
+        match self {
+            Self::Plain(socket) => socket.pause_writing(),
+            Self::Tls(stream) => stream.socket().pause_writing(),
+        }
+    }
+
     /// Ends the direction to the server.
     ///
     /// # Errors
@@ -122,6 +130,14 @@ impl Link {
         match self {
             Self::Plain(socket) => Poll::Ready(socket.shutdown_write()),
             Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
+        }
+    }
+
+    /// Ends an idle connection in order: within TLS by close_notify, as far as there is room for it now.
+    pub(crate) fn part(&mut self) {
+        if let Self::Tls(stream) = self {
+            // One that is gone already needs not be told.
+            let _ = Pin::new(&mut **stream).poll_shutdown(&mut Context::from_waker(Waker::noop()));
         }
     }
 

@@ -1,9 +1,10 @@
 //! What clients of HTTP/2 can have pinned: much is asked or sent, and nothing is taken.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::Read as _;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, Stream};
@@ -13,8 +14,9 @@ use crate::figures::{Page, resident};
 use crate::h2_client::kind::{DATA, HEADERS, PING, RST_STREAM, WINDOW_UPDATE};
 use crate::h2_client::{H2, data, frame, get, post, window};
 use crate::h2_follows_rfc9113::http_house;
-use crate::house::{CERTIFICATE, Home, House, PATIENCE};
+use crate::house::{CERTIFICATE, Home, House};
 use crate::http_curl::HTTP;
+use crate::quiet_http_connections_wake_nobody::sleeps;
 use crate::smuggling_backend::Backend;
 
 /// The code of a stream that was not looked at (RFC 9113 §7).
@@ -24,17 +26,14 @@ const STREAMS: u32 = 100;
 /// What one connection may hold by the constants that bound it, if all of them are met at once.
 const MOST: u64 = 8 << 20;
 
-/// Memory when it has stopped to grow.
+/// Memory when the worker has done what there was to do: it sleeps, however often one looks.
 fn settled(house: &House) -> u64 {
-    let (mut last, begun) = (resident(house.process.id()), Instant::now());
-    loop {
-        std::thread::sleep(Duration::from_millis(300));
-        let now = resident(house.process.id());
-        if now <= last || begun.elapsed() > PATIENCE {
-            return now.max(last);
-        }
-        last = now;
-    }
+    const LOOKS: usize = 20;
+    let asleep = Cell::new(0);
+    house.until("the worker has nothing to do", || {
+        asleep.set(if sleeps(house) { asleep.get() + 1 } else { 0 });
+        (asleep.get() >= LOOKS).then(|| resident(house.process.id()))
+    })
 }
 
 /// A client that takes a little of each of many large responses, so that they get going, and then nothing more.

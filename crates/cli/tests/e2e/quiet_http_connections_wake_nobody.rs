@@ -13,15 +13,25 @@ use crate::smuggling_backend::Backend;
 /// For how long a worker has to sleep. What rings once a second would wake it twice.
 const QUIET: Duration = Duration::from_millis(2500);
 
-/// How often the only worker has waited for something.
-pub(crate) fn waits(house: &House) -> u64 {
+/// What the kernel says of the only worker, under `/proc`.
+fn worker(house: &House, file: &str) -> String {
     let tasks = fs::read_dir(format!("/proc/{}/task", house.process.id())).unwrap();
     let worker = tasks
         .map(|task| task.unwrap().path())
         .find(|task| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "offramp-0"));
-    let status = fs::read_to_string(worker.expect("there is a worker").join("status")).unwrap();
+    fs::read_to_string(worker.expect("there is a worker").join(file)).unwrap()
+}
+
+/// How often the only worker has waited for something.
+pub(crate) fn waits(house: &House) -> u64 {
+    let status = worker(house, "status");
     let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
     line.trim().parse().unwrap()
+}
+
+/// Whether the only worker waits now, and has not just no core to run on.
+pub(crate) fn sleeps(house: &House) -> bool {
+    worker(house, "stat").rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
 }
 
 /// Waits until the worker has slept for [`QUIET`] without a break: memory is given back a second after the last

@@ -57,7 +57,11 @@ impl Relay {
                 self.down.sending.push(&self.client);
                 match self.down.sending.poll_hold(cx) {
                     Poll::Ready(()) => Ok(Progress::Moved),
-                    Poll::Pending => Ok(Progress::Blocked),
+                    Poll::Pending => {
+                        // A client on a Unix socket has what there was: when it reads that is no news.
+                        self.client.pause_writing();
+                        Ok(Progress::Blocked)
+                    }
                 }
             }
             // A reset was told to the write that failed; here it looks like an orderly end, which it

@@ -180,7 +180,12 @@ impl Flow {
         let room = &mut *tools.room;
         let n = match from.poll_read(cx, room) {
             // Whoever is not listened to any more is not waited for.
-            Poll::Pending => return Ok(if is_refused { Progress::Done } else { Progress::Blocked }),
+            Poll::Pending if is_refused => return Ok(Progress::Done),
+            Poll::Pending => {
+                // It has what there was: when it reads that is no news.
+                to.pause_writing();
+                return Ok(Progress::Blocked);
+            }
             Poll::Ready(n) => n?,
         };
         if n == 0 {
@@ -225,6 +230,7 @@ impl Flow {
             }
             Poll::Pending => {
                 pipes.give_back(pipe);
+                to.pause_writing();
                 return Ok(Progress::Blocked);
             }
         };

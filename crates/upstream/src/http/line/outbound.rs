@@ -172,9 +172,11 @@ impl<B: RequestBody> Outbound<B> {
             self.clear();
             if starved {
                 progress.starve();
+                link.pause_writing();
                 return Poll::Pending;
             }
             if self.body.is_none() {
+                link.pause_writing();
                 return Poll::Ready(Ok(()));
             }
         }
