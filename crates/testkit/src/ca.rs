@@ -141,10 +141,18 @@ impl Ca {
     /// # Errors
     /// [`Error::Setup`] for what the minting says, [`Error::Io`] for what the directory says.
     pub fn new(directory: &Path) -> Result<Self, Error> {
+        Self::named(directory, "Offramp test CA")
+    }
+
+    /// The same with another name.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn named(directory: &Path, name: &str) -> Result<Self, Error> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params.distinguished_name.push(DnType::CommonName, "Offramp test CA");
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = Key::P256.generate().map_err(Error::setup)?;
         let certificate = params.self_signed(&key).map_err(Error::setup)?;
         fs::write(directory.join("ca.pem"), certificate.pem())?;

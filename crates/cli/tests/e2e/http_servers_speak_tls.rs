@@ -2,11 +2,15 @@
 //! checks.
 
 use std::fs;
+use std::net::TcpListener;
 use std::process::Command;
+use std::sync::Arc;
 
 use offramp_testkit::ca::{Ca, Key, Leaf, Name, Validity};
+use offramp_testkit::oracle;
 use offramp_testkit::process::{Process, Ready, Source, require, temp_dir};
 use offramp_testkit::server::{Listen, Server, apps};
+use rustls::{ServerConnection, StreamOwned};
 
 use crate::house::{CERTIFICATE, Home, House, LIFE, LISTENER, PATIENCE, cause, text};
 use crate::http_curl::{HTTP, get};
@@ -99,6 +103,35 @@ fn protocols_are_chosen_by_alpn() {
     }
 }
 
+/// A server is told by close_notify that a connection was idle for too long, and needs not log a cut.
+#[test]
+fn idle_connections_end_in_order() {
+    use std::io::{Read as _, Write as _};
+    let home = Home::new();
+    let config = Arc::new(oracle::server_config(&home.server.chain, &home.server.key).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("localhost:{}", listener.local_addr().unwrap().port());
+    let serving = std::thread::spawn(move || {
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut tls = StreamOwned::new(ServerConnection::new(config).unwrap(), socket);
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            tls.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhi\n").unwrap();
+        tls.flush().unwrap();
+        // What would be a cut is an error.
+        tls.read(&mut [0])
+    });
+    let house = house(&home, &server, "h1", "idle_timeout = \"100ms\"\n");
+    assert_eq!(get(&house, &[], "https://a.example.org/").text(), "hi\n");
+    assert_eq!(serving.join().unwrap().unwrap(), 0);
+    house.stop();
+}
+
 /// Upgrades go over HTTP/1.1, whatever else the server would choose.
 #[test]
 fn another_protocol_runs_within_tls() {
@@ -132,8 +165,9 @@ fn another_protocol_runs_within_tls() {
 #[test]
 fn bad_certificates_are_refused_with_their_cause() {
     let home = Home::new();
-    let elsewhere = temp_dir();
+    let (elsewhere, unknown) = (temp_dir(), temp_dir());
     let strange = Ca::new(elsewhere.path()).unwrap();
+    let unknown = Ca::named(unknown.path(), "nobody knows it").unwrap();
     let good = Leaf::server(Key::P256, &["localhost"]);
     let expired = Leaf { validity: Validity::Expired, ..good.clone() };
     let not_yet = Leaf { validity: Validity::NotYet, ..good.clone() };
@@ -144,7 +178,10 @@ fn bad_certificates_are_refused_with_their_cause() {
         ("notyet", home.ca.issue("notyet", &not_yet), "server_certificate_not_yet_valid"),
         ("name", home.ca.issue("name", &other), "server_certificate_wrong_name"),
         ("purpose", home.ca.issue("purpose", &clients), "server_certificate_wrong_purpose"),
+        // Two authorities of the tests have one name and two keys.
         ("strange", strange.issue("strange", &good), "server_certificate_invalid"),
+        ("unknown", unknown.issue("unknown", &good), "server_certificate_untrusted"),
+        ("pinned", home.ca.issue("pinned", &good), "server_certificate_not_pinned"),
     ];
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
     // Each is an Offramp of its own before the application.
@@ -160,14 +197,22 @@ fn bad_certificates_are_refused_with_their_cause() {
     let tls = format!("tls = {{ verify = \"{}\", name = \"localhost\" }}\n", ca.display());
     let mut text_of = format!("{CERTIFICATE}{HTTP}");
     let mut inner = Vec::new();
-    for (name, files, _) in &rows {
-        let server = serve(files.as_ref().unwrap());
-        text_of.push_str(&format!(
+    let backend = |name: &str, server: &House, tls: &str| {
+        format!(
             "[[route]]\nhost = \"{name}.example.org\"\nbackend = \"{name}\"\n[backend.{name}]\nservers = \"{}\"\n{tls}",
             server.address()
-        ));
+        )
+    };
+    for (name, files, _) in &rows {
+        let server = serve(files.as_ref().unwrap());
+        // The hash of no bytes, which no key has.
+        let no_key = "tls = { pin = \"sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\" }\n";
+        text_of.push_str(&backend(name, &server, if *name == "pinned" { no_key } else { &tls }));
         inner.push(server);
     }
+    // With a pin the key alone counts.
+    let pin = crate::client_pki::pin(home.path(), "expired.pem");
+    text_of.push_str(&backend("right", &inner[0], &format!("tls = {{ pin = \"sha256/{pin}\" }}\n")));
     let sound = serve(&home.server);
     let pair = [inner[0].address().to_string(), sound.address().to_string()];
     text_of.push_str(&format!(
@@ -179,13 +224,13 @@ fn bad_certificates_are_refused_with_their_cause() {
         assert_eq!(answer.status(), 502, "{name}: {answer:?}");
         let event = house.event(name, |event| text(event, "host").starts_with(name));
         let said = (cause(&event), text(&event, "fault"));
-        // Two authorities of the tests have one name and two keys.
         assert_eq!(said, (*expected, "server"), "{name}: {event}");
         assert!(text(&event, "detail").contains("certificate"), "{event}");
     }
     for _ in 0..4 {
         assert_eq!(get(&house, &[], "https://two.example.org/x").text(), "hello /x\n");
     }
+    assert_eq!(get(&house, &[], "https://right.example.org/x").text(), "hello /x\n");
     house.stop();
     for server in inner.into_iter().chain([sound]) {
         server.stop();

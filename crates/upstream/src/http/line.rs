@@ -299,6 +299,11 @@ impl<B: RequestBody> Http1Connection<B> {
         }
     }
 
+    /// Says goodbye while it is idle: it is to be closed.
+    pub(crate) fn part(&mut self) {
+        self.link.part();
+    }
+
     /// The connection, and what was read behind the head, for another protocol.
     pub(crate) fn into_parts(self) -> (Link, Bytes) {
         (self.link, self.inbound.into_rest())

@@ -82,11 +82,12 @@ impl<B: RequestBody> Shelf<B> {
     }
 
     /// Keeps a connection for the next request.
-    pub(crate) fn put(&self, line: Box<Http1Connection<B>>) {
-        let mut idle = self.idle.borrow_mut();
-        if !self.closed.get() && idle.len() < self.most.get() as usize {
-            idle.push(Idle { line, since: coarse_ms() });
+    pub(crate) fn put(&self, mut line: Box<Http1Connection<B>>) {
+        let full = self.idle.borrow().len() >= self.most.get() as usize;
+        if self.closed.get() || full {
+            return line.part();
         }
+        self.idle.borrow_mut().push(Idle { line, since: coarse_ms() });
     }
 
     /// Closes what has been idle for too long, and what the server has closed.
@@ -95,9 +96,15 @@ impl<B: RequestBody> Shelf<B> {
         let all = self.idle.take();
         let kept = all.into_iter().filter_map(|mut idle| {
             // Looking also forgets whom the socket would wake: a task that has ended is kept by it.
-            let kept = after(idle.since, timeout) > now && idle.line.is_alive();
-            idle.line.rest();
-            kept.then_some(idle)
+            let alive = idle.line.is_alive();
+            if alive && after(idle.since, timeout) > now {
+                idle.line.rest();
+                return Some(idle);
+            }
+            if alive {
+                idle.line.part();
+            }
+            None
         });
         let kept: Vec<_> = kept.collect();
         // Dropping the others has put nothing here.
@@ -119,7 +126,9 @@ impl<B: RequestBody> Shelf<B> {
     /// Closes what is idle, and keeps nothing from now on. What is in use is finished.
     pub(crate) fn close(&self) {
         self.closed.set(true);
-        self.idle.take();
+        // Not borrowed while they are closed.
+        let idle = self.idle.take();
+        idle.into_iter().for_each(|mut idle| idle.line.part());
         self.shared.take();
     }
 
