@@ -9,6 +9,7 @@
 //! close_notify.
 
 mod down;
+mod opened;
 mod plain;
 mod secure;
 mod up;

@@ -1,15 +1,17 @@
 //! TLS towards servers in mode `tcp`: both sides encrypted, or the server's alone. Servers are another Offramp, Redis
 //! and `openssl s_server`.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use offramp_testkit::oracle;
 use offramp_testkit::process::{Process, Ready, require};
 use offramp_testkit::server::{Listen, Pattern, Server, apps, faults};
 use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConnection, StreamOwned};
 
 use crate::a_gibibyte_goes_both_ways::{both_ways, exchange};
 use crate::conversation::Conversation;
@@ -17,6 +19,7 @@ use crate::crowd::tcp;
 use crate::duplex::{connect, speaking};
 use crate::house::{CERTIFICATE, Home, House, LIFE, LISTENER, PATIENCE, ask, cause, text};
 use crate::offramp::offramp;
+use crate::quiet_http_connections_wake_nobody::{sleeps, waits};
 use crate::the_first_minutes_are_plain::{said, started, stopped};
 
 /// A listener without TLS, as configuration.
@@ -133,6 +136,58 @@ fn a_slow_client_slows_the_server_down() {
     drop(client);
     tunnel.stop();
     inner.stop();
+}
+
+/// A client in plain text that is reset in the middle of its upload has not ended it, even if the relay hears of the
+/// reset when it writes to the client, and finds the end of the stream when it reads.
+#[test]
+fn a_reset_is_no_end_for_the_server() {
+    let home = Home::new();
+    let config = Arc::new(oracle::server_config(&home.server.chain, &home.server.key).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("localhost:{}", listener.local_addr().unwrap().port());
+    let (step, steps) = mpsc::channel::<()>();
+    let serving = std::thread::spawn(move || {
+        let (socket, _) = listener.accept().unwrap();
+        let mut tls = StreamOwned::new(ServerConnection::new(config).unwrap(), socket);
+        tls.write_all(b"hello").unwrap();
+        tls.flush().unwrap();
+        steps.recv().unwrap();
+        tls.write_all(b"are you there?").unwrap();
+        tls.flush().unwrap();
+        steps.recv().unwrap();
+        io::copy(&mut tls, &mut io::sink())
+    });
+    let ca = home.ca.certificate();
+    let tunnel = Home::new().run(&format!(
+        "workers = 1\n{PLAIN}[[route]]\nbackend = \"app\"\n[backend.app]\nservers = \"{server}\"\n\
+         tls = {{ verify = \"{}\" }}\n",
+        ca.display()
+    ));
+    let mut client = TcpStream::connect(tunnel.address()).unwrap();
+    // What it does not read makes its close a reset.
+    client.peek(&mut [0; 5]).unwrap();
+    client.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    let upload = vec![7; 1 << 20];
+    while client.write(&upload).is_ok() {}
+    let asleep = || {
+        tunnel.until("the worker has nothing to do", || sleeps(&tunnel).then_some(()));
+        waits(&tunnel)
+    };
+    asleep();
+    drop(client);
+    let before = asleep();
+    step.send(()).unwrap();
+    tunnel.until("the worker has heard of it", || {
+        (waits(&tunnel) > before || !tunnel.events().is_empty()).then_some(())
+    });
+    asleep();
+    step.send(()).unwrap();
+    let taken = serving.join().unwrap();
+    assert!(taken.is_err(), "the server takes {taken:?} bytes for all that the client had to say");
+    let event = tunnel.events_of(1).remove(0);
+    assert_eq!(cause(&event), "client_reset", "{event}");
+    tunnel.stop();
 }
 
 /// Redis with TLS of its own and with certificates of clients, asked over TLS and in plain text.

@@ -147,8 +147,8 @@ impl Secure {
             }
         };
         worker.counters.bytes_relayed(Direction::ClientToServer, up.moved);
-        if left.is_some() {
-            down.end = FlowEnd::Refused;
+        if let Some(how) = left {
+            down.end = FlowEnd::Refused(how);
         }
         Box::new(Self {
             client: Side { socket: client, tls, kept: Vec::new() },
@@ -199,7 +199,7 @@ impl Secure {
         match both {
             Err(close) => Poll::Ready(self.verdict(close)),
             Ok((Progress::Done, Progress::Done)) => {
-                let left = (self.down.end == FlowEnd::Refused).then_some(Cause::ClientReset);
+                let left = self.down.end.refusal().map(|_| Cause::ClientReset);
                 Poll::Ready(Close::from(self.first_end.or(left).unwrap_or(Cause::Internal)))
             }
             Ok((Progress::Moved, _) | (_, Progress::Moved)) => {
@@ -269,9 +269,9 @@ impl Secure {
                 | Cause::ServerAlert
         );
         let cut_short = self.down.end == FlowEnd::Shut || (broken && self.client.tls.is_some());
-        let more = self.up.end == FlowEnd::Refused || (cut_short && !self.up.is_over());
+        let more = self.up.end.refusal().is_some() || (cut_short && !self.up.is_over());
         let waits = (more || self.client.waiting() > 0) && close.cause != Cause::ClientHung;
-        let listens = self.down.end == FlowEnd::Refused && self.up.end == FlowEnd::Shut;
+        let listens = self.down.end.refusal().is_some() && self.up.end == FlowEnd::Shut;
         let (client, pending) = self.client.into_waiting();
         let farewells = Farewells {
             client: waits.then_some(Farewell { socket: client, pending }),

@@ -1,42 +1,19 @@
 //! From the client to the server: records are opened in the scratch, their plaintext leaves from
 //! there with one vectored write.
 
-use std::io::IoSlice;
 use std::task::{Context, Poll};
 
-use offramp_net::Socket;
 use offramp_net::turn::{Turn, Work};
 use offramp_observe::counters::Direction;
 use offramp_observe::{Cause, Close};
 use offramp_record::Span;
 use offramp_tls::{End, Received};
 
+use super::opened::{Rest, note_key_update, write_or_keep};
 use super::{DownEnd, Progress, Relay, UpEnd, flush};
 use crate::failure;
-use crate::slots::{BLOCK, SPANS};
+use crate::slots::BLOCK;
 use crate::worker::Scratch;
-
-/// What is left of a buffer when records at its front were opened.
-#[derive(Clone, Copy)]
-pub(super) enum Rest {
-    /// From here on, the part of a record that has arrived.
-    Part(usize),
-    /// From here on, there may be whole records.
-    Records(usize),
-    /// The direction is over: the rest does not count.
-    Nothing,
-}
-
-impl Rest {
-    /// Where it begins in a buffer of `length` bytes, and whether whole records may be in it.
-    pub(super) fn place(self, length: usize) -> (usize, bool) {
-        match self {
-            Self::Part(at) => (at, false),
-            Self::Records(at) => (at, at < length),
-            Self::Nothing => (length, false),
-        }
-    }
-}
 
 impl Relay {
     /// One step: send what waits, else open what is kept, else read.
@@ -157,10 +134,7 @@ impl Relay {
                 Received::More => {}
                 Received::KeyUpdate { answered } => {
                     turn.spend(Work::KeyUpdate);
-                    self.worker.counters.key_update(Direction::ClientToServer);
-                    if answered {
-                        self.worker.counters.key_update(Direction::ServerToClient);
-                    }
+                    note_key_update(&self.worker.counters, Direction::ClientToServer, answered);
                 }
                 Received::End(End::CloseNotify) => {
                     self.ended(Cause::ClientClosed);
@@ -220,45 +194,12 @@ impl Relay {
         self.traffic.from_client += total as u64;
         self.worker.counters.bytes_relayed(Direction::ClientToServer, total as u64);
         self.worker.counters.records(Direction::ClientToServer, spans.len() as u64);
-        let written = if self.up.plain.is_empty() {
-            match write(&self.server, cx, buffer, spans) {
-                Poll::Ready(Ok(n)) => n,
-                Poll::Ready(Err(error)) => {
-                    self.refused(&error)?;
-                    return Ok(false);
-                }
-                Poll::Pending => 0,
+        match write_or_keep(&self.server, cx, buffer, spans, &mut self.up.plain) {
+            Ok(()) => Ok(self.up.plain.is_empty()),
+            Err(error) => {
+                self.refused(&error)?;
+                Ok(false)
             }
-        } else {
-            0
-        };
-        if written == total {
-            return Ok(true);
         }
-        let mut skip = written;
-        for span in spans {
-            let part = span.of(buffer);
-            let skipped = skip.min(part.len());
-            skip -= skipped;
-            self.up.plain.extend_from_slice(&part[skipped..]);
-        }
-        Ok(false)
     }
-}
-
-/// One system call for all spans.
-pub(super) fn write(
-    server: &Socket,
-    cx: &mut Context<'_>,
-    buffer: &[u8],
-    spans: &[Span],
-) -> Poll<std::io::Result<usize>> {
-    if let [span] = spans {
-        return server.poll_write(cx, span.of(buffer));
-    }
-    let mut slices = [IoSlice::new(&[]); SPANS];
-    for (slice, span) in slices.iter_mut().zip(spans) {
-        *slice = IoSlice::new(span.of(buffer));
-    }
-    server.poll_writev(cx, &slices[..spans.len()])
 }

@@ -12,7 +12,7 @@ use offramp_tls::{End, Received};
 
 use super::{Progress, Secure, Side, Tls};
 use crate::failure;
-use crate::l4::up::{Rest, write};
+use crate::l4::opened::{Rest, note_key_update, write_or_keep};
 use crate::slots::{BATCH, BLOCK, SPANS, with_slots};
 use crate::worker::Scratch;
 
@@ -43,8 +43,18 @@ pub(super) enum FlowEnd {
     Notified,
     /// The receiver was told.
     Shut,
-    /// The receiver takes no more, though the sender may have more to say.
-    Refused,
+    /// The receiver takes no more, in this way, though the sender may have more to say.
+    Refused(io::ErrorKind),
+}
+
+impl FlowEnd {
+    /// How the receiver refused to take more, if it did.
+    pub(super) fn refusal(self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Refused(how) => Some(how),
+            _ => None,
+        }
+    }
 }
 
 impl Flow {
@@ -67,6 +77,8 @@ struct Way<'r> {
     flow: &'r mut Flow,
     /// Whether nothing more may be sealed for the sender.
     mute: bool,
+    /// Whether the sender has told a write that it was reset: what looks like the end of its stream is none then.
+    reset: bool,
     first_end: &'r mut Option<Cause>,
     moved_ms: &'r mut u64,
     counters: &'r offramp_observe::WorkerCounters,
@@ -91,6 +103,7 @@ impl Secure {
             to,
             flow,
             mute: back.is_silent(),
+            reset: back.end.refusal() == Some(io::ErrorKind::ConnectionReset),
             first_end: &mut self.first_end,
             moved_ms: &mut self.moved_ms,
             counters: &self.worker.counters,
@@ -145,8 +158,15 @@ impl Way<'_> {
         match self.from.socket.poll_read(cx, &mut bytes[kept..BLOCK]) {
             Poll::Pending => match self.to.poll_hold(cx) {
                 Poll::Ready(()) => Ok(Progress::Moved),
-                Poll::Pending => Ok(Progress::Blocked),
+                Poll::Pending => {
+                    // It has what there was: when it reads that is no news.
+                    self.to.socket.pause_writing();
+                    Ok(Progress::Blocked)
+                }
             },
+            Poll::Ready(Ok(0)) if self.reset => {
+                Err(self.senders([Cause::ClientReset, Cause::ServerReset]).into())
+            }
             Poll::Ready(Ok(0)) if kept > 0 => Err(self.truncated()),
             Poll::Ready(Ok(0)) => {
                 self.flow.cut = true;
@@ -205,7 +225,7 @@ impl Way<'_> {
         if self.is_up() && error.kind() != io::ErrorKind::BrokenPipe {
             self.first_end.get_or_insert(close.cause);
         }
-        self.flow.end = FlowEnd::Refused;
+        self.flow.end = FlowEnd::Refused(error.kind());
         self.to.clear();
         Ok(Progress::Moved)
     }
@@ -227,9 +247,9 @@ impl Way<'_> {
                 Progress::Done
             }
             FlowEnd::Shut => Progress::Done,
-            FlowEnd::Refused if self.is_up() => Progress::Done,
+            FlowEnd::Refused(_) if self.is_up() => Progress::Done,
             // The server is not to be kept from listening.
-            FlowEnd::Refused => match self.from.socket.poll_read(cx, bytes) {
+            FlowEnd::Refused(_) => match self.from.socket.poll_read(cx, bytes) {
                 Poll::Ready(Ok(n @ 1..)) => {
                     turn.spend(Work::Bytes(n));
                     Progress::Moved
@@ -271,7 +291,11 @@ impl Way<'_> {
         let n = match read {
             Poll::Pending => {
                 sending.push(&self.to.socket);
+                self.to.socket.pause_writing();
                 return Ok(Progress::Blocked);
+            }
+            Poll::Ready(Ok(0)) if self.reset => {
+                return Err(self.senders([Cause::ClientReset, Cause::ServerReset]).into());
             }
             Poll::Ready(Ok(0)) => {
                 self.ended([Cause::ClientClosed, Cause::ServerClosed]);
@@ -317,7 +341,7 @@ impl Way<'_> {
             let opened = tls.session.opener.open(&mut buffer[at..], spans);
             turn.spend(Work::Pieces(opened.records));
             self.deliver(cx, &mut buffer[at..], &spans[..opened.spans], turn)?;
-            if self.flow.end == FlowEnd::Refused {
+            if self.flow.end.refusal().is_some() {
                 return Ok(Rest::Nothing);
             }
             at += opened.consumed;
@@ -347,13 +371,7 @@ impl Way<'_> {
             Received::Incomplete | Received::More | Received::End(End::CloseNotify) => Ok(()),
             Received::KeyUpdate { answered } => {
                 turn.spend(Work::KeyUpdate);
-                self.counters.key_update(self.direction);
-                if answered {
-                    self.counters.key_update(match self.direction {
-                        Direction::ClientToServer => Direction::ServerToClient,
-                        Direction::ServerToClient => Direction::ClientToServer,
-                    });
-                }
+                note_key_update(self.counters, self.direction, answered);
                 Ok(())
             }
             Received::End(End::PeerAlert(alert)) => {
@@ -390,7 +408,7 @@ impl Way<'_> {
             _ => false,
         };
         let sent = match &mut self.to.tls {
-            None => self.write(cx, buffer, spans),
+            None => write_or_keep(&self.to.socket, cx, buffer, spans, &mut self.to.kept),
             Some(tls) if in_place => reseal(tls, &self.to.socket, cx, buffer, spans),
             Some(tls) => {
                 spans.iter().for_each(|span| tls.seal(span.of(buffer)));
@@ -404,23 +422,6 @@ impl Way<'_> {
             Ok(()) => Ok(()),
             Err(error) => self.refuse(&error).map(drop),
         }
-    }
-
-    /// Writes plaintext to a plain side; what it does not take is kept.
-    fn write(&mut self, cx: &mut Context<'_>, buffer: &[u8], spans: &[Span]) -> io::Result<()> {
-        let mut written = 0;
-        if self.to.kept.is_empty()
-            && let Poll::Ready(n) = write(&self.to.socket, cx, buffer, spans)
-        {
-            written = n?;
-        }
-        for span in spans {
-            let part = span.of(buffer);
-            let skipped = written.min(part.len());
-            written -= skipped;
-            self.to.kept.extend_from_slice(&part[skipped..]);
-        }
-        Ok(())
     }
 }
 
