@@ -17,6 +17,7 @@ use std::time::SystemTime;
 use rustls::RootCertStore;
 use rustls_pki_types::CertificateRevocationListDer;
 
+use crate::clock;
 use crate::error::{ContentFault, Error};
 use crate::pem::{Item, PemFile, read_bytes};
 use crate::warning::{Concern, Warning};
@@ -117,6 +118,12 @@ pub fn load_revocation_lists(path: &Path, now: SystemTime) -> Result<LoadedLists
         return Err(Error::content(path, None, ContentFault::NoRevocationList(labels)));
     }
     Ok(LoadedLists { lists, warnings })
+}
+
+/// Until when a certificate in DER is valid. `None` where it cannot be parsed.
+#[must_use]
+pub fn valid_until(der: &[u8]) -> Option<SystemTime> {
+    Some(clock::from_asn1(x509::parse(der).ok()?.validity().not_after))
 }
 
 /// The issuer's name in a certificate in DER, as DER. `None` where it cannot be parsed.

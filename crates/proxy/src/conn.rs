@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use offramp_net::{Buffer, Peer, Socket};
 use offramp_observe::facts::{Address, Fault};
@@ -246,9 +246,9 @@ async fn secured(
         let cause = hello.odd.map_or(Cause::NoRoute, failure::hello_cause);
         return Err(refuse(&life.worker, &socket, established, Alert::UNEXPECTED_MESSAGE, cause.into()).await);
     };
-    if !terms.allows(&established.negotiated) {
-        let close = secure::not_allowed(life, &established.negotiated);
-        return Err(refuse(&life.worker, &socket, established, Alert::ACCESS_DENIED, close).await);
+    if let Some((alert, cause)) = terms.refusal(&established.negotiated, SystemTime::now()) {
+        let close = secure::refused(life, cause, &established.negotiated);
+        return Err(refuse(&life.worker, &socket, established, alert, close).await);
     }
     let relay = match terms.to {
         Ends::Relay(relay) => relay,

@@ -1,12 +1,15 @@
 //! The TLS of a connection: the ClientHello, the choice that it makes, the handshake, and what a
 //! client is told that gets no further.
 
+#[cfg(test)]
+mod tests;
+
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use offramp_certs::Certificate;
-use offramp_certs::client_auth::{Allow, identity};
+use offramp_certs::client_auth::{Allow, identity, valid_until};
 use offramp_certs::describe::Description;
 use offramp_certs::store::Pick;
 use offramp_net::{Buffer, Socket};
@@ -306,9 +309,8 @@ fn refused_certificate(life: &mut Life, cause: Cause, certificate: &[u8]) {
     life.worker.shared.refusals.certificate(cause, &identity(certificate), &client);
 }
 
-/// The end of a connection whose certificate is genuine, and which the route does not let in.
-pub(super) fn not_allowed(life: &mut Life, agreed: &Negotiated) -> Close {
-    let cause = Cause::ClientCertificateNotAllowed;
+/// The end of a connection whose certificate is genuine, and which is not let in all the same.
+pub(super) fn refused(life: &mut Life, cause: Cause, agreed: &Negotiated) -> Close {
     match agreed.client_certificate.as_deref() {
         Some(certificate) => {
             refused_certificate(life, cause, certificate);
@@ -345,12 +347,15 @@ impl<'a> Terms<'a> {
         Some(Self { configs: configs.as_ref(), configured, allow: allow.as_ref(), to })
     }
 
-    /// Whether the route lets this client certificate in. Where none was shown, rustls has decided.
-    pub(super) fn allows(&self, agreed: &Negotiated) -> bool {
-        match (self.allow, &agreed.client_certificate) {
-            (Some(allow), Some(certificate)) => allow.matches(certificate),
-            _ => true,
+    /// Why this client certificate is not let in, if it is not. Where none was shown, rustls has decided. It has looked
+    /// at the dates too, but not where a session is resumed.
+    pub(super) fn refusal(&self, agreed: &Negotiated, now: SystemTime) -> Option<(Alert, Cause)> {
+        let certificate = agreed.client_certificate.as_deref()?;
+        if agreed.resumed && valid_until(certificate).is_some_and(|end| end < now) {
+            return Some((Alert::CERTIFICATE_EXPIRED, Cause::ClientCertificateExpired));
         }
+        let denied = self.allow.is_some_and(|allow| !allow.matches(certificate));
+        denied.then_some((Alert::ACCESS_DENIED, Cause::ClientCertificateNotAllowed))
     }
 }
 
