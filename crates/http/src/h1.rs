@@ -10,7 +10,8 @@
 //!
 //! **How to call.** Keep the bytes that did not pass, append what arrives, and call [`Guard::inspect`] with
 //! all of them until it says [`Outcome::Wait`]. It remembers how far it has read, so that no byte of a line is
-//! searched twice; bytes that did not pass must not change. It allocates nothing. What is held back while
+//! searched twice; bytes that did not pass must not change. It allocates nothing but the index of a head's fields
+//! ([`Guard::fields`]), which is used again. What is held back while
 //! more is awaited is at most [`Limits::head`] or a line of a chunk size, whichever is longer, and two bytes. In
 //! [`Phase::Deciding`] everything is held back: stop reading then.
 //!
@@ -30,6 +31,7 @@ mod request_line;
 mod response;
 pub(crate) mod scan;
 
+use crate::head::FieldLine;
 use chunked::{Chunked, Progress};
 pub use chunks::{Chunk, Chunks, fields};
 pub use fault::Http1Fault;
@@ -168,6 +170,20 @@ impl Guard {
         }
     }
 
+    /// Where the fields stand of the head that was accepted last, in the bytes that were inspected then. To be read
+    /// before more bytes are inspected.
+    #[must_use]
+    pub fn fields(&self) -> &[FieldLine] {
+        self.draft.index()
+    }
+
+    /// Gives back the memory that is used again from head to head. Not while a head is coming.
+    pub fn rest(&mut self) {
+        if self.phase() != Phase::Head {
+            self.draft.rest();
+        }
+    }
+
     /// The answer to the request that had [`RequestHead::switches`] changed the protocol: behind that request
     /// everything passes. Of no effect unless such a request awaits its answer.
     pub fn switched(&mut self) {
@@ -220,7 +236,6 @@ impl Guard {
             }
             Drafted::Fault(fault) => return self.refuse(0, fault),
         };
-        self.draft = Draft::default();
         self.begun = false;
         self.first = false;
         self.next = match head.keep_alive {

@@ -12,6 +12,7 @@
 //! | to do | call |
 //! | --- | --- |
 //! | let pass only requests that have one reading | [`h1::Guard`] |
+//! | look at a head, change it, write it | [`head::Request`], [`head::Fields`] |
 //! | read the head of a response | [`h1::ResponseReader`] |
 //! | read and write frames of HTTP/2 | [`h2::FrameHeader`] |
 //! | read and write the header blocks of HTTP/2 | [`hpack::Decoder`], [`hpack::Encoder`] |
@@ -26,6 +27,7 @@
 pub mod forwarded;
 pub mod h1;
 pub mod h2;
+pub mod head;
 pub mod host;
 pub mod hpack;
 pub mod semantics;

@@ -31,7 +31,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use crate::challenges::Challenges;
-use crate::l7::{ClientBody, Date, Runners};
+use crate::l7::{ClientBody, Date, Heads, Runners};
 use crate::limit::{Admission, ClientTable, Held};
 use crate::refusals::Refusals;
 use crate::slots::{self, SPANS};
@@ -145,6 +145,8 @@ pub struct Worker {
     pub(crate) counters: WorkerCounters,
     pub(crate) shared: Shared,
     pub(crate) scratch: RefCell<Scratch>,
+    /// The memory for heads of requests.
+    pub(crate) heads: Rc<Heads>,
     /// What bytes are spliced by.
     pub(crate) pipes: Pipes,
     pub(crate) cut: Cut,
@@ -322,6 +324,7 @@ impl Worker {
             ids: RefCell::new(IdSource::new(u16::try_from(index).unwrap_or(u16::MAX), seed)),
             events: RefCell::new(events),
             shared,
+            heads: Rc::default(),
             scratch: RefCell::new(Scratch {
                 bytes: vec![0; slots::room()].into(),
                 spans: [Span::default(); SPANS],

@@ -6,7 +6,6 @@
 
 mod again;
 mod body;
-mod either;
 mod line;
 mod mux;
 mod outgoing;
@@ -19,4 +18,4 @@ mod watch;
 pub use body::ServerBody;
 pub use line::{InterimListener, RequestBody};
 pub use pools::{Pools, PrivateConnections};
-pub use send::{Affinity, Answer, Aside, Tunnel};
+pub use send::{Affinity, Answer, ServerRequest, Tunnel};

@@ -22,7 +22,8 @@ pub use connect::{Connected, Reason, Unreachable, connect};
 pub use fault::{Breach, Failure, Fault, Violation};
 pub use health::{Check, CheckKind, Ejection, ServerHealth};
 pub use http::{
-    Affinity, Answer, Aside, InterimListener, Pools, PrivateConnections, RequestBody, ServerBody, Tunnel,
+    Affinity, Answer, InterimListener, Pools, PrivateConnections, RequestBody, ServerBody, ServerRequest,
+    Tunnel,
 };
 pub use link::Link;
 pub use pick::{Candidate, Chooser, HashKey, Picker, Policy};

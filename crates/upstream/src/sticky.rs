@@ -6,7 +6,8 @@
 
 use std::hash::Hasher as _;
 
-use http::header::{COOKIE, HeaderMap, HeaderValue};
+use http::header::HeaderValue;
+use offramp_http::head::{Fields, Known};
 use siphasher::sip::SipHasher13;
 
 /// The sticky cookie of a backend.
@@ -18,8 +19,8 @@ pub struct Sticky {
 
 impl Sticky {
     /// The index of the server that the request's cookie names, of servers called `names`.
-    pub fn server<'n>(&self, headers: &HeaderMap, names: impl IntoIterator<Item = &'n str>) -> Option<usize> {
-        let value = cookie(headers, &self.cookie)?;
+    pub fn server<'n>(&self, fields: &Fields, names: impl IntoIterator<Item = &'n str>) -> Option<usize> {
+        let value = cookie(fields, &self.cookie)?;
         let wanted = parse(value)?;
         names.into_iter().position(|name| tag(name) == wanted)
     }
@@ -36,9 +37,9 @@ impl Sticky {
 
 /// The value of the first cookie called `name` (RFC 6265 §4.2.1), without quotes around it.
 #[must_use]
-pub fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h [u8]> {
-    for line in headers.get_all(COOKIE) {
-        for pair in line.as_bytes().split(|byte| *byte == b';') {
+pub fn cookie<'h>(fields: &'h Fields, name: &str) -> Option<&'h [u8]> {
+    for line in fields.all(Known::Cookie) {
+        for pair in line.split(|byte| *byte == b';') {
             let pair = pair.trim_ascii();
             let Some(at) = pair.iter().position(|byte| *byte == b'=') else { continue };
             if pair[..at].trim_ascii() == name.as_bytes() {
@@ -72,8 +73,8 @@ mod tests {
 
     const NAMES: [&str; 3] = ["unix:/run/a.sock", "10.0.0.7:3000", "[::1]:80"];
 
-    fn headers(cookies: &[&str]) -> HeaderMap {
-        cookies.iter().map(|value| (COOKIE, HeaderValue::from_str(value).unwrap())).collect()
+    fn headers(cookies: &[&str]) -> Fields {
+        cookies.iter().map(|value| ("cookie", value)).collect()
     }
 
     #[test]
@@ -111,7 +112,7 @@ mod tests {
         ] {
             assert_eq!(sticky.server(&headers(&[value]), NAMES), None, "{value}");
         }
-        assert_eq!(sticky.server(&HeaderMap::new(), NAMES), None);
+        assert_eq!(sticky.server(&Fields::new(), NAMES), None);
         assert_eq!(cookie(&headers(&["a=\"x y\"; b = 2"]), "a"), Some(&b"x y"[..]));
         assert_eq!(cookie(&headers(&["a=1; b = 2 "]), "b"), Some(&b"2"[..]));
     }

@@ -3,10 +3,11 @@
 //! Lines of sizes and the trailers are passed whole or not at all; data passes as it comes. The guard asks how
 //! much passes, `Chunks` asks where the data lies: both take the same steps.
 
-use super::field::{self, Name};
+use super::field;
 use super::framing::MAX_LENGTH;
 use super::lines::{HeadLine, Lines};
 use super::{Http1Fault, Limits, MAX_CHUNK_LINE, MAX_EXTENSIONS, scan};
+use crate::head::{Known, KnownSet};
 
 /// Where in the content we are.
 #[derive(Debug)]
@@ -264,11 +265,21 @@ fn trailers(
         }
         let field = field::read(window, line.start, line.end, *fields == 0)?;
         *fields += 1;
-        match field.name {
-            Name::Other => {}
-            _ if !strict => {}
-            Name::Ambiguous => return Err(Http1Fault::AmbiguousName),
-            _ => return Err(Http1Fault::TrailerForbidden),
+        if strict && FORBIDDEN.has(field.name) {
+            return Err(Http1Fault::TrailerForbidden);
+        }
+        if strict && field::is_ambiguous(&window[line.start..field.name_end]) {
+            return Err(Http1Fault::AmbiguousName);
         }
     }
 }
+
+/// What frames a message or is for its connection, and so cannot stand behind it.
+const FORBIDDEN: KnownSet = KnownSet::of(&[
+    Known::Host,
+    Known::ContentLength,
+    Known::TransferEncoding,
+    Known::Connection,
+    Known::Upgrade,
+    Known::Expect,
+]);

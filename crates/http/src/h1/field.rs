@@ -1,30 +1,17 @@
 //! One line of fields (RFC 9112 §5), of a head or of trailers.
 
 use super::{Http1Fault, scan};
+use crate::head::Known;
 
 /// A field line in its two parts.
 pub(super) struct Field<'a> {
-    pub(super) name: Name,
+    pub(super) name: Known,
     /// Without the whitespace around it.
     pub(super) value: &'a [u8],
     /// Where the name ends in the section.
     pub(super) name_end: usize,
     /// Where the value stands in the section.
     pub(super) at: usize,
-}
-
-/// The names that matter here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Name {
-    Host,
-    ContentLength,
-    TransferEncoding,
-    Connection,
-    Upgrade,
-    Expect,
-    /// One of those that frame the message, with `_` in the place of `-`.
-    Ambiguous,
-    Other,
 }
 
 /// Reads the line at `start..end` of `section`, which has no control bytes but TABs. `first`: it is the first
@@ -37,7 +24,7 @@ pub(super) fn read(section: &[u8], start: usize, end: usize, first: bool) -> Res
     if colon >= end || line[colon] != b':' || colon == start {
         return Err(unreadable(&line[start..], colon - start, first));
     }
-    let name = name(&line[start..colon]);
+    let name = Known::of(&line[start..colon]);
     let mut from = colon + 1;
     while line.get(from).is_some_and(|&byte| is_space(byte)) {
         from += 1;
@@ -65,36 +52,14 @@ fn unreadable(line: &[u8], end: usize, first: bool) -> Http1Fault {
     }
 }
 
-#[inline]
-fn name(name: &[u8]) -> Name {
-    let (known, meant): (&[u8], Name) = match name.len() {
-        4 => (b"host", Name::Host),
-        6 => (b"expect", Name::Expect),
-        7 => (b"upgrade", Name::Upgrade),
-        10 => (b"connection", Name::Connection),
-        14 => (b"content-length", Name::ContentLength),
-        17 => (b"transfer-encoding", Name::TransferEncoding),
-        _ => return Name::Other,
-    };
-    // Most names of a known length are others, and differ in the first letter.
-    if name[0] | 0x20 != known[0] {
-        return Name::Other;
-    }
-    if name.eq_ignore_ascii_case(known) {
-        return meant;
-    }
-    let like = |(&byte, &wanted): (&u8, &u8)| {
-        byte.to_ascii_lowercase() == if wanted == b'-' { b'_' } else { wanted }
-    };
-    if name.len() >= 14 && name.iter().zip(known).all(like) {
-        return Name::Ambiguous;
-    }
-    Name::Other
-}
-
 /// Whether it is a name that frames the message, with `_` in the place of `-`.
-pub(super) fn is_ambiguous(text: &[u8]) -> bool {
-    name(text) == Name::Ambiguous
+#[inline]
+pub(super) fn is_ambiguous(name: &[u8]) -> bool {
+    match name.len() {
+        14 => name.eq_ignore_ascii_case(b"content_length"),
+        17 => name.eq_ignore_ascii_case(b"transfer_encoding"),
+        _ => false,
+    }
 }
 
 #[inline]

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use super::field::{self, Name};
+use super::field;
 use super::framing::{self, Connection};
 use super::lines::{HeadLine, Lines};
 use super::request_line::{self, RequestLine};
 use super::{Form, Framing, Http1Fault, Limits, RequestHead, Version};
+use crate::head::{FieldLine, Known};
 use crate::host::Authority;
 
 /// A head of which some lines have come.
@@ -14,7 +15,8 @@ use crate::host::Authority;
 pub(super) struct Draft {
     lines: Lines,
     line: Option<RequestLine>,
-    fields: u16,
+    /// Where the fields stand. It is read when the head is complete, and used again for the next.
+    index: Vec<FieldLine>,
     host: Option<Range<usize>>,
     length: Option<u64>,
     chunked: bool,
@@ -32,6 +34,21 @@ pub(super) enum Drafted {
 }
 
 impl Draft {
+    /// Where the fields of the head that was complete last stand.
+    pub(super) fn index(&self) -> &[FieldLine] {
+        &self.index
+    }
+
+    /// Gives back the memory of the index.
+    pub(super) fn rest(&mut self) {
+        self.index = Vec::new();
+    }
+
+    /// Makes ready for the next head. The index stays until then.
+    fn renew(&mut self) {
+        *self = Self { index: std::mem::take(&mut self.index), ..Self::default() };
+    }
+
     /// Whether a byte of the head itself has come in `bytes`; an empty line before it does not count.
     pub(super) fn has_begun(bytes: &[u8]) -> bool {
         !matches!(bytes, [] | b"\r" | b"\r\n")
@@ -65,7 +82,10 @@ impl Draft {
                 self.request_line(&window[line.clone()], line.start, limits)
             } else if line.is_empty() {
                 return match self.finish(window) {
-                    Ok(head) => Drafted::Whole { head, length: line.end + 2 },
+                    Ok(head) => {
+                        self.renew();
+                        Drafted::Whole { head, length: line.end + 2 }
+                    }
                     Err(fault) => Drafted::Fault(fault),
                 };
             } else {
@@ -95,6 +115,7 @@ impl Draft {
     #[inline]
     fn request_line(&mut self, line: &[u8], start: usize, limits: &Limits) -> Result<(), Http1Fault> {
         let mut read = request_line::read(line, limits)?;
+        self.index.clear();
         read.method = start + read.method.start..start + read.method.end;
         read.target = start + read.target.start..start + read.target.end;
         self.line = Some(read);
@@ -103,20 +124,20 @@ impl Draft {
 
     #[inline]
     fn field(&mut self, window: &[u8], start: usize, end: usize, limits: &Limits) -> Result<(), Http1Fault> {
-        if self.fields == limits.fields {
+        if self.index.len() == usize::from(limits.fields) {
             return Err(Http1Fault::TooManyFields);
         }
-        let field = field::read(window, start, end, self.fields == 0)?;
-        self.fields += 1;
+        let field = field::read(window, start, end, self.index.is_empty())?;
         match field.name {
-            Name::Other => {}
-            Name::Ambiguous => return Err(Http1Fault::AmbiguousName),
-            Name::Host if self.host.is_some() => return Err(Http1Fault::HostRepeated),
-            Name::Host if !Authority::is_valid(field.value) => return Err(Http1Fault::HostMalformed),
-            Name::Host => {
+            Known::Other if field::is_ambiguous(&window[start..field.name_end]) => {
+                return Err(Http1Fault::AmbiguousName);
+            }
+            Known::Host if self.host.is_some() => return Err(Http1Fault::HostRepeated),
+            Known::Host if !Authority::is_valid(field.value) => return Err(Http1Fault::HostMalformed),
+            Known::Host => {
                 self.host = Some(field.at..field.at + field.value.len());
             }
-            Name::ContentLength => {
+            Known::ContentLength => {
                 let length = framing::content_length(field.value)?;
                 match self.length.replace(length) {
                     Some(before) if before == length => return Err(Http1Fault::ContentLengthRepeated),
@@ -124,7 +145,7 @@ impl Draft {
                     None => {}
                 }
             }
-            Name::TransferEncoding => {
+            Known::TransferEncoding => {
                 if self.version() == Version::Http10 {
                     return Err(Http1Fault::TransferEncodingInHttp10);
                 }
@@ -134,13 +155,17 @@ impl Draft {
                 framing::transfer_encoding(field.value)?;
                 self.chunked = true;
             }
-            Name::Connection => self.connection.read(field.value)?,
-            Name::Upgrade => self.upgrade = true,
-            Name::Expect => self.expects |= field.value.eq_ignore_ascii_case(b"100-continue"),
+            Known::Connection => self.connection.read(field.value)?,
+            Known::Upgrade => self.upgrade = true,
+            Known::Expect => self.expects |= field.value.eq_ignore_ascii_case(b"100-continue"),
+            _ => {}
         }
         if self.chunked && self.length.is_some() {
             return Err(Http1Fault::BothLengths);
         }
+        let value = field.at..field.at + field.value.len();
+        let line = FieldLine::new(window, start, field.name_end, value, (end, true), field.name);
+        self.index.push(line.ok_or(Http1Fault::Name)?);
         Ok(())
     }
 
@@ -179,7 +204,7 @@ impl Draft {
             keep_alive: !close && (modern || keep_alive),
             switches: connects || modern && upgrade && self.upgrade,
             expects_continue: modern && self.expects && !framing.is_empty(),
-            fields: self.fields,
+            fields: self.index.len() as u16,
         })
     }
 

@@ -8,10 +8,11 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::field::{self, Name};
+use super::field;
 use super::framing::{self, Connection, MAX_LENGTH};
 use super::lines::{HeadLine, Lines};
 use super::{Http1Fault, Limits, Version};
+use crate::head::Known;
 
 /// Reads the heads of the responses on one connection, one after the other.
 ///
@@ -191,8 +192,8 @@ impl ResponseReader {
         }
         let field = field::read(window, line.start, line.end, self.fields.is_empty())?;
         match field.name {
-            Name::ContentLength => self.length(field.value)?,
-            Name::TransferEncoding => {
+            Known::ContentLength => self.length(field.value)?,
+            Known::TransferEncoding => {
                 if self.version() == Version::Http10 {
                     return Err(Http1Fault::TransferEncodingInHttp10);
                 }
@@ -202,7 +203,7 @@ impl ResponseReader {
                 framing::transfer_encoding(field.value)?;
                 self.chunked = true;
             }
-            Name::Connection => self.connection.read(field.value)?,
+            Known::Connection => self.connection.read(field.value)?,
             _ => {}
         }
         if self.chunked && self.length.is_some() {

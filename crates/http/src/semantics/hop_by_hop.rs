@@ -3,41 +3,56 @@
 
 use http::Method;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, TE,
-    TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
 };
+
+use crate::head::{Fields, Known, KnownSet};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
-/// A request field that CGI programs take for the setting of a proxy ("httpoxy", CVE-2016-5385).
-const PROXY: HeaderName = HeaderName::from_static("proxy");
+
+/// Fields that are for one connection, or that a server must not get from there.
+const OF_CONNECTION: KnownSet = KnownSet::of(&[
+    Known::Connection,
+    Known::KeepAlive,
+    Known::ProxyConnection,
+    Known::TransferEncoding,
+    Known::Upgrade,
+    Known::Te,
+    Known::Proxy,
+    Known::Http2Settings,
+]);
 
 /// Takes the fields of one connection out of a request. `TE: trailers` stays, because servers that send
 /// trailers (gRPC) want to see it. Gives the protocol that the client wants to change to, if it may.
-pub fn clean_request(headers: &mut HeaderMap, switches: bool) -> Option<HeaderValue> {
-    let touched = touched(headers);
-    if touched == 0 {
+pub fn clean_request(fields: &mut Fields, switches: bool) -> Option<HeaderValue> {
+    if !fields.may_have(OF_CONNECTION) {
         return None;
     }
-    let upgrade = headers.remove(UPGRADE).filter(|value| switches && may_switch(value));
-    let trailers = headers.get_all(TE).iter().any(|value| names(value).any(|name| name == b"trailers"));
-    clean(headers, touched);
-    headers.remove(PROXY);
-    headers.remove(HTTP2_SETTINGS);
-    headers.remove(TE);
+    let upgrade = fields.get(Known::Upgrade).filter(|value| switches && may_switch(value));
+    let upgrade = upgrade.and_then(|value| HeaderValue::from_bytes(value).ok());
+    let trailers = fields.all(Known::Te).any(|value| names(value).any(|name| name == b"trailers"));
+    let options = fields.all(Known::Connection).flat_map(names).filter(|name| !is_plain_option(name));
+    let named: Vec<Vec<u8>> = options.map(<[u8]>::to_ascii_lowercase).collect();
+    if !named.is_empty() {
+        fields.retain(|known, name| {
+            matches!(known, Known::Host | Known::ContentLength) || !named.iter().any(|option| option == name)
+        });
+    }
+    fields.remove_all(OF_CONNECTION);
     if trailers {
-        headers.insert(TE, HeaderValue::from_static("trailers"));
+        fields.append_known(Known::Te, b"trailers");
     }
     upgrade
 }
 
 /// How many times a request may still be forwarded, where it says so and that means anything (RFC 9110 §7.6.2).
-pub fn forwards_left(method: &Method, headers: &HeaderMap) -> Option<u64> {
+#[must_use]
+pub fn forwards_left(method: &Method, fields: &Fields) -> Option<u64> {
     if !matches!(*method, Method::OPTIONS | Method::TRACE) {
         return None;
     }
-    let digits = headers.get(MAX_FORWARDS)?.as_bytes();
+    let digits = fields.get(Known::MaxForwards)?;
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -46,9 +61,9 @@ pub fn forwards_left(method: &Method, headers: &HeaderMap) -> Option<u64> {
 }
 
 /// Counts this forwarding.
-pub fn count_forward(method: &Method, headers: &mut HeaderMap) {
-    if let Some(left) = forwards_left(method, headers) {
-        headers.insert(MAX_FORWARDS, HeaderValue::from(left.saturating_sub(1)));
+pub fn count_forward(method: &Method, fields: &mut Fields) {
+    if let Some(left) = forwards_left(method, fields) {
+        fields.set_known(Known::MaxForwards, left.saturating_sub(1).to_string().as_bytes());
     }
 }
 
@@ -71,11 +86,9 @@ fn touched(headers: &HeaderMap) -> u8 {
         touched
             | match name.len() {
                 2 if name == "te" => OTHERS,
-                5 if name == "proxy" => OTHERS,
                 7 if name == "upgrade" => UPGRADES,
                 10 if name == "connection" => CONNECTIONS,
                 10 if name == "keep-alive" => KEPT,
-                14 if name == "http2-settings" => OTHERS,
                 16 if name == "proxy-connection" => PROXIED,
                 17 if name == "transfer-encoding" => CODED,
                 _ => 0,
@@ -107,8 +120,8 @@ fn clean(headers: &mut HeaderMap, touched: u8) {
 
 /// Takes out the fields that a `Connection` names, unless they frame or route the message.
 fn remove_named(headers: &mut HeaderMap, connection: &HeaderValue) {
-    for name in names(connection) {
-        if matches!(name.len(), 5 | 10) && is_plain_option(name) {
+    for name in names(connection.as_bytes()) {
+        if is_plain_option(name) {
             continue;
         }
         if let Ok(name) = HeaderName::from_bytes(name)
@@ -125,9 +138,8 @@ fn is_plain_option(name: &[u8]) -> bool {
 }
 
 /// The elements of a list, without parameters.
-fn names(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+fn names(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
-        .as_bytes()
         .split(|byte| *byte == b',')
         .map(|part| part.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii())
         .filter(|name| !name.is_empty())
@@ -135,7 +147,7 @@ fn names(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
 
 /// Whether a client may change to the protocol. HTTP/2 is not spoken on a connection that began with
 /// HTTP/1.1: what follows would pass all rules by.
-fn may_switch(protocol: &HeaderValue) -> bool {
+fn may_switch(protocol: &[u8]) -> bool {
     !names(protocol).any(|name| name.len() >= 2 && name[..2].eq_ignore_ascii_case(b"h2"))
 }
 
@@ -151,16 +163,18 @@ mod tests {
         map
     }
 
-    fn left(mut headers: HeaderMap, switches: bool) -> (Vec<String>, Option<HeaderValue>) {
-        let upgrade = clean_request(&mut headers, switches);
-        let mut names: Vec<_> = headers.keys().map(ToString::to_string).collect();
+    fn left(fields: &[(&str, &str)], switches: bool) -> (Vec<String>, Option<HeaderValue>) {
+        let mut fields: Fields = fields.iter().copied().collect();
+        let upgrade = clean_request(&mut fields, switches);
+        let mut names: Vec<_> =
+            fields.iter().map(|(name, _)| String::from_utf8(name.to_vec()).unwrap()).collect();
         names.sort();
         (names, upgrade)
     }
 
     #[test]
     fn fields_of_the_connection_are_removed() {
-        let headers = map(&[
+        let headers = [
             ("host", "a.test"),
             ("connection", "close, X-Private, Host"),
             ("x-private", "1"),
@@ -170,23 +184,22 @@ mod tests {
             ("te", "gzip"),
             ("proxy", "http://evil"),
             ("accept", "*/*"),
-        ]);
-        assert_eq!(left(headers, false), (vec!["accept".to_owned(), "host".to_owned()], None));
+        ];
+        assert_eq!(left(&headers, false), (vec!["accept".to_owned(), "host".to_owned()], None));
     }
 
     #[test]
     fn trailers_stay_wanted() {
-        let mut headers = map(&[("te", "gzip;q=0.5, trailers"), ("connection", "te")]);
-        clean_request(&mut headers, false);
-        assert_eq!(headers.get(TE).unwrap(), "trailers");
-        assert!(!headers.contains_key(CONNECTION));
+        let mut fields: Fields = [("te", "gzip;q=0.5, trailers"), ("connection", "te")].into_iter().collect();
+        clean_request(&mut fields, false);
+        assert_eq!(fields.iter().collect::<Vec<_>>(), [(&b"te"[..], &b"trailers"[..])]);
     }
 
     #[test]
     fn protocols_that_may_follow() {
         let ask = |protocol, switches| {
-            let headers = map(&[("connection", "Upgrade"), ("upgrade", protocol)]);
-            left(headers, switches).1.map(|value| value.to_str().unwrap().to_owned())
+            let headers = [("connection", "Upgrade"), ("upgrade", protocol)];
+            left(&headers, switches).1.map(|value| value.to_str().unwrap().to_owned())
         };
         assert_eq!(ask("websocket", true).as_deref(), Some("websocket"));
         assert_eq!(ask("websocket", false), None);
@@ -197,10 +210,11 @@ mod tests {
     #[test]
     fn forwards_are_counted_down_for_two_methods() {
         let after = |method: Method, value: &'static str| {
-            let mut headers = map(&[("max-forwards", value)]);
-            let left = forwards_left(&method, &headers);
-            count_forward(&method, &mut headers);
-            (left, headers["max-forwards"].to_str().unwrap().to_owned())
+            let mut fields: Fields = [("max-forwards", value)].into_iter().collect();
+            let left = forwards_left(&method, &fields);
+            count_forward(&method, &mut fields);
+            let said = fields.get(Known::MaxForwards).unwrap().to_vec();
+            (left, String::from_utf8(said).unwrap())
         };
         for method in [Method::OPTIONS, Method::TRACE] {
             assert_eq!(after(method.clone(), "10"), (Some(10), "9".to_owned()));
@@ -211,7 +225,7 @@ mod tests {
             }
         }
         assert_eq!(after(Method::GET, "10"), (None, "10".to_owned()));
-        assert_eq!(forwards_left(&Method::OPTIONS, &HeaderMap::new()), None);
+        assert_eq!(forwards_left(&Method::OPTIONS, &Fields::new()), None);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::head::Fields;
+
 /// Changes to a header, made in this order.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderRules {
@@ -18,6 +20,19 @@ impl HeaderRules {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
+    }
+
+    /// Changes `fields`.
+    pub fn apply_to(&self, fields: &mut Fields) {
+        for name in &self.remove {
+            fields.remove_named(name.as_str().as_bytes());
+        }
+        for (name, value) in &self.set {
+            fields.set(name.as_str().as_bytes(), value.as_bytes());
+        }
+        for (name, value) in &self.add {
+            fields.append(name.as_str().as_bytes(), value.as_bytes());
+        }
     }
 
     /// Changes `headers`.

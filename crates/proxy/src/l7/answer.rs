@@ -41,8 +41,8 @@ impl Refusal {
 }
 
 /// Whether `Accept` prefers JSON to text (RFC 9110 §12.5.1).
-pub(crate) fn wants_json(accept: Option<&HeaderValue>) -> bool {
-    accept::prefers_json(accept.map(HeaderValue::as_bytes))
+pub(crate) fn wants_json(accept: Option<&[u8]>) -> bool {
+    accept::prefers_json(accept)
 }
 
 /// The response that tells a client of an error.

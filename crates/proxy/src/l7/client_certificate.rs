@@ -7,19 +7,19 @@
 
 use std::cell::OnceCell;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
 use offramp_certs::client_auth::forwarded;
+use offramp_http::head::Fields;
 
-const CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
-const CLIENT_CERT_CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
-const X_FORWARDED_CLIENT_CERT: HeaderName = HeaderName::from_static("x-forwarded-client-cert");
+const CLIENT_CERT: &str = "client-cert";
+const CLIENT_CERT_CHAIN: &str = "client-cert-chain";
+const X_FORWARDED_CLIENT_CERT: &str = "x-forwarded-client-cert";
 
 /// A verified certificate.
 pub(crate) struct ClientCertificate {
     leaf: Box<[u8]>,
     chain: Box<[Box<[u8]>]>,
-    standard: OnceCell<(Option<HeaderValue>, Option<HeaderValue>)>,
-    envoy: OnceCell<Option<HeaderValue>>,
+    standard: OnceCell<(String, Option<String>)>,
+    envoy: OnceCell<Option<String>>,
 }
 
 impl ClientCertificate {
@@ -28,27 +28,22 @@ impl ClientCertificate {
         Self { leaf, chain, standard: OnceCell::new(), envoy: OnceCell::new() }
     }
 
-    /// Puts the fields into the header of a request, in the place of any that are there.
-    pub(crate) fn tell(&self, headers: &mut HeaderMap, envoy: bool) {
-        let (leaf, chain) = self.standard.get_or_init(|| {
-            let chain = forwarded::client_cert_chain(&self.chain);
-            (value(forwarded::client_cert(&self.leaf)), chain.and_then(value))
-        });
-        set(headers, CLIENT_CERT, leaf.as_ref());
-        set(headers, CLIENT_CERT_CHAIN, chain.as_ref());
+    /// Puts the fields into those of a request, in the place of any that are there.
+    pub(crate) fn tell(&self, fields: &mut Fields, envoy: bool) {
+        let (leaf, chain) = self
+            .standard
+            .get_or_init(|| (forwarded::client_cert(&self.leaf), forwarded::client_cert_chain(&self.chain)));
+        set(fields, CLIENT_CERT, Some(leaf));
+        set(fields, CLIENT_CERT_CHAIN, chain.as_ref());
         if envoy {
-            let made = || forwarded::x_forwarded_client_cert(&self.leaf).and_then(value);
-            set(headers, X_FORWARDED_CLIENT_CERT, self.envoy.get_or_init(made).as_ref());
+            let made = || forwarded::x_forwarded_client_cert(&self.leaf);
+            set(fields, X_FORWARDED_CLIENT_CERT, self.envoy.get_or_init(made).as_ref());
         }
     }
 }
 
-fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<&HeaderValue>) {
+fn set(fields: &mut Fields, name: &str, value: Option<&String>) {
     if let Some(value) = value {
-        headers.insert(name, value.clone());
+        fields.set(name.as_bytes(), value.as_bytes());
     }
-}
-
-fn value(text: String) -> Option<HeaderValue> {
-    HeaderValue::try_from(text).ok()
 }

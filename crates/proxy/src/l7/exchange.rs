@@ -9,9 +9,10 @@ use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, HOST, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Version};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use http::{Method, Response, StatusCode, Version};
 use hyper::body::Body as _;
+use offramp_http::head::{self, Known};
 use offramp_http::semantics::hop_by_hop;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
@@ -20,7 +21,7 @@ use tokio::time::timeout;
 
 use super::answer::{self, Refusal};
 use super::body::Reply;
-use super::forward::{Bound, Errand};
+use super::forward::{Forward, Forwarded};
 use super::inbound::Inbound;
 use super::intake::{Gate, Passed};
 use super::line::ClientConnection;
@@ -36,28 +37,26 @@ const UNWANTED: usize = 64 * 1024;
 /// For how long it is read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A request that was understood.
+/// A request as it came.
+pub(crate) struct Request {
+    pub(crate) head: Box<head::Request>,
+    pub(crate) body: Inbound,
+    /// The protocol that an extended CONNECT asks for (RFC 8441 §4).
+    pub(crate) protocol: Option<HeaderValue>,
+    /// Why it is not served, if it is not.
+    pub(crate) refused: Option<Box<Refusal>>,
+}
+
+/// What is known of a request that has arrived.
 pub(crate) struct Arrival {
     pub(crate) record: Rc<Record>,
     pub(crate) view: Rc<View>,
-    /// What it asked for, as it came.
-    pub(crate) authority: Option<HeaderValue>,
-    /// Whether the target said so, not Host.
-    pub(crate) absolute: bool,
-    /// The same as routes name it.
+    /// What it asks for, as routes name it.
     pub(crate) host: Option<Arc<str>>,
     /// The client that trusted proxies name, if the peer is one.
     pub(crate) named: Option<IpAddr>,
     /// What the guard remembers of its head.
     pub(crate) passed: Passed,
-}
-
-impl Arrival {
-    /// Whether the server has to be told the host anew: HTTP/2 leaves `Host` out or says it twice, an absolute target
-    /// overrules it (RFC 9112 §3.2.2, RFC 9113 §8.3.1), and HTTP/1.0 may leave it out.
-    pub(crate) fn names_host(&self) -> bool {
-        self.absolute || self.authority.is_none()
-    }
 }
 
 /// What a request comes by.
@@ -86,42 +85,37 @@ impl Client {
 pub(crate) fn serve(
     session: Rc<Session>,
     client: Client,
-    request: Request<Inbound>,
+    request: Request,
 ) -> impl Future<Output = Response<Reply>> {
     async move {
-        let accept = request.headers().get(ACCEPT).cloned();
-        let head = request.method() == Method::HEAD;
-        let (arrival, understood) = arrive(&session, &request, &client);
+        let Request { mut head, body, protocol, refused } = request;
+        let (arrival, understood) = arrive(&session, &head, &client, refused);
         let carrier = Carrier(Rc::clone(&arrival.record));
         let step = match understood {
-            Ok(()) => route(&session, &arrival, &client, request, carrier),
+            Ok(()) => route(&session, &arrival, &client, (&mut head, body, protocol), carrier),
             Err(refusal) => {
-                unwanted(request);
+                unwanted(&head, body);
                 RouteStep::Answered(Err((refusal, carrier)))
             }
         };
-        let asked = || (answer::wants_json(accept.as_ref()), head);
-        let (errand, bound, carrier) = match step {
-            RouteStep::Answered(outcome) => return answered(&client, arrival.passed, outcome, asked),
-            RouteStep::Forward(errand, bound, carrier) => (errand, bound, carrier),
+        let outcome = match step {
+            RouteStep::Answered(outcome) => outcome,
+            RouteStep::Forward(forward, forwarded, carrier) => {
+                forward.forward(&head, forwarded, carrier).await
+            }
         };
-        let outcome = errand.forward(bound, carrier).await;
-        answered(&client, arrival.passed, outcome, asked)
+        let response = answered(&client, arrival.passed, &head, outcome);
+        session.worker.heads.put(head);
+        response
     }
 }
 
-/// The response to a request, whatever became of it. `asked`: whether an answer of ours is to be JSON, and whether
-/// it is one to HEAD.
-fn answered(
-    client: &Client,
-    passed: Passed,
-    outcome: Outcome,
-    asked: impl FnOnce() -> (bool, bool),
-) -> Response<Reply> {
+/// The response to a request, whatever became of it.
+fn answered(client: &Client, passed: Passed, request: &head::Request, outcome: Outcome) -> Response<Reply> {
     let line = client.line();
     let response = outcome.unwrap_or_else(|(refusal, carrier)| {
-        let (json, head) = asked();
-        let mut response = refuse(&refusal, carrier, json, head);
+        let json = answer::wants_json(request.fields.get(Known::Accept));
+        let mut response = refuse(&refusal, carrier, json, is_head(request));
         // What is left of the body is not awaited, and the client is to know (RFC 9110 §15.5.9, §15.5.14).
         let unread = matches!(refusal.status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE);
         if unread && line.is_some() {
@@ -144,7 +138,7 @@ enum RouteStep<'e> {
     /// It has a response, or is refused.
     Answered(Outcome),
     /// It goes to a server.
-    Forward(Errand<'e>, Bound, Carrier),
+    Forward(Forward<'e>, Forwarded, Carrier),
 }
 
 /// What becomes of a request: a response, or why there is none.
@@ -153,15 +147,15 @@ pub(crate) type Outcome = Result<Response<Reply>, (Refusal, Carrier)>;
 /// Begins the facts of a request, and says whether it can be understood.
 fn arrive(
     session: &Rc<Session>,
-    request: &Request<Inbound>,
+    request: &head::Request,
     client: &Client,
+    refused: Option<Box<Refusal>>,
 ) -> (Arrival, Result<(), Refusal>) {
     let line = client.line();
     let passed = line.map(|line| line.gate.last.get()).unwrap_or_default();
     let late = line.map_or(Duration::ZERO, |line| line.gate.lateness());
     let view = session.view();
-    let authority = authority(session, request);
-    let (host, mut understood) = match authority.as_ref().map(|asked| session.host(asked)) {
+    let (host, mut understood) = match request.host().map(|asked| session.host(asked)) {
         None => (None, Ok(())),
         Some(Ok(host)) => (Some(host), Ok(())),
         Some(Err(fault)) => {
@@ -169,54 +163,44 @@ fn arrive(
             (None, Err(Refusal::new(StatusCode::BAD_REQUEST, close)))
         }
     };
-    let given = view.trusted.then(|| told::given_id(request.headers())).flatten();
+    let given = view.trusted.then(|| told::given_id(&request.fields)).flatten();
     let id = given.map_or_else(|| session.next_id(), Into::into);
     let line = super::record::line(session, request, host.clone().unwrap_or_default());
     let record = Record::new(session, line, id, late);
-    let named = view.named(session.ip, request.headers());
+    let named = view.named(session.ip, &request.fields);
     if named.is_some() {
         record.note(|facts| facts.named = named);
     }
     if let Some(tracing) = view.snapshot.tracing {
-        let place = trace::place(request.headers(), tracing, || session.worker.random());
+        let place = trace::place(&request.fields, tracing, || session.worker.random());
         record.note(|facts| facts.trace = place);
     }
-    if request.version() == Version::HTTP_2 {
-        understood = understood.and_then(|()| super::h2::judge(request));
+    if let Some(refusal) = refused {
+        understood = understood.and(Err(*refusal));
     }
     if understood.is_ok()
         && let Some(http) = view.http()
     {
         understood = within_limits(session, http, request, named.or(session.ip));
     }
-    let absolute = request.uri().authority().is_some();
-    (Arrival { record, view, authority, absolute, host, named, passed }, understood)
-}
-
-/// What the request asks for (RFC 9110 §7.2).
-fn authority(session: &Session, request: &Request<Inbound>) -> Option<HeaderValue> {
-    match request.uri().authority() {
-        Some(authority) => session.asked(authority.as_str()),
-        None => request.headers().get(HOST).cloned(),
-    }
+    (Arrival { record, view, host, named, passed }, understood)
 }
 
 /// The bounds that hold for every request, whatever its version.
 fn within_limits(
     session: &Session,
     http: &Http,
-    request: &Request<Inbound>,
+    request: &head::Request,
     client: Option<IpAddr>,
 ) -> Result<(), Refusal> {
     let limits = &http.limits;
-    if request.version() == Version::HTTP_2 {
+    if request.version == Version::HTTP_2 {
         // A reload may have lowered it.
         session.worker.runners.memory.limit(limits.memory);
-        if request.headers().len() > limits.request_headers as usize {
+        if request.fields.len() > limits.request_headers as usize {
             return Err(Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Cause::HeadersTooLarge));
         }
-        let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-        if target > limits.request_target_size as usize {
+        if request.target().len() > limits.request_target_size as usize {
             return Err(Refusal::new(StatusCode::URI_TOO_LONG, Cause::TargetTooLong));
         }
     }
@@ -236,60 +220,57 @@ fn route<'e>(
     session: &'e Rc<Session>,
     arrival: &'e Arrival,
     client: &'e Client,
-    request: Request<Inbound>,
+    (request, body, protocol): (&mut head::Request, Inbound, Option<HeaderValue>),
     carrier: Carrier,
 ) -> RouteStep<'e> {
     let refused =
         |status, cause: Cause, carrier| RouteStep::Answered(Err((Refusal::new(status, cause), carrier)));
-    if let Some(body) = challenge(session, &request) {
-        let head = request.method() == Method::HEAD;
-        unwanted(request);
-        return RouteStep::Answered(Ok(own(Response::new(body), carrier, Cause::Completed.into(), head)));
+    if let Some(answer) = challenge(session, request) {
+        unwanted(request, body);
+        let response = own(Response::new(answer), carrier, Cause::Completed.into(), is_head(request));
+        return RouteStep::Answered(Ok(response));
     }
     let host = arrival.host.as_deref();
-    let found = arrival.view.http().and_then(|http| Some((http, http.routes.find(host, path(&request))?)));
+    let found = arrival.view.http().and_then(|http| Some((http, http.routes.find(host, request.path())?)));
     let Some((http, route)) = found else {
-        unwanted(request);
+        unwanted(request, body);
         return refused(StatusCode::NOT_FOUND, Cause::NoRoute, carrier);
     };
     carrier.0.note(|facts| facts.path.route = Some(Arc::clone(&route.name)));
     carrier.0.log_one_in.set(route.log_one_in.get());
     if !session.may_ask(host, route.client_auth) {
-        unwanted(request);
+        unwanted(request, body);
         return refused(StatusCode::MISDIRECTED_REQUEST, Cause::Misdirected, carrier);
     }
     if let Some(most) = route.max_body
-        && request.body().size_hint().lower() > most
+        && body.size_hint().lower() > most
     {
-        unwanted(request);
+        unwanted(request, body);
         return refused(StatusCode::PAYLOAD_TOO_LARGE, Cause::BodyTooLarge, carrier);
     }
     let mut response = match &route.action {
         Action::Redirect(redirect) => {
             let parts =
-                Parts { host: host.unwrap_or_default(), path: path(&request), query: request.uri().query() };
+                Parts { host: host.unwrap_or_default(), path: request.path(), query: request.query() };
             let Some(response) = answer::redirect(redirect.status, redirect.to.fill(parts)) else {
                 return refused(StatusCode::BAD_REQUEST, Cause::BadRequest, carrier);
             };
-            let head = request.method() == Method::HEAD;
-            unwanted(request);
-            own(response, carrier, Cause::Completed.into(), head)
+            unwanted(request, body);
+            own(response, carrier, Cause::Completed.into(), is_head(request))
         }
         Action::Respond(respond) => {
-            let head = request.method() == Method::HEAD;
-            unwanted(request);
-            own(answer::fixed(respond), carrier, Cause::Completed.into(), head)
+            unwanted(request, body);
+            own(answer::fixed(respond), carrier, Cause::Completed.into(), is_head(request))
         }
         // It may go no farther: who is asked is this proxy (RFC 9110 §7.6.2).
-        Action::Proxy(_) if hop_by_hop::forwards_left(request.method(), request.headers()) == Some(0) => {
-            let response = answer::last_hop(request.method());
-            unwanted(request);
-            own(response, carrier, Cause::Completed.into(), false)
+        Action::Proxy(_) if hop_by_hop::forwards_left(&request.method, &request.fields) == Some(0) => {
+            unwanted(request, body);
+            own(answer::last_hop(&request.method), carrier, Cause::Completed.into(), false)
         }
         Action::Proxy(proxy) => {
-            let errand = Errand { session, arrival, client, http, route, proxy };
-            return match errand.bind(request, &carrier) {
-                Ok(bound) => RouteStep::Forward(errand, bound, carrier),
+            let forward = Forward { session, arrival, client, http, route, proxy };
+            return match forward.prepare(request, body, protocol, &carrier) {
+                Ok(forwarded) => RouteStep::Forward(forward, forwarded, carrier),
                 Err(refusal) => RouteStep::Answered(Err((refusal, carrier))),
             };
         }
@@ -298,20 +279,24 @@ fn route<'e>(
     RouteStep::Answered(Ok(response))
 }
 
+fn is_head(request: &head::Request) -> bool {
+    request.method == Method::HEAD
+}
+
 /// What an authority gets that looks over plain HTTP whether a name leads here (RFC 8555 section 8.3), before any route.
-fn challenge(session: &Session, request: &Request<Inbound>) -> Option<Bytes> {
-    let is_asked = session.brief.tls.is_none() && matches!(*request.method(), Method::GET | Method::HEAD);
-    if is_asked { session.worker.shared.challenges.response(path(request)) } else { None }
+fn challenge(session: &Session, request: &head::Request) -> Option<Bytes> {
+    let is_asked = session.brief.tls.is_none() && matches!(request.method, Method::GET | Method::HEAD);
+    if is_asked { session.worker.shared.challenges.response(request.path()) } else { None }
 }
 
 /// Reads and forgets some of a body that nobody wants. A stream of HTTP/2 that is dropped before its request is
 /// whole is reset behind the response, and not every client looks at the response then (curl before 8). HTTP/1
 /// needs none of it.
-fn unwanted(request: Request<Inbound>) {
-    if request.version() != Version::HTTP_2 || request.body().is_end_stream() {
+fn unwanted(request: &head::Request, mut body: Inbound) {
+    if request.version != Version::HTTP_2 || body.is_end_stream() {
         return;
     }
-    let (mut body, mut left) = (request.into_body(), UNWANTED);
+    let mut left = UNWANTED;
     tokio::task::spawn_local(async move {
         let forget = poll_fn(|cx| {
             while let Some(Ok(frame)) = ready!(Pin::new(&mut body).poll_frame(cx)) {
@@ -336,11 +321,6 @@ pub(crate) fn finish(session: &Session, route: &HttpRoute, response: &mut Respon
         headers.insert(http::header::STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
     route.response_headers.apply(headers);
-}
-
-/// The path of a request; `*` for the whole server.
-pub(crate) fn path<B>(request: &Request<B>) -> &str {
-    request.uri().path()
 }
 
 /// A response of our own on its way.

@@ -4,43 +4,35 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
-    SET_COOKIE, TRANSFER_ENCODING, UPGRADE,
-};
-use http::request;
-use http::uri::{PathAndQuery, Uri};
-use http::{Method, Request, Response, StatusCode, Version};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SET_COOKIE, UPGRADE};
+use http::{Method, Response, StatusCode, Version};
 use hyper::body::Body as _;
+use offramp_http::head::{Fields, Known, Request};
 use offramp_http::semantics::{hop_by_hop, protected};
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
-use offramp_upstream::{
-    Affinity, Answer, Aside, Backend, HashKey, InterimListener, Policy, Protocol as Speaks, ServerBody,
-    Tunnel,
-};
+use offramp_upstream::{Affinity, Answer, Backend, InterimListener, Protocol as Speaks, ServerBody, Tunnel};
 
 use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};
 use super::exchange::{Arrival, Client, Outcome, finish};
-use super::h2::Protocol;
 use super::inbound::Inbound;
 use super::record::Carrier;
 use super::session::{Private, Session};
-use super::told::{self, X_REQUEST_ID};
+use super::told;
 use super::trace;
 use super::tunnel::{self, Switch};
 use crate::failure;
 use crate::snapshot::http::{Http, HttpRoute, Proxy, Rewrite};
 
-const SEC_WEBSOCKET_KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
+const SEC_WEBSOCKET_KEY: &[u8] = b"sec-websocket-key";
 const SEC_WEBSOCKET_ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-accept");
 
-/// The host of a request that names none.
-static NO_HOST: HeaderValue = HeaderValue::from_static("");
+/// The longest target that HTTP/2 can have towards a server.
+const LONGEST_TARGET: usize = u16::MAX as usize - 1;
 
-/// A request that is to go to a server, and everything that it goes by.
-pub(crate) struct Errand<'e> {
+/// The way of a request to a server, and everything that it goes by.
+pub(crate) struct Forward<'e> {
     pub(crate) session: &'e Rc<Session>,
     pub(crate) arrival: &'e Arrival,
     pub(crate) client: &'e Client,
@@ -59,54 +51,54 @@ enum Turn {
     Stream,
 }
 
-/// A request as its server is to get it.
-pub(crate) struct Bound {
-    request: Request<ClientBody>,
+/// What goes to a server with the head of a request.
+pub(crate) struct Forwarded {
+    body: ClientBody,
     turn: Turn,
     interim: Option<Arc<dyn InterimListener>>,
     private: Option<Private>,
-    /// What the server is told of the client, where that is not in the header.
-    told: Option<Rc<[u8]>>,
 }
 
-impl Errand<'_> {
+impl Forward<'_> {
     /// Makes a request one for a server.
-    pub(crate) fn bind(&self, request: Request<Inbound>, carrier: &Carrier) -> Result<Bound, Refusal> {
+    pub(crate) fn prepare(
+        &self,
+        request: &mut Request,
+        body: Inbound,
+        protocol: Option<HeaderValue>,
+        carrier: &Carrier,
+    ) -> Result<Forwarded, Refusal> {
         let backend = self.backend();
         carrier.0.note(|facts| facts.path.backend = Some(Arc::clone(&backend.name)));
-        let received = request.version();
-        let (mut parts, body) = request.into_parts();
         if was_reset(&body) {
             return Err(Refusal::new(StatusCode::BAD_REQUEST, Cause::ClientAborted));
         }
-        hop_by_hop::count_forward(&parts.method, &mut parts.headers);
-        let turn = self.turn(&mut parts, backend.protocol)?;
-        let body = self.body(body, &parts.headers, carrier);
-        let told = self.header(&mut parts.headers, received, carrier);
+        hop_by_hop::count_forward(&request.method, &mut request.fields);
+        let turn = self.turn(request, protocol, backend.protocol)?;
+        let body = self.body(body, &request.fields, carrier);
+        self.fields(request, carrier);
         // A body of unknown length is left out with these methods, unless the header says that there is one.
-        if matches!(parts.method, Method::GET | Method::HEAD)
+        if matches!(request.method, Method::GET | Method::HEAD)
             && backend.protocol == Speaks::Http1
             && !matches!(turn, Turn::Stream)
             && !body.is_end_stream()
-            && !parts.headers.contains_key(CONTENT_LENGTH)
+            && !request.fields.contains(Known::ContentLength)
         {
-            parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+            request.fields.set_known(Known::TransferEncoding, b"chunked");
         }
-        self.target(&mut parts, backend.protocol)?;
-        parts.version = Version::HTTP_11;
-        Ok(Bound {
-            request: Request::from_parts(parts, body),
-            turn,
-            interim: self.interim(),
-            private: self.private(),
-            told,
-        })
+        self.target(request, backend.protocol)?;
+        Ok(Forwarded { body, turn, interim: self.interim(), private: self.private() })
     }
 
     /// Sends a request to a server, and makes its response one for the client. A block, for the reason of
     /// [`serve`](super::exchange::serve).
     #[allow(clippy::manual_async_fn)]
-    pub(crate) fn forward(&self, bound: Bound, carrier: Carrier) -> impl Future<Output = Outcome> {
+    pub(crate) fn forward(
+        &self,
+        request: &Request,
+        forwarded: Forwarded,
+        carrier: Carrier,
+    ) -> impl Future<Output = Outcome> {
         async move {
             let backend = self.backend();
             let counters = &self.session.worker.counters;
@@ -116,23 +108,16 @@ impl Errand<'_> {
                     counters.connect_failed();
                 }
             };
-            let record = Rc::clone(&carrier.0);
-            let authority = self.arrival.authority.as_ref();
-            let host = self.arrival.names_host().then_some(authority.unwrap_or(&NO_HOST));
-            let fields = |out: &mut Vec<u8>| {
-                out.extend_from_slice(bound.told.as_deref().unwrap_or_default());
-                record.write_id(out);
-            };
+            let Forwarded { body, turn, interim, private } = forwarded;
             let about = Affinity {
                 client: self.arrival.named.or(self.session.ip),
                 tls: self.session.scheme == Scheme::Https,
-                private: bound.private.as_deref(),
+                private: private.as_deref(),
                 attempted: &attempted,
-                interim: bound.interim,
-                aside: bound.told.is_some().then_some(Aside { host, fields: &fields }),
+                interim,
             };
-            match self.session.worker.pools.send(backend, bound.request, &about).await {
-                Ok(answer) => self.answered(answer, bound.turn, carrier),
+            match self.session.worker.pools.send(backend, (request, body), &about).await {
+                Ok(answer) => self.answered(answer, turn, carrier),
                 Err(failed) => {
                     let refusal = failure::request(&failed, &carrier.0, backend.servers.len());
                     Err((refusal, carrier))
@@ -164,37 +149,41 @@ impl Errand<'_> {
     }
 
     /// Takes out what is for one connection only, and finds out whether the client wants another protocol.
-    fn turn(&self, parts: &mut request::Parts, speaks: Speaks) -> Result<Turn, Refusal> {
-        let upgrade = hop_by_hop::clean_request(&mut parts.headers, self.arrival.passed.switches);
-        let mut extensions = std::mem::take(&mut parts.extensions);
+    fn turn(
+        &self,
+        request: &mut Request,
+        protocol: Option<HeaderValue>,
+        speaks: Speaks,
+    ) -> Result<Turn, Refusal> {
+        let upgrade = hop_by_hop::clean_request(&mut request.fields, self.arrival.passed.switches);
         let may = speaks != Speaks::Http2;
-        if parts.method == Method::CONNECT {
+        if request.method == Method::CONNECT {
             let refused = |detail: &str| {
                 let close = Close::from(Cause::BadRequest).with_detail(detail);
                 Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, close))
             };
-            let (Some(Protocol(protocol)), true) = (extensions.remove(), may) else {
+            let (Some(protocol), true) = (protocol, may) else {
                 return refused("CONNECT is not served here");
             };
             // Of another, such as h2c, no route or log would see what follows.
             if !is_websocket(&protocol) {
                 return refused("CONNECT for another protocol than websocket");
             }
-            parts.method = Method::GET;
-            parts.headers.insert(SEC_WEBSOCKET_KEY, tunnel::websocket_key(&self.session.worker));
-            switching(&mut parts.headers, HeaderValue::from_static("websocket"));
+            request.set_method(Method::GET);
+            request.fields.set(SEC_WEBSOCKET_KEY, tunnel::websocket_key(&self.session.worker).as_bytes());
+            switch_request(&mut request.fields, b"websocket");
             return Ok(Turn::Stream);
         }
         match upgrade {
             Some(protocol) if may => {
-                switching(&mut parts.headers, protocol);
+                switch_request(&mut request.fields, protocol.as_bytes());
                 Ok(Turn::Upgrade)
             }
             _ => Ok(Turn::None),
         }
     }
 
-    fn body(&self, incoming: Inbound, headers: &HeaderMap, carrier: &Carrier) -> ClientBody {
+    fn body(&self, incoming: Inbound, fields: &Fields, carrier: &Carrier) -> ClientBody {
         let limits = &self.http.limits;
         let bounds = Bounds {
             timeout: limits.request_body_timeout,
@@ -203,88 +192,86 @@ impl Errand<'_> {
         };
         let body = ClientBody::new(incoming, Rc::clone(&carrier.0), bounds);
         let Some(line) = self.client.line() else { return body };
-        let unasked = self.arrival.passed.expects && headers.contains_key(EXPECT);
+        let unasked = self.arrival.passed.expects && fields.contains(Known::Expect);
         body.behind(&line.gate, unasked.then_some(&line.interim))
     }
 
-    /// Whether what the server is told of the client need not be in the header, where rules may change it, balancing
-    /// may look at it, and what a trusted proxy has said is extended: written at once it costs much less.
-    fn tells_in_writing(&self) -> bool {
-        let backend = self.backend();
-        backend.protocol == Speaks::Http1
-            && !self.arrival.view.trusted
-            && self.route.request_headers.is_empty()
-            && !matches!(backend.policy, Policy::Hash(HashKey::Header(_)))
-    }
-
-    /// What the server sees. Gives what is not put into the header: that it is told of the client.
-    fn header(&self, headers: &mut HeaderMap, received: Version, carrier: &Carrier) -> Option<Rc<[u8]>> {
-        let host = self.arrival.authority.as_ref();
-        let written = self.tells_in_writing().then(|| told::written(self.session, host));
-        protected::drop_lookalikes(headers, &self.route.request_headers);
+    /// Makes the fields those that the server gets.
+    fn fields(&self, request: &mut Request, carrier: &Carrier) {
+        let received = request.version;
+        // HTTP/2 leaves `Host` out or says it twice, an absolute target overrules it (RFC 9112 §3.2.2, RFC 9113
+        // §8.3.1), and HTTP/1.0 may leave it out.
+        let names_host = match (request.authority(), request.fields.get(Known::Host)) {
+            (Some(authority), Some(host)) => authority.as_bytes() != host,
+            (None, Some(_)) => false,
+            (_, None) => true,
+        };
+        if names_host {
+            let host = request.host().unwrap_or_default().to_vec();
+            request.fields.set_host(&host);
+        }
+        let rules = &self.route.request_headers;
         if self.arrival.view.trusted {
-            if self.arrival.view.is_contradicted(self.session.ip, headers, self.arrival.named) {
-                headers.remove(FORWARDED);
-            }
-            told::extend_told(headers, self.session, host, self.arrival.named);
+            protected::drop_lookalikes(&mut request.fields, rules);
+            self.extend_told(request);
         } else {
-            protected::drop_claims(headers);
-            if written.is_none() {
-                told::tell(headers, self.session, host);
+            protected::drop_claims(&mut request.fields);
+            if !rules.is_empty() {
+                protected::drop_lookalikes(&mut request.fields, rules);
             }
+            self.tell(request);
             if let Some(shown) = self.session.client_certificate() {
-                shown.tell(headers, self.route.xfcc);
+                shown.tell(&mut request.fields, self.route.xfcc);
             }
         }
-        if written.is_none()
-            && let Some(id) = carrier.0.id_value()
-        {
-            headers.insert(X_REQUEST_ID, id);
-        }
+        let fields = &mut request.fields;
+        carrier.0.tell_id(fields);
         if let Some(trace) = carrier.0.trace() {
-            trace::tell(headers, &trace);
-        }
-        match (self.arrival.names_host(), &written) {
-            (true, Some(_)) => drop(headers.remove(HOST)),
-            (true, None) => {
-                headers.insert(HOST, host.unwrap_or(&NO_HOST).clone());
-            }
-            (false, _) => {}
+            trace::tell(fields, &trace);
         }
         if received == Version::HTTP_2 {
-            join_cookies(headers);
+            join_cookies(fields);
             if self.arrival.passed.expects {
-                headers.remove(EXPECT);
+                fields.remove(Known::Expect);
             }
         }
         if self.http.via {
-            told::via(headers, received);
+            told::via(fields, received);
         }
-        self.route.request_headers.apply(headers);
-        written
+        rules.apply_to(fields);
     }
 
-    /// What the server is asked for: a path, or for HTTP/2 a whole URI.
-    fn target(&self, parts: &mut request::Parts, speaks: Speaks) -> Result<(), Refusal> {
-        let bad = || Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest);
-        let rewritten = rewrite(&self.proxy.rewrite, &parts.uri);
-        let origin = parts.uri.authority().is_none() && rewritten.is_none();
-        if origin && speaks == Speaks::Http1 {
-            return Ok(());
+    /// Tells the server of the client.
+    fn tell(&self, request: &mut Request) {
+        // What is told names the host, which lies among what is changed.
+        let told = told::own(self.session, asked(request));
+        request.fields.append_all(&told);
+    }
+
+    /// Extends what a trusted proxy tells the server of the client.
+    fn extend_told(&self, request: &mut Request) {
+        let (view, named) = (&self.arrival.view, self.arrival.named);
+        if view.is_contradicted(self.session.ip, &request.fields, named) {
+            request.fields.remove(Known::Forwarded);
         }
-        let path = match rewritten {
-            Some(text) => PathAndQuery::try_from(text).map_err(|_| bad())?,
-            None => parts.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")),
+        let own = told::own(self.session, asked(request));
+        told::extend(&mut request.fields, &own, named);
+    }
+
+    /// What the server is asked for.
+    fn target(&self, request: &mut Request, speaks: Speaks) -> Result<(), Refusal> {
+        let rewritten = rewrite(&self.proxy.rewrite, request.path(), request.query());
+        if let Some(target) = rewritten {
+            request.set_target(target.as_bytes());
+        }
+        // A URI of HTTP/2 has an authority.
+        let bad = || {
+            request.fields.get(Known::Host).is_none_or(<[u8]>::is_empty)
+                || request.target().len() > LONGEST_TARGET
         };
-        let mut uri = http::uri::Parts::default();
-        uri.path_and_query = Some(path);
-        if speaks != Speaks::Http1 {
-            let tls = self.backend().tls.is_some();
-            uri.scheme = Some(if tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
-            let host = parts.headers.remove(HOST).filter(|host| !host.is_empty()).ok_or_else(bad)?;
-            uri.authority = Some(host.as_bytes().try_into().map_err(|_| bad())?);
+        if speaks != Speaks::Http1 && bad() {
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest));
         }
-        parts.uri = Uri::from_parts(uri).map_err(|_| bad())?;
         Ok(())
     }
 
@@ -316,7 +303,7 @@ impl Errand<'_> {
             headers.append(SET_COOKIE, cookie);
         }
         if self.http.via {
-            told::via(headers, version);
+            told::via_response(headers, version);
         }
         record.answered(response.status().as_u16());
         let mut response = response.map(|body| Reply::server(body, carrier));
@@ -364,6 +351,11 @@ impl Errand<'_> {
     }
 }
 
+/// The host that a request asked for, if it named one.
+fn asked(request: &Request) -> Option<&[u8]> {
+    request.host().filter(|host| !host.is_empty())
+}
+
 /// Whether the stream of a body is reset already: it looks like an empty one, which is another request.
 fn was_reset(body: &Inbound) -> bool {
     match body {
@@ -377,41 +369,45 @@ fn is_websocket(protocol: &HeaderValue) -> bool {
     protocol.as_bytes().eq_ignore_ascii_case(b"websocket")
 }
 
-/// Has a message say that the protocol changes (RFC 9110 §7.8).
+/// Has a request say that the protocol is to change (RFC 9110 §7.8).
+fn switch_request(fields: &mut Fields, protocol: &[u8]) {
+    fields.set_known(Known::Connection, b"upgrade");
+    fields.set_known(Known::Upgrade, protocol);
+}
+
+/// Has a response say that the protocol changes (RFC 9110 §7.8).
 fn switching(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, protocol);
 }
 
 /// HTTP/2 may send cookies one by one, HTTP/1.1 wants them in one field (RFC 9113 §8.2.3).
-fn join_cookies(headers: &mut HeaderMap) {
-    let mut crumbs = headers.get_all(COOKIE).iter();
-    let (Some(first), Some(_)) = (crumbs.next(), crumbs.next()) else { return };
-    let mut all = first.as_bytes().to_vec();
-    for crumb in headers.get_all(COOKIE).iter().skip(1) {
+fn join_cookies(fields: &mut Fields) {
+    let mut crumbs = fields.all(Known::Cookie);
+    let (Some(first), Some(second)) = (crumbs.next(), crumbs.next()) else { return };
+    let mut all = first.to_vec();
+    for crumb in std::iter::once(second).chain(crumbs) {
         all.extend_from_slice(b"; ");
-        all.extend_from_slice(crumb.as_bytes());
+        all.extend_from_slice(crumb);
     }
-    if let Ok(all) = HeaderValue::try_from(all) {
-        headers.insert(COOKIE, all);
-    }
+    fields.set_known(Known::Cookie, &all);
 }
 
 /// The new path and query, where they change.
-fn rewrite(rewrite: &Rewrite, uri: &Uri) -> Option<String> {
+fn rewrite(rewrite: &Rewrite, path: &str, query: Option<&str>) -> Option<String> {
     let (cut, with) = match rewrite {
         Rewrite::Keep => return None,
         Rewrite::Strip(cut) => (*cut, ""),
         Rewrite::Replace(cut, with) => (*cut, &**with),
     };
-    let rest = uri.path().get(cut..)?;
+    let rest = path.get(cut..)?;
     let mut path = String::with_capacity(with.len() + rest.len() + 1);
     path.push_str(with.strip_suffix('/').filter(|_| rest.starts_with('/')).unwrap_or(with));
     if !path.ends_with('/') && !rest.starts_with('/') && (path.is_empty() || !rest.is_empty()) {
         path.push('/');
     }
     path.push_str(rest);
-    if let Some(query) = uri.query() {
+    if let Some(query) = query {
         path.push('?');
         path.push_str(query);
     }
@@ -424,7 +420,13 @@ mod tests {
 
     #[test]
     fn paths_are_rewritten() {
-        let of = |rule: &Rewrite, uri: &str| rewrite(rule, &uri.parse().unwrap());
+        let of = |rule: &Rewrite, target: &str| {
+            let (path, query) = match target.split_once('?') {
+                Some((path, query)) => (path, Some(query)),
+                None => (target, None),
+            };
+            rewrite(rule, path, query)
+        };
         let strip = Rewrite::Strip("/app".len());
         assert_eq!(of(&strip, "/app/x?q=1").as_deref(), Some("/x?q=1"));
         assert_eq!(of(&strip, "/app").as_deref(), Some("/"));
@@ -443,14 +445,13 @@ mod tests {
 
     #[test]
     fn crumbs_are_joined() {
-        let mut headers = HeaderMap::new();
-        headers.append(COOKIE, HeaderValue::from_static("a=1"));
-        join_cookies(&mut headers);
-        assert_eq!(headers[COOKIE], "a=1");
-        headers.append(COOKIE, HeaderValue::from_static("b=2"));
-        headers.append(COOKIE, HeaderValue::from_static("c=3"));
-        join_cookies(&mut headers);
-        assert_eq!(headers[COOKIE], "a=1; b=2; c=3");
-        assert_eq!(headers.get_all(COOKIE).iter().count(), 1);
+        let mut fields: Fields = [("cookie", "a=1")].into_iter().collect();
+        join_cookies(&mut fields);
+        assert_eq!(fields.get(Known::Cookie), Some(&b"a=1"[..]));
+        fields.append_known(Known::Cookie, b"b=2");
+        fields.append_known(Known::Cookie, b"c=3");
+        join_cookies(&mut fields);
+        assert_eq!(fields.get(Known::Cookie), Some(&b"a=1; b=2; c=3"[..]));
+        assert_eq!(fields.len(), 1);
     }
 }

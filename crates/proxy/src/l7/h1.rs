@@ -10,7 +10,6 @@
 //! shorter, and looks at when things began: a request costs no timer.
 
 mod conversation;
-mod head;
 mod outbox;
 mod refuse;
 mod response;
@@ -21,17 +20,16 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use offramp_http::h1::{Limits as GuardLimits, Phase};
+use offramp_http::head;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::answer::Refusal;
 use super::body::Reply;
-use super::exchange::{self, Client};
-use super::inbound::Inbound;
+use super::exchange::{self, Client, Request};
 use super::intake::{Gate, Intake, Stop};
 use super::line::ClientConnection;
 use super::session::Session;
@@ -73,7 +71,7 @@ enum Turn {
     /// The guard stopped it, and everything before was answered.
     Stopped,
     /// A head that the guard let pass is refused.
-    Refused(Refusal, Bytes),
+    Refused(Refusal, Box<head::Request>),
     /// The connection has to end.
     Ended(Close),
     /// The head of a request did not come in time.
@@ -111,7 +109,7 @@ pub(crate) async fn serve(
         fields: u16::try_from(limits.request_headers).unwrap_or(u16::MAX),
         connect: false,
     });
-    let line = ClientConnection::new(transport, gate);
+    let line = ClientConnection::new(transport, gate, Rc::clone(&session.worker.heads));
     let exchange = |request| exchange::serve(Rc::clone(&session), Client::Line(Rc::clone(&line)), request);
     let turn = loop {
         if let Some(close) = parked(&session, &line, bounds).await {
@@ -155,7 +153,7 @@ async fn last(
             let held = intake.take_held();
             refuse(&session, &mut intake, &Refusal::fault(fault), &held).await
         }
-        (Turn::Refused(refusal, head), _) => refuse(&session, &mut intake, &refusal, &head).await,
+        (Turn::Refused(refusal, head), _) => refuse(&session, &mut intake, &refusal, head.bytes()).await,
         (Turn::HeaderTimeout, _) => {
             let refusal = Refusal::new(StatusCode::REQUEST_TIMEOUT, Cause::RequestHeaderTimeout);
             let held = intake.take_held();
@@ -242,7 +240,7 @@ impl Drop for Warm<'_> {
 /// Serves requests until there is a reason to stop.
 async fn busy<S, F>(session: &Session, line: &Rc<ClientConnection>, exchange: &S, bounds: Bounds) -> Turn
 where
-    S: Fn(Request<Inbound>) -> F,
+    S: Fn(Request) -> F,
     F: Future<Output = Response<Reply>>,
 {
     line.intake.borrow_mut().transport.keep_buffer(true);

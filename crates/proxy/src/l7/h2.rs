@@ -44,8 +44,6 @@ use crate::snapshot::http::HttpLimits;
 use book::Told;
 use connection::{Connection, Fall};
 pub(crate) use content::StreamContent;
-pub(crate) use head::Protocol;
-pub(crate) use rules::judge;
 pub(crate) use runner::Runners;
 
 /// How often bounds are looked at, at the least.

@@ -12,11 +12,13 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use offramp_http::Http1Fault;
 use offramp_http::h1::{Chunk, Guard, Limits, Outcome, Phase, RequestHead, Version};
+use offramp_http::head;
 use offramp_net::Buffer;
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
 
 use super::content::{Broken, Chunked};
+use super::heads::Heads;
 use super::transport::Transport;
 
 /// The most content that is given out at a time.
@@ -26,18 +28,6 @@ const BULK: usize = 8 * 1024;
 /// How much content that nobody wants is dropped, so that the connection can go on. What lies there already is
 /// rarely more; whoever sends more is better told to stop.
 const UNWANTED: usize = 64 * 1024;
-
-/// How much memory a connection gets for heads at a time.
-const HEADS: usize = 2 * 1024;
-
-/// A copy of a head, in `heads` if there is room, which there is again when nobody has those before.
-fn copied(heads: &mut BytesMut, head: &[u8]) -> Bytes {
-    if heads.capacity() < head.len() {
-        heads.reserve(head.len().max(HEADS));
-    }
-    heads.extend_from_slice(head);
-    heads.split().freeze()
-}
 
 /// What the guard and the requests behind it tell each other.
 pub(crate) struct Gate {
@@ -121,15 +111,20 @@ impl Gate {
         });
     }
 
-    /// Has the guard look at `bytes`, all of which have come and not passed, for a head: the head and its
+    /// Has the guard look at `bytes`, all of which have come and not passed, for a head: the head, taken in, and its
     /// length, or nothing, where there is more to come or a reason to stop.
-    fn head(&self, bytes: &[u8]) -> Option<(RequestHead, usize)> {
+    fn head(&self, bytes: &[u8], heads: &Heads) -> Option<(RequestHead, Box<head::Request>, usize)> {
         let mut guard = self.guard.borrow_mut();
         let inspected = guard.inspect(bytes);
         match inspected.outcome {
             Outcome::Head(head) => {
                 self.note(&head);
-                return Some((head, inspected.pass));
+                let mut request = heads.take();
+                match request.load(&head, &guard, &bytes[..inspected.pass]) {
+                    Ok(()) => return Some((head, request, inspected.pass)),
+                    // A method that the guard takes for one is one.
+                    Err(fault) => self.stopped.set(Stop::Refused(fault)),
+                }
             }
             Outcome::Http2 => self.stopped.set(Stop::Http2),
             Outcome::Refused(fault) => self.stopped.set(Stop::Refused(fault)),
@@ -153,8 +148,8 @@ impl Gate {
 
 /// What comes next on a connection.
 pub(crate) enum Heading {
-    /// A request: its head, and the bytes of it.
-    Request(RequestHead, Bytes),
+    /// A request: what the guard says of its head, and the head itself.
+    Request(RequestHead, Box<head::Request>),
     /// The end of the client's direction; [`Intake::failed`] says whether in order.
     End,
     /// Nothing, for the reason that [`Gate::stopped`] gives.
@@ -176,23 +171,22 @@ pub(crate) struct Intake {
     pub(crate) failed: Option<io::Error>,
     /// Whether it ended in order.
     pub(crate) ended: bool,
-    /// Room for the next heads, which are parts of it as long as somebody has them.
-    heads: BytesMut,
+    /// The memory for heads.
+    heads: Rc<Heads>,
     /// What was looked at since others had their turn.
     turn: Turn,
 }
 
 impl Intake {
-    pub(crate) fn new(transport: Transport, gate: Rc<Gate>) -> Self {
-        let held = Buffer::default();
-        let (heads, turn) = (BytesMut::new(), Turn::default());
+    pub(crate) fn new(transport: Transport, gate: Rc<Gate>, heads: Rc<Heads>) -> Self {
+        let (held, turn) = (Buffer::default(), Turn::default());
         Self { transport, gate, held, seen: false, passing: 0, failed: None, ended: false, heads, turn }
     }
 
     /// Gives back what is kept for the next requests.
     pub(crate) fn rest(&mut self) {
         self.transport.keep_buffer(false);
-        self.heads = BytesMut::new();
+        self.gate.guard.borrow_mut().rest();
     }
 
     /// What the guard has not let pass.
@@ -221,20 +215,18 @@ impl Intake {
                 let alone = self.held.is_empty();
                 if alone
                     && let Poll::Ready(Ok(bytes)) = self.transport.poll_fill(cx)
-                    && let Some((head, length)) = self.gate.head(bytes)
+                    && let Some((head, request, length)) = self.gate.head(bytes, &self.heads)
                 {
-                    let bytes = copied(&mut self.heads, &bytes[..length]);
                     self.transport.consume(length);
-                    return Poll::Ready(Heading::Request(head, bytes));
+                    return Poll::Ready(Heading::Request(head, request));
                 }
                 self.hold(cx, alone);
                 continue;
             }
             self.seen = true;
-            if let Some((head, length)) = self.gate.head(self.held.filled()) {
-                let bytes = copied(&mut self.heads, &self.held.filled()[..length]);
+            if let Some((head, request, length)) = self.gate.head(self.held.filled(), &self.heads) {
                 self.consume_held(length);
-                return Poll::Ready(Heading::Request(head, bytes));
+                return Poll::Ready(Heading::Request(head, request));
             }
         }
     }

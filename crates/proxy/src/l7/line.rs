@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use offramp_http::h1::RequestHead;
 
+use super::heads::Heads;
 use super::inbound::{Inbound, Upload};
 use super::intake::{Gate, Intake};
 use super::interim::Interim;
@@ -33,9 +34,9 @@ pub(crate) struct ClientConnection {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(transport: Transport, gate: Rc<Gate>) -> Rc<Self> {
+    pub(crate) fn new(transport: Transport, gate: Rc<Gate>, heads: Rc<Heads>) -> Rc<Self> {
         Rc::new(Self {
-            intake: RefCell::new(Intake::new(transport, Rc::clone(&gate))),
+            intake: RefCell::new(Intake::new(transport, Rc::clone(&gate), heads)),
             gate,
             interim: Arc::default(),
             switch: RefCell::default(),

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime};
 
-use http::header::{HeaderMap, HeaderValue, REFERER, USER_AGENT};
-use http::{Method, Request};
+use http::Method;
+use http::header::HeaderMap;
+use offramp_http::head::{Fields, Known, Request};
 use offramp_http::semantics::protected::clean_request_trailers;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::counters::Direction;
@@ -75,17 +76,10 @@ impl Record {
         self.facts.borrow().as_ref().map(|facts| facts.id.clone()).unwrap_or_default()
     }
 
-    /// The same for a header, without a copy between.
-    pub(crate) fn id_value(&self) -> Option<HeaderValue> {
-        self.facts.borrow().as_ref().and_then(|facts| HeaderValue::from_str(&facts.id).ok())
-    }
-
-    /// Writes the field that tells a server the id, if the end was not told yet.
-    pub(crate) fn write_id(&self, out: &mut Vec<u8>) {
+    /// Has a request say its id, if the end was not told yet.
+    pub(crate) fn tell_id(&self, fields: &mut Fields) {
         if let Some(facts) = self.facts.borrow().as_ref() {
-            out.extend_from_slice(b"x-request-id: ");
-            out.extend_from_slice(facts.id.as_bytes());
-            out.extend_from_slice(b"\r\n");
+            fields.set_known(Known::XRequestId, facts.id.as_bytes());
         }
     }
 
@@ -188,20 +182,20 @@ impl Drop for Carrier {
 }
 
 /// What a request asks for, as events say it.
-pub(crate) fn line<B>(session: &Session, request: &Request<B>, host: Arc<str>) -> RequestLine {
-    let version = match request.version() {
+pub(crate) fn line(session: &Session, request: &Request, host: Arc<str>) -> RequestLine {
+    let version = match request.version {
         http::Version::HTTP_2 => HttpVersion::Http2,
         http::Version::HTTP_10 => HttpVersion::Http10,
         _ => HttpVersion::Http11,
     };
     RequestLine {
-        method: method(request.method()),
+        method: method(&request.method),
         scheme: session.scheme,
         host,
-        target: request.uri().path_and_query().map_or("/", |target| target.as_str()).into(),
+        target: request.target().into(),
         version,
-        referer: request.headers().get(REFERER).map(|value| value.as_bytes().into()),
-        user_agent: request.headers().get(USER_AGENT).map(|agent| session.agent(agent)),
+        referer: request.fields.get(Known::Referer).map(Into::into),
+        user_agent: request.fields.get(Known::UserAgent).map(|agent| session.agent(agent)),
         user: None,
     }
 }

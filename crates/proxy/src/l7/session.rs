@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::header::{FORWARDED, HeaderMap, HeaderValue};
 use offramp_certs::Certificate;
 use offramp_certs::store::{By, Pick};
 use offramp_http::forwarded;
+use offramp_http::head::{Fields, Known};
 use offramp_http::host::{Authority, HostFault};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::facts::{Address, Scheme, TlsFacts};
@@ -49,7 +49,7 @@ pub(crate) struct Session {
     pub(crate) brief: Arc<ConnectionBrief>,
     pub(crate) scheme: Scheme,
     pub(crate) ip: Option<IpAddr>,
-    pub(crate) told: Told,
+    pub(crate) forwarded: ForwardedClient,
     terminated: Terminated,
     /// Where the client connected to.
     local: Option<SocketAddr>,
@@ -69,7 +69,7 @@ pub(crate) struct Session {
     /// Whether the connection ended before a drain cut it.
     pub(crate) left: Cell<bool>,
     /// What was asked for last, as it came and as routes name it.
-    host: RefCell<Option<(HeaderValue, Arc<str>)>>,
+    host: RefCell<Option<(Box<[u8]>, Arc<str>)>>,
     /// The program that the client said it is, last.
     agent: RefCell<Option<Arc<[u8]>>>,
     /// The request that began last, until the task that polled it then has taken it.
@@ -77,47 +77,25 @@ pub(crate) struct Session {
 }
 
 /// What servers are told of a client, written once.
-pub(crate) struct Told {
+pub(crate) struct ForwardedClient {
     /// The client's address, for X-Forwarded-For.
-    pub(crate) client: HeaderValue,
+    pub(crate) client: Box<str>,
     /// The port that the client came to.
-    pub(crate) port: Option<HeaderValue>,
+    pub(crate) port: Option<Box<str>>,
     /// The connection's id.
     id: Box<str>,
-    /// What `Forwarded` says of a request for a host: clients ask the same one again and again.
-    forwarded: Known<HeaderValue>,
-    /// All of it, written out, by the same rule.
-    written: Known<Rc<[u8]>>,
+    /// The fields that say all of it of a request for a host: clients ask for the same one again and again.
+    fields: RefCell<Option<(Option<Box<[u8]>>, Rc<Fields>)>>,
 }
 
-/// What was made last for requests that asked for a host, or for none.
-type Known<T> = RefCell<Option<(Option<HeaderValue>, T)>>;
-
-/// What is known for `host`, or else is made by `make`.
-fn known<T: Clone>(known: &Known<T>, host: Option<&HeaderValue>, make: impl FnOnce() -> T) -> T {
-    if let Some((_, value)) = known.borrow().as_ref().filter(|(known, _)| known.as_ref() == host) {
-        return value.clone();
-    }
-    let value = make();
-    // A copy, as what came may be a part of something larger.
-    let host = host.and_then(|host| HeaderValue::from_bytes(host.as_bytes()).ok());
-    *known.borrow_mut() = Some((host, value.clone()));
-    value
-}
-
-impl Told {
-    /// What `Forwarded` says of a request for `host`, made by `make` where that is not known yet.
-    pub(crate) fn forwarded(
-        &self,
-        host: Option<&HeaderValue>,
-        make: impl FnOnce() -> HeaderValue,
-    ) -> HeaderValue {
-        known(&self.forwarded, host, make)
-    }
-
+impl ForwardedClient {
     /// The fields that say all of it of a request for `host`, made by `make` where that is not known yet.
-    pub(crate) fn written(&self, host: Option<&HeaderValue>, make: impl FnOnce() -> Rc<[u8]>) -> Rc<[u8]> {
-        known(&self.written, host, make)
+    pub(crate) fn fields(&self, host: Option<&[u8]>, make: impl FnOnce() -> Fields) -> Rc<Fields> {
+        let mut known = self.fields.borrow_mut();
+        match &*known {
+            Some((of, fields)) if of.as_deref() == host => Rc::clone(fields),
+            _ => Rc::clone(&known.insert((host.map(Into::into), Rc::new(make()))).1),
+        }
     }
 }
 
@@ -173,14 +151,13 @@ impl View {
     /// Whom trusted proxies name as the client of a request that came from `peer`; `None` where that is the peer
     /// itself. `X-Forwarded-For` decides where it is, since nearly every proxy extends it, and many let `Forwarded`
     /// pass as a client sent it.
-    pub(crate) fn named(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
+    pub(crate) fn named(&self, peer: Option<IpAddr>, fields: &Fields) -> Option<IpAddr> {
         let peer = peer.filter(|_| self.trusted)?;
-        let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes);
         let trusts = |ip| self.trusts(ip);
-        let client = if headers.contains_key(told::X_FORWARDED_FOR) {
-            forwarded::x_forwarded_for(values(told::X_FORWARDED_FOR), peer, trusts)
+        let client = if fields.contains(Known::XForwardedFor) {
+            forwarded::x_forwarded_for(fields.all(Known::XForwardedFor), peer, trusts)
         } else {
-            forwarded::client(values(FORWARDED), peer, trusts)
+            forwarded::client(fields.all(Known::Forwarded), peer, trusts)
         };
         (client.hops > 0).then_some(client.address)
     }
@@ -190,15 +167,14 @@ impl View {
     pub(crate) fn is_contradicted(
         &self,
         peer: Option<IpAddr>,
-        headers: &HeaderMap,
+        fields: &Fields,
         named: Option<IpAddr>,
     ) -> bool {
-        let (Some(peer), true) = (peer, headers.contains_key(told::X_FORWARDED_FOR)) else { return false };
-        if !headers.contains_key(FORWARDED) {
+        let (Some(peer), true) = (peer, fields.contains(Known::XForwardedFor)) else { return false };
+        if !fields.contains(Known::Forwarded) {
             return false;
         }
-        let said = headers.get_all(FORWARDED).iter().map(HeaderValue::as_bytes);
-        let client = forwarded::client(said, peer, |ip| self.trusts(ip));
+        let client = forwarded::client(fields.all(Known::Forwarded), peer, |ip| self.trusts(ip));
         (client.hops > 0).then_some(client.address) != named
     }
 }
@@ -213,12 +189,11 @@ impl Session {
         prologues: Vec<(SendProxy, Vec<u8>)>,
     ) -> Rc<Self> {
         let ip = brief.client.ip();
-        let told = Told {
-            client: told::address(ip),
-            port: port(brief.client.destination.as_ref(), local).map(HeaderValue::from),
+        let forwarded = ForwardedClient {
+            client: told::address(ip).into(),
+            port: port(brief.client.destination.as_ref(), local).map(|port| port.to_string().into()),
             id: brief.id.to_string().into(),
-            forwarded: RefCell::default(),
-            written: RefCell::default(),
+            fields: RefCell::default(),
         };
         let scheme = if brief.tls.is_some() { Scheme::Https } else { Scheme::Http };
         Rc::new(Self {
@@ -227,7 +202,7 @@ impl Session {
             brief: Arc::new(brief),
             scheme,
             ip,
-            told,
+            forwarded,
             terminated,
             local,
             prologues,
@@ -340,40 +315,28 @@ impl Session {
     }
 
     /// What routes call the host that a request asks for: clients ask for the same one again and again.
-    pub(crate) fn host(&self, asked: &HeaderValue) -> Result<Arc<str>, HostFault> {
+    pub(crate) fn host(&self, asked: &[u8]) -> Result<Arc<str>, HostFault> {
         let mut known = self.host.borrow_mut();
-        if let Some((_, host)) = known.as_ref().filter(|(known, _)| known == asked) {
+        if let Some((_, host)) = known.as_ref().filter(|(known, _)| **known == *asked) {
             return Ok(Arc::clone(host));
         }
-        let host: Arc<str> = Authority::parse(asked.as_bytes())?.normal().into();
-        // A copy, as what came may be a part of something larger.
-        if let Ok(asked) = HeaderValue::from_bytes(asked.as_bytes()) {
-            *known = Some((asked, Arc::clone(&host)));
-        }
+        let host: Arc<str> = Authority::parse(asked)?.normal().into();
+        *known = Some((asked.into(), Arc::clone(&host)));
         Ok(host)
     }
 
     /// The program that the client says it is: it says the same again and again.
-    pub(crate) fn agent(&self, said: &HeaderValue) -> Arc<[u8]> {
+    pub(crate) fn agent(&self, said: &[u8]) -> Arc<[u8]> {
         let mut known = self.agent.borrow_mut();
         match &*known {
-            Some(agent) if **agent == *said.as_bytes() => Arc::clone(agent),
-            _ => Arc::clone(known.insert(said.as_bytes().into())),
-        }
-    }
-
-    /// What a request asks for, for a header.
-    pub(crate) fn asked(&self, authority: &str) -> Option<HeaderValue> {
-        match &*self.host.borrow() {
-            Some((asked, _)) if asked.as_bytes() == authority.as_bytes() => Some(asked.clone()),
-            _ => HeaderValue::try_from(authority).ok(),
+            Some(agent) if **agent == *said => Arc::clone(agent),
+            _ => Arc::clone(known.insert(said.into())),
         }
     }
 
     /// Forgets what would only be made again, while nothing is asked for.
     pub(crate) fn rest(&self) {
-        self.told.forwarded.take();
-        self.told.written.take();
+        self.forwarded.fields.take();
         self.host.take();
         self.agent.take();
     }
@@ -383,8 +346,8 @@ impl Session {
         let mut digits = [0; 20];
         let number = decimal(self.begun.get() + 1, &mut digits);
         // Exactly as much as it takes, so that it need not be moved.
-        let mut id = String::with_capacity(self.told.id.len() + 1 + number.len());
-        id.push_str(&self.told.id);
+        let mut id = String::with_capacity(self.forwarded.id.len() + 1 + number.len());
+        id.push_str(&self.forwarded.id);
         id.push('-');
         id.push_str(number);
         id.into()

@@ -4,20 +4,18 @@
 //! Pure: chance is an argument. A `traceparent` is believed whoever sends it, as it decides nothing but where
 //! a span is shown. What cannot be read is left as it came, unless a trace begins here.
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use offramp_http::head::{Fields, Known};
 use offramp_observe::facts::Trace;
 
 use crate::snapshot::Tracing;
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// The only flag of level 1: the caller may have recorded the trace.
 const SAMPLED: u8 = 1;
 
-/// The place of a request with these `headers`: in the trace that it is a part of, or for one in so many of
+/// The place of a request with these `fields`: in the trace that it is a part of, or for one in so many of
 /// the others in a new one. `random` draws the ids and the lot.
-pub(crate) fn place(headers: &HeaderMap, tracing: Tracing, mut random: impl FnMut() -> u64) -> Option<Trace> {
-    if let Some((id, parent, flags)) = given(headers) {
+pub(crate) fn place(fields: &Fields, tracing: Tracing, mut random: impl FnMut() -> u64) -> Option<Trace> {
+    if let Some((id, parent, flags)) = given(fields) {
         let sampled = flags & SAMPLED == SAMPLED;
         return Some(Trace { id, span: random().max(1), parent: Some(parent), sampled });
     }
@@ -30,23 +28,21 @@ pub(crate) fn place(headers: &HeaderMap, tracing: Tracing, mut random: impl FnMu
 }
 
 /// Tells the server that its caller is our span (§3.4): version 00 with the flags that it knows.
-pub(crate) fn tell(headers: &mut HeaderMap, trace: &Trace) {
+pub(crate) fn tell(fields: &mut Fields, trace: &Trace) {
     let flags = if trace.sampled { SAMPLED } else { 0 };
     let text = format!("00-{:032x}-{:016x}-{flags:02x}", trace.id, trace.span);
-    if let Ok(value) = HeaderValue::try_from(text) {
-        headers.insert(TRACEPARENT, value);
-    }
+    fields.set_known(Known::Traceparent, text.as_bytes());
     // The state of another trace says nothing of this one (§3.3).
     if trace.parent.is_none() {
-        headers.remove(TRACESTATE);
+        fields.remove(Known::Tracestate);
     }
 }
 
 /// The trace that the request says it is a part of. Two say nothing.
-fn given(headers: &HeaderMap) -> Option<(u128, u64, u8)> {
-    let mut all = headers.get_all(TRACEPARENT).iter();
+fn given(fields: &Fields) -> Option<(u128, u64, u8)> {
+    let mut all = fields.all(Known::Traceparent);
     match (all.next(), all.next()) {
-        (Some(value), None) => parse(value.as_bytes()),
+        (Some(value), None) => parse(value),
         _ => None,
     }
 }
@@ -84,12 +80,12 @@ mod tests {
         Tracing { sample_one_in: NonZeroU32::new(n).unwrap() }
     }
 
-    fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in fields {
-            headers.append(*name, HeaderValue::from_str(value).unwrap());
-        }
-        headers
+    fn headers(fields: &[(&str, &str)]) -> Fields {
+        fields.iter().copied().collect()
+    }
+
+    fn said(fields: &Fields, known: Known) -> &str {
+        std::str::from_utf8(fields.get(known).unwrap()).unwrap()
     }
 
     #[test]
@@ -120,14 +116,14 @@ mod tests {
             tell(&mut headers, &trace);
             let flags = if sampled { "01" } else { "00" };
             let expected = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000007-{flags}");
-            assert_eq!(headers["traceparent"], expected);
-            assert_eq!(headers["tracestate"], "a=b");
+            assert_eq!(said(&headers, Known::Traceparent), expected);
+            assert_eq!(said(&headers, Known::Tracestate), "a=b");
         }
     }
 
     #[test]
     fn one_in_so_many_begins_a_trace() {
-        let none = HeaderMap::new();
+        let none = Fields::new();
         let mut lot = 0;
         let begun = (0..100).filter(|n| {
             lot = *n;
@@ -150,9 +146,12 @@ mod tests {
             let trace = place(&headers, one_in(2), || 2).unwrap();
             assert_eq!((trace.id, trace.parent), (2 << 64 | 2, None));
             tell(&mut headers, &trace);
-            assert_eq!(headers.get_all("traceparent").iter().count(), 1);
-            assert_eq!(headers["traceparent"], "00-00000000000000020000000000000002-0000000000000002-01");
-            assert!(!headers.contains_key("tracestate"));
+            assert_eq!(headers.all(Known::Traceparent).count(), 1);
+            assert_eq!(
+                said(&headers, Known::Traceparent),
+                "00-00000000000000020000000000000002-0000000000000002-01"
+            );
+            assert!(!headers.contains(Known::Tracestate));
         }
     }
 
@@ -160,7 +159,7 @@ mod tests {
         /// Whoever comes next reads what is told.
         #[test]
         fn what_is_told_can_be_read(id in 1u128.., span in 1u64.., sampled: bool, parent: Option<u64>) {
-            let mut headers = HeaderMap::new();
+            let mut headers = Fields::new();
             tell(&mut headers, &Trace { id, span, parent, sampled });
             prop_assert_eq!(given(&headers), Some((id, span, u8::from(sampled))));
         }

@@ -17,16 +17,16 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use offramp_http::h1::ResponseFraming;
+use offramp_http::head;
 use offramp_net::clock::coarse_ms;
 
 use self::inbound::{Inbound, ServerHead};
 use self::outbound::Halt;
 pub(crate) use self::outbound::Outbound;
 use super::outgoing::Progress;
-use super::send::Aside;
 use super::shelf::Shelf;
 use super::watch::{Deadline, after};
 use crate::admission::Seat;
@@ -119,9 +119,10 @@ impl<B: RequestBody> Http1Connection<B> {
     }
 
     /// Takes on a request, which goes out as the response is waited for.
-    pub(crate) fn send(&mut self, request: Request<B>, aside: Option<Aside<'_>>) {
-        let headers = self.out.load(request, aside);
-        self.inbound.reuse(headers);
+    ///
+    /// `announce`: content of unknown length is sent with methods that have none, too.
+    pub(crate) fn send(&mut self, head: &head::Request, body: B, announce: bool) {
+        self.out.load(head, body, announce);
         self.begin();
     }
 

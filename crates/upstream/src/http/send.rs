@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,13 +11,13 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{HeaderValue, UPGRADE};
+use http::header::HeaderValue;
 use http::{Request, Response, StatusCode};
+use offramp_http::head::{self, Fields, Known};
 use offramp_net::clock::coarse_ms;
 
 use super::again::{Back, Verdict, judge, pack};
 use super::body::ServerBody;
-use super::either;
 use super::line::{Heard, Held, Http1Connection, InterimListener, Outbound, RequestBody};
 use super::mux::Stream;
 use super::outgoing::Progress;
@@ -45,18 +46,43 @@ pub struct Affinity<'a, B: RequestBody> {
     pub attempted: &'a dyn Fn(bool),
     /// Told of interim responses; they are dropped where there is none.
     pub interim: Option<Arc<dyn InterimListener>>,
-    /// What an HTTP/1 server gets besides; HTTP/2 servers get only what the request has.
-    pub aside: Option<Aside<'a>>,
 }
 
-/// Fields of a request that are not in its header map, because writing them at once costs less. The map has none of
-/// their names.
-#[derive(Clone, Copy)]
-pub struct Aside<'a> {
-    /// `Host`, which comes first (RFC 9110 §7.2), where the map has none.
-    pub host: Option<&'a HeaderValue>,
-    /// Writes the others, each with its line end, behind those of the map; called at most once.
-    pub fields: &'a dyn Fn(&mut Vec<u8>),
+/// A request for a server: its head, which the caller may keep, and its body.
+#[derive(Debug)]
+pub struct ServerRequest<'r, B> {
+    head: Head<'r>,
+    body: B,
+}
+
+#[derive(Debug)]
+enum Head<'r> {
+    Borrowed(&'r head::Request),
+    Owned(Box<head::Request>),
+}
+
+impl Deref for Head<'_> {
+    type Target = head::Request;
+
+    fn deref(&self) -> &head::Request {
+        match self {
+            Self::Borrowed(head) => head,
+            Self::Owned(head) => head,
+        }
+    }
+}
+
+impl<'r, B> From<(&'r head::Request, B)> for ServerRequest<'r, B> {
+    fn from((head, body): (&'r head::Request, B)) -> Self {
+        Self { head: Head::Borrowed(head), body }
+    }
+}
+
+impl<B> From<Request<B>> for ServerRequest<'_, B> {
+    fn from(request: Request<B>) -> Self {
+        let head = Head::Owned(Box::new((&request).into()));
+        Self { head, body: request.into_body() }
+    }
 }
 
 /// A response whose head has come.
@@ -93,11 +119,11 @@ impl fmt::Debug for Tunnel {
     }
 }
 
-/// A request while it is on no connection.
+/// What is to be sent of a request, while it is on no connection.
 #[allow(clippy::large_enum_variant)]
-enum Errand<B: RequestBody> {
-    /// It was not sent yet.
-    New(Request<B>),
+enum Unsent<B: RequestBody> {
+    /// The body; the head was not written yet.
+    New(B),
     /// It was written for an HTTP/1 connection, which gave it back.
     Written(Outbound<B>),
     /// It was on a stream of HTTP/2, which gave it back.
@@ -106,8 +132,9 @@ enum Errand<B: RequestBody> {
 
 /// A request under way.
 struct Journey<'j, B: RequestBody> {
-    /// The request, while it is not on a connection.
-    errand: Option<Errand<B>>,
+    head: Head<'j>,
+    /// What is to be sent, while it is not on a connection.
+    unsent: Option<Unsent<B>>,
     pools: &'j Pools<B>,
     backend: &'j Arc<Backend>,
     about: &'j Affinity<'j, B>,
@@ -148,23 +175,25 @@ impl<B: RequestBody> Pools<B> {
     ///
     /// # Errors
     /// [`Failure`] says what to answer and whose fault it is.
-    pub fn send<'j>(
+    pub fn send<'j, R: Into<ServerRequest<'j, B>>>(
         &'j self,
         backend: &'j Arc<Backend>,
-        request: Request<B>,
+        request: R,
         about: &'j Affinity<'j, B>,
-    ) -> impl Future<Output = Result<Answer<B>, Failure>> + use<'j, B> {
+    ) -> impl Future<Output = Result<Answer<B>, Failure>> + use<'j, B, R> {
         self.attend();
+        let ServerRequest { head, body } = request.into();
         let names = || backend.servers.iter().map(|server| &*server.name);
-        let tied = backend.sticky.as_ref().and_then(|sticky| sticky.server(request.headers(), names()));
+        let tied = backend.sticky.as_ref().and_then(|sticky| sticky.server(&head.fields, names()));
         let mut journey = Journey {
             pools: self,
             backend,
             about,
             house: self.house(backend),
-            key: hash_key(&backend.policy, &request, about.client),
+            key: hash_key(&backend.policy, &head.fields, about.client),
             tied,
-            errand: Some(Errand::New(request)),
+            head,
+            unsent: Some(Unsent::New(body)),
             tried: Tried::default(),
             server: None,
             tries: 0,
@@ -288,10 +317,10 @@ impl<B: RequestBody> Journey<'_, B> {
     /// The version to be spoken. Where servers choose, a request that was written for one stays with it, and one that
     /// asks for another protocol (RFC 9110 §7.8) is for HTTP/1.1.
     fn protocol(&self) -> Protocol {
-        match (self.backend.protocol, &self.errand) {
-            (Protocol::Either, Some(Errand::Written(_))) => Protocol::Http1,
-            (Protocol::Either, Some(Errand::Returned(_))) => Protocol::Http2,
-            (Protocol::Either, Some(Errand::New(request))) if request.headers().contains_key(UPGRADE) => {
+        match (self.backend.protocol, &self.unsent) {
+            (Protocol::Either, Some(Unsent::Written(_))) => Protocol::Http1,
+            (Protocol::Either, Some(Unsent::Returned(_))) => Protocol::Http2,
+            (Protocol::Either, Some(Unsent::New(_))) if self.head.fields.contains(Known::Upgrade) => {
                 Protocol::Http1
             }
             (protocol, _) => protocol,
@@ -306,14 +335,16 @@ impl<B: RequestBody> Journey<'_, B> {
         seat: Seat,
     ) -> Attempt<B> {
         let pooled = line.is_reused();
-        match self.errand.take() {
-            Some(Errand::New(request)) if self.backend.protocol == Protocol::Either => {
-                line.send(either::for_line(request), self.about.aside);
+        match self.unsent.take() {
+            Some(Unsent::New(body)) => {
+                // What another protocol will say is no content.
+                let announce =
+                    self.backend.protocol == Protocol::Either && !self.head.fields.contains(Known::Upgrade);
+                line.send(&self.head, body, announce);
             }
-            Some(Errand::New(request)) => line.send(request, self.about.aside),
-            Some(Errand::Written(request)) => line.send_again(request),
+            Some(Unsent::Written(request)) => line.send_again(request),
             // It comes back before another attempt is made, and only a connection of its version is made for it.
-            Some(Errand::Returned(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
+            Some(Unsent::Returned(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
         }
         let limits = &self.backend.limits;
         let mut deadline = self.pools.watch().deadline();
@@ -330,7 +361,7 @@ impl<B: RequestBody> Journey<'_, B> {
             }
             Err(fault) => match line.take_back(&fault, pooled) {
                 Some(request) => {
-                    self.errand = Some(Errand::Written(request));
+                    self.unsent = Some(Unsent::Written(request));
                     Attempt::Stale(fault, seat)
                 }
                 None => Attempt::Failed(fault),
@@ -341,10 +372,16 @@ impl<B: RequestBody> Journey<'_, B> {
     /// An exchange over HTTP/2.
     async fn over_stream(&mut self, stream: Stream<B>, seat: Seat, again: bool) -> Attempt<B> {
         let pooled = stream.is_reused() && !again;
-        let (mut request, copy) = match self.errand.take() {
-            Some(Errand::New(request)) => pack(request, self.pools.kept_bodies(), &stream, pooled),
-            Some(Errand::Returned(back)) => back.pack(&stream, pooled),
-            Some(Errand::Written(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
+        let (mut request, copy) = match self.unsent.take() {
+            Some(Unsent::New(body)) => match self.head.to_http(self.backend.tls.is_some()) {
+                Ok(parts) => {
+                    let request = Request::from_parts(parts, body);
+                    pack(request, self.pools.kept_bodies(), &stream, pooled)
+                }
+                Err(error) => return Attempt::Failed(Fault::RequestBody(error.into())),
+            },
+            Some(Unsent::Returned(back)) => back.pack(&stream, pooled),
+            Some(Unsent::Written(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
         };
         if let Some(listener) = self.about.interim.clone() {
             hyper::ext::on_informational(&mut request, move |response| {
@@ -365,11 +402,11 @@ impl<B: RequestBody> Journey<'_, B> {
             Err(broken) => match judge(broken, copy, &stream) {
                 Verdict::Over(fault) => Attempt::Failed(fault),
                 Verdict::Stale(fault, back) => {
-                    self.errand = Some(Errand::Returned(back));
+                    self.unsent = Some(Unsent::Returned(back));
                     Attempt::Stale(fault, seat)
                 }
                 Verdict::Refused(fault, back) => {
-                    self.errand = Some(Errand::Returned(back));
+                    self.unsent = Some(Unsent::Returned(back));
                     Attempt::Refused(fault, seat)
                 }
             },
@@ -416,12 +453,12 @@ fn outcome(status: StatusCode) -> Outcome {
 }
 
 /// What a request is known by.
-fn hash_key<B>(policy: &Policy, request: &Request<B>, client: Option<IpAddr>) -> Option<u64> {
+fn hash_key(policy: &Policy, fields: &Fields, client: Option<IpAddr>) -> Option<u64> {
     let Policy::Hash(by) = policy else { return None };
     let own = match by {
         HashKey::Client => None,
-        HashKey::Cookie(name) => sticky::cookie(request.headers(), name).map(key),
-        HashKey::Header(name) => request.headers().get(name).map(|value| key(value.as_bytes())),
+        HashKey::Cookie(name) => sticky::cookie(fields, name).map(key),
+        HashKey::Header(name) => fields.named(name.as_str().as_bytes()).next().map(key),
     };
     // One that has no such thing goes where its client goes.
     own.or_else(|| client.map(client_key))

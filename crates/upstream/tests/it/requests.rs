@@ -63,14 +63,7 @@ fn sent(
             peer.wait_for_close();
         });
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
-        let about = Affinity {
-            client: None,
-            tls: true,
-            private: None,
-            attempted: &|_| (),
-            interim: None,
-            aside: None,
-        };
+        let about = Affinity { client: None, tls: true, private: None, attempted: &|_| (), interim: None };
         pools.send(&backend, request, &about).await.map(drop)
     })?;
     Ok(told.recv().unwrap())

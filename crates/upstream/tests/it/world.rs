@@ -82,7 +82,7 @@ pub(crate) fn whole(body: impl Into<Bytes>) -> Sent {
 
 /// Nothing is known of the client.
 pub(crate) fn nobody() -> Affinity<'static, Sent> {
-    Affinity { client: None, tls: true, private: None, attempted: &|_| (), interim: None, aside: None }
+    Affinity { client: None, tls: true, private: None, attempted: &|_| (), interim: None }
 }
 
 /// Sends a request on behalf of nobody.

@@ -11,18 +11,18 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{Method, Response, StatusCode};
 use hyper::body::Body as _;
-use offramp_http::h1::{Phase, RequestHead};
+use offramp_http::h1::{Phase, RequestHead, Version};
+use offramp_http::head::{self, Known};
 use offramp_observe::{Cause, Close};
 
 use super::outbox::Outbox;
 use super::response::{self, Framing, Size};
-use super::{Asked, Turn, head};
+use super::{Asked, Turn};
 use crate::l7::answer::Refusal;
 use crate::l7::body::Reply;
-use crate::l7::inbound::Inbound;
+use crate::l7::exchange::Request;
 use crate::l7::intake::{Heading, Intake, Stop};
 use crate::l7::line::ClientConnection;
 use crate::l7::session::Session;
@@ -33,8 +33,8 @@ const STEPS: usize = 48;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// How many bytes of interim responses may wait for a client that does not read.
 const INTERIM: usize = 32 * 1024;
-/// The largest header map that is used again.
-const MOST_SPARE: usize = 192;
+/// The longest target that is served.
+const LONGEST_TARGET: usize = u16::MAX as usize - 1;
 
 /// A connection in the middle of requests. `F` is what serves one; its memory is used again and again.
 pub(super) struct Conversation<'c, S, F> {
@@ -58,8 +58,6 @@ pub(super) struct Conversation<'c, S, F> {
     /// How much has gone past it in this turn, and since the client last had to be waited for.
     passed: usize,
     taken: usize,
-    /// The header map of the response before, for the next request.
-    spare: HeaderMap,
 }
 
 /// What the connection is at.
@@ -87,7 +85,7 @@ enum Gathered {
 
 impl<'c, S, F> Conversation<'c, S, F>
 where
-    S: Fn(Request<Inbound>) -> F,
+    S: Fn(Request) -> F,
     F: Future<Output = Response<Reply>>,
 {
     pub(super) fn new(session: &'c Session, line: &'c Rc<ClientConnection>, serve: &'c S) -> Self {
@@ -107,7 +105,6 @@ where
             stride: if line.intake.borrow().transport.is_tls() { direct::FIRST } else { 0 },
             passed: 0,
             taken: 0,
-            spare: HeaderMap::new(),
         }
     }
 
@@ -153,22 +150,27 @@ where
         Poll::Ready(match heading {
             Poll::Pending if self.leaving && self.line.gate.phase() == Phase::Idle => Some(Turn::Done),
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Heading::Request(head, bytes)) => {
-                self.begin(&head, &bytes).err().map(|refusal| Turn::Refused(refusal, bytes))
-            }
+            Poll::Ready(Heading::Request(accepted, head)) => self.begin(&accepted, head),
             Poll::Ready(Heading::End) => Some(Turn::Done),
             Poll::Ready(Heading::Stopped) => Some(Turn::Stopped),
         })
     }
 
     /// A request begins.
-    fn begin(&mut self, head: &RequestHead, bytes: &Bytes) -> Result<(), Refusal> {
-        let (mut request, asked) = head::request(head, bytes, std::mem::take(&mut self.spare))?;
-        *request.body_mut() = self.line.begin(head);
-        self.asked = asked;
-        self.exchange.set(Some((self.serve)(request)));
+    fn begin(&mut self, accepted: &RequestHead, head: Box<head::Request>) -> Option<Turn> {
+        if accepted.target.len() > LONGEST_TARGET {
+            return Some(Turn::Refused(Refusal::new(StatusCode::URI_TOO_LONG, Cause::TargetTooLong), head));
+        }
+        self.asked = Asked {
+            head: head.method == Method::HEAD,
+            http10: accepted.version == Version::Http10,
+            keep_alive: accepted.keep_alive,
+            trailers: head.fields.all(Known::Te).any(takes_trailers),
+        };
+        let body = self.line.begin(accepted);
+        self.exchange.set(Some((self.serve)(Request { head, body, protocol: None, refused: None })));
         self.step = RequestStep::Serving;
-        Ok(())
+        None
     }
 
     fn poll_exchange(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
@@ -221,10 +223,6 @@ where
         (self.framing, self.keep_alive) = (written.framing, written.keep_alive);
         self.over = self.framing == Framing::None || size == Size::None;
         self.reply = reply;
-        if parts.headers.capacity() <= MOST_SPARE {
-            self.spare = parts.headers;
-            self.spare.clear();
-        }
         self.step = RequestStep::Responding;
     }
 
@@ -348,4 +346,19 @@ fn lost(intake: &mut Intake, error: std::io::Error) -> Turn {
     let close = Close::from(Cause::ClientAborted).with_detail(&error.to_string());
     intake.failed.get_or_insert(error);
     Turn::Ended(close)
+}
+
+/// Whether a client wants to see trailers (RFC 9110 §10.1.4).
+fn takes_trailers(value: &[u8]) -> bool {
+    value.split(|&byte| byte == b',').any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn trailers_are_wanted_by_name() {
+        for (value, wanted) in [("trailers", true), ("gzip, Trailers", true), ("gzip", false), ("", false)] {
+            assert_eq!(super::takes_trailers(value.as_bytes()), wanted, "{value}");
+        }
+    }
 }

@@ -15,7 +15,7 @@ use offramp_http::{Http1Fault, target};
 
 /// The protocol that an extended CONNECT asks for (RFC 8441 §4), among the extensions of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Protocol(pub(crate) HeaderValue);
+pub(super) struct Protocol(pub(super) HeaderValue);
 
 /// Marks a request of whose header only a part is here, among its extensions: it is larger than is unpacked.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use super::head::{TooLarge, Unfit};
 use crate::l7::answer::Refusal;
 
 /// Says whether a request of HTTP/2 has one reading in HTTP/1.
-pub(crate) fn judge<B>(request: &Request<B>) -> Result<(), Refusal> {
+pub(super) fn judge<B>(request: &Request<B>) -> Result<(), Refusal> {
     if request.extensions().get::<TooLarge>().is_some() {
         return Err(Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Cause::HeadersTooLarge));
     }

@@ -18,7 +18,9 @@ use super::content::StreamContent;
 use super::end::StreamEnd;
 use super::fields::Ends;
 use super::handle::{Gone, Incoming, Respond};
+use super::head::Protocol;
 use super::hints::Hints;
+use super::rules::judge;
 use super::runner::Job;
 use crate::l7::body::Reply;
 use crate::l7::exchange::{self, Client};
@@ -37,7 +39,7 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
             return;
         }
         let connects = request.method() == Method::CONNECT;
-        let (request, rest) = open(request, incoming);
+        let (request, rest) = open(&session, request, incoming);
         let mut life = Life::default();
         let response = {
             let client = Client::Stream(Arc::clone(&hints) as Arc<dyn InterimListener>);
@@ -74,13 +76,24 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
 
 /// The request that began a stream, and what comes behind its head where that belongs to a tunnel, if there will
 /// be one.
-fn open(request: Request<()>, incoming: Option<Incoming>) -> (Request<Inbound>, Option<Incoming>) {
-    if request.method() == Method::CONNECT {
-        return (request.map(|()| Inbound::Empty), incoming);
-    }
-    let Some(incoming) = incoming else { return (request.map(|()| Inbound::Empty), None) };
-    let length = told_length(&request);
-    (request.map(|()| Inbound::Stream(StreamContent::new(incoming, length))), None)
+fn open(
+    session: &Session,
+    mut request: Request<()>,
+    incoming: Option<Incoming>,
+) -> (exchange::Request, Option<Incoming>) {
+    let (body, rest) = match incoming {
+        incoming if request.method() == Method::CONNECT => (Inbound::Empty, incoming),
+        None => (Inbound::Empty, None),
+        Some(incoming) => {
+            let length = told_length(&request);
+            (Inbound::Stream(StreamContent::new(incoming, length)), None)
+        }
+    };
+    let mut head = session.worker.heads.take();
+    head.load_http(&request);
+    let refused = judge(&request).err().map(Box::new);
+    let protocol = request.extensions_mut().remove().map(|Protocol(protocol)| protocol);
+    (exchange::Request { head, body, protocol, refused }, rest)
 }
 
 /// The length that a request tells of its content, where it does so in order.

@@ -77,12 +77,6 @@ impl Inbound {
         }
     }
 
-    /// Takes the memory of a header map for the next head.
-    pub(super) fn reuse(&mut self, mut headers: HeaderMap) {
-        headers.clear();
-        self.spare = headers;
-    }
-
     /// A request is sent: what comes is its response.
     pub(super) fn begin(&mut self) {
         self.heard = false;

@@ -9,16 +9,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf as _;
+use http::Method;
 use http::header::{HeaderMap, HeaderName};
-use http::{Method, Request};
 use hyper::body::{Body, Frame};
 use offramp_http::h1::Asked;
+use offramp_http::head;
 use offramp_http::semantics::is_idempotent;
 
 use super::RequestBody;
 use super::encode::{self, Framing, Size, Written};
 use crate::http::outgoing::Progress;
-use crate::http::send::Aside;
 use crate::link::Link;
 
 /// How many pieces are moved before others have their turn.
@@ -80,32 +80,30 @@ impl<B: RequestBody> Outbound<B> {
         }
     }
 
-    /// Takes on a request, which goes out with [`Outbound::poll`]. Gives its header map back, which is written out
-    /// by now.
-    pub(super) fn load(&mut self, request: Request<B>, aside: Option<Aside<'_>>) -> HeaderMap {
-        let (parts, body) = request.into_parts();
+    /// Takes on a request, which goes out with [`Outbound::poll`]. Its head is written out by now. `announce`: content
+    /// of unknown length is sent with methods that have none, too.
+    pub(super) fn load(&mut self, head: &head::Request, body: B, announce: bool) {
         let size = match body.is_end_stream() {
             true => Size::None,
             false => body.size_hint().exact().map_or(Size::Unknown, Size::Exact),
         };
         let mut before = std::mem::take(&mut self.before);
         before.clear();
-        let Written { framing, trailers } = encode::head(&parts, size, aside, &mut before);
+        let Written { framing, trailers } = encode::head(head, size, announce, &mut before);
         let ends = size == Size::None || framing == Framing::Length(0);
         *self = Outbound {
             before,
             body: (!ends).then_some(body),
             framing,
             trailers,
-            asked: match parts.method {
+            asked: match head.method {
                 Method::HEAD => Asked::Head,
                 Method::CONNECT => Asked::Connect,
                 _ => Asked::Other,
             },
-            idempotent: is_idempotent(&parts.method),
+            idempotent: is_idempotent(&head.method),
             ..Self::idle()
         };
-        parts.headers
     }
 
     /// Takes the request back as [`Outbound::load`] left it, if nothing of it was used that would be missing.

@@ -4,14 +4,14 @@
 use std::future::Future;
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
+use http::Response;
 use hyper::body::Body as _;
 use offramp_net::clock::coarse_ms;
 use offramp_record::Layout;
 
 use super::{Conversation, Turn, broken_off, lost};
 use crate::l7::body::Reply;
-use crate::l7::inbound::Inbound;
+use crate::l7::exchange::Request;
 use crate::slots::{BATCH, SPANS, TAKEN, with_slots};
 
 /// How much is read at first, and after a client has not taken all of what was read: so much it keeps waiting.
@@ -28,7 +28,7 @@ const MOST: usize = 2 * BATCH;
 
 impl<S, F> Conversation<'_, S, F>
 where
-    S: Fn(Request<Inbound>) -> F,
+    S: Fn(Request) -> F,
     F: Future<Output = Response<Reply>>,
 {
     /// How much of the body may go past the outbox now: nothing, where it has to be asked for piece by piece.

@@ -1,0 +1,193 @@
+//! The head of a request.
+
+use std::ops::Range;
+
+use http::{Method, Version};
+
+use super::{Fields, KnownSet};
+use crate::h1::{self, Form, Http1Fault};
+use crate::target;
+
+/// A place among the bytes of a head.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn of(range: &Range<usize>) -> Self {
+        // Heads have at most a few MiB.
+        Self { start: range.start as u32, end: range.end as u32 }
+    }
+
+    fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// The head of a request: method, target, version and fields.
+///
+/// [`Request::load`] takes in what a [`Guard`](h1::Guard) has accepted, and [`Request::load_http`] an `http::Request`.
+/// Then it is changed by its methods and by those of [`Request::fields`], and [`Request::write`] writes it for a server.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// The version that it came by.
+    pub version: Version,
+    target: Span,
+    authority: Option<Span>,
+    /// The request line with its end, if it can be written as it came.
+    line: Option<Span>,
+    /// The fields.
+    pub fields: Fields,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What stands behind the target in a request line of HTTP/1.1.
+const VERSION: &str = " HTTP/1.1\r\n";
+
+impl Request {
+    /// `GET` for nothing, without memory.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            method: Method::GET,
+            version: Version::HTTP_11,
+            target: Span { start: 0, end: 0 },
+            authority: None,
+            line: None,
+            fields: Fields::new(),
+        }
+    }
+
+    /// Takes in a head that a guard has accepted: `bytes` are those of the head, and `guard` the one that has just
+    /// looked at them.
+    ///
+    /// # Errors
+    /// A method that cannot be one.
+    pub fn load(
+        &mut self,
+        head: &h1::RequestHead,
+        guard: &h1::Guard,
+        bytes: &[u8],
+    ) -> Result<(), Http1Fault> {
+        self.fields.load(bytes, guard.fields());
+        self.method = Method::from_bytes(&bytes[head.method.clone()]).map_err(|_| Http1Fault::Method)?;
+        let modern = head.version == h1::Version::Http11;
+        self.version = if modern { Version::HTTP_11 } else { Version::HTTP_10 };
+        self.target = Span::of(&head.target);
+        self.authority = None;
+        let line = head.method.start..head.target.end + VERSION.len();
+        self.line = modern.then(|| Span::of(&line));
+        if head.form == Form::Absolute {
+            self.absolute(bytes, head.target.clone());
+        }
+        Ok(())
+    }
+
+    /// Takes an absolute target apart. Behind an authority the path may be missing, which no server is to see.
+    #[cold]
+    fn absolute(&mut self, bytes: &[u8], place: Range<usize>) {
+        let text = &bytes[place.clone()];
+        let Some((_, authority, path)) = target::split(text) else { return };
+        let end = place.end - path.len();
+        self.authority = Some(Span::of(&(end - authority.len()..end)));
+        self.line = None;
+        match target::origin_form(self.method.as_str().as_bytes(), path) {
+            Some(made) => self.set_target(&made),
+            None => self.target = Span::of(&(end..place.end)),
+        }
+    }
+
+    /// The bytes of the head as they came, and what was written behind them.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.fields.bytes
+    }
+
+    fn text(&self, place: Span) -> &str {
+        // Targets and authorities are ASCII: that was checked before they came here.
+        std::str::from_utf8(&self.fields.bytes[place.range()]).unwrap_or_default()
+    }
+
+    /// The path with its query, or `*`.
+    #[must_use]
+    pub fn target(&self) -> &str {
+        self.text(self.target)
+    }
+
+    /// The path; `*` for the whole server.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        let target = self.target();
+        target.split_once('?').map_or(target, |(path, _)| path)
+    }
+
+    /// The query, without its question mark.
+    #[must_use]
+    pub fn query(&self) -> Option<&str> {
+        self.target().split_once('?').map(|(_, query)| query)
+    }
+
+    /// The authority of the target, if it has one.
+    #[must_use]
+    pub fn authority(&self) -> Option<&str> {
+        self.authority.map(|place| self.text(place))
+    }
+
+    /// What is asked for (RFC 9110 §7.2): the authority of the target, or else `Host`.
+    #[must_use]
+    pub fn host(&self) -> Option<&[u8]> {
+        match self.authority {
+            Some(place) => Some(&self.fields.bytes[place.range()]),
+            None => self.fields.get(super::Known::Host),
+        }
+    }
+
+    /// Gives the request another method.
+    pub fn set_method(&mut self, method: Method) {
+        self.method = method;
+        self.line = None;
+    }
+
+    /// Gives the request another path and query.
+    pub fn set_target(&mut self, target: &[u8]) {
+        self.target = self.append(target);
+        self.line = None;
+    }
+
+    /// The value of the last field, which is `Host`, is the authority.
+    pub(super) fn set_authority_from_host(&mut self) {
+        self.authority = self.fields.index.last().map(|field| Span::of(&field.value()));
+    }
+
+    pub(super) fn set_authority(&mut self, authority: Option<&[u8]>) {
+        self.authority = authority.map(|text| self.append(text));
+    }
+
+    fn append(&mut self, text: &[u8]) -> Span {
+        let start = self.fields.bytes.len();
+        self.fields.bytes.extend_from_slice(text);
+        Span::of(&(start..self.fields.bytes.len()))
+    }
+
+    /// Writes the request line and the fields but those `without` behind `out`, for a server that speaks HTTP/1.1. What
+    /// frames the content, and the empty line, are for the caller.
+    pub fn write(&self, without: KnownSet, out: &mut Vec<u8>) {
+        if let Some(line) = self.line {
+            return self.fields.write_from(line.range(), without, out);
+        }
+        out.extend_from_slice(self.method.as_str().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(&self.fields.bytes[self.target.range()]);
+        out.extend_from_slice(VERSION.as_bytes());
+        self.fields.write(without, out);
+    }
+}
