@@ -5,6 +5,7 @@ pub(crate) mod disk;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use offramp_config::model::StoreUrl;
 use offramp_config::{Config, Environment, Survey};
 use offramp_control::Finding;
 
@@ -69,7 +70,7 @@ pub(crate) fn check(arguments: Check) -> Result<(), Failure> {
         return Err(refused(&path, String::new(), &found.errors, (0, 0)));
     }
     if arguments.print {
-        return print(offramp_config::print(&config).as_bytes());
+        return print(printed(config).as_bytes());
     }
     print(format!("{}: {}\n", path.display(), summary(&config)).as_bytes())
 }
@@ -107,4 +108,13 @@ fn summary(config: &Config) -> String {
         count(config.routes.len(), "route"),
         count(config.backends.len(), "backend")
     )
+}
+
+/// The effective configuration, to be looked at and passed on: without the password of the log store.
+fn printed(mut config: Config) -> String {
+    if let Some(masked) = config.log_store.url.as_ref().and_then(StoreUrl::masked) {
+        config.log_store.url = Some(masked);
+        say("note: the password in log_store.url is printed as ***");
+    }
+    offramp_config::print(&config)
 }

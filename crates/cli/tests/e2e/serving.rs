@@ -182,3 +182,26 @@ fn the_effective_configuration_reads_back() {
     std::fs::write(home.path().join("again.toml"), &printed).unwrap();
     assert_eq!(print("again.toml"), printed);
 }
+
+#[test]
+fn check_shows_no_password() {
+    let home = temp_dir();
+    let check = |url: &str| {
+        let text = format!(
+            "user = \"nobody\"\nstate_dir = \"state\"\n[[route]]\nserver = \"127.0.0.1:3000\"\n\
+             [log_store]\nurl = \"{url}\"\n"
+        );
+        std::fs::write(home.path().join("offramp.toml"), text).unwrap();
+        let output = offramp(home.path(), &["check", "--print"]).output().unwrap();
+        assert!(!stdout(&output).contains("s3cret"), "{}", stdout(&output));
+        assert!(!stderr(&output).contains("s3cret"), "{}", stderr(&output));
+        output
+    };
+    let output = check("postgres://log:s3cret@localhost/access");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("postgres://log:***@localhost/access"), "{}", stdout(&output));
+    assert!(stderr(&output).contains("is printed as ***"), "{}", stderr(&output));
+    // One with a mistake.
+    let output = check("postgres://log:s3cret@localhost/with space");
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+}

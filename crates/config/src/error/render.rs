@@ -1,9 +1,10 @@
 //! One line of a file with carets under the part that is meant.
 //!
-//! Control characters are replaced, so that a hostile file cannot speak to the terminal, and only a window
-//! of a long line is kept.
+//! Control characters are replaced, so that a hostile file cannot speak to the terminal, only a window of a long line is
+//! kept, and the password of a database is not shown: such lines end up in the logs of others.
 
 use std::fmt;
+use std::ops::Range;
 
 use super::{Place, Source, Span};
 
@@ -25,7 +26,7 @@ pub(super) struct Excerpt {
 impl Excerpt {
     pub(super) fn new(source: &Source<'_>, span: &Span) -> Self {
         let place = source.place(span.start);
-        let text = source.line_text(place.line - 1);
+        let text = &masked(source.line_text(place.line - 1));
         let start = place.column - 1;
         let marked = source.text[source.floor(span.start)..source.floor(span.end.max(span.start))]
             .lines()
@@ -57,6 +58,28 @@ impl Excerpt {
     }
 }
 
+/// A line with `*` for each character of the passwords in it.
+fn masked(text: &str) -> String {
+    let mut hidden: Vec<Range<usize>> = Vec::new();
+    for (at, scheme) in text.match_indices("://") {
+        if !["postgres", "postgresql"].iter().any(|name| text[..at].ends_with(name)) {
+            continue;
+        }
+        let begin = at + scheme.len();
+        let end = text[begin..].find(['"', '\'']).map_or(text.len(), |length| begin + length);
+        if let (Some(colon), Some(host)) = (text[begin..end].find(':'), text[begin..end].rfind('@')) {
+            hidden.push(begin + colon + 1..begin + host);
+        }
+        for (parameter, name) in text[begin..end].match_indices("password=") {
+            let value = begin + parameter + name.len();
+            let end = text[value..end].find('&').map_or(end, |length| value + length);
+            hidden.push(value..end);
+        }
+    }
+    let shown = |(at, c)| if hidden.iter().any(|range| range.contains(&at)) { '*' } else { c };
+    text.char_indices().map(shown).collect()
+}
+
 fn visible(c: char) -> char {
     match c {
         '\t' => ' ',
@@ -83,6 +106,19 @@ mod tests {
     fn a_caret_stands_under_what_is_meant() {
         let expected = "error: wrong\n --> f.toml:2:5\n  |\n2 | b = xyz\n  |     ^^^\n  = help: mend it";
         assert_eq!(render("a = 1\r\nb = xyz\r\n", 11..14), expected);
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (line, shown) in [
+            ("url = \"postgres://u:p@ss/ö@h/db\" # c", "url = \"postgres://u:******@h/db\" # c"),
+            ("url = 'postgresql://u@h/d?password=x&a=b'", "url = 'postgresql://u@h/d?password=*&a=b'"),
+            ("url = \"postgres://h:1/db?password_file=/x\"", "url = \"postgres://h:1/db?password_file=/x\""),
+            ("server = \"tls://a:1\"", "server = \"tls://a:1\""),
+        ] {
+            assert_eq!(masked(line), shown);
+        }
+        assert!(!render("url = \"postgres://u:s3cret@h/a b\"", 6..9).contains("s3cret"));
     }
 
     #[test]

@@ -211,6 +211,16 @@ impl StoreUrl {
     }
 }
 
+impl StoreUrl {
+    /// The same with `***` in place of its password; `None`: it has none.
+    #[must_use]
+    pub fn masked(&self) -> Option<Self> {
+        let StoreUrl::Postgres(url) = self else { return None };
+        let masked = without_password(url);
+        (masked != *url).then_some(StoreUrl::Postgres(masked))
+    }
+}
+
 impl fmt::Display for StoreUrl {
     /// As it is written, with its password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -235,14 +245,14 @@ pub(crate) fn without_password(url: &str) -> String {
         None => authority.to_owned(),
     };
     // libpq takes it as a parameter as well.
-    let path = match path.split_once("password=") {
-        Some((before, after)) => {
-            let rest = after.find('&').map_or("", |end| &after[end..]);
-            format!("{before}password=***{rest}")
-        }
-        None => path.to_owned(),
-    };
-    format!("{scheme}://{authority}{path}")
+    let mut out = format!("{scheme}://{authority}");
+    let mut rest = path;
+    while let Some((before, after)) = rest.split_once("password=") {
+        out.push_str(before);
+        out.push_str("password=***");
+        rest = after.find('&').map_or("", |end| &after[end..]);
+    }
+    out + rest
 }
 
 #[cfg(test)]
@@ -288,6 +298,11 @@ mod tests {
     fn passwords_are_not_shown() {
         assert_eq!(without_password("postgres://u:p@ss@h:1/db"), "postgres://u:***@h:1/db");
         assert_eq!(without_password("postgres://h/db?password=x&a=b"), "postgres://h/db?password=***&a=b");
+        let twice = without_password("postgres://h/db?password=x&password=y");
+        assert_eq!(twice, "postgres://h/db?password=***&password=***");
+        assert_eq!(StoreUrl::Postgres("postgres://u@h/db".to_owned()).masked(), None);
+        let masked = StoreUrl::Postgres("postgres://u:p@h/db".to_owned()).masked().unwrap();
+        assert_eq!(masked.to_string(), "postgres://u:***@h/db");
         assert_eq!(without_password("postgres://u@h/db"), "postgres://u@h/db");
         assert_eq!(without_password("sqlite:/a"), "sqlite:/a");
     }
