@@ -1,11 +1,11 @@
 //! `offramp logs ingest`.
 //!
-//! SIGINT and SIGTERM end it between two lines, with everything before them in the store; a second one ends it at
-//! once, and what was not committed is read again the next time.
+//! SIGINT and SIGTERM end it between two lines, with everything before them in the store. A second one ends it at
+//! once, and so do [`LAST`] seconds in which the store does not answer: what was not committed is read again the next time.
 
+use std::future::pending;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use offramp_analytics::follow::{Seen, Start, follow, resume};
@@ -14,6 +14,7 @@ use offramp_analytics::ingest::{Again, FileOutcome, Ingest, Input, Rejects, Repo
 use offramp_analytics::writer::{move_aside, was_a_store};
 use offramp_analytics::{Error, Options, StoreSink};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
 
 use crate::failure::Failure;
 use crate::flags::logs::{self, FormatOptions};
@@ -33,6 +34,9 @@ const MEMORY_OF_A_FOLLOWER: (usize, u32) = (4096, 2 << 10);
 
 /// Between attempts to open a store that is away, while following.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
+
+/// After a signal, how long the store may take for what is under way. Less than service managers wait before they kill.
+const LAST: Duration = Duration::from_secs(15);
 
 pub(super) fn run(arguments: logs::Ingest) -> Result<(), Failure> {
     let place = Place::find(arguments.store)?;
@@ -191,21 +195,31 @@ fn summary(report: &Report) -> String {
 fn obey_signals(stop: Stop) -> Result<(), Failure> {
     let failed =
         |error: io::Error| Failure::runtime(format_args!("error: cannot listen to signals: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let entered = runtime.enter();
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     drop(entered);
     let listen = async move {
-        let asked = AtomicBool::new(false);
+        let mut is_asked = false;
         loop {
+            let overdue = async {
+                match is_asked {
+                    true => sleep(LAST).await,
+                    false => pending().await,
+                }
+            };
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+                () = overdue => say(
+                    "error: the store does not answer; what it has not confirmed is read again the next time",
+                ),
             }
-            if asked.swap(true, Ordering::Relaxed) {
+            if is_asked {
                 std::process::exit(1);
             }
+            is_asked = true;
             stop.request();
         }
     };

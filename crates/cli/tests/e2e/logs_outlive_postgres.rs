@@ -59,6 +59,21 @@ fn requests_wait_while_postgres_is_away() {
     assert_counts(&home, &url, &home.join("all.log"));
 }
 
+#[test]
+fn a_store_that_never_answers_holds_up_no_end() {
+    // It takes connections, and says nothing.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://log@127.0.0.1:{}/access", listener.local_addr().unwrap().port());
+    let home = Home::new();
+    std::fs::write(home.file("other.log"), OTHER).unwrap();
+    let ingest = ["ingest", "--store", &url, "--follow", "other.log", "--format", "vhost"];
+    let ingest = Process::start(command(home.path(), &ingest), LIFE).unwrap();
+    let (_held, _) = listener.accept().unwrap();
+    ingest.signal(Signal::TERM).unwrap();
+    assert_eq!(ingest.wait(PATIENCE).unwrap().code(), Some(1), "{}", ingest.transcript());
+    assert!(ingest.transcript().contains("the store does not answer"), "{}", ingest.transcript());
+}
+
 /// Lines that name no host.
 const OTHER: &str = r#"192.0.2.1 - - [22/Nov/2026:10:00:00 +0000] "GET /a HTTP/1.1" 200 100 "-" "one" "-"
 192.0.2.2 - - [22/Nov/2026:10:00:01 +0000] "GET /a HTTP/1.1" 200 50 "-" "one" "-"
