@@ -7,7 +7,7 @@ use std::sync::Arc;
 use offramp_certs::client_auth::{Allow, Pattern, Trust};
 use offramp_certs::store::Store;
 use offramp_config::At;
-use offramp_config::model::{self, AlpnId, AuthMode};
+use offramp_config::model::{self, AlpnId, AuthMode, FilePath};
 use offramp_observe::facts::Offer;
 use offramp_tls::{ClientAuth, Configs, Policy, TicketKeys};
 use offramp_wire::client_hello::{group_name, scheme_name, suite_name};
@@ -25,7 +25,31 @@ pub(super) struct Terms {
 }
 
 /// What makes two routes' TLS the same: protocols, and the rule for client certificates.
-type Key = (Vec<AlpnId>, Option<(bool, Vec<PathBuf>)>);
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    alpn: Vec<AlpnId>,
+    auth: Option<AuthKey>,
+}
+
+/// A file may hold authorities and revocation lists, so that it matters as which of the two it is named.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct AuthKey {
+    required: bool,
+    ca: Vec<PathBuf>,
+    crl: Vec<PathBuf>,
+}
+
+impl Key {
+    fn of(alpn: &[AlpnId], auth: Option<&model::ClientAuth>) -> Self {
+        let paths = |files: &[FilePath]| files.iter().map(|file| file.path.clone()).collect();
+        let auth = auth.map(|auth| AuthKey {
+            required: auth.mode == AuthMode::Required,
+            ca: paths(&auth.ca),
+            crl: paths(&auth.crl),
+        });
+        Self { alpn: alpn.to_vec(), auth }
+    }
+}
 
 /// Makes the terms of routes.
 pub(super) struct Termination<'a> {
@@ -63,11 +87,7 @@ impl<'a> Termination<'a> {
         at: &At,
         report: &mut Report,
     ) -> Option<Terms> {
-        let files = |auth: &model::ClientAuth| -> Vec<PathBuf> {
-            auth.ca.iter().chain(&auth.crl).map(|file| file.path.clone()).collect()
-        };
-        let required = auth.map(|auth| (auth.mode == AuthMode::Required, files(auth)));
-        let key = (alpn.to_vec(), required);
+        let key = Key::of(alpn, auth);
         if let Some(made) = self.made.get(&key) {
             return made.clone();
         }
@@ -159,3 +179,26 @@ const SCHEMES: [SignatureScheme; 10] = [
     SignatureScheme::RSA_PKCS1_SHA384,
     SignatureScheme::RSA_PKCS1_SHA512,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_authorities_is_not_one_of_revocation_lists() {
+        let files =
+            |names: &[&str]| -> Vec<FilePath> { names.iter().map(|name| FilePath::new(*name)).collect() };
+        let auth = |ca: &[&str], crl: &[&str]| model::ClientAuth {
+            mode: AuthMode::Required,
+            ca: files(ca),
+            crl: files(crl),
+            allow: Vec::new(),
+            xfcc: false,
+        };
+        let key = |ca: &[&str], crl: &[&str]| Key::of(&[], Some(&auth(ca, crl)));
+        // The same handshake for both would trust the authorities of `both.pem` on a route that does not name them.
+        assert_ne!(key(&["/root.pem"], &["/both.pem"]), key(&["/root.pem", "/both.pem"], &[]));
+        assert_eq!(key(&["/root.pem"], &["/both.pem"]), key(&["/root.pem"], &["/both.pem"]));
+        assert_ne!(Key::of(&[], None), key(&["/root.pem"], &[]));
+    }
+}
