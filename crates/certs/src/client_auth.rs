@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustls::RootCertStore;
-use rustls_pki_types::CertificateRevocationListDer;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::WebPkiClientVerifier;
+use rustls_pki_types::{CertificateRevocationListDer, Der, TrustAnchor};
 
 use crate::clock;
 use crate::error::{ContentFault, Error};
@@ -148,9 +150,82 @@ fn add_list(
 ) -> Result<(), Error> {
     let (issuer, next_update) = x509::revocation_list(&der)
         .map_err(|why| Error::content(path, line, ContentFault::BadRevocationList(why)))?;
+    let der = CertificateRevocationListDer::from(der);
+    usable(&der).map_err(|why| Error::content(path, line, ContentFault::BadRevocationList(why)))?;
     if let Some(next_update) = next_update.filter(|next| *next <= now) {
         warnings.push(Warning::new(path, Concern::RevocationListExpired { issuer, next_update }));
     }
-    lists.push(der.into());
+    lists.push(der);
     Ok(())
+}
+
+/// What is to be said of a list for which there should be a newer one at `now`.
+pub fn overdue(path: &Path, list: &CertificateRevocationListDer<'_>, now: SystemTime) -> Option<Warning> {
+    let (issuer, next_update) = x509::revocation_list(list).ok()?;
+    let next_update = next_update.filter(|next| *next <= now)?;
+    Some(Warning::new(path, Concern::RevocationListExpired { issuer, next_update }))
+}
+
+/// When there should be a newer list, if the list says so.
+pub fn next_update(list: &CertificateRevocationListDer<'_>) -> Option<SystemTime> {
+    x509::revocation_list(list).ok()?.1
+}
+
+/// Whether handshakes can use the list: it is found out here, where file and line are known, and where one list does not
+/// keep the others from being used.
+fn usable(list: &CertificateRevocationListDer<'static>) -> Result<(), String> {
+    // Lists are only read with some authority; this one has issued nothing.
+    let nobody = TrustAnchor {
+        subject: Der::from_slice(&[]),
+        subject_public_key_info: Der::from_slice(&[]),
+        name_constraints: None,
+    };
+    let roots = Arc::new(RootCertStore { roots: vec![nobody] });
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).with_crls([list.clone()]);
+    verifier.build().map(drop).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+        let mut der = vec![tag, content.len() as u8];
+        der.extend_from_slice(content);
+        der
+    }
+
+    /// A list with nobody in it; one of version 1 has neither the number of the version nor extensions.
+    fn list(version: Option<u8>) -> Vec<u8> {
+        const SEQUENCE: u8 = 0x30;
+        // ecdsa-with-SHA256; commonName.
+        let algorithm = element(SEQUENCE, &[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]);
+        let name = [&[6, 3, 0x55, 4, 3][..], &element(0x0c, b"CA")].concat();
+        let name = element(SEQUENCE, &element(0x31, &element(SEQUENCE, &name)));
+        let times = [element(0x17, b"260101000000Z"), element(0x17, b"400101000000Z")].concat();
+        let version_2 = version.map(|version| vec![2, 1, version]).unwrap_or_default();
+        // cRLNumber: 1.
+        let number = element(SEQUENCE, &[&[6, 3, 0x55, 0x1d, 0x14][..], &element(4, &[2, 1, 1])].concat());
+        let extensions = version.map(|_| element(0xa0, &element(SEQUENCE, &number))).unwrap_or_default();
+        let content = [version_2, algorithm.clone(), name, times, extensions].concat();
+        let signature = element(3, &[0, 0x30, 6, 2, 1, 1, 2, 1, 1]);
+        element(SEQUENCE, &[element(SEQUENCE, &content), algorithm, signature].concat())
+    }
+
+    #[test]
+    fn a_list_that_no_handshake_can_use_is_refused_where_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list.crl");
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
+        std::fs::write(&path, list(Some(1))).unwrap();
+        let loaded = load_revocation_lists(&path, now).unwrap();
+        let end = next_update(&loaded.lists[0]).unwrap();
+        assert!(end > now && overdue(&path, &loaded.lists[0], now).is_none());
+        let warning = overdue(&path, &loaded.lists[0], end).unwrap().to_string();
+        assert!(warning.contains("list.crl") && warning.contains("2040-01-01"), "{warning}");
+        std::fs::write(&path, list(None)).unwrap();
+        let error = load_revocation_lists(&path, now).unwrap_err().to_string();
+        assert!(error.contains("list.crl") && error.contains("version 1"), "{error}");
+    }
 }

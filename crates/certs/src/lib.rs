@@ -42,5 +42,6 @@ pub mod store;
 pub use certificate::{Certificate, KeyKind, Source};
 pub use error::{CaFault, ContentFault, Error, NameFault, PairFault, PatternFault};
 pub use name::DnsPattern;
+pub use pem::read_secret;
 pub use stamp::Stamp;
 pub use warning::{Concern, Warning};

@@ -100,6 +100,17 @@ pub(crate) fn read_bytes(path: &Path, most: u64) -> Result<(Zeroizing<Vec<u8>>, 
     Ok((bytes, metadata.permissions().mode() & 0o7777))
 }
 
+/// Reads a short text that is a secret, such as a key in base64, without the white space around it.
+///
+/// # Errors
+/// [`Error::Io`] and [`Error::Content`]: the file cannot be read, is none (opening a pipe would wait for its writer), or
+/// is too large.
+pub fn read_secret(path: &Path) -> Result<Zeroizing<String>, Error> {
+    const MOST: u64 = 64 << 10;
+    let (bytes, _) = read_bytes(path, MOST)?;
+    Ok(Zeroizing::new(String::from_utf8_lossy(bytes.trim_ascii()).into_owned()))
+}
+
 /// A block whose end has not been seen yet.
 struct Open {
     line: usize,

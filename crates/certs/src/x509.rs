@@ -133,6 +133,11 @@ pub(crate) fn parse(der: &[u8]) -> Result<X509Certificate<'_>, String> {
 /// The issuer of a revocation list in DER, and when the next one is due.
 pub(crate) fn revocation_list(der: &[u8]) -> Result<(String, Option<SystemTime>), String> {
     match CertificateRevocationList::from_der(der) {
+        // As `openssl ca` makes them by default. RFC 5280 §5.1.2.1 wants the version to be said.
+        Ok(([], list)) if list.version().is_none() => {
+            Err("it is of version 1; make it with `crl_extensions` in the configuration of openssl"
+                .to_owned())
+        }
         Ok(([], list)) => Ok((text_of(&list.issuer().to_string()), list.next_update().map(clock::from_asn1))),
         Ok(_) => Err("bytes follow the list".to_owned()),
         Err(error) => Err(error.to_string()),

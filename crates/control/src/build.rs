@@ -148,9 +148,21 @@ impl Report {
 /// # Errors
 /// Everything that cannot be used: certificates, keys, authorities, the local CA.
 pub(crate) fn build(config: &Config, inputs: &Inputs<'_>) -> Result<Built, Error> {
+    let material = Material::read(config, inputs.sources, inputs.now, OnFault::Refuse, inputs.mint);
+    build_with(config, inputs, material)
+}
+
+/// Builds the snapshot of `config` with what was read for it.
+///
+/// # Errors
+/// As [`build`].
+pub(crate) fn build_with(
+    config: &Config,
+    inputs: &Inputs<'_>,
+    mut material: Material,
+) -> Result<Built, Error> {
     let mut report = Report::default();
     report.errors.extend(outputs::prepare(config, inputs.mint));
-    let mut material = Material::read(config, inputs.sources, inputs.now, OnFault::Refuse, inputs.mint);
     report.warnings.append(&mut material.warnings);
     if material.errors.is_empty() {
         coverage::look(config, &material.store, &material.wants, &mut report);

@@ -116,6 +116,13 @@ impl Sources {
         self.revoked.get(crl)?.value.as_deref()
     }
 
+    /// The revocation lists of every file that could be read.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = (&Path, &CertificateRevocationListDer<'static>)> {
+        self.revoked.iter().flat_map(|(path, slot)| {
+            slot.value.iter().flat_map(move |lists| lists.iter().map(move |list| (path.as_path(), list)))
+        })
+    }
+
     /// Every file that was read.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         let pairs = self.pairs.keys().flat_map(Pair::files);
@@ -360,8 +367,13 @@ impl<'a> Look<'a> {
     }
 
     fn faulty<T>(&self, before: Option<&Slot<T>>, text: String) -> Slot<T> {
-        let known = before.and_then(|slot| slot.fault.as_ref()).filter(|known| known.text == text);
-        let looks = known.map_or(0, |known| known.looks).saturating_add(1);
+        let looks = match before.and_then(|slot| slot.fault.as_ref()) {
+            // One that was told and is another now is told anew.
+            Some(known) if known.text != text && known.looks >= TELL_AT => 1,
+            // One that changes with each look, as of a file that grows, is told like any other.
+            Some(known) => known.looks.saturating_add(1),
+            None => 1,
+        };
         let value = before.and_then(|slot| slot.value.clone()).filter(|_| self.keeps_old());
         Slot { value, stamps: None, warnings: Vec::new(), fault: Some(Fault { text, looks }) }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use offramp_config::Config;
 use offramp_config::model::{
-    AccessOutput, CertificateSource, FilePath, ImpliedCertificates, LogOutput, StoreUrl, User,
+    AccessOutput, CertificateSource, DnsProvider, FilePath, ImpliedCertificates, LogOutput, StoreUrl, User,
 };
 use offramp_net::process::{Identity, is_root};
 use offramp_observe::Log;
@@ -80,21 +80,39 @@ pub(crate) fn assume(identity: &Identity, config: &Config) -> Result<(), Error> 
     identity.assume().map_err(|error| failed("switch the user", &error))
 }
 
-/// The files that this user cannot read again, for which a reload will be refused.
+/// The files that this user cannot read, of those that are read again: renewed certificates, the keys of authorities and
+/// name servers for each order, and everything for a reload.
 pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut look = |file: &FilePath| {
-        if let Err(error) = File::open(&file.path) {
-            let path = file.path.display();
-            findings.push(Finding::new(
-                &file.at,
-                format!("a reload will be refused: this user cannot read {path} again: {error}"),
-            ));
-        }
+    let user = Identity::current().name();
+    let unread = |file: &FilePath, follows: &str| {
+        let error = File::open(&file.path).err()?;
+        let path = file.path.display();
+        let text = format!(
+            "{follows}: the user {user} cannot read {path} ({error}); let this user read it and enter the directories \
+             above (chown {user} {path}), after each renewal too, or start Offramp as this user"
+        );
+        Some(Finding::new(&file.at, text))
     };
+    let mut findings = Vec::new();
     if let Origin::File(path) = origin {
-        look(&FilePath::new(path));
+        findings.extend(unread(&FilePath::new(path), "a reload will be refused"));
     }
+    for authority in config.asked_authorities() {
+        let updates = match &authority.dns {
+            Some(DnsProvider::Update(update)) => Some(&update.key_file),
+            Some(DnsProvider::Hook(program)) => Some(program),
+            None => None,
+        };
+        let files = [authority.ca.as_ref(), authority.eab.as_ref().map(|eab| &eab.key_file), updates];
+        let follows = format!("orders at {} will fail", authority.name);
+        findings.extend(files.into_iter().flatten().filter_map(|file| unread(file, &follows)));
+    }
+    let mut look = |file: &FilePath| {
+        findings.extend(unread(
+            file,
+            "it is in use, but a renewed one will not be, and a reload will be refused then",
+        ));
+    };
     for certificate in &config.certificates {
         match &certificate.source {
             CertificateSource::Files { cert, key } => {

@@ -17,7 +17,8 @@ use offramp_net::process::Identity;
 use offramp_observe::{Log, Output, Sink};
 use offramp_tls::TicketKeys;
 
-use crate::build::{Built, Inputs, build};
+use crate::build::{Built, Inputs, Material, build_with};
+use crate::certificates::OnFault;
 use crate::error::{Error, Finding};
 use crate::listeners::{self, Fresh, wanted};
 use crate::metrics::{self, Endpoint};
@@ -51,12 +52,20 @@ impl fmt::Display for Changes {
 }
 
 impl Running {
-    /// Reads the configuration and everything that it names again. Applies it or keeps the old one, and
-    /// reports which to the log and to the service manager.
-    pub(crate) async fn reload(&mut self) -> Result<Changes, Error> {
+    /// Reads the configuration again, and the certificates that it names. Changes nothing, and may be dropped.
+    pub(crate) async fn read_again(&self) -> Result<Proposal, Error> {
         self.notifier.reloading();
-        let outcome = match self.read() {
-            Ok(config) => self.adopt(config).await,
+        let mut config = self.read()?;
+        let needs_restart = keep_until_restart(&self.config, &mut config);
+        let now = SystemTime::now();
+        let material = self.read_material(&config, now, OnFault::Refuse).await?;
+        Ok(Proposal { config, needs_restart, material, now })
+    }
+
+    /// Applies what was read or keeps everything as it is, and reports which to the log and to the service manager.
+    pub(crate) async fn reload(&mut self, proposal: Result<Proposal, Error>) -> Result<Changes, Error> {
+        let outcome = match proposal {
+            Ok(proposal) => self.change_to(proposal).await,
             Err(error) => Err(error),
         };
         self.crew.reloads.note(outcome.is_ok(), SystemTime::now());
@@ -85,14 +94,6 @@ impl Running {
         Ok(config)
     }
 
-    /// Changes to `config`, but for what needs a restart.
-    async fn adopt(&mut self, mut config: Config) -> Result<Changes, Error> {
-        let kept = keep_until_restart(&self.config, &mut config);
-        let mut changes = self.change_to(config).await?;
-        changes.needs_restart = kept;
-        Ok(changes)
-    }
-
     fn log_changes(&self, changes: &Changes) {
         let restart = changes.needs_restart.join(", ");
         let mut fields =
@@ -103,15 +104,16 @@ impl Running {
         self.log.info("reloaded", &fields);
     }
 
-    /// Changes to `config`, in which nothing frozen differs. Certificates are read anew in any case.
-    pub(crate) async fn change_to(&mut self, config: Config) -> Result<Changes, Error> {
-        let next = self.prepare(&config)?;
+    /// Changes to the configuration, in which nothing frozen differs.
+    async fn change_to(&mut self, proposal: Proposal) -> Result<Changes, Error> {
+        let Proposal { config, needs_restart, material, now } = proposal;
+        let next = self.prepare(&config, material, now)?;
         next.built.names.look_up_new(&self.log).await;
         let diff = ConfigDiff::between(&self.config, &config).to_string();
         let changes = Changes {
             lines: diff.lines().map(str::to_owned).collect(),
             new_certificates: new_certificates(&self.ground.store, &next.built.store),
-            needs_restart: Vec::new(),
+            needs_restart,
         };
         tell(&self.log, "certificate", &next.built.warnings);
         tell(&self.log, "configuration", &servers::look(&config, &Identity::current()));
@@ -120,7 +122,7 @@ impl Running {
     }
 
     /// Everything that can fail, with all that fails.
-    fn prepare(&self, config: &Config) -> Result<Next, Error> {
+    fn prepare(&self, config: &Config, material: Material, now: SystemTime) -> Result<Next, Error> {
         let mut findings = Vec::new();
         let tickets = if config.tls.ticket_rotation == self.config.tls.ticket_rotation {
             Ok(Arc::clone(&self.ground.tickets))
@@ -130,7 +132,7 @@ impl Running {
         let tickets = tickets.map_err(|error| Error::one(error.to_string()))?;
         let current = self.crew.shared.current.load();
         let inputs = Inputs {
-            now: SystemTime::now(),
+            now,
             generation: self.ground.generation + 1,
             choice: self.ground.choice,
             tickets: &tickets,
@@ -139,7 +141,8 @@ impl Running {
             sources: &self.ground.sources,
             mint: true,
         };
-        let built = note(&mut findings, build(config, &inputs).map_err(|error| error.findings().to_vec()));
+        let built = build_with(config, &inputs, material).map_err(|error| error.findings().to_vec());
+        let built = note(&mut findings, built);
         let (wanted, places) = wanted(config);
         let plan = note(&mut findings, self.listening.plan(&wanted));
         let fresh = plan.as_ref().map(|plan| self.open(plan, &wanted, &places, &mut findings));
@@ -236,7 +239,7 @@ impl Running {
         if !Arc::ptr_eq(&tickets, &self.ground.tickets) || config.tls.tickets != self.config.tls.tickets {
             self.calendar.set_rotation(rotation(&config));
         }
-        self.calendar.set_certificates(&store);
+        self.calendar.set_certificates(&store, &sources);
         self.acme.follow(&wants);
         (self.ground.tickets, self.ground.names) = (tickets, names);
         (self.ground.store, self.ground.sources) = (store, sources);
@@ -299,6 +302,16 @@ impl Running {
         tell_output(&self.log, outcome);
         self.crew.flusher.reopen();
     }
+}
+
+/// What was read for a reload.
+pub(crate) struct Proposal {
+    config: Config,
+    /// Changed keys that keep their old value.
+    needs_restart: Vec<&'static str>,
+    material: Material,
+    /// The time by which the certificates were judged.
+    now: SystemTime,
 }
 
 /// What is ready to be put in force.

@@ -2,8 +2,11 @@
 
 mod begin;
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::future::Future;
 use std::path::PathBuf;
+use std::pin::pin;
 
 use offramp_config::{Config, Environment};
 use offramp_net::Address;
@@ -131,17 +134,24 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
         let request = tokio::select! {
             request = desk.next() => request,
             () = sleep_until(running.calendar.next()) => {
-                running.keep_up().await;
+                if desk.unless_stopped(beside(running.keep_up(), &mut probes)).await.is_none() {
+                    return running;
+                }
                 continue;
             }
             never = probes.run() => match never {},
             () = watcher.due(&log) => {
-                let outcome = running.change_certificates().await;
+                let Some(outcome) = desk.unless_stopped(beside(running.change_certificates(), &mut probes)).await else {
+                    return running;
+                };
                 watcher.looked(&outcome, running.ground.sources.again(), Instant::now());
                 continue;
             }
             () = running.acme.obtained() => {
-                running.change_certificates().await;
+                let work = beside(running.change_certificates(), &mut probes);
+                if desk.unless_stopped(work).await.is_none() {
+                    return running;
+                }
                 continue;
             }
             () = running.crew.lost() => {
@@ -155,13 +165,26 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
             Ask::Stop => return running,
             Ask::Reopen => running.reopen(),
             Ask::Reload => {
-                let outcome = running.reload().await;
+                let Some(proposal) = desk.unless_stopped(beside(running.read_again(), &mut probes)).await
+                else {
+                    return running;
+                };
+                let outcome = running.reload(proposal).await;
                 if let Some(told) = request.told {
                     // The requester may be gone.
                     let _ = told.send(outcome);
                 }
             }
         }
+    }
+}
+
+/// Does `work`, and goes on looking after the servers meanwhile.
+async fn beside<T>(work: impl Future<Output = T>, probes: &mut Probes) -> T {
+    tokio::select! {
+        biased;
+        outcome = work => outcome,
+        never = probes.run() => match never {},
     }
 }
 
@@ -212,6 +235,8 @@ impl From<Ask> for Request {
 pub(crate) struct Desk {
     signals: Option<Signals>,
     requests: UnboundedReceiver<Request>,
+    /// What came while something else was waited for.
+    deferred: VecDeque<Request>,
     /// Whether all handles are gone and this was reported.
     deserted: bool,
 }
@@ -219,12 +244,39 @@ pub(crate) struct Desk {
 impl Desk {
     fn new(signals: Option<Signals>) -> (Self, UnboundedSender<Request>) {
         let (sender, requests) = unbounded_channel();
-        (Self { signals, requests, deserted: false }, sender)
+        (Self { signals, requests, deferred: VecDeque::new(), deserted: false }, sender)
     }
 
     /// The next request. May be dropped and called again without losing any. That nobody is left who
     /// could ask, neither signals nor handles, is an order to stop, once.
     pub(crate) async fn next(&mut self) -> Request {
+        match self.deferred.pop_front() {
+            Some(request) => request,
+            None => self.receive().await,
+        }
+    }
+
+    /// Waits for `work`, which may be dropped, or for an order to stop: then there is no outcome. Other requests wait.
+    async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            let request = tokio::select! {
+                biased;
+                outcome = &mut work => return Some(outcome),
+                request = self.receive() => request,
+            };
+            match request.ask {
+                Ask::Stop => return None,
+                // One that will be obeyed stands for all that nobody waits for.
+                Ask::Reload | Ask::Reopen
+                    if request.told.is_none()
+                        && self.deferred.iter().any(|other| other.ask == request.ask) => {}
+                Ask::Reload | Ask::Reopen => self.deferred.push_back(request),
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Request {
         match &mut self.signals {
             None if self.deserted => std::future::pending().await,
             None => self.requests.recv().await.unwrap_or_else(|| {
@@ -237,5 +289,31 @@ impl Desk {
                 Some(request) = self.requests.recv() => request,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_order_to_stop_waits_for_no_disk() {
+        let (mut desk, sender) = Desk::new(None);
+        let handle = Handle { requests: sender };
+        assert_eq!(desk.unless_stopped(async { 7 }).await, Some(7));
+        handle.reopen();
+        handle.reopen();
+        let _first = handle.reload();
+        let _second = handle.reload();
+        handle.stop();
+        // As a file system that does not answer.
+        assert_eq!(desk.unless_stopped(pending::<()>()).await, None);
+        // What else was asked for is not forgotten where the work comes to its end.
+        for expected in [Ask::Reopen, Ask::Reload, Ask::Reload] {
+            assert_eq!(desk.next().await.ask, expected);
+        }
+        assert!(desk.deferred.is_empty());
     }
 }

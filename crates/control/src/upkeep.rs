@@ -1,12 +1,16 @@
 //! Periodic work: new ticket keys, certificates of the local CA, warnings of certificates that expire.
 //! Between two due times nothing wakes.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use offramp_certs::client_auth::{next_update, overdue};
 use offramp_certs::store::Store;
 use offramp_certs::{Certificate, Concern, Source, Warning};
+use rustls::pki_types::CertificateRevocationListDer;
 use tokio::time::Instant;
 
+use crate::certificates::Sources;
 use crate::error::Finding;
 use crate::running::{Running, tell};
 
@@ -17,23 +21,28 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The time from a renewal that failed, or did not help, to the next try.
 const RETRY: Duration = Duration::from_secs(3600);
 
+/// Between two looks in any case.
+const LEAST: Duration = Duration::from_secs(1);
+
 /// The due times of periodic work.
 #[derive(Debug)]
 pub(crate) struct Calendar {
     /// The next ticket key; `None` where there are no tickets.
     rotate_at: Option<Instant>,
     look_at: Instant,
+    /// When the last look was, by the clock.
+    looked: SystemTime,
     /// When expiring certificates were last warned about.
     told_at: Instant,
 }
 
 impl Calendar {
     /// Begins now. `rotation` is how often ticket keys change, if there are any.
-    pub(crate) fn new(rotation: Option<Duration>, store: &Store) -> Self {
-        let now = Instant::now();
+    pub(crate) fn new(rotation: Option<Duration>, store: &Store, sources: &Sources) -> Self {
+        let (now, looked) = (Instant::now(), SystemTime::now());
         // Loading them has warned about those that run out.
-        let look_at = now + until_next_look(store, SystemTime::now());
-        Self { rotate_at: rotation.map(|rotation| now + rotation), look_at, told_at: now }
+        let look_at = now + until_next_look(store, sources, looked);
+        Self { rotate_at: rotation.map(|rotation| now + rotation), look_at, looked, told_at: now }
     }
 
     /// Other tickets from now on.
@@ -42,8 +51,8 @@ impl Calendar {
     }
 
     /// Other certificates from now on.
-    pub(crate) fn set_certificates(&mut self, store: &Store) {
-        self.look_at = Instant::now() + until_next_look(store, SystemTime::now());
+    pub(crate) fn set_certificates(&mut self, store: &Store, sources: &Sources) {
+        self.look_at = Instant::now() + until_next_look(store, sources, SystemTime::now());
     }
 
     /// When to call [`Running::keep_up`].
@@ -77,12 +86,31 @@ impl Running {
             // It says in the log what came of it.
             self.change_certificates().await;
         }
-        if now.duration_since(self.calendar.told_at) >= DAY - RETRY {
+        let is_daily = now.duration_since(self.calendar.told_at) >= DAY - RETRY;
+        if is_daily {
             self.calendar.told_at = now;
             tell(&self.log, "certificate", &reminders(&self.ground.store, time));
         }
-        self.calendar.look_at = now + until_next_look(&self.ground.store, time).max(RETRY);
+        let since = if is_daily { SystemTime::UNIX_EPOCH } else { self.calendar.looked };
+        tell(&self.log, "certificate", &overdue_lists(&self.ground.sources, since, time));
+        let wait = until_next_look(&self.ground.store, &self.ground.sources, time);
+        // What is still due is not tried again at once.
+        let failed = self.ground.store.certificates().any(|certificate| is_due(certificate, time));
+        let wait = if failed { wait.min(RETRY) } else { wait };
+        (self.calendar.looked, self.calendar.look_at) = (time, now + wait.max(LEAST));
     }
+}
+
+/// A line for each revocation list whose successor was due after `since`.
+fn overdue_lists(sources: &Sources, since: SystemTime, now: SystemTime) -> Vec<Finding> {
+    let fresh = |list: &CertificateRevocationListDer<'_>| next_update(list).is_some_and(|next| next > since);
+    let warning = |(path, list): (&Path, &CertificateRevocationListDer<'_>)| {
+        overdue(path, list, now).filter(|_| fresh(list))
+    };
+    let warnings = sources.lists().filter_map(warning);
+    warnings
+        .map(|warning| Finding::nowhere(format!("{warning}; a new file is used as soon as it is there")))
+        .collect()
 }
 
 fn is_due(certificate: &Certificate, now: SystemTime) -> bool {
@@ -91,7 +119,7 @@ fn is_due(certificate: &Certificate, now: SystemTime) -> bool {
 }
 
 /// How long no certificate needs anything: no renewal, and no reminder.
-fn until_next_look(store: &Store, now: SystemTime) -> Duration {
+fn until_next_look(store: &Store, sources: &Sources, now: SystemTime) -> Duration {
     let needs = |certificate: &Certificate| match certificate.source {
         Source::LocalCa { .. } => Some(certificate.renew_at()),
         // It has a keeper of its own.
@@ -103,6 +131,7 @@ fn until_next_look(store: &Store, now: SystemTime) -> Duration {
         .certificates()
         .flat_map(|certificate| times(certificate))
         .flatten()
+        .chain(sources.lists().filter_map(|(_, list)| next_update(list)))
         .filter(|at| *at > now)
         .min();
     // What runs out already is looked at daily.
@@ -137,9 +166,11 @@ mod tests {
 
     use offramp_certs::local_ca::LocalCa;
     use offramp_certs::store::Entry;
+    use offramp_config::model::FilePath;
     use offramp_testkit::ca::{Ca, Key, Leaf, Validity};
 
     use super::*;
+    use crate::certificates::{Look, OnFault};
 
     fn store(certificate: Certificate) -> Store {
         let entry = Entry { certificate: Arc::new(certificate), default: true };
@@ -148,7 +179,7 @@ mod tests {
 
     #[test]
     fn without_certificates_a_day_passes() {
-        assert_eq!(until_next_look(&Store::default(), SystemTime::now()), DAY);
+        assert_eq!(until_next_look(&Store::default(), &Sources::default(), SystemTime::now()), DAY);
     }
 
     #[test]
@@ -160,10 +191,13 @@ mod tests {
         let certificate = store.certificates().next().unwrap();
         let due = certificate.renew_at();
         assert!(!is_due(certificate, now) && is_due(certificate, due));
-        assert_eq!(until_next_look(&store, now), DAY);
-        assert_eq!(until_next_look(&store, due - Duration::from_secs(60)), Duration::from_secs(60));
+        assert_eq!(until_next_look(&store, &Sources::default(), now), DAY);
+        assert_eq!(
+            until_next_look(&store, &Sources::default(), due - Duration::from_secs(60)),
+            Duration::from_secs(60)
+        );
         // Past its time it is tried again in a while, not at once and not without end.
-        assert_eq!(until_next_look(&store, due), DAY);
+        assert_eq!(until_next_look(&store, &Sources::default(), due), DAY);
         assert!(reminders(&store, due + DAY * 365).is_empty());
     }
 
@@ -179,5 +213,27 @@ mod tests {
             let reminders = reminders(&store(loaded.certificate), now);
             assert_eq!(reminders.len(), expected, "{reminders:?}");
         }
+    }
+
+    #[test]
+    fn revocation_lists_that_run_out_are_warned_of_then_and_daily() {
+        let folder = tempfile::tempdir().unwrap();
+        let ca = Ca::new(folder.path()).unwrap();
+        let path = ca.revocation_list("list", 2040).unwrap();
+        // The beginning of 2040.
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(2_208_988_800);
+        let before = Sources::default();
+        let mut look = Look::new(&before, end - DAY, OnFault::Refuse);
+        let (_, warnings) = look.revoked(&FilePath::new(path));
+        assert_eq!(warnings, []);
+        let (sources, _) = look.finish();
+        let minute = Duration::from_secs(60);
+        assert_eq!(until_next_look(&Store::default(), &sources, end - minute), minute);
+        assert_eq!(until_next_look(&Store::default(), &sources, end), DAY);
+        let told = |since, now| overdue_lists(&sources, since, now).len();
+        assert_eq!(told(end - minute, end - Duration::from_secs(1)), 0);
+        assert_eq!(told(end - minute, end), 1, "as soon as it has run out");
+        assert_eq!(told(end, end + minute), 0, "and not with each look");
+        assert_eq!(told(SystemTime::UNIX_EPOCH, end + DAY), 1, "but daily");
     }
 }

@@ -8,9 +8,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
-    RsaKeySize, SanType, date_time_ymd,
+    BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+    PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, RsaKeySize, SanType, date_time_ymd,
 };
 
 use crate::Error;
@@ -178,6 +178,25 @@ impl Ca {
         fs::write(&files.chain, certificate.pem() + &self.certificate.pem())?;
         fs::write(&files.key, key.serialize_pem())?;
         Ok(files)
+    }
+
+    /// Writes a revocation list with nobody in it to `NAME.crl`. Its successor is due at the beginning of this year.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn revocation_list(&self, name: &str, next_update: i32) -> Result<PathBuf, Error> {
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(next_update - 1, 1, 1),
+            next_update: date_time_ymd(next_update, 1, 1),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: Vec::new(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = params.signed_by(&self.issuer).map_err(Error::setup)?;
+        let path = self.directory.join(format!("{name}.crl"));
+        fs::write(&path, list.pem().map_err(Error::setup)?)?;
+        Ok(path)
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use offramp_certs::acme::dns_update::{Algorithm, TsigKey, Update};
+use offramp_certs::read_secret;
 use offramp_config::model::{DnsUpdate, TsigAlgorithm};
 use offramp_net::process::kill_group;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -75,8 +76,8 @@ pub(super) async fn update(
     id: u16,
 ) -> Result<(), String> {
     let path = server.key_file.path.display();
-    let text = std::fs::read_to_string(&server.key_file.path).map_err(|error| format!("{path}: {error}"))?;
-    let secret = BASE64_STANDARD.decode(text.trim());
+    let text = read_secret(&server.key_file.path).map_err(|error| error.to_string())?;
+    let secret = BASE64_STANDARD.decode(text.as_bytes());
     let secret = secret.map_err(|_| format!("{path}: a TSIG key is written in base64"))?;
     let algorithm = match server.algorithm {
         TsigAlgorithm::HmacSha256 => Algorithm::HmacSha256,

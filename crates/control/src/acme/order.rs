@@ -29,6 +29,9 @@ const STEPS: u32 = 8;
 /// from being placed; one that a process leaves which is killed again and again has come to its end by then.
 const MOST_RESUMED: u32 = 8;
 
+/// The longest reason of a failure that is logged, in characters.
+const LONGEST_REASON: usize = 1000;
+
 /// Why there is no certificate.
 #[derive(Debug)]
 pub(super) struct Failure {
@@ -42,7 +45,16 @@ pub(super) async fn order(want: &Want, authority: &Authority, shop: &Shop) -> Re
     let client = Client::new(authority).map_err(|reason| Failure { reason, retry_after: None })?;
     let outcome = timeout(LIMIT, obtain(want, authority, shop, &client)).await;
     let outcome = outcome.unwrap_or_else(|_| Err(format!("not done within {} s", LIMIT.as_secs())));
-    outcome.map_err(|reason| Failure { reason, retry_after: client.retry_after() })
+    outcome.map_err(|reason| Failure { reason: bounded(reason), retry_after: client.retry_after() })
+}
+
+/// A reason that fits a line of the log, however much the authority has to say.
+fn bounded(mut reason: String) -> String {
+    if let Some((end, _)) = reason.char_indices().nth(LONGEST_REASON) {
+        reason.truncate(end);
+        reason.push('…');
+    }
+    reason
 }
 
 async fn obtain(
@@ -227,6 +239,13 @@ fn is_passing(problem: &Problem) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_authority_fills_the_log() {
+        assert_eq!(bounded("no such name".into()), "no such name");
+        let long = bounded("ö".repeat(1 << 20));
+        assert_eq!((long.chars().count(), long.ends_with("ö…")), (LONGEST_REASON + 1, true));
+    }
 
     #[test]
     fn an_order_is_not_given_up_because_the_authority_is_busy() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use instant_acme::{Account, AccountCredentials, Error, ExternalAccountKey, NewAccount};
 use offramp_certs::acme::{Lock, Storage};
+use offramp_certs::read_secret;
 use offramp_config::model::Authority;
 use offramp_observe::Log;
 use offramp_proxy::Challenges;
@@ -207,8 +208,8 @@ fn binding(authority: &Authority) -> Result<Option<ExternalAccountKey>, String> 
     use base64::prelude::BASE64_URL_SAFE_NO_PAD;
     let Some(eab) = &authority.eab else { return Ok(None) };
     let path = eab.key_file.path.display();
-    let text = std::fs::read_to_string(&eab.key_file.path).map_err(|error| format!("{path}: {error}"))?;
-    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.trim().trim_end_matches('='));
+    let text = read_secret(&eab.key_file.path).map_err(|error| error.to_string())?;
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('='));
     let bytes =
         bytes.map_err(|_| format!("{path}: the key of an external account is written in base64url"))?;
     Ok(Some(ExternalAccountKey::new(eab.key_id.clone(), &bytes)))

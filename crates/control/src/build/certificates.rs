@@ -1,7 +1,7 @@
 //! The certificates of a configuration, loaded, minted or obtained, arranged for lookup; and the authorities of clients.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -198,17 +198,19 @@ fn in_directory(path: &model::FilePath, look: &mut Look<'_>, report: &mut Report
 /// under the name that it has. A pair of which nothing is left was taken away; a whole folder was not.
 fn keep_known(folder: &Path, pairs: &mut Vec<Pair>, look: &Look<'_>) {
     let gone = pairs.is_empty() && !folder.is_dir();
+    // By their certificates: there may be fifty thousand.
+    let mut listed: BTreeMap<PathBuf, Pair> =
+        std::mem::take(pairs).into_iter().map(|pair| (pair.cert.clone(), pair)).collect();
     for known in look.known_in(folder).filter(|known| known.key.is_some() || gone) {
-        if pairs.contains(known) {
+        if listed.get(&known.cert) == Some(known) {
             continue;
         }
         let half = known.cert.exists() || known.key.as_deref().is_some_and(Path::exists);
         if half || gone {
-            pairs.retain(|pair| pair.cert != known.cert);
-            pairs.push(known.clone());
+            listed.insert(known.cert.clone(), known.clone());
         }
     }
-    pairs.sort_by(|one, other| one.cert.cmp(&other.cert));
+    pairs.extend(listed.into_values());
 }
 
 /// What was found of one `[[certificate]]`.

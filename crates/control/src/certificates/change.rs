@@ -38,7 +38,11 @@ impl Running {
     /// Says in the log what changed, and once for each source that cannot be used why not.
     pub(crate) async fn change_certificates(&mut self) -> Outcome {
         let now = SystemTime::now();
-        let material = match self.look(now).await {
+        let material = match self
+            .read_material(&self.config, now, OnFault::KeepOld)
+            .await
+            .and_then(Material::none_or_refused)
+        {
             Ok(material) => material,
             Err(error) => return self.refuse(&error),
         };
@@ -72,20 +76,23 @@ impl Running {
         Outcome::Refused
     }
 
-    /// Reads the sources on a thread of its own: the loop goes on serving the metrics meanwhile.
-    async fn look(&self, now: SystemTime) -> Result<Material, Error> {
-        let (config, before): (Config, Sources) = (self.config.clone(), self.ground.sources.clone());
+    /// Reads the sources of `config` on a thread of its own: the loop goes on serving the metrics meanwhile, and obeys an
+    /// order to stop, however slow the disk is. Dropped, it changes nothing.
+    pub(crate) async fn read_material(
+        &self,
+        config: &Config,
+        now: SystemTime,
+        on_fault: OnFault,
+    ) -> Result<Material, Error> {
+        let (config, before): (Config, Sources) = (config.clone(), self.ground.sources.clone());
         let (done, outcome) = oneshot::channel();
         let work = move || {
             // Whoever waits may have gone.
-            let _ = done.send(Material::read(&config, &before, now, OnFault::KeepOld, true));
+            let _ = done.send(Material::read(&config, &before, now, on_fault, true));
         };
         let thread = std::thread::Builder::new().name("offramp-certs".into()).spawn(work);
         thread.map_err(|error| Error::one(format!("cannot start a thread: {error}")))?;
-        match outcome.await {
-            Ok(material) => material.none_or_refused(),
-            Err(_) => Err(Error::one("reading the certificates ended by a fault of Offramp's own")),
-        }
+        outcome.await.map_err(|_| Error::one("reading the certificates ended by a fault of Offramp's own"))
     }
 
     /// Swaps a snapshot in that differs from the one in force by its certificates alone.
@@ -115,8 +122,10 @@ impl Running {
         let new = new_certificates(&self.ground.store, &built.store);
         self.ground.generation = snapshot.generation;
         self.crew.shared.current.store(Arc::new(snapshot));
-        self.calendar.set_certificates(&built.store);
+        self.calendar.set_certificates(&built.store, &built.sources);
         (self.ground.store, self.ground.sources) = (built.store, built.sources);
+        // Which hosts are left to the authorities depends on the certificates from files.
+        self.acme.follow(&built.wants);
         Ok(new)
     }
 

@@ -97,6 +97,25 @@ fn a_fault_keeps_the_old_one_and_is_told_once_if_it_stays() {
 }
 
 #[test]
+fn a_fault_that_is_another_with_each_look_is_told_all_the_same() {
+    let mut rig = Rig::new();
+    rig.mint(Validity::Valid);
+    rig.look(OnFault::Refuse);
+    let whole = fs::read(rig.pair().cert).unwrap();
+    let half = &whole[..whole.len() / 2];
+    let mut told = Vec::new();
+    for lines in 1..=4 {
+        // The line of the fault is another one each time.
+        fs::write(rig.pair().cert, [&b"text\n".repeat(lines)[..], half].concat()).unwrap();
+        let (kept, faults) = rig.look(OnFault::KeepOld);
+        assert!(kept.is_some());
+        told.push((faults.len(), rig.sources.again()));
+    }
+    let (first, told_of) = ((0, Again::Soon), (1, Again::Later));
+    assert_eq!(told, [first, told_of, first, told_of]);
+}
+
+#[test]
 fn a_key_for_another_certificate_changes_nothing() {
     let mut rig = Rig::new();
     rig.mint(Validity::Valid);

@@ -84,7 +84,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let metrics = metrics.map(serve).transpose();
     let metrics = metrics.map_err(|error| Error::one(format!("cannot serve metrics: {error}")))?;
     let pushers = Pushers::start(&config, &crew.page, &crew.spans, &log);
-    let calendar = Calendar::new(rotation(&config), &store);
+    let calendar = Calendar::new(rotation(&config), &store, &sources);
     let mut acme = Acme::new(&config, Arc::clone(&crew.shared.challenges), orders, log.clone());
     acme.follow(&wants);
     let running = Running {

@@ -125,6 +125,32 @@ fn a_file_that_is_half_written_leaves_the_old_one_and_is_told_once() {
     assert_eq!(rig.folder.log().matches("cut off").count(), 1, "{}", rig.folder.log());
 }
 
+/// A revocation list that can be read and that no handshake can use: version 1.
+const OLD_LIST: &str = "-----BEGIN X509 CRL-----
+MFIwOTAKBggqhkjOPQQDAjANMQswCQYDVQQDDAJDQRcNMjYwMTAxMDAwMDAwWhcN
+NDAwMTAxMDAwMDAwWjAKBggqhkjOPQQDAgMJADAGAgEBAgEB
+-----END X509 CRL-----
+";
+
+#[test]
+fn a_list_that_cannot_be_used_keeps_no_certificate_from_being_renewed() {
+    let rig = Rig::new();
+    let first = rig.mint("leaf", ".");
+    rig.ca.revocation_list("list", 2090).unwrap();
+    let house = rig.start(&format!(
+        "cert = \"leaf.pem\"\nkey = \"leaf.key\"\n[[route]]\nhost = \"localhost\"\nserver = \"{}\"\n\
+         client_auth = {{ mode = \"optional\", ca = \"ca.pem\", crl = \"list.crl\" }}",
+        rig.backend.address()
+    ));
+    let web = house.address("web");
+    assert_eq!(rig.shown(web), first);
+    fs::write(rig.folder.path().join("list.crl"), OLD_LIST).unwrap();
+    rig.until_told("version 1");
+    let renewed = rig.mint("leaf", ".");
+    rig.until_shown(web, &renewed);
+    assert!(!rig.folder.log().contains("stay as they were"), "{}", rig.folder.log());
+}
+
 #[test]
 fn pairs_come_and_go_in_a_folder() {
     let rig = Rig::new();
