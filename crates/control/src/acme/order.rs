@@ -15,7 +15,7 @@ use super::http::Client;
 use super::prove::{prove, sweep};
 use super::shop::{Shop, insist, is_unknown_account};
 
-/// For a whole order: with dns-01 and its waits it is minutes.
+/// For a whole order: with dns-01 it is minutes.
 const LIMIT: Duration = Duration::from_secs(3600);
 /// How long the authority may take to sign.
 const SIGNING: RetryPolicy = RetryPolicy::new()
@@ -43,9 +43,15 @@ pub(super) struct Failure {
 /// Obtains the certificate and puts it on disk.
 pub(super) async fn order(want: &Want, authority: &Authority, shop: &Shop) -> Result<Certificate, Failure> {
     let client = Client::new(authority).map_err(|reason| Failure { reason, retry_after: None })?;
-    let outcome = timeout(LIMIT, obtain(want, authority, shop, &client)).await;
-    let outcome = outcome.unwrap_or_else(|_| Err(format!("not done within {} s", LIMIT.as_secs())));
+    let limit = limit(authority);
+    let outcome = timeout(limit, obtain(want, authority, shop, &client)).await;
+    let outcome = outcome.unwrap_or_else(|_| Err(format!("not done within {} s", limit.as_secs())));
     outcome.map_err(|reason| Failure { reason: bounded(reason), retry_after: client.retry_after() })
+}
+
+/// How long an order may take. What the operator has it wait for DNS, an hour at most, comes on top.
+fn limit(authority: &Authority) -> Duration {
+    LIMIT + authority.dns_wait
 }
 
 /// A reason that fits a line of the log, however much the authority has to say.
@@ -239,6 +245,14 @@ fn is_passing(problem: &Problem) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_order_has_time_left_after_the_longest_wait_for_dns() {
+        let directory = "https://a.test/".parse().unwrap();
+        let mut authority = Authority::new("a".parse().unwrap(), directory);
+        authority.dns_wait = Duration::from_secs(3600);
+        assert!(limit(&authority) >= authority.dns_wait + Duration::from_secs(1800));
+    }
 
     #[test]
     fn no_authority_fills_the_log() {
