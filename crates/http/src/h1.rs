@@ -38,7 +38,7 @@ pub use fault::Http1Fault;
 pub use fields::{FieldAt, Fields};
 use head::{Draft, Drafted};
 pub use outcome::{Form, Framing, Inspected, Outcome, Phase, RequestHead, Version};
-pub use response::{Asked, ResponseFault, ResponseField, ResponseFraming, ResponseHead, ResponseReader};
+pub use response::{Asked, ResponseFault, ResponseFraming, ResponseHead, ResponseReader};
 
 /// Reads a Content-Length as a guard does, for requests that came by another protocol and go on in HTTP/1.
 ///

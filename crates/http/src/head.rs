@@ -16,11 +16,13 @@
 mod convert;
 mod known;
 mod request;
+mod response;
 
 use std::ops::Range;
 
 pub use known::{Known, KnownSet};
 pub use request::Request;
+pub use response::Response;
 
 /// Where a field stands among the bytes of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +70,10 @@ impl FieldLine {
         })
     }
 
+    /// Where the name stands.
+    #[must_use]
     #[inline]
-    fn name(&self) -> Range<usize> {
+    pub fn name(&self) -> Range<usize> {
         self.start as usize..self.start as usize + usize::from(self.name)
     }
 
@@ -79,10 +83,36 @@ impl FieldLine {
         at..at + self.value as usize
     }
 
+    /// Where the value stands in `section`, whatever the form of the line.
+    #[must_use]
+    pub fn value_in(&self, section: &[u8]) -> Range<usize> {
+        let from = self.name().end + 1;
+        let space = section[from..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        from + space..from + space + self.value as usize
+    }
+
     /// The whole line, with its end.
     #[inline]
     fn line(&self) -> Range<usize> {
         self.start as usize..self.value().end + END
+    }
+}
+
+/// A place among the bytes of a head.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn of(range: &Range<usize>) -> Self {
+        // Heads have at most a few MiB.
+        Self { start: range.start as u32, end: range.end as u32 }
+    }
+
+    fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
     }
 }
 
@@ -146,11 +176,10 @@ impl Fields {
     #[cold]
     fn rewrite(&mut self, field: FieldLine) -> FieldLine {
         let start = self.bytes.len();
-        let from = field.name().end + 1;
-        let space = self.bytes[from..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let value = field.value_in(&self.bytes);
         self.bytes.extend_from_within(field.name());
         self.bytes.extend_from_slice(b": ");
-        self.bytes.extend_from_within(from + space..from + space + field.value as usize);
+        self.bytes.extend_from_within(value);
         self.bytes.extend_from_slice(b"\r\n");
         FieldLine { start: start as u32, plain: true, ..field }
     }

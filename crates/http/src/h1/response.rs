@@ -12,7 +12,7 @@ use super::field;
 use super::framing::{self, Connection, MAX_LENGTH};
 use super::lines::{HeadLine, Lines};
 use super::{Http1Fault, Limits, Version};
-use crate::head::Known;
+use crate::head::{FieldLine, Known};
 
 /// Reads the heads of the responses on one connection, one after the other.
 ///
@@ -24,21 +24,12 @@ use crate::head::Known;
 pub struct ResponseReader {
     lines: Lines,
     status: Option<StatusLine>,
-    fields: Vec<ResponseField>,
+    fields: Vec<FieldLine>,
     length: Option<u64>,
     /// Whether the length is said in more or other words than needed.
     odd_length: bool,
     chunked: bool,
     connection: Connection,
-}
-
-/// Where a field stands, counted from the front of the head.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResponseField {
-    /// Its name, a token (RFC 9110 §5.6.2).
-    pub name: Range<usize>,
-    /// Its value, without the whitespace around it and without control bytes but TABs.
-    pub value: Range<usize>,
 }
 
 /// What was asked for, as far as it decides whether content follows (RFC 9112 §6.3).
@@ -142,7 +133,7 @@ impl ResponseReader {
 
     /// The fields of the head that was read last, in their order.
     #[must_use]
-    pub fn fields(&self) -> &[ResponseField] {
+    pub fn fields(&self) -> &[FieldLine] {
         &self.fields
     }
 
@@ -210,7 +201,9 @@ impl ResponseReader {
             return Err(Http1Fault::BothLengths);
         }
         let value = field.at..field.at + field.value.len();
-        self.fields.push(ResponseField { name: line.start..field.name_end, value });
+        let crlf = window.get(line.end) == Some(&b'\r');
+        let line = FieldLine::new(window, line.start, field.name_end, value, (line.end, crlf), field.name);
+        self.fields.push(line.ok_or(Http1Fault::Name)?);
         Ok(())
     }
 

@@ -78,6 +78,13 @@ impl KnownSet {
         Self(bits)
     }
 
+    /// The same set with `name` in it.
+    #[must_use]
+    #[inline]
+    pub const fn and(self, name: Known) -> Self {
+        Self(self.0 | name.bit())
+    }
+
     /// Whether `name` is in it. [`Known::Other`] is in none.
     #[must_use]
     #[inline]

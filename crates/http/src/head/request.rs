@@ -4,27 +4,9 @@ use std::ops::Range;
 
 use http::{Method, Version};
 
-use super::{Fields, KnownSet};
+use super::{Fields, KnownSet, Span};
 use crate::h1::{self, Form, Http1Fault};
 use crate::target;
-
-/// A place among the bytes of a head.
-#[derive(Debug, Clone, Copy)]
-struct Span {
-    start: u32,
-    end: u32,
-}
-
-impl Span {
-    fn of(range: &Range<usize>) -> Self {
-        // Heads have at most a few MiB.
-        Self { start: range.start as u32, end: range.end as u32 }
-    }
-
-    fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-}
 
 /// The head of a request: method, target, version and fields.
 ///

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::h1::{Guard, Limits, Outcome};
+use crate::h1::{Asked, Guard, Limits, Outcome, ResponseReader};
 
 /// Takes in a head as the guard passes it on.
 fn load(text: &[u8]) -> Request {
@@ -244,4 +244,35 @@ proptest! {
         theirs.make_ascii_lowercase();
         prop_assert_eq!(ours, theirs);
     }
+}
+
+/// Takes in the head of a response as it comes from a server.
+fn response(text: &[u8]) -> Response {
+    let mut reader = ResponseReader::default();
+    let head = reader.read(text, &Limits::default(), Asked::Other).unwrap().unwrap();
+    Response::load(&head, &reader, &text[..head.length]).unwrap()
+}
+
+#[test]
+fn responses_are_taken_in_whatever_their_form() {
+    let plain = response(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: b\r\n\r\nhello");
+    assert_eq!((plain.status.as_u16(), plain.reason(), plain.fields.len()), (200, None, 2));
+    assert_eq!(lines(&plain.fields)[1], ("x-a".to_owned(), "b".to_owned()));
+    let sloppy = response(b"\nHTTP/1.0 299 Odd\nA:1\nContent-Length: 05\ncontent-length: 5\nB: 2\n\nhello");
+    assert_eq!((sloppy.version, sloppy.reason()), (http::Version::HTTP_10, Some(&b"Odd"[..])));
+    let mut out = Vec::new();
+    sloppy.fields.write(KnownSet::default(), &mut out);
+    assert_eq!(out, b"a: 1\r\ncontent-length: 5\r\nb: 2\r\n");
+    let mut changed = sloppy.map(|()| "body");
+    changed.set_status(http::StatusCode::OK);
+    assert_eq!((changed.status().as_u16(), changed.reason()), (200, None));
+    assert_eq!(changed.into_body(), "body");
+}
+
+#[test]
+fn responses_of_the_other_type_are_taken_in() {
+    let other = http::Response::builder().status(404).header("x-a", "1").header("x-a", "2").body(7).unwrap();
+    let made = Response::from(other);
+    assert_eq!((made.status.as_u16(), made.body), (404, 7));
+    assert_eq!(made.fields.named(b"x-a").collect::<Vec<_>>(), [b"1", b"2"]);
 }

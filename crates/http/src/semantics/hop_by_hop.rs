@@ -2,14 +2,9 @@
 //! (RFC 9110 §7.6.1, RFC 9113 §8.2.2).
 
 use http::Method;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::HeaderValue;
 
 use crate::head::{Fields, Known, KnownSet};
-
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
 /// Fields that are for one connection, or that a server must not get from there.
 const OF_CONNECTION: KnownSet = KnownSet::of(&[
@@ -32,14 +27,7 @@ pub fn clean_request(fields: &mut Fields, switches: bool) -> Option<HeaderValue>
     let upgrade = fields.get(Known::Upgrade).filter(|value| switches && may_switch(value));
     let upgrade = upgrade.and_then(|value| HeaderValue::from_bytes(value).ok());
     let trailers = fields.all(Known::Te).any(|value| names(value).any(|name| name == b"trailers"));
-    let options = fields.all(Known::Connection).flat_map(names).filter(|name| !is_plain_option(name));
-    let named: Vec<Vec<u8>> = options.map(<[u8]>::to_ascii_lowercase).collect();
-    if !named.is_empty() {
-        fields.retain(|known, name| {
-            matches!(known, Known::Host | Known::ContentLength) || !named.iter().any(|option| option == name)
-        });
-    }
-    fields.remove_all(OF_CONNECTION);
+    clean(fields, OF_CONNECTION);
     if trailers {
         fields.append_known(Known::Te, b"trailers");
     }
@@ -68,68 +56,33 @@ pub fn count_forward(method: &Method, fields: &mut Fields) {
 }
 
 /// Takes the fields of one connection out of a response.
-pub fn clean_response(headers: &mut HeaderMap) {
-    let touched = touched(headers);
-    if touched & UPGRADES > 0 {
-        headers.remove(UPGRADE);
-    }
-    if touched & OTHERS > 0 {
-        headers.remove(TE);
-    }
-    clean(headers, touched);
+pub fn clean_response(fields: &mut Fields) {
+    clean(fields, RESPONSE);
 }
 
-/// Which fields may have to go, a bit for each. Looking at each once is cheaper than looking for each.
-fn touched(headers: &HeaderMap) -> u8 {
-    headers.keys().fold(0, |touched, name| {
-        let name = name.as_str();
-        touched
-            | match name.len() {
-                2 if name == "te" => OTHERS,
-                7 if name == "upgrade" => UPGRADES,
-                10 if name == "connection" => CONNECTIONS,
-                10 if name == "keep-alive" => KEPT,
-                16 if name == "proxy-connection" => PROXIED,
-                17 if name == "transfer-encoding" => CODED,
-                _ => 0,
-            }
-    })
-}
+/// The same of a response, where `Proxy` and `HTTP2-Settings` mean nothing.
+const RESPONSE: KnownSet = KnownSet::of(&[
+    Known::Connection,
+    Known::KeepAlive,
+    Known::ProxyConnection,
+    Known::TransferEncoding,
+    Known::Upgrade,
+    Known::Te,
+]);
 
-const CONNECTIONS: u8 = 1;
-const KEPT: u8 = 2;
-const PROXIED: u8 = 4;
-const CODED: u8 = 8;
-const UPGRADES: u8 = 16;
-const OTHERS: u8 = 32;
-
-fn clean(headers: &mut HeaderMap, touched: u8) {
-    if touched & CONNECTIONS > 0 {
-        let rest: Vec<_> = headers.get_all(CONNECTION).iter().skip(1).cloned().collect();
-        if let Some(first) = headers.remove(CONNECTION) {
-            remove_named(headers, &first);
-            rest.iter().for_each(|value| remove_named(headers, value));
-        }
+/// Takes out the fields with these names, and those that `Connection` names unless they frame or route the message.
+fn clean(fields: &mut Fields, names_out: KnownSet) {
+    if !fields.may_have(names_out) {
+        return;
     }
-    for (bit, name) in [(KEPT, KEEP_ALIVE), (PROXIED, PROXY_CONNECTION), (CODED, TRANSFER_ENCODING)] {
-        if touched & bit > 0 {
-            headers.remove(name);
-        }
+    let options = fields.all(Known::Connection).flat_map(names).filter(|name| !is_plain_option(name));
+    let named: Vec<Vec<u8>> = options.map(<[u8]>::to_ascii_lowercase).collect();
+    if !named.is_empty() {
+        fields.retain(|known, name| {
+            matches!(known, Known::Host | Known::ContentLength) || !named.iter().any(|option| option == name)
+        });
     }
-}
-
-/// Takes out the fields that a `Connection` names, unless they frame or route the message.
-fn remove_named(headers: &mut HeaderMap, connection: &HeaderValue) {
-    for name in names(connection.as_bytes()) {
-        if is_plain_option(name) {
-            continue;
-        }
-        if let Ok(name) = HeaderName::from_bytes(name)
-            && ![HOST, CONTENT_LENGTH].contains(&name)
-        {
-            headers.remove(name);
-        }
-    }
+    fields.remove_all(names_out);
 }
 
 /// `close` and `keep-alive`, which are most of what is said and name no field worth looking for here.
@@ -154,14 +107,6 @@ fn may_switch(protocol: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut map = HeaderMap::new();
-        for (name, value) in fields {
-            map.append(*name, HeaderValue::from_static(value));
-        }
-        map
-    }
 
     fn left(fields: &[(&str, &str)], switches: bool) -> (Vec<String>, Option<HeaderValue>) {
         let mut fields: Fields = fields.iter().copied().collect();
@@ -230,8 +175,9 @@ mod tests {
 
     #[test]
     fn every_connection_field_counts() {
-        let mut headers = map(&[("connection", "x-a"), ("connection", "x-b"), ("x-a", "1"), ("x-b", "2")]);
-        clean_response(&mut headers);
-        assert!(headers.is_empty(), "{headers:?}");
+        let all = [("connection", "x-a"), ("connection", "x-b"), ("x-a", "1"), ("x-b", "2")];
+        let mut fields: Fields = all.into_iter().collect();
+        clean_response(&mut fields);
+        assert!(fields.is_empty(), "{fields:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Changes to the fields of a message that a configuration asks for.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 
 use crate::head::Fields;
 
@@ -23,7 +23,7 @@ impl HeaderRules {
     }
 
     /// Changes `fields`.
-    pub fn apply_to(&self, fields: &mut Fields) {
+    pub fn apply(&self, fields: &mut Fields) {
         for name in &self.remove {
             fields.remove_named(name.as_str().as_bytes());
         }
@@ -32,19 +32,6 @@ impl HeaderRules {
         }
         for (name, value) in &self.add {
             fields.append(name.as_str().as_bytes(), value.as_bytes());
-        }
-    }
-
-    /// Changes `headers`.
-    pub fn apply(&self, headers: &mut HeaderMap) {
-        for name in &self.remove {
-            headers.remove(name);
-        }
-        for (name, value) in &self.set {
-            headers.insert(name.clone(), value.clone());
-        }
-        for (name, value) in &self.add {
-            headers.append(name.clone(), value.clone());
         }
     }
 }

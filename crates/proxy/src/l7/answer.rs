@@ -3,13 +3,12 @@
 //! An error says its status in words and carries the request's id; why it came to that is in the event only.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
-use http::{Method, Response, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use offramp_http::Http1Fault;
+use offramp_http::head::{Known, KnownSet, Response};
 use offramp_http::semantics::accept;
 use offramp_observe::{Cause, Close};
 
-use super::told::X_REQUEST_ID;
 use crate::snapshot::http::Respond;
 
 /// Why a request is answered by us.
@@ -57,16 +56,13 @@ pub(crate) fn error(refusal: &Refusal, json: bool, id: &str) -> Response<Bytes> 
         let body = format!("{} {reason}\nrequest {id}\n", status.as_u16());
         ("text/plain; charset=utf-8", body)
     };
-    let mut response = Response::new(Bytes::from(body));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Ok(id) = HeaderValue::try_from(id) {
-        headers.insert(X_REQUEST_ID, id);
-    }
+    let mut response = Response::new(status, Bytes::from(body));
+    let fields = &mut response.fields;
+    fields.append(b"content-type", kind.as_bytes());
+    fields.append(b"cache-control", b"no-store");
+    fields.append_known(Known::XRequestId, id.as_bytes());
     if let Some(seconds) = refusal.retry_after {
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        fields.append(b"retry-after", seconds.to_string().as_bytes());
     }
     response
 }
@@ -77,45 +73,36 @@ pub(crate) fn written_error(refusal: &Refusal, id: &str) -> Vec<u8> {
     let status = refusal.status;
     let reason = status.canonical_reason().unwrap_or("Error");
     let mut out = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
-    for (name, value) in response.headers() {
-        out.extend_from_slice(name.as_str().as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value.as_bytes());
-        out.extend_from_slice(b"\r\n");
-    }
+    response.fields.write(KnownSet::default(), &mut out);
     out.extend_from_slice(
-        format!("content-length: {}\r\nconnection: close\r\n\r\n", response.body().len()).as_bytes(),
+        format!("content-length: {}\r\nconnection: close\r\n\r\n", response.body.len()).as_bytes(),
     );
-    out.extend_from_slice(response.body());
+    out.extend_from_slice(&response.body);
     out
 }
 
 /// The response that sends a client elsewhere.
 pub(crate) fn redirect(status: StatusCode, to: String) -> Option<Response<Bytes>> {
-    let mut response = Response::new(Bytes::new());
-    *response.status_mut() = status;
-    response.headers_mut().insert(LOCATION, HeaderValue::try_from(to).ok()?);
+    let mut response = Response::new(status, Bytes::new());
+    response.fields.append(b"location", HeaderValue::try_from(to).ok()?.as_bytes());
     Some(response)
 }
 
 /// The response to OPTIONS or TRACE that may be forwarded no farther (RFC 9110 §7.6.2). A request is not shown to
 /// its client again (RFC 9110 §9.3.8): it may say what scripts must not see.
 pub(crate) fn last_hop(method: &Method) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::new());
-    *response.status_mut() =
+    let status =
         if *method == Method::OPTIONS { StatusCode::NO_CONTENT } else { StatusCode::METHOD_NOT_ALLOWED };
-    response
-        .headers_mut()
-        .insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
+    let mut response = Response::new(status, Bytes::new());
+    response.fields.append(b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
     response
 }
 
 /// A response that is always the same.
 pub(crate) fn fixed(respond: &Respond) -> Response<Bytes> {
-    let mut response = Response::new(respond.body.clone());
-    *response.status_mut() = respond.status;
+    let mut response = Response::new(respond.status, respond.body.clone());
     if let Some(kind) = &respond.content_type {
-        response.headers_mut().insert(CONTENT_TYPE, kind.clone());
+        response.fields.append(b"content-type", kind.as_bytes());
     }
     response
 }
@@ -132,11 +119,11 @@ mod tests {
             retry_after: Some(3),
         };
         let text = error(&refusal, false, "id-1");
-        assert_eq!(&text.body()[..], b"429 Too Many Requests\nrequest id-1\n");
-        assert_eq!(text.headers()[RETRY_AFTER], "3");
+        assert_eq!(&text.body[..], b"429 Too Many Requests\nrequest id-1\n");
+        assert_eq!(text.fields.named(b"retry-after").collect::<Vec<_>>(), [b"3"]);
         let json = error(&refusal, true, "id-1");
         assert_eq!(
-            &json.body()[..],
+            &json.body[..],
             b"{\"status\":429,\"error\":\"Too Many Requests\",\"request_id\":\"id-1\"}\n"
         );
         let written = String::from_utf8(written_error(&refusal, "id-1")).unwrap();

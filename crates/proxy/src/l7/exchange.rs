@@ -9,10 +9,10 @@ use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
-use http::{Method, Response, StatusCode, Version};
+use http::header::HeaderValue;
+use http::{Method, StatusCode, Version};
 use hyper::body::Body as _;
-use offramp_http::head::{self, Known};
+use offramp_http::head::{self, Known, Response};
 use offramp_http::semantics::hop_by_hop;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
@@ -26,7 +26,7 @@ use super::inbound::Inbound;
 use super::intake::{Gate, Passed};
 use super::line::ClientConnection;
 use super::record::{Carrier, Record};
-use super::session::{Session, View};
+use super::session::{Session, View, decimal};
 use super::told;
 use super::trace;
 use crate::route::Parts;
@@ -119,13 +119,13 @@ fn answered(client: &Client, passed: Passed, request: &head::Request, outcome: O
         // What is left of the body is not awaited, and the client is to know (RFC 9110 §15.5.9, §15.5.14).
         let unread = matches!(refusal.status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE);
         if unread && line.is_some() {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            response.fields.set_known(Known::Connection, b"close");
         }
         response
     });
     if let Some(line) = line
         && passed.switches
-        && response.status() != StatusCode::SWITCHING_PROTOCOLS
+        && response.status != StatusCode::SWITCHING_PROTOCOLS
     {
         line.gate.stayed();
     }
@@ -227,7 +227,8 @@ fn route<'e>(
         |status, cause: Cause, carrier| RouteStep::Answered(Err((Refusal::new(status, cause), carrier)));
     if let Some(answer) = challenge(session, request) {
         unwanted(request, body);
-        let response = own(Response::new(answer), carrier, Cause::Completed.into(), is_head(request));
+        let response =
+            own(Response::new(StatusCode::OK, answer), carrier, Cause::Completed.into(), is_head(request));
         return RouteStep::Answered(Ok(response));
     }
     let host = arrival.host.as_deref();
@@ -314,25 +315,27 @@ fn unwanted(request: &head::Request, mut body: Inbound) {
 
 /// What a route adds to every response of its own or its servers'.
 pub(crate) fn finish(session: &Session, route: &HttpRoute, response: &mut Response<Reply>) {
-    let headers = response.headers_mut();
     if let Some(hsts) = &route.hsts
         && session.brief.tls.is_some()
     {
-        headers.insert(http::header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+        response.fields.set(b"strict-transport-security", hsts.as_bytes());
     }
-    route.response_headers.apply(headers);
+    route.response_headers.apply(&mut response.fields);
 }
 
 /// A response of our own on its way.
-fn own(response: Response<Bytes>, carrier: Carrier, close: Close, head: bool) -> Response<Reply> {
-    let (mut parts, body) = response.into_parts();
-    carrier.0.answered(parts.status.as_u16());
-    let bodiless = matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+fn own(mut response: Response<Bytes>, carrier: Carrier, close: Close, head: bool) -> Response<Reply> {
+    let status = response.status;
+    carrier.0.answered(status.as_u16());
+    let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     if !bodiless {
-        parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        let length = response.body.len() as u64;
+        response.fields.set_known(Known::ContentLength, decimal(length, &mut [0; 20]).as_bytes());
     }
-    let body = if head || bodiless { Bytes::new() } else { body };
-    Response::from_parts(parts, Reply::own(body, carrier, close))
+    response.map(|body| {
+        let body = if head || bodiless { Bytes::new() } else { body };
+        Reply::own(body, carrier, close)
+    })
 }
 
 /// The answer to a request that is refused.

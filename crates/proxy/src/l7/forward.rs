@@ -4,10 +4,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SET_COOKIE, UPGRADE};
-use http::{Method, Response, StatusCode, Version};
+use http::header::HeaderValue;
+use http::{Method, StatusCode, Version};
 use hyper::body::Body as _;
-use offramp_http::head::{Fields, Known, Request};
+use offramp_http::head::{Fields, Known, Request, Response};
 use offramp_http::semantics::{hop_by_hop, protected};
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
@@ -26,7 +26,7 @@ use crate::failure;
 use crate::snapshot::http::{Http, HttpRoute, Proxy, Rewrite};
 
 const SEC_WEBSOCKET_KEY: &[u8] = b"sec-websocket-key";
-const SEC_WEBSOCKET_ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-accept");
+const SEC_WEBSOCKET_ACCEPT: &[u8] = b"sec-websocket-accept";
 
 /// The longest target that HTTP/2 can have towards a server.
 const LONGEST_TARGET: usize = u16::MAX as usize - 1;
@@ -166,17 +166,17 @@ impl Forward<'_> {
                 return refused("CONNECT is not served here");
             };
             // Of another, such as h2c, no route or log would see what follows.
-            if !is_websocket(&protocol) {
+            if !is_websocket(protocol.as_bytes()) {
                 return refused("CONNECT for another protocol than websocket");
             }
             request.set_method(Method::GET);
             request.fields.set(SEC_WEBSOCKET_KEY, tunnel::websocket_key(&self.session.worker).as_bytes());
-            switch_request(&mut request.fields, b"websocket");
+            switching(&mut request.fields, b"websocket");
             return Ok(Turn::Stream);
         }
         match upgrade {
             Some(protocol) if may => {
-                switch_request(&mut request.fields, protocol.as_bytes());
+                switching(&mut request.fields, protocol.as_bytes());
                 Ok(Turn::Upgrade)
             }
             _ => Ok(Turn::None),
@@ -238,7 +238,7 @@ impl Forward<'_> {
         if self.http.via {
             told::via(fields, received);
         }
-        rules.apply_to(fields);
+        rules.apply(fields);
     }
 
     /// Tells the server of the client.
@@ -287,25 +287,24 @@ impl Forward<'_> {
         });
         let set_cookie = answer.set_cookie;
         let mut response = answer.response;
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        if response.status == StatusCode::SWITCHING_PROTOCOLS {
             return self.switched(response, answer.tunnel, turn, carrier);
         }
         // To the client 200 would mean that its WebSocket is open (RFC 8441 §5).
-        if matches!(turn, Turn::Stream) && response.status().is_success() {
+        if matches!(turn, Turn::Stream) && response.status.is_success() {
             let close =
                 Close::from(Cause::BadResponse).with_detail("a WebSocket was answered without the switch");
             return Err((Refusal::new(StatusCode::BAD_GATEWAY, close), carrier));
         }
-        let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
-        let headers = response.headers_mut();
-        hop_by_hop::clean_response(headers);
+        let fields = &mut response.fields;
+        hop_by_hop::clean_response(fields);
         if let Some(cookie) = set_cookie {
-            headers.append(SET_COOKIE, cookie);
+            fields.append(b"set-cookie", cookie.as_bytes());
         }
         if self.http.via {
-            told::via_response(headers, version);
+            told::via(fields, response.version);
         }
-        record.answered(response.status().as_u16());
+        record.answered(response.status.as_u16());
         let mut response = response.map(|body| Reply::server(body, carrier));
         finish(self.session, self.route, &mut response);
         Ok(response)
@@ -314,32 +313,31 @@ impl Forward<'_> {
     /// The server agreed to another protocol.
     fn switched(
         &self,
-        response: Response<ServerBody<ClientBody>>,
+        mut response: Response<ServerBody<ClientBody>>,
         server: Option<Tunnel>,
         turn: Turn,
         carrier: Carrier,
     ) -> Outcome {
-        let (mut parts, _) = response.into_parts();
-        let protocol = parts.headers.get(UPGRADE).cloned();
-        hop_by_hop::clean_response(&mut parts.headers);
-        parts.headers.remove(CONTENT_LENGTH);
-        parts.extensions.clear();
+        let protocol = response.fields.get(Known::Upgrade).map(<[u8]>::to_vec);
+        hop_by_hop::clean_response(&mut response.fields);
+        response.fields.remove(Known::ContentLength);
         match (turn, self.client.line(), server) {
             (Turn::Upgrade, Some(line), Some(server)) => {
                 carrier.0.answered(101);
                 if let Some(protocol) = protocol {
-                    switching(&mut parts.headers, protocol);
+                    switching(&mut response.fields, &protocol);
                 }
                 *line.switch.borrow_mut() = Some(Switch { server, carrier });
-                let mut response = Response::from_parts(parts, Reply::nothing());
+                response.set_status(StatusCode::SWITCHING_PROTOCOLS);
+                let mut response = response.map(|_| Reply::nothing());
                 finish(self.session, self.route, &mut response);
                 Ok(response)
             }
-            (Turn::Stream, _, Some(server)) if protocol.as_ref().is_some_and(is_websocket) => {
+            (Turn::Stream, _, Some(server)) if protocol.as_deref().is_some_and(is_websocket) => {
                 carrier.0.answered(200);
-                parts.status = StatusCode::OK;
-                parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
-                let mut response = Response::from_parts(parts, Reply::tunnel(Switch { server, carrier }));
+                response.set_status(StatusCode::OK);
+                response.fields.remove_named(SEC_WEBSOCKET_ACCEPT);
+                let mut response = response.map(|_| Reply::tunnel(Switch { server, carrier }));
                 finish(self.session, self.route, &mut response);
                 Ok(response)
             }
@@ -365,20 +363,14 @@ fn was_reset(body: &Inbound) -> bool {
 }
 
 /// Whether a protocol to change to is WebSocket (RFC 6455 §11.2).
-fn is_websocket(protocol: &HeaderValue) -> bool {
-    protocol.as_bytes().eq_ignore_ascii_case(b"websocket")
+fn is_websocket(protocol: &[u8]) -> bool {
+    protocol.eq_ignore_ascii_case(b"websocket")
 }
 
-/// Has a request say that the protocol is to change (RFC 9110 §7.8).
-fn switch_request(fields: &mut Fields, protocol: &[u8]) {
+/// Has a message say that the protocol changes (RFC 9110 §7.8).
+fn switching(fields: &mut Fields, protocol: &[u8]) {
     fields.set_known(Known::Connection, b"upgrade");
     fields.set_known(Known::Upgrade, protocol);
-}
-
-/// Has a response say that the protocol changes (RFC 9110 §7.8).
-fn switching(headers: &mut HeaderMap, protocol: HeaderValue) {
-    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(UPGRADE, protocol);
 }
 
 /// HTTP/2 may send cookies one by one, HTTP/1.1 wants them in one field (RFC 9113 §8.2.3).

@@ -20,9 +20,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use offramp_http::h1::{Limits as GuardLimits, Phase};
-use offramp_http::head;
+use offramp_http::head::{self, Response};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use tokio::time::{Instant, Sleep, sleep};

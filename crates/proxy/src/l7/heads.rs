@@ -9,8 +9,9 @@ const MOST: usize = 64;
 /// The most memory of a head that is kept, in bytes.
 const LARGEST: usize = 8 * 1024;
 
-/// Heads without a request.
+/// Heads without a request. They go along with requests as they lie here, so that each is in a box.
 #[derive(Default)]
+#[allow(clippy::vec_box)]
 pub(crate) struct Heads(RefCell<Vec<Box<Request>>>);
 
 impl Heads {

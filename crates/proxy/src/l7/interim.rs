@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use http::StatusCode;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING, UPGRADE};
+use offramp_http::head::{Fields, Known, KnownSet};
 use offramp_upstream::InterimListener;
 
 /// The most bytes of interim responses that wait for a client; more are dropped, as no client needs them.
@@ -60,7 +60,7 @@ impl Interim {
 }
 
 impl InterimListener for Interim {
-    fn heard(&self, status: StatusCode, headers: &HeaderMap) {
+    fn heard(&self, status: StatusCode, fields: &Fields) {
         if status == StatusCode::CONTINUE && self.expects.load(Ordering::Relaxed) {
             self.continued.store(true, Ordering::Relaxed);
             return;
@@ -70,45 +70,38 @@ impl InterimListener for Interim {
         }
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes.len() < MOST_WAITING {
-            write(status, headers, &mut bytes);
+            write(status, fields, &mut bytes);
             self.waiting.store(true, Ordering::Relaxed);
         }
     }
 }
 
+/// What is not passed on.
+const OF_CONNECTION: KnownSet =
+    KnownSet::of(&[Known::Connection, Known::ContentLength, Known::TransferEncoding, Known::Upgrade]);
+
 /// Writes an interim response (RFC 9112 §4); fields of the connection are left out (RFC 9110 §7.6.1).
-fn write(status: StatusCode, headers: &HeaderMap, out: &mut Vec<u8>) {
+fn write(status: StatusCode, fields: &Fields, out: &mut Vec<u8>) {
     let mut line = String::with_capacity(48);
     let reason = status.canonical_reason().unwrap_or("Interim");
     // Writing to a string cannot fail.
     let _ = write!(line, "HTTP/1.1 {} {reason}\r\n", status.as_str());
     out.extend_from_slice(line.as_bytes());
-    for (name, value) in headers {
-        if [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE].contains(name) {
-            continue;
-        }
-        out.extend_from_slice(name.as_str().as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value.as_bytes());
-        out.extend_from_slice(b"\r\n");
-    }
+    fields.write(OF_CONNECTION, out);
     out.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     #[test]
     fn hints_are_written_and_continue_is_not() {
         let interim = Interim::default();
         interim.begin(true);
-        let mut headers = HeaderMap::new();
-        headers.insert("link", HeaderValue::from_static("</a.css>; rel=preload"));
-        headers.insert("connection", HeaderValue::from_static("x"));
-        interim.heard(StatusCode::CONTINUE, &HeaderMap::new());
+        let all = [("link", "</a.css>; rel=preload"), ("connection", "x")];
+        let headers: Fields = all.into_iter().collect();
+        interim.heard(StatusCode::CONTINUE, &Fields::new());
         assert!(interim.may_read() && !interim.is_waiting());
         interim.heard(StatusCode::EARLY_HINTS, &headers);
         assert!(interim.is_waiting());
@@ -118,7 +111,7 @@ mod tests {
         assert!(!interim.is_waiting());
         interim.begin(false);
         assert!(!interim.may_read());
-        interim.heard(StatusCode::CONTINUE, &HeaderMap::new());
+        interim.heard(StatusCode::CONTINUE, &Fields::new());
         assert!(interim.is_waiting() && !interim.may_read());
     }
 
@@ -126,7 +119,7 @@ mod tests {
     fn what_waits_is_bounded() {
         let interim = Interim::default();
         for _ in 0..10_000 {
-            interim.heard(StatusCode::PROCESSING, &HeaderMap::new());
+            interim.heard(StatusCode::PROCESSING, &Fields::new());
         }
         let mut out = Vec::new();
         interim.take(&mut out);

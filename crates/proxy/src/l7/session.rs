@@ -69,12 +69,18 @@ pub(crate) struct Session {
     /// Whether the connection ended before a drain cut it.
     pub(crate) left: Cell<bool>,
     /// What was asked for last, as it came and as routes name it.
-    host: RefCell<Option<(Box<[u8]>, Arc<str>)>>,
+    host: RefCell<Option<HostNames>>,
     /// The program that the client said it is, last.
     agent: RefCell<Option<Arc<[u8]>>>,
     /// The request that began last, until the task that polled it then has taken it.
     pub(crate) newborn: RefCell<Option<Rc<Record>>>,
 }
+
+/// What a request asked for, as it came and as routes name it.
+type HostNames = (Box<[u8]>, Arc<str>);
+
+/// What was asked for, or that nothing was, and the fields that say so.
+type FieldsOfHost = (Option<Box<[u8]>>, Rc<Fields>);
 
 /// What servers are told of a client, written once.
 pub(crate) struct ForwardedClient {
@@ -85,7 +91,7 @@ pub(crate) struct ForwardedClient {
     /// The connection's id.
     id: Box<str>,
     /// The fields that say all of it of a request for a host: clients ask for the same one again and again.
-    fields: RefCell<Option<(Option<Box<[u8]>>, Rc<Fields>)>>,
+    fields: RefCell<Option<FieldsOfHost>>,
 }
 
 impl ForwardedClient {

@@ -8,14 +8,11 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use http::Version;
-use http::header::{HeaderMap, HeaderName, HeaderValue, VIA};
 use offramp_http::head::{Fields, Known};
 use offramp_observe::facts::Scheme;
 
 use super::session::Session;
 
-/// The id of a request, in answers.
-pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id of a request that is kept from a trusted proxy.
 const LONGEST_ID: usize = 128;
 
@@ -64,18 +61,6 @@ pub(crate) fn address(ip: Option<IpAddr>) -> String {
     ip.map_or_else(|| "unknown".to_owned(), |ip| ip.to_string())
 }
 
-/// Puts `value` behind those that are there, in one field: not every client reads more than one.
-fn extend_response(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
-    let mut all = Vec::new();
-    for one in headers.get_all(&name).iter().filter(|one| !one.is_empty()).chain([value]) {
-        if !all.is_empty() {
-            all.extend_from_slice(b", ");
-        }
-        all.extend_from_slice(one.as_bytes());
-    }
-    headers.insert(name, HeaderValue::from_bytes(&all).unwrap_or_else(|_| value.clone()));
-}
-
 /// One element of `Forwarded` (RFC 7239 §4).
 fn forwarded(ip: Option<IpAddr>, scheme: Scheme, host: Option<&[u8]>) -> String {
     let mut text = String::with_capacity(80);
@@ -102,14 +87,9 @@ fn forwarded_for(ip: Option<IpAddr>, text: &mut String) {
     };
 }
 
-/// Adds this proxy to `Via` of a request (RFC 9110 §7.6.3), which was received by `version`.
+/// Adds this proxy to `Via` (RFC 9110 §7.6.3): `version` is that of the message as it was received.
 pub(crate) fn via(fields: &mut Fields, version: Version) {
     fields.extend_list(Known::Via, element(version).as_bytes());
-}
-
-/// The same for a response.
-pub(crate) fn via_response(headers: &mut HeaderMap, version: Version) {
-    extend_response(headers, VIA, &HeaderValue::from_static(element(version)));
 }
 
 fn element(version: Version) -> &'static str {
@@ -146,13 +126,13 @@ mod tests {
 
     #[test]
     fn lists_grow_in_one_field() {
-        let mut headers = HeaderMap::new();
-        via_response(&mut headers, Version::HTTP_2);
-        assert_eq!(headers[VIA], "2.0 offramp");
-        headers.append(VIA, HeaderValue::from_static("1.1 other"));
-        via_response(&mut headers, Version::HTTP_11);
-        assert_eq!(headers[VIA], "2.0 offramp, 1.1 other, 1.1 offramp");
-        assert_eq!(headers.get_all(VIA).iter().count(), 1);
+        let mut fields = Fields::new();
+        via(&mut fields, Version::HTTP_2);
+        assert_eq!(fields.get(Known::Via), Some(&b"2.0 offramp"[..]));
+        fields.append_known(Known::Via, b"1.1 other");
+        via(&mut fields, Version::HTTP_11);
+        assert_eq!(fields.get(Known::Via), Some(&b"2.0 offramp, 1.1 other, 1.1 offramp"[..]));
+        assert_eq!(fields.len(), 1);
     }
 
     #[test]

@@ -17,10 +17,10 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::StatusCode;
 use hyper::body::{Body, Frame, SizeHint};
 use offramp_http::h1::ResponseFraming;
-use offramp_http::head;
+use offramp_http::head::{self, Fields, Response};
 use offramp_net::clock::coarse_ms;
 
 use self::inbound::{Inbound, ServerHead};
@@ -48,7 +48,7 @@ impl<B> RequestBody for B where
 /// for 101. hyper, which speaks HTTP/2, asks for `Send`; it is called on the worker's thread alone.
 pub trait InterimListener: Send + Sync {
     /// One has come.
-    fn heard(&self, status: StatusCode, headers: &HeaderMap);
+    fn heard(&self, status: StatusCode, fields: &Fields);
 }
 
 /// The most interim responses to one request. Whoever works for long says so with 102 once in a while.
@@ -82,9 +82,9 @@ pub(crate) struct Held<B: RequestBody> {
 
 /// What came back from a server.
 pub(crate) enum Heard {
-    Response(Response<()>),
+    Response(Response),
     /// The protocol changes.
-    Switched(Response<()>),
+    Switched(Response),
 }
 
 impl<B: RequestBody> Http1Connection<B> {
@@ -184,7 +184,7 @@ impl<B: RequestBody> Http1Connection<B> {
                         return Poll::Ready(Err(Fault::BadResponse(Violation::Interim)));
                     }
                     if let Some(listener) = listener {
-                        listener.heard(response.status(), response.headers());
+                        listener.heard(response.status, &response.fields);
                         // What the listener allows may be asked of the body now.
                         self.drive(cx)?;
                     }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::HeaderValue;
-use http::{Request, Response, StatusCode};
-use offramp_http::head::{self, Fields, Known};
+use http::{Request, StatusCode};
+use offramp_http::head::{self, Fields, Known, Response};
 use offramp_net::clock::coarse_ms;
 
 use super::again::{Back, Verdict, judge, pack};
@@ -232,7 +232,7 @@ impl<B: RequestBody> Journey<'_, B> {
             self.server = Some(server);
             match self.attempt(sits, again).await {
                 Attempt::Answered(response, tunnel) => {
-                    self.note(server, outcome(response.status()));
+                    self.note(server, outcome(response.status));
                     self.house.chooser.borrow_mut().note_success(server);
                     return Ok((response, tunnel));
                 }
@@ -385,7 +385,9 @@ impl<B: RequestBody> Journey<'_, B> {
         };
         if let Some(listener) = self.about.interim.clone() {
             hyper::ext::on_informational(&mut request, move |response| {
-                listener.heard(response.status(), response.headers());
+                let mut fields = Fields::new();
+                fields.load_map(response.headers());
+                listener.heard(response.status(), &fields);
             });
         }
         let mut deadline = self.pools.watch().deadline();
@@ -397,7 +399,7 @@ impl<B: RequestBody> Journey<'_, B> {
                 copy.settle();
                 let patience = limits.body_timeout;
                 let body = |incoming| ServerBody::of_stream(incoming, stream, seat, deadline, patience);
-                Attempt::Answered(response.map(body), None)
+                Attempt::Answered(Response::from(response).map(body), None)
             }
             Err(broken) => match judge(broken, copy, &stream) {
                 Verdict::Over(fault) => Attempt::Failed(fault),

@@ -328,7 +328,7 @@ fn a_reset_is_the_servers_fault_and_its_own_alone() {
         assert!(matches!(failure.fault, Fault::Aborted(_)), "{:?}", failure.fault);
         assert_eq!(failure.tries, 1);
         let mut answer = send(&pools, &backend, to(&app, get("/half"))).await.unwrap();
-        assert!(answer.response.body_mut().frame().await.unwrap().is_ok());
+        assert!(answer.response.body.frame().await.unwrap().is_ok());
         go.notify_one();
         assert!(matches!(answer.response.into_body().collect().await, Err(Fault::Aborted(_))));
         assert_eq!(app.connections.get(), 1);

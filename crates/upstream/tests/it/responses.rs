@@ -198,7 +198,7 @@ fn a_body_that_is_there_with_its_head_is_known_to_be_all() {
             let server = Server::steady(response);
             let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
             let mut answer = send(&pools, &backend, get("/")).await.unwrap();
-            let body = answer.response.body_mut();
+            let body = &mut answer.response.body;
             assert_eq!((body.size_hint().exact(), body.is_end_stream()), (size, false));
             let mut cx = Context::from_waker(Waker::noop());
             match Pin::new(&mut *body).poll_frame(&mut cx) {
@@ -300,10 +300,10 @@ proptest! {
                 for number in 0..order.len() {
                     let answer = send(&pools, &backend, get("/")).await.unwrap();
                     assert_eq!(answer.connect.is_some(), number == 0, "all go over one connection");
-                    let (parts, body) = answer.response.into_parts();
-                    let body = body.collect().await.unwrap();
+                    let (status, headers) = (answer.response.status, answer.response.fields.to_map());
+                    let body = answer.response.into_body().collect().await.unwrap();
                     let trailers = body.trailers().cloned();
-                    heard.push((parts.status, parts.headers, trailers, body.to_bytes()));
+                    heard.push((status, headers, trailers, body.to_bytes()));
                 }
                 heard
             };

@@ -24,7 +24,7 @@ fn read(stream: &[u8], limits: &Limits, asked: Asked, piece: usize) -> Read {
             let text = |range: &std::ops::Range<usize>| String::from_utf8(bytes[range.clone()].to_vec());
             let fields = reader.fields().iter();
             let fields =
-                fields.map(|field| (text(&field.name).unwrap(), bytes[field.value.clone()].to_vec()));
+                fields.map(|field| (text(&field.name()).unwrap(), bytes[field.value_in(bytes)].to_vec()));
             return Ok(Some((head, fields.collect())));
         }
     }

@@ -11,10 +11,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use http::{Method, Response, StatusCode};
+use http::{Method, StatusCode};
 use hyper::body::Body as _;
 use offramp_http::h1::{Phase, RequestHead, Version};
-use offramp_http::head::{self, Known};
+use offramp_http::head::{self, Known, Response};
 use offramp_observe::{Cause, Close};
 
 use super::outbox::Outbox;
@@ -205,9 +205,8 @@ where
     /// A response begins.
     fn respond(&mut self, cx: &mut Context<'_>, response: Response<Reply>) {
         self.take_interim();
-        let (parts, reply) = response.into_parts();
-        let size = match reply.size_hint().exact() {
-            _ if reply.is_end_stream() => Size::None,
+        let size = match response.body.size_hint().exact() {
+            _ if response.body.is_end_stream() => Size::None,
             Some(length) => Size::Exact(length),
             None => Size::Unknown,
         };
@@ -219,10 +218,10 @@ where
         let refused = self.line.gate.stopped.get() != Stop::Not;
         let keep_alive = self.asked.keep_alive && whole && !refused && !self.leaving;
         let date = &self.session.worker.date;
-        let written = response::head(self.outbox.text(), &parts, size, self.asked, keep_alive, date);
+        let written = response::head(self.outbox.text(), &response, size, self.asked, keep_alive, date);
         (self.framing, self.keep_alive) = (written.framing, written.keep_alive);
         self.over = self.framing == Framing::None || size == Size::None;
-        self.reply = reply;
+        self.reply = response.body;
         self.step = RequestStep::Responding;
     }
 

@@ -3,12 +3,11 @@
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
-    DATE, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST,
+    HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
 };
-use http::response::Parts;
-use hyper::ext::ReasonPhrase;
 use offramp_http::h1::content_length;
+use offramp_http::head::{Fields, Known, KnownSet, Response};
 
 use super::Asked;
 use super::outbox::Outbox;
@@ -45,91 +44,101 @@ pub(super) struct Written {
     pub(super) keep_alive: bool,
 }
 
-/// What the fields of a response say that is not passed on as it is.
+/// What the fields of a response say that matters here.
 #[derive(Default)]
-struct Special<'h> {
-    length: Option<&'h HeaderValue>,
-    /// Whether `Connection` was written, and whether it has `close`.
+struct Said {
+    length: Option<u64>,
+    /// Whether `Connection` is there, and whether it has `close`.
     connection: bool,
     close: bool,
     date: bool,
-    trailers: Vec<HeaderName>,
 }
 
 /// Writes the head of a response to a request that `asked` so. The connection may be kept only if
 /// `keep_alive`, and that is said where a client cannot know it by itself (RFC 9112 §9.3).
-pub(super) fn head(
+pub(super) fn head<B>(
     out: &mut Vec<u8>,
-    parts: &Parts,
+    response: &Response<B>,
     size: Size,
     asked: Asked,
     keep_alive: bool,
     date: &Date,
 ) -> Written {
-    status_line(out, parts, asked.http10);
-    let bodiless = has_no_body(asked, parts.status);
-    let special = fields(out, &parts.headers, !asked.http10 && !bodiless);
-    let framing = framing(out, &special, size, asked, parts.status);
-    let switches = parts.status == StatusCode::SWITCHING_PROTOCOLS;
-    let keep_alive = keep_alive && !special.close && !switches && framing != Framing::Close;
+    let (status, fields) = (response.status, &response.fields);
+    status_line(out, response, asked.http10);
+    let said = Said::of(fields);
+    let bodiless = has_no_body(asked, status);
+    let framing = framing(&said, size, asked, bodiless);
+    // A length that is said once and is right goes with the other fields.
+    let kept = said.length.is_some() && said.length == length_line(&said, &framing, size, asked, status);
+    let mut without = KnownSet::of(&[Known::TransferEncoding]);
+    if !kept {
+        without = without.and(Known::ContentLength);
+    }
+    if asked.http10 || bodiless {
+        without = without.and(Known::Trailer);
+    }
+    fields.write(without, out);
+    if !kept && let Some(length) = length_line(&said, &framing, size, asked, status) {
+        out.extend_from_slice(b"content-length: ");
+        out.extend_from_slice(decimal(length, &mut [0; 20]).as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    if matches!(framing, Framing::Chunked(_)) {
+        out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+    }
+    let switches = status == StatusCode::SWITCHING_PROTOCOLS;
+    let keep_alive = keep_alive && !said.close && !switches && framing != Framing::Close;
     match (keep_alive, asked.http10) {
-        (true, true) if !special.connection => out.extend_from_slice(b"connection: keep-alive\r\n"),
-        (false, false) if !special.close && !switches => out.extend_from_slice(b"connection: close\r\n"),
+        (true, true) if !said.connection => out.extend_from_slice(b"connection: keep-alive\r\n"),
+        (false, false) if !said.close && !switches => out.extend_from_slice(b"connection: close\r\n"),
         _ => {}
     }
-    if !special.date {
+    if !said.date {
         out.extend_from_slice(b"date: ");
         date.write(out);
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"\r\n");
     let framing = match framing {
-        Framing::Chunked(_) if asked.trailers => Framing::Chunked(special.trailers),
+        Framing::Chunked(_) if asked.trailers => Framing::Chunked(trailers(fields)),
         framing => framing,
     };
     Written { framing, keep_alive }
 }
 
-fn status_line(out: &mut Vec<u8>, parts: &Parts, http10: bool) {
-    let custom = parts.extensions.get::<ReasonPhrase>();
-    if parts.status == StatusCode::OK && !http10 && custom.is_none() {
+impl Said {
+    fn of(fields: &Fields) -> Self {
+        let mut lengths = fields.all(Known::ContentLength);
+        let (first, second) = (lengths.next(), lengths.next());
+        let options = || fields.all(Known::Connection).flat_map(names);
+        Self {
+            // Several are of no use.
+            length: first.filter(|_| second.is_none()).and_then(|value| content_length(value).ok()),
+            connection: fields.contains(Known::Connection),
+            close: options().any(|option| option.eq_ignore_ascii_case(b"close")),
+            date: fields.contains(Known::Date),
+        }
+    }
+}
+
+/// The trailers that are announced.
+fn trailers(fields: &Fields) -> Vec<HeaderName> {
+    let names = fields.all(Known::Trailer).flat_map(names);
+    names.filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
+}
+
+fn status_line<B>(out: &mut Vec<u8>, response: &Response<B>, http10: bool) {
+    let (status, custom) = (response.status, response.reason());
+    if status == StatusCode::OK && !http10 && custom.is_none() {
         return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
     }
     out.extend_from_slice(if http10 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
-    out.extend_from_slice(parts.status.as_str().as_bytes());
+    out.extend_from_slice(status.as_str().as_bytes());
     // The space stays where there is no reason (RFC 9112 §4).
     out.push(b' ');
-    match custom {
-        Some(reason) => out.extend_from_slice(reason.as_bytes()),
-        None => out.extend_from_slice(parts.status.canonical_reason().unwrap_or_default().as_bytes()),
-    }
+    out.extend_from_slice(custom.unwrap_or(status.canonical_reason().unwrap_or_default().as_bytes()));
     out.extend_from_slice(b"\r\n");
-}
-
-/// Writes what is passed on as it is; `Trailer` only where `chunks` may be sent.
-fn fields<'h>(out: &mut Vec<u8>, headers: &'h HeaderMap, chunks: bool) -> Special<'h> {
-    let mut special = Special::default();
-    for (name, value) in headers {
-        match *name {
-            CONTENT_LENGTH => {
-                special.length = special.length.or(Some(value));
-                continue;
-            }
-            TRANSFER_ENCODING => continue,
-            CONNECTION => {
-                special.connection = true;
-                special.close |= names(value).any(|option| option.eq_ignore_ascii_case(b"close"));
-            }
-            TRAILER if !chunks => continue,
-            TRAILER => {
-                special.trailers.extend(names(value).filter_map(|name| HeaderName::from_bytes(name).ok()));
-            }
-            DATE => special.date = true,
-            _ => {}
-        }
-        field(out, name, value);
-    }
-    special
 }
 
 fn field(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
@@ -140,62 +149,47 @@ fn field(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn names(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
-    value.as_bytes().split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
+fn names(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
 }
 
 /// Whether a response ends with its head (RFC 9112 §6.3).
 fn has_no_body(asked: Asked, status: StatusCode) -> bool {
-    asked.head
-        || status.is_informational()
-        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+    asked.head || has_no_length(status)
 }
 
-/// Writes how the body is framed.
-fn framing(
-    out: &mut Vec<u8>,
-    special: &Special<'_>,
-    size: Size,
-    asked: Asked,
-    status: StatusCode,
-) -> Framing {
-    if has_no_body(asked, status) {
-        // To a HEAD, it is the length that a GET would have had (RFC 9110 §8.6).
-        if asked.head
-            && !status.is_informational()
-            && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-        {
-            match (special.length, size) {
-                (Some(length), _) => field(out, &CONTENT_LENGTH, length),
-                (None, Size::Exact(length)) if length > 0 => write_length(out, length),
-                _ => {}
-            }
-        }
+/// Whether a response with this status says no length (RFC 9110 §8.6).
+fn has_no_length(status: StatusCode) -> bool {
+    status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+/// How the body is framed.
+fn framing(said: &Said, size: Size, asked: Asked, bodiless: bool) -> Framing {
+    if bodiless {
         return Framing::None;
     }
-    let told = || content_length(special.length?.as_bytes()).ok();
     let length = match size {
         Size::None => Some(0),
         Size::Exact(length) => Some(length),
-        Size::Unknown => told(),
+        Size::Unknown => said.length,
     };
     match length {
-        Some(length) => {
-            write_length(out, length);
-            Framing::Length(length)
-        }
+        Some(length) => Framing::Length(length),
         None if asked.http10 => Framing::Close,
-        None => {
-            out.extend_from_slice(b"transfer-encoding: chunked\r\n");
-            Framing::Chunked(Vec::new())
-        }
+        None => Framing::Chunked(Vec::new()),
     }
 }
 
-fn write_length(out: &mut Vec<u8>, length: u64) {
-    out.extend_from_slice(b"content-length: ");
-    out.extend_from_slice(decimal(length, &mut [0; 20]).as_bytes());
-    out.extend_from_slice(b"\r\n");
+/// The length that the head says.
+fn length_line(said: &Said, framing: &Framing, size: Size, asked: Asked, status: StatusCode) -> Option<u64> {
+    match (framing, size) {
+        (Framing::Length(length), _) => Some(*length),
+        // To a HEAD, it is the length that a GET would have had (RFC 9110 §8.6).
+        (Framing::None, _) if !asked.head || has_no_length(status) => None,
+        (Framing::None, Size::Exact(length @ 1..)) => said.length.or(Some(length)),
+        (Framing::None, _) => said.length,
+        _ => None,
+    }
 }
 
 impl Framing {

@@ -1,10 +1,8 @@
 //! The fields of responses as blocks (RFC 9113 §8.3.2, RFC 7541).
 
 use http::StatusCode;
-use http::header::{
-    AGE, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, HeaderMap, HeaderName, HeaderValue, LOCATION,
-    SET_COOKIE, TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::HeaderMap;
+use offramp_http::head::{Fields, Known};
 use offramp_http::hpack::{Encoder, Indexing};
 
 use crate::l7::date::Date;
@@ -25,22 +23,15 @@ pub(super) struct Ends<'d> {
 pub(super) fn response(
     encoder: &mut Encoder,
     status: StatusCode,
-    headers: &HeaderMap,
+    fields: &Fields,
     ends: Ends<'_>,
     block: &mut Vec<u8>,
 ) {
     encoder.begin(block);
     encoder.status(status.as_u16(), block);
-    let (mut length, mut date) = (ends.length, true);
-    for (name, value) in headers {
-        match *name {
-            CONTENT_LENGTH => length = None,
-            DATE => date = false,
-            _ => {}
-        }
-        field(encoder, name, value, block);
-    }
-    if date {
+    let length = ends.length.filter(|_| !fields.contains(Known::ContentLength));
+    fields.iter().for_each(|(name, value)| field(encoder, name, value, block));
+    if !fields.contains(Known::Date) {
         encoder.field(b"date", ends.date.now().as_bytes(), Indexing::Yes, block);
     }
     if let Some(length) = length {
@@ -49,28 +40,28 @@ pub(super) fn response(
 }
 
 /// The head of an interim response.
-pub(super) fn interim(encoder: &mut Encoder, status: StatusCode, headers: &HeaderMap, block: &mut Vec<u8>) {
+pub(super) fn interim(encoder: &mut Encoder, status: StatusCode, fields: &Fields, block: &mut Vec<u8>) {
     encoder.begin(block);
     encoder.status(status.as_u16(), block);
-    headers.iter().for_each(|(name, value)| field(encoder, name, value, block));
+    fields.iter().for_each(|(name, value)| field(encoder, name, value, block));
 }
 
 /// Trailers.
 pub(super) fn trailers(encoder: &mut Encoder, trailers: &HeaderMap, block: &mut Vec<u8>) {
     encoder.begin(block);
-    trailers.iter().for_each(|(name, value)| field(encoder, name, value, block));
+    for (name, value) in trailers {
+        field(encoder, name.as_str().as_bytes(), value.as_bytes(), block);
+    }
 }
 
-fn field(encoder: &mut Encoder, name: &HeaderName, value: &HeaderValue, block: &mut Vec<u8>) {
-    let indexing = match *name {
-        CONNECTION | TRANSFER_ENCODING | UPGRADE => return,
-        _ if matches!(name.as_str(), "keep-alive" | "proxy-connection") => return,
+fn field(encoder: &mut Encoder, name: &[u8], value: &[u8], block: &mut Vec<u8>) {
+    let indexing = match name {
+        b"connection" | b"transfer-encoding" | b"upgrade" | b"keep-alive" | b"proxy-connection" => return,
         // Whose cookie it is must not be found out by trying (RFC 7541 §7.1.3).
-        SET_COOKIE => Indexing::Never,
-        _ if value.is_sensitive() => Indexing::Never,
+        b"set-cookie" => Indexing::Never,
         // Said once, and never again.
-        AGE | CONTENT_LENGTH | CONTENT_RANGE | ETAG | LOCATION => Indexing::No,
+        b"age" | b"content-length" | b"content-range" | b"etag" | b"location" => Indexing::No,
         _ => Indexing::Yes,
     };
-    encoder.field(name.as_str().as_bytes(), value.as_bytes(), indexing, block);
+    encoder.field(name, value, indexing, block);
 }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use offramp_http::h2::Code;
+use offramp_http::head::Fields;
 
 use super::book::{Key, Shared};
 use super::fields::{self, Ends};
@@ -42,7 +43,7 @@ impl Respond {
     }
 
     /// Sends an interim response (1xx).
-    pub(super) fn interim(&self, status: StatusCode, headers: &HeaderMap) -> Result<(), Gone> {
+    pub(super) fn interim(&self, status: StatusCode, all: &Fields) -> Result<(), Gone> {
         let book = &mut *self.book.borrow_mut();
         if book.is_gone(self.key) {
             return Err(Gone);
@@ -51,12 +52,12 @@ impl Respond {
             // No client needs them.
             return Ok(());
         }
-        book.fields(self.key, false, |encoder, block| fields::interim(encoder, status, headers, block));
+        book.fields(self.key, false, |encoder, block| fields::interim(encoder, status, all, block));
         Ok(())
     }
 
     /// Sends the head of the response.
-    pub(super) fn head(&self, status: StatusCode, headers: HeaderMap, ends: Ends<'_>) -> Result<(), Gone> {
+    pub(super) fn head(&self, status: StatusCode, all: &Fields, ends: Ends<'_>) -> Result<(), Gone> {
         let book = &mut *self.book.borrow_mut();
         if book.is_gone(self.key) {
             return Err(Gone);
@@ -64,10 +65,14 @@ impl Respond {
         let over = ends.over;
         book.response_begins(self.key);
         book.fields(self.key, over, |encoder, block| {
-            fields::response(encoder, status, &headers, ends, block);
+            fields::response(encoder, status, all, ends, block);
         });
-        book.reuse(headers);
         Ok(())
+    }
+
+    /// Gives back the memory of a header map.
+    pub(super) fn reuse(&self, headers: HeaderMap) {
+        self.book.borrow_mut().reuse(headers);
     }
 
     /// Sends data, as much as [`Respond::poll_room`] had room for.

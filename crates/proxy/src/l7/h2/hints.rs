@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
-use http::header::{CONTENT_LENGTH, HeaderMap};
+use offramp_http::head::{Fields, Known};
 use offramp_http::semantics::hop_by_hop;
 use offramp_upstream::InterimListener;
 
@@ -18,7 +18,7 @@ const MOST_WAITING: usize = 16;
 #[derive(Default)]
 pub(super) struct Hints {
     waiting: AtomicBool,
-    heads: Mutex<Vec<(StatusCode, HeaderMap)>>,
+    heads: Mutex<Vec<(StatusCode, Fields)>>,
 }
 
 impl Hints {
@@ -39,16 +39,16 @@ impl Hints {
         if self.waiting.load(Ordering::Relaxed) {
             self.waiting.store(false, Ordering::Relaxed);
             let heads = std::mem::take(&mut *self.heads.lock().unwrap_or_else(PoisonError::into_inner));
-            for (status, headers) in heads {
+            for (status, fields) in heads {
                 // A stream that is gone says so when the response is sent.
-                let _ = respond.interim(status, &headers);
+                let _ = respond.interim(status, &fields);
             }
         }
     }
 }
 
 impl InterimListener for Hints {
-    fn heard(&self, status: StatusCode, headers: &HeaderMap) {
+    fn heard(&self, status: StatusCode, fields: &Fields) {
         // Another protocol is agreed on otherwise here (RFC 9113 §8.6).
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return;
@@ -57,9 +57,9 @@ impl InterimListener for Hints {
         if heads.len() == MOST_WAITING {
             return;
         }
-        let mut fields = headers.clone();
+        let mut fields = fields.clone();
         hop_by_hop::clean_response(&mut fields);
-        fields.remove(CONTENT_LENGTH);
+        fields.remove(Known::ContentLength);
         heads.push((status, fields));
         self.waiting.store(true, Ordering::Relaxed);
     }
@@ -67,17 +67,13 @@ impl InterimListener for Hints {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     #[test]
     fn hints_wait_without_fields_of_the_connection() {
         let hints = Hints::default();
-        let mut headers = HeaderMap::new();
-        headers.insert("link", HeaderValue::from_static("</a.css>; rel=preload"));
-        headers.insert("connection", HeaderValue::from_static("x"));
-        headers.insert("x", HeaderValue::from_static("1"));
+        let all = [("link", "</a.css>; rel=preload"), ("connection", "x"), ("x", "1")];
+        let headers: Fields = all.into_iter().collect();
         hints.heard(StatusCode::SWITCHING_PROTOCOLS, &headers);
         assert!(!hints.waiting.load(Ordering::Relaxed));
         for _ in 0..100 {
@@ -86,6 +82,6 @@ mod tests {
         let heads = hints.heads.lock().unwrap();
         assert_eq!(heads.len(), MOST_WAITING);
         assert_eq!(heads[0].0, StatusCode::EARLY_HINTS);
-        assert_eq!(heads[0].1.keys().map(http::HeaderName::as_str).collect::<Vec<_>>(), ["link"]);
+        assert_eq!(heads[0].1.iter().map(|(name, _)| name).collect::<Vec<_>>(), [b"link"]);
     }
 }

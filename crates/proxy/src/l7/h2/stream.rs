@@ -8,10 +8,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
-use http::{Method, Request, Response};
+use http::{Method, Request};
 use hyper::body::Body;
 use offramp_http::h1::content_length;
 use offramp_http::h2::Code;
+use offramp_http::head::Response;
 use offramp_upstream::InterimListener;
 
 use super::content::StreamContent;
@@ -39,7 +40,7 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
             return;
         }
         let connects = request.method() == Method::CONNECT;
-        let (request, rest) = open(&session, request, incoming);
+        let (request, rest) = open(&session, &respond, request, incoming);
         let mut life = Life::default();
         let response = {
             let client = Client::Stream(Arc::clone(&hints) as Arc<dyn InterimListener>);
@@ -47,12 +48,12 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
             poll_fn(|cx| life.exchange(cx, exchange.as_mut(), &session, (&hints, &respond))).await
         };
         let Some(response) = response else { return };
-        let (head, mut body) = response.into_parts();
+        let Response { status, fields, mut body, .. } = response;
         let over = body.is_end_stream();
         match body.take_tunnel() {
             Some(switch) if connects => {
                 let ends = Ends { over: false, length: None, date: &session.worker.date };
-                if respond.head(head.status, head.headers, ends).is_err() {
+                if respond.head(status, &fields, ends).is_err() {
                     return;
                 }
                 let mut client = StreamEnd::new(respond, rest);
@@ -65,7 +66,7 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
             None => {
                 let length = body.size_hint().exact().filter(|_| !over);
                 let ends = Ends { over, length, date: &session.worker.date };
-                if respond.head(head.status, head.headers, ends).is_ok() && !over {
+                if respond.head(status, &fields, ends).is_ok() && !over {
                     let mut pipe = Pipe { respond, body, waiting: None, size: 0, held: 0 };
                     life.bound(poll_fn(|cx| pipe.poll(cx))).await;
                 }
@@ -78,6 +79,7 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
 /// be one.
 fn open(
     session: &Session,
+    respond: &Respond,
     mut request: Request<()>,
     incoming: Option<Incoming>,
 ) -> (exchange::Request, Option<Incoming>) {
@@ -92,6 +94,7 @@ fn open(
     let mut head = session.worker.heads.take();
     head.load_http(&request);
     let refused = judge(&request).err().map(Box::new);
+    respond.reuse(std::mem::take(request.headers_mut()));
     let protocol = request.extensions_mut().remove().map(|Protocol(protocol)| protocol);
     (exchange::Request { head, body, protocol, refused }, rest)
 }

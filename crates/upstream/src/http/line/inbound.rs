@@ -7,14 +7,13 @@ use std::io::IoSliceMut;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
-use http::{Response, StatusCode, Version};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::body::{Frame, SizeHint};
-use hyper::ext::ReasonPhrase;
 use offramp_http::h1::{
     Asked, Chunk, Chunks, Http1Fault, Limits, ResponseFault, ResponseFraming, ResponseHead, ResponseReader,
     fields,
 };
+use offramp_http::head::Response;
 
 use crate::fault::{Breach, Fault, Violation};
 use crate::link::Link;
@@ -45,8 +44,6 @@ pub(crate) struct Inbound {
     heard: bool,
     /// Whether the connection may be used again behind the response.
     keep_alive: bool,
-    /// The memory of a header map, for the next head.
-    spare: HeaderMap,
 }
 
 /// What is to come of the content.
@@ -59,7 +56,7 @@ enum ResponseContent {
 
 /// A head that has come.
 pub(crate) struct ServerHead {
-    pub(crate) response: Response<()>,
+    pub(crate) response: Response,
     pub(crate) framing: ResponseFraming,
 }
 
@@ -73,7 +70,6 @@ impl Inbound {
             most: READ_MOST,
             heard: false,
             keep_alive: true,
-            spare: HeaderMap::new(),
         }
     }
 
@@ -113,7 +109,6 @@ impl Inbound {
         if all || self.room > READ_FIRST || self.bytes.capacity() > READ_FIRST {
             self.bytes = BytesMut::new();
         }
-        self.spare = HeaderMap::new();
         if all {
             self.reader = ResponseReader::default();
         }
@@ -135,7 +130,7 @@ impl Inbound {
             if !self.bytes.is_empty()
                 && let Some(head) = self.reader.read(&self.bytes, &LIMITS, asked).map_err(bad_head)?
             {
-                return Poll::Ready(self.head(head));
+                return Poll::Ready(self.head(&head));
             }
             ready!(self.poll_more(cx, link, READ_LEAST as u64))?;
             self.heard = true;
@@ -297,24 +292,10 @@ impl Inbound {
     }
 
     /// A head has come: makes it one that can be passed on.
-    fn head(&mut self, head: ResponseHead) -> Result<ServerHead, Fault> {
-        let bytes = self.bytes.split_to(head.length).freeze();
-        let headers = self.headers(&bytes, head.odd_length)?;
+    fn head(&mut self, head: &ResponseHead) -> Result<ServerHead, Fault> {
+        let response = Response::load(head, &self.reader, &self.bytes[..head.length]);
+        self.bytes.advance(head.length);
         self.reader.clear();
-        let mut response = Response::new(());
-        *response.headers_mut() = headers;
-        let status = StatusCode::from_u16(head.status).map_err(|_| bad_head(ResponseFault::StatusLine))?;
-        *response.status_mut() = status;
-        if head.version == offramp_http::h1::Version::Http10 {
-            *response.version_mut() = Version::HTTP_10;
-        }
-        let reason = &bytes[head.reason.clone()];
-        if !reason.is_empty()
-            && status.canonical_reason().is_none_or(|usual| usual.as_bytes() != reason)
-            && let Ok(reason) = ReasonPhrase::try_from(bytes.slice(head.reason))
-        {
-            response.extensions_mut().insert(reason);
-        }
         self.keep_alive = head.keep_alive;
         self.content = match head.framing {
             ResponseFraming::Length(length @ 1..) => ResponseContent::Length(length),
@@ -322,22 +303,7 @@ impl Inbound {
             ResponseFraming::UntilClose => ResponseContent::UntilClose,
             _ => ResponseContent::Over,
         };
-        Ok(ServerHead { response, framing: head.framing })
-    }
-
-    /// The fields of a head that lies in `bytes`. A length that is said in odd words is said anew.
-    fn headers(&mut self, bytes: &Bytes, odd_length: Option<u64>) -> Result<HeaderMap, Fault> {
-        let (room, spare) = (self.reader.fields().len(), std::mem::take(&mut self.spare));
-        let mut headers = if spare.capacity() >= room { spare } else { HeaderMap::with_capacity(room) };
-        for field in self.reader.fields() {
-            let (name, value) = (&bytes[field.name.clone()], bytes.slice(field.value.clone()));
-            let (name, value) = header(name, value)?;
-            match odd_length {
-                Some(length) if name == CONTENT_LENGTH => drop(headers.insert(name, length.into())),
-                _ => drop(headers.append(name, value)),
-            }
-        }
-        Ok(headers)
+        Ok(ServerHead { response: response.map_err(bad_head)?, framing: head.framing })
     }
 }
 

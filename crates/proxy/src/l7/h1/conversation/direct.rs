@@ -4,8 +4,8 @@
 use std::future::Future;
 use std::task::{Context, Poll};
 
-use http::Response;
 use hyper::body::Body as _;
+use offramp_http::head::Response;
 use offramp_net::clock::coarse_ms;
 use offramp_record::Layout;
 
