@@ -19,7 +19,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::cell::{Cell, OnceCell, Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -44,15 +44,24 @@ pub struct Socket {
     // Watches end before the descriptor is closed: fields are dropped in this order.
     /// The registration; none while reading is paused.
     watch: RefCell<Option<AsyncFd<Number>>>,
-    /// The registration of a Unix socket for writing.
-    writable: RefCell<Option<AsyncFd<Number>>>,
-    /// The duplicate that is registered for that. A descriptor can be registered once.
-    duplicate: OnceCell<OwnedFd>,
-    /// Runs while the kernel cannot watch the socket.
-    retry: RefCell<Option<Pin<Box<Sleep>>>>,
+    /// What few sockets need; none until then.
+    rare: RefCell<Option<Box<Rare>>>,
     writing: Cell<Writing>,
     kind: Kind,
     fd: OwnedFd,
+}
+
+/// What few sockets need: those whose writes had to wait, and those that the kernel cannot watch. It stays until the
+/// socket is dropped.
+#[derive(Default)]
+struct Rare {
+    // The watch ends before the descriptor is closed: fields are dropped in this order.
+    /// The registration of a Unix socket for writing.
+    writable: Option<AsyncFd<Number>>,
+    /// The duplicate that is registered for that. A descriptor can be registered once.
+    duplicate: Option<OwnedFd>,
+    /// Runs while the kernel cannot watch the socket.
+    retry: Option<Pin<Box<Sleep>>>,
 }
 
 /// The number of a descriptor that its [`Socket`] owns: the socket, or its duplicate.
@@ -101,9 +110,7 @@ impl Socket {
     fn new(fd: OwnedFd, kind: Kind) -> io::Result<Self> {
         let socket = Self {
             watch: RefCell::new(None),
-            writable: RefCell::new(None),
-            duplicate: OnceCell::new(),
-            retry: RefCell::new(None),
+            rare: RefCell::new(None),
             writing: Cell::new(Writing::Untold),
             kind,
             fd,
@@ -166,7 +173,9 @@ impl Socket {
     /// each time its peer reads what was sent last. Nothing happens while a write waits.
     pub fn pause_writing(&self) {
         if self.kind == Kind::Unix && self.writing.get() == Writing::Told {
-            self.writable.take();
+            if let Some(rare) = &mut *self.rare.borrow_mut() {
+                rare.writable = None;
+            }
             // The next write finds out by itself whether there is room.
             self.writing.set(Writing::Untold);
         }
@@ -292,7 +301,7 @@ impl Socket {
                 noted.clear_ready();
             }
         }
-        if self.retry.borrow().is_some() {
+        if self.is_unwatched() {
             ready!(self.poll_retry(cx));
         }
         let outcome = match self.kind {
@@ -311,22 +320,29 @@ impl Socket {
 
     /// The registration of a Unix socket for writing; it is made where there is none.
     fn watched_for_writing(&self) -> io::Result<Ref<'_, AsyncFd<Number>>> {
-        if self.writable.borrow().is_none() {
-            let duplicate = match self.duplicate.get() {
-                Some(duplicate) => duplicate,
-                None => {
-                    let duplicate = self.fd.try_clone()?;
-                    self.duplicate.get_or_init(|| duplicate)
-                }
-            };
-            let number = Number(duplicate.as_raw_fd());
-            // SAFETY: the descriptor is `self.duplicate`, which is never replaced and stays open until `self` is
-            // dropped, and `self.writable` is dropped before it.
-            let watch = unsafe { AsyncFd::register_with_interest(number, Interest::WRITABLE) }?;
-            *self.writable.borrow_mut() = Some(watch);
+        {
+            let mut rare = self.rare.borrow_mut();
+            let rare = rare.get_or_insert_default();
+            if rare.writable.is_none() {
+                let duplicate = match rare.duplicate.take() {
+                    Some(duplicate) => duplicate,
+                    None => self.fd.try_clone()?,
+                };
+                let number = Number(rare.duplicate.insert(duplicate).as_raw_fd());
+                // SAFETY: the descriptor is `duplicate` of `rare`, which is never replaced by another and stays open
+                // until `self` is dropped, and `writable` is dropped before it.
+                rare.writable = Some(unsafe { AsyncFd::register_with_interest(number, Interest::WRITABLE) }?);
+            }
         }
         // It was there, or has been put there above.
-        Ok(Ref::map(self.writable.borrow(), |watch| watch.as_ref().expect("the socket is watched")))
+        Ok(Ref::map(self.rare.borrow(), |rare| {
+            rare.as_ref().and_then(|rare| rare.writable.as_ref()).expect("the socket is watched")
+        }))
+    }
+
+    /// Whether the kernel cannot watch the socket, and a timer replaces it.
+    fn is_unwatched(&self) -> bool {
+        self.rare.borrow().as_ref().is_some_and(|rare| rare.retry.is_some())
     }
 
     fn poll_watched_write(
@@ -371,7 +387,8 @@ impl Socket {
 
     /// Ready when the timer, which is begun where none runs, has rung.
     fn poll_retry(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut retry = self.retry.borrow_mut();
+        let mut rare = self.rare.borrow_mut();
+        let retry = &mut rare.get_or_insert_default().retry;
         ready!(retry.get_or_insert_with(|| Box::pin(sleep(RETRY))).as_mut().poll(cx));
         *retry = None;
         Poll::Ready(())

@@ -449,9 +449,10 @@ mod tests {
             let (socket, _peer) = UnixStream::pair().unwrap();
             let task = serve(worker, rig::DOOR.into(), socket.into(), Peer::Unix, None);
             let sizes = [
-                ("task", size_of_val(&task), 656),
-                ("relay", size_of::<l4::Relay>(), 624),
-                ("plain relay", size_of::<l4::Plain>(), 376),
+                ("task", size_of_val(&task), 616),
+                ("relay", size_of::<l4::Relay>(), 544),
+                ("plain relay", size_of::<l4::Plain>(), 296),
+                ("relay to TLS", size_of::<l4::Secure>(), 1016),
                 ("facts", size_of::<ConnectionFacts>(), 448),
                 ("life", size_of::<Life>(), 104),
             ];
