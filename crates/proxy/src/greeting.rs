@@ -74,7 +74,7 @@ pub(crate) async fn proxy_header(socket: &Socket, buffer: &mut Buffer) -> Result
 
 /// What a client begins with.
 pub(crate) enum Greeting {
-    /// A whole ClientHello.
+    /// A whole ClientHello, which nobody has looked at yet.
     Hello,
     /// Something that cannot be looked at. rustls refuses it, or knows better.
     Odd(HelloFault),
@@ -87,7 +87,7 @@ pub(crate) async fn client_hello(socket: &Socket, buffer: &mut Buffer) -> Greeti
     loop {
         let seen = buffer.filled();
         let verdict = match sniff(seen) {
-            Step::Done { value: Protocol::Tls, .. } => client_hello::peek(seen).map(|_| ()),
+            Step::Done { value: Protocol::Tls, .. } => client_hello::arrived(seen),
             Step::Done { value: Protocol::Http, .. } => return Greeting::Refused(Cause::PlainHttp.into()),
             Step::Done { value: Protocol::ProxyV1 | Protocol::ProxyV2, .. } => {
                 return Greeting::Refused(Cause::ProxyStranger.into());

@@ -101,6 +101,12 @@ pub fn peek(buf: &[u8]) -> Step<ClientHello<'_>, HelloFault> {
     }
 }
 
+/// Whether the TLS records at the front of `buf` hold a whole ClientHello, as [`peek`] would see it, but without a
+/// look at what it says: for a caller that waits for it, and looks once.
+pub fn arrived(buf: &[u8]) -> Step<(), HelloFault> {
+    records::extent(buf).map(|_| ())
+}
+
 impl ClientHello<'_> {
     /// The `legacy_version` field: the highest version of clients before TLS 1.3.
     #[must_use]

@@ -17,7 +17,7 @@ use offramp_observe::facts::{Handshake, Mismatch, Offer, TlsVersion};
 use offramp_observe::{Cause, Close, ConnectionFacts};
 use offramp_record::{Alert, Version};
 use offramp_tls::{Configs, Established, HandshakeFault, Negotiated, handshake};
-use offramp_wire::client_hello::{self, ClientHello};
+use offramp_wire::client_hello::{self, ClientHello, Ja4};
 use offramp_wire::{HelloFault, Step};
 use rustls::SignatureScheme;
 use tokio::time::timeout_at;
@@ -112,19 +112,32 @@ pub(super) async fn greet<'l>(
             return Err(close);
         }
     }
-    if let Some(hello) = challenge(life, buffer) {
-        return Ok((hello, None));
-    }
-    match choose(life, door, buffer) {
-        Ok((hello, route)) => Ok((hello, Some(route))),
+    match look(life, door, buffer) {
+        Ok(seen) => Ok(seen),
         Err((alert, cause)) => Err(turn_away(&life.worker, socket, alert, cause.into()).await),
     }
 }
 
+/// The one look at a ClientHello that has come whole.
+fn look<'l>(
+    life: &mut Life,
+    door: &Door<'l>,
+    buffer: &Buffer,
+) -> Result<(Hello, Option<&'l Route>), (Alert, Cause)> {
+    let hello = match client_hello::peek(buffer.filled()) {
+        Step::Done { value, .. } => value,
+        Step::Reject(odd) => return Ok((Hello { odd: Some(odd), ..Hello::default() }, None)),
+        Step::Need(_) => return Err((Alert::INTERNAL_ERROR, Cause::Internal)),
+    };
+    if let Some(hello) = challenge(life, &hello, buffer) {
+        return Ok((hello, None));
+    }
+    choose(life, door, &hello, buffer).map(|(hello, route)| (hello, Some(route)))
+}
+
 /// The hello of an authority that looks whether the name leads here (RFC 8737), before any route.
-fn challenge(life: &mut Life, buffer: &Buffer) -> Option<Hello> {
-    let Step::Done { value: hello, .. } = client_hello::peek(buffer.filled()) else { return None };
-    let challenge = life.worker.shared.challenges.handshake(&hello)?;
+fn challenge(life: &mut Life, hello: &ClientHello<'_>, buffer: &Buffer) -> Option<Hello> {
+    let challenge = life.worker.shared.challenges.handshake(hello)?;
     life.facts().tls.sni = hello.server_name().host().map(Into::into);
     let (suites, bytes) = (hello.suites().collect(), buffer.filled().into());
     Some(Hello { suites, bytes, challenge: Some(challenge), ..Hello::default() })
@@ -140,16 +153,13 @@ async fn turn_away(worker: &Worker, socket: &Socket, alert: Alert, close: Close)
 fn choose<'l>(
     life: &mut Life,
     &Door { listener, tls, direct }: &Door<'l>,
+    hello: &ClientHello<'_>,
     buffer: &Buffer,
 ) -> Result<(Hello, &'l Route), (Alert, Cause)> {
-    let Step::Done { value: hello, .. } = client_hello::peek(buffer.filled()) else {
-        return Err((Alert::INTERNAL_ERROR, Cause::Internal));
-    };
     let host = hello.server_name().host();
     life.facts().tls.sni = host.map(Into::into);
-    if tls.ja4 {
-        life.facts().tls.ja4 = Some(hello.ja4().to_bytes());
-    }
+    let fingerprint = tls.ja4.then(|| hello.ja4());
+    life.facts().tls.ja4 = fingerprint.map(Ja4::to_bytes);
     if direct && !hello.offers_alpn(offramp_wire::postgres::ALPN) {
         // As PostgreSQL: without it, a client of another protocol could be led here (ALPACA).
         return Err((Alert::NO_APPLICATION_PROTOCOL, Cause::NoCommonAlpn));
@@ -160,11 +170,11 @@ fn choose<'l>(
         _ => Alert::UNRECOGNIZED_NAME,
     };
     let Some(route) = listener.routes.find(host, |protocol| hello.offers_alpn(protocol)) else {
-        return Err(no_protocol(life, listener, &hello).unwrap_or_else(|| (unknown(), Cause::NoRoute)));
+        return Err(no_protocol(life, listener, hello).unwrap_or_else(|| (unknown(), Cause::NoRoute)));
     };
     life.follow(route);
     if !route.deny_ja4.is_empty() {
-        let ja4 = hello.ja4();
+        let ja4 = fingerprint.unwrap_or_else(|| hello.ja4());
         life.facts().tls.ja4 = Some(ja4.to_bytes());
         if route.deny_ja4.has(ja4.as_str()) {
             // As BoringSSL does for Envoy where a ClientHello is refused.
@@ -174,7 +184,7 @@ fn choose<'l>(
     if matches!(route.target, Target::Passthrough { .. }) {
         return Ok((Hello::default(), route));
     }
-    let schemes = greeting::usable_schemes(&hello);
+    let schemes = greeting::usable_schemes(hello);
     let certificate = match tls.store.pick(host, &schemes) {
         Pick::Found { certificate, .. } => Arc::clone(certificate),
         Pick::NoneForName => return Err((unknown(), Cause::UnknownName)),

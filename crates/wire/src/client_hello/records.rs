@@ -22,8 +22,25 @@ const OTHER_RECORDS: std::ops::RangeInclusive<u8> = 20..=24;
 const VERSION_MAJOR: u8 = 3;
 const CLIENT_HELLO: u8 = 1;
 
+/// A message that has come.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    /// How long it is, its header included.
+    whole: usize,
+    /// Whether all of it stands in the first record.
+    in_one: bool,
+}
+
 /// The ClientHello at the front of `buf`, without its message header.
 pub(super) fn message(buf: &[u8]) -> Step<Cow<'_, [u8]>, HelloFault> {
+    extent(buf).map(|Extent { whole, in_one }| match in_one {
+        true => Cow::Borrowed(&buf[RECORD_HEAD + MESSAGE_HEAD..RECORD_HEAD + whole]),
+        false => Cow::Owned(join(buf, whole)),
+    })
+}
+
+/// How far the ClientHello at the front of `buf` extends.
+pub(super) fn extent(buf: &[u8]) -> Step<Extent, HelloFault> {
     let mut rest = buf;
     let mut progress = Progress::default();
     for index in 0..MAX_RECORDS {
@@ -39,11 +56,7 @@ pub(super) fn message(buf: &[u8]) -> Step<Cow<'_, [u8]>, HelloFault> {
         }
         let missing = progress.missing();
         if missing == 0 {
-            let value = if index == 0 {
-                Cow::Borrowed(&here[MESSAGE_HEAD..progress.whole])
-            } else {
-                Cow::Owned(join(buf, progress.whole))
-            };
+            let value = Extent { whole: progress.whole, in_one: index == 0 };
             return Step::Done { value, consumed: 0 };
         }
         let to_come = length - here.len();

@@ -158,6 +158,31 @@ fn need_counts_towards_the_whole() {
     assert_eq!(peek(&fragmented[..fragmented.len() - 6]), Step::Need(6));
 }
 
+/// Whoever waits for a hello without a look at it waits for the same bytes, and hears of the same faults of records.
+#[test]
+fn a_hello_has_arrived_when_it_can_be_looked_at() {
+    let built = records(&message(&extension(0, &vector::<2>(&host(b"a.test")))), 7);
+    for bytes in [OPENSSL_13, OPENSSL_12, CURL, CHROMIUM, &built] {
+        for n in 0..=bytes.len() {
+            match (peek(&bytes[..n]), arrived(&bytes[..n])) {
+                (Step::Need(one), Step::Need(other)) => assert_eq!(one, other),
+                (Step::Done { .. }, Step::Done { consumed: 0, .. }) => {}
+                (one, other) => panic!("{n} bytes: {one:?} and {other:?}"),
+            }
+        }
+    }
+    let faulty = [&b"GET / HTTP/1.1"[..], &[22, 3, 1, 0, 0], &[21, 3, 1, 0, 2, 1, 0], &[22, 3, 1, 0, 4, 2, 0, 0, 0]];
+    for bytes in faulty {
+        let (Step::Reject(one), Step::Reject(other)) = (peek(bytes), arrived(bytes)) else {
+            panic!("{}", bytes.escape_ascii());
+        };
+        assert_eq!(one, other);
+    }
+    // What it says is not looked at.
+    let odd = with(&[0, 16, 0, 1]);
+    assert!(matches!(peek(&odd), Step::Reject(_)) && matches!(arrived(&odd), Step::Done { .. }));
+}
+
 #[test]
 fn the_server_name_is_judged_as_rustls_does() {
     let cases: [(Vec<u8>, ServerName<'_>); 9] = [
