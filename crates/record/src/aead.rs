@@ -1,7 +1,7 @@
 //! The seam to the cryptographic libraries: one small trait, `ring` and `aws-lc-rs` behind it.
 //!
-//! Which of the two is faster depends on the CPU (AVX2 and VAES favour one, AVX-512 the other), so
-//! the choice is made by [`crate::measure`] at start and handed in as a [`Library`].
+//! Which of the two is faster depends on the CPU: one gains by AVX2 and VAES, the other by AVX-512. [`crate::measure`]
+//! finds out at start, and its caller passes the choice as a [`Library`].
 
 use crate::keys::MAX_KEY;
 use crate::suite::Suite;

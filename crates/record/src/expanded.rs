@@ -6,7 +6,7 @@
 //! its next record comes.
 //!
 //! A connection knows its place in the table, and the entry there says by the raw key whose it is. So an entry is never
-//! used for another key, whatever happened to the place meanwhile. Whoever is dropped takes its entry along.
+//! used for another key, whatever happened to the place meanwhile. A key that is dropped removes its entry.
 
 use std::cell::RefCell;
 

@@ -1,21 +1,19 @@
 //! TLS record protection, in place and without I/O.
 //!
-//! What happens to a connection's bytes once rustls has finished the handshake and given up its
-//! traffic secrets: plaintext is *sealed* into records and records are *opened* into plaintext, in
-//! the buffer where they already lie, a batch per call, without allocating. TLS 1.3 (RFC 8446 §5)
-//! and the AEAD suites of TLS 1.2 (RFC 5246 §6.2, RFC 5288, RFC 7905).
+//! rustls does the handshake and hands over its traffic secrets. From then on this crate *seals* plaintext into records
+//! and *opens* records into plaintext. It works in the buffer where the bytes lie, on a batch per call, and does not
+//! allocate. It speaks TLS 1.3 (RFC 8446 §5) and the AEAD suites of TLS 1.2 (RFC 5246 §6.2, RFC 5288, RFC 7905).
 //!
 //! The calling order, per direction:
 //!
 //! 1. *Keys.* [`KeyMaterial`] is what a handshake yields for one direction; [`Sealer::new`] and
 //!    [`Opener::new`] take it with the sequence number that rustls had reached. In TLS 1.3 a [`TrafficSecret`] gives
 //!    the keys that follow a KeyUpdate.
-//! 2. *Sending.* [`Sealer::layout`] says where plaintext slots lie in a block of memory; the caller
-//!    reads from the application straight into them ([`Layout::slots`]), then [`Sealer::seal`]
-//!    turns the filled part of the block into contiguous records, ready for one `send`.
-//! 3. *Receiving.* [`Opener::open`] walks all whole records at the front of a buffer, leaves their
-//!    plaintext where it is, notes the [`Span`]s, and stops at anything that may change keys or end
-//!    the connection: an [`Event`].
+//! 2. *Sending.* [`Sealer::layout`] says where plaintext slots lie in a block of memory. The caller reads from the
+//!    application straight into them ([`Layout::slots`]). [`Sealer::seal`] then turns the filled part of the block
+//!    into contiguous records, ready for one `send`.
+//! 3. *Receiving.* [`Opener::open`] opens all whole records at the front of a buffer. Their plaintext stays where it
+//!    is, and its [`Span`]s are noted. It stops at an [`Event`]: anything that may change keys or end the connection.
 //! 4. *Duties.* An event says what the caller must do next: fetch new keys and call
 //!    [`Opener::rekey`], answer with a KeyUpdate, send the alert of a [`Fault`] and close.
 //!    [`Sealer::pressure`] says when keys are used up.

@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn the_readings_of_a_try_are_told_apart() {
         // A clock of which every reading but the first of each pair is a millisecond later, and two with the first
-        // library: whoever is measured second wins.
+        // library: the one that is measured second wins.
         let mut readings = 0_u32;
         let (choice, _) = measure(|| {
             let pair = readings / 2;

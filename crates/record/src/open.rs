@@ -122,9 +122,8 @@ impl Opener {
         }
     }
 
-    /// Opens the whole records at the front of `buffer` in place and notes where their plaintext
-    /// lies in `spans`, until one ends the batch. `spans` must not be empty. After a fault nothing is
-    /// opened any more.
+    /// Opens the whole records at the front of `buffer` in place, until one ends the batch. Writes into `spans`, which
+    /// must not be empty, where their plaintext lies. After a fault it opens nothing more.
     pub fn open(&mut self, buffer: &mut [u8], spans: &mut [Span]) -> Opened {
         let mut consumed = 0;
         let mut noted = 0;
@@ -156,7 +155,7 @@ impl Opener {
         Opened { consumed, spans: noted, records, event }
     }
 
-    /// A fault is final: whoever opens on, by mistake, gets no data.
+    /// A fault is final: a caller that goes on by mistake gets no data.
     #[cold]
     fn broken(&mut self, fault: Fault) -> Event {
         self.sequence = u64::MAX;

@@ -1,12 +1,12 @@
 //! How large the next records should be.
 //!
-//! A receiver can use a record only when all of it has arrived, so on a fresh connection, where the
-//! congestion window is a few packets, 16 KiB records delay the first bytes by round trips. Small
-//! records cost CPU on bulk data. So the first bytes after the handshake and after a pause leave in
-//! records of about one packet, everything after in full ones.
+//! A receiver can use a record only when all of it has arrived. The congestion window of a fresh connection is a few
+//! packets, so a record of 16 KiB would delay the first bytes by round trips. Small records cost CPU time on bulk data.
+//! So the first bytes after the handshake, and after a pause, leave in records of about one packet. Everything after
+//! that leaves in full records.
 
-/// Plaintext bytes of a record that fits one packet: 1,500 bytes of Ethernet less the headers of
-/// IPv6 (40), TCP with timestamps (32), and a TLS 1.2 AES-GCM record (29), with room for a tunnel.
+/// Plaintext bytes of a record that fits into one packet: the 1,500 bytes of Ethernet, without the headers of IPv6 (40),
+/// TCP with timestamps (32) and a TLS 1.2 AES-GCM record (29). 30 bytes are left for a tunnel.
 const ONE_PACKET: usize = 1369;
 
 /// How much leaves in small records before full ones begin, in bytes.

@@ -1,7 +1,7 @@
 //! Driving the handshake.
 //!
-//! rustls is shown one record at a time. So it never sees anything behind the client's Finished,
-//! and what the client sent early stays in the buffer, still sealed, for the record layer.
+//! rustls gets one record at a time, so it never sees anything behind the client's Finished. What the client sent early
+//! stays in the buffer, still encrypted, for the record layer.
 
 use std::fmt;
 use std::io;
@@ -129,7 +129,7 @@ enum Turn {
 /// `queue` for its turn.
 ///
 /// # Errors
-/// After the alert that tells the client, where one is due, was sent.
+/// The alert to the client, if there is one, was sent before.
 pub async fn handshake(
     socket: &Socket,
     buffer: &mut Buffer,
@@ -176,7 +176,7 @@ pub async fn handshake(
                 }
                 let sent = socket.write_all(&out).await;
                 match sent {
-                    // What a client sent before it left counts. But the error is told only once.
+                    // What a client sent before it left counts. But the kernel reports the error only once.
                     Err(error) if done => left = Some(error.kind()),
                     sent => sent?,
                 }
@@ -369,8 +369,8 @@ async fn too_large(socket: &Socket, connection: &UnbufferedServerConnection) -> 
 
 /// Sends the alert that rustls has ready, if any.
 ///
-/// rustls must be shown the same bytes as before, as it may hold the places of messages in them, but
-/// not once the alert is out: it would refuse them a second time.
+/// rustls must get the same bytes as before: it may remember the places of messages in them. After the alert it must
+/// not get them again, because it would refuse them a second time.
 async fn refuse(
     socket: &Socket,
     buffer: &mut Buffer,

@@ -2,11 +2,11 @@
 //!
 //! 1. [`Configs::build`] turns a policy, a certificate store and a client-certificate rule into
 //!    rustls configurations, with the server's deliberate order of cipher suites ([`setup`]).
-//! 2. [`handshake`] drives rustls over a socket, one record at a time, so that nothing beyond the
-//!    last handshake record is touched, then takes the traffic secrets. The handshakes of a worker take turns
+//! 2. [`handshake`] drives rustls over a socket and takes the traffic secrets. rustls gets one record at a time, so
+//!    that it never sees what follows the last record of the handshake. The handshakes of a worker take turns
 //!    ([`HandshakeQueue`]).
-//! 3. A [`Session`] holds the record layer of the connection from then on, with key updates and the
-//!    closing alerts; both the relay and [`Stream`] send through [`Sending`]. [`Stream`] wraps all in `AsyncRead`/`AsyncWrite`.
+//! 3. From then on a [`Session`] has the record layer of the connection, key updates and closing alerts. The relay and
+//!    [`Stream`] both send through [`Sending`]. [`Stream`] is all of it as `AsyncRead` and `AsyncWrite`.
 //!
 //! Towards servers a [`client::Connector`] does the handshake as a client, and the same record layer follows.
 //!

@@ -2,11 +2,11 @@
 //!
 //! A signature with RSA-4096 takes 2 to 4 ms, and tokio runs up to 61 ready tasks before it looks at sockets again:
 //! that would be a fifth of a second. So the handshakes of a worker have a budget of CPU time ([`BUDGET`]). When it is
-//! used up, those that want to go on wait in line, first come, first served, and the first of them has the event loop
-//! look at readiness before the budget begins anew.
+//! used up, the next handshakes wait in a queue, first come, first served. The first of them has the event loop look at
+//! readiness; then the budget begins anew.
 //!
-//! The line is as long as there are handshakes under way, which `limits.connections` bounds. Who waits for too long
-//! leaves it by `handshake_timeout`.
+//! The queue is at most as long as there are handshakes, which `limits.connections` bounds. A handshake that waits for
+//! too long leaves it by `handshake_timeout`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -80,7 +80,7 @@ impl HandshakeQueue {
     }
 }
 
-/// One who waits; whoever stops waiting leaves the line.
+/// A handshake that waits. Dropped, it leaves the queue.
 struct Place<'q> {
     queue: &'q HandshakeQueue,
     number: Option<u64>,

@@ -75,7 +75,7 @@ impl Pool {
 mod tests {
     use super::*;
 
-    /// A pool, and draws of which each byte is told from its neighbours.
+    /// A pool, and draws in which each byte differs from its neighbours.
     fn pool() -> (Pool, impl FnMut(&mut [u8]) -> Result<(), GetRandomFailed>) {
         let mut next = 0_u8;
         let draw = move |bytes: &mut [u8]| {

@@ -1,9 +1,9 @@
 //! The traffic secrets of a handshake.
 //!
-//! rustls gives up the keys of a finished connection, but not the secrets that they came from, which the next keys come
-//! from too. Its own keeper of them, `KernelConnection`, takes 800 bytes per connection. But rustls shows the secrets
-//! to a key log when it makes them, and ours is one that keeps them for the connection that is being driven on this
-//! thread: [`Secrets::catch`] takes them, at once after rustls was asked for something.
+//! rustls hands over the keys of a finished connection, but not the secrets from which these keys, and the next ones, are
+//! derived. Its own type for that, `KernelConnection`, takes 800 bytes per connection. But rustls shows the secrets to a
+//! key log when it makes them. Our key log keeps them for the connection that is being driven on this thread.
+//! [`Secrets::catch`] takes them from there, directly after each call of rustls.
 
 use std::cell::Cell;
 

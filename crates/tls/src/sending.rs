@@ -5,9 +5,8 @@
 //! of a batch ([`Sending::layout`]), fill them, and send the batch ([`Sending::send`]). Nothing here waits for an answer
 //! to be sent before the next batch; its owner does, by [`Sending::poll_flush`].
 //!
-//! Session tickets are *held back*: nothing of the client's waits for them, so that they leave with the first record
-//! behind them, in one system call and one packet. If none comes within [`HOLD`], they leave alone
-//! ([`Sending::poll_hold`]).
+//! Session tickets are *held back*, because the client does not wait for them. They leave with the next record, in one
+//! system call and one packet. If none comes within [`HOLD`], they leave alone ([`Sending::poll_hold`]).
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -190,9 +189,9 @@ impl Sending {
         self.pacing.slot(offramp_net::clock::coarse_ms())
     }
 
-    /// Seals the first `filled` bytes of the slots of `block`, which were laid out with the same session, and sends what
-    /// the socket takes; the rest waits. `more` follows at once: the end of the batch may wait for it. Returns the bytes
-    /// that wait.
+    /// Seals the first `filled` bytes of the slots of `block`, and sends what the socket takes; the rest waits. The slots
+    /// were laid out with the same session. `more`: another batch follows at once, and the end of this one may wait for
+    /// it. Returns the bytes that wait.
     ///
     /// # Errors
     /// What the kernel says.

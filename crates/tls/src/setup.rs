@@ -1,9 +1,9 @@
 //! From a policy and certificates to rustls configurations.
 //!
-//! Cipher order is the server's: where the CPU has AES instructions AES-128-GCM comes first (SHA-384
-//! in the key schedule of the AES-256 suite makes a handshake dearer, and AES-128 is faster per
-//! byte); a client that lists ChaCha20 first has no AES instructions and gets ChaCha20. rustls knows
-//! one order per configuration, so there are two configurations, and the ClientHello decides.
+//! The server's order of cipher suites counts. If the CPU has AES instructions, AES-128-GCM comes first: SHA-384 in the
+//! key schedule of the AES-256 suite makes a handshake more expensive, and AES-128 is faster per byte. A client that
+//! lists ChaCha20 first has no AES instructions and gets ChaCha20. rustls knows one order per configuration, so there
+//! are two configurations, and the ClientHello selects one.
 
 use std::fmt;
 use std::sync::Arc;

@@ -44,7 +44,7 @@ pub struct Stream {
     sending: Sending,
     /// Whose write waits for what is sealed to drain.
     writer: Option<Waker>,
-    /// What the reader is told from now on, when it ended.
+    /// What the reader gets from now on, if the stream has ended.
     ended: Option<End>,
     /// Nothing may be sent behind what is sealed (RFC 8446 §6.1).
     closing: bool,
@@ -138,7 +138,7 @@ impl Stream {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, fault.to_string())));
                 }
             }
-            // Whoever reads records that carry next to nothing may never have to wait for the socket.
+            // A reader of records that carry next to nothing may never have to wait for the socket.
             ready!(self.turn.poll_rest(cx));
             let starved = self.open().map_err(io::Error::other)?;
             self.answer(cx);

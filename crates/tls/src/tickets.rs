@@ -1,9 +1,9 @@
 //! Stateless session tickets (RFC 5077, RFC 8446 §4.6.1) under keys that rotate.
 //!
-//! A ticket is `name (16) ‖ number (16) ‖ AES-256-GCM-SIV ciphertext and tag`. The current and the
-//! previous key are in one shared, atomically swapped ring: a handshake takes no lock. Each
-//! configuration binds its tickets to a *context* (its rule for client certificates) as associated
-//! data, so that a ticket won where no client certificate was asked for is worthless where one is.
+//! A ticket is `name (16) ‖ number (16) ‖ AES-256-GCM-SIV ciphertext and tag`. The current and the previous key are in
+//! one shared, atomically swapped ring: a handshake takes no lock. The associated data is the *context* of the
+//! configuration: its rule for client certificates. So a ticket from a route without client certificates is worthless
+//! on a route that asks for one.
 //!
 //! The nonce is the number of the ticket under its key. It costs no randomness, and it never repeats:
 //!
@@ -12,9 +12,9 @@
 //! - In a copy of a running machine (a snapshot of a virtual machine that is started twice) it does repeat. That is why
 //!   the AEAD is AES-GCM-SIV (RFC 8452): with a repeated nonce it tells only whether two tickets are the same.
 //!
-//! A number that anybody can read would tell when a ticket was given, and so let an observer recognize a client in
-//! another network, which the obfuscated ticket age is to prevent (RFC 8446 §4.2.11.1). So it is written as
-//! one block of AES-256 under a key of its own: different numbers stay different, and look random.
+//! A readable number would show when a ticket was issued. An observer could recognize a client in another network by
+//! it, which the obfuscated ticket age prevents (RFC 8446 §4.2.11.1). So the number is encrypted as one block of AES-256
+//! under a key of its own: different numbers stay different, and look random.
 
 use std::fmt;
 use std::sync::Arc;

@@ -71,7 +71,7 @@ impl Connector {
     /// There is no timeout in here: the caller bounds the whole. Memory is bounded by 96 KiB.
     ///
     /// # Errors
-    /// After the alert that tells the server, where one is due, was sent.
+    /// The alert to the server, if there is one, was sent before.
     pub async fn handshake(&self, socket: &Socket, alpn: Alpn) -> Result<Secured, HandshakeError> {
         let config = Arc::clone(self.config(alpn));
         let mut connection = UnbufferedClientConnection::new(config, self.name.clone()).map_err(|error| {
