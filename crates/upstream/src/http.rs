@@ -16,6 +16,6 @@ mod shelf;
 mod watch;
 
 pub use body::ServerBody;
-pub use line::{InterimListener, RequestBody};
+pub use line::{FIRST_READ, InterimListener, RequestBody};
 pub use pools::{Pools, PrivateConnections};
 pub use send::{Affinity, Answer, ServerRequest, Tunnel};

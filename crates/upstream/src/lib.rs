@@ -22,7 +22,8 @@ pub use connect::{Connected, Reason, Unreachable, connect};
 pub use fault::{Breach, Failure, Fault, Violation};
 pub use health::{Check, CheckKind, Ejection, ServerHealth};
 pub use http::{
-    Affinity, Answer, InterimListener, Pools, PrivateConnections, RequestBody, ServerBody, ServerRequest,
+    Affinity, Answer, FIRST_READ, InterimListener, Pools, PrivateConnections, RequestBody, ServerBody,
+    ServerRequest,
     Tunnel,
 };
 pub use link::Link;

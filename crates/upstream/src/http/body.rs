@@ -80,6 +80,17 @@ impl<B: RequestBody> ServerBody<B> {
         }
     }
 
+    /// How much memory is held for what was read and did not come out yet, in bytes, beyond [`FIRST_READ`]. What is empty
+    /// is given back.
+    ///
+    /// [`FIRST_READ`]: crate::FIRST_READ
+    pub fn held_memory(&mut self) -> usize {
+        match &mut self.origin {
+            Origin::Line(line) => line.held_memory(),
+            _ => 0,
+        }
+    }
+
     /// Has the next frames read in pieces of about so many bytes at the most. Those of HTTP/2 come as they come.
     pub fn limit(&mut self, most: usize) {
         if let Origin::Line(line) = &mut self.origin {

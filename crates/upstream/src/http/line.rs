@@ -23,6 +23,7 @@ use offramp_http::h1::ResponseFraming;
 use offramp_http::head::{self, Fields, Response};
 use offramp_net::clock::coarse_ms;
 
+pub use self::inbound::FIRST_READ;
 use self::inbound::{Inbound, ServerHead};
 use self::outbound::Halt;
 pub(crate) use self::outbound::Outbound;
@@ -258,6 +259,11 @@ impl<B: RequestBody> Http1Connection<B> {
     /// way: then both ways have to be moved.
     pub(crate) fn direct(&self) -> u64 {
         if self.out.is_over() { self.inbound.direct() } else { 0 }
+    }
+
+    /// How much memory is held for the body beyond that of a first read; what is empty is given back.
+    pub(crate) fn held_memory(&mut self) -> usize {
+        self.inbound.held()
     }
 
     /// Has reads of the body take about so much at the most.

@@ -16,6 +16,14 @@ impl Reply {
         }
     }
 
+    /// How much memory is held for what was read and did not come out yet, in bytes.
+    pub(crate) fn held_memory(&mut self) -> usize {
+        match &mut self.content {
+            ReplyContent::Server(body) => body.held_memory(),
+            _ => 0,
+        }
+    }
+
     /// Has the next frames read in pieces of about so many bytes at the most.
     pub(crate) fn limit(&mut self, most: usize) {
         if let ReplyContent::Server(body) = &mut self.content {

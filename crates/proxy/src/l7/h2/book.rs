@@ -24,6 +24,8 @@ use super::memory::Account;
 use super::out::Out;
 pub(super) use said::ROOM;
 use slot::Slot;
+#[cfg(test)]
+pub(super) const SLOT: usize = size_of::<Slot>();
 pub(super) use told::Told;
 
 /// The window of a stream: what a client may send of a body before the server has taken it.
@@ -89,6 +91,8 @@ pub(super) struct Book {
     waiting: Vec<(u32, Key)>,
     /// Whether there are some among them that only wait for what was written to leave.
     heads_wait: bool,
+    /// Streams that read nothing more until a piece of another response has left, in the order of their turns.
+    hungry: VecDeque<(u32, Key)>,
     /// Who sends.
     pub(super) driver: Option<Waker>,
     /// The connection has ended.
@@ -127,6 +131,7 @@ impl Book {
             turned_away: 0,
             waiting: Vec::new(),
             heads_wait: false,
+            hungry: VecDeque::new(),
             driver: None,
             dead: false,
             spare: Vec::new(),
@@ -269,7 +274,7 @@ impl Book {
             self.end(key, Code::NO_ERROR);
         }
         let slot = self.slot(key);
-        let (counted, waits) = (slot.counted, slot.waits);
+        let (counted, waits, hungry) = (slot.counted, slot.waits, slot.hungry);
         let (fields, piece) = (slot.fields, slot.piece);
         slot.clear();
         self.account.end(fields);
@@ -278,10 +283,14 @@ impl Book {
         if waits {
             self.waiting.retain(|(waits, _)| *waits != id);
         }
+        if hungry {
+            self.hungry.retain(|(hungry, _)| *hungry != id);
+        }
         if let Ok(at) = self.ids.binary_search_by_key(&id, |(id, _)| *id) {
             self.ids.remove(at);
         }
         self.free.push(key);
+        self.feed();
         if self.ids.is_empty() {
             // Perhaps the last one was waited for.
             self.wake();

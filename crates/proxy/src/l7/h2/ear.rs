@@ -193,7 +193,11 @@ impl Ear {
             Kind::Continuation => return self.go_on(book, head, payload, turn),
             Kind::ResetStream => {
                 size(payload.len() == 4)?;
-                book.borrow_mut().reset_by_client(head.stream, Code(number(0).unwrap_or_default()))?;
+                let book = &mut book.borrow_mut();
+                book.reset_by_client(head.stream, Code(number(0).unwrap_or_default()))?;
+                if book.has_left_overs() {
+                    turn.spend(Work::Pieces(usize::MAX));
+                }
             }
             Kind::WindowUpdate => {
                 size(payload.len() == 4)?;
@@ -326,6 +330,7 @@ impl Ear {
         self.session.worker.runners.run(job);
         Ok(())
     }
+
     /// What all connections of the worker may hold now.
     #[cold]
     fn memory(&self) -> usize {

@@ -96,8 +96,11 @@ impl Respond {
     }
 
     /// Waits until more of the response may be read, and gives how much; none where the stream is gone.
-    pub(super) fn poll_appetite(&self, cx: &mut Context<'_>) -> Poll<usize> {
-        self.book.borrow_mut().poll_appetite(self.key, cx)
+    /// `sized`: data is known to come.
+    pub(super) fn poll_appetite(&self, cx: &mut Context<'_>, sized: bool) -> Poll<usize> {
+        let book = &mut *self.book.borrow_mut();
+        book.has_more(self.key, sized);
+        book.poll_appetite(self.key, cx)
     }
 
     /// Waits until the response may begin, or the stream is gone.
@@ -113,6 +116,11 @@ impl Respond {
     /// A piece of so many bytes of the response waits, or none.
     pub(super) fn holds(&self, n: usize) {
         self.book.borrow_mut().piece(self.key, n);
+    }
+
+    /// Has other streams read, if there is room for what they read.
+    pub(super) fn let_others_read(&self) {
+        self.book.borrow_mut().feed();
     }
 
     /// Whether the stream is gone.

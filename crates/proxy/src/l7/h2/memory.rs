@@ -12,15 +12,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a stream is counted as, besides the fields of its request: its task, what is known of it, and the first
 /// piece of its response.
-pub(super) const STREAM: usize = 16 * 1024;
+pub(super) const STREAM: usize = 14 * 1024;
 /// The most that the fields of the open requests of a connection may be, if it has more than one.
-pub(super) const FIELDS: usize = 1024 * 1024;
-/// The largest piece of a response that is read at a time, where few pieces wait.
+pub(super) const FIELDS: usize = 512 * 1024;
+/// The largest piece of a response that is read at a time.
 pub(super) const PIECE: usize = 128 * 1024;
-/// How many bytes in pieces of responses may wait on a connection before only so much is read as can be written: ten
-/// large pieces, so that as many responses at a time cost no more calls than one. With two pieces, a MiB of one of ten
-/// responses took 47 reads and not 12.
-pub(super) const PIECES: usize = 10 * PIECE;
+/// The same on a connection with more than [`FEW`] streams, so that each of them has its turn soon.
+const SMALL_PIECE: usize = 32 * 1024;
+/// How many streams share a connection in large pieces.
+const FEW: usize = 16;
+/// How many bytes in pieces of responses may wait on a connection. While there are so many, other streams read
+/// nothing until a piece has left: large pieces one after the other cost no more calls than all at once.
+pub(super) const PIECES: usize = 2 * PIECE;
 /// What a connection may hold however many there are: a few requests at a time.
 const LEAST_SHARE: usize = 8 * STREAM;
 
@@ -119,10 +122,11 @@ impl Account {
         self.take(now);
     }
 
-    /// How much of a response may be read now, where `room` bytes can be written at once.
-    pub(super) fn appetite(&self, room: usize) -> usize {
-        let few = self.pieces + PIECE <= PIECES && self.memory.used.get() + PIECE <= self.memory.limit.get();
-        if few { PIECE } else { room }
+    /// How much of a response may be read now on one of `streams` streams; `None` where too many pieces wait already.
+    pub(super) fn appetite(&self, streams: usize) -> Option<usize> {
+        let piece = if streams <= FEW { PIECE } else { SMALL_PIECE };
+        let few = self.pieces + piece <= PIECES && self.memory.used.get() + piece <= self.memory.limit.get();
+        few.then_some(piece)
     }
 
     /// So much more is held.

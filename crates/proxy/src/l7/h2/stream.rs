@@ -165,15 +165,25 @@ impl Pipe {
     /// Moves what the client has room for; ready when it has everything or wants no more.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let moved = self.poll_body(cx);
-        let holds = if self.waiting.is_some() { self.size } else { 0 };
-        if moved.is_pending() && holds != self.held {
-            self.respond.holds(holds);
-            self.held = holds;
+        if moved.is_pending() {
+            self.note_held();
+            // Who waits for the server lets others read meanwhile.
+            self.respond.let_others_read();
         }
         match moved {
             Poll::Ready(Ok(()) | Err(Gone)) => Poll::Ready(()),
             // Who waits for the server is called by a reset, too.
             Poll::Pending => self.respond.poll_gone(cx),
+        }
+    }
+
+    /// Notes how much memory waits for the client: a piece may be a small part of what was read with it.
+    fn note_held(&mut self) {
+        let piece = if self.waiting.is_some() { self.size } else { 0 };
+        let holds = piece.max(self.body.held_memory());
+        if holds != self.held {
+            self.respond.holds(holds);
+            self.held = holds;
         }
     }
 
@@ -196,7 +206,9 @@ impl Pipe {
                 self.waiting = (!piece.is_empty()).then_some((piece, last));
                 continue;
             }
-            match self.respond.poll_appetite(cx) {
+            self.note_held();
+            let sized = self.body.size_hint().exact().is_some_and(|left| left > 0);
+            match self.respond.poll_appetite(cx, sized) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(0) => return Poll::Ready(Err(Gone)),
                 Poll::Ready(most) => self.body.limit(most),

@@ -20,14 +20,16 @@ use crate::link::Link;
 
 /// What a head may cost: larger than that of any server that is in its right mind.
 const LIMITS: Limits = Limits { head: 128 * 1024, fields: 256, target: 0, connect: false };
-/// The room for a first read, which most responses fit into.
-const READ_FIRST: usize = 8 * 1024;
+/// The room for the first read of a response, which most fit into, in bytes.
+pub const FIRST_READ: usize = 8 * 1024;
 /// The least room for a read.
 const READ_LEAST: usize = 2 * 1024;
 /// The most that one read takes.
 const READ_MOST: usize = 128 * 1024;
 /// By how much reads grow each time that one took all that it could.
 const GROWTH: usize = 4;
+/// So much that is left of a read, as a part of a line of a chunk's size, is copied rather than keep all of it.
+const LITTLE: usize = 1024;
 /// The room beyond the end of content: a read that does not fill its room knows that nothing more is there.
 const BEYOND: u64 = 512;
 
@@ -40,6 +42,8 @@ pub(crate) struct Inbound {
     room: usize,
     /// The most that a read of content takes.
     most: usize,
+    /// The room that was made for the last read.
+    made: usize,
     /// Whether a byte of the response has come.
     heard: bool,
     /// Whether the connection may be used again behind the response.
@@ -66,8 +70,9 @@ impl Inbound {
             bytes: BytesMut::new(),
             reader: ResponseReader::default(),
             content: ResponseContent::Over,
-            room: READ_FIRST,
+            room: FIRST_READ,
             most: READ_MOST,
+            made: 0,
             heard: false,
             keep_alive: true,
         }
@@ -76,7 +81,7 @@ impl Inbound {
     /// A request is sent: what comes is its response.
     pub(super) fn begin(&mut self) {
         self.heard = false;
-        (self.room, self.most) = (READ_FIRST, READ_MOST);
+        (self.room, self.most) = (FIRST_READ, READ_MOST);
     }
 
     /// Whether a byte of the response has come.
@@ -106,7 +111,7 @@ impl Inbound {
     /// Gives memory back: all of it, or what few responses need.
     pub(super) fn trim(&mut self, all: bool) {
         // What is left of a buffer does not tell how large the whole is.
-        if all || self.room > READ_FIRST || self.bytes.capacity() > READ_FIRST {
+        if all || self.room > FIRST_READ || self.bytes.capacity() > FIRST_READ {
             self.bytes = BytesMut::new();
         }
         if all {
@@ -155,6 +160,20 @@ impl Inbound {
         Poll::Ready(frame.transpose())
     }
 
+    /// How much memory is held for content that was read and not given out, beyond that of a first read. Memory with
+    /// next to nothing in it is given back.
+    pub(super) fn held(&mut self) -> usize {
+        if self.made <= FIRST_READ {
+            return 0;
+        }
+        if self.bytes.len() <= LITTLE {
+            // What is left of a buffer would keep all of it.
+            self.bytes = BytesMut::from(&self.bytes[..]);
+            self.made = 0;
+        }
+        self.made
+    }
+
     /// Has reads of content take about so much at the most.
     pub(super) fn limit(&mut self, most: usize) {
         self.most = most;
@@ -164,7 +183,7 @@ impl Inbound {
     /// known and none of it has come, and the server sends more at a time than a first read takes.
     pub(super) fn direct(&self) -> u64 {
         match self.content {
-            ResponseContent::Length(left) if self.bytes.is_empty() && self.room > READ_FIRST => left,
+            ResponseContent::Length(left) if self.bytes.is_empty() && self.room > FIRST_READ => left,
             _ => 0,
         }
     }
@@ -186,8 +205,8 @@ impl Inbound {
                 return Poll::Ready(Err(Fault::Aborted(end.map_or_else(Breach::Io, |_| Breach::Closed))));
             }
         };
-        if n < room.min(READ_FIRST) {
-            self.room = READ_FIRST;
+        if n < room.min(FIRST_READ) {
+            self.room = FIRST_READ;
         }
         let left = left - n as u64;
         self.content = if left == 0 { ResponseContent::Over } else { ResponseContent::Length(left) };
@@ -281,10 +300,11 @@ impl Inbound {
     fn poll_read(&mut self, cx: &mut Context<'_>, link: &mut Link, wanted: u64) -> Poll<Result<bool, Fault>> {
         let wanted = usize::try_from(wanted.saturating_add(BEYOND)).unwrap_or(usize::MAX);
         // Where there is no memory yet, a first read gets some in one piece.
-        let least = if self.bytes.capacity() == 0 { READ_FIRST } else { READ_LEAST };
+        let least = if self.bytes.capacity() == 0 { FIRST_READ } else { READ_LEAST };
         let room = wanted.clamp(least, self.room.min(self.most).max(least));
         let read = link.poll_read_behind(cx, &mut self.bytes, room);
         let n = ready!(read).map_err(|error| Fault::Aborted(Breach::Io(error)))?;
+        self.made = room.max(if self.bytes.len() > n { self.made } else { 0 });
         if n == room {
             self.room = (self.room * GROWTH).min(READ_MOST);
         }

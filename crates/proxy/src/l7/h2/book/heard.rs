@@ -10,7 +10,9 @@ use crate::l7::h2::Violation;
 use crate::l7::h2::reader::MOST as MOST_FRAME;
 
 /// Tasks that still run for streams which are over, besides those that may be open.
-pub(super) const LEFT_OVER: usize = 128;
+pub(super) const LEFT_OVER: usize = 28;
+/// From so many on, no more requests begin before these tasks had their turn, in which they end.
+const MANY_LEFT_OVER: usize = 16;
 
 impl Book {
     /// A request begins on a stream of the client's, higher than all before; `over`: it has no content. Its fields have
@@ -58,6 +60,11 @@ impl Book {
         self.active += 1;
         self.ids.push((id, key));
         Ok(Opened::Stream(key))
+    }
+
+    /// Whether many tasks run for streams that are over.
+    pub(in crate::l7::h2) fn has_left_overs(&self) -> bool {
+        self.ids.len() - self.active >= MANY_LEFT_OVER
     }
 
     /// Refuses a stream for which [`Book::open`] found no room; whether that is because of what the worker holds, which
@@ -244,6 +251,7 @@ impl Book {
                 return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "the connection's window is too large"));
             }
             self.call();
+            self.feed();
             return Ok(());
         }
         let Some(key) = self.find(id) else {
@@ -291,6 +299,7 @@ impl Book {
             Setting::MaxFrameSize(size) => self.frame = (size as usize).min(MOST_FRAME),
             Setting::InitialWindowSize(size) => {
                 let more = i64::from(size) - self.first_window;
+                let shrinks = more < 0;
                 self.first_window = i64::from(size);
                 for (_, key) in &self.ids {
                     #[cfg(test)]
@@ -309,6 +318,9 @@ impl Book {
                     if more > 0 {
                         slot.wake_writer();
                     }
+                }
+                if shrinks {
+                    self.feed();
                 }
             }
             // We open no streams, and send what servers send.

@@ -8,6 +8,7 @@ use offramp_http::h2::Code;
 use offramp_http::hpack::Encoder;
 use offramp_net::clock::coarse_ms;
 
+use super::slot::Slot;
 use super::{Book, Key};
 use crate::l7::h2::connection::MOST_WAITING;
 use crate::l7::h2::handle::{Broken, Gone};
@@ -16,13 +17,21 @@ use crate::l7::h2::handle::{Broken, Gone};
 pub(in crate::l7::h2) const ROOM: usize = 64 * 1024;
 /// How much content of requests is on its way to servers at a time, so that the last pieces of many are not much more
 /// than that of one; but for each at least so much.
-pub(super) const TAKEN: usize = 256 * 1024;
+const TAKEN: usize = 256 * 1024;
 const LEAST_TAKEN: usize = 8 * 1024;
+/// The same for the last piece of each, whose client may send as much again before it has left.
+const LAST_TAKEN: usize = 64 * 1024;
+const LEAST_LAST: usize = 2 * 1024;
 /// Data below this size that leaves no window is as small because its client gave no more.
 const SMALL: usize = 512;
 /// How many header maps are kept for the next requests, and how large they may be.
 const MOST_SPARE: usize = 16;
 const SPARE_FIELDS: usize = 192;
+
+/// How large the last piece of a request's content may be where there are so many streams.
+pub(super) fn last_piece(streams: usize) -> usize {
+    (LAST_TAKEN / streams.max(1)).max(LEAST_LAST)
+}
 
 impl Book {
     /// Whether nothing can be said or heard on a stream any more.
@@ -54,7 +63,64 @@ impl Book {
         let slot = &mut self.slots[key.0];
         slot.blocked = 0;
         let room = self.frame.min(slot.window.min(self.window).max(1) as usize);
-        self.account.appetite(room)
+        // What was read already needs no turn, and would never leave if it waited for one.
+        let may_wait = slot.fed && slot.piece == 0;
+        // Without a window of the connection nothing can be sent but an end, which comes behind the last data.
+        let is_closed = slot.sized && self.window <= 0;
+        let is_called = std::mem::take(&mut slot.called);
+        let piece = self.account.appetite(self.ids.len());
+        if let Some(piece) = piece.filter(|_| is_called || self.hungry.is_empty()) {
+            return piece;
+        }
+        // A response that begins does not wait for those that are long: what is read of it can be sent at once.
+        if !may_wait || !(piece.is_some() || is_closed || self.will_move()) {
+            return room;
+        }
+        let slot = &mut self.slots[key.0];
+        if !std::mem::replace(&mut slot.hungry, true) {
+            let place = (slot.id, key);
+            if is_called { self.hungry.push_front(place) } else { self.hungry.push_back(place) }
+        }
+        if piece.is_some() {
+            self.feed();
+        }
+        0
+    }
+
+    /// Whether a piece that waits can leave as soon as what was written has: a window lets it.
+    fn will_move(&self) -> bool {
+        let moves = |slot: &Slot| slot.piece > 0 && slot.window > 0 && slot.over.is_none();
+        self.window > 0 && self.ids.iter().any(|(_, key)| moves(&self.slots[key.0]))
+    }
+
+    /// Has the next of those that read nothing go on, if there is room for a piece; all of them, if those that wait
+    /// may wait for long.
+    pub(in crate::l7::h2) fn feed(&mut self) {
+        if self.hungry.is_empty() {
+            return;
+        }
+        let closed = self.window <= 0;
+        let (count, sized) = match self.account.appetite(self.ids.len()) {
+            Some(_) => (1, true),
+            None if self.will_move() => return,
+            None => (usize::MAX, !closed),
+        };
+        let (slots, mut left) = (&mut self.slots, count);
+        self.hungry.retain(|(_, key)| {
+            let slot = &mut slots[key.0];
+            if left == 0 || (slot.sized && !sized) {
+                return true;
+            }
+            left -= 1;
+            (slot.hungry, slot.called) = (false, true);
+            slot.wake_writer();
+            false
+        });
+    }
+
+    /// Whether more data is known to come on a stream.
+    pub(in crate::l7::h2) fn has_more(&mut self, key: Key, sized: bool) {
+        self.slot(key).sized = sized;
     }
 
     /// Whether a response may begin or end on a stream, which needs no window; where too much waits to be sent its writer
@@ -82,6 +148,7 @@ impl Book {
         let slot = &mut self.slots[key.0];
         let before = std::mem::replace(&mut slot.piece, n);
         self.account.piece(before, n);
+        self.feed();
     }
 
     /// How many bytes of data may be sent on a stream now; where there is no room its writer is called when there is.
@@ -142,10 +209,14 @@ impl Book {
             small @ ..SMALL if slot.window <= 0 || self.window <= 0 => self.traffic.dribble(small),
             n => self.traffic.data(n),
         }
-        (slot.blocked, slot.wrote) = (0, true);
+        (slot.blocked, slot.wrote, slot.fed) = (0, true, true);
         slot.told_all |= over;
         self.out.data(slot.id, data, over);
+        let blocked = slot.window <= 0 || self.window <= 0;
         self.wake();
+        if blocked {
+            self.feed();
+        }
         if over {
             self.settle(key);
         }
@@ -164,7 +235,10 @@ impl Book {
         let slot = self.slot(key);
         slot.writes = false;
         slot.writer = None;
+        let piece = std::mem::take(&mut slot.piece);
         let (over, reads) = (slot.told_all, slot.reads);
+        self.account.piece(piece, 0);
+        self.feed();
         if !over {
             self.reset(key, Code::CANCEL);
         }
@@ -175,9 +249,16 @@ impl Book {
 
     /// The data of a stream that has come.
     pub(in crate::l7::h2) fn take_data(&mut self, key: Key) -> Option<Bytes> {
-        let most = (TAKEN / self.ids.len().max(1)).max(LEAST_TAKEN);
-        let unread = &mut self.slot(key).unread;
-        (!unread.is_empty()).then(|| unread.split_to(most.min(unread.len())).freeze())
+        let streams = self.ids.len().max(1);
+        let most = (TAKEN / streams).max(LEAST_TAKEN);
+        let last = last_piece(streams);
+        let slot = self.slot(key);
+        let n = match slot.unread.len() {
+            0 => return None,
+            all if all <= most && all > last && slot.heard_all => all - last,
+            all => all.min(most),
+        };
+        Some(slot.unread.split_to(n).freeze())
     }
 
     /// The trailers of a request.

@@ -51,6 +51,13 @@ pub(super) struct Slot {
     pub(super) waits: bool,
     /// Whether it has written since it was last called from among them.
     pub(super) wrote: bool,
+    /// Whether it is among those that read nothing for now, and whether any of its response was sent.
+    pub(super) hungry: bool,
+    pub(super) fed: bool,
+    /// Whether its turn to read has come.
+    pub(super) called: bool,
+    /// Whether more data of its response is known to come.
+    pub(super) sized: bool,
     /// Since when nothing may be written, and when content last came, in milliseconds of the coarse clock; or 0.
     pub(super) blocked: u64,
     pub(super) moved: u64,
