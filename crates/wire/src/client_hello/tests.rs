@@ -171,7 +171,8 @@ fn a_hello_has_arrived_when_it_can_be_looked_at() {
             }
         }
     }
-    let faulty = [&b"GET / HTTP/1.1"[..], &[22, 3, 1, 0, 0], &[21, 3, 1, 0, 2, 1, 0], &[22, 3, 1, 0, 4, 2, 0, 0, 0]];
+    let faulty =
+        [&b"GET / HTTP/1.1"[..], &[22, 3, 1, 0, 0], &[21, 3, 1, 0, 2, 1, 0], &[22, 3, 1, 0, 4, 2, 0, 0, 0]];
     for bytes in faulty {
         let (Step::Reject(one), Step::Reject(other)) = (peek(bytes), arrived(bytes)) else {
             panic!("{}", bytes.escape_ascii());
