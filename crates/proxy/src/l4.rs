@@ -1,9 +1,8 @@
 //! The relay of a `tcp` route: records on the client's side, plain bytes on the server's.
 //!
-//! A hand-written future, polled while either socket has something. Both directions work in the
-//! worker's scratch: nothing is copied, and an idle connection owns no buffer. Bytes are kept by the
-//! connection only where a record is half arrived or a peer takes no more, and while a peer takes no
-//! more, the other is not read.
+//! A hand-written future, polled while either socket has something. Both directions work in the worker's scratch:
+//! nothing is copied, and an idle connection owns no buffer. A connection keeps bytes only if half a record has arrived,
+//! or if a peer takes no more. While a peer takes no more, the other peer is not read.
 //!
 //! Half-closes pass through: close_notify becomes a shutdown, the end of the server's stream becomes
 //! close_notify.
@@ -133,7 +132,7 @@ enum UpEnd {
     Open,
     /// The client has finished; the server does not know yet, as something may still wait for it.
     Ended,
-    /// The server was told.
+    /// The server's socket was shut.
     Shut,
     /// The server takes no more, though the client may have more to say.
     Refused,

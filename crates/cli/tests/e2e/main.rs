@@ -106,6 +106,7 @@ mod targets_are_one_for_both_versions;
 mod testssl_finds_nothing;
 mod the_first_minutes_are_plain;
 mod the_record_layer_is_as_strict_as_rustls;
+mod uploads_pause_their_clients;
 mod uploads_to_slow_servers_wake_little;
 mod venv;
 mod workers_share_the_load;

@@ -161,7 +161,7 @@ impl Relay {
                 self.down.end = DownEnd::Shut;
                 // Where the client's direction is over too, the close that follows says the same.
                 if !self.up.end.is_shut() {
-                    // One that is gone already needs not be told.
+                    // It may be gone already.
                     let _ = self.client.shutdown_write();
                 }
                 Progress::Done

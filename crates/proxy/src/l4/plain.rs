@@ -104,14 +104,15 @@ impl Plain {
         poll_alarm(cx, alarm, idle, self.moved_ms, waiting)
     }
 
-    /// Where a direction was blocked before and nothing moved, it was its sender that woke this task, for nothing.
+    /// Takes interest away from a sender whose bytes nobody takes. While the server takes no more, each packet of the
+    /// client would wake the worker for nothing. Where the client takes no more, and was blocked before, it was the
+    /// server that woke this task, for nothing.
     fn pause(&self, before: [(usize, u64); 2]) {
-        for (flow, from, before) in
-            [(&self.up, &self.client, before[0]), (&self.down, &self.server, before[1])]
-        {
-            if before.0 > 0 && before == (flow.waiting(), flow.moved) {
-                from.pause_reading();
-            }
+        if self.up.waiting() > 0 {
+            self.client.pause_reading();
+        }
+        if before[1].0 > 0 && before[1] == (self.down.waiting(), self.down.moved) {
+            self.server.pause_reading();
         }
     }
 
@@ -152,8 +153,8 @@ impl Plain {
         Ok((rising, falling))
     }
 
-    /// An error after one side has said goodbye is no news, but neither side must take the end of the
-    /// other for an orderly one.
+    /// An error after one side has ended changes no cause. But no side may take a break of the other side for an orderly
+    /// end.
     fn broken(&self, close: Close) -> Close {
         match close.cause {
             Cause::ClientReset if !self.up.end.is_shut() => self.server.reset_on_close(),

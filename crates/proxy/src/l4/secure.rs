@@ -4,8 +4,8 @@
 //! version it is sealed again where it lies, so that nothing is copied; towards a plain side it leaves from there. What
 //! comes in plain text is read into the slots of a batch and sealed there.
 //!
-//! Half-closes pass through as close_notify and shutdown. A side that closes TCP without close_notify between two
-//! records has its peer closed in the same way, so that the peer can tell a cut from an end.
+//! Half-closes pass through as close_notify and shutdown. If a side closes TCP between two records without
+//! close_notify, its peer gets no close_notify either, so that the peer can see that the stream may have been cut.
 
 mod flow;
 
@@ -175,7 +175,7 @@ impl Secure {
         worker.counters.turn();
         let mut scratch = worker.scratch.borrow_mut();
         let kept = (self.server.waiting(), self.client.waiting());
-        let moved = (self.up.moved, self.down.moved);
+        let moved = self.down.moved;
         let mut turn = Turn::default();
         let both = steps(&mut turn, |turn| self.step(Direction::ClientToServer, cx, &mut scratch, turn))
             .and_then(|up| {
@@ -209,11 +209,12 @@ impl Secure {
                 Poll::Pending
             }
             Ok(_) => {
-                // Blocked before, and nothing moved: it was the sender that woke this task, for nothing.
-                if kept.0 > 0 && (kept.0, moved.0) == (self.server.waiting(), self.up.moved) {
+                // While the server takes no more, packets of the client would wake the worker for nothing.
+                if self.server.waiting() > 0 {
                     self.client.socket.pause_reading();
                 }
-                if kept.1 > 0 && (kept.1, moved.1) == (self.client.waiting(), self.down.moved) {
+                // Blocked before, and nothing moved: it was the server that woke this task, for nothing.
+                if kept.1 > 0 && (kept.1, moved) == (self.client.waiting(), self.down.moved) {
                     self.server.socket.pause_reading();
                 }
                 let waiting =
@@ -235,7 +236,7 @@ impl Secure {
         {
             self.client.socket.reset_on_close();
         }
-        // Whoever gets no close_notify may say so, and is right.
+        // A peer that got no close_notify may complain, and is right.
         let complains = match close.cause {
             Cause::ServerAlert => self.up.cut,
             Cause::AlertReceived => self.down.cut,

@@ -25,11 +25,11 @@ impl Relay {
     ) -> Result<Progress, Close> {
         if !self.up.plain.is_empty() {
             let before = self.up.plain.len();
+            // These bytes were counted when they were opened.
             let gone = match flush(&self.server, &mut self.up.plain, cx) {
                 Ok(gone) => gone,
                 Err(error) => return self.refused(&error),
             };
-            turn.spend(Work::Bytes(before - self.up.plain.len()));
             if self.up.plain.len() != before {
                 self.moved_ms = offramp_net::clock::coarse_ms();
             }
@@ -70,7 +70,7 @@ impl Relay {
     /// The client's TCP ended without close_notify. In the middle of a record that is a truncation;
     /// between two, many clients do it, and what they said is passed on whole.
     fn vanished(&mut self) -> Result<Progress, Close> {
-        // A reset was told to the write that failed; here it looks like an orderly end.
+        // The kernel reported the reset to the write that failed; a read sees an orderly end.
         if self.down.end.left() == Some(std::io::ErrorKind::ConnectionReset) {
             return Err(Cause::ClientReset.into());
         }
@@ -103,7 +103,7 @@ impl Relay {
             self.up.end = UpEnd::Shut;
             // Where the server's direction is over too, the close that follows says the same.
             if self.down.end != DownEnd::Shut {
-                // One that is gone already needs not be told.
+                // It may be gone already.
                 let _ = self.server.shutdown_write();
             }
         }

@@ -76,15 +76,14 @@ impl Upload {
             line.ask(cx.waker());
         }
         let data = match &mut self.content {
-            UploadContent::Length(left) => {
-                let data = ready!(line.intake.borrow_mut().poll_data(cx));
-                if let Ok(data) = &data {
-                    *left = left.saturating_sub(data.as_ref().map_or(0, Bytes::len) as u64);
-                }
-                data
-            }
-            UploadContent::Chunked(message) => ready!(line.intake.borrow_mut().poll_chunks(cx, message)),
+            UploadContent::Length(_) => line.intake.borrow_mut().poll_data(cx),
+            UploadContent::Chunked(message) => line.intake.borrow_mut().poll_chunks(cx, message),
         };
+        line.await_body(data.is_pending());
+        let data = ready!(data);
+        if let (UploadContent::Length(left), Ok(data)) = (&mut self.content, &data) {
+            *left = left.saturating_sub(data.as_ref().map_or(0, Bytes::len) as u64);
+        }
         let frame = match (data, &mut self.content) {
             (Ok(Some(data)), _) => Some(Ok(Frame::data(data))),
             (Ok(None), UploadContent::Chunked(message)) => {

@@ -27,6 +27,8 @@ pub(crate) struct ClientConnection {
     serial: Cell<u64>,
     /// Whether somebody has its body.
     wanted: Cell<bool>,
+    /// Whether somebody waits for more of the body.
+    awaited: Cell<bool>,
     /// Whether its client is to be told to go on with the body, and was not yet.
     asking: Cell<bool>,
     /// Who drives the connection.
@@ -42,6 +44,7 @@ impl ClientConnection {
             switch: RefCell::default(),
             serial: Cell::new(0),
             wanted: Cell::new(false),
+            awaited: Cell::new(false),
             asking: Cell::new(false),
             driver: RefCell::default(),
         })
@@ -57,6 +60,7 @@ impl ClientConnection {
         self.end();
         let upload = Upload::new(self, self.serial.get(), head.framing, head.expects_continue);
         self.wanted.set(upload.is_some());
+        self.awaited.set(false);
         upload.map_or(Inbound::Empty, Inbound::Line)
     }
 
@@ -75,6 +79,16 @@ impl ClientConnection {
     /// Whether somebody has the body of the request.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted.get()
+    }
+
+    /// Whether whoever has the body waits for more of it now.
+    pub(super) fn await_body(&self, awaited: bool) {
+        self.awaited.set(awaited);
+    }
+
+    /// Whether the body goes to somebody who has no room for more: the server takes nothing.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.wanted.get() && !self.awaited.get()
     }
 
     /// Nobody has it any more.

@@ -36,7 +36,7 @@ pub(super) enum End {
     Open,
     /// The sender has finished; the receiver does not know yet, as something may still wait for it.
     Ended,
-    /// The receiver was told.
+    /// The receiver's socket was shut.
     Shut,
     /// The receiver takes no more, in this way, though the sender may have more to say: it is dropped.
     Refused(io::Error),
@@ -179,10 +179,10 @@ impl Flow {
         let is_refused = self.end.is_shut();
         let room = &mut *tools.room;
         let n = match from.poll_read(cx, room) {
-            // Whoever is not listened to any more is not waited for.
+            // What still comes would be dropped, so nobody waits for it.
             Poll::Pending if is_refused => return Ok(Progress::Done),
             Poll::Pending => {
-                // It has what there was: when it reads that is no news.
+                // The receiver has what there was; its reads would wake the worker.
                 to.pause_writing();
                 return Ok(Progress::Blocked);
             }
@@ -248,8 +248,8 @@ impl Flow {
         }
     }
 
-    /// The receiver takes no more. What it has said itself may still be on its way, so only this
-    /// direction is over, and what still comes for it is dropped.
+    /// The receiver takes no more, so this direction is over: what still comes for it is dropped. The other direction goes
+    /// on, as what the receiver sent may still be on its way.
     fn refuse(&mut self, error: io::Error, pipes: &Pipes) -> io::Result<Progress> {
         if failure::is_ours(&error) {
             return Err(error);
@@ -267,8 +267,7 @@ impl Flow {
         matches!(self.end, End::Ended | End::Shut)
     }
 
-    /// The reset that the receiver told to a write: its own direction then looks like an orderly end,
-    /// and is none.
+    /// The reset that a write to the receiver reported. A read from it then sees an orderly end, which is wrong.
     pub(super) fn reset(&self) -> Option<&io::Error> {
         self.end.refusal().filter(|error| error.kind() != io::ErrorKind::BrokenPipe)
     }

@@ -41,7 +41,7 @@ pub(super) enum FlowEnd {
     Ended,
     /// close_notify was sealed, and may wait for the receiver.
     Notified,
-    /// The receiver was told.
+    /// The receiver's socket was shut.
     Shut,
     /// The receiver takes no more, in this way, though the sender may have more to say.
     Refused(io::ErrorKind),
@@ -242,7 +242,7 @@ impl Way<'_> {
             }
             FlowEnd::Notified => {
                 self.flow.end = FlowEnd::Shut;
-                // One that is gone already needs not be told.
+                // It may be gone already.
                 let _ = self.to.socket.shutdown_write();
                 Progress::Done
             }

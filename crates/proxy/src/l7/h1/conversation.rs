@@ -325,8 +325,11 @@ where
     /// Waits for a client that leaves in the middle.
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
         let mut intake = self.line.intake.borrow_mut();
-        // What comes is for the body, or for nobody.
+        // What comes is for the body, or for nobody. While the server takes no more, each packet would wake the worker.
         if !intake.is_between() {
+            if self.line.is_held_up() {
+                intake.transport.socket().pause_reading();
+            }
             return Poll::Pending;
         }
         ready!(intake.poll_gone(cx));
