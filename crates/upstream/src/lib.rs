@@ -23,8 +23,7 @@ pub use fault::{Breach, Failure, Fault, Violation};
 pub use health::{Check, CheckKind, Ejection, ServerHealth};
 pub use http::{
     Affinity, Answer, FIRST_READ, InterimListener, Pools, PrivateConnections, RequestBody, ServerBody,
-    ServerRequest,
-    Tunnel,
+    ServerRequest, Tunnel,
 };
 pub use link::Link;
 pub use pick::{Candidate, Chooser, HashKey, Picker, Policy};
