@@ -67,7 +67,7 @@ pub fn load_roots(path: &Path, now: SystemTime) -> Result<LoadedRoots, Error> {
     Ok(LoadedRoots { roots, warnings })
 }
 
-/// Whom to believe about clients.
+/// Whom to believe about the certificates of the other side.
 #[derive(Clone, Debug)]
 pub struct Trust {
     /// The authorities.

@@ -44,6 +44,21 @@ pub struct Loaded {
 /// [`Error::Io`] and [`Error::Content`] for a file that cannot be read or does not hold what it
 /// should, [`Error::Pair`] if there is no key, more than one, or none that fits a certificate.
 pub fn load(cert: &Path, key: Option<&Path>, now: SystemTime) -> Result<Loaded, Error> {
+    let beside = staple::places(cert).into_iter().find(|path| path.exists());
+    load_stapled(cert, key, beside.as_deref(), now)
+}
+
+/// As [`load`], with the OCSP response in the file `staple`, wherever that is. Where it cannot be stapled, or there is
+/// no such file, the certificate loads all the same, with a warning.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_stapled(
+    cert: &Path,
+    key: Option<&Path>,
+    staple: Option<&Path>,
+    now: SystemTime,
+) -> Result<Loaded, Error> {
     let mut files = vec![PemFile::read(cert)?];
     if let Some(key) = key.filter(|key| *key != cert) {
         files.push(PemFile::read(key)?);
@@ -63,7 +78,7 @@ pub fn load(cert: &Path, key: Option<&Path>, now: SystemTime) -> Result<Loaded, 
     }
     let names = names_of(&chain.leaf().facts, cert, &mut warnings);
     warn(&chain, cert, now, &mut warnings);
-    let staple = staple_of(&chain.leaf().facts, cert, now, &mut warnings);
+    let staple = staple.and_then(|path| staple_of(&chain.leaf().facts, path, now, &mut warnings));
     let source = Source::Files { cert: paths.cert, key: (paths.key != cert).then_some(paths.key) };
     let mut certificate = assemble(chain, key, names, source)?;
     if let Some(staple) = staple {
@@ -168,14 +183,13 @@ fn assemble(chain: Chain, key: Key, names: Vec<DnsPattern>, source: Source) -> R
     })
 }
 
-/// The OCSP response beside the file of a certificate, if there is one that can be stapled.
-fn staple_of(leaf: &Facts, cert: &Path, now: SystemTime, warnings: &mut Vec<Warning>) -> Option<Staple> {
-    let path = staple::places(cert).into_iter().find(|path| path.exists())?;
-    let read = match read_bytes(&path, staple::MAX_SIZE) {
+/// The OCSP response in a file, if it can be stapled.
+fn staple_of(leaf: &Facts, path: &Path, now: SystemTime, warnings: &mut Vec<Warning>) -> Option<Staple> {
+    let read = match read_bytes(path, staple::MAX_SIZE) {
         Ok((bytes, _)) => staple::read(bytes.to_vec(), &leaf.serial_der, now),
         Err(error) => Err(error.to_string()),
     };
-    read.map_err(|why| warnings.push(Warning::new(&path, Concern::UnusableStaple { why }))).ok()
+    read.map_err(|why| warnings.push(Warning::new(path, Concern::UnusableStaple { why }))).ok()
 }
 
 /// The leaf's names, each once; those of no use are warned about and left out.

@@ -259,7 +259,7 @@ fn introduction(what: String, service: Service, addresses: &[Address], config: &
     };
     for certificate in &config.certificates {
         origin = match &certificate.source {
-            CertificateSource::Files { cert, key } => {
+            CertificateSource::Files { cert, key, .. } => {
                 names.extend(names_of(&cert.path, key.as_ref().map(|key| key.path.as_path())));
                 banner::Origin::File(cert.path.clone())
             }

@@ -56,6 +56,7 @@ impl Single {
             Some(cert) => Some(CertificateSource::Files {
                 cert: file(cert)?,
                 key: arguments.key.map(file).transpose()?,
+                ocsp: None,
             }),
             None if arguments.name.is_empty() => Some(local(&listen)),
             None => Some(CertificateSource::Local { names: arguments.name }),

@@ -288,6 +288,8 @@ pub enum CertificateSource {
         cert: FilePath,
         /// The file with the key; `None`: it is in the file of the chain.
         key: Option<FilePath>,
+        /// The file with the OCSP response to staple; `None`: one beside the file of the chain, if there is one.
+        ocsp: Option<FilePath>,
     },
     /// Every pair of certificate and key in this folder.
     Directory {

@@ -58,10 +58,13 @@ pub fn print(config: &Config) -> String {
 fn certificate(out: &mut String, certificate: &Certificate) {
     out.push_str("[[certificate]]\n");
     match &certificate.source {
-        CertificateSource::Files { cert, key } => {
+        CertificateSource::Files { cert, key, ocsp } => {
             text(out, "cert", path(cert));
             if let Some(key) = key {
                 text(out, "key", path(key));
+            }
+            if let Some(ocsp) = ocsp {
+                text(out, "ocsp", path(ocsp));
             }
         }
         CertificateSource::Directory { path: folder } => text(out, "directory", path(folder)),
@@ -178,7 +181,7 @@ fn backend(out: &mut String, backend: &Backend) {
 }
 
 fn server_tls(out: &mut String, tls: &ServerTls) {
-    let ServerTls { verify, name, sni, certificate, alpn, at: _ } = tls;
+    let ServerTls { verify, crl, name, sni, certificate, alpn, at: _ } = tls;
     let mut parts = vec![match verify {
         Verify::System => "verify = \"system\"".to_owned(),
         Verify::File(file) => format!("verify = {}", quoted(&path(file))),
@@ -190,6 +193,9 @@ fn server_tls(out: &mut String, tls: &ServerTls) {
     let key = certificate.as_ref().and_then(|files| Some(("key", path(files.key.as_ref()?))));
     let texts = [name, sni, cert, key].into_iter().flatten();
     parts.extend(texts.map(|(key, value)| format!("{key} = {}", quoted(&value))));
+    if !crl.is_empty() {
+        parts.push(format!("crl = {}", array(&crl.iter().map(path).collect::<Vec<_>>())));
+    }
     if !alpn.is_empty() {
         parts.push(format!("alpn = {}", array(alpn)));
     }

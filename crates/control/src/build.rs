@@ -10,6 +10,7 @@ mod http;
 mod routes;
 mod server_tls;
 mod tls;
+mod trust;
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -37,7 +38,6 @@ use crate::outputs;
 use crate::resolve::Names;
 use crate::servers;
 use backends::Backends;
-use server_tls::Connectors;
 use tls::Termination;
 
 /// What a snapshot is made of beside the configuration.
@@ -87,10 +87,6 @@ pub fn check_files(config: &Config, now: SystemTime) -> Result<Vec<Finding>, Err
         let material = Material::read(config, inputs.sources, now, OnFault::Refuse, false);
         report.errors.extend(material.errors);
         report.warnings.extend(material.warnings);
-        let mut connectors = Connectors::new(&config.tls, now, inputs.choice);
-        for tls in config.backends.iter().filter_map(|backend| backend.tls.as_ref()) {
-            connectors.look(tls, &mut report);
-        }
         none_or_refused(report.errors).map(|()| report.warnings)
     })
 }
@@ -186,7 +182,7 @@ fn assemble(
     mut report: Report,
 ) -> Result<Built, Error> {
     let Material { store, sources, wants, .. } = material;
-    let mut backends = Backends::of(config, inputs, &mut report);
+    let mut backends = Backends::of(config, inputs, &sources, &mut report);
     let mut termination = Termination::new(&config.tls, &store, inputs.tickets, &sources);
     let tables = routes::tables(config, &mut backends, &mut termination, &mut report);
     let mut listeners = HashMap::new();

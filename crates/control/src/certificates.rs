@@ -1,4 +1,5 @@
-//! What was read from the sources of certificates: pairs of certificate and key, and the authorities of clients.
+//! What was read from the sources of certificates: pairs of certificate and key, and the authorities and revocation
+//! lists by which clients and servers are checked.
 //!
 //! A file is read again only where it may have changed, so that a look at fifty thousand of them costs little. For a
 //! start, a reload or a check every fault counts; for a change of certificates in the running process what was read
@@ -39,13 +40,28 @@ pub(crate) struct Pair {
     pub(crate) cert: PathBuf,
     /// `None`: the key is in the same file.
     pub(crate) key: Option<PathBuf>,
+    /// The OCSP response; `None`: one that lies beside the certificate.
+    pub(crate) ocsp: Option<PathBuf>,
 }
 
 impl Pair {
-    /// Every file that may say something of it, the OCSP responses beside it among them.
+    /// A pair whose OCSP response, if there is one, lies beside it.
+    pub(crate) fn new(cert: PathBuf, key: Option<PathBuf>) -> Self {
+        Self { cert, key, ocsp: None }
+    }
+
+    /// Every file that may say something of it, the places of OCSP responses among them.
     fn files(&self) -> Vec<PathBuf> {
-        let given = [Some(&self.cert), self.key.as_ref()].into_iter().flatten().cloned();
-        given.chain(staple::places(&self.cert)).collect()
+        let given = [Some(&self.cert), self.key.as_ref(), self.ocsp.as_ref()];
+        let beside = self.ocsp.is_none().then(|| staple::places(&self.cert)).into_iter().flatten();
+        given.into_iter().flatten().cloned().chain(beside).collect()
+    }
+
+    fn load(&self, now: SystemTime) -> Result<Loaded, offramp_certs::Error> {
+        match &self.ocsp {
+            None => file::load(&self.cert, self.key.as_deref(), now),
+            ocsp => file::load_stapled(&self.cert, self.key.as_deref(), ocsp.as_deref(), now),
+        }
     }
 }
 
@@ -53,7 +69,12 @@ impl Pair {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
     pairs: HashMap<Pair, Slot<Certificate>>,
+    /// Certificates that Offramp shows to servers.
+    shown: HashMap<Pair, Slot<Certificate>>,
+    /// The authorities of clients and of servers, by their files.
     authorities: HashMap<PathBuf, Slot<RootCertStore>>,
+    /// The authorities of this system, if servers are checked by them. A start and a reload read them.
+    system: Option<Arc<RootCertStore>>,
     revoked: HashMap<PathBuf, Slot<RevocationLists>>,
     /// Certificates of the local CA by their names.
     local: HashMap<Vec<String>, Arc<Certificate>>,
@@ -107,8 +128,18 @@ pub(crate) enum Again {
 
 impl Sources {
     /// The authorities of this file, if it could be read.
-    pub(crate) fn authorities(&self, ca: &Path) -> Option<&RootCertStore> {
-        self.authorities.get(ca)?.value.as_deref()
+    pub(crate) fn authorities(&self, ca: &Path) -> Option<&Arc<RootCertStore>> {
+        self.authorities.get(ca)?.value.as_ref()
+    }
+
+    /// The authorities of this system, if they were asked for and there are any.
+    pub(crate) fn system(&self) -> Option<&Arc<RootCertStore>> {
+        self.system.as_ref()
+    }
+
+    /// A certificate that is shown to servers, if it could be read.
+    pub(crate) fn shown(&self, pair: &Pair) -> Option<&Arc<Certificate>> {
+        self.shown.get(pair)?.value.as_ref()
     }
 
     /// The revocation lists of this file, if it could be read.
@@ -125,7 +156,7 @@ impl Sources {
 
     /// Every file that was read.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
-        let pairs = self.pairs.keys().flat_map(Pair::files);
+        let pairs = self.pairs.keys().chain(self.shown.keys()).flat_map(Pair::files);
         let bundles = self.authorities.keys().chain(self.revoked.keys());
         pairs.chain(bundles.cloned())
     }
@@ -137,7 +168,7 @@ impl Sources {
 
     /// How soon to look again because of faults.
     pub(crate) fn again(&self) -> Again {
-        let pairs = self.pairs.values().map(|slot| slot.fault.as_ref());
+        let pairs = self.pairs.values().chain(self.shown.values()).map(|slot| slot.fault.as_ref());
         let authorities = self.authorities.values().map(|slot| slot.fault.as_ref());
         let revoked = self.revoked.values().map(|slot| slot.fault.as_ref());
         let faults = pairs.chain(authorities).chain(revoked).flatten();
@@ -145,15 +176,18 @@ impl Sources {
         again.max().unwrap_or(Again::Never)
     }
 
-    /// Whether clients' certificates are checked against the same authorities and revocation lists.
-    fn same_authorities(&self, other: &Self) -> bool {
-        same_values(&self.authorities, &other.authorities) && same_values(&self.revoked, &other.revoked)
+    /// Whether the certificates of clients and servers are checked against the same authorities and revocation lists,
+    /// and servers are shown the same certificates.
+    fn same_trust(&self, other: &Self) -> bool {
+        same_values(&self.authorities, &other.authorities)
+            && same_values(&self.revoked, &other.revoked)
+            && same_values(&self.shown, &other.shown)
     }
 }
 
-fn same_values<T>(one: &HashMap<PathBuf, Slot<T>>, other: &HashMap<PathBuf, Slot<T>>) -> bool {
+fn same_values<K: Eq + Hash, T>(one: &HashMap<K, Slot<T>>, other: &HashMap<K, Slot<T>>) -> bool {
     let value = |slot: &Slot<T>| slot.value.as_ref().map(Arc::as_ptr);
-    let same = |(path, slot): (&PathBuf, &Slot<T>)| Some(value(slot)) == other.get(path).map(value);
+    let same = |(key, slot): (&K, &Slot<T>)| Some(value(slot)) == other.get(key).map(value);
     one.len() == other.len() && one.iter().all(same)
 }
 
@@ -195,7 +229,8 @@ impl<'a> Look<'a> {
 
     /// Reads certificates, many at a time. The answers are in the order of `pairs`, with what is to be told of each.
     pub(crate) fn pairs(&mut self, pairs: Vec<(Pair, At)>) -> Vec<(Found<Certificate>, Vec<Warning>)> {
-        let slots = in_parallel(&pairs, |(pair, _)| self.pair(pair));
+        let before = &self.before.pairs;
+        let slots = in_parallel(&pairs, |(pair, _)| self.pair(pair, before.get(pair)));
         let mut found = Vec::with_capacity(pairs.len());
         for ((pair, at), (slot, fresh)) in pairs.into_iter().zip(slots) {
             found.push(self.keep(slot, fresh, &at, |after, slot| {
@@ -203,6 +238,33 @@ impl<'a> Look<'a> {
             }));
         }
         found
+    }
+
+    /// Reads a certificate that is shown to servers.
+    pub(crate) fn shown(&mut self, pair: &Pair, at: &At) -> (Found<Certificate>, Vec<Warning>) {
+        if let Some(value) = self.after.shown.get(pair).and_then(|slot| slot.value.as_ref()) {
+            return (Found::Value(Arc::clone(value)), Vec::new());
+        }
+        let (slot, fresh) = self.pair(pair, self.before.shown.get(pair));
+        self.keep(slot, fresh, at, |after, slot| {
+            after.shown.insert(pair.clone(), slot);
+        })
+    }
+
+    /// Reads the authorities of this system, once; a change of certificates keeps those that were read before.
+    ///
+    /// # Errors
+    /// That there are none.
+    pub(crate) fn system(&mut self) -> Result<(), String> {
+        if self.after.system.is_some() {
+            return Ok(());
+        }
+        let kept = self.before.system.as_ref().filter(|_| self.keeps_old()).map(Arc::clone);
+        self.after.system = Some(match kept {
+            Some(kept) => kept,
+            None => system_authorities().map(Arc::new)?,
+        });
+        Ok(())
     }
 
     /// Reads the authorities of a file.
@@ -297,11 +359,10 @@ impl<'a> Look<'a> {
         (self.after, self.faults)
     }
 
-    fn pair(&self, pair: &Pair) -> (Slot<Certificate>, bool) {
+    fn pair(&self, pair: &Pair, before: Option<&Slot<Certificate>>) -> (Slot<Certificate>, bool) {
         let now = self.now;
-        let before = self.before.pairs.get(pair);
         let old = before.and_then(|slot| slot.value.as_deref());
-        let read = || match file::load(&pair.cert, pair.key.as_deref(), now) {
+        let read = || match pair.load(now) {
             Ok(loaded) => match self.lost_staple(old, &loaded) {
                 Some(text) => Err(text),
                 None => Ok((loaded.certificate, loaded.warnings)),
@@ -403,6 +464,20 @@ impl<'a> Look<'a> {
         insert(&mut self.after, slot);
         (found, warnings)
     }
+}
+
+/// The authorities of this system. One that cannot be read hurts nobody who does not need it.
+fn system_authorities() -> Result<RootCertStore, String> {
+    let loaded = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(loaded.certs);
+    if roots.is_empty() {
+        let why = loaded.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
+        let text = "tls: this system has no certificate authorities";
+        let help = "install the package ca-certificates, or name a file with `verify`";
+        return Err(format!("{text}{why}; {help}"));
+    }
+    Ok(roots)
 }
 
 /// Whether clients would see no difference. The key belongs to the leaf, so that it is the same too.

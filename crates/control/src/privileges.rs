@@ -7,7 +7,8 @@ use std::path::Path;
 
 use offramp_config::Config;
 use offramp_config::model::{
-    AccessOutput, CertificateSource, DnsProvider, FilePath, ImpliedCertificates, LogOutput, StoreUrl, User,
+    AccessOutput, CertificateSource, ClientCertificate, DnsProvider, FilePath, ImpliedCertificates,
+    LogOutput, StoreUrl, User, Verify,
 };
 use offramp_net::process::{Identity, is_root};
 use offramp_observe::Log;
@@ -115,12 +116,22 @@ pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
     };
     for certificate in &config.certificates {
         match &certificate.source {
-            CertificateSource::Files { cert, key } => {
+            CertificateSource::Files { cert, key, ocsp: _ } => {
                 look(cert);
                 key.iter().for_each(&mut look);
             }
             CertificateSource::Directory { path } => look(&unreadable_in(path)),
             CertificateSource::Local { .. } | CertificateSource::Acme(_) => {}
+        }
+    }
+    for tls in config.backends.iter().filter_map(|backend| backend.tls.as_ref()) {
+        if let Verify::File(ca) = &tls.verify {
+            look(ca);
+        }
+        tls.crl.iter().for_each(&mut look);
+        if let Some(ClientCertificate { cert, key }) = &tls.certificate {
+            look(cert);
+            key.iter().for_each(&mut look);
         }
     }
     for route in &config.routes {

@@ -89,9 +89,9 @@ impl Running {
         let is_daily = now.duration_since(self.calendar.told_at) >= DAY - RETRY;
         if is_daily {
             self.calendar.told_at = now;
-            tell(&self.log, "certificate", &reminders(&self.ground.store, time));
         }
         let since = if is_daily { SystemTime::UNIX_EPOCH } else { self.calendar.looked };
+        tell(&self.log, "certificate", &reminders(&self.ground.store, since, time));
         tell(&self.log, "certificate", &overdue_lists(&self.ground.sources, since, time));
         let wait = until_next_look(&self.ground.store, &self.ground.sources, time);
         // What is still due is not tried again at once.
@@ -120,13 +120,12 @@ fn is_due(certificate: &Certificate, now: SystemTime) -> bool {
 
 /// How long no certificate needs anything: no renewal, and no reminder.
 fn until_next_look(store: &Store, sources: &Sources, now: SystemTime) -> Duration {
-    let needs = |certificate: &Certificate| match certificate.source {
-        Source::LocalCa { .. } => Some(certificate.renew_at()),
+    let times = |certificate: &Certificate| match certificate.source {
+        Source::LocalCa { .. } => [Some(certificate.renew_at()), None, None],
         // It has a keeper of its own.
-        Source::Acme { .. } => None,
-        _ => Some(certificate.soon_at()),
+        Source::Acme { .. } => [None; 3],
+        _ => [Some(certificate.soon_at()), Some(certificate.not_after), certificate.staple_until],
     };
-    let times = |certificate: &Certificate| [needs(certificate), certificate.staple_until];
     let earliest = store
         .certificates()
         .flat_map(|certificate| times(certificate))
@@ -139,21 +138,22 @@ fn until_next_look(store: &Store, sources: &Sources, now: SystemTime) -> Duratio
     later.map_or(DAY, |wait| wait.min(DAY))
 }
 
-/// A line for each certificate from files that has run out or soon will.
-fn reminders(store: &Store, now: SystemTime) -> Vec<Finding> {
+/// A line for each certificate from files that has run out or soon will, if that came true after `since`.
+fn reminders(store: &Store, since: SystemTime, now: SystemTime) -> Vec<Finding> {
     let mut findings = Vec::new();
     for certificate in store.certificates() {
         let (Source::Files { cert: path, .. }, not_after) = (&certificate.source, certificate.not_after)
         else {
             continue;
         };
-        let concern = if not_after <= now {
-            Concern::Expired { not_after }
-        } else if certificate.soon_at() <= now {
-            Concern::ExpiresSoon { not_after }
+        let (concern, from) = if not_after <= now {
+            (Concern::Expired { not_after }, not_after)
         } else {
-            continue;
+            (Concern::ExpiresSoon { not_after }, certificate.soon_at())
         };
+        if from > now || from <= since {
+            continue;
+        }
         let warning = Warning { path: path.clone(), concern };
         findings.push(Finding::nowhere(format!("{warning}; a renewed file is used as soon as it is there")));
     }
@@ -198,21 +198,55 @@ mod tests {
         );
         // Past its time it is tried again in a while, not at once and not without end.
         assert_eq!(until_next_look(&store, &Sources::default(), due), DAY);
-        assert!(reminders(&store, due + DAY * 365).is_empty());
+        assert!(reminders(&store, SystemTime::UNIX_EPOCH, due + DAY * 365).is_empty());
+    }
+
+    fn from_file(validity: Validity) -> Store {
+        let folder = tempfile::tempdir().unwrap();
+        let ca = Ca::new(folder.path()).unwrap();
+        let leaf = Leaf { validity, ..Leaf::server(Key::P256, &["a.test"]) };
+        let files = ca.issue("leaf", &leaf).unwrap();
+        let now = SystemTime::now();
+        store(offramp_certs::file::load(&files.chain, Some(&files.key), now).unwrap().certificate)
     }
 
     #[test]
     fn files_that_run_out_are_reminded_of() {
-        let folder = tempfile::tempdir().unwrap();
-        let ca = Ca::new(folder.path()).unwrap();
-        let now = SystemTime::now();
         for (validity, expected) in [(Validity::Expired, 1), (Validity::Valid, 0)] {
-            let leaf = Leaf { validity, ..Leaf::server(Key::P256, &["a.test"]) };
-            let files = ca.issue("leaf", &leaf).unwrap();
-            let loaded = offramp_certs::file::load(&files.chain, Some(&files.key), now).unwrap();
-            let reminders = reminders(&store(loaded.certificate), now);
+            let reminders = reminders(&from_file(validity), SystemTime::UNIX_EPOCH, SystemTime::now());
             assert_eq!(reminders.len(), expected, "{reminders:?}");
         }
+    }
+
+    /// A certificate of hours must not wait for the warning of the next day.
+    #[test]
+    fn a_file_is_reminded_of_at_once_when_its_time_comes_and_then_daily() {
+        let store = from_file(Validity::Valid);
+        let certificate = store.certificates().next().unwrap();
+        let second = Duration::from_secs(1);
+        for (at, word) in [(certificate.soon_at(), "expires on"), (certificate.not_after, "EXPIRED")] {
+            let wait = until_next_look(&store, &Sources::default(), at - second * 60);
+            assert_eq!(wait, second * 60);
+            assert!(reminders(&store, at - second * 60, at - second).is_empty());
+            let first = reminders(&store, at - second, at);
+            assert!(first.len() == 1 && first[0].text.contains(word), "{first:?}");
+            assert!(reminders(&store, at, at + second).is_empty(), "it was told");
+            assert_eq!(reminders(&store, SystemTime::UNIX_EPOCH, at + second).len(), 1, "daily");
+        }
+    }
+
+    /// What ends in a moment is looked at then, and not an hour later.
+    #[test]
+    fn a_staple_is_looked_at_when_it_runs_out() {
+        let files = from_file(Validity::Valid);
+        let now = SystemTime::now();
+        let mut certificate = Certificate::clone(files.certificates().next().unwrap());
+        let end = now + Duration::from_secs(90);
+        certificate.staple_until = Some(end);
+        assert!(!is_due(&certificate, now) && is_due(&certificate, end));
+        let store = store(certificate);
+        assert_eq!(until_next_look(&store, &Sources::default(), now), Duration::from_secs(90));
+        assert_eq!(until_next_look(&store, &Sources::default(), end), DAY);
     }
 
     #[test]

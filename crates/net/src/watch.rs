@@ -106,6 +106,13 @@ impl Watch {
         }
     }
 
+    /// Whether a file has changed that matters since the last change that [`Watch::changed`] told of. It does not wait. A
+    /// watch that is of no use, and more events than are read at a time, are taken for a change.
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        self.drain().map_or(true, |drained| drained.matters || !drained.is_empty)
+    }
+
     /// Reads events, as many as are read at a time.
     fn drain(&self) -> io::Result<Drained> {
         let mut buffer = [MaybeUninit::uninit(); ROOM];

@@ -151,6 +151,7 @@ fn server_certificate(why: &CertificateError) -> Cause {
         C::NotValidYet | C::NotValidYetContext { .. } => Cause::ServerCertificateNotYetValid,
         C::NotValidForName | C::NotValidForNameContext { .. } => Cause::ServerCertificateWrongName,
         C::InvalidPurpose | C::InvalidPurposeContext { .. } => Cause::ServerCertificateWrongPurpose,
+        C::Revoked => Cause::ServerCertificateRevoked,
         C::UnknownIssuer => Cause::ServerCertificateUntrusted,
         // Nothing but a pin is checked by the application.
         C::ApplicationVerificationFailure => Cause::ServerCertificateNotPinned,
@@ -292,9 +293,8 @@ fn tls(error: &TlsError) -> Cause {
 fn certificate(why: &CertificateError) -> Cause {
     use CertificateError as C;
     match why {
-        C::Expired | C::ExpiredContext { .. } | C::NotValidYet | C::NotValidYetContext { .. } => {
-            Cause::ClientCertificateExpired
-        }
+        C::Expired | C::ExpiredContext { .. } => Cause::ClientCertificateExpired,
+        C::NotValidYet | C::NotValidYetContext { .. } => Cause::ClientCertificateNotYetValid,
         C::Revoked => Cause::ClientCertificateRevoked,
         C::UnknownIssuer => Cause::ClientCertificateUnknownIssuer,
         C::InvalidPurpose | C::InvalidPurposeContext { .. } => Cause::ClientCertificateWrongPurpose,

@@ -6,6 +6,7 @@
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams, DnType,
@@ -74,6 +75,8 @@ pub enum Validity {
     Expired,
     /// From the year 2200 on.
     NotYet,
+    /// Until this second.
+    Until(SystemTime),
 }
 
 /// What a leaf says.
@@ -217,6 +220,7 @@ fn leaf_params(leaf: &Leaf) -> Result<CertificateParams, Error> {
         Validity::Valid => {}
         Validity::Expired => params.not_after = date_time_ymd(2020, 1, 1),
         Validity::NotYet => params.not_before = date_time_ymd(2200, 1, 1),
+        Validity::Until(end) => params.not_after = end.into(),
     }
     let usage =
         if leaf.client { ExtendedKeyUsagePurpose::ClientAuth } else { ExtendedKeyUsagePurpose::ServerAuth };

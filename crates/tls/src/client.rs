@@ -1,9 +1,9 @@
 //! TLS towards servers: what is spoken with one of them, and the handshake as a client.
 //!
-//! A [`Connector`] is made once per server and snapshot. It checks the server's certificate, shows one of its own where
-//! it has one, and keeps the sessions that can be resumed; none outlives the snapshot, so that a session is never
-//! resumed under another rule than the one that its certificate was checked by. TLS 1.2 and 1.3 are offered with AEAD
-//! suites only; there is no way to switch the checks off.
+//! A [`Connector`] checks the server's certificate, shows one of its own where it has one, and keeps the sessions that
+//! can be resumed. It goes from snapshot to snapshot as long as its [`Settings`] stay the same, and no session outlives
+//! it, so that a session is never resumed under another rule than the one that its certificate was checked by. TLS 1.2
+//! and 1.3 are offered with AEAD suites only; there is no way to switch the checks off.
 
 mod handshake;
 mod verify;
@@ -11,11 +11,12 @@ mod verify;
 use std::fmt;
 use std::sync::Arc;
 
+use offramp_certs::client_auth::Trust;
 use offramp_record::{Choice, RecordSize};
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, SignatureScheme};
 
 use crate::setup::{Policy, SetupError, provider};
 use verify::Verifier;
@@ -25,8 +26,9 @@ pub use handshake::Secured;
 /// How a server's certificate is checked.
 #[derive(Clone, Debug)]
 pub enum Verify {
-    /// Against these authorities, for the server's name.
-    Roots(Arc<RootCertStore>),
+    /// Against these authorities and revocation lists, for the server's name. A certificate whose issuer has no list is
+    /// not revoked.
+    Roots(Trust),
     /// By the SHA-256 of the public key (SubjectPublicKeyInfo) in its certificate, which must be one of these. Names,
     /// dates and issuers do not count.
     Pins(Vec<[u8; 32]>),
@@ -67,20 +69,39 @@ pub struct Settings {
     pub record_size: RecordSize,
 }
 
+impl Settings {
+    /// Whether a connector of `other` checks, shows and offers the same.
+    fn is_same(&self, other: &Self) -> bool {
+        let verify = match (&self.verify, &other.verify) {
+            (Verify::Roots(one), Verify::Roots(other)) => {
+                one.roots.roots == other.roots.roots && one.revoked == other.revoked
+            }
+            (Verify::Pins(one), Verify::Pins(other)) => one == other,
+            _ => false,
+        };
+        // The key belongs to the leaf, so that it is the same too.
+        let shown = |settings: &Self| settings.certificate.as_ref().map(|shown| shown.cert.clone());
+        verify
+            && shown(self) == shown(other)
+            && (&self.name, &self.sni, &self.alpn) == (&other.name, &other.sni, &other.alpn)
+            && (self.post_quantum, self.choice) == (other.post_quantum, other.choice)
+            && self.record_size == other.record_size
+    }
+}
+
 /// TLS towards one server.
+#[derive(Clone)]
 pub struct Connector {
+    settings: Settings,
     own: Arc<ClientConfig>,
     http1: Arc<ClientConfig>,
     http2: Arc<ClientConfig>,
     either: Arc<ClientConfig>,
-    name: ServerName<'static>,
-    choice: Choice,
-    record_size: RecordSize,
 }
 
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Connector").field("name", self.name()).finish_non_exhaustive()
     }
 }
 
@@ -101,9 +122,9 @@ impl Connector {
             .map_err(|error| SetupError::new(format!("TLS: {error}")))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
-        let mut config = match settings.certificate {
+        let mut config = match &settings.certificate {
             None => builder.with_no_client_auth(),
-            Some(own) => builder.with_client_cert_resolver(Arc::new(Own(own))),
+            Some(own) => builder.with_client_cert_resolver(Arc::new(Own(Arc::clone(own)))),
         };
         config.enable_secret_extraction = true;
         config.resumption = Resumption::in_memory_sessions(SESSIONS);
@@ -119,10 +140,27 @@ impl Connector {
             http2: offering(&[HTTP2]),
             either: offering(&[HTTP2, HTTP1]),
             own: offering(&own),
-            name: settings.sni.unwrap_or(settings.name),
-            choice: settings.choice,
-            record_size: settings.record_size,
+            settings,
         })
+    }
+
+    /// The same with other AEAD libraries, which nothing but the speed depends on. The two share their sessions.
+    #[must_use]
+    pub fn with_choice(&self, choice: Choice) -> Self {
+        let mut other = self.clone();
+        other.settings.choice = choice;
+        other
+    }
+
+    /// Whether one made of `settings` would differ in nothing but in the sessions that it keeps.
+    #[must_use]
+    pub fn is_made_of(&self, settings: &Settings) -> bool {
+        self.settings.is_same(settings)
+    }
+
+    /// The name that is sent, unless it is an address.
+    fn name(&self) -> &ServerName<'static> {
+        self.settings.sni.as_ref().unwrap_or(&self.settings.name)
     }
 
     fn config(&self, alpn: Alpn) -> &Arc<ClientConfig> {

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use offramp_certs::client_auth::identity;
 use offramp_net::{Buffer, Socket};
 use offramp_record::{Alert, Choice, HEADER, Version, whole_record};
 use rustls::server::UnbufferedServerConnection;
@@ -73,7 +74,7 @@ pub struct HandshakeError {
     pub fault: HandshakeFault,
     /// The alert that was sent, if one was.
     pub alert: Option<Alert>,
-    /// The client's certificate, in DER, where it is what was refused.
+    /// The certificate of the other side, in DER, where it is what was refused.
     pub refused: Option<Box<[u8]>>,
 }
 
@@ -85,7 +86,10 @@ impl fmt::Display for HandshakeError {
             HandshakeFault::Tls(rustls::Error::NoApplicationProtocol) => {
                 f.write_str("TLS handshake: no common application protocol (ALPN)")
             }
-            HandshakeFault::Tls(error) => write!(f, "TLS handshake: {error}"),
+            HandshakeFault::Tls(error) => match &self.refused {
+                Some(certificate) => write!(f, "TLS handshake: {}: {error}", identity(certificate)),
+                None => write!(f, "TLS handshake: {error}"),
+            },
             HandshakeFault::TooLarge => f.write_str("a message of the TLS handshake was too large"),
             HandshakeFault::Internal(error) => error.fmt(f),
         }

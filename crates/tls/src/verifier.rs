@@ -3,7 +3,8 @@
 //!
 //! Of several revocation lists with the same issuer rustls looks at the first one only. So lists are put into groups,
 //! each with one list of an issuer at the most, and a certificate is verified by every group: whoever is named by any
-//! list is refused. With one list for each authority, which is usual, there is one group.
+//! list is refused. With one list for each authority, which is usual, there is one group. It is the same with the
+//! certificates of servers.
 
 #[cfg(test)]
 mod tests;
@@ -33,21 +34,18 @@ pub(crate) fn build(
     required: bool,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, SetupError> {
-    let groups = grouped(&trust.revoked).into_iter().map(|lists| {
+    let groups = groups(&trust.revoked, |lists| {
         let roots = Arc::clone(&trust.roots);
         let mut builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
-        let (issuers, lists): (Vec<_>, Vec<_>) = lists.into_iter().unzip();
         if !lists.is_empty() {
             builder = builder.with_crls(lists).allow_unknown_revocation_status();
         }
         if !required {
             builder = builder.allow_unauthenticated();
         }
-        let verifier =
-            builder.build().map_err(|error| SetupError(format!("client certificates: {error}")))?;
-        Ok(Group { verifier, issuers })
-    });
-    Ok(Arc::new(Noting { groups: groups.collect::<Result<_, SetupError>>()? }))
+        builder.build().map_err(|error| SetupError(format!("client certificates: {error}")))
+    })?;
+    Ok(Arc::new(Noting { groups }))
 }
 
 /// A revocation list, and the name of its issuer.
@@ -85,16 +83,59 @@ pub(crate) fn take_refused() -> Option<Box<[u8]>> {
 
 /// The verifier with the lists of a group.
 #[derive(Debug)]
-struct Group {
-    verifier: Arc<dyn ClientCertVerifier>,
+pub(crate) struct Group<V: ?Sized> {
+    verifier: Arc<V>,
     /// The issuers of the lists.
     issuers: Vec<Vec<u8>>,
+}
+
+/// A verifier for each group of these lists.
+pub(crate) fn groups<V: ?Sized>(
+    revoked: &[CertificateRevocationListDer<'static>],
+    build: impl Fn(Vec<CertificateRevocationListDer<'static>>) -> Result<Arc<V>, SetupError>,
+) -> Result<Vec<Group<V>>, SetupError> {
+    let groups = grouped(revoked).into_iter().map(|lists| {
+        let (issuers, lists): (Vec<_>, Vec<_>) = lists.into_iter().unzip();
+        Ok(Group { verifier: build(lists)?, issuers })
+    });
+    groups.collect()
+}
+
+/// The verdict of all groups, each of which has its own by `verify`.
+pub(crate) fn verdict<V: ?Sized, T>(
+    groups: &[Group<V>],
+    leaf: &CertificateDer<'_>,
+    chain: &[CertificateDer<'_>],
+    verify: impl Fn(&V) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let (mut passed, mut verdict, mut foreign) = (Vec::new(), None, Vec::new());
+    for group in groups {
+        match verify(&group.verifier) {
+            Ok(good) => {
+                passed.push(group);
+                verdict = Some(good);
+            }
+            Err(error) if groups.len() > 1 && is_of_another_key(&error) => foreign.push((group, error)),
+            Err(error) => return Err(error),
+        }
+    }
+    // Authorities that have changed their key have lists under one name by both. A list by another key says nothing
+    // of this certificate, if there is one by the right key.
+    let told = || std::iter::once(leaf).chain(chain).filter_map(|der| certificate_issuer(der));
+    let vouched = |issuer: &Vec<u8>| passed.iter().any(|group| group.issuers.contains(issuer));
+    for (group, error) in foreign {
+        if passed.is_empty() || told().any(|issuer| group.issuers.contains(&issuer) && !vouched(&issuer)) {
+            return Err(error);
+        }
+    }
+    // There always is a group, and each that has not passed was foreign.
+    verdict.ok_or_else(|| Error::General("nobody has verified the certificate".to_owned()))
 }
 
 /// Notes what the verifiers in it refuse. They differ in their lists alone.
 #[derive(Debug)]
 struct Noting {
-    groups: Vec<Group>,
+    groups: Vec<Group<dyn ClientCertVerifier>>,
 }
 
 impl Noting {
@@ -102,37 +143,11 @@ impl Noting {
         // There always is one.
         &*self.groups[0].verifier
     }
+}
 
-    /// The verdict of all groups.
-    fn verdict(
-        &self,
-        leaf: &CertificateDer<'_>,
-        chain: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        if let [only] = &self.groups[..] {
-            return only.verifier.verify_client_cert(leaf, chain, now);
-        }
-        let (mut passed, mut foreign) = (Vec::new(), Vec::new());
-        for group in &self.groups {
-            match group.verifier.verify_client_cert(leaf, chain, now) {
-                Ok(_) => passed.push(group),
-                Err(error) if is_of_another_key(&error) => foreign.push((group, error)),
-                Err(error) => return Err(error),
-            }
-        }
-        // Authorities that have changed their key have lists under one name by both. A list by another key says nothing
-        // of this certificate, if there is one by the right key.
-        let told = || std::iter::once(leaf).chain(chain).filter_map(|der| certificate_issuer(der));
-        let vouched = |issuer: &Vec<u8>| passed.iter().any(|group| group.issuers.contains(issuer));
-        for (group, error) in foreign {
-            if passed.is_empty() || told().any(|issuer| group.issuers.contains(&issuer) && !vouched(&issuer))
-            {
-                return Err(error);
-            }
-        }
-        Ok(ClientCertVerified::assertion())
-    }
+/// Notes this certificate, if the verdict is that it is refused.
+pub(crate) fn noting<T>(verdict: Result<T, Error>, certificate: &CertificateDer<'_>) -> Result<T, Error> {
+    verdict.inspect_err(|_| REFUSED.set(Some(certificate.as_ref().into())))
 }
 
 /// Whether a signature is by another key than that of the issuer. webpki reports this only if no list has named the
@@ -169,11 +184,10 @@ impl ClientCertVerifier for Noting {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verdict = self.verdict(end_entity, intermediates, now);
-        if verdict.is_err() {
-            REFUSED.set(Some(end_entity.as_ref().into()));
-        }
-        verdict
+        let said = verdict(&self.groups, end_entity, intermediates, |verifier| {
+            verifier.verify_client_cert(end_entity, intermediates, now)
+        });
+        noting(said, end_entity)
     }
 
     fn verify_tls12_signature(

@@ -132,6 +132,27 @@ impl Backend {
         self.tls.as_ref().map(|tls| &tls[server])
     }
 
+    /// The TLS of the server that is called so, if it speaks any.
+    pub fn connector_of(&self, name: &str) -> Option<&Arc<Connector>> {
+        self.connector(self.servers.iter().position(|server| *server.name == *name)?)
+    }
+
+    /// Whether the servers are spoken to by the same connectors as those of `other`, which has the same servers: then
+    /// its connections and sessions are as good as new ones.
+    pub fn has_connectors_of(&self, other: &Backend) -> bool {
+        let connectors = |backend: &Backend| -> Vec<*const Connector> {
+            backend.tls.iter().flat_map(|tls| tls.iter()).map(Arc::as_ptr).collect()
+        };
+        self.name == other.name && connectors(self) == connectors(other)
+    }
+
+    /// Changes how its servers are spoken to.
+    pub fn map_connectors(&mut self, change: impl Fn(&Connector) -> Connector) {
+        if let Some(tls) = &mut self.tls {
+            *tls = tls.iter().map(|connector| Arc::new(change(connector))).collect();
+        }
+    }
+
     /// Takes over what `previous`, the backend of the same name in the snapshot before, has learnt:
     /// a reload neither raises the dead nor forgets who is busy.
     pub fn carry_over(&mut self, previous: &Backend) {

@@ -99,8 +99,9 @@ pub(crate) fn pin(home: &Path, cert: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
+/// Runs openssl in the home, which must succeed.
 #[track_caller]
-fn openssl(home: &Path, arguments: &[&str]) {
+pub(crate) fn openssl(home: &Path, arguments: &[&str]) {
     let mut command = Command::new(require("openssl", "openssl"));
     command.args(arguments).current_dir(home);
     let output = ask(command, b"", PATIENCE);

@@ -1,12 +1,14 @@
 //! Revocation lists, several authorities, pins, units and addresses; each refusal says who was refused.
 
-use offramp_testkit::ca::Leaf;
+use std::time::{Duration, SystemTime};
+
+use offramp_testkit::ca::{Leaf, Validity};
 use offramp_testkit::process::Source;
 use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::client_pki::{self, pin};
 use crate::house::{CERTIFICATE, Home, House, LISTENER, cause, text};
-use crate::openssl::{echo, refused};
+use crate::openssl::{connect, echo, refused};
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
 
@@ -71,6 +73,95 @@ fn who_is_revoked_is_refused_from_the_moment_on_at_which_the_list_says_so() {
             |line: &String| line.contains("a client certificate is refused") && line.contains("CN=bob");
         log.iter().any(told).then_some(())
     });
+    house.stop();
+}
+
+/// Connects with the session of a connection before, and with or without this certificate; is refused, and gives the
+/// event.
+fn turned_away_with_ticket(house: &House, arguments: &[&str]) -> serde_json::Value {
+    let refusals = || house.events().into_iter().filter(|event| !text(event, "alert_sent").is_empty());
+    let seen = refusals().count();
+    refused(house, &[arguments, &["-sess_in", "session.pem"]].concat());
+    house.until("the event of the refusal", || refusals().nth(seen))
+}
+
+/// Who keeps a ticket from the time in which it was believed comes back with it as long as nothing has changed, and
+/// not any more from the moment on at which its certificate is revoked or its authority is gone.
+#[test]
+fn a_ticket_is_good_only_as_long_as_the_certificate() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    for version in VERSIONS {
+        let home = home();
+        let both = ["ca.pem", "oca.pem"].map(|file| std::fs::read(home.file(file)).unwrap());
+        std::fs::write(home.file("clients.pem"), both.concat()).unwrap();
+        let house = run(home, &app, "ca = \"clients.pem\", crl = \"crl.pem\"");
+        let changed = |times: usize| {
+            house.until("the change is in use", || {
+                let log = house.process.lines(Source::Stderr);
+                let told = log.iter().filter(|line| line.contains("certificates changed")).count();
+                (told >= times).then_some(())
+            });
+        };
+        let steps: [(&str, &dyn Fn(), &str); 2] = [
+            ("bob", &|| client_pki::revoke(house.home.path(), "bob"), "client_certificate_revoked"),
+            (
+                "alice",
+                &|| {
+                    std::fs::copy(house.home.file("oca.pem"), house.home.file("next.pem")).unwrap();
+                    std::fs::rename(house.home.file("next.pem"), house.home.file("clients.pem")).unwrap();
+                },
+                "client_certificate_unknown_issuer",
+            ),
+        ];
+        for (step, (name, change, expected)) in steps.into_iter().enumerate() {
+            let files = files(name);
+            let shows = shows(version, &files);
+            echo(&house, &[&shows[..], &["-sess_out", "session.pem"]].concat());
+            let back = echo(&house, &[&shows[..], &["-sess_in", "session.pem"]].concat());
+            assert!(back.contains("Reused, TLSv1."), "{back}");
+            change();
+            changed(step + 1);
+            let before = app.accepted();
+            let event = turned_away_with_ticket(&house, &shows);
+            assert_eq!((cause(&event), text(&event, "client_cn")), (expected, name), "{event}");
+            // The ticket does not stand in for a certificate either.
+            let event = turned_away_with_ticket(&house, &[version]);
+            assert_eq!(cause(&event), "client_certificate_missing", "{event}");
+            assert_eq!(app.accepted(), before, "{name}");
+        }
+        house.stop();
+    }
+}
+
+/// A certificate that ends while its ticket lives: the ticket ends with it.
+#[test]
+fn a_ticket_ends_with_the_certificate() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let house = run(home(), &app, "ca = \"ca.pem\"");
+    for version in VERSIONS {
+        // A machine that is too slow for the first gets more time.
+        let (end, files) = [3, 9, 27, 81]
+            .into_iter()
+            .find_map(|seconds| {
+                let end = SystemTime::now() + Duration::from_secs(seconds);
+                let leaf = Leaf { validity: Validity::Until(end), ..Leaf::client("dave", &[]) };
+                house.home.ca.issue("dave", &leaf).unwrap();
+                let files = files("dave");
+                let keeps = [&shows(version, &files)[..], &["-sess_out", "session.pem"]].concat();
+                let mut client = connect(&house, &keeps);
+                client.say("a line to be echoed\n");
+                client.hear_either("a line to be echoed", "SSL alert number").then_some((end, files))
+            })
+            .expect("81 seconds are enough");
+        let shows = shows(version, &files);
+        while SystemTime::now() <= end + Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let event = turned_away_with_ticket(&house, &shows);
+        let said = (cause(&event), text(&event, "alert_sent"), &event["resumed"]);
+        assert_eq!(said, ("client_certificate_expired", "certificate_expired", &true.into()), "{event}");
+        assert!(text(&event, "detail").contains("CN=dave"), "{event}");
+    }
     house.stop();
 }
 

@@ -76,7 +76,7 @@ fn clients_without_a_good_certificate_are_refused_where_it_is_required() {
         (Some("self"), "client_certificate_unknown_issuer", "unknown_ca"),
         (Some("elsewhere/stranger"), "client_certificate_rejected", "decrypt_error"),
         (Some("expired"), "client_certificate_expired", "certificate_expired"),
-        (Some("early"), "client_certificate_expired", "certificate_expired"),
+        (Some("early"), "client_certificate_not_yet_valid", "certificate_expired"),
         (Some("server"), "client_certificate_wrong_purpose", "unsupported_certificate"),
     ];
     for (name, expected, alert) in cases {

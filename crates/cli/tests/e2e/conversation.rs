@@ -57,6 +57,19 @@ impl Conversation {
         }
     }
 
+    /// Waits until it has written one of these texts: whether it is the first.
+    pub(crate) fn hear_either(&mut self, one: &str, other: &str) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let heard = self.heard();
+            if heard.contains(one) || heard.contains(other) {
+                return heard.contains(one);
+            }
+            assert!(Instant::now() < deadline, "neither {one:?} nor {other:?}\n{heard}");
+            thread::sleep(POLL);
+        }
+    }
+
     /// Closes its standard input, waits for its end, and gives its status and all that it has written.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         drop(self.input.take());

@@ -1,5 +1,5 @@
 //! gRPC as its own library speaks it, in all four kinds of calls, with trailers, errors and deadlines: the
-//! server speaks HTTP/2 with prior knowledge on a Unix socket.
+//! server speaks HTTP/2 on a Unix socket, with prior knowledge or within TLS.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const VERSION: &str = "1.85.1";
 
 /// Methods whose messages are plain bytes.
 const SERVER: &str = r#"
-import grpc
+import grpc, sys
 from concurrent import futures
 
 def unary(request, context):
@@ -53,7 +53,11 @@ handlers = {
 }
 server = grpc.server(futures.ThreadPoolExecutor(16), options=[("grpc.max_receive_message_length", 1 << 24)])
 server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Kinds", handlers),))
-assert server.add_insecure_port("unix:grpc.sock")
+if len(sys.argv) > 1:
+    chain, key = (open(file, "rb").read() for file in sys.argv[1:3])
+    assert server.add_secure_port("unix:grpc.sock", grpc.ssl_server_credentials([(key, chain)]))
+else:
+    assert server.add_insecure_port("unix:grpc.sock")
 server.start()
 print("serving", flush=True)
 server.wait_for_termination()
@@ -112,15 +116,32 @@ print("all is well")
 
 #[test]
 fn grpc_works_in_all_four_kinds_of_calls() {
+    all_four_kinds("protocol = \"h2\"\n", false);
+}
+
+/// The server speaks HTTP/2 within TLS alone, as it is told to, and as ALPN has it.
+#[test]
+fn grpc_works_over_tls_to_the_server() {
+    for protocol in ["h2", "auto"] {
+        let tls = "tls = { verify = \"ca.pem\", name = \"localhost\" }";
+        all_four_kinds(&format!("protocol = \"{protocol}\"\n{tls}\n"), true);
+    }
+}
+
+/// Makes every kind of call through a backend with these lines, to a server that may speak TLS.
+fn all_four_kinds(lines: &str, tls: bool) {
     let python = venv::python("grpcio", VERSION);
     let home = Home::new();
     let mut server = Command::new(&python);
     server.args(["-c", SERVER]).current_dir(home.path());
+    if tls {
+        server.args([&home.server.chain, &home.server.key]);
+    }
     let server = Process::start(server, LIFE).unwrap();
     server.wait_for(&Ready::Line("serving".to_owned()), PATIENCE).unwrap();
     let house = home.run(&format!(
         "[limits]\nmin_body_rate = \"0B\"\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"grpc\"\n\
-         [backend.grpc]\nservers = \"unix:grpc.sock\"\nprotocol = \"h2\"\n"
+         [backend.grpc]\nservers = \"unix:grpc.sock\"\n{lines}"
     ));
     let mut client = Command::new(&python);
     client.args(["-c", CLIENT, &house.address().port().to_string()]).arg(house.home.ca.certificate());

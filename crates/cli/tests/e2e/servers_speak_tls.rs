@@ -190,18 +190,24 @@ fn a_reset_is_no_end_for_the_server() {
     tunnel.stop();
 }
 
-/// Redis with TLS of its own and with certificates of clients, asked over TLS and in plain text.
-#[test]
-fn redis_speaks_tls() {
-    let home = Home::new();
+/// A Redis with TLS of its own that asks clients for certificates (`yes`) or does not (`no`), and its port.
+fn redis(home: &Home, clients: &str) -> (Process, u16) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = Command::new(require("redis-server", "redis-server"));
     command.args(["--port", "0", "--save", "", "--appendonly", "no", "--tls-port", &port.to_string()]);
     command.args(["--bind", "127.0.0.1", "--tls-cert-file"]).arg(&home.server.chain);
     command.arg("--tls-key-file").arg(&home.server.key).arg("--tls-ca-cert-file").arg(home.ca.certificate());
-    command.args(["--tls-auth-clients", "yes", "--dir"]).arg(home.path());
+    command.args(["--tls-auth-clients", clients, "--dir"]).arg(home.path());
     let redis = Process::start(command, LIFE).unwrap();
     redis.wait_for(&Ready::Tcp(([127, 0, 0, 1], port).into()), PATIENCE).unwrap();
+    (redis, port)
+}
+
+/// Redis with certificates of clients, asked over TLS and in plain text.
+#[test]
+fn redis_speaks_tls() {
+    let home = Home::new();
+    let (_redis, port) = redis(&home, "yes");
     let own = home.ca.issue("own", &offramp_testkit::ca::Leaf::client("relay", &[])).unwrap();
     let own = format!(", cert = \"{}\", key = \"{}\"", own.chain.display(), own.key.display());
     let server = format!("localhost:{port}");
@@ -348,6 +354,30 @@ fn servers_fail_in_the_handshake() {
         assert_eq!((cause(&event), text(&event, "fault")), (expected, "server"), "{event}");
         house.stop();
     }
+}
+
+/// A `redis-cli` that knows nothing of TLS reaches a Redis that speaks nothing else through one command.
+#[test]
+fn redis_is_reached_through_one_command() {
+    let home = Home::new();
+    let (_redis, port) = redis(&home, "no");
+    let ca = home.ca.certificate().display().to_string();
+    let target = format!("tls://localhost:{port}");
+    let process = started(&home, &[&target, "--listen", "127.0.0.1:0", "--no-tls", "--server-ca", &ca]);
+    let address: std::net::SocketAddr = said(&process, "listening").parse().unwrap();
+    let cli = |arguments: &[&str], input: &[u8]| {
+        let mut command = Command::new(require("redis-cli", "redis-tools"));
+        command.args(["-h", "127.0.0.1", "-p", &address.port().to_string()]).args(arguments);
+        let output = ask(command, input, Duration::from_secs(60));
+        assert!(output.status.success(), "{output:?}\n{}", process.transcript());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(cli(&["SET", "colour", "green"], b""), "OK\n");
+    assert_eq!(cli(&["GET", "colour"], b""), "green\n");
+    let commands: String = (0..5_000).map(|n| format!("SET key:{n} value:{n}\r\n")).collect();
+    let piped = cli(&["--pipe"], commands.as_bytes());
+    assert!(piped.contains("errors: 0, replies: 5000"), "{piped}");
+    stopped(&process);
 }
 
 /// `offramp to tls://… --no-tls`: nothing but a command line.

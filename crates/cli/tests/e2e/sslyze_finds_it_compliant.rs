@@ -19,10 +19,10 @@ const VERSION: &str = "6.3.1";
 
 /// Scans an Offramp with these settings against one of Mozilla's configurations, and gives what is
 /// printed and what is found.
-fn scan(settings: &str, mozilla: &str) -> (String, Value) {
+fn scan(settings: &str, route: &str, mozilla: &str) -> (String, Value) {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let house = Home::new().run(&format!(
-        "{settings}{LISTENER}[[certificate]]\nlocal = true\nnames = [\"localhost\"]\n[[route]]\nserver = \"{}\"\n",
+        "{settings}{LISTENER}[[certificate]]\nlocal = true\nnames = [\"localhost\"]\n[[route]]\nserver = \"{}\"\n{route}",
         app.address()
     ));
     let mut sslyze = Command::new(venv::python("sslyze", VERSION));
@@ -55,7 +55,7 @@ fn accepted<'a>(found: &'a Value, version: &str) -> Vec<&'a str> {
 
 #[test]
 fn sslyze_finds_it_compliant() {
-    let (said, found) = scan("", "intermediate");
+    let (said, found) = scan("", "", "intermediate");
     assert!(said.contains("OK - Compliant"), "{said}");
     for version in ["ssl_2_0", "ssl_3_0", "tls_1_0", "tls_1_1"] {
         assert_eq!(accepted(&found, version), Vec::<&str>::new(), "{version}");
@@ -81,9 +81,20 @@ fn sslyze_finds_it_compliant() {
     assert_eq!(ours["was_validation_successful"], true, "{ours}");
 }
 
+/// Where clients may show a certificate, too.
+#[test]
+fn sslyze_finds_it_compliant_where_clients_show_certificates() {
+    let home = Home::new();
+    let ca = home.ca.certificate().display().to_string();
+    let route = format!("client_auth = {{ mode = \"optional\", ca = \"{ca}\" }}\n");
+    let (said, found) = scan("", &route, "intermediate");
+    assert!(said.contains("OK - Compliant"), "{said}");
+    assert_eq!(found["server_scan_results"][0]["connectivity_result"]["client_auth_requirement"], "OPTIONAL");
+}
+
 #[test]
 fn sslyze_finds_the_modern_policy_compliant() {
-    let (said, found) = scan("[tls]\npolicy = \"modern\"\n", "modern");
+    let (said, found) = scan("[tls]\npolicy = \"modern\"\n", "", "modern");
     assert!(said.contains("OK - Compliant"), "{said}");
     assert_eq!(accepted(&found, "tls_1_2"), Vec::<&str>::new());
 }

@@ -58,6 +58,10 @@ fn source(
         reader.report.local(section.key_span("key"), problem.help("leave `key` out"));
         return None;
     }
+    if section.mentions("ocsp") && !section.mentions("cert") {
+        let problem = Problem::new("`ocsp` has no effect without `cert`");
+        reader.report.whole(section.key_span("ocsp"), problem.help("leave it out"));
+    }
     if section.mentions("acme") {
         return from_authority(section, hosts, authorities, reader);
     }
@@ -69,7 +73,7 @@ fn source(
 }
 
 fn from_directory(section: &Section, reader: &mut Reader<'_, '_>) -> Option<CertificateSource> {
-    let others = ["cert", "key", "local", "names", "acme", "key_type", "reuse_key"];
+    let others = ["cert", "key", "ocsp", "local", "names", "acme", "key_type", "reuse_key"];
     if let Some(other) = others.into_iter().find(|name| section.mentions(name)) {
         let problem = Problem::new(format!("`{other}` cannot go with `directory`"));
         let help =
@@ -143,6 +147,6 @@ fn from_files(section: &Section, reader: &mut Reader<'_, '_>) -> Option<Certific
         let file = reader.origin(&text.span).file(text.value);
         reader.tell(&text.span, file)
     };
-    let (cert, key) = (file("cert"), file("key"));
-    Some(CertificateSource::Files { cert: cert?, key })
+    let (cert, key, ocsp) = (file("cert"), file("key"), file("ocsp"));
+    Some(CertificateSource::Files { cert: cert?, key, ocsp })
 }

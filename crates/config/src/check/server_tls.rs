@@ -14,8 +14,9 @@ pub(super) fn server_tls(backend: &Section, reader: &mut Reader<'_, '_>) -> Opti
     let pins = reader.list(section, "pin", |text: &Spanned<String>, _| text.value.parse());
     reader.not_empty(section, "pin", "leave it out to have certificates checked by `verify`");
     reader.not_empty(section, "alpn", "leave it out to offer nothing");
+    reader.not_empty(section, "crl", "leave it out where there are no revocation lists");
     if section.mentions("pin") {
-        for key in ["verify", "name"].into_iter().filter(|key| section.mentions(key)) {
+        for key in ["verify", "name", "crl"].into_iter().filter(|key| section.mentions(key)) {
             let problem = Problem::new(format!("`{key}` cannot go with `pin`"));
             let help =
                 "keep one of the two: with a pin the key of a certificate counts, and nothing else in it";
@@ -33,6 +34,9 @@ pub(super) fn server_tls(backend: &Section, reader: &mut Reader<'_, '_>) -> Opti
     };
     Some(ServerTls {
         verify,
+        crl: reader.list(section, "crl", |text: &Spanned<String>, reader: &mut Reader<'_, '_>| {
+            reader.origin(&text.span).file(&text.value)
+        }),
         name: section.text("name").and_then(|text| reader.parsed(&text)),
         sni: section.text("sni").and_then(|text| reader.parsed(&text)),
         certificate: certificate(section, reader),

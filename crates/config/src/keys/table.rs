@@ -144,6 +144,7 @@ pub const TABLE: &[Key] = rows! {
     "certificate": Kind::Sections, absent("one from the local CA for the hosts of the routes, or for `localhost`"), Live, NOW, "A certificate and its key; one name may have several, with different key types";
     "certificate.cert": Kind::Text("a file's path"), absent("`local` must be set"), Live, NOW, "The PEM file with the chain, including the server's own certificate";
     "certificate.key": Kind::Text("a file's path"), absent("the key is in the file of `cert`"), Live, NOW, "The PEM file with the private key";
+    "certificate.ocsp": Kind::Text("a file's path"), absent("the file `NAME.ocsp` beside `NAME.pem`, if there is one"), Live, NOW, "The file with the OCSP response to staple";
     "certificate.local": Kind::Bool, toml("false"), Live, NOW, "Issue the certificate from the local CA in `state_dir`";
     "certificate.names": Kind::List("host names, `*.` wildcards, IP addresses"), absent("the hosts of the routes, or `localhost`"), Live, NOW, "What a certificate with `local` or `acme` is valid for";
     "certificate.default": Kind::Bool, absent("the first certificate that does not say `false` is the default"), Live, NOW, "Whether clients that name no known server get this certificate; without any default they get the alert `unrecognized_name`";
@@ -247,6 +248,7 @@ pub const TABLE: &[Key] = rows! {
     "backend.*.eject.slow_start": Kind::Duration { min: ms(0), max: hours(1) }, toml("\"10s\""), Live, NOW, "The time until a server that returns has its full share";
     "backend.*.tls": Kind::BoolOrTable, toml("false"), Live, NOW, "Speaks TLS to the servers, health checks included";
     "backend.*.tls.verify": Kind::Text("`system` or a CA file"), toml("\"system\""), Live, NOW, "What servers' certificates are checked against: the authorities of the system, or those of a PEM file";
+    "backend.*.tls.crl": Kind::List("paths of files"), absent("nobody is revoked"), Live, NOW, "The files with the authorities' revocation lists, in PEM or DER; an authority without a list has revoked nobody";
     "backend.*.tls.pin": Kind::List("`sha256/` and base64"), absent("certificates are checked by `verify`"), Live, NOW, "Hashes of public keys, of which a server's certificate must have one; nothing else in it is checked then";
     "backend.*.tls.name": Kind::Text("a host name or an address"), absent("the server's host"), Live, NOW, "The name that servers' certificates must be valid for";
     "backend.*.tls.sni": Kind::Text("a host name"), absent("the name that is checked, unless it is an address"), Live, NOW, "The name that is sent to servers (SNI)";

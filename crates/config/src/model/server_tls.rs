@@ -14,6 +14,8 @@ use crate::error::{At, Problem, shown};
 pub struct ServerTls {
     /// What their certificates are checked against.
     pub verify: Verify,
+    /// The files with the revocation lists of their authorities; empty: nobody is revoked.
+    pub crl: Vec<FilePath>,
     /// The name that their certificates must be valid for; `None`: the host of each server.
     pub name: Option<TlsName>,
     /// The host name that is sent (SNI); `None`: the name that is checked.

@@ -138,7 +138,7 @@ fn sections_are_what_they_say() {
     assert_eq!(app.servers[1].weight.get(), 2);
     assert!(app.servers[2].backup);
     assert_eq!(config.default_certificate().unwrap().default, DefaultRole::Always);
-    let CertificateSource::Files { cert, key } = &config.certificates[0].source else { panic!() };
+    let CertificateSource::Files { cert, key, .. } = &config.certificates[0].source else { panic!() };
     assert_eq!(cert.path, Path::new("/etc/offramp/example.org.pem"));
     assert_eq!(key.as_ref().unwrap().at.place().unwrap().line, 38);
 }

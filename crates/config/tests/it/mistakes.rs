@@ -32,6 +32,26 @@ fn every_mistake_with_http_and_figures() {
 }
 
 #[test]
+fn staples_and_revocation_lists_go_with_what_they_are_about() {
+    let pin = "pin = \"sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\"";
+    let tls = |keys: &str| {
+        format!("[[route]]\nbackend = \"x\"\n[backend.x]\nservers = \"a:1\"\ntls = {{ {keys} }}\n")
+    };
+    for (text, expected) in [
+        ("[[certificate]]\nlocal = true\nocsp = \"a\"\n".to_owned(), "`ocsp` has no effect without `cert`"),
+        (
+            "[[certificate]]\ndirectory = \"a\"\nocsp = \"a\"\n".to_owned(),
+            "`ocsp` cannot go with `directory`",
+        ),
+        (tls(&format!("{pin}, crl = \"a.crl\"")), "`crl` cannot go with `pin`"),
+        (tls("crl = []"), "`crl` is empty"),
+    ] {
+        let messages = messages(&text);
+        assert!(messages.contains(expected), "{text}{messages}");
+    }
+}
+
+#[test]
 fn every_problem_has_a_place() {
     for file in ["other_mistakes", "http_mistakes"] {
         let errors = errors(&read(&format!("tests/data/{file}.toml")));

@@ -190,7 +190,8 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
 }
 
 fn certificates() -> impl Strategy<Value = Vec<Certificate>> {
-    let files = (file(), option::of(file())).prop_map(|(cert, key)| CertificateSource::Files { cert, key });
+    let files = (file(), option::of(file()), option::of(file()))
+        .prop_map(|(cert, key, ocsp)| CertificateSource::Files { cert, key, ocsp });
     let local = host().prop_map(|host| CertificateSource::Local { names: vec![CertificateName::Host(host)] });
     let folder = file().prop_map(|path| CertificateSource::Directory { path });
     let acme = (host(), select(KeyType::ALL), any::<bool>()).prop_map(|(host, key_type, reuse_key)| {
@@ -266,12 +267,17 @@ fn server_tls() -> impl Strategy<Value = ServerTls> {
     ];
     let certificate = (file(), option::of(file())).prop_map(|(cert, key)| ClientCertificate { cert, key });
     let alpn = select(vec!["redis", "h2"]).prop_map(|id| id.parse::<AlpnId>().unwrap());
-    (verify, option::of(certificate), option::of(alpn)).prop_map(|(verify, certificate, alpn)| {
-        // A Unix socket needs a name, and a pin must not have one.
-        let named = !matches!(verify, Verify::Pins(_));
-        let name = named.then(|| "db.internal".parse::<TlsName>().unwrap());
-        ServerTls { verify, name, certificate, alpn: alpn.into_iter().collect(), ..ServerTls::default() }
-    })
+    (verify, vec(file(), 0..3), option::of(certificate), option::of(alpn)).prop_map(
+        |(verify, mut crl, certificate, alpn)| {
+            // A Unix socket needs a name, and a pin must not have one.
+            let named = !matches!(verify, Verify::Pins(_));
+            let name = named.then(|| "db.internal".parse::<TlsName>().unwrap());
+            crl.retain(|_| named);
+            distinct(&mut crl);
+            let alpn = alpn.into_iter().collect();
+            ServerTls { verify, crl, name, certificate, alpn, ..ServerTls::default() }
+        },
+    )
 }
 
 fn care() -> impl Strategy<Value = Backend> {

@@ -18,6 +18,7 @@ use offramp_wire::proxy::encode_local_v2;
 
 use super::server_tls::Connectors;
 use super::{Inputs, Report};
+use crate::certificates::Sources;
 use crate::resolve::Names;
 
 /// Backends as they are collected: the named ones, then those of one server.
@@ -26,7 +27,7 @@ pub(super) struct Backends<'a> {
     named: HashMap<&'a str, usize>,
     /// By address, and whether TLS is spoken there.
     inline: HashMap<(ServerAddress, bool), usize>,
-    connectors: Connectors,
+    connectors: Connectors<'a>,
     names: Names,
     known: &'a Names,
     previous: &'a [Arc<Backend>],
@@ -36,13 +37,18 @@ pub(super) struct Backends<'a> {
 
 impl<'a> Backends<'a> {
     /// The named backends.
-    pub(super) fn of(config: &'a Config, inputs: &Inputs<'a>, report: &mut Report) -> Self {
+    pub(super) fn of(
+        config: &'a Config,
+        inputs: &Inputs<'a>,
+        sources: &'a Sources,
+        report: &mut Report,
+    ) -> Self {
         let mut this = Self {
             list: Vec::new(),
             named: HashMap::new(),
             inline: HashMap::new(),
             names: Names::default(),
-            connectors: Connectors::new(&config.tls, inputs.now, inputs.choice),
+            connectors: Connectors::new(&config.tls, sources, inputs.choice),
             known: inputs.names,
             previous: inputs.backends,
             limits: &config.limits,
@@ -115,8 +121,9 @@ impl<'a> Backends<'a> {
             model::Protocol::H2 => Protocol::Http2,
             model::Protocol::Auto => Protocol::Either,
         };
+        let previous = self.previous.iter().find(|previous| previous.name == built.name).map(Arc::as_ref);
         // What cannot be made is reported, and there will be no snapshot.
-        built.tls = backend.tls.as_ref().and_then(|tls| self.connectors.of(tls, &backend.servers, report));
+        built.tls = backend.tls.as_ref().and_then(|tls| self.connectors.of(tls, backend, previous, report));
         built.limits = limits(&backend.pool, self.limits);
         built.sticky = backend.sticky_cookie.as_ref().map(|name| Sticky { cookie: name.as_str().into() });
         built.check = backend.health.as_ref().map(|health| {
@@ -126,7 +133,7 @@ impl<'a> Backends<'a> {
         });
         built.ejection = backend.eject.as_ref().map(ejection);
         built.slow_return = backend.eject.as_ref().map(|eject| eject.slow_start).unwrap_or_default();
-        if let Some(previous) = self.previous.iter().find(|previous| previous.name == built.name) {
+        if let Some(previous) = previous {
             built.carry_over(previous);
         }
         self.list.push(Arc::new(built));

@@ -14,7 +14,7 @@ use offramp_config::model::{
 };
 use offramp_config::{At, Config};
 
-use super::{Report, coverage};
+use super::{Report, coverage, trust};
 use crate::acme::Want;
 use crate::certificates::{Found, Look, OnFault, Pair, Sources};
 use crate::error::{Error, Finding};
@@ -49,22 +49,7 @@ impl Material {
         let mut report = Report::default();
         let mut look = Look::new(before, now, on_fault);
         let (store, wants) = load(config, &mut look, mint, &mut report);
-        for auth in config.routes.iter().filter_map(|route| route.client_auth.as_ref()) {
-            for ca in &auth.ca {
-                let (found, warnings) = look.authorities(ca);
-                report.warn_all(&ca.at, &warnings);
-                if let Found::Nothing(fault) = found {
-                    report.error_once(&ca.at, fault);
-                }
-            }
-            for crl in &auth.crl {
-                let (found, warnings) = look.revoked(crl);
-                report.warn_all(&crl.at, &warnings);
-                if let Found::Nothing(fault) = found {
-                    report.error_once(&crl.at, fault);
-                }
-            }
-        }
+        trust::read(config, &mut look, &mut report);
         let (sources, faults) = look.finish();
         Self {
             store: Arc::new(store),
@@ -86,6 +71,14 @@ impl Material {
 }
 
 impl Report {
+    /// Tells what there is to tell of a file.
+    pub(super) fn found<T>(&mut self, at: &At, found: Found<T>, warnings: &[Warning]) {
+        self.warn_all(at, warnings);
+        if let Found::Nothing(fault) = found {
+            self.error_once(at, fault);
+        }
+    }
+
     fn warn_all(&mut self, at: &At, warnings: &[Warning]) {
         for warning in warnings {
             self.warn(at, warning.to_string());
@@ -93,7 +86,7 @@ impl Report {
     }
 
     /// The fault of a file that several routes name is one.
-    fn error_once(&mut self, at: &At, text: String) {
+    pub(super) fn error_once(&mut self, at: &At, text: String) {
         if !self.errors.iter().any(|known| known.text == text) {
             self.error(at, text);
         }
@@ -117,9 +110,10 @@ fn load(config: &Config, look: &mut Look<'_>, mint: bool, report: &mut Report) -
     let mut pairs = Vec::new();
     for item in &config.certificates {
         let part = match &item.source {
-            CertificateSource::Files { cert, key } => {
-                let key = key.as_ref().map(|key| key.path.clone());
-                pairs.push((Pair { cert: cert.path.clone(), key }, item.at.clone()));
+            CertificateSource::Files { cert, key, ocsp } => {
+                let path = |file: &model::FilePath| file.path.clone();
+                let (key, ocsp) = (key.as_ref().map(path), ocsp.as_ref().map(path));
+                pairs.push((Pair { cert: path(cert), key, ocsp }, item.at.clone()));
                 Part::Pairs { count: 1, folder: None }
             }
             CertificateSource::Directory { path } => {
@@ -177,7 +171,7 @@ fn in_directory(path: &model::FilePath, look: &mut Look<'_>, report: &mut Report
             if !look.keeps_old() {
                 report.warn_all(&path.at, &listing.warnings);
             }
-            listing.pairs.into_iter().map(|(cert, key)| Pair { cert, key }).collect()
+            listing.pairs.into_iter().map(|(cert, key)| Pair::new(cert, key)).collect()
         }
         Err(error) if look.keeps_old() => {
             report.warn(&path.at, error.to_string());

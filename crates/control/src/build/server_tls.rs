@@ -1,56 +1,48 @@
 //! TLS towards servers: a connector for each server of a backend.
+//!
+//! A connector has connections and sessions behind it, so that one whose settings have not changed goes on from
+//! snapshot to snapshot.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use offramp_certs::client_auth::load_roots;
-use offramp_certs::file;
-use offramp_config::At;
+use offramp_certs::client_auth::Trust;
 use offramp_config::model::{self, ServerAddress, TlsName};
 use offramp_record::{Choice, RecordSize};
 use offramp_tls::client::{Connector, Settings, Verify};
+use offramp_upstream::Backend;
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
 
-use super::Report;
+use super::{Report, trust};
+use crate::certificates::Sources;
 
-/// Makes connectors. Each file is read once.
-pub(super) struct Connectors {
-    now: SystemTime,
+/// Makes connectors of what was read.
+pub(super) struct Connectors<'a> {
+    sources: &'a Sources,
     choice: Choice,
     post_quantum: bool,
     record_size: RecordSize,
-    /// `None`: they cannot be used, as was reported.
-    system: Option<Option<Arc<RootCertStore>>>,
-    roots: HashMap<PathBuf, Option<Arc<RootCertStore>>>,
 }
 
-impl Connectors {
-    pub(super) fn new(tls: &model::Tls, now: SystemTime, choice: Choice) -> Self {
-        Self {
-            now,
-            choice,
-            post_quantum: tls.post_quantum,
-            record_size: super::record_size(tls.record_size),
-            system: None,
-            roots: HashMap::new(),
-        }
+impl<'a> Connectors<'a> {
+    pub(super) fn new(tls: &model::Tls, sources: &'a Sources, choice: Choice) -> Self {
+        let record_size = super::record_size(tls.record_size);
+        Self { sources, choice, post_quantum: tls.post_quantum, record_size }
     }
 
-    /// The connectors of `servers`, in the same order; `None` where that is impossible, as is reported.
+    /// The connectors of the servers of `backend`, in the same order; those of `previous`, the backend of the same name
+    /// in the snapshot before, where nothing has changed. `None` where that is impossible, as is reported: here, or
+    /// when a file was read.
     pub(super) fn of(
-        &mut self,
+        &self,
         tls: &model::ServerTls,
-        servers: &[model::Server],
+        backend: &model::Backend,
+        previous: Option<&Backend>,
         report: &mut Report,
     ) -> Option<Arc<[Arc<Connector>]>> {
-        // All faults at once.
-        let (verify, certificate) = (self.verify(tls, report), self.certificate(tls, report));
-        let (verify, certificate) = (verify?, certificate?);
-        let connectors = servers.iter().map(|server| {
+        let (verify, certificate) = (self.verify(tls)?, self.certificate(tls)?);
+        let connectors = backend.servers.iter().map(|server| {
             let settings = Settings {
                 verify: verify.clone(),
                 name: name(tls.name.as_ref(), &server.address)?,
@@ -61,80 +53,40 @@ impl Connectors {
                 choice: self.choice,
                 record_size: self.record_size,
             };
-            Connector::new(settings).map(Arc::new).map_err(|error| error.to_string())
+            let known = previous.and_then(|previous| previous.connector_of(&server.address.to_string()));
+            match known.filter(|known| known.is_made_of(&settings)) {
+                Some(known) => Ok(Arc::clone(known)),
+                None => Connector::new(settings).map(Arc::new).map_err(|error| error.to_string()),
+            }
         });
         let connectors: Result<Vec<_>, String> = connectors.collect();
         connectors.map(Into::into).map_err(|error| report.error(&tls.at, format!("tls: {error}"))).ok()
     }
 
-    /// Reads the files that a backend names, and says what is wrong with them.
-    pub(super) fn look(&mut self, tls: &model::ServerTls, report: &mut Report) {
-        self.verify(tls, report);
-        self.certificate(tls, report);
-    }
-
-    fn verify(&mut self, tls: &model::ServerTls, report: &mut Report) -> Option<Verify> {
-        match &tls.verify {
-            model::Verify::System => self.system(&tls.at, report).map(Verify::Roots),
-            model::Verify::File(file) => self.file(file, report).map(Verify::Roots),
-            model::Verify::Pins(pins) => Some(Verify::Pins(pins.iter().map(|pin| pin.0).collect())),
-        }
-    }
-
-    /// The authorities of the system.
-    fn system(&mut self, at: &At, report: &mut Report) -> Option<Arc<RootCertStore>> {
-        let system = self.system.get_or_insert_with(|| {
-            let loaded = rustls_native_certs::load_native_certs();
-            let mut roots = RootCertStore::empty();
-            // One that cannot be read hurts nobody who does not need it.
-            roots.add_parsable_certificates(loaded.certs);
-            if roots.is_empty() {
-                let why = loaded.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
-                let text = "tls: this system has no certificate authorities";
-                let help = "install the package ca-certificates, or name a file with `verify`";
-                report.error(at, format!("{text}{why}; {help}"));
-                return None;
+    fn verify(&self, tls: &model::ServerTls) -> Option<Verify> {
+        let roots = match &tls.verify {
+            model::Verify::System => self.sources.system()?,
+            model::Verify::File(file) => self.sources.authorities(&file.path)?,
+            model::Verify::Pins(pins) => {
+                return Some(Verify::Pins(pins.iter().map(|pin| pin.0).collect()));
             }
-            Some(Arc::new(roots))
-        });
-        system.clone()
+        };
+        self.trust(roots, tls).map(Verify::Roots)
     }
 
-    /// The authorities of a file.
-    fn file(&mut self, file: &model::FilePath, report: &mut Report) -> Option<Arc<RootCertStore>> {
-        let now = self.now;
-        let roots =
-            self.roots.entry(file.path.clone()).or_insert_with(|| match load_roots(&file.path, now) {
-                Ok(loaded) => {
-                    for warning in &loaded.warnings {
-                        report.warn(&file.at, warning.to_string());
-                    }
-                    Some(Arc::new(loaded.roots))
-                }
-                Err(error) => {
-                    report.error(&file.at, error.to_string());
-                    None
-                }
-            });
-        roots.clone()
+    fn trust(&self, roots: &Arc<RootCertStore>, tls: &model::ServerTls) -> Option<Trust> {
+        let mut revoked = Vec::new();
+        for crl in &tls.crl {
+            revoked.extend_from_slice(self.sources.revoked(&crl.path)?);
+        }
+        Some(Trust { roots: Arc::clone(roots), revoked })
     }
 
     /// What is shown to servers; `Some(None)` where that is nothing.
-    fn certificate(&self, tls: &model::ServerTls, report: &mut Report) -> Option<Option<Arc<CertifiedKey>>> {
+    fn certificate(&self, tls: &model::ServerTls) -> Option<Option<Arc<CertifiedKey>>> {
         let Some(files) = &tls.certificate else { return Some(None) };
-        let key = files.key.as_ref().map(|key| key.path.as_path());
-        match file::load(&files.cert.path, key, self.now) {
-            Ok(loaded) => {
-                for warning in &loaded.warnings {
-                    report.warn(&files.cert.at, warning.to_string());
-                }
-                Some(Some(Arc::clone(&loaded.certificate.certified_key)))
-            }
-            Err(error) => {
-                report.error(&files.cert.at, error.to_string());
-                None
-            }
-        }
+        let shown = self.sources.shown(&trust::shown(files))?;
+        Some(Some(Arc::clone(&shown.certified_key)))
     }
 }
 

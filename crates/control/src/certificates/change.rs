@@ -31,8 +31,8 @@ pub(crate) enum Outcome {
 }
 
 impl Running {
-    /// Looks at every source of certificates (files, folders, the local CA, the authorities of clients) and swaps what
-    /// has changed into the running snapshot. To be called by whoever knows that a source has changed; where none
+    /// Looks at every source of certificates (files, folders, the local CA, the authorities of clients and servers) and
+    /// swaps what has changed into the running snapshot. To be called by whoever knows that a source has changed; where none
     /// has, it costs a look at the files.
     ///
     /// Says in the log what changed, and once for each source that cannot be used why not.
@@ -49,8 +49,7 @@ impl Running {
         tell(&self.log, "certificate", &material.warnings);
         self.tell_faults(&material.faults);
         let (old, new) = (self.ground.store.certificates(), material.store.certificates());
-        if old.map(Arc::as_ptr).eq(new.map(Arc::as_ptr))
-            && self.ground.sources.same_authorities(&material.sources)
+        if old.map(Arc::as_ptr).eq(new.map(Arc::as_ptr)) && self.ground.sources.same_trust(&material.sources)
         {
             self.ground.sources = material.sources;
             return Outcome::Unchanged;
@@ -110,8 +109,13 @@ impl Running {
         };
         let built = rebuild(&self.config, &inputs, material)?;
         let mut snapshot = built.snapshot;
-        // The configuration is the same, so that each is in its place; what they have learnt goes on.
-        snapshot.backends.clone_from(&current.backends);
+        // The configuration is the same, so that each is in its place. Only those whose TLS has changed are replaced:
+        // the others keep their connections, their sessions and all that they have learnt.
+        for (built, current) in snapshot.backends.iter_mut().zip(&current.backends) {
+            if built.has_connectors_of(current) {
+                built.clone_from(current);
+            }
+        }
         for (label, listener) in &current.listeners {
             if !snapshot.listeners.contains_key(label)
                 && let Some(renamed) = snapshot.listeners.get(&listener.name).cloned()

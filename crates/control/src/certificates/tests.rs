@@ -1,9 +1,11 @@
 //! What is read, what is kept, and when a fault is told.
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use offramp_testkit::ca::{Ca, Key, Leaf, Validity};
+use offramp_testkit::process::require;
 
 use super::*;
 
@@ -29,7 +31,7 @@ impl Rig {
 
     fn pair(&self) -> Pair {
         let at = |name: &str| self.folder.path().join(name);
-        Pair { cert: at("a.pem"), key: Some(at("a.key")) }
+        Pair::new(at("a.pem"), Some(at("a.key")))
     }
 
     /// Looks at the one pair: what is to be used, and what is told.
@@ -156,6 +158,57 @@ fn a_clock_that_jumps_back_and_forth_changes_no_certificate() {
         let (kept, faults) = rig.look(OnFault::KeepOld);
         assert!(same(first.as_ref(), kept.as_ref()) && faults.is_empty(), "{faults:?}");
     }
+}
+
+/// Has the CA say that the certificate `a.pem` is good, for a day.
+fn respond(folder: &std::path::Path) {
+    let openssl = |line: &str| {
+        let mut command = Command::new(require("openssl", "openssl"));
+        let output = command.args(line.split(' ')).current_dir(folder).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let serial = openssl("x509 -in a.pem -noout -serial");
+    let serial = serial.trim().trim_start_matches("serial=");
+    fs::write(folder.join("index.txt"), format!("V\t401231235959Z\t\t{serial}\tunknown\t/CN=a\n")).unwrap();
+    let about = format!("-issuer ca.pem -serial 0x{serial} -ndays 1 -respout staple.der");
+    openssl(&format!("ocsp -index index.txt -CA ca.pem -rsigner a.pem -rkey a.key {about}"));
+}
+
+#[test]
+fn a_response_that_runs_out_is_stapled_no_longer_which_is_told_once() {
+    let mut rig = Rig::new();
+    rig.mint(Validity::Valid);
+    respond(rig.folder.path());
+    let pair = Pair { ocsp: Some(rig.folder.path().join("staple.der")), ..rig.pair() };
+    let mut look = |now: SystemTime| {
+        let mut look = Look::new(&rig.sources, now, OnFault::KeepOld);
+        let (found, warnings) = look.pairs(vec![(pair.clone(), At::NOWHERE)]).pop().unwrap();
+        (rig.sources, _) = look.finish();
+        let Found::Value(certificate) = found else { panic!("it is gone") };
+        let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        (certificate, told.into_iter().filter(|line| line.contains("OCSP")).collect::<Vec<_>>())
+    };
+    let (certificate, told) = look(rig.now + Duration::from_secs(60));
+    assert!(certificate.certified_key.ocsp.is_some() && told.is_empty(), "{told:?}");
+    let until = certificate.staple_until.unwrap();
+    // Until the last second it is stapled, and not from then on.
+    let (kept, told) = look(until - Duration::from_secs(1));
+    assert!(same(Some(&kept), Some(&certificate)) && told.is_empty(), "{told:?}");
+    let (bare, told) = look(until);
+    assert!(bare.certified_key.ocsp.is_none() && bare.staple_until.is_none());
+    assert!(told.len() == 1 && told[0].contains("staple.der") && told[0].contains("out of date"), "{told:?}");
+    for hours in 1..4 {
+        let (still, told) = look(until + Duration::from_secs(hours * 3600));
+        assert!(same(Some(&still), Some(&bare)) && told.is_empty(), "{told:?}");
+    }
+    // A new one is stapled, and one that is taken away leaves what is in use until it runs out.
+    respond(rig.folder.path());
+    let (fresh, _) = look(rig.now + Duration::from_secs(120));
+    assert!(fresh.certified_key.ocsp.is_some());
+    fs::remove_file(rig.folder.path().join("staple.der")).unwrap();
+    let (kept, _) = look(rig.now + Duration::from_secs(180));
+    assert!(same(Some(&kept), Some(&fresh)));
 }
 
 #[test]

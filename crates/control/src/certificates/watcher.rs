@@ -55,7 +55,8 @@ impl Watcher {
         }
         let directories = directories(sources);
         self.blind = false;
-        self.watch = None;
+        // It watches on until its successor does: what changes in between must not wait for the next look.
+        let before = self.watch.take();
         if directories.is_empty() {
             self.look_at = None;
             return;
@@ -64,6 +65,9 @@ impl Watcher {
             Ok((watch, blind)) => {
                 self.watch = Some(watch);
                 self.blind = !blind.is_empty();
+                if before.is_some_and(|before| before.has_changed()) {
+                    self.changed(Instant::now());
+                }
                 for directory in blind.into_iter().filter(|directory| self.told.insert(directory.clone())) {
                     let shown = directory.display().to_string();
                     let message = "changes of certificates in this folder are looked for each minute";
@@ -266,10 +270,25 @@ mod tests {
         }
         watcher.looked(&Outcome::Refused, Again::Never, now);
         assert_eq!(watcher.next(), Some(now + POLL));
-        watcher.blind = true;
+        // A kernel without inotify, or one whose watches are used up.
+        watcher.lost(&std::io::Error::other("no inotify"), &Log::silent());
         watcher.looked(&Outcome::Unchanged, Again::Never, now);
         assert_eq!(watcher.next(), Some(now + POLL));
         assert_eq!(watcher.generation, Some(1), "nothing has changed");
+    }
+
+    /// What changes while one watch takes the place of another.
+    #[tokio::test]
+    async fn no_change_falls_between_two_watches() {
+        let folder = tempfile::tempdir().unwrap();
+        let sources = Sources { directories: vec![folder.path().to_owned()], ..Sources::default() };
+        let mut watcher = Watcher::default();
+        watcher.follow(1, &sources, &Log::silent());
+        watcher.follow(2, &sources, &Log::silent());
+        assert_eq!(watcher.quiet_at, None);
+        fs::write(folder.path().join("a.pem"), "").unwrap();
+        watcher.follow(3, &sources, &Log::silent());
+        assert!(watcher.quiet_at.is_some());
     }
 
     #[tokio::test]

@@ -59,7 +59,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         bound(&ready.addresses());
     }
     let choice = choose_aeads(&log);
-    ready.built.snapshot.choice = choice;
+    ready.built.snapshot.choose(choice);
     tell(&log, "certificate", &ready.built.warnings);
     runtime.block_on(ready.built.names.look_up_new(&log));
     let who = identity.clone().unwrap_or_else(process::Identity::current);

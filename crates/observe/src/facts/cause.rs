@@ -121,7 +121,8 @@ causes! {
     NoCommonScheme, "no_common_scheme", Policy, "The client offers no signature scheme that a certificate here can use.";
     NoCommonAlpn, "no_common_alpn", Policy, "The client offers no application protocol that is configured.";
     ClientCertificateMissing, "client_certificate_missing", Client, "The route requires a client certificate, and none came.";
-    ClientCertificateExpired, "client_certificate_expired", Client, "The client's certificate, or one of its chain, has expired or is not yet valid; `detail` says whose it is.";
+    ClientCertificateExpired, "client_certificate_expired", Client, "The client's certificate, or one of its chain, has expired; `detail` says whose it is.";
+    ClientCertificateNotYetValid, "client_certificate_not_yet_valid", Client, "The client's certificate, or one of its chain, is not valid yet; `detail` says whose it is.";
     ClientCertificateRevoked, "client_certificate_revoked", Client, "A revocation list in `crl` names the client's certificate; `detail` says whose it is.";
     ClientCertificateUnknownIssuer, "client_certificate_unknown_issuer", Client, "None of the authorities in `ca` has issued the client's certificate, or a certificate between the two did not come; `detail` says whose it is.";
     ClientCertificateWrongPurpose, "client_certificate_wrong_purpose", Client, "The client's certificate is for servers, or for something else than clients; `detail` says whose it is.";
@@ -154,6 +155,7 @@ causes! {
     ServerCertificateNotYetValid, "server_certificate_not_yet_valid", Server, "The server's certificate, or one above it, is not valid yet.";
     ServerCertificateWrongName, "server_certificate_wrong_name", Server, "The server's certificate is for other names than its own; `detail` lists them.";
     ServerCertificateWrongPurpose, "server_certificate_wrong_purpose", Server, "The server's certificate is not for servers.";
+    ServerCertificateRevoked, "server_certificate_revoked", Server, "A revocation list in `crl` names the server's certificate, or one above it.";
     ServerCertificateUntrusted, "server_certificate_untrusted", Server, "No authority of `verify` vouches for the server's certificate: it is self-signed, of another authority, or an intermediate is missing.";
     ServerCertificateNotPinned, "server_certificate_not_pinned", Server, "The key in the server's certificate is none of `pin`.";
     ServerCertificateInvalid, "server_certificate_invalid", Server, "The server's certificate cannot be read, its signature is wrong, or it is refused for another reason that `detail` names.";

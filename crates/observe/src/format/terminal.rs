@@ -213,6 +213,7 @@ fn advice(close: &Close) -> Option<&'static str> {
         Cause::NoCommonAlpn => "add the client's protocol to `alpn` of the route",
         Cause::ClientCertificateMissing => "give the client a certificate",
         Cause::ClientCertificateExpired => "renew it, or set the clock",
+        Cause::ClientCertificateNotYetValid => "is the clock right?",
         Cause::ClientCertificateRevoked => "the client needs a new certificate",
         Cause::ClientCertificateUnknownIssuer => "add its issuer to `ca`",
         Cause::ClientCertificateWrongPurpose => "issue one with clientAuth",

@@ -18,6 +18,7 @@ use crate::driver::{
 use crate::queue::HandshakeQueue;
 use crate::session::Session;
 use crate::stream::Stream;
+use crate::verifier::take_refused;
 
 /// A ClientHello with a post-quantum key share fits.
 const FLIGHT: usize = 2048;
@@ -74,9 +75,12 @@ impl Connector {
     /// The alert to the server, if there is one, was sent before.
     pub async fn handshake(&self, socket: &Socket, alpn: Alpn) -> Result<Secured, HandshakeError> {
         let config = Arc::clone(self.config(alpn));
-        let mut connection = UnbufferedClientConnection::new(config, self.name.clone()).map_err(|error| {
-            HandshakeError { fault: HandshakeFault::Tls(error), alert: None, refused: None }
-        })?;
+        let mut connection =
+            UnbufferedClientConnection::new(config, self.name().clone()).map_err(|error| HandshakeError {
+                fault: HandshakeFault::Tls(error),
+                alert: None,
+                refused: None,
+            })?;
         let mut early = Buffer::default();
         let mut out = Vec::with_capacity(FLIGHT);
         let queue = QUEUE.with(Rc::clone);
@@ -121,7 +125,12 @@ impl Connector {
                     }
                     return Ok(secured);
                 }
-                Err(error) => return Err(refuse(socket, early, shown, connection, out, error).await),
+                Err(error) => {
+                    // Before anything else has its turn on this thread.
+                    let refused = take_refused();
+                    let error = refuse(socket, early, shown, connection, out, error).await;
+                    return Err(HandshakeError { refused, ..error });
+                }
             }
         }
     }
@@ -142,10 +151,11 @@ impl Connector {
         let alpn = connection.alpn_protocol().map(Into::into);
         let resumed = connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
         let (secrets, kernel) = connection.dangerous_into_kernel_connection().map_err(refused)?;
-        let session = Session::of_client(&secrets, kernel, version, &self.choice).map_err(|error| {
-            HandshakeError { fault: HandshakeFault::Internal(error), alert: None, refused: None }
-        })?;
-        Ok(Secured { session, early, alpn, resumed, record_size: self.record_size })
+        let session =
+            Session::of_client(&secrets, kernel, version, &self.settings.choice).map_err(|error| {
+                HandshakeError { fault: HandshakeFault::Internal(error), alert: None, refused: None }
+            })?;
+        Ok(Secured { session, early, alpn, resumed, record_size: self.settings.record_size })
     }
 }
 

@@ -14,6 +14,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
 use super::{Settings, Verify};
 use crate::setup::SetupError;
+use crate::verifier::{Group, groups, noting, verdict};
 
 /// Checks certificates by one rule. The name is that of the rule, whatever name was sent.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) struct Verifier {
 
 #[derive(Debug)]
 enum Rule {
-    Roots(Arc<WebPkiServerVerifier>, ServerName<'static>),
+    Roots(Vec<Group<WebPkiServerVerifier>>, ServerName<'static>),
     Pins(Vec<[u8; 32]>),
 }
 
@@ -32,16 +33,32 @@ impl Verifier {
     pub(super) fn new(settings: &Settings, provider: &Arc<CryptoProvider>) -> Result<Self, SetupError> {
         let rule = match &settings.verify {
             Verify::Pins(pins) => Rule::Pins(pins.clone()),
-            Verify::Roots(roots) => {
-                let verifier =
-                    WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(provider));
-                let verifier = verifier
-                    .build()
-                    .map_err(|error| SetupError::new(format!("servers' certificates: {error}")))?;
-                Rule::Roots(verifier, settings.name.clone())
+            Verify::Roots(trust) => {
+                let groups = groups(&trust.revoked, |lists| {
+                    let (roots, provider) = (Arc::clone(&trust.roots), Arc::clone(provider));
+                    let mut builder = WebPkiServerVerifier::builder_with_provider(roots, provider);
+                    if !lists.is_empty() {
+                        // As for clients: lists are often those of one issuer of several, and an old one is used on.
+                        builder = builder.with_crls(lists).allow_unknown_revocation_status();
+                    }
+                    builder
+                        .build()
+                        .map_err(|error| SetupError::new(format!("servers' certificates: {error}")))
+                })?;
+                Rule::Roots(groups, settings.name.clone())
             }
         };
         Ok(Self { rule, algorithms: provider.signature_verification_algorithms })
+    }
+}
+
+fn is_pinned(leaf: &CertificateDer<'_>, pins: &[[u8; 32]]) -> Result<ServerCertVerified, Error> {
+    let key = ParsedCertificate::try_from(leaf)?.subject_public_key_info();
+    let hash = digest(&SHA256, &key);
+    if pins.iter().any(|pin| pin == hash.as_ref()) {
+        Ok(ServerCertVerified::assertion())
+    } else {
+        Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
     }
 }
 
@@ -54,18 +71,13 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match &self.rule {
-            Rule::Roots(verifier, name) => verifier.verify_server_cert(leaf, chain, name, ocsp, now),
-            Rule::Pins(pins) => {
-                let key = ParsedCertificate::try_from(leaf)?.subject_public_key_info();
-                let hash = digest(&SHA256, &key);
-                if pins.iter().any(|pin| pin == hash.as_ref()) {
-                    Ok(ServerCertVerified::assertion())
-                } else {
-                    Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
-                }
-            }
-        }
+        let said = match &self.rule {
+            Rule::Roots(groups, name) => verdict(groups, leaf, chain, |verifier| {
+                verifier.verify_server_cert(leaf, chain, name, ocsp, now)
+            }),
+            Rule::Pins(pins) => is_pinned(leaf, pins),
+        };
+        noting(said, leaf)
     }
 
     fn verify_tls12_signature(

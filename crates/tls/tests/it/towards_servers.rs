@@ -95,7 +95,7 @@ fn settings(verify: Verify) -> Settings {
 }
 
 fn trusting(authority: &Authority) -> Settings {
-    settings(Verify::Roots(Arc::clone(&authority.roots)))
+    settings(Verify::Roots(Arc::clone(&authority.roots).into()))
 }
 
 /// The blocking server after its handshake.

@@ -27,11 +27,15 @@ type PoolId = (ServerId, usize);
 /// How often idle connections are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// How long connections outlive the last snapshot with their backend: the next one may have the same servers, which is
+/// known when its first request comes.
+const LINGER: Duration = Duration::from_secs(5);
+
 /// The connections of a worker to the servers of all backends. Cheap to clone. Belongs to the thread
 /// on which it was made, which must run a tokio runtime that can spawn local tasks.
 ///
 /// Backends need not be announced: the first request makes one known, and when the last snapshot with
-/// it is gone, its idle connections are closed.
+/// it is gone, its idle connections are closed a few seconds later, unless another snapshot has the same servers.
 pub struct Pools<B: RequestBody> {
     inner: Rc<Inner<B>>,
 }
@@ -56,6 +60,21 @@ pub(crate) struct House<B: RequestBody> {
     pub(crate) chooser: RefCell<Chooser>,
     /// By the server's place in the backend.
     pub(crate) shelves: Box<[Rc<Shelf<B>>]>,
+    /// When it was first seen that nobody else has the backend, if that is so.
+    left: Cell<Option<u64>>,
+}
+
+impl<B: RequestBody> House<B> {
+    /// Whether a snapshot has the backend, or a request that is under way, or did a moment ago.
+    fn is_wanted(self: &Rc<Self>, now: u64) -> bool {
+        if Arc::strong_count(&self.backend) > 1 || Rc::strong_count(self) > 1 {
+            self.left.set(None);
+            return true;
+        }
+        let left = self.left.get().unwrap_or(now);
+        self.left.set(Some(left));
+        after(left, LINGER) > now
+    }
 }
 
 /// The connections that one client connection has for itself, because each begins with a header that
@@ -112,6 +131,7 @@ impl<B: RequestBody> Pools<B> {
             backend: Arc::clone(backend),
             chooser: RefCell::new(chooser),
             shelves: shelves.collect(),
+            left: Cell::new(None),
         });
         self.inner.houses.borrow_mut().insert(key, Rc::clone(&house));
         house
@@ -135,10 +155,7 @@ impl<B: RequestBody> Pools<B> {
 impl<B: RequestBody> Inner<B> {
     /// One look at everything.
     fn sweep(&self, now: u64) {
-        // Who else has a backend: a snapshot, or a request that is under way.
-        self.houses
-            .borrow_mut()
-            .retain(|_, house| Arc::strong_count(&house.backend) > 1 || Rc::strong_count(house) > 1);
+        self.houses.borrow_mut().retain(|_, house| house.is_wanted(now));
         let houses = self.houses.borrow();
         let used = |shelf: &Rc<Shelf<B>>| {
             houses.values().any(|house| house.shelves.iter().any(|other| Rc::ptr_eq(shelf, other)))
@@ -247,5 +264,41 @@ impl<B: RequestBody> PrivateConnections<B> {
         shelves.push((id, Rc::clone(&shelf)));
         pools.inner.private.borrow_mut().push((id, Rc::downgrade(&shelf)));
         shelf
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+    use offramp_net::Address;
+
+    use super::*;
+    use crate::backend::Server;
+
+    /// A reload takes the old backend away before a request makes the new one known.
+    #[test]
+    fn connections_outlive_the_gap_between_two_snapshots() {
+        let backend = || Backend::new("app", [Server::at(Address::Unix("/app.sock".into())).into()]);
+        let pools: Pools<Full<Bytes>> = Pools::new(0);
+        let (old, mut new) = (Arc::new(backend()), backend());
+        new.carry_over(&old);
+        let new = Arc::new(new);
+        let shelf = Rc::downgrade(&pools.house(&old).shelves[0]);
+        let linger = u64::try_from(LINGER.as_millis()).unwrap();
+        pools.inner.sweep(1_000);
+        drop(old);
+        pools.inner.sweep(2_000);
+        pools.inner.sweep(2_000 + linger - 1);
+        assert!(
+            Weak::ptr_eq(&shelf, &Rc::downgrade(&pools.house(&new).shelves[0])),
+            "the servers are the same"
+        );
+        pools.inner.sweep(2_000 + linger);
+        assert!(shelf.upgrade().is_some());
+        // And no longer than that.
+        drop(new);
+        pools.inner.sweep(10_000);
+        pools.inner.sweep(10_000 + linger);
+        assert!(shelf.upgrade().is_none() && pools.inner.houses.borrow().is_empty());
     }
 }

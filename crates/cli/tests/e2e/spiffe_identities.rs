@@ -1,0 +1,184 @@
+//! A SPIFFE-style PKI of two trust domains, minted here: identities are URIs in certificates without a subject, of
+//! several authorities per route, and the bundle changes while connections live.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use offramp_testkit::ca::{Ca, Key, Leaf, Name};
+use offramp_testkit::process::Source;
+use offramp_testkit::server::{Listen, Server, apps};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::house::{CERTIFICATE, Home, House, LISTENER, cause, text};
+use crate::http_curl::{HTTP, curl};
+
+/// One authority of each trust domain, and the one that follows the first.
+struct Domains {
+    own: Ca,
+    own_next: Ca,
+    partner: Ca,
+}
+
+impl Domains {
+    fn new(home: &Home) -> Self {
+        let domain = |name: &str| {
+            std::fs::create_dir(home.file(name)).unwrap();
+            Ca::new(&home.file(name)).unwrap()
+        };
+        Self { own: domain("own"), own_next: domain("own-next"), partner: domain("partner") }
+    }
+}
+
+/// An identity document (X.509-SVID): a URI and nothing else, good for both roles.
+fn svid(authority: &Ca, name: &str, id: &str) -> (String, String) {
+    let uri = [Name::Uri(id.to_owned())];
+    let leaf = Leaf { common_name: None, key: Key::P256, ..Leaf::client(name, &uri) };
+    let files = authority.issue(name, &leaf).unwrap();
+    (files.cert.display().to_string(), files.key.display().to_string())
+}
+
+fn client(house: &House, (cert, key): &(String, String)) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(house.home.ca.certificate()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let chain = vec![CertificateDer::from_pem_file(cert).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(key).unwrap();
+    Arc::new(builder.with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap())
+}
+
+type Tls = StreamOwned<ClientConnection, TcpStream>;
+
+/// Connects and has a word echoed; `None`: it was refused.
+fn admitted(house: &House, config: &Arc<ClientConfig>) -> Option<Tls> {
+    let stream = crate::crowd::tcp(house.address()).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut tls = StreamOwned::new(ClientConnection::new(Arc::clone(config), name).unwrap(), stream);
+    echoed(&mut tls).then_some(tls)
+}
+
+fn echoed(tls: &mut Tls) -> bool {
+    let mut back = [0; 5];
+    tls.write_all(b"hello").is_ok() && tls.read_exact(&mut back).is_ok() && &back == b"hello"
+}
+
+fn until_changed(house: &House, times: usize) {
+    house.until("the bundle is in use", || {
+        let log = house.process.lines(Source::Stderr);
+        (log.iter().filter(|line| line.contains("certificates changed")).count() >= times).then_some(())
+    });
+}
+
+/// Puts a bundle of these authorities at its place, whole or not at all.
+fn bundle(home: &Home, authorities: &[&Ca]) {
+    let parts: Vec<_> = authorities.iter().map(|ca| std::fs::read(ca.certificate()).unwrap()).collect();
+    std::fs::write(home.file("next.pem"), parts.concat()).unwrap();
+    std::fs::rename(home.file("next.pem"), home.file("bundle.pem")).unwrap();
+}
+
+#[test]
+fn spiffe_identities_of_two_domains_are_let_in_by_their_uris() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let domains = Domains::new(&home);
+    bundle(&home, &[&domains.own]);
+    let allow = "allow = [\"uri:spiffe://example.org/ns/prod/*\", \"uri:spiffe://partner.test/billing\"]";
+    let house = home.run(&format!(
+        "{CERTIFICATE}{LISTENER}[[route]]\nserver = \"{}\"\n\
+         client_auth = {{ ca = [\"bundle.pem\", \"partner/ca.pem\"], {allow} }}\n",
+        app.address()
+    ));
+    let rows = [
+        (&domains.own, "spiffe://example.org/ns/prod/sa/web", "client_closed"),
+        (&domains.partner, "spiffe://partner.test/billing", "client_closed"),
+        (&domains.own, "spiffe://example.org/ns/dev/sa/web", "client_certificate_not_allowed"),
+        (&domains.own, "spiffe://example.org.evil.test/ns/prod/sa/web", "client_certificate_not_allowed"),
+        (&domains.partner, "spiffe://partner.test/billing/admin", "client_certificate_not_allowed"),
+        // The right name by an authority that nobody believes: all authorities of the tests have one name.
+        (&domains.own_next, "spiffe://example.org/ns/prod/sa/web", "client_certificate_rejected"),
+    ];
+    for (number, (authority, id, expected)) in rows.into_iter().enumerate() {
+        let files = svid(authority, &format!("svid-{number}"), id);
+        drop(admitted(&house, &client(&house, &files)));
+        let event = house.events_of(number + 1).remove(number);
+        let ended = [expected, "client_vanished"].contains(&cause(&event));
+        assert!(ended && (expected == "client_closed" || cause(&event) == expected), "{id}: {event}");
+        if expected != "client_closed" {
+            assert!(text(&event, "detail").contains(&format!("uri:{id}; issuer")), "{event}");
+        }
+    }
+    assert_eq!(app.accepted(), 2);
+    house.stop();
+}
+
+/// The authorities of a domain are rotated as SPIRE does it: first both, then the new one alone. Who is connected stays,
+/// and who comes anew is checked by the bundle of that moment.
+#[test]
+fn a_bundle_changes_while_connections_live() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let domains = Domains::new(&home);
+    bundle(&home, &[&domains.own]);
+    let id = "spiffe://example.org/ns/prod/sa/web";
+    let auth = "client_auth = { ca = \"bundle.pem\", allow = \"uri:spiffe://example.org/*\" }";
+    let house =
+        home.run(&format!("{CERTIFICATE}{LISTENER}[[route]]\nserver = \"{}\"\n{auth}\n", app.address()));
+    let old = client(&house, &svid(&domains.own, "old", id));
+    let new = client(&house, &svid(&domains.own_next, "new", id));
+    let mut first = admitted(&house, &old).expect("the old identity is good");
+    assert!(admitted(&house, &new).is_none());
+    bundle(&house.home, &[&domains.own, &domains.own_next]);
+    until_changed(&house, 1);
+    let mut second = admitted(&house, &new).expect("the new one is good");
+    assert!(admitted(&house, &old).is_some() && echoed(&mut first));
+    bundle(&house.home, &[&domains.own_next]);
+    until_changed(&house, 2);
+    // Its ticket does not help it either: the configuration of the client has kept one.
+    assert!(admitted(&house, &old).is_none());
+    assert!(admitted(&house, &new).is_some());
+    for _ in 0..3 {
+        assert!(echoed(&mut first) && echoed(&mut second));
+    }
+    drop((first, second));
+    house.stop();
+}
+
+/// Over an open HTTP connection a client is not asked again, so that its further requests are sent elsewhere.
+#[test]
+fn requests_on_a_connection_from_before_are_misdirected() {
+    let home = Home::new();
+    let domains = Domains::new(&home);
+    bundle(&home, &[&domains.own]);
+    let (cert, key) = svid(&domains.own, "web", "spiffe://example.org/web");
+    let auth = "client_auth = { ca = \"bundle.pem\", allow = \"uri:spiffe://example.org/*\" }";
+    let house = home.run(&format!(
+        "{CERTIFICATE}{HTTP}[[route]]\nrespond = {{ status = 200, body = \"here\" }}\n{auth}\n"
+    ));
+    let config = client(&house, &(cert.clone(), key.clone()));
+    let stream = crate::crowd::tcp(house.address()).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut tls = StreamOwned::new(ClientConnection::new(config, name).unwrap(), stream);
+    let mut status = || {
+        tls.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"here") && !String::from_utf8_lossy(&head).contains(" 421 ") {
+            let mut byte = [0];
+            tls.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        String::from_utf8_lossy(&head[9..12]).into_owned()
+    };
+    assert_eq!(status(), "200");
+    assert_eq!(status(), "200");
+    bundle(&house.home, &[&domains.own_next]);
+    until_changed(&house, 1);
+    assert_eq!(status(), "421");
+    // Nor by a new one.
+    let refused = curl(&house, &["--cert", &cert, "--key", &key], "https://localhost/");
+    assert_ne!(refused.code, 0, "{refused:?}");
+    house.stop();
+}
