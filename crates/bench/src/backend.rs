@@ -1,7 +1,8 @@
 //! The application behind the proxies: a TCP or Unix socket server that echoes, or answers each request
 //! of a known size with a response of a known size.
 //!
-//! One thread, no TLS, no protocol: it must cost less than any proxy in front of it.
+//! One thread, no protocol, and TLS only where the proxies are to speak it: it must cost less than any proxy in front of
+//! it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -10,8 +11,13 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider};
+use tokio_rustls::TlsAcceptor;
+
 use crate::error::{Error, Result};
-use crate::protocol::{BackendSpec, Event, Found, Place, Service, order, say, words};
+use crate::load::tls;
+use crate::protocol::{BackendSpec, Credentials, Event, Found, Place, Service, order, say, words};
 
 /// Runs the helper process until its standard input ends.
 ///
@@ -29,6 +35,7 @@ pub(crate) async fn main() -> Result<()> {
     match spec.place {
         Place::Tcp => {
             let listener = bind()?;
+            let acceptor = spec.tls.as_ref().map(acceptor).transpose()?;
             let address = listener.local_addr().map_err(|e| Error::io("asking for the own address", e))?;
             say(&Event::Listening(Found::Tcp(address)))?;
             tokio::spawn(async move {
@@ -38,9 +45,21 @@ pub(crate) async fn main() -> Result<()> {
                         continue;
                     };
                     let _ = stream.set_nodelay(true);
-                    tokio::spawn(serve(stream, service, Arc::clone(&blob)));
+                    let blob = Arc::clone(&blob);
+                    let Some(acceptor) = acceptor.clone() else {
+                        tokio::spawn(serve(stream, service, blob));
+                        continue;
+                    };
+                    tokio::spawn(async move {
+                        if let Ok(stream) = acceptor.accept(stream).await {
+                            serve(stream, service, blob).await;
+                        }
+                    });
                 }
             });
+        }
+        Place::Unix(_) if spec.tls.is_some() => {
+            return Err(Error::Measure("the application speaks TLS on TCP alone".into()));
         }
         Place::Unix(path) => {
             let _ = std::fs::remove_file(&path);
@@ -64,6 +83,21 @@ pub(crate) async fn main() -> Result<()> {
     }
     while words.recv().await.is_some() {}
     Ok(())
+}
+
+/// TLS 1.3 with AES-128-GCM: the records that the proxies get on the other side, too.
+fn acceptor(shown: &Credentials) -> Result<TlsAcceptor> {
+    let failed = |e: rustls::Error| Error::Tls(e.to_string());
+    let mut provider = default_provider();
+    provider.cipher_suites = vec![cipher_suite::TLS13_AES_128_GCM_SHA256];
+    let (chain, key) = tls::read(shown)?;
+    let config = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(failed)?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(failed)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 /// Listens on a free port with a backlog that a thousand simultaneous connections do not overflow.
@@ -98,6 +132,7 @@ async fn echo(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> std::io::Re
             return Ok(());
         }
         stream.write_all(&buffer[..count]).await?;
+        stream.flush().await?;
     }
 }
 
@@ -118,6 +153,7 @@ async fn exchange(
             left -= missing;
             missing = request;
             stream.write_all(blob).await?;
+            stream.flush().await?;
         }
         missing -= left;
     }

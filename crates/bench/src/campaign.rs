@@ -100,13 +100,21 @@ impl Campaign {
         let usable = usable_cores();
         let cores = Cores::divide(&usable, case.setup.workers);
         let identity = pki::identity(&self.work, case.setup.key)?;
-        let place =
-            if self.plan.unix || case.unix { Place::Unix(self.work.join("app.sock")) } else { Place::Tcp };
-        let order = BackendSpec { place, service: case.service };
+        let tls = case.setup.mode.has_tls_behind().then(|| identity.credentials());
+        let unix = (self.plan.unix || case.unix) && tls.is_none();
+        let place = if unix { Place::Unix(self.work.join("app.sock")) } else { Place::Tcp };
+        let order = BackendSpec { place, service: case.service, tls };
         let (backend, found) = Helper::backend(&order, &self.work, &cores.backend).await?;
         let dir = self.work.clone();
-        let site =
-            Site { dir: &dir, backend: &found, identity: &identity, setup: case.setup, cores: &cores.proxy };
+        let clients = case.setup.clients.then(|| pki::clients(&self.work)).transpose()?;
+        let site = Site {
+            dir: &dir,
+            backend: &found,
+            identity: &identity,
+            clients: clients.as_ref(),
+            setup: case.setup,
+            cores: &cores.proxy,
+        };
         let mut bench =
             Bench { case, site: &site, cores: &cores, backend: &backend, dir: &dir, rate: None, cold: true };
         let mut entrants = self.enter(case, &bench, progress).await;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contestant::folder::Folder;
 use crate::error::{Error, Result, make_dir, write_file};
-use crate::pki::{Identity, KeyKind};
+use crate::pki::{Clients, Identity, KeyKind};
 use crate::process::{Launch, Process, find_program, free_port, output_of};
 use crate::protocol::{Found, Group, Version};
 
@@ -28,6 +28,8 @@ pub(crate) struct Setup {
     pub(crate) group: Group,
     /// Worker threads or processes.
     pub(crate) workers: usize,
+    /// Whether clients must show a certificate.
+    pub(crate) clients: bool,
     pub(crate) mode: Mode,
 }
 
@@ -38,6 +40,7 @@ impl Default for Setup {
             key: KeyKind::P256,
             group: Group::X25519,
             workers: 1,
+            clients: false,
             mode: Mode::Stream,
         }
     }
@@ -48,6 +51,10 @@ impl Default for Setup {
 pub(crate) enum Mode {
     /// It does not look at them: any protocol.
     Stream,
+    /// The same, to an application that speaks TLS, whose certificate it checks.
+    BothSides,
+    /// It reads the server name and leaves TLS to the application.
+    Passthrough,
     /// HTTP/1.1, which it parses, routes and forwards request by request.
     Http1,
     /// HTTP/2 from the clients, HTTP/1.1 to the application.
@@ -58,9 +65,14 @@ impl Mode {
     /// The protocol's name for ALPN (RFC 7301).
     pub(crate) fn alpn(self) -> &'static str {
         match self {
-            Self::Stream | Self::Http1 => "http/1.1",
+            Self::Stream | Self::BothSides | Self::Passthrough | Self::Http1 => "http/1.1",
             Self::Http2 => "h2",
         }
+    }
+
+    /// Whether the application speaks TLS.
+    pub(crate) fn has_tls_behind(self) -> bool {
+        matches!(self, Self::BothSides | Self::Passthrough)
     }
 }
 
@@ -83,6 +95,10 @@ pub(crate) struct Peer {
     pub(crate) file: &'static str,
     /// Its configuration as a proxy of byte streams; none where it knows HTTP alone.
     pub(crate) stream: Option<&'static str>,
+    /// The same with TLS to the application; none where it cannot, or nobody has written one.
+    pub(crate) both_sides: Option<&'static str>,
+    /// Its configuration for choosing by the server name alone, in the same way.
+    pub(crate) passthrough: Option<&'static str>,
     /// Its configuration as a proxy of HTTP; none where it knows no HTTP.
     pub(crate) http: Option<&'static str>,
     /// Its arguments; `{{config}}` and `{{dir}}` are filled in.
@@ -111,6 +127,8 @@ impl Peer {
     pub(crate) fn config(&self, mode: Mode) -> Option<&'static str> {
         match mode {
             Mode::Stream => self.stream,
+            Mode::BothSides => self.both_sides,
+            Mode::Passthrough => self.passthrough,
             Mode::Http1 | Mode::Http2 => self.http,
         }
     }
@@ -161,6 +179,9 @@ impl Contestant {
     pub(crate) fn lacks(&self, setup: Setup) -> Option<&'static str> {
         if setup.group == Group::X25519MlKem768 && !self.peer.post_quantum {
             return Some("its TLS library does not know X25519MLKEM768");
+        }
+        if setup.clients && !self.peer.config(setup.mode).is_some_and(|text| text.contains("{{clients_")) {
+            return Some("its configuration here asks clients for nothing");
         }
         if setup.workers > 1 && !self.peer.scales {
             return Some("it has no number of workers to set");
@@ -221,6 +242,8 @@ pub(crate) struct Site<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) backend: &'a Found,
     pub(crate) identity: &'a Identity,
+    /// Who is let in, where that is asked.
+    pub(crate) clients: Option<&'a Clients>,
     pub(crate) setup: Setup,
     pub(crate) cores: &'a [usize],
 }

@@ -34,11 +34,20 @@ pub(crate) enum Service {
     Http { response: usize },
 }
 
+/// A certificate and its key, PEM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Credentials {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
 /// The order to a backend.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct BackendSpec {
     pub(crate) place: Place,
     pub(crate) service: Service,
+    /// What it shows within TLS; `None`: it speaks plain text. On TCP alone.
+    pub(crate) tls: Option<Credentials>,
 }
 
 /// The protocol versions that are measured.
@@ -66,6 +75,8 @@ pub(crate) struct LoadSpec {
     pub(crate) target: SocketAddr,
     pub(crate) version: Version,
     pub(crate) group: Group,
+    /// What clients show.
+    pub(crate) client: Option<Credentials>,
     pub(crate) work: Work,
 }
 

@@ -6,8 +6,8 @@ mod case;
 mod http;
 mod sparse;
 
-use crate::contestant::Setup;
 use crate::contestant::template::connections;
+use crate::contestant::{Mode, Setup};
 use crate::error::{Error, Result};
 use crate::pki::KeyKind;
 use crate::protocol::{Exchange, Group, Service, Version, Work};
@@ -70,6 +70,24 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         what: "a resumed handshake on each connection",
         short: true,
         cases: handshakes,
+    },
+    Scenario {
+        name: "handshake-mutual",
+        what: "a full handshake on each connection in which the client shows a certificate",
+        short: true,
+        cases: handshakes,
+    },
+    Scenario {
+        name: "relay-both-sides",
+        what: "1 MiB each way, with TLS to the application as well",
+        short: true,
+        cases: encrypted,
+    },
+    Scenario {
+        name: "passthrough",
+        what: "1 MiB each way, of TLS that the proxy passes through by the server name",
+        short: true,
+        cases: encrypted,
     },
     Scenario {
         name: "sparse",
@@ -140,7 +158,7 @@ impl Scenario {
     fn case(&self, suffix: &str, what: &str, service: Service, method: Method) -> Case {
         let name = if suffix.is_empty() { self.name.to_owned() } else { format!("{}/{suffix}", self.name) };
         let unit = match self.name {
-            "handshake-full" | "handshake-resumed" => "handshake",
+            "handshake-full" | "handshake-resumed" | "handshake-mutual" => "handshake",
             "churn" | "idle" => "connection",
             "start" => "process tree",
             _ => "request",
@@ -210,6 +228,21 @@ fn bulk(scenario: &Scenario, pace: Pace) -> Vec<Case> {
     vec![scenario.case("", what, Service::Exchange { request, response }, method)]
 }
 
+/// The application speaks TLS, and the proxies speak it too, or pass it through.
+fn encrypted(scenario: &Scenario, pace: Pace) -> Vec<Case> {
+    let mode = if scenario.name == "passthrough" { Mode::Passthrough } else { Mode::BothSides };
+    [("download", SMALL, MIB, "to the client"), ("upload", MIB, SMALL, "to the application")]
+        .into_iter()
+        .map(|(suffix, request, response, direction)| {
+            let what = format!("8 kept connections, 1 MiB {direction}; the application speaks TLS 1.3");
+            let method = Method::Window(relay(TRANSFERS, request, response, pace.seconds));
+            let mut case = scenario.case(suffix, &what, Service::Exchange { request, response }, method);
+            case.setup.mode = mode;
+            case
+        })
+        .collect()
+}
+
 fn shake(resumed: bool, exchange: Option<(usize, usize)>, seconds: f64) -> Work {
     Work::Handshake { concurrency: 16, resumed, exchange, every: 0.0, seconds, warmup: seconds / 5.0 }
 }
@@ -232,7 +265,8 @@ fn handshakes(scenario: &Scenario, pace: Pace) -> Vec<Case> {
         .map(|(suffix, what, version, key, group)| {
             let work = shake(resumed, None, pace.seconds);
             let mut case = scenario.case(suffix, what, Service::Echo, Method::Window(work));
-            case.setup = Setup { version, key, group, ..Setup::default() };
+            let clients = scenario.name == "handshake-mutual";
+            case.setup = Setup { version, key, group, clients, ..Setup::default() };
             case
         })
         .collect()
@@ -328,7 +362,6 @@ fn scaling(scenario: &Scenario, pace: Pace) -> Vec<Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contestant::Mode;
     use crate::contestant::peers::peer;
 
     #[test]

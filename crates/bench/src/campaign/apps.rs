@@ -62,6 +62,7 @@ impl Stage<'_> {
                 dir: &dir,
                 backend: &app.found,
                 identity: self.identity,
+                clients: None,
                 setup: Setup { mode, ..self.case.setup },
                 cores: &self.cores.proxy,
             };

@@ -237,7 +237,9 @@ impl Bench<'_> {
 
     fn spec(&self, running: &Running, work: &Work) -> LoadSpec {
         let setup = self.case.setup;
-        LoadSpec { target: running.listen, version: setup.version, group: setup.group, work: work.clone() }
+        let client = self.site.clients.map(|clients| clients.client.clone());
+        let (version, group) = (setup.version, setup.group);
+        LoadSpec { target: running.listen, version, group, client, work: work.clone() }
     }
 }
 

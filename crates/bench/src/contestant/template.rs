@@ -51,6 +51,9 @@ pub(crate) fn values(dir: &Path, root: &Path, listen: SocketAddr, site: &Site<'_
         Version::Tls12 => ("TLSv1.2", "TLS_V12"),
         Version::Tls13 => ("TLSv1.3", "TLS_V13"),
     };
+    let clients = |line: &dyn Fn(std::path::Display<'_>) -> String| {
+        site.clients.map(|clients| line(clients.authority.display())).unwrap_or_default()
+    };
     vec![
         ("dir", dir.display().to_string()),
         ("listen", listen.to_string()),
@@ -73,6 +76,13 @@ pub(crate) fn values(dir: &Path, root: &Path, listen: SocketAddr, site: &Site<'_
         // As root, workers would change to a user who may not see the harness's directory.
         ("user_line", if as_root { "user root;" } else { "" }.to_owned()),
         ("hitch_user", if as_root { "user = \"nobody\"" } else { "" }.to_owned()),
+        ("clients_offramp", clients(&|ca| format!("client_auth = {{ ca = \"{ca}\" }}"))),
+        (
+            "clients_nginx",
+            clients(&|ca| format!("ssl_client_certificate {ca};\n        ssl_verify_client on;")),
+        ),
+        ("clients_haproxy", clients(&|ca| format!("ca-file {ca} verify required"))),
+        ("clients_hitch", clients(&|ca| format!("client-verify = required\nclient-verify-ca = \"{ca}\""))),
         ("backend_caddy", caddy),
         ("backend_offramp", nginx.clone()),
         ("backend_nginx", nginx),

@@ -38,7 +38,7 @@ pub(crate) async fn run(spec: &LoadSpec, gate: &mut Gate) -> Result<LoadResult> 
     let stock = resumed.then(|| Arc::new(Stock::default()));
     let plan = Plan {
         target: spec.target,
-        config: tls::client(spec.version, spec.group, stock.clone())?,
+        config: tls::client(spec, stock.clone())?,
         stock,
         await_ticket: resumed && spec.version == Version::Tls13,
         exchange,

@@ -65,7 +65,8 @@ impl Known {
         for _ in 0..2 {
             words.send("go".to_owned()).await.unwrap();
         }
-        run(&LoadSpec { target: self.address, version, group, work }, &mut Gate { words: gate }).await
+        let spec = LoadSpec { target: self.address, version, group, client: None, work };
+        run(&spec, &mut Gate { words: gate }).await
     }
 }
 

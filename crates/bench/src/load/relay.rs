@@ -41,7 +41,7 @@ pub(crate) async fn run(spec: &LoadSpec, gate: &mut Gate) -> Result<LoadResult> 
 /// When one of them fails.
 pub(crate) async fn open(spec: &LoadSpec, count: usize) -> Result<Vec<Conn>> {
     const AT_ONCE: usize = 64;
-    let config = tls::client(spec.version, spec.group, None)?;
+    let config = tls::client(spec, None)?;
     let target = spec.target;
     let mut conns = Vec::with_capacity(count);
     while conns.len() < count {

@@ -8,18 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, NamedGroup, SignatureScheme};
 
 use crate::error::{Error, Result};
-use crate::protocol::{Group, Version};
+use crate::protocol::{Credentials, Group, LoadSpec, Version};
 
 /// A client configuration that can speak one version, one suite, and one group, and nothing else: what is
 /// measured is what was asked for, or the handshake fails.
 ///
 /// # Errors
-/// When rustls refuses the combination.
-pub(crate) fn client(version: Version, group: Group, stock: Option<Arc<Stock>>) -> Result<Arc<ClientConfig>> {
+/// When rustls refuses the combination, or the client's certificate cannot be read.
+pub(crate) fn client(spec: &LoadSpec, stock: Option<Arc<Stock>>) -> Result<Arc<ClientConfig>> {
+    let (version, group) = (spec.version, spec.group);
     let mut provider = default_provider();
     let versions: &[&rustls::SupportedProtocolVersion] = match version {
         Version::Tls13 => {
@@ -41,18 +43,34 @@ pub(crate) fn client(version: Version, group: Group, stock: Option<Arc<Stock>>) 
         (Group::X25519, Version::Tls12) => vec![kx_group::X25519, kx_group::SECP256R1],
     };
     let schemes = provider.signature_verification_algorithms.supported_schemes();
-    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
         .map_err(|e| Error::Tls(e.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Believer { schemes }))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(Believer { schemes }));
+    let mut config = match &spec.client {
+        None => builder.with_no_client_auth(),
+        Some(shown) => {
+            let (chain, key) = read(shown)?;
+            builder.with_client_auth_cert(chain, key).map_err(|e| Error::Tls(e.to_string()))?
+        }
+    };
     config.enable_secret_extraction = true;
     config.resumption = match stock {
         Some(stock) => Resumption::store(stock),
         None => Resumption::disabled(),
     };
     Ok(Arc::new(config))
+}
+
+/// Reads a certificate and its key.
+///
+/// # Errors
+/// When there are none.
+pub(crate) fn read(files: &Credentials) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let failed = |e| Error::Tls(format!("reading a certificate: {e}"));
+    let cert = CertificateDer::from_pem_file(&files.cert).map_err(failed)?;
+    Ok((vec![cert], PrivateKeyDer::from_pem_file(&files.key).map_err(failed)?))
 }
 
 /// The name that every certificate of the harness carries.

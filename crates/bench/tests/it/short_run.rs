@@ -54,6 +54,34 @@ fn a_contestant_that_fails_is_reported_with_its_own_words_and_the_rest_goes_on()
     assert_eq!(judged.status.code(), expected, "{}", text(&judged));
 }
 
+/// Clients that show certificates, an application that speaks TLS, and TLS that is passed through: with a real proxy.
+#[test]
+fn certificates_of_clients_and_tls_of_the_application_are_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = bench(
+        dir.path(),
+        "run --contestants haproxy,nginx --scenarios handshake-mutual,relay-both-sides,passthrough --rounds 1 \
+         --seconds 0.1 --congestion system --out results",
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let raw = std::fs::read_to_string(dir.path().join("results/raw.csv")).unwrap();
+    for peer in ["haproxy", "nginx"] {
+        for case in [
+            "handshake-mutual,handshake-mutual",
+            "relay-both-sides,relay-both-sides/download",
+            "relay-both-sides,relay-both-sides/upload",
+            "passthrough,passthrough/download",
+            "passthrough,passthrough/upload",
+        ] {
+            assert!(
+                raw.contains(&format!("{case},{peer},1,cpu_us,")),
+                "{case} {peer}: {raw}{}",
+                text(&output)
+            );
+        }
+    }
+}
+
 #[test]
 fn an_interrupt_stops_everything_and_keeps_what_was_measured() {
     interrupt("system");
