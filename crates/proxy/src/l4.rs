@@ -134,8 +134,8 @@ enum UpEnd {
     Ended,
     /// The server's socket was shut.
     Shut,
-    /// The server takes no more, though the client may have more to say.
-    Refused,
+    /// The server takes no more, in this way, though the client may have more to say.
+    Refused(io::ErrorKind),
 }
 
 impl UpEnd {
@@ -146,7 +146,15 @@ impl UpEnd {
 
     /// Whether nothing more is written to the server.
     fn is_shut(self) -> bool {
-        matches!(self, Self::Shut | Self::Refused)
+        matches!(self, Self::Shut | Self::Refused(_))
+    }
+
+    /// How the server refused to take more, if it did.
+    fn refusal(self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Refused(how) => Some(how),
+            _ => None,
+        }
     }
 }
 
@@ -228,7 +236,7 @@ impl Relay {
         // A client that is still talking would be reset by a close, and lose what it has not read yet.
         let cut_short =
             self.down.end == DownEnd::Shut || matches!(close.cause, Cause::ServerReset | Cause::ServerHung);
-        let more = self.up.end == UpEnd::Refused || self.trailing || (cut_short && !self.up.end.is_over());
+        let more = self.up.end.refusal().is_some() || self.trailing || (cut_short && !self.up.end.is_over());
         // Who took nothing for so long will not take a last word either.
         let waits = (more || self.down.sending.waiting() > 0) && close.cause != Cause::ClientHung;
         // What a client said before it left may still be on its way; a reset would overtake it.

@@ -1,14 +1,14 @@
 //! A server that goes away in the middle of a response: the client sees that it is cut off, never a clean
 //! end, and the event says whose fault it was. A client that goes away ends its server's work.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
 use offramp_testkit::process::{Process, Ready, require};
 use offramp_testkit::server::{Listen, Server, faults};
 
-use crate::crowd::{connect, trusting};
+use crate::crowd::{connect, tcp, trusting};
 use crate::house::{CERTIFICATE, Home, LIFE, PATIENCE, cause, text};
 use crate::http_curl::{HTTP, command, curl};
 
@@ -36,7 +36,9 @@ fn a_response_that_is_cut_off_does_not_look_whole() {
     let house = home.run(&text_);
     for (name, _, reset) in cut {
         // 18: partial file; 92: HTTP/2 stream error; 56: the connection was reset or truncated.
-        for (version, codes) in [("--http1.1", &[18, 56][..]), ("--http2", &[92, 18])] {
+        for (version, codes) in
+            [("--http1.0", &[18, 56][..]), ("--http1.1", &[18, 56]), ("--http2", &[92, 18])]
+        {
             let answer = curl(&house, &[version], &format!("https://localhost/{name}?{version}"));
             assert!(codes.contains(&answer.code), "{name} {version}: {answer:?}");
             // A reset may overtake what was sent before it.
@@ -52,6 +54,15 @@ fn a_response_that_is_cut_off_does_not_look_whole() {
     }
     let whole = "a response whose end is the end of the connection";
     drop(house);
+    // A client of HTTP/1.0 in plain text has nothing but the end of the connection.
+    let plain = HTTP.replace("mode", "tls = false\nmode");
+    let chunked = Server::start(&Listen::Ipv4, faults::close_in_the_middle(cut[1].1)).unwrap();
+    let house = Home::new().run(&format!("{plain}[[route]]\nserver = \"{}\"\n", chunked.address()));
+    let mut client = tcp(house.address()).unwrap();
+    client.write_all(b"GET / HTTP/1.0\r\nHost: a.test\r\n\r\n").unwrap();
+    let read = client.read_to_end(&mut Vec::new());
+    assert_eq!(read.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset));
+    house.stop();
     // In order that is no fault (RFC 9112 §6.3).
     let home = Home::new();
     let said = b"HTTP/1.1 200 OK\r\n\r\nto the end";
@@ -63,6 +74,26 @@ fn a_response_that_is_cut_off_does_not_look_whole() {
         assert_eq!((answer.code, answer.text().as_str()), (0, "to the end"), "{whole}: {answer:?}");
     }
     assert!(house.stop().iter().all(|event| cause(event) == "completed"));
+}
+
+/// The kernel tells the reset to the write of the upload. What is read then looks like the end of the response.
+#[test]
+fn a_reset_in_an_upload_is_no_end_of_the_response() {
+    let home = Home::new();
+    let said = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf";
+    let app = Server::start(&Listen::Ipv4, faults::reset_in_the_middle(said)).unwrap();
+    std::fs::write(home.file("body"), vec![b'x'; 30 << 20]).unwrap();
+    let upload = format!("@{}", home.file("body").display());
+    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"{}\"\n", app.address()));
+    for version in ["--http1.0", "--http1.1", "--http2"] {
+        // Without a wait for 100, so that the upload is under way.
+        let answer =
+            curl(&house, &[version, "-H", "Expect:", "--data-binary", &upload], "https://localhost/");
+        // The head may be lost with the reset; that is answered with 502.
+        let whole = answer.code == 0 && answer.status() == 200;
+        assert!(!whole, "{version}: {} {}", answer.code, answer.said);
+    }
+    house.stop();
 }
 
 /// A long one goes another way than a short one.

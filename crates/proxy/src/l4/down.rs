@@ -1,6 +1,7 @@
 //! From the server to the client: plaintext is read straight into the slots of a batch of records,
 //! sealed there, and leaves with one write.
 
+use std::io::ErrorKind;
 use std::task::{Context, Poll};
 
 use offramp_net::turn::{Turn, Work};
@@ -66,7 +67,7 @@ impl Relay {
             }
             // A reset was told to the write that failed; here it looks like an orderly end, which it
             // must not look like to the client.
-            Poll::Ready(Ok(0)) if self.first_end == Some(Cause::ServerReset) => {
+            Poll::Ready(Ok(0)) if self.up.end.refusal() == Some(ErrorKind::ConnectionReset) => {
                 Err(Cause::ServerReset.into())
             }
             Poll::Ready(Ok(0)) => {

@@ -92,7 +92,7 @@ impl Relay {
         if error.kind() != std::io::ErrorKind::BrokenPipe {
             self.ended(failure::server(error).cause);
         }
-        self.up.end = UpEnd::Refused;
+        self.up.end = UpEnd::Refused(error.kind());
         self.up.plain = Vec::new();
         self.keep(&[], Rest::Nothing);
         Ok(Progress::Done)
@@ -123,7 +123,7 @@ impl Relay {
             let opened = self.session.opener.open(&mut buffer[at..], spans);
             turn.spend(Work::Pieces(opened.records));
             let delivered = self.deliver(cx, &buffer[at..], &spans[..opened.spans], turn)?;
-            if self.up.end == UpEnd::Refused {
+            if self.up.end.refusal().is_some() {
                 return Ok(Rest::Nothing);
             }
             at += opened.consumed;

@@ -30,7 +30,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::answer::Refusal;
 use super::body::Reply;
 use super::exchange::{self, Client, Request};
-use super::intake::{Gate, Intake, Stop};
+use super::intake::{Ending, Gate, Intake, Stop};
 use super::line::ClientConnection;
 use super::session::Session;
 use super::transport::Transport;
@@ -141,7 +141,12 @@ async fn last(
             Some(switch) => {
                 gate.switched();
                 let early = intake.take_held();
-                tunnel::run(&session, &mut intake.transport, early, switch, idle).await.into()
+                let cause = tunnel::run(&session, &mut intake.transport, early, switch, idle).await;
+                // A reset could destroy what the server said last.
+                if cause == Cause::ServerAborted {
+                    intake.ending = Ending::Unsaid;
+                }
+                cause.into()
             }
             // Closed after a response that said so, or because the client had ended.
             None if session.worker.is_draining() => Cause::Drain.into(),
@@ -283,6 +288,9 @@ where
     if let Some(place) = place {
         cut.forget(place);
     }
+    if matches!(turn, Turn::Ended(_)) && conversation.is_cut() {
+        line.intake.borrow_mut().ending = Ending::Reset;
+    }
     drop((conversation, warm));
     line.intake.borrow_mut().rest();
     session.rest();
@@ -370,11 +378,19 @@ async fn close_down(session: &Session, intake: &mut Intake, close: Close) -> Clo
         close.cause,
         Cause::ClientReset | Cause::ClientVanished | Cause::ClientTruncated | Cause::ClientHung
     );
+    if intake.ending == Ending::Reset {
+        intake.transport.socket().reset_on_close();
+        return close;
+    }
     if gone || session.worker.cut.is_now() {
         return close;
     }
     session.left.set(true);
-    let goodbye = poll_fn(|cx| intake.transport.poll_shutdown(cx));
+    let is_unsaid = intake.ending == Ending::Unsaid;
+    let goodbye = poll_fn(|cx| match is_unsaid {
+        true => intake.transport.poll_flush(cx),
+        false => intake.transport.poll_shutdown(cx),
+    });
     if tokio::time::timeout(TICK, goodbye).await.is_ok() && !intake.ended && close.cause != Cause::IdleTimeout
     {
         farewell(&session.worker, intake.transport.socket(), &[]).await;

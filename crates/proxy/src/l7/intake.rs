@@ -171,16 +171,40 @@ pub(crate) struct Intake {
     pub(crate) failed: Option<io::Error>,
     /// Whether it ended in order.
     pub(crate) ended: bool,
+    /// How it is to end.
+    pub(crate) ending: Ending,
     /// The memory for heads.
     heads: Rc<Heads>,
     /// What was looked at since others had their turn.
     turn: Turn,
 }
 
+/// How a connection ends, in the middle of something or not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// In order.
+    Orderly,
+    /// Without close_notify: within TLS that tells a cut from an end.
+    Unsaid,
+    /// By a reset: the end of the connection would be that of a response, and many clients do not look for close_notify.
+    Reset,
+}
+
 impl Intake {
     pub(crate) fn new(transport: Transport, gate: Rc<Gate>, heads: Rc<Heads>) -> Self {
         let (held, turn) = (Buffer::default(), Turn::default());
-        Self { transport, gate, held, seen: false, passing: 0, failed: None, ended: false, heads, turn }
+        Self {
+            transport,
+            gate,
+            held,
+            seen: false,
+            passing: 0,
+            failed: None,
+            ended: false,
+            ending: Ending::Orderly,
+            heads,
+            turn,
+        }
     }
 
     /// Gives back what is kept for the next requests.

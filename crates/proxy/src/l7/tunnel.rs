@@ -96,7 +96,7 @@ impl End for Tunnel {
 /// Which end of a direction broke.
 enum Broken {
     Reading,
-    Writing,
+    Writing(io::ErrorKind),
 }
 
 /// One direction.
@@ -108,6 +108,8 @@ struct Way {
     ended: bool,
     /// Whether the writing side was told.
     shut: bool,
+    /// Whether the reading side told a write that it was reset: what looks like the end of its stream is none then.
+    reset: bool,
     moved: u64,
 }
 
@@ -122,7 +124,7 @@ impl Way {
     ) -> Result<bool, Broken> {
         for _ in 0..TURN {
             if !self.kept.is_empty() {
-                match to.poll_write(cx, &self.kept).map_err(|_| Broken::Writing)? {
+                match to.poll_write(cx, &self.kept).map_err(|error| Broken::Writing(error.kind()))? {
                     Poll::Ready(n) => drop(self.kept.drain(..n)),
                     Poll::Pending => return Ok(false),
                 }
@@ -135,23 +137,27 @@ impl Way {
                 return Ok(false);
             }
             if self.ended {
-                self.shut = to.poll_shutdown(cx).map_err(|_| Broken::Writing)?.is_ready();
+                self.shut = to.poll_shutdown(cx).map_err(|error| Broken::Writing(error.kind()))?.is_ready();
                 return Ok(false);
             }
             let read = from.poll_read(cx, &mut scratch[..PIECE]).map_err(|_| Broken::Reading)?;
             let Poll::Ready(n) = read else {
-                let _ = to.poll_flush(cx).map_err(|_| Broken::Writing)?;
+                let _ = to.poll_flush(cx).map_err(|error| Broken::Writing(error.kind()))?;
                 return Ok(false);
             };
+            if n == 0 && self.reset {
+                return Err(Broken::Reading);
+            }
             if n == 0 {
                 self.ended = true;
                 continue;
             }
             self.moved += n as u64;
-            let taken = match to.poll_write(cx, &scratch[..n]).map_err(|_| Broken::Writing)? {
-                Poll::Ready(taken) => taken,
-                Poll::Pending => 0,
-            };
+            let taken =
+                match to.poll_write(cx, &scratch[..n]).map_err(|error| Broken::Writing(error.kind()))? {
+                    Poll::Ready(taken) => taken,
+                    Poll::Pending => 0,
+                };
             self.kept.extend_from_slice(&scratch[taken..n]);
         }
         Ok(true)
@@ -160,6 +166,30 @@ impl Way {
     /// Gives up: nothing more is read, and what was not taken is forgotten.
     fn abandon(&mut self) {
         (self.kept, self.ended, self.shut) = (Vec::new(), true, true);
+    }
+}
+
+/// Moves what there is both ways; `true` where there may be more at once.
+fn both(
+    cx: &mut Context<'_>,
+    (up, down): (&mut Way, &mut Way),
+    (client, server): (&mut dyn End, &mut dyn End),
+    scratch: &mut [u8],
+) -> Result<bool, Cause> {
+    let upward = match up.poll(cx, client, server, scratch) {
+        Ok(more) => more,
+        Err(Broken::Reading) => return Err(Cause::ClientAborted),
+        // A server may be done listening and not yet with talking. If it is gone, reading from it says so.
+        Err(Broken::Writing(how)) => {
+            up.abandon();
+            down.reset = how == io::ErrorKind::ConnectionReset;
+            false
+        }
+    };
+    match down.poll(cx, server, client, scratch) {
+        Ok(downward) => Ok(upward || downward),
+        Err(Broken::Reading) => Err(Cause::ServerAborted),
+        Err(Broken::Writing(_)) => Err(Cause::ClientAborted),
     }
 }
 
@@ -185,19 +215,9 @@ pub(crate) async fn run(
             return Poll::Ready(Cause::Drain);
         }
         let mut scratch = worker.scratch.borrow_mut();
-        let upward = match up.poll(cx, client, &mut server, &mut scratch.bytes) {
+        let more = match both(cx, (&mut up, &mut down), (&mut *client, &mut server), &mut scratch.bytes) {
             Ok(more) => more,
-            Err(Broken::Reading) => return Poll::Ready(Cause::ClientAborted),
-            // A server may be done listening and not yet with talking. If it is gone, reading from it says so.
-            Err(Broken::Writing) => {
-                up.abandon();
-                false
-            }
-        };
-        let downward = match down.poll(cx, &mut server, client, &mut scratch.bytes) {
-            Ok(more) => more,
-            Err(Broken::Reading) => return Poll::Ready(Cause::ServerAborted),
-            Err(Broken::Writing) => return Poll::Ready(Cause::ClientAborted),
+            Err(cause) => return Poll::Ready(cause),
         };
         carrier.0.up.set(up.moved);
         carrier.0.down.set(down.moved);
@@ -208,7 +228,7 @@ pub(crate) async fn run(
             (seen, since) = (up.moved + down.moved, coarse_ms());
             carrier.0.moved.set(since);
         }
-        if upward || downward {
+        if more {
             offramp_net::turn::poll_next(cx);
             return Poll::Pending;
         }
@@ -253,7 +273,50 @@ fn base64(bytes: [u8; 16]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::base64;
+    use std::task::Waker;
+
+    use super::*;
+
+    /// Has these bytes to give, and then its end; what it is given is refused in this way, if in any.
+    struct Fake(Vec<u8>, Option<io::ErrorKind>);
+
+    impl End for Fake {
+        fn poll_read(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+            let n = self.0.len();
+            buffer[..n].copy_from_slice(&std::mem::take(&mut self.0));
+            Poll::Ready(Ok(n))
+        }
+
+        fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(self.1.map_or(Ok(bytes.len()), |kind| Err(kind.into())))
+        }
+
+        fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// The kernel tells a reset once: to the write. The read that follows finds the end of the stream.
+    #[test]
+    fn a_server_that_was_reset_has_not_ended() {
+        for (how, expected) in [
+            (Some(io::ErrorKind::ConnectionReset), Err(Cause::ServerAborted)),
+            // It had closed before, and its answer is whole.
+            (Some(io::ErrorKind::BrokenPipe), Ok(false)),
+            (None, Ok(false)),
+        ] {
+            let (mut up, mut down) = (Way::default(), Way::default());
+            let (mut client, mut server) = (Fake(b"question".to_vec(), None), Fake(b"half".to_vec(), how));
+            let cx = &mut Context::from_waker(Waker::noop());
+            let outcome = both(cx, (&mut up, &mut down), (&mut client, &mut server), &mut vec![0; PIECE]);
+            assert_eq!((outcome, down.moved), (expected, 4), "{how:?}");
+            assert_eq!(down.shut, expected.is_ok(), "{how:?}");
+        }
+    }
 
     #[test]
     fn keys_are_base64() {

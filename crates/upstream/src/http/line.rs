@@ -251,7 +251,15 @@ impl<B: RequestBody> Http1Connection<B> {
         if self.refused.is_some() {
             self.out.give_up();
         }
+        let until_close = self.inbound.ends_with_connection();
         let frame = self.inbound.poll_frame(cx, &mut self.link);
+        if until_close
+            && matches!(frame, Poll::Ready(None))
+            && let Some(error) = self.refused.take_if(|error| error.kind() == io::ErrorKind::ConnectionReset)
+        {
+            // The kernel tells a reset once: to the write. What the read found is no end.
+            return Poll::Ready(Some(Err(Fault::Aborted(Breach::Io(error)))));
+        }
         if self.is_stalled(cx, frame.is_ready()) { Poll::Ready(Some(Err(Fault::Stalled))) } else { frame }
     }
 

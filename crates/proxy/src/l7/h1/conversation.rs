@@ -118,6 +118,12 @@ where
         self.step == RequestStep::Heading
     }
 
+    /// Whether a response is under way whose end is that of the connection: if it ends now, that must not look like the
+    /// end of the response.
+    pub(super) fn is_cut(&self) -> bool {
+        self.step == RequestStep::Responding && matches!(self.framing, Framing::Close)
+    }
+
     /// Goes on until there is a reason to stop.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
         self.passed = 0;

@@ -94,6 +94,11 @@ impl Inbound {
         matches!(self.content, ResponseContent::Over)
     }
 
+    /// Whether the end of the connection is that of the content.
+    pub(super) fn ends_with_connection(&self) -> bool {
+        matches!(self.content, ResponseContent::UntilClose)
+    }
+
     /// Whether the response has ended and nothing but another response can follow.
     pub(super) fn is_settled(&self) -> bool {
         self.has_ended() && self.keep_alive && self.bytes.is_empty()
