@@ -254,11 +254,13 @@ impl<B: RequestBody> PrivateConnections<B> {
     pub(crate) fn shelf(&self, pools: &Pools<B>, backend: &Backend, server: usize) -> Rc<Shelf<B>> {
         let id = backend.pool_id(server);
         let mut shelves = self.shelves.borrow_mut();
-        if let Some((_, shelf)) = shelves.iter().find(|(known, _)| *known == id) {
+        if let Some((_, shelf)) = shelves.iter().find(|(known, shelf)| *known == id && !shelf.is_closed()) {
             // A reload may have changed them.
             shelf.limit(&backend.limits);
             return Rc::clone(shelf);
         }
+        // Those of servers, or of rules of TLS, that a reload has taken away.
+        shelves.retain(|(_, shelf)| !shelf.is_closed());
         let shelf = Shelf::new();
         shelf.limit(&backend.limits);
         shelves.push((id, Rc::clone(&shelf)));
@@ -300,5 +302,26 @@ mod tests {
         pools.inner.sweep(10_000);
         pools.inner.sweep(10_000 + linger);
         assert!(shelf.upgrade().is_none() && pools.inner.houses.borrow().is_empty());
+    }
+
+    /// Each reload has other connectors to servers with TLS. A client that stays has nothing of the old ones, and what
+    /// was closed is used no more.
+    #[test]
+    fn connections_of_a_client_to_what_is_gone_are_forgotten() {
+        let pools: Pools<Full<Bytes>> = Pools::new(0);
+        let server = || Server::at(Address::Tcp(([127, 0, 0, 1], 9).into()));
+        let private = PrivateConnections::new(Bytes::from_static(b"PROXY UNKNOWN\r\n"));
+        // All of them live, so that each has an address of its own.
+        let mut all = Vec::new();
+        for _ in 0..5 {
+            let backend = Backend::new("app", [server().into()]);
+            let shelf = private.shelf(&pools, &backend, 0);
+            assert!(Rc::ptr_eq(&shelf, &private.shelf(&pools, &backend, 0)));
+            assert_eq!(private.shelves.borrow().len(), 1);
+            shelf.close();
+            assert!(!Rc::ptr_eq(&shelf, &private.shelf(&pools, &backend, 0)));
+            private.shelf(&pools, &backend, 0).close();
+            all.push(backend);
+        }
     }
 }

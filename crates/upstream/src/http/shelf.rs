@@ -132,6 +132,11 @@ impl<B: RequestBody> Shelf<B> {
         self.shared.take();
     }
 
+    /// Whether nothing is kept any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
     /// A stream on one of the shared connections.
     pub(crate) fn stream(&self) -> Option<Stream<B>> {
         self.shared.borrow().iter().find_map(Mux::stream)
