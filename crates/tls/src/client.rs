@@ -105,8 +105,8 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// The sessions that are kept for one server.
-const SESSIONS: usize = 64;
+/// The sessions that are kept: rustls keeps as many for one name, and a connector has one name.
+const SESSIONS: usize = 8;
 
 impl Connector {
     /// Makes one.

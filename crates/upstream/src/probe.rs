@@ -136,9 +136,12 @@ pub async fn probe(backend: &Backend, check: &Check, server: usize) -> Result<()
         let reached = reach(backend, server, check.timeout, way, |_| ()).await;
         let reached = reached.map_err(ProbeFault::Unreachable)?;
         let is_http2 = backend.protocol == Protocol::Http2 || reached.is_http2();
-        let link = reached.into_link();
+        let mut link = reached.into_link();
         match &check.kind {
-            CheckKind::Tcp => Ok(()),
+            CheckKind::Tcp => {
+                link.part();
+                Ok(())
+            }
             CheckKind::Http { path, host, status } => {
                 let answered = match is_http2 {
                     false => http1(link, path, host).await?,
@@ -166,6 +169,7 @@ async fn http1(mut link: Link, path: &str, host: &str) -> Result<u16, ProbeFault
             n => filled += n,
         }
     }
+    link.part();
     status(&line[..filled]).ok_or(ProbeFault::NotHttp)
 }
 
