@@ -129,6 +129,9 @@ pub(crate) struct Secure {
     moved_ms: u64,
     /// What the event will say where both directions end in order.
     first_end: Option<Cause>,
+    /// Whether a client in plain text is reset at once, and gets nothing of what still waits for it: a FIN behind that
+    /// would look like the end of the stream.
+    cuts_client: bool,
 }
 
 impl Secure {
@@ -157,6 +160,7 @@ impl Secure {
             down,
             moved_ms: offramp_net::clock::coarse_ms(),
             first_end: None,
+            cuts_client: false,
             worker,
         })
     }
@@ -235,6 +239,8 @@ impl Secure {
         if (servers || close.cause == Cause::ServerAlert) && !self.down.is_over() && self.client.tls.is_none()
         {
             self.client.socket.reset_on_close();
+            // One that had an answer before its upload was over may still have to read it.
+            self.cuts_client = self.up.end.refusal().is_none();
         }
         // A peer that got no close_notify may complain, and is right.
         let complains = match close.cause {
@@ -271,7 +277,8 @@ impl Secure {
         );
         let cut_short = self.down.end == FlowEnd::Shut || (broken && self.client.tls.is_some());
         let more = self.up.end.refusal().is_some() || (cut_short && !self.up.is_over());
-        let waits = (more || self.client.waiting() > 0) && close.cause != Cause::ClientHung;
+        let waits =
+            (more || self.client.waiting() > 0) && close.cause != Cause::ClientHung && !self.cuts_client;
         let listens = self.down.end.refusal().is_some() && self.up.end == FlowEnd::Shut;
         let (client, pending) = self.client.into_waiting();
         let farewells = Farewells {
