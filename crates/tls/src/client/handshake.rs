@@ -1,6 +1,9 @@
 //! Driving the handshake with a server, one record at a time as towards clients: what the server sends behind its
 //! Finished stays in the buffer, still sealed, for the record layer.
 
+#[cfg(test)]
+mod tests;
+
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -84,11 +87,13 @@ impl Connector {
         let mut early = Buffer::default();
         let mut out = Vec::with_capacity(FLIGHT);
         let queue = QUEUE.with(Rc::clone);
-        let (mut shown, mut fresh) = (0, true);
+        let (mut shown, mut fresh, mut steps) = (0, true, 0_u32);
         loop {
-            // Keys are agreed upon and signatures checked where something new is shown, and nowhere else.
+            // Keys are agreed upon and signatures checked where something new is shown, and nowhere else. Our hello and
+            // the server's answer wait for their turn; what follows the answer would be lost work if it waited too.
             if fresh {
-                queue.enter(!early.is_empty()).await;
+                queue.enter(steps > 1).await;
+                steps += 1;
             }
             let begun = fresh.then(Instant::now);
             let (discard, turn) = turn(&mut connection, &mut early.filled_mut()[..shown], &mut out);
