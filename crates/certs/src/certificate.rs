@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use rustls::SignatureScheme;
 use rustls::sign::{CertifiedKey, SigningKey};
 
+use crate::acme::UseMark;
 use crate::describe::Description;
 use crate::file::SOON;
 use crate::name::DnsPattern;
@@ -33,6 +34,8 @@ pub struct Certificate {
     pub description: Description,
     /// Where it comes from.
     pub source: Source,
+    /// Where it is noted that clients get it, for one that is renewed only while they do.
+    pub used: Option<UseMark>,
     /// What its key can sign with; a function of the key.
     pub(crate) schemes: &'static [SignatureScheme],
 }

@@ -179,6 +179,7 @@ fn assemble(chain: Chain, key: Key, names: Vec<DnsPattern>, source: Source) -> R
         staple_until: None,
         description: leaf.description,
         source,
+        used: None,
         schemes,
     })
 }

@@ -2,6 +2,8 @@
 
 mod inspect;
 mod list;
+mod order;
+mod renew;
 
 use crate::failure::Failure;
 use crate::flags::cert::{Cert, Command};
@@ -14,5 +16,7 @@ pub(crate) fn run(arguments: Cert) -> Result<(), Failure> {
     match arguments.command {
         Command::List(arguments) => list::list(arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
+        Command::Order(arguments) => order::order(*arguments),
+        Command::Renew(arguments) => renew::renew(arguments),
     }
 }

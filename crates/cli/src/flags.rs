@@ -5,6 +5,7 @@
 
 pub(crate) mod cert;
 pub(crate) mod logs;
+pub(crate) mod order;
 
 use std::path::PathBuf;
 
@@ -62,7 +63,7 @@ pub(crate) enum Command {
     ///
     /// Creates the CA if there is none.
     Ca(Ca),
-    /// List the certificates of a configuration, or say what is wrong with one
+    /// List certificates, say what is wrong with one, order or renew one
     Cert(cert::Cert),
     /// Query the log store: who, what, how much; import access logs into it
     ///

@@ -36,6 +36,11 @@ pub(crate) const SECTIONS: &[Section] = &[
             ("offramp ca", "How to make clients trust the certificates of the local CA"),
             ("offramp cert list", "The certificates of a configuration, and when they end"),
             ("offramp cert inspect example.org:443", "A server's certificates, and what is wrong with them"),
+            (
+                "offramp cert order example.org --cert site.pem --key site.key",
+                "A certificate of Let's Encrypt, without a server",
+            ),
+            ("offramp cert renew example.org", "Have the running Offramp renew a certificate now"),
             ("offramp check -c offramp.toml", "Report every mistake in a configuration"),
             ("offramp run -c offramp.toml", "Several applications, as a service"),
             ("offramp to 3000 --http --log-store sqlite:access.db", "Keep requests in a store, for queries:"),

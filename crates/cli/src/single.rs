@@ -175,7 +175,13 @@ fn obtained(names: &[CertificateName], authority: Option<&Authority>) -> io::Res
     }
     let authorities = authority.iter().map(|authority| authority.name.clone()).collect();
     let (names, key_type) = (hosts, KeyType::P256);
-    Ok(CertificateSource::Acme(AcmeCertificate { authorities, names, key_type, reuse_key: false }))
+    Ok(CertificateSource::Acme(AcmeCertificate {
+        authorities,
+        names,
+        key_type,
+        reuse_key: false,
+        on_demand: None,
+    }))
 }
 
 /// A certificate from the local CA for this machine's names for itself, and the addresses that are listened

@@ -99,6 +99,23 @@ pub(crate) fn directory(text: &str) -> Result<DirectoryUrl, String> {
     text.parse().map_err(|problem: offramp_config::Problem| problem.to_string())
 }
 
+/// Reads the name of a host or a wildcard.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn host(text: &str) -> Result<String, String> {
+    let parsed = text.parse::<offramp_config::model::HostPattern>();
+    parsed.map(|host| host.to_string()).map_err(|problem| problem.to_string())
+}
+
+/// Reads the name of a host, or a domain.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn host_name(text: &str) -> Result<offramp_config::model::HostName, String> {
+    text.parse().map_err(|problem: offramp_config::Problem| problem.to_string())
+}
+
 /// What to write instead of a URL.
 fn url(scheme: &str, rest: &str) -> String {
     if scheme == "unix" {

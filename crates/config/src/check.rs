@@ -19,6 +19,7 @@ mod conflicts;
 mod headers;
 mod listeners;
 mod modes;
+mod on_demand;
 mod routes;
 mod rules;
 mod server_tls;

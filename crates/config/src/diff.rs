@@ -181,8 +181,12 @@ impl Keyed for Certificate {
             CertificateSource::Files { cert, .. } => format!("certificate {}", cert.path.display()),
             CertificateSource::Directory { path } => format!("certificates in {}", path.path.display()),
             CertificateSource::Acme(acme) => {
-                let names: Vec<String> = acme.names.iter().map(ToString::to_string).collect();
-                format!("acme certificate {}", names.join(" "))
+                let (kind, names) = match &acme.on_demand {
+                    None => ("certificate", &acme.names),
+                    Some(on_demand) => ("certificates on demand", &on_demand.names),
+                };
+                let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+                format!("acme {kind} {}", names.join(" "))
             }
             CertificateSource::Local { names } => {
                 let names: Vec<String> = names.iter().map(ToString::to_string).collect();

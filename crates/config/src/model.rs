@@ -24,6 +24,7 @@ pub use health::{Eject, Health, HttpProbe, Probe, StatusRange};
 pub use http::{Hsts, HttpRules, Redirect, RedirectPart, RedirectTo, Respond, Rewrite, RoutePath};
 pub use limits::{HttpLimits, Limits};
 pub use names::{AlpnId, CertificateName, HostName, HostPattern, Name};
+pub use on_demand::{AskUrl, OnDemand};
 pub use outputs::{
     AccessFormat, AccessLog, AccessOutput, Anonymize, FieldName, Level, Log, LogFormat, LogOutput,
     SyslogAddress,
@@ -51,6 +52,7 @@ mod fingerprint;
 mod implied;
 mod limits;
 mod names;
+mod on_demand;
 mod outputs;
 mod route;
 mod server_tls;

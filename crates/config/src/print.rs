@@ -9,7 +9,7 @@ use std::fmt::{Display, Write as _};
 use crate::keys;
 use crate::model::{
     Authority, Backend, Certificate, CertificateSource, Config, DefaultRole, DnsProvider, DnsUpdate, Eject,
-    FilePath, Health, HttpProbe, Listener, Mode, Pool, Probe, ServerTls, Verify,
+    FilePath, Health, HttpProbe, Listener, Mode, OnDemand, Pool, Probe, ServerTls, Verify,
 };
 use crate::settings::{BINDINGS, lacks};
 use crate::units::print_duration;
@@ -74,9 +74,12 @@ fn certificate(out: &mut String, certificate: &Certificate) {
         }
         CertificateSource::Acme(acme) => {
             list(out, "acme", &acme.authorities);
-            list(out, "names", &acme.names);
             text(out, "key_type", acme.key_type);
             bare(out, "reuse_key", acme.reuse_key);
+            match &acme.on_demand {
+                None => list(out, "names", &acme.names),
+                Some(on_demand) => bare(out, "on_demand", demanded(on_demand)),
+            }
         }
     }
     match certificate.default {
@@ -85,6 +88,14 @@ fn certificate(out: &mut String, certificate: &Certificate) {
         DefaultRole::Never => out.push_str("default = false\n"),
     }
     out.push('\n');
+}
+
+fn demanded(on_demand: &OnDemand) -> String {
+    let OnDemand { names, ask, rate, wait } = on_demand;
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let names = if names.is_empty() { String::new() } else { format!("names = {}, ", array(&names)) };
+    let ask = ask.as_ref().map(|ask| format!("ask = {}, ", quoted(&ask.to_string()))).unwrap_or_default();
+    format!("{{ {names}{ask}rate = \"{rate}\", wait = \"{}\" }}", print_duration(*wait))
 }
 
 fn authority(out: &mut String, authority: &Authority) {

@@ -1,32 +1,40 @@
 //! Certificates from authorities that speak ACME (RFC 8555), obtained and renewed while the proxy runs.
 //!
 //! For each certificate that the configuration wants there is a [`keeper`]: it waits until the certificate is due,
-//! orders it, and says so, upon which the running snapshot gets it by the same way as any other change. Authorities look
-//! whether the names lead here; workers answer them by [`offramp_proxy::Challenges`]. What is known of when and where is
-//! in `offramp_certs::acme`.
-
+mod advice;
+mod ask;
+mod attempt;
 mod claims;
+mod demand;
 mod dns;
 mod http;
 mod keeper;
 mod name_server;
 mod order;
 mod prove;
+mod requests;
 mod shop;
+mod standalone;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use offramp_certs::acme::{KeyType, Subject};
+use offramp_certs::acme::{KeyType, Subject, UseMark};
 use offramp_config::Config;
-use offramp_config::model::{self, Authority};
+use offramp_config::model::{self, AskUrl, Authority};
 use offramp_observe::Log;
-use offramp_proxy::Challenges;
-use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use offramp_proxy::{Challenges, Demand};
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
+use demand::Desk;
+pub(crate) use demand::{Fresh, Rule};
+use keeper::Prompt;
+pub use requests::socket as control_socket;
 use shop::Shop;
+pub use standalone::{Issued, OneOrder, order_once};
 
 /// A certificate that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +45,17 @@ pub(crate) struct Want {
     pub(crate) reuse_key: bool,
     /// Whom to ask, in this order; at least one.
     pub(crate) authorities: Vec<Authority>,
+    /// How it is kept if it was ordered because a client asked for its name.
+    pub(crate) on_demand: Option<Terms>,
+}
+
+/// How a certificate on demand is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// Where it is noted that clients get it.
+    pub(crate) mark: UseMark,
+    /// Who is asked before a renewal whether the name may still have it, if anybody.
+    pub(crate) ask: Option<AskUrl>,
 }
 
 impl Want {
@@ -46,17 +65,12 @@ impl Want {
         config: &Config,
     ) -> Result<Self, offramp_certs::Error> {
         let names: Vec<String> = certificate.names.iter().map(ToString::to_string).collect();
-        let key = match certificate.key_type {
-            model::KeyType::P256 => KeyType::P256,
-            model::KeyType::P384 => KeyType::P384,
-            model::KeyType::Rsa2048 => KeyType::Rsa2048,
-            model::KeyType::Rsa4096 => KeyType::Rsa4096,
-        };
         let authorities = certificate.authorities.iter().filter_map(|name| config.authority(name));
         Ok(Self {
-            subject: Subject::new(&names, key)?,
+            subject: Subject::new(&names, key_type(certificate.key_type))?,
             reuse_key: certificate.reuse_key,
             authorities: authorities.cloned().collect(),
+            on_demand: None,
         })
     }
 
@@ -64,6 +78,15 @@ impl Want {
     pub(crate) fn names(&self) -> String {
         let names: Vec<String> = self.subject.names().iter().map(ToString::to_string).collect();
         names.join(" ")
+    }
+}
+
+fn key_type(kind: model::KeyType) -> KeyType {
+    match kind {
+        model::KeyType::P256 => KeyType::P256,
+        model::KeyType::P384 => KeyType::P384,
+        model::KeyType::Rsa2048 => KeyType::Rsa2048,
+        model::KeyType::Rsa4096 => KeyType::Rsa4096,
     }
 }
 
@@ -86,18 +109,31 @@ impl Orders {
     }
 }
 
+/// What ACME shares with workers.
+pub(crate) struct Seams {
+    /// The responses to authorities.
+    pub(crate) challenges: Arc<Challenges>,
+    /// The names that clients ask for.
+    pub(crate) demand: Arc<Demand>,
+    /// Each of them, once.
+    pub(crate) demanded: Receiver<Box<str>>,
+}
+
 /// Obtains and renews whatever is wanted.
 pub(crate) struct Acme {
     shop: Arc<Shop>,
-    keepers: Vec<Keeper>,
+    desk: Arc<Desk>,
+    keepers: HashMap<Subject, Keeper>,
     obtained: UnboundedReceiver<()>,
+    /// Whether requests are served: from the first certificate on that is wanted.
+    serves: bool,
 }
 
 /// One certificate and its keeper.
 struct Keeper {
     want: Want,
     task: AbortHandle,
-    prompt: Arc<Notify>,
+    prompts: Sender<Prompt>,
 }
 
 impl Drop for Keeper {
@@ -108,29 +144,58 @@ impl Drop for Keeper {
 }
 
 impl Acme {
-    /// Nothing is wanted yet.
-    pub(crate) fn new(config: &Config, challenges: Arc<Challenges>, orders: Arc<Orders>, log: Log) -> Self {
+    /// Nothing is wanted yet. Must be called within the runtime.
+    pub(crate) fn new(config: &Config, seams: Seams, orders: Arc<Orders>, log: Log) -> Self {
         let (sender, obtained) = unbounded_channel();
-        let shop = Shop::new(&config.state_dir, challenges, orders, log, sender);
-        Self { shop: Arc::new(shop), keepers: Vec::new(), obtained }
+        let shop = Arc::new(Shop::new(&config.state_dir, seams.challenges, orders, log, sender));
+        let desk = Desk::new(Arc::clone(&shop), seams.demand);
+        tokio::spawn(Arc::clone(&desk).serve(seams.demanded));
+        Self { shop, desk, keepers: HashMap::new(), obtained, serves: false }
+    }
+
+    /// Serves names on demand as `config` says from now on.
+    pub(crate) fn configure(&mut self, config: &Config) {
+        self.desk.follow(config);
+        if !Rule::all(config).is_empty() {
+            self.serve();
+        }
+    }
+
+    /// Begins with what only the process does that orders.
+    fn serve(&mut self) {
+        if !std::mem::replace(&mut self.serves, true) {
+            tokio::spawn(lead(Arc::clone(&self.shop), Arc::clone(&self.desk)));
+        }
     }
 
     /// Keeps these certificates from now on, and no others. Must be called within the runtime.
     pub(crate) fn follow(&mut self, wants: &[Want]) {
-        self.keepers.retain(|keeper| wants.contains(&keeper.want));
+        let mut before = std::mem::take(&mut self.keepers);
         for want in wants {
-            if self.keepers.iter().any(|keeper| keeper.want == *want) {
-                continue;
-            }
-            let prompt = Arc::new(Notify::new());
-            let task = tokio::spawn(keeper::guard(want.clone(), Arc::clone(&self.shop), Arc::clone(&prompt)));
-            self.keepers.push(Keeper { want: want.clone(), task: task.abort_handle(), prompt });
+            let same =
+                before.remove(&want.subject).filter(|one| one.want == *want && !one.task.is_finished());
+            let keeper = same.unwrap_or_else(|| self.keep(want));
+            // Of two that want the same the first is kept.
+            self.keepers.entry(want.subject.clone()).or_insert(keeper);
         }
+        let keepers = self.keepers.values();
+        let named = keepers.map(|one| (one.want.subject.names().to_vec(), one.prompts.clone()));
+        self.shop.set_keepers(named.collect());
+        if !wants.is_empty() {
+            self.serve();
+        }
+    }
+
+    fn keep(&self, want: &Want) -> Keeper {
+        let (prompts, receiver) = channel(PROMPTS);
+        let task = tokio::spawn(keeper::guard(want.clone(), Arc::clone(&self.shop), receiver));
+        Keeper { want: want.clone(), task: task.abort_handle(), prompts }
     }
 
     /// Tries again what failed: somebody may have put right what was wrong.
     pub(crate) fn prompt(&self) {
-        self.keepers.iter().for_each(|keeper| keeper.prompt.notify_one());
+        // One that is busy will look once more in any case.
+        self.keepers.values().for_each(|keeper| drop(keeper.prompts.try_send(Prompt::Retry)));
     }
 
     /// Waits until certificates were obtained. May be dropped and called again without losing any.
@@ -139,4 +204,21 @@ impl Acme {
         let _ = self.obtained.recv().await;
         while self.obtained.try_recv().is_ok() {}
     }
+
+    /// What clients wait for and is on disk by now, to be dropped when it is in use.
+    pub(crate) fn fresh(&self) -> Fresh {
+        self.desk.fresh()
+    }
 }
+
+/// Waits for the right to order, and does what comes with it.
+async fn lead(shop: Arc<Shop>, desk: Arc<Desk>) {
+    while let Some(wait) = shop.lead() {
+        sleep(wait).await;
+    }
+    desk.tidy();
+    requests::serve(shop).await;
+}
+
+/// Prompts that a keeper has not heard yet.
+const PROMPTS: usize = 4;

@@ -163,8 +163,20 @@ pub(crate) fn build_with(
     if material.errors.is_empty() {
         coverage::look(config, &material.store, &material.wants, &mut report);
     }
+    contacts(config, &mut report);
     report.errors.append(&mut material.errors);
     assemble(config, inputs, material, report)
+}
+
+/// Warns of public authorities that know nobody to write to. One with an account elsewhere knows whose that is.
+fn contacts(config: &Config, report: &mut Report) {
+    for authority in config.asked_authorities() {
+        if authority.ca.is_none() && authority.eab.is_none() && authority.email.is_none() {
+            let name = &authority.name;
+            let text = format!("{name} has no contact for the account; add `email` in [acme.{name}]");
+            report.warn(&authority.at, text);
+        }
+    }
 }
 
 /// Builds the snapshot of `config`, which is in force, with other certificates.

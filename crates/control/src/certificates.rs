@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::SystemTime;
 
+use offramp_certs::acme::UseMark;
 use offramp_certs::client_auth::{load_revocation_lists, load_roots};
 use offramp_certs::file::{self, Loaded};
 use offramp_certs::{Certificate, Concern, Source, Stamp, Warning, staple};
@@ -80,6 +81,8 @@ pub(crate) struct Sources {
     local: HashMap<Vec<String>, Arc<Certificate>>,
     /// Certificates that authorities have issued, by their files.
     obtained: HashMap<PathBuf, Arc<Certificate>>,
+    /// Where it is noted that clients get a certificate on demand, by its name.
+    marks: HashMap<String, UseMark>,
     /// Folders of which every pair is read.
     directories: Vec<PathBuf>,
     /// Why the last change was refused, if it was, so that it is told once.
@@ -333,6 +336,13 @@ impl<'a> Look<'a> {
             self.after.local.insert(names, Arc::clone(certificate));
         }
         found
+    }
+
+    /// Where it is noted that clients get the certificate on demand for `name`: the same as long as there is one.
+    pub(crate) fn mark(&mut self, name: &str) -> UseMark {
+        let mark = self.before.marks.get(name).cloned().unwrap_or_default();
+        self.after.marks.insert(name.to_owned(), mark.clone());
+        mark
     }
 
     /// Keeps a certificate that an authority has issued, as it was before where nothing has changed.

@@ -82,6 +82,11 @@ pub(crate) fn sampler(
         all.extend(
             orders.totals().map(|(outcome, count)| figure(&names::ACME_ORDERS, &[outcome], count as f64)),
         );
+        let demanded = shared.demand.totals();
+        all.extend(
+            demanded
+                .map(|(outcome, count)| figure(&names::ACME_ON_DEMAND, &[outcome.as_str()], count as f64)),
+        );
         all.extend(limits(&snapshot, &shared));
         all.extend(servers(&snapshot));
         all.extend(spans.figures());

@@ -44,6 +44,7 @@ mod signals;
 mod state;
 mod upkeep;
 
+pub use acme::{Issued, OneOrder, control_socket, order_once};
 pub use build::{check, check_files};
 pub use drain::Exit;
 pub use error::{Error, Error as StartError, Finding};

@@ -240,6 +240,7 @@ impl Running {
             self.calendar.set_rotation(rotation(&config));
         }
         self.calendar.set_certificates(&store, &sources);
+        self.acme.configure(&config);
         self.acme.follow(&wants);
         (self.ground.tickets, self.ground.names) = (tickets, names);
         (self.ground.store, self.ground.sources) = (store, sources);

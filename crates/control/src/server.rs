@@ -148,10 +148,13 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
                 continue;
             }
             () = running.acme.obtained() => {
+                // Taken before the look, which finds them all.
+                let fresh = running.acme.fresh();
                 let work = beside(running.change_certificates(), &mut probes);
                 if desk.unless_stopped(work).await.is_none() {
                     return running;
                 }
+                drop(fresh);
                 continue;
             }
             () = running.crew.lost() => {

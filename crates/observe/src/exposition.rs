@@ -121,12 +121,13 @@ fn seconds(micros: u64) -> f64 {
 /// What samplers give of reloads.
 const RELOADS: [&Metric; 3] = [&names::LAST_RELOAD, &names::CONFIG_LOADED, &names::RELOADS];
 /// What samplers give of limits and certificates.
-const LIMITS: [&Metric; 6] = [
+const LIMITS: [&Metric; 7] = [
     &names::LIMIT,
     &names::LIMIT_USED,
     &names::LIMIT_REFUSALS,
     &names::CERTIFICATE_EXPIRY,
     &names::ACME_ORDERS,
+    &names::ACME_ON_DEMAND,
     &names::CERTIFICATE_LEFT,
 ];
 /// What samplers give of servers.

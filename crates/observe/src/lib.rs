@@ -54,7 +54,7 @@ pub use facts::{
 };
 pub use flusher::{Flusher, FlusherSettings};
 pub use format::{EventFormat, EventStyle, Field, HashKey, Selection};
-pub use log::{Level, Log, LogFormat};
+pub use log::{Level, Log, LogField, LogFormat};
 pub use prometheus::ExpositionFormat;
 pub use ring::{EventMonitor, EventSender, Sent};
 pub use sink::{Output, Rotation, Sink, SyslogTarget};

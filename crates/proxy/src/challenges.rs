@@ -46,12 +46,18 @@ impl Challenges {
         if offered.next() != Some(PROTOCOL) || offered.next().is_some() {
             return None;
         }
-        let name = hello.server_name().host()?.to_ascii_lowercase();
-        self.handshakes.load().get(name.as_str()).cloned()
+        self.handshake_for(&hello.server_name().host()?.to_ascii_lowercase())
+    }
+
+    /// How a handshake of the protocol for `name`, in lower case, is answered, if it is one that is expected.
+    #[must_use]
+    pub fn handshake_for(&self, name: &str) -> Option<Configs> {
+        self.handshakes.load().get(name).cloned()
     }
 
     /// The response to a request for `path` over plain HTTP, if it is one that is expected.
-    pub(crate) fn response(&self, path: &str) -> Option<Bytes> {
+    #[must_use]
+    pub fn response(&self, path: &str) -> Option<Bytes> {
         let token = path.strip_prefix(PATH)?;
         self.responses.load().get(token).cloned()
     }

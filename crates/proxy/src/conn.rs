@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use offramp_net::{Buffer, Peer, Socket};
 use offramp_observe::facts::{Address, Fault};
@@ -21,10 +21,13 @@ use tokio::time::{timeout, timeout_at};
 use crate::l7::{self, Session, Transport};
 use crate::limit::{Admitted, ClientBounds, ClientEntry, Refusal};
 use crate::proxy_header::{self, About, TlsPart};
-use crate::snapshot::{Listener, ListenerTls, Relay, Route, Snapshot, Target};
+use crate::snapshot::{Listener, Relay, Route, Snapshot, Target};
 use crate::worker::Worker;
 use crate::{failure, greeting, l4};
-use secure::{Door, Ends, Secure, Terms, refuse};
+use secure::{Door, Ends, Greeted, Secure, Terms, refuse};
+
+/// What is left of the time for a handshake that has waited for a certificate.
+const LAST_SECOND: Duration = Duration::from_secs(1);
 
 /// Room for what a client sends first; a hello with post-quantum key shares fits.
 const FIRST_ROOM: usize = 4096;
@@ -194,8 +197,8 @@ async fn establish(
         admit(life, &snapshot, &listener, address)?;
     }
     let fresh = Fresh { socket, buffer, deadline };
-    if let Some(tls) = &listener.tls {
-        return secured(life, snapshot, &listener, tls, fresh).await;
+    if listener.tls.is_some() {
+        return secured(life, snapshot, listener, fresh).await;
     }
     let route = listener.routes.find(None, |_| false).ok_or(Cause::NoRoute)?;
     match &route.target {
@@ -215,13 +218,43 @@ struct Fresh {
 async fn secured(
     life: &mut Life,
     snapshot: Arc<Snapshot>,
-    listener: &Arc<Listener>,
-    tls: &ListenerTls,
+    listener: Arc<Listener>,
     Fresh { socket, mut buffer, deadline }: Fresh,
 ) -> Result<Ready, Close> {
+    let tls = listener.tls.as_ref().ok_or(Cause::NoRoute)?;
     let direct = secure::begin(life, tls, &socket, &mut buffer, deadline).await?;
-    let door = Door { listener, tls, direct };
-    let (hello, route) = secure::greet(life, &door, &socket, &mut buffer, deadline).await?;
+    greeted(life, snapshot, listener, (direct, May::Wait), Fresh { socket, buffer, deadline }).await
+}
+
+/// Whether a handshake may wait for a certificate on demand: once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum May {
+    Wait,
+    GoOn,
+}
+
+/// The same, from the ClientHello on. `direct`: it began with TLS where others ask for it.
+async fn greeted(
+    life: &mut Life,
+    snapshot: Arc<Snapshot>,
+    listener: Arc<Listener>,
+    (direct, may): (bool, May),
+    Fresh { socket, mut buffer, deadline }: Fresh,
+) -> Result<Ready, Close> {
+    let listener = &listener;
+    let tls = listener.tls.as_ref().ok_or(Cause::NoRoute)?;
+    let door = Door { listener, tls, direct, may_wait: may == May::Wait };
+    let (hello, route) = match secure::greet(life, &door, &socket, &mut buffer, deadline).await? {
+        Greeted::Chosen(hello, route) => (hello, route),
+        Greeted::Lacking(waiting) => {
+            // In time for a handshake with what there is.
+            waiting.end(deadline.checked_sub(LAST_SECOND).unwrap_or(deadline)).await;
+            let snapshot = life.worker.shared.current.load_full();
+            let listener = snapshot.listeners.get(&listener.name).cloned().ok_or(Cause::NoRoute)?;
+            let fresh = Fresh { socket, buffer, deadline };
+            return Box::pin(greeted(life, snapshot, listener, (direct, May::GoOn), fresh)).await;
+        }
+    };
     let terms = route.and_then(Terms::of);
     if let (Some(route), None) = (route, &terms) {
         return plain(life, &snapshot, route, socket, buffer).await;

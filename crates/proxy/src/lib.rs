@@ -11,6 +11,7 @@
 pub mod challenges;
 mod closing;
 mod conn;
+pub mod demand;
 mod failure;
 mod greeting;
 mod l4;
@@ -24,6 +25,7 @@ pub mod snapshot;
 mod worker;
 
 pub use challenges::Challenges;
+pub use demand::{Demand, DemandOutcome, DemandRule};
 pub use limit::{Admission, ClientTable, Held};
 pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, Paths, Rule, Table, Template};

@@ -31,6 +31,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use crate::challenges::Challenges;
+use crate::demand::Demand;
 use crate::l7::{ClientBody, Date, Heads, Runners};
 use crate::limit::{Admission, ClientTable, Held};
 use crate::refusals::Refusals;
@@ -57,6 +58,8 @@ pub struct Shared {
     pub refusals: Arc<Refusals>,
     /// What authorities are answered that look whether names lead here.
     pub challenges: Arc<Challenges>,
+    /// Names that get a certificate when the first client asks for them.
+    pub demand: Arc<Demand>,
     /// Where a worker in trouble says so.
     pub log: Log,
 }

@@ -206,6 +206,85 @@ mod tests {
         }
     }
 
+    /// The times at which an authority is asked that fails until `end`, with prompts at some moments.
+    fn attempts(until: SystemTime, prompts: &[u64]) -> Vec<SystemTime> {
+        let (begun, mut failures) = (at(1_800_000_000), Failures::default());
+        let (mut now, mut times) = (begun, Vec::new());
+        let mut prompts = prompts.iter().map(|seconds| begun + Duration::from_secs(*seconds)).peekable();
+        while now < until {
+            let due = failures.earliest(now, Occasion::Due, 7);
+            let prompted = prompts.next_if(|prompt| *prompt <= due);
+            now = match prompted {
+                Some(prompt) => failures.earliest(prompt.max(now), Occasion::Prompted, 0),
+                None => due,
+            };
+            times.push(now);
+            failures.note(now, None);
+        }
+        times
+    }
+
+    #[test]
+    fn an_authority_that_is_down_for_a_week_is_asked_rarely_and_soon_after_it_is_back() {
+        let (begun, week) = (at(1_800_000_000), Duration::from_secs(7 * DAY));
+        let times = attempts(begun + week, &[]);
+        // Five in two hours, and one in six hours from then on.
+        assert!((28..=36).contains(&times.len()), "{}", times.len());
+        let first = times.last().unwrap();
+        assert!(first.duration_since(begun + week).unwrap_or_default() <= PAUSES[7] + PAUSES[7] / 10);
+        // Somebody who reloads every minute of the week gets five attempts an hour and no more.
+        let impatient: Vec<u64> = (0..7 * DAY / 60).map(|minute| minute * 60).collect();
+        let times = attempts(begun + week, &impatient);
+        assert!(times.len() <= 7 * 24 * FAILURES_PER_HOUR + FAILURES_PER_HOUR, "{}", times.len());
+        for window in times.windows(FAILURES_PER_HOUR + 1) {
+            assert!(window[FAILURES_PER_HOUR].duration_since(window[0]).unwrap() >= HOUR);
+        }
+    }
+
+    #[test]
+    fn two_hundred_certificates_of_one_night_are_renewed_over_days() {
+        use std::hash::{BuildHasher, RandomState};
+        let night = at(1_800_000_000);
+        for life in [90 * DAY, 6 * DAY] {
+            let random = RandomState::new();
+            let issued = |number: u64| night + Duration::from_secs(number * 18);
+            let due = |number| {
+                let begun = issued(number);
+                renewal(begun, begun + Duration::from_secs(life), random.hash_one(("name", number, begun)))
+            };
+            let mut hours = std::collections::BTreeMap::new();
+            for number in 0..200 {
+                let hour = due(number).duration_since(night).unwrap().as_secs() / 3600;
+                *hours.entry(hour).or_insert(0u32) += 1;
+            }
+            // A twentieth of the life: four days and a half, or seven hours.
+            let span = life / 20 / 3600;
+            let fullest = hours.values().max().copied().unwrap();
+            assert!(hours.len() as u64 > span.min(200) / 2, "{life}: {hours:?}");
+            assert!(u64::from(fullest) <= 200 / span + 30, "{life}: {hours:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_jumps_by_a_year_and_back_changes_no_more_than_the_moment() {
+        let (now, year) = (at(1_800_000_000), Duration::from_secs(365 * DAY));
+        let (begun, end) = (now - Duration::from_secs(DAY), now + Duration::from_secs(89 * DAY));
+        let due = renewal(begun, end, 7);
+        assert!(due > now);
+        // A year ahead it has ended, and is due at once: orders fail, as what is issued has ended too by this clock.
+        assert!(due < now + year);
+        let mut failures = Failures::default();
+        for _ in 0..20 {
+            let at = failures.earliest(now + year, Occasion::Due, 7);
+            failures.note(at, None);
+        }
+        // Back again nothing is due, and nothing that was noted ahead keeps an order from being tried.
+        assert_eq!(renewal(begun, end, 7), due);
+        assert_eq!(failures.earliest(now, Occasion::Due, 7), now);
+        // A year behind it is not valid yet, and not due.
+        assert!(due > now - year && failures.earliest(now - year, Occasion::Due, 7) == now - year);
+    }
+
     #[test]
     fn pauses_grow_and_end_with_success() {
         let mut failures = Failures::default();

@@ -9,6 +9,8 @@
 //!         order.json                    0600   the order under way, with its key
 //!         records.json                  0600   the DNS records that are set for it, and not yet removed
 //!         failures.json                 0600   the orders that failed since the last certificate
+//!         on_demand.json                0600   for one that a client has asked for: its name, and when it was used last
+//!     validations.json                  0600   the names whose validation failed in the last hour
 //!     .lock                             0600   held by the process that orders
 //! ```
 //!
@@ -23,6 +25,7 @@ use zeroize::Zeroizing;
 
 use super::request::KeyType;
 use super::schedule::Failures;
+use super::validations::Validations;
 use crate::certificate::{Certificate, Source};
 use crate::disk;
 use crate::error::{ContentFault, Error, NameFault};
@@ -65,6 +68,15 @@ pub struct PendingOrder {
     /// How often it was gone on with.
     #[serde(default)]
     pub resumed: u32,
+}
+
+/// A certificate that was ordered because a client asked for its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demanded {
+    /// The name.
+    pub name: String,
+    /// When a client got it last, in seconds of Unix time; with a delay of up to an hour or so.
+    pub used: u64,
 }
 
 impl std::fmt::Debug for PendingOrder {
@@ -206,8 +218,28 @@ impl Storage {
     /// The key of this set's certificate, as PEM.
     pub fn key(&self, subject: &Subject) -> Option<Zeroizing<String>> {
         let text = read(&self.directory(subject).join("certificate.pem")).ok()??;
-        let begin = text.find("-----BEGIN PRIVATE KEY-----")?;
+        let begin = text.find(KEY)?;
         Some(Zeroizing::new(text[begin..].to_owned()))
+    }
+
+    /// The file with this set's certificate and its key, whether it is there or not.
+    pub fn file(&self, subject: &Subject) -> PathBuf {
+        self.directory(subject).join("certificate.pem")
+    }
+
+    /// Writes this set's chain to `cert` and its key to `key`; without `key`, both to `cert`. The key first, so that
+    /// whoever watches the chain finds the key that it belongs to.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no certificate, or one of the files cannot be written.
+    pub fn export(&self, subject: &Subject, cert: &Path, key: Option<&Path>) -> Result<(), Error> {
+        let path = self.file(subject);
+        let text = std::fs::read_to_string(&path).map_err(|error| Error::io("read", &path, error))?;
+        let text = Zeroizing::new(text);
+        let Some(key) = key else { return disk::write(cert, text.as_bytes(), 0o600) };
+        let (chain, secret) = text.split_at(text.find(KEY).unwrap_or(text.len()));
+        disk::write(key, secret.as_bytes(), 0o600)?;
+        disk::write(cert, chain.as_bytes(), 0o644)
     }
 
     /// Checks a chain and its key as a client would meet them, and puts them in the place of the old ones.
@@ -310,6 +342,53 @@ impl Storage {
         self.forget(subject, FAILURES);
     }
 
+    /// The validations of names that failed.
+    pub fn validations(&self) -> Validations {
+        let text = read(&self.root.join(VALIDATIONS)).ok().flatten();
+        text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    }
+
+    /// Keeps the validations that failed.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where they cannot be written.
+    pub fn keep_validations(&self, validations: &Validations) -> Result<(), Error> {
+        let path = self.root.join(VALIDATIONS);
+        let text =
+            serde_json::to_vec(validations).map_err(|error| Error::io("write", &path, error.into()))?;
+        self.prepare()?;
+        disk::write(&path, &text, 0o600)
+    }
+
+    /// Notes that the certificate of this set was ordered on demand, and when a client got it last.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where it cannot be written.
+    pub fn keep_demanded(&self, subject: &Subject, demanded: &Demanded) -> Result<(), Error> {
+        self.keep_json(subject, ON_DEMAND, demanded)
+    }
+
+    /// What is noted of this set's certificate, if it was ordered on demand.
+    pub fn demanded(&self, subject: &Subject) -> Option<Demanded> {
+        self.json(subject, ON_DEMAND)
+    }
+
+    /// Every certificate that was ordered on demand, by name.
+    pub fn all_demanded(&self) -> Vec<Demanded> {
+        let directories = std::fs::read_dir(self.root.join("certificates"));
+        let paths = directories.into_iter().flatten().flatten().map(|entry| entry.path().join(ON_DEMAND));
+        let parsed = |path: PathBuf| serde_json::from_str(&read(&path).ok()??).ok();
+        let mut all: Vec<Demanded> = paths.filter_map(parsed).collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    /// Removes everything about this set: certificate, key, order and failures.
+    pub fn remove(&self, subject: &Subject) {
+        // What stays is looked at again, and removed then.
+        let _ = std::fs::remove_dir_all(self.directory(subject));
+    }
+
     /// What cannot be read is as good as absent: it is only about going on.
     fn json<T: DeserializeOwned>(&self, subject: &Subject, name: &str) -> Option<T> {
         let text = read(&self.directory(subject).join(name)).ok()??;
@@ -331,9 +410,13 @@ impl Storage {
     }
 }
 
+/// How a key begins that this program has made.
+const KEY: &str = "-----BEGIN PRIVATE KEY-----";
 const ORDER: &str = "order.json";
 const RECORDS: &str = "records.json";
 const FAILURES: &str = "failures.json";
+const VALIDATIONS: &str = "validations.json";
+const ON_DEMAND: &str = "on_demand.json";
 
 fn load(path: &Path, now: SystemTime) -> Result<Certificate, Error> {
     let mut certificate = file::load(path, None, now)?.certificate;
@@ -360,128 +443,4 @@ fn hash<'a>(parts: impl Iterator<Item = &'a str>) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
-
-    use super::*;
-    use crate::acme::request::new_key;
-    use crate::local_ca::LocalCa;
-
-    /// A chain without its key, and the key, as an authority and the one who asks have them.
-    fn issued(dir: &Path, name: &str) -> (String, String) {
-        let now = SystemTime::now();
-        let certificate = LocalCa::open_or_create(dir, now).unwrap().issue(&[name], now).unwrap();
-        let Source::LocalCa { path } = certificate.source else { unreachable!() };
-        let text = std::fs::read_to_string(path).unwrap();
-        let (chain, key) = text.split_at(text.find("-----BEGIN PRIVATE KEY-----").unwrap());
-        (chain.to_owned(), key.to_owned())
-    }
-
-    fn mode(path: &Path) -> u32 {
-        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
-    }
-
-    #[test]
-    fn what_fits_is_kept_and_private() {
-        let dir = tempfile::tempdir().unwrap();
-        let storage = Storage::new(dir.path());
-        let subject = Subject::new(&["a.example.org"], KeyType::P256).unwrap();
-        let now = SystemTime::now();
-        assert!(storage.certificate(&subject, now).is_none());
-        let (chain, key) = issued(dir.path(), "a.example.org");
-        storage.keep_certificate(&subject, &chain, &key, "https://a/dir", now).unwrap();
-        let kept = storage.certificate(&subject, now).unwrap();
-        let Source::Acme { path } = &kept.source else { panic!("{:?}", kept.source) };
-        assert_eq!((mode(path), mode(path.parent().unwrap()), mode(storage.path())), (0o600, 0o700, 0o700));
-        assert_eq!(storage.issuer(&subject).as_deref(), Some("https://a/dir"));
-        assert!(storage.obtained(&subject).unwrap() >= now - Duration::from_secs(10));
-        assert_eq!(storage.key(&subject).unwrap().trim(), key.trim());
-        assert_eq!(storage.certificates(now).len(), 1);
-        // Another kind of key is another certificate.
-        let rsa = Subject::new(&["a.example.org"], KeyType::Rsa2048).unwrap();
-        assert!(storage.certificate(&rsa, now).is_none());
-    }
-
-    #[test]
-    fn what_does_not_fit_leaves_the_old_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let storage = Storage::new(dir.path());
-        let subject = Subject::new(&["a.example.org"], KeyType::P256).unwrap();
-        let now = SystemTime::now();
-        let (chain, key) = issued(dir.path(), "a.example.org");
-        storage.keep_certificate(&subject, &chain, &key, "", now).unwrap();
-        let (other, other_key) = issued(dir.path(), "b.example.org");
-        let stranger = new_key(KeyType::P256).unwrap();
-        let later = now + Duration::from_secs(400 * 24 * 3600);
-        for (chain, key, now) in [
-            (chain.as_str(), stranger.as_str(), now),
-            (other.as_str(), other_key.as_str(), now),
-            ("<html>", key.as_str(), now),
-            (chain.as_str(), key.as_str(), later),
-        ] {
-            let refused = storage.keep_certificate(&subject, chain, key, "", now);
-            assert!(refused.is_err(), "{refused:?}");
-            let names = storage.certificate(&subject, now).unwrap().names;
-            assert_eq!(names[0].to_string(), "a.example.org");
-        }
-        let directory = storage.directory(&subject);
-        let left: Vec<_> =
-            std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert!(left.iter().all(|name| name != "candidate.pem"), "{left:?}");
-    }
-
-    #[test]
-    fn orders_and_failures_outlive_the_process() {
-        let dir = tempfile::tempdir().unwrap();
-        let storage = Storage::new(dir.path());
-        let subject = Subject::new(&["*.example.org", "example.org"], KeyType::P256).unwrap();
-        let order = PendingOrder {
-            directory: "https://a/dir".into(),
-            account: "https://a/1".into(),
-            profile: None,
-            url: "https://a/order/1".into(),
-            key: "secret".into(),
-            resumed: 0,
-        };
-        storage.keep_order(&subject, &order).unwrap();
-        assert_eq!(storage.order(&subject).unwrap().url, order.url);
-        assert!(!format!("{order:?}").contains("secret"));
-        storage.forget_order(&subject);
-        assert!(storage.order(&subject).is_none());
-        assert!(storage.records(&subject).is_empty());
-        let records = [("example.org".to_owned(), "value".to_owned())];
-        storage.keep_records(&subject, &records).unwrap();
-        assert_eq!(storage.records(&subject), records);
-        storage.forget_records(&subject);
-        assert!(storage.records(&subject).is_empty());
-        let mut failures = Failures::default();
-        failures.note(SystemTime::now(), None);
-        storage.keep_failures(&subject, &failures).unwrap();
-        assert_eq!(storage.failures(&subject), failures);
-        std::fs::write(storage.directory(&subject).join(FAILURES), "{").unwrap();
-        assert_eq!(storage.failures(&subject), Failures::default());
-        storage.keep_account(&["letsencrypt", "https://a/dir"], "{}").unwrap();
-        assert_eq!(storage.account(&["letsencrypt", "https://a/dir"]).unwrap().unwrap().as_str(), "{}");
-        assert!(storage.account(&["letsencrypt", "https://b/dir"]).unwrap().is_none());
-    }
-
-    #[test]
-    fn one_process_orders() {
-        let dir = tempfile::tempdir().unwrap();
-        let storage = Storage::new(dir.path());
-        storage.prepare().unwrap();
-        let lock = storage.try_lock().unwrap();
-        assert!(lock.is_some() && storage.try_lock().unwrap().is_none());
-        drop(lock);
-        assert!(storage.try_lock().unwrap().is_some());
-    }
-
-    #[test]
-    fn names_count_once_and_must_be_names() {
-        let subject = Subject::new(&["A.example.org", "a.example.org."], KeyType::P256).unwrap();
-        assert_eq!(subject.names().len(), 1);
-        assert!(Subject::new(&["10.0.0.1"], KeyType::P256).is_err());
-        assert!(Subject::new::<&str>(&[], KeyType::P256).is_err());
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::ConfigFile;
+use super::order::Order;
 
 /// `cert`, and what to do.
 #[derive(Debug, Args)]
@@ -24,6 +25,19 @@ pub(crate) enum Command {
     ///
     /// Exit code 1 if something is wrong.
     Inspect(Inspect),
+    /// Have the running Offramp renew a certificate of an authority now
+    ///
+    /// Waits until the authority has issued it, and the running Offramp uses it from then on. It obeys the limits of
+    /// authorities: after failed orders it may refuse to ask again, and says until when. Exit code 1 if there is no new
+    /// certificate; the old one then stays in use.
+    Renew(Renew),
+    /// Order a certificate from an authority once, without a server
+    ///
+    /// To order is to agree to the authority's terms of service. Its look is answered on port 443, or 80 with
+    /// --challenge http-01, for the time of the order; with dns-01 nobody listens. The account and the certificate are
+    /// kept in the state directory, and the certificate is written to --cert and --key as well. Exit code 1 if no
+    /// certificate was issued.
+    Order(Box<Order>),
 }
 
 /// Options of `cert list`.
@@ -35,6 +49,17 @@ pub(crate) struct List {
     /// Print one JSON object for each certificate
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Options of `cert renew`.
+#[derive(Debug, Args)]
+pub(crate) struct Renew {
+    /// A name of the certificate, such as example.org or *.example.org
+    #[arg(value_name = "NAME", value_parser = crate::target::host)]
+    pub(crate) name: String,
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
 }
 
 /// Options of `cert inspect`.

@@ -287,3 +287,34 @@ fn a_renewal_under_load_fails_no_connection() {
     let tally = crowd.stop();
     assert!(tally.failures.is_empty() && tally.turned_away == 0, "{tally:?}");
 }
+
+#[test]
+fn one_command_serves_a_name_and_waits_for_a_slow_authority() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let delay = std::time::Duration::from_secs(3);
+    let pebble =
+        Pebble::start(home.path(), &home.ca, &Terms { delay, refused_nonces: 50, ..Terms::default() });
+    let root = pebble.root(home.path());
+    let (target, directory) = (app.address().to_string(), format!("https://localhost:{}/dir", pebble.port));
+    let (listen, ca) = (format!("127.0.0.1:{}", pebble.tls), home.ca.certificate());
+    let mut command = offramp(home.path(), &["to", &target, "--name", "a.test", "--listen", &listen]);
+    command.args(["--acme", "me@example.org", "--acme-directory", &directory, "--acme-ca"]).arg(ca);
+    command.args(["--state-dir", "state"]);
+    let process = Process::start(command, LIFE).unwrap();
+    let address = listen.parse().unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let client = trusting(&root);
+    // Until it is issued, clients get one of the local CA, which this one does not trust.
+    while crate::crowd::connect(&client, address, "a.test").is_err() {
+        assert!(std::time::Instant::now() < deadline, "{}", process.transcript());
+        std::thread::park_timeout(std::time::Duration::from_millis(20));
+    }
+    let lines = process.lines(Source::Stderr);
+    assert!(
+        lines.iter().any(|line| line.contains("a certificate was obtained") && line.contains("names=a.test"))
+    );
+    assert_eq!(pebble.count("Added order"), 1);
+    process.signal(Signal::TERM).unwrap();
+    assert_eq!(process.wait(LIFE).unwrap().code(), Some(0), "{}", process.transcript());
+}

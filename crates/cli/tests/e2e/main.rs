@@ -1,14 +1,21 @@
 //! End to end: the real binary, real clients, real applications. One module per matter.
 
+mod a_full_disk_keeps_the_old_certificate;
 mod a_gibibyte_goes_both_ways;
 mod accepting_is_denied;
+mod authorities_do_wrong;
+mod authorities_suggest_renewals;
+mod authority;
 mod bad_certificates_are_told;
 mod bad_input_harms_nobody;
 mod browser;
 mod bulk_is_spliced;
 mod cert_tells_what_there_is;
+mod certificates_are_ordered_once;
+mod certificates_are_renewed_on_request;
 mod certificates_are_swapped_in_time;
 mod certificates_come_from_authorities;
+mod certificates_come_on_demand;
 mod check_warns_of_surprises;
 mod chromium_uses_an_application;
 mod cli;
@@ -70,6 +77,7 @@ mod logs_meet_bad_input;
 mod logs_outlive_postgres;
 mod logs_survive_logrotate;
 mod logs_tail_is_live;
+mod many_certificates_cost_workers_nothing;
 mod metrics_are_a_page;
 mod names_choose_certificates;
 mod nginx;

@@ -20,11 +20,16 @@ pub(crate) struct Terms {
     pub(crate) validity: Duration,
     /// Whether accounts must be bound to `kid-1`.
     pub(crate) bound: bool,
+    /// Before it looks for a name it waits up to this time; 0: not at all.
+    pub(crate) delay: Duration,
+    /// Whether it believes every name without a look.
+    pub(crate) believes: bool,
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { refused_nonces: 0, validity: Duration::from_secs(90 * 24 * 3600), bound: false }
+        let validity = Duration::from_secs(90 * 24 * 3600);
+        Self { refused_nonces: 0, validity, bound: false, delay: Duration::ZERO, believes: false }
     }
 }
 
@@ -77,7 +82,14 @@ impl Pebble {
         let mut command = Command::new(require("pebble", "pebble"));
         let dns = dns_port.unwrap_or(dns);
         command.arg("-config").arg(path).args(["-dnsserver", &format!("127.0.0.1:{dns}")]);
-        command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_AUTHZREUSE", "0");
+        command.env("PEBBLE_AUTHZREUSE", "0");
+        match terms.delay.as_secs() {
+            0 => command.env("PEBBLE_VA_NOSLEEP", "1"),
+            seconds => command.env("PEBBLE_VA_SLEEPTIME", seconds.to_string()),
+        };
+        if terms.believes {
+            command.env("PEBBLE_VA_ALWAYS_VALID", "1");
+        }
         command.env("PEBBLE_WFE_NONCEREJECT", terms.refused_nonces.to_string());
         let process = Process::start(command, LIFE).unwrap();
         process.wait_for(&Ready::Tcp(([127, 0, 0, 1], port).into()), PATIENCE).unwrap();

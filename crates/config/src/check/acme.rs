@@ -1,5 +1,6 @@
 //! `[acme.NAME]`, `tls.acme`, and what certificates of authorities need.
 
+use super::on_demand::on_demand;
 use super::{Reader, Sorted};
 use crate::error::{Problem, Span, shown};
 use crate::model::{
@@ -142,7 +143,8 @@ pub(super) fn certificate(
     reader.not_empty(section, "names", "leave it out for the hosts of the routes");
     let mut subjects =
         reader.list(section, "names", |text: &Spanned<String>, _| subject(&text.value, &asked));
-    if subjects.is_empty() && !section.mentions("names") {
+    let on_demand = section.section("on_demand").map(|demanded| on_demand(section, demanded, &asked, reader));
+    if subjects.is_empty() && !section.mentions("names") && !section.mentions("on_demand") {
         subjects = hosts.to_vec();
         let refused = hosts.iter().find_map(|host| issuable(host, &asked).err());
         if let Some(problem) = refused {
@@ -158,6 +160,7 @@ pub(super) fn certificate(
         names: subjects,
         key_type: key_type.unwrap_or(KeyType::P256),
         reuse_key: section.bool("reuse_key") == Some(true),
+        on_demand,
     })
 }
 
@@ -185,14 +188,20 @@ fn subject(text: &str, asked: &[Authority]) -> Result<HostPattern, Problem> {
 
 /// Whether every authority that may be asked can issue for the host.
 fn issuable(host: &HostPattern, asked: &[Authority]) -> Result<(), Problem> {
-    if let Some(why) = not_issuable(host).filter(|_| asked.iter().any(|one| one.ca.is_none())) {
-        let problem = Problem::new(format!("no public authority may issue for `{host}`: {why}"));
-        return Err(problem.help("use the local CA: local = true"));
-    }
+    issuable_on_demand(host, asked)?;
     let by_name = asked.iter().find(|one| one.challenge != Challenge::Dns01);
     if let (HostPattern::Wildcard(_), Some(authority)) = (host, by_name) {
         let problem = Problem::new(format!("the wildcard `{host}` needs the challenge dns-01"));
         return Err(problem.help(format!("write challenge = \"dns-01\" in [acme.{}]", authority.name)));
+    }
+    Ok(())
+}
+
+/// The same for a pattern whose names are ordered one by one, so that a wildcard is none.
+pub(super) fn issuable_on_demand(host: &HostPattern, asked: &[Authority]) -> Result<(), Problem> {
+    if let Some(why) = not_issuable(host).filter(|_| asked.iter().any(|one| one.ca.is_none())) {
+        let problem = Problem::new(format!("no public authority may issue for `{host}`: {why}"));
+        return Err(problem.help("use the local CA: local = true"));
     }
     Ok(())
 }

@@ -65,7 +65,7 @@ fn source(
     if section.mentions("acme") {
         return from_authority(section, hosts, authorities, reader);
     }
-    for key in ["key_type", "reuse_key"].into_iter().filter(|key| section.mentions(key)) {
+    for key in ["key_type", "reuse_key", "on_demand"].into_iter().filter(|key| section.mentions(key)) {
         let problem = Problem::new(format!("`{key}` has no effect without `acme`"));
         reader.report.whole(section.key_span(key), problem.help("leave it out"));
     }
@@ -73,7 +73,7 @@ fn source(
 }
 
 fn from_directory(section: &Section, reader: &mut Reader<'_, '_>) -> Option<CertificateSource> {
-    let others = ["cert", "key", "ocsp", "local", "names", "acme", "key_type", "reuse_key"];
+    let others = ["cert", "key", "ocsp", "local", "names", "acme", "key_type", "reuse_key", "on_demand"];
     if let Some(other) = others.into_iter().find(|name| section.mentions(name)) {
         let problem = Problem::new(format!("`{other}` cannot go with `directory`"));
         let help =

@@ -152,6 +152,11 @@ pub const TABLE: &[Key] = rows! {
     "certificate.acme": Kind::List("names of authorities: `letsencrypt`, or an [acme.NAME]"), LIST_ABSENT, Live, NOW, "Obtained from the first of these authorities that issues it, and renewed";
     "certificate.key_type": Kind::Choice(model::KeyType::CHOICES), toml("\"p256\""), Live, NOW, "With `acme`: the kind of the key";
     "certificate.reuse_key": Kind::Bool, toml("false"), Live, NOW, "With `acme`: keep the key when the certificate is renewed";
+    "certificate.on_demand": Kind::Section, absent("the certificate is ordered at once"), Live, NOW, "With `acme`: order a certificate for a name when the first client asks for it";
+    "certificate.on_demand.names": Kind::List("host names, `*.` wildcards of one label"), LIST_ABSENT, Live, NOW, "Names that may have a certificate without a question";
+    "certificate.on_demand.ask": Kind::Text("a URL of plain HTTP"), absent("names that `names` does not have get no certificate"), Live, NOW, "Who decides about all other names: Offramp sends a GET with `?domain=NAME`, and a status of 2xx allows the name";
+    "certificate.on_demand.rate": Kind::Rate, toml("\"50/h\""), Live, NOW, "How many names that have no certificate yet are ordered";
+    "certificate.on_demand.wait": Kind::Duration { min: ms(0), max: Duration::from_secs(60) }, toml("\"8s\""), Live, NOW, "How long the handshake that asks for a name waits for its certificate; at most until a second before `limits.handshake_timeout`";
 
     "acme": Kind::Named, LIST_ABSENT, Live, NOW, "A certificate authority that speaks ACME; to name one in `acme` is to agree to its terms of service";
     "acme.*.directory": Kind::Text("a URL"), absent("known for `letsencrypt`, `letsencrypt-staging`, `zerossl` and `google`"), Live, NOW, "The directory of the authority";

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::words::words;
-use super::{FilePath, HostName, HostPattern, Name};
+use super::{FilePath, HostName, HostPattern, Name, OnDemand};
 use crate::error::{At, Problem, shown};
 
 /// A certificate authority, and the account with it.
@@ -179,12 +179,14 @@ pub struct ExternalAccount {
 pub struct AcmeCertificate {
     /// The authorities, the preferred one first; at least one.
     pub authorities: Vec<Name>,
-    /// What it is for; at least one.
+    /// What it is for; at least one, but for one on demand, which has none.
     pub names: Vec<HostPattern>,
     /// The kind of its key.
     pub key_type: KeyType,
     /// Whether a renewal keeps the key.
     pub reuse_key: bool,
+    /// Which names are ordered, one by one, when the first client asks for them; `None`: all of `names` at once.
+    pub on_demand: Option<OnDemand>,
 }
 
 words! {

@@ -82,7 +82,10 @@ impl Config {
     /// The certificate for clients that name no known server: the one that says `default = true`, else the
     /// first that does not say `false`. Clients get `unrecognized_name` where there is none.
     pub fn default_certificate(&self) -> Option<&Certificate> {
-        let says = |role| self.certificates.iter().find(|certificate| certificate.default == role);
+        // Those on demand are many, and each is for its own name.
+        let is_one = |source: &CertificateSource| !matches!(source, CertificateSource::Acme(acme) if acme.on_demand.is_some());
+        let candidates = self.certificates.iter().filter(|certificate| is_one(&certificate.source));
+        let says = |role| candidates.clone().find(|certificate| certificate.default == role);
         says(DefaultRole::Always).or_else(|| says(DefaultRole::Unsaid))
     }
 }

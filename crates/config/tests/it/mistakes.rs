@@ -365,6 +365,27 @@ fn what_no_authority_can_do_is_told() {
             format!("{route}[[certificate]]\ncert = \"a.pem\"\nkey_type = \"p256\"\n"),
             "`key_type` has no effect without `acme`",
         ),
+        (certificate("on_demand = {}"), "`on_demand` says for no name that it may have a certificate"),
+        (
+            certificate("on_demand = { names = \"*.example.org\" }\nnames = \"a.example.org\""),
+            "`names` are ordered at once",
+        ),
+        (certificate("on_demand = { names = \"*.lan\" }"), "no public authority may issue for `*.lan`"),
+        (
+            certificate("on_demand = { ask = \"https://a.example/\" }"),
+            "is no URL to ask: it must begin with http://",
+        ),
+        (certificate("on_demand = { names = \"a.example.org\", rate = \"0/h\" }"), "`0/h` is not a rate"),
+        (
+            certificate("on_demand = { names = \"a.example.org\" }\ndefault = true"),
+            "certificates on demand are for their own names",
+        ),
+        (
+            format!(
+                "{route}[[certificate]]\ncert = \"a.pem\"\non_demand = {{ names = \"a.example.org\" }}\n"
+            ),
+            "`on_demand` has no effect without `acme`",
+        ),
         (
             format!("{route}[acme.x]\ndirectory = \"http://a.example/dir\"\n"),
             "is no directory of an authority: ACME is spoken over https",
@@ -388,6 +409,11 @@ fn what_authorities_can_do_is_no_mistake() {
     assert_eq!(config.authorities.len(), 2);
     let text = format!("{route}{private}[[certificate]]\nacme = \"own\"\nnames = \"nas.lan\"\n");
     parse(&text, "f.toml", &Environment::default()).unwrap();
+    // Wildcards on demand are names one by one, for which any challenge will do.
+    let text = "[[route]]\nserver = \"h:1\"\n[[certificate]]\nacme = \"letsencrypt\"\n\
+                on_demand = { names = \"*.example.org\", ask = \"http://[::1]:3000/ask\" }\n";
+    let (config, _) = parse(text, "f.toml", &Environment::default()).unwrap();
+    assert!(config.default_certificate().is_none());
     // The smallest file: one line, and the authority is known.
     let text = "[[route]]\nhost = \"a.example.org\"\nserver = \"h:1\"\n[tls]\ncertificates = \"acme\"\n";
     let (config, _) = parse(text, "f.toml", &Environment::default()).unwrap();

@@ -9,9 +9,9 @@ use offramp_config::model::{
     DefaultRole, DnsProvider, DnsUpdate, Eject, Endpoint, ExternalAccount, FilePath, HeaderChanges,
     HeaderName, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern,
     KeyType, Level, Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics,
-    Mode, Name, Passthrough, Pin, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit,
-    Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server,
-    ServerAddress, ServerTls, Size, StoreUrl, SyslogAddress, Target, Tickets, Tls, TlsName, Tracing,
+    Mode, Name, OnDemand, Passthrough, Pin, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize,
+    RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy,
+    Server, ServerAddress, ServerTls, Size, StoreUrl, SyslogAddress, Target, Tickets, Tls, TlsName, Tracing,
     TsigAlgorithm, User, Verify, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
@@ -194,20 +194,34 @@ fn certificates() -> impl Strategy<Value = Vec<Certificate>> {
         .prop_map(|(cert, key, ocsp)| CertificateSource::Files { cert, key, ocsp });
     let local = host().prop_map(|host| CertificateSource::Local { names: vec![CertificateName::Host(host)] });
     let folder = file().prop_map(|path| CertificateSource::Directory { path });
-    let acme = (host(), select(KeyType::ALL), any::<bool>()).prop_map(|(host, key_type, reuse_key)| {
+    let how = (select(KeyType::ALL), any::<bool>(), option::of((any::<bool>(), duration(0, 60_000))));
+    let acme = (host(), how).prop_map(|(host, (key_type, reuse_key, demanded))| {
         let wildcard = matches!(host, HostPattern::Wildcard(_));
-        let authority = if wildcard { "by.dns" } else { "letsencrypt" };
+        let authority = if wildcard && demanded.is_none() { "by.dns" } else { "letsencrypt" };
+        let names = vec![host];
+        let ask = || "http://127.0.0.1:3000/ask?from=offramp".parse().unwrap();
+        let on_demand = demanded.map(|(asks, wait)| OnDemand {
+            names: names.clone(),
+            ask: asks.then(ask),
+            rate: OnDemand::RATE,
+            wait,
+        });
         CertificateSource::Acme(AcmeCertificate {
             authorities: vec![authority.parse().unwrap()],
-            names: vec![host],
+            names: if on_demand.is_some() { Vec::new() } else { names },
             key_type,
             reuse_key,
+            on_demand,
         })
     });
     let role = prop_oneof![Just(DefaultRole::Unsaid), Just(DefaultRole::Always), Just(DefaultRole::Never)];
     vec((prop_oneof![files, folder, local, acme], role), 0..4).prop_map(|certificates| {
         let mut defaults = 0;
         let certificate = |(source, mut default)| {
+            let demanded = matches!(&source, CertificateSource::Acme(acme) if acme.on_demand.is_some());
+            if demanded && default == DefaultRole::Always {
+                default = DefaultRole::Never;
+            }
             defaults += usize::from(default == DefaultRole::Always);
             if default == DefaultRole::Always && defaults > 1 {
                 default = DefaultRole::Unsaid;

@@ -1,35 +1,43 @@
 //! Keeps one certificate: waits until it is due, orders it, and tries again with growing pauses.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use offramp_certs::Certificate;
-use offramp_certs::acme::schedule::{self, Failures, Occasion};
-use offramp_config::model::Authority;
-use offramp_observe::timestamp::{Precision, write_rfc3339};
-use tokio::sync::Notify;
+use offramp_certs::acme::Demanded;
+use offramp_certs::acme::on_demand::is_used;
+use offramp_certs::acme::schedule::{self, Occasion};
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::Want;
-use super::http::Client;
-use super::order::{Failure, order};
+use super::advice::Advice;
+use super::ask::{Answer, ask};
+use super::attempt::{Bars, Meanwhile, Outcome, attempt, date};
 use super::shop::Shop;
+use super::{Terms, Want};
 
 /// The longest time without a look at the clock: timers do not notice that it was set or that the machine slept.
 const LOOK: Duration = Duration::from_secs(3600);
-/// How often an authority is asked when it wants a certificate renewed: no more, and no less.
-const OFTEN: Duration = Duration::from_secs(60);
-const RARELY: Duration = Duration::from_secs(24 * 3600);
-/// After a question that had no answer.
-const UNANSWERED: Duration = Duration::from_secs(6 * 3600);
+/// Until another look for a certificate that is gone.
+const GONE: Duration = Duration::from_secs(60);
 
-/// Keeps `want` until it is aborted. `prompt`: somebody may have put right what was wrong.
-pub(super) async fn guard(want: Want, shop: Arc<Shop>, prompt: Arc<Notify>) {
+/// What a keeper is told.
+#[derive(Debug)]
+pub(super) enum Prompt {
+    /// Somebody may have put right what was wrong.
+    Retry,
+    /// Somebody wants the certificate renewed now, and waits to be told what came of it.
+    Renew(oneshot::Sender<Outcome>),
+}
+
+/// Keeps a certificate until it is aborted.
+pub(super) async fn guard(want: Want, shop: Arc<Shop>, prompts: Receiver<Prompt>) {
     let names = want.names();
-    let begin = || keep(want.clone(), Arc::clone(&shop), Arc::clone(&prompt));
+    let prompts = Arc::new(Mutex::new(prompts));
+    let begin = || keep(want.clone(), Arc::clone(&shop), Arc::clone(&prompts));
     let ended = |reason: &str| {
         let fields = [("names", (&names).into()), ("reason", reason.into())];
         shop.log.error(
@@ -60,228 +68,223 @@ async fn again<F: Future<Output = ()> + Send + 'static>(
     }
 }
 
-async fn keep(want: Want, shop: Arc<Shop>, prompt: Arc<Notify>) {
-    let mut occasion = Occasion::Prompted;
-    let mut advice = Advice::default();
-    let mut bars = Bars::default();
-    // What could not be noted on disk counts all the same.
-    let mut failed_before = Failures::default();
-    let mut seen = shop.storage.certificate(&want.subject, SystemTime::now()).map(|one| one.not_before);
+async fn keep(want: Want, shop: Arc<Shop>, prompts: Arc<Mutex<Receiver<Prompt>>>) {
+    let prompts = prompts.lock_owned().await;
+    let seen = shop.storage.certificate(&want.subject, SystemTime::now()).map(|one| one.not_before);
+    let (advice, bars, asked) = Default::default();
+    let mut keeper = Keeper { want, shop, prompts, occasion: Occasion::Prompted, advice, bars, seen, asked };
     loop {
-        if let Some(wait) = shop.lead() {
-            sleep(wait).await;
-            let found = shop.storage.certificate(&want.subject, SystemTime::now()).map(|one| one.not_before);
-            if found != seen {
-                seen = found;
-                shop.announce();
-            }
-            continue;
+        keeper.step().await;
+    }
+}
+
+/// A certificate, and what is known of it.
+struct Keeper {
+    want: Want,
+    shop: Arc<Shop>,
+    prompts: OwnedMutexGuard<Receiver<Prompt>>,
+    occasion: Occasion,
+    advice: Advice,
+    bars: Bars,
+    /// The beginning of the certificate that was announced last.
+    seen: Option<SystemTime>,
+    /// Who waits for a renewal.
+    asked: Vec<oneshot::Sender<Outcome>>,
+}
+
+impl Keeper {
+    async fn step(&mut self) {
+        if let Some(wait) = self.shop.lead() {
+            self.follow_the_leader(wait).await;
+            return;
         }
         let now = SystemTime::now();
-        let certificate = shop.storage.certificate(&want.subject, now);
+        let certificate = self.shop.storage.certificate(&self.want.subject, now);
+        let worth = match (&self.want.on_demand, &certificate) {
+            (None, _) => Worth::Renewal,
+            (Some(terms), Some(certificate)) => self.worth(terms, certificate, now),
+            (Some(_), None) => {
+                // Somebody has removed it. The next client who asks for the name gets another.
+                self.answer(&Err("there is no such certificate any more".into()));
+                self.pause(GONE).await;
+                return;
+            }
+        };
+        if worth == Worth::Nothing && self.asked.is_empty() {
+            return self.give_up();
+        }
         if let Some(certificate) = &certificate {
-            advice.seek(&want, certificate, &shop, now).await;
+            self.advice.seek(&self.want, certificate, &self.shop, now).await;
         }
-        let due = certificate.as_ref().map_or(now, |certificate| {
-            let obtained = shop.storage.obtained(&want.subject).unwrap_or(UNIX_EPOCH);
-            let floor = schedule::not_sooner(obtained, certificate.not_after, now);
-            advice.due(certificate, &want, &shop).max(floor)
-        });
-        let random = shop.random((&want.subject, now));
-        let failures = worse(shop.storage.failures(&want.subject), &failed_before);
-        let at = due.max(failures.earliest(now, occasion, random));
-        if let Ok(wait) = at.duration_since(now)
-            && !wait.is_zero()
+        let due = match &certificate {
+            Some(certificate) if self.asked.is_empty() => {
+                let obtained = self.shop.storage.obtained(&self.want.subject).unwrap_or(UNIX_EPOCH);
+                let floor = schedule::not_sooner(obtained, certificate.not_after, now);
+                self.advice.due(certificate, &self.want, &self.shop).max(floor)
+            }
+            _ => now,
+        };
+        let at = due.max(self.not_before(now));
+        let wait = at.duration_since(now).unwrap_or_default();
+        if !wait.is_zero() {
+            if !self.asked.is_empty() {
+                let why =
+                    format!("the authorities are not asked again before {}: orders have failed", date(at));
+                self.answer(&Err(why));
+            }
+            let wait = wait.min(self.look(certificate.as_ref())).min(self.advice.wait(now));
+            self.pause(wait).await;
+            return;
+        }
+        if self.asked.is_empty()
+            && let Some(certificate) = &certificate
+            && (worth == Worth::Waiting || self.is_denied().await)
         {
-            let wait = wait.min(LOOK).min(advice.wait(now));
-            tokio::select! {
-                () = sleep(wait) => {}
-                () = prompt.notified() => occasion = Occasion::Prompted,
+            let left = certificate.not_after.duration_since(now).unwrap_or_default();
+            if left.is_zero() {
+                return self.give_up();
             }
-            continue;
-        }
-        // The semaphore is never closed.
-        let _permit = shop.permits.acquire().await;
-        occasion = Occasion::Due;
-        failed_before = if attempt(&want, &shop, certificate.is_some(), &mut bars).await {
-            advice = Advice::default();
-            Failures::default()
-        } else {
-            let wait = bars.shortest(&want.authorities, SystemTime::now());
-            failed(&want, &shop, failures, wait)
-        };
-        seen = shop.storage.certificate(&want.subject, SystemTime::now()).map(|one| one.not_before);
-    }
-}
-
-/// Asks the authorities in turn; whether there is a certificate now.
-async fn attempt(want: &Want, shop: &Shop, is_renewal: bool, bars: &mut Bars) -> bool {
-    let names = want.names();
-    for authority in bars.open(&want.authorities, SystemTime::now()) {
-        let name = authority.name.as_str();
-        begun(want, authority, shop, is_renewal);
-        let outcome = order(want, authority, shop).await;
-        shop.note(outcome.is_ok());
-        match outcome {
-            Ok(certificate) => {
-                shop.storage.forget_failures(&want.subject);
-                let until = date(certificate.not_after);
-                let fields =
-                    [("names", (&names).into()), ("authority", name.into()), ("not_after", (&until).into())];
-                shop.log.info("a certificate was obtained", &fields);
-                shop.announce();
-                return true;
-            }
-            Err(Failure { reason, retry_after: wait }) => {
-                bars.note(authority, SystemTime::now(), wait);
-                let fields =
-                    [("names", (&names).into()), ("authority", name.into()), ("reason", (&reason).into())];
-                shop.log.error("no certificate was obtained", &fields);
-            }
-        }
-    }
-    false
-}
-
-/// The failures that were noted on disk, or those of this process where they are more.
-fn worse(noted: Failures, before: &Failures) -> Failures {
-    if noted.count >= before.count { noted } else { before.clone() }
-}
-
-/// Until when authorities want to be left alone.
-#[derive(Default)]
-struct Bars(HashMap<String, SystemTime>);
-
-impl Bars {
-    fn note(&mut self, authority: &Authority, now: SystemTime, wait: Option<Duration>) {
-        let directory = authority.directory.as_str();
-        match wait {
-            Some(wait) => self.0.insert(directory.to_owned(), now + wait.min(schedule::LONGEST_WAIT)),
-            None => self.0.remove(directory),
-        };
-    }
-
-    /// How long an authority is to be left alone. One that was noted before the clock was set back says nothing.
-    fn left(&self, authority: &Authority, now: SystemTime) -> Option<Duration> {
-        let left = self.0.get(authority.directory.as_str())?.duration_since(now).ok()?;
-        Some(left).filter(|left| !left.is_zero() && *left <= schedule::LONGEST_WAIT)
-    }
-
-    /// The authorities that may be asked, in their order.
-    fn open<'a>(&self, authorities: &'a [Authority], now: SystemTime) -> Vec<&'a Authority> {
-        authorities.iter().filter(|authority| self.left(authority, now).is_none()).collect()
-    }
-
-    /// How long none of them may be asked; `None`: one may be, whenever it is tried again.
-    fn shortest(&self, authorities: &[Authority], now: SystemTime) -> Option<Duration> {
-        let left: Option<Vec<Duration>> =
-            authorities.iter().map(|authority| self.left(authority, now)).collect();
-        left?.into_iter().min()
-    }
-}
-
-/// Says that a certificate is being ordered, and what clients get meanwhile.
-fn begun(want: &Want, authority: &Authority, shop: &Shop, is_renewal: bool) {
-    let names = want.names();
-    let until_then = if is_renewal { "the old certificate" } else { "a certificate of the local CA" };
-    let fields = [
-        ("names", (&names).into()),
-        ("authority", authority.name.as_str().into()),
-        ("challenge", authority.challenge.word().into()),
-        ("clients_get", until_then.into()),
-    ];
-    shop.log.info("ordering a certificate", &fields);
-}
-
-/// Notes a failure after others, and says when the next attempt is.
-fn failed(want: &Want, shop: &Shop, mut failures: Failures, retry_after: Option<Duration>) -> Failures {
-    let now = SystemTime::now();
-    failures.note(now, retry_after);
-    if let Err(error) = shop.storage.keep_failures(&want.subject, &failures) {
-        shop.log.error("the failure cannot be noted on disk", &[("reason", (&error).into())]);
-    }
-    let next = failures.earliest(now, Occasion::Due, 0).duration_since(now).unwrap_or_default();
-    let names = want.names();
-    let fields =
-        [("names", (&names).into()), ("failures", failures.count.into()), ("seconds", next.as_secs().into())];
-    shop.log.warn("the next attempt comes later, or with a reload", &fields);
-    failures
-}
-
-/// What the authority says of when to renew (ARI, RFC 9773).
-#[derive(Default)]
-struct Advice {
-    window: Option<(SystemTime, SystemTime)>,
-    /// When it is asked next; absent before the first time.
-    next: Option<SystemTime>,
-}
-
-impl Advice {
-    /// Asks, where it is time to.
-    async fn seek(&mut self, want: &Want, certificate: &Certificate, shop: &Shop, now: SystemTime) {
-        // A clock that was set back must not silence it.
-        if self.next.is_some_and(|next| now < next && next < now + RARELY * 2) {
+            self.pause(self.look(Some(certificate)).min(left).max(Duration::from_secs(1))).await;
             return;
         }
-        let issuer = shop.storage.issuer(&want.subject);
-        let authority = want.authorities.iter().find(|one| Some(one.directory.as_str()) == issuer.as_deref());
-        let Some(authority) = authority else {
-            self.next = Some(now + RARELY);
-            return;
-        };
-        let _permit = shop.permits.acquire().await;
-        match ask(authority, certificate, shop).await {
-            Ok((window, wait)) => {
-                self.next = Some(now + wait.clamp(OFTEN, RARELY));
-                if self.window != Some(window) {
-                    self.window = Some(window);
-                    let (names, start, end) = (want.names(), date(window.0), date(window.1));
-                    let fields =
-                        [("names", (&names).into()), ("start", (&start).into()), ("end", (&end).into())];
-                    shop.log.info("the authority suggests when to renew", &fields);
+        self.renew(certificate.is_some()).await;
+    }
+
+    /// The longest time until the next step: for one on demand a share of its life, to know when it was used.
+    fn look(&self, certificate: Option<&Certificate>) -> Duration {
+        let life = |one: &Certificate| one.not_after.duration_since(one.not_before).unwrap_or_default();
+        let share = certificate.filter(|_| self.want.on_demand.is_some()).map(|one| life(one) / 20);
+        share.map_or(LOOK, |share| share.clamp(Duration::from_secs(1), LOOK))
+    }
+
+    /// Another process orders. What it obtains is announced.
+    async fn follow_the_leader(&mut self, wait: Duration) {
+        self.answer(&Err("another process has the lock of the state directory, and orders".into()));
+        sleep(wait).await;
+        let found = self.shop.storage.certificate(&self.want.subject, SystemTime::now());
+        let found = found.map(|one| one.not_before);
+        if found != self.seen {
+            self.seen = found;
+            self.shop.announce();
+        }
+    }
+
+    async fn pause(&mut self, wait: Duration) {
+        tokio::select! {
+            () = sleep(wait) => {}
+            Some(prompt) = self.prompts.recv() => {
+                self.occasion = Occasion::Prompted;
+                if let Prompt::Renew(answer) = prompt {
+                    self.asked.push(answer);
                 }
             }
+        }
+    }
+
+    /// Before when no order is begun, because others have failed.
+    fn not_before(&self, now: SystemTime) -> SystemTime {
+        let random = self.shop.random((&self.want.subject, now));
+        let failures = self.shop.failures(&self.want.subject);
+        let by_name = |authority| self.shop.barred(authority, &self.want.subject, now);
+        let validated = self.want.authorities.iter().map(by_name).min().unwrap_or(now);
+        failures.earliest(now, self.occasion, random).max(validated)
+    }
+
+    async fn renew(&mut self, is_renewal: bool) {
+        let shop = Arc::clone(&self.shop);
+        // The semaphore is never closed.
+        let _permit = shop.permits.acquire().await;
+        self.occasion = Occasion::Due;
+        let meanwhile = match (is_renewal, &self.want.on_demand) {
+            (true, _) => Meanwhile::Old,
+            (false, None) => Meanwhile::LocalCa,
+            (false, Some(_)) => Meanwhile::Waits,
+        };
+        let outcome = attempt(&self.want, &shop, meanwhile, &mut self.bars).await;
+        if outcome.is_ok() {
+            self.advice = Advice::default();
+            shop.announce();
+        }
+        self.answer(&outcome);
+        let now = SystemTime::now();
+        self.seen = shop.storage.certificate(&self.want.subject, now).map(|one| one.not_before);
+    }
+
+    fn answer(&mut self, outcome: &Outcome) {
+        for answer in self.asked.drain(..) {
+            // Whoever asked may have gone.
+            let _ = answer.send(outcome.clone());
+        }
+    }
+}
+
+/// What a certificate on demand is worth.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Worth {
+    /// It is renewed when it is due: clients use it.
+    Renewal,
+    /// It may be used again.
+    Waiting,
+    /// It has ended.
+    Nothing,
+}
+
+impl Keeper {
+    /// Notes whether clients use a certificate on demand, and says what it is worth.
+    fn worth(&self, terms: &Terms, certificate: &Certificate, now: SystemTime) -> Worth {
+        let storage = &self.shop.storage;
+        let subject = &self.want.subject;
+        let noted = storage.demanded(subject);
+        let last = noted.as_ref().map_or(UNIX_EPOCH, |noted| UNIX_EPOCH + Duration::from_secs(noted.used));
+        let last = if terms.mark.take() {
+            let name = noted.map_or_else(|| self.want.names(), |noted| noted.name);
+            let used = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            if let Err(error) = storage.keep_demanded(subject, &Demanded { name, used }) {
+                self.shop.log.warn("cannot note that a certificate is used", &[("reason", (&error).into())]);
+                // It is looked at again.
+                terms.mark.set();
+            }
+            now
+        } else {
+            last
+        };
+        match is_used(last, certificate.not_before, certificate.not_after, now) {
+            true => Worth::Renewal,
+            false if now < certificate.not_after => Worth::Waiting,
+            false => Worth::Nothing,
+        }
+    }
+
+    /// Whether whoever is asked about the name says that it may have no certificate any more. Without an answer the one
+    /// before holds.
+    async fn is_denied(&self) -> bool {
+        let Some(url) = self.want.on_demand.as_ref().and_then(|terms| terms.ask.as_ref()) else {
+            return false;
+        };
+        let names = self.want.names();
+        match ask(url, &names).await {
+            Ok(Answer::Denied) => {
+                self.shop
+                    .log
+                    .info("a certificate is not renewed: the name is denied", &[("names", (&names).into())]);
+                true
+            }
+            Ok(Answer::Allowed) => false,
             Err(reason) => {
-                self.next = Some(now + UNANSWERED);
-                shop.log.debug("no advice of when to renew", &[("reason", (&reason).into())]);
+                let fields = [("names", (&names).into()), ("reason", (&reason).into())];
+                self.shop.log.warn("nobody says whether a name may still have a certificate", &fields);
+                false
             }
         }
     }
 
-    /// When the certificate is to be renewed.
-    fn due(&self, certificate: &Certificate, want: &Want, shop: &Shop) -> SystemTime {
-        let random = shop.random((&want.subject, certificate.not_before));
-        match self.window {
-            Some((start, end)) => schedule::in_window(start, end, random).min(certificate.not_after),
-            None => schedule::renewal(certificate.not_before, certificate.not_after, random),
-        }
+    /// The end of a certificate on demand that nobody uses.
+    fn give_up(&self) {
+        let names = self.want.names();
+        self.shop.log.info("a certificate on demand has ended unused", &[("names", (&names).into())]);
+        self.shop.storage.remove(&self.want.subject);
+        self.shop.announce();
     }
-
-    fn wait(&self, now: SystemTime) -> Duration {
-        self.next.and_then(|next| next.duration_since(now).ok()).unwrap_or(LOOK).max(Duration::from_secs(1))
-    }
-}
-
-/// The window that the authority suggests, and in how long it wants to be asked again.
-async fn ask(
-    authority: &Authority,
-    certificate: &Certificate,
-    shop: &Shop,
-) -> Result<((SystemTime, SystemTime), Duration), String> {
-    let client = Client::new(authority)?;
-    let account = shop.account(authority, &client).await?;
-    let leaf = certificate.certified_key.cert.first().ok_or("no certificate")?;
-    let id = instant_acme::CertificateIdentifier::try_from(leaf)?;
-    let (info, wait) = account.renewal_info(&id).await.map_err(|error| error.to_string())?;
-    let window = info.suggested_window;
-    let at = |seconds: i64| UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
-    Ok(((at(window.start.unix_timestamp()), at(window.end.unix_timestamp())), wait))
-}
-
-fn date(time: SystemTime) -> String {
-    let mut text = Vec::with_capacity(20);
-    write_rfc3339(&mut text, time, Precision::Seconds);
-    String::from_utf8_lossy(&text).into_owned()
 }
 
 #[cfg(test)]
@@ -311,53 +314,5 @@ mod tests {
             () = three => {}
         }
         assert!(ended.load(Ordering::Relaxed) >= 2);
-    }
-
-    #[test]
-    fn failures_count_where_they_cannot_be_noted() {
-        let now = SystemTime::now();
-        let mut before = Failures::default();
-        before.note(now, None);
-        // Nothing is on a disk that is full.
-        let failures = worse(Failures::default(), &before);
-        assert!(failures.earliest(now, Occasion::Due, 0) > now);
-        let mut noted = before.clone();
-        noted.note(now, None);
-        assert_eq!(worse(noted.clone(), &before), noted);
-    }
-
-    fn authorities() -> Vec<Authority> {
-        ["a", "b"]
-            .map(|name| {
-                Authority::new(name.parse().unwrap(), format!("https://{name}.test/").parse().unwrap())
-            })
-            .into()
-    }
-
-    #[test]
-    fn each_authority_is_left_alone_for_as_long_as_it_asks() {
-        let (all, now, minute) = (authorities(), SystemTime::now(), Duration::from_secs(60));
-        let names = |bars: &Bars, now| -> Vec<String> {
-            bars.open(&all, now).iter().map(|authority| authority.name.to_string()).collect()
-        };
-        let mut bars = Bars::default();
-        bars.note(&all[0], now, Some(minute * 180));
-        assert_eq!((names(&bars, now), bars.shortest(&all, now)), (vec!["b".to_owned()], None));
-        bars.note(&all[1], now, Some(minute));
-        assert_eq!((names(&bars, now).len(), bars.shortest(&all, now)), (0, Some(minute)));
-        assert_eq!(names(&bars, now + minute), ["b"], "the first still wants to be left alone");
-        assert_eq!(names(&bars, now + minute * 180), ["a", "b"]);
-        // It failed for another reason.
-        bars.note(&all[0], now, None);
-        assert_eq!(names(&bars, now), ["a"]);
-    }
-
-    #[test]
-    fn a_clock_that_was_set_back_bars_no_authority() {
-        let (all, now) = (authorities(), SystemTime::now());
-        let mut bars = Bars::default();
-        bars.note(&all[0], now, Some(Duration::MAX));
-        assert_eq!(bars.open(&all, now).len(), 1);
-        assert_eq!(bars.open(&all, now - Duration::from_secs(365 * 24 * 3600)).len(), 2);
     }
 }

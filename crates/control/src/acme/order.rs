@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::Want;
 use super::http::Client;
-use super::prove::{prove, sweep};
+use super::prove::{Unproved, prove, sweep};
 use super::shop::{Shop, insist, is_unknown_account};
 
 /// For a whole order: with dns-01 it is minutes.
@@ -45,8 +45,10 @@ pub(super) async fn order(want: &Want, authority: &Authority, shop: &Shop) -> Re
     let client = Client::new(authority).map_err(|reason| Failure { reason, retry_after: None })?;
     let limit = limit(authority);
     let outcome = timeout(limit, obtain(want, authority, shop, &client)).await;
-    let outcome = outcome.unwrap_or_else(|_| Err(format!("not done within {} s", limit.as_secs())));
-    outcome.map_err(|reason| Failure { reason: bounded(reason), retry_after: client.retry_after() })
+    let outcome = outcome.unwrap_or_else(|_| Err(format!("not done within {} s", limit.as_secs()).into()));
+    let failure =
+        |Unproved { reason, .. }| Failure { reason: bounded(reason), retry_after: client.retry_after() };
+    outcome.map_err(failure)
 }
 
 /// How long an order may take. What the operator has it wait for DNS, an hour at most, comes on top.
@@ -68,7 +70,7 @@ async fn obtain(
     authority: &Authority,
     shop: &Shop,
     client: &Client,
-) -> Result<Certificate, String> {
+) -> Result<Certificate, Unproved> {
     sweep(&want.subject, authority, shop).await;
     let account = shop.account(authority, client).await?;
     let (mut order, pending) = match resume(want, authority, shop, &account).await? {
@@ -77,7 +79,15 @@ async fn obtain(
     };
     for _ in 0..STEPS {
         match order.state().status {
-            OrderStatus::Pending => prove(&mut order, &want.subject, authority, shop).await?,
+            OrderStatus::Pending => {
+                if let Err(unproved) = prove(&mut order, &want.subject, authority, shop).await {
+                    if !unproved.invalid.is_empty() {
+                        // It has ended with the first name that was looked for in vain (RFC 8555 section 7.1.6).
+                        shop.storage.forget_order(&want.subject);
+                    }
+                    return Err(unproved);
+                }
+            }
             OrderStatus::Ready => {
                 let names: Vec<String> = want.subject.names().iter().map(ToString::to_string).collect();
                 let csr = request::signing_request(&names, &pending.key)?;
@@ -90,15 +100,15 @@ async fn obtain(
                     insist!(order.poll_certificate(&SIGNING).await)
                 };
                 let chain = chain.map_err(|error| error.to_string())?;
-                return keep(want, authority, shop, &chain, &pending);
+                return Ok(keep(want, authority, shop, &chain, &pending)?);
             }
             OrderStatus::Invalid => {
                 shop.storage.forget_order(&want.subject);
-                return Err(reason_of(&mut order));
+                return Err(reason_of(&mut order).into());
             }
         }
     }
-    Err("the order does not come to an end".into())
+    Err("the order does not come to an end".to_owned().into())
 }
 
 /// Puts what was issued in its place. An order whose certificate is of no use has ended; one whose certificate could

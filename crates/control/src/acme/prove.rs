@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use instant_acme::{
-    AuthorizationStatus, ChallengeStatus, ChallengeType, Identifier, KeyAuthorization, Order, OrderStatus,
-    RetryPolicy,
+    AuthorizationStatus, ChallengeStatus, ChallengeType, Error, Identifier, KeyAuthorization, Order,
+    OrderStatus, RetryPolicy,
 };
 use offramp_certs::acme::{Subject, challenge};
 use offramp_config::model::{Authority, Challenge, DnsProvider};
@@ -15,6 +15,7 @@ use offramp_proxy::Challenges;
 use offramp_tls::Configs;
 use tokio::time::{Duration, sleep};
 
+use super::attempt::date;
 use super::claims::Claim;
 use super::dns::{self, Action, Record};
 use super::http::is_bad_nonce;
@@ -29,15 +30,39 @@ const PATIENCE: RetryPolicy = RetryPolicy::new()
 /// The longest token of a challenge, in bytes: authorities use 43.
 const LONGEST_TOKEN: usize = 512;
 
+/// Why control of the names was not proved.
+pub(super) struct Unproved {
+    pub(super) reason: String,
+    /// The names that the authority has looked for in vain, which it counts.
+    pub(super) invalid: Vec<String>,
+}
+
+impl From<String> for Unproved {
+    fn from(reason: String) -> Self {
+        Self { reason, invalid: Vec::new() }
+    }
+}
+
 /// Proves control of every name of the order that is not proved yet.
 pub(super) async fn prove(
     order: &mut Order,
     subject: &Subject,
     authority: &Authority,
     shop: &Shop,
-) -> Result<(), String> {
+) -> Result<(), Unproved> {
     let mut responses = Responses::new(subject, authority, shop).await;
+    // Looked at again: other orders with these names have failed while this one waited for its turn.
+    let now = SystemTime::now();
+    let barred = shop.barred(authority, subject, now);
+    if barred > now {
+        let why =
+            format!("a name has failed so often that the authority is not asked before {}", date(barred));
+        return Err(why.into());
+    }
     let outcome = attempt(order, authority, &mut responses).await;
+    if let Err(unproved) = &outcome {
+        shop.note_invalid(authority, &unproved.invalid);
+    }
     responses.withdraw().await;
     outcome
 }
@@ -46,16 +71,19 @@ async fn attempt(
     order: &mut Order,
     authority: &Authority,
     responses: &mut Responses<'_>,
-) -> Result<(), String> {
+) -> Result<(), Unproved> {
     each_pending(order, authority, responses, Step::Present).await?;
     if authority.challenge == Challenge::Dns01 && !responses.records.is_empty() {
         sleep(authority.dns_wait).await;
     }
     each_pending(order, authority, responses, Step::Tell).await?;
     match insist!(order.poll_ready(&PATIENCE).await) {
-        Ok(OrderStatus::Invalid) => Err(explain(order).await),
+        // One with an error has ended too, and its authorizations say more.
+        Ok(OrderStatus::Invalid) | Err(Error::Api(_)) if order.state().status == OrderStatus::Invalid => {
+            Err(explain(order).await)
+        }
         Ok(_) => Ok(()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.to_string().into()),
     }
 }
 
@@ -160,16 +188,22 @@ fn kind(challenge: Challenge) -> ChallengeType {
 }
 
 /// Why an order failed, in the authority's words.
-async fn explain(order: &mut Order) -> String {
-    let mut reasons = Vec::new();
+async fn explain(order: &mut Order) -> Unproved {
+    let (mut reasons, mut invalid) = (Vec::new(), Vec::new());
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
         let _ = insist!(authorization.refresh().await.map(|_| ()));
         let Identifier::Dns(name) = authorization.identifier().identifier.clone() else { continue };
+        // One that is not looked at yet will be, as the authority was told of all.
+        if authorization.status != AuthorizationStatus::Valid {
+            invalid.push(name.clone());
+        }
         let errors = authorization.challenges.iter().filter_map(|challenge| challenge.error.as_ref());
         reasons.extend(errors.map(|error| format!("{name}: {error}")));
     }
-    if reasons.is_empty() { "the authority calls the order invalid".into() } else { reasons.join("; ") }
+    let unsaid = "the authority calls the order invalid";
+    let reason = if reasons.is_empty() { unsaid.into() } else { reasons.join("; ") };
+    Unproved { reason, invalid }
 }
 
 /// The responses that are in place for one order; those of workers are gone when this is dropped.
@@ -181,20 +215,15 @@ struct Responses<'a> {
     names: BTreeSet<String>,
     tokens: BTreeSet<String>,
     records: Vec<Record>,
-    /// The names that are proved by handshakes: a worker has one response for a name.
-    _claim: Option<Claim<'a>>,
+    /// The names: a worker has one response by handshake for each, and failures are counted by name.
+    _claim: Claim<'a>,
 }
 
 impl<'a> Responses<'a> {
     /// None yet. Waits while another order has responses that these would replace.
     async fn new(subject: &'a Subject, authority: &'a Authority, shop: &'a Shop) -> Self {
-        let claim = match authority.challenge {
-            Challenge::TlsAlpn01 => {
-                let names = subject.names().iter().map(|name| name.host().to_ascii_lowercase());
-                Some(shop.claims.claim(names.collect()).await)
-            }
-            Challenge::Http01 | Challenge::Dns01 => None,
-        };
+        let names = subject.names().iter().map(|name| name.host().to_ascii_lowercase());
+        let claim = shop.claims.claim(names.collect()).await;
         Self {
             subject,
             authority,

@@ -1,23 +1,26 @@
 //! What all orders share.
 
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash};
 use std::path::Path;
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use instant_acme::{Account, AccountCredentials, Error, ExternalAccountKey, NewAccount};
-use offramp_certs::acme::{Lock, Storage};
-use offramp_certs::read_secret;
+use offramp_certs::acme::schedule::Failures;
+use offramp_certs::acme::{Lock, Storage, Subject, Validations};
+use offramp_certs::{DnsPattern, read_secret};
 use offramp_config::model::Authority;
 use offramp_observe::Log;
 use offramp_proxy::Challenges;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::sync::{Mutex, Semaphore};
 
 use super::Orders;
 use super::claims::Claims;
 use super::http::{Client, is_of_type};
+use super::keeper::Prompt;
 
 /// Orders under way at a time: a start with hundreds of names is to burden neither this machine nor the authority.
 const AT_ONCE: usize = 4;
@@ -52,7 +55,18 @@ pub(super) struct Shop {
     /// Held while an account is made, so that each is made once.
     accounts: Mutex<()>,
     lock: StdMutex<Locking>,
+    /// The keepers of certificates by the names that they are for.
+    keepers: StdMutex<Vec<(Vec<DnsPattern>, Sender<Prompt>)>>,
+    /// What failed and could not be noted on disk.
+    unkept: StdMutex<Unkept>,
     random: RandomState,
+}
+
+/// Failures that are known although the disk is full.
+#[derive(Default)]
+struct Unkept {
+    failures: HashMap<Subject, Failures>,
+    validations: Option<Validations>,
 }
 
 /// Whether this process may order.
@@ -80,6 +94,8 @@ impl Shop {
             obtained,
             accounts: Mutex::new(()),
             lock: StdMutex::default(),
+            keepers: StdMutex::default(),
+            unkept: StdMutex::default(),
             random: RandomState::new(),
         }
     }
@@ -87,6 +103,76 @@ impl Shop {
     /// A number that stays the same for the same thing as long as the process lives.
     pub(super) fn random(&self, of: impl Hash) -> u64 {
         self.random.hash_one(of)
+    }
+
+    /// Who keeps which certificates from now on.
+    pub(super) fn set_keepers(&self, keepers: Vec<(Vec<DnsPattern>, Sender<Prompt>)>) {
+        *self.keepers.lock().unwrap_or_else(PoisonError::into_inner) = keepers;
+    }
+
+    /// The keepers of every certificate that has this very name.
+    pub(super) fn keepers_of(&self, name: &str) -> Vec<Sender<Prompt>> {
+        let Ok(name) = DnsPattern::parse(name) else { return Vec::new() };
+        let keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        let has = keepers.iter().filter(|(names, _)| names.contains(&name));
+        has.map(|(_, prompts)| prompts.clone()).collect()
+    }
+
+    /// The orders for this set that failed since its last certificate.
+    pub(super) fn failures(&self, subject: &Subject) -> Failures {
+        let noted = self.storage.failures(subject);
+        match self.unkept().failures.get(subject) {
+            Some(known) => worse(noted, known),
+            None => noted,
+        }
+    }
+
+    /// Keeps them: on disk, or else in memory, so that a full disk does not make anybody try without a pause.
+    pub(super) fn keep_failures(&self, subject: &Subject, failures: &Failures) {
+        match self.storage.keep_failures(subject, failures) {
+            Ok(()) => drop(self.unkept().failures.remove(subject)),
+            Err(error) => {
+                self.unkept().failures.insert(subject.clone(), failures.clone());
+                self.log.error("the failure cannot be noted on disk", &[("reason", (&error).into())]);
+            }
+        }
+    }
+
+    /// Forgets them: there is a certificate.
+    pub(super) fn forget_failures(&self, subject: &Subject) {
+        self.unkept().failures.remove(subject);
+        self.storage.forget_failures(subject);
+    }
+
+    /// Before when the authority is not asked for these names, because it has looked for one in vain too often.
+    pub(super) fn barred(&self, authority: &Authority, subject: &Subject, now: SystemTime) -> SystemTime {
+        let names = subject.names().iter().map(DnsPattern::host);
+        self.validations().earliest(authority.directory.as_str(), names, now)
+    }
+
+    /// Notes that the authority has looked for these names in vain.
+    pub(super) fn note_invalid(&self, authority: &Authority, names: &[String]) {
+        if names.is_empty() {
+            return;
+        }
+        let now = SystemTime::now();
+        let mut validations = self.validations();
+        names.iter().for_each(|name| validations.note(authority.directory.as_str(), name, now));
+        let outcome = self.storage.keep_validations(&validations);
+        // In memory where the disk is full, as failures are.
+        self.unkept().validations = outcome.is_err().then_some(validations);
+        if let Err(error) = outcome {
+            self.log.error("the failure cannot be noted on disk", &[("reason", (&error).into())]);
+        }
+    }
+
+    fn validations(&self) -> Validations {
+        let known = self.unkept().validations.clone();
+        known.unwrap_or_else(|| self.storage.validations())
+    }
+
+    fn unkept(&self) -> MutexGuard<'_, Unkept> {
+        self.unkept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// There is a new certificate on disk.
@@ -108,26 +194,50 @@ impl Shop {
             return None;
         }
         let path = self.storage.path().display().to_string();
-        let reason = match self.storage.prepare().and_then(|()| self.storage.try_lock()) {
-            Ok(Some(lock)) => {
+        let reason = match self.take_lock() {
+            Ok(lock) => {
                 if locking.told {
                     self.log.info("this process orders certificates now", &[("directory", (&path).into())]);
                 }
                 *locking = Locking { lock: Some(lock), told: false };
                 return None;
             }
-            Ok(None) => {
+            Err(None) => {
                 "another process has the lock; it orders, and this one uses what it obtains. If it is to have \
                  certificates of its own, give it a `state_dir` of its own"
                     .to_owned()
             }
-            Err(error) => error.to_string(),
+            Err(Some(error)) => error,
         };
         if !std::mem::replace(&mut locking.told, true) {
             let fields = [("directory", (&path).into()), ("reason", (&reason).into())];
             self.log.warn("this process orders no certificates", &fields);
         }
         Some(LOCKED)
+    }
+
+    /// Takes the right to order for one order; why not, where that is impossible.
+    pub(super) fn lead_once(&self) -> Result<(), String> {
+        let mut locking = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.take_lock().map_err(|error| {
+            let path = self.storage.path().display();
+            error.unwrap_or_else(|| {
+                format!(
+                    "a running Offramp orders for {path}: use `offramp cert renew`, add the names to its \
+                     configuration, or order into another --state-dir"
+                )
+            })
+        });
+        locking.lock = Some(taken?);
+        Ok(())
+    }
+
+    /// The lock; without an error another process has it.
+    fn take_lock(&self) -> Result<Lock, Option<String>> {
+        match self.storage.prepare().and_then(|()| self.storage.try_lock()) {
+            Ok(lock) => lock.ok_or(None),
+            Err(error) => Err(Some(error.to_string())),
+        }
     }
 
     /// The account with an authority; a new one where there is none yet.
@@ -190,6 +300,11 @@ impl Shop {
     }
 }
 
+/// The failures that were noted on disk, or those of this process where they are more.
+fn worse(noted: Failures, known: &Failures) -> Failures {
+    if noted.count >= known.count { noted } else { known.clone() }
+}
+
 fn builder(client: &Client) -> instant_acme::AccountBuilder {
     Account::builder_with_http(Box::new(client.clone()))
 }
@@ -218,4 +333,24 @@ fn binding(authority: &Authority) -> Result<Option<ExternalAccountKey>, String> 
 /// Whether the authority does not know the account, as after the reset of a test authority.
 pub(super) fn is_unknown_account(error: &Error) -> bool {
     is_of_type(error, "accountDoesNotExist")
+}
+
+#[cfg(test)]
+mod tests {
+    use offramp_certs::acme::schedule::Occasion;
+
+    use super::*;
+
+    #[test]
+    fn failures_count_where_they_cannot_be_noted() {
+        let now = SystemTime::now();
+        let mut before = Failures::default();
+        before.note(now, None);
+        // Nothing is on a disk that is full.
+        let failures = worse(Failures::default(), &before);
+        assert!(failures.earliest(now, Occasion::Due, 0) > now);
+        let mut noted = before.clone();
+        noted.note(now, None);
+        assert_eq!(worse(noted.clone(), &before), noted);
+    }
 }

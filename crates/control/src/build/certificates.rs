@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use offramp_certs::acme::Storage;
+use offramp_certs::acme::{Demanded, Storage};
 use offramp_certs::local_ca::LocalCa;
 use offramp_certs::store::{Entry, Store};
 use offramp_certs::{Certificate, DnsPattern, Warning, directory};
@@ -15,7 +15,7 @@ use offramp_config::model::{
 use offramp_config::{At, Config};
 
 use super::{Report, coverage, trust};
-use crate::acme::Want;
+use crate::acme::{Rule, Want};
 use crate::certificates::{Found, Look, OnFault, Pair, Sources};
 use crate::error::{Error, Finding};
 use crate::state;
@@ -130,7 +130,7 @@ fn load(config: &Config, look: &mut Look<'_>, mint: bool, report: &mut Report) -
     let mut found = look.pairs(pairs).into_iter();
     let default = config.default_certificate();
     let mut obtained = Obtained::new(config, mint);
-    let mut entries = Vec::new();
+    let (mut entries, mut demanded) = (Vec::new(), false);
     for (item, part) in parts {
         let is_default =
             item.default == DefaultRole::Always || default.is_some_and(|d| std::ptr::eq(d, item));
@@ -149,6 +149,14 @@ fn load(config: &Config, look: &mut Look<'_>, mint: bool, report: &mut Report) -
                 let names = names.iter().map(ToString::to_string).collect();
                 let issued = obtained.local(&item.at, names, look, report);
                 entries.extend(issued.map(|certificate| Entry { certificate, default: is_default }));
+            }
+            Part::Acme(AcmeCertificate { on_demand: Some(_), .. }) => {
+                if !demanded {
+                    demanded = true;
+                    let loaded = obtained.on_demand(look, report);
+                    entries
+                        .extend(loaded.into_iter().map(|certificate| Entry { certificate, default: false }));
+                }
             }
             Part::Acme(acme) => {
                 let loaded = obtained.load(acme, &item.at, look, report);
@@ -363,6 +371,33 @@ impl<'c> Obtained<'c> {
         instead
     }
 
+    /// The certificates that were ordered because clients asked for them, and that the configuration still allows.
+    fn on_demand(&mut self, look: &mut Look<'_>, report: &mut Report) -> Vec<Arc<Certificate>> {
+        let rules = Rule::all(self.config);
+        let mut loaded = Vec::new();
+        for Demanded { name, .. } in self.storage.all_demanded() {
+            let Some((rule, asks)) = Rule::find(&rules, &name) else { continue };
+            let mark = look.mark(&name);
+            let want = match rule.want(&name, asks, self.config, mark.clone()) {
+                Ok(want) => want,
+                Err(error) => {
+                    report.warn(&At::NOWHERE, error.to_string());
+                    continue;
+                }
+            };
+            // One that is under way has none yet. One that has ended is left to its keeper.
+            let found = self.storage.certificate(&want.subject, look.now());
+            let Some(mut certificate) = found else { continue };
+            self.wants.push(want);
+            // One that is not valid yet is: the clock may be wrong, and another order would change nothing.
+            if look.now() < certificate.not_after {
+                certificate.used = Some(mark);
+                loaded.push(look.obtained(certificate));
+            }
+        }
+        loaded
+    }
+
     /// Adds a certificate for each host of the routes that has none: from the authorities where they may issue it,
     /// else from the local CA; where there is no host at all, one for `localhost`.
     fn fill(&mut self, entries: &mut Vec<Entry>, look: &mut Look<'_>, report: &mut Report) {
@@ -410,6 +445,7 @@ fn implied(config: &Config, entries: &[Entry]) -> Vec<AcmeCertificate> {
         names: vec![host],
         key_type: model::KeyType::P256,
         reuse_key: false,
+        on_demand: None,
     };
     uncovered(config, entries).into_iter().filter(may).map(certificate).collect()
 }

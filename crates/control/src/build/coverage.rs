@@ -7,7 +7,7 @@ use offramp_config::Config;
 use offramp_config::model::{self, CertificateName, CertificateSource, HostPattern};
 
 use super::Report;
-use crate::acme::Want;
+use crate::acme::{Rule, Want};
 
 /// Warns of every route with a host that is not covered. `store` has the certificates that were read; those of the
 /// local CA, and those that authorities are asked for, need not be issued yet.
@@ -24,7 +24,13 @@ pub(super) fn look(config: &Config, store: &Store, wants: &[Want], report: &mut 
         CertificateName::Ip(_) => None,
     });
     let ordered = wants.iter().flat_map(|want| want.subject.names()).map(ToString::to_string);
-    let covered: BTreeSet<String> = read.chain(issued).chain(ordered).collect();
+    let rules = Rule::all(config);
+    if rules.iter().any(Rule::asks) {
+        // Whoever is asked may allow any name.
+        return;
+    }
+    let demanded = rules.iter().flat_map(Rule::names).map(ToString::to_string);
+    let covered: BTreeSet<String> = read.chain(issued).chain(ordered).chain(demanded).collect();
     for route in config.routes.iter().filter(|route| is_terminated(config, route)) {
         let hosts = route.hosts.iter().filter(|host| !covers(&covered, host)).map(|host| format!("`{host}`"));
         let hosts: Vec<String> = hosts.collect();

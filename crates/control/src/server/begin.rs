@@ -14,14 +14,15 @@ use offramp_net::notify::Notifier;
 use offramp_net::{Address, cores, process};
 use offramp_observe::prometheus::Build;
 use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
-use offramp_proxy::{Admission, Challenges, ClientTable, Held, Refusals, Shared, Snapshot, Worker};
+use offramp_proxy::{Admission, Challenges, ClientTable, Demand, Held, Refusals, Shared, Snapshot, Worker};
 use offramp_record::aead::Library;
 use offramp_record::{Choice, measure};
 use offramp_tls::TicketKeys;
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc::Receiver;
 
 use super::{Desk, Server, Start};
-use crate::acme::{Acme, Orders};
+use crate::acme::{Acme, Orders, Seams};
 use crate::build::{Built, Inputs, build};
 use crate::certificates::Sources;
 use crate::error::{Error, Finding, none_or_refused};
@@ -75,7 +76,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let figures = events.as_ref().map(|store| store.figures());
     let orders = Arc::<Orders>::default();
     let counted = (figures, Arc::clone(&orders));
-    let crew = crew(&config, source.terminals, &cores, snapshot, &log, (build, counted))?;
+    let (crew, demanded) = crew(&config, source.terminals, &cores, snapshot, &log, (build, counted))?;
     let crew = Crew { store: events, ..crew };
     crew.tap(&config);
     let mut listening = Listening::default();
@@ -85,7 +86,9 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let metrics = metrics.map_err(|error| Error::one(format!("cannot serve metrics: {error}")))?;
     let pushers = Pushers::start(&config, &crew.page, &crew.spans, &log);
     let calendar = Calendar::new(rotation(&config), &store, &sources);
-    let mut acme = Acme::new(&config, Arc::clone(&crew.shared.challenges), orders, log.clone());
+    let (challenges, demand) = (Arc::clone(&crew.shared.challenges), Arc::clone(&crew.shared.demand));
+    let mut acme = Acme::new(&config, Seams { challenges, demand, demanded }, orders, log.clone());
+    acme.configure(&config);
     acme.follow(&wants);
     let running = Running {
         config,
@@ -250,7 +253,7 @@ impl Ready {
     }
 }
 
-/// Opens the access log and starts the threads.
+/// Opens the access log and starts the threads. Gives the names, too, that clients ask for.
 fn crew(
     config: &Config,
     terminals: Terminals,
@@ -258,13 +261,14 @@ fn crew(
     snapshot: Snapshot,
     log: &Log,
     (build, counted): (Build, (Option<StoreFigures>, Arc<Orders>)),
-) -> Result<Crew, Error> {
+) -> Result<(Crew, Receiver<Box<str>>), Error> {
     let (output, style) = outputs::access_log(config, terminals)?;
     let settings = FlusherSettings::new(cores.workers, output, style, log.clone());
     let (flusher, senders) = Flusher::start(settings).map_err(|error| {
         Error::one(format!("access log: {error}; the user that Offramp runs as must be able to write it"))
     })?;
     let (counters, own) = Counters::new(cores.workers);
+    let (demand, demanded) = Demand::new();
     let shared = Shared {
         current: Arc::new(ArcSwap::from_pointee(snapshot)),
         admission: Admission::new(),
@@ -272,6 +276,7 @@ fn crew(
         held: Held::new(),
         refusals: Refusals::new(log.clone()),
         challenges: Challenges::none(),
+        demand,
         log: log.clone(),
     };
     shared.refusals.show(outputs::shown_clients(config));
@@ -292,5 +297,5 @@ fn crew(
         sampler: Some(figures::sampler(shared.clone(), spans.clone(), Arc::clone(&reloads), counted)),
         ..Exposition::new(counters, build)
     };
-    Ok(Crew { workers, shared, flusher, page, spans, reloads, store: None })
+    Ok((Crew { workers, shared, flusher, page, spans, reloads, store: None }, demanded))
 }

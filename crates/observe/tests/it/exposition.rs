@@ -146,6 +146,7 @@ fn sampled() -> Vec<Sampled> {
         (&names::CERTIFICATE_EXPIRY, &["*.example.org", "rsa"]),
         (&names::CERTIFICATE_LEFT, &["*.example.org", "file"]),
         (&names::ACME_ORDERS, &["obtained"]),
+        (&names::ACME_ON_DEMAND, &["denied"]),
     ] {
         let labels = labels.iter().map(|label| (*label).into()).collect();
         sampled.push(Sampled { metric, labels, value: 7.0 });

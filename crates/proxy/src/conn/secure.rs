@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime};
 use offramp_certs::Certificate;
 use offramp_certs::client_auth::{Allow, identity, valid_until};
 use offramp_certs::describe::Description;
-use offramp_certs::store::Pick;
+use offramp_certs::store::{By, Pick};
 use offramp_net::{Buffer, Socket};
 use offramp_observe::facts::{Handshake, Mismatch, Offer, TlsVersion};
 use offramp_observe::{Cause, Close, ConnectionFacts};
@@ -24,6 +24,7 @@ use tokio::time::timeout_at;
 
 use super::Life;
 use crate::closing::farewell;
+use crate::demand::Waiting;
 use crate::greeting::{Greeting, PostgresPreamble};
 use crate::snapshot::http::HttpTls;
 use crate::snapshot::{Listener, ListenerTls, Preamble, Relay, Route, Snapshot, Target};
@@ -64,6 +65,16 @@ pub(super) struct Door<'l> {
     pub(super) tls: &'l ListenerTls,
     /// Whether it began with TLS where others ask for it.
     pub(super) direct: bool,
+    /// Whether a name without a certificate may be waited for.
+    pub(super) may_wait: bool,
+}
+
+/// What a ClientHello comes to.
+pub(super) enum Greeted<'l> {
+    /// The handshake can go on. There is no route for what cannot be looked at: rustls refuses that, or knows better.
+    Chosen(Hello, Option<&'l Route>),
+    /// There is no certificate for the name, and there may be one in a moment.
+    Lacking(Waiting),
 }
 
 /// Answers a client that asks for TLS in the protocol of the listener's preamble. Gives whether one began with TLS
@@ -87,15 +98,14 @@ pub(super) async fn begin(
     }
 }
 
-/// Waits for the ClientHello and chooses the route by it. There is none for what cannot be looked at:
-/// rustls refuses that, or knows better.
+/// Waits for the ClientHello and chooses the route by it.
 pub(super) async fn greet<'l>(
     life: &mut Life,
     door: &Door<'l>,
     socket: &Socket,
     buffer: &mut Buffer,
     deadline: tokio::time::Instant,
-) -> Result<(Hello, Option<&'l Route>), Close> {
+) -> Result<Greeted<'l>, Close> {
     let greeted = timeout_at(deadline, greeting::client_hello(socket, buffer)).await;
     match greeted.unwrap_or_else(|_| Greeting::Refused(Cause::HandshakeTimeout.into())) {
         Greeting::Hello => {}
@@ -104,7 +114,9 @@ pub(super) async fn greet<'l>(
             let close = Close::from(failure::hello_cause(odd)).with_detail(&odd.to_string());
             return Err(turn_away(&life.worker, socket, Alert::DECODE_ERROR, close).await);
         }
-        Greeting::Odd(odd) => return Ok((Hello { odd: Some(odd), ..Hello::default() }, None)),
+        Greeting::Odd(odd) => {
+            return Ok(Greeted::Chosen(Hello { odd: Some(odd), ..Hello::default() }, None));
+        }
         Greeting::Refused(close) => {
             if close.cause == Cause::PlainHttp {
                 farewell(&life.worker, socket, greeting::PLAIN_HTTP).await;
@@ -119,20 +131,18 @@ pub(super) async fn greet<'l>(
 }
 
 /// The one look at a ClientHello that has come whole.
-fn look<'l>(
-    life: &mut Life,
-    door: &Door<'l>,
-    buffer: &Buffer,
-) -> Result<(Hello, Option<&'l Route>), (Alert, Cause)> {
+fn look<'l>(life: &mut Life, door: &Door<'l>, buffer: &Buffer) -> Result<Greeted<'l>, (Alert, Cause)> {
     let hello = match client_hello::peek(buffer.filled()) {
         Step::Done { value, .. } => value,
-        Step::Reject(odd) => return Ok((Hello { odd: Some(odd), ..Hello::default() }, None)),
+        Step::Reject(odd) => {
+            return Ok(Greeted::Chosen(Hello { odd: Some(odd), ..Hello::default() }, None));
+        }
         Step::Need(_) => return Err((Alert::INTERNAL_ERROR, Cause::Internal)),
     };
     if let Some(hello) = challenge(life, &hello, buffer) {
-        return Ok((hello, None));
+        return Ok(Greeted::Chosen(hello, None));
     }
-    choose(life, door, &hello, buffer).map(|(hello, route)| (hello, Some(route)))
+    choose(life, door, &hello, buffer)
 }
 
 /// The hello of an authority that looks whether the name leads here (RFC 8737), before any route.
@@ -152,10 +162,10 @@ async fn turn_away(worker: &Worker, socket: &Socket, alert: Alert, close: Close)
 /// Chooses the route, and makes sure that there is a certificate for the name.
 fn choose<'l>(
     life: &mut Life,
-    &Door { listener, tls, direct }: &Door<'l>,
+    &Door { listener, tls, direct, may_wait }: &Door<'l>,
     hello: &ClientHello<'_>,
     buffer: &Buffer,
-) -> Result<(Hello, &'l Route), (Alert, Cause)> {
+) -> Result<Greeted<'l>, (Alert, Cause)> {
     let host = hello.server_name().host();
     life.facts().tls.sni = host.map(Into::into);
     let fingerprint = tls.ja4.then(|| hello.ja4());
@@ -182,13 +192,24 @@ fn choose<'l>(
         }
     }
     if matches!(route.target, Target::Passthrough { .. }) {
-        return Ok((Hello::default(), route));
+        return Ok(Greeted::Chosen(Hello::default(), Some(route)));
     }
     let schemes = greeting::usable_schemes(hello);
-    let certificate = match tls.store.pick(host, &schemes) {
+    let pick = tls.store.pick(host, &schemes);
+    if may_wait
+        && let Some(host) = host
+        && !matches!(pick, Pick::Found { by: By::Exact | By::Wildcard, .. })
+        && let Some(waiting) = life.worker.shared.demand.ask(host, Instant::now())
+    {
+        return Ok(Greeted::Lacking(waiting));
+    }
+    let certificate = match pick {
         Pick::Found { certificate, .. } => Arc::clone(certificate),
         Pick::NoneForName => return Err((unknown(), Cause::UnknownName)),
     };
+    if let Some(used) = &certificate.used {
+        used.set();
+    }
     let kept = Hello {
         odd: None,
         early: hello.has_early_data(),
@@ -198,7 +219,7 @@ fn choose<'l>(
         challenge: None,
         bytes: buffer.filled().into(),
     };
-    Ok((kept, route))
+    Ok(Greeted::Chosen(kept, Some(route)))
 }
 
 /// The refusal of a client for whose name there are routes, but none with a protocol that it offers

@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use super::{AcceptorId, Shared, Worker};
 use crate::Table;
 use crate::challenges::Challenges;
+use crate::demand::Demand;
 use crate::limit::{Admission, ClientTable, Held};
 use crate::refusals::Refusals;
 use crate::snapshot::{Limits, Listener, Network, Snapshot};
@@ -44,6 +45,7 @@ pub(crate) fn block_on_counted<F: Future<Output = ()>>(
         held: Held::new(),
         refusals: Refusals::new(Log::silent()),
         challenges: Challenges::none(),
+        demand: Demand::new().0,
         log: Log::silent(),
     };
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();

@@ -14,8 +14,8 @@ use offramp_observe::counters::Totals;
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::snapshot::ListenerTls;
 use offramp_proxy::{
-    AcceptorId, Admission, Challenges, ClientTable, Command, Limits, Listener, Match, Network, Refusals,
-    Relay, Route, Rule, SendProxy, Shared, Snapshot, Table, Target, Tracing, Worker, WorkerHandle,
+    AcceptorId, Admission, Challenges, ClientTable, Command, Demand, Limits, Listener, Match, Network,
+    Refusals, Relay, Route, Rule, SendProxy, Shared, Snapshot, Table, Target, Tracing, Worker, WorkerHandle,
 };
 use offramp_proxy::{
     Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, PathMatch, Paths, Proxy, Rewrite,
@@ -187,6 +187,7 @@ impl House {
             held: offramp_proxy::limit::Held::new(),
             refusals: Refusals::new(Log::silent()),
             challenges: Challenges::none(),
+            demand: Demand::new().0,
             log: Log::silent(),
         };
         let worker = Worker::start(0, None, own.remove(0), senders.remove(0), shared, 7).unwrap();

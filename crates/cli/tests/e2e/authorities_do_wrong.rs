@@ -1,0 +1,156 @@
+//! An authority that is down, answers garbage, or issues what is of no use: the old certificate stays, each failure is
+//! logged and counted, and the authority is asked no more often than it allows.
+
+use std::process::Output;
+use std::time::Duration;
+
+use offramp_testkit::process::{Signal, Source};
+use offramp_testkit::server::{Listen, Server, apps};
+
+use crate::authority::{Authority, Fault};
+use crate::figures::Page;
+use crate::house::{Home, House};
+use crate::offramp::{output, stderr};
+use crate::openssl::echo;
+use crate::pebble::logged;
+
+fn configuration(home: &Home, authority: &Authority, app: &Server) -> String {
+    format!(
+        "{}[metrics]\naddress = \"127.0.0.1:0\"\n[[certificate]]\nacme = \"own\"\nnames = [\"a.test\"]\n\
+         [[listener]]\nname = \"default\"\naddress = \"127.0.0.1:0\"\n[[route]]\nserver = \"{}\"\n",
+        authority.section(&home.ca.certificate(), ""),
+        app.address()
+    )
+}
+
+/// The certificate that clients get, in PEM.
+fn shown(house: &House) -> String {
+    let said = echo(house, &["-servername", "a.test"]);
+    let begin = said.find("-----BEGIN CERTIFICATE-----").unwrap();
+    said[begin..].split("-----END CERTIFICATE-----").next().unwrap().to_owned()
+}
+
+fn renew(house: &House) -> Output {
+    output(house.home.path(), &["cert", "renew", "a.test", "--config", "offramp.toml"])
+}
+
+fn failed(house: &House) -> f64 {
+    Page::scrape(house.metrics()).get("offramp_acme_orders_total{outcome=\"failed\"}")
+}
+
+/// Has each fault stand in the way of a renewal, and expects a reason that has its text.
+fn faults(faults: &[(Fault, &str)]) {
+    assert!(faults.len() <= 5, "authorities allow no more failures in an hour");
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let authority = Authority::start(&home.ca, Duration::from_secs(90 * 24 * 3600));
+    let text = configuration(&home, &authority, &app);
+    let house = home.run(&text);
+    logged(&house, "certificates changed", "");
+    let before = shown(&house);
+    for (count, (fault, reason)) in (1..).zip(faults) {
+        authority.set_fault(*fault);
+        let refused = renew(&house);
+        assert_eq!(refused.status.code(), Some(1), "{fault:?}: {}", stderr(&refused));
+        assert!(stderr(&refused).contains(reason), "{fault:?}: {}", stderr(&refused));
+        assert!(stderr(&refused).len() < 1500, "{fault:?}: {}", stderr(&refused));
+        assert_eq!(shown(&house), before, "{fault:?}");
+        assert_eq!(failed(&house), f64::from(count), "{fault:?}");
+        let line = logged(&house, "the next attempt comes later", &format!("failures={count} "));
+        assert!(line.contains("names=a.test") && line.contains("not_after=20"), "{line}");
+    }
+    // What was wrong is over, and nothing is left of it.
+    authority.set_fault(Fault::None);
+    if faults.len() < 5 {
+        let renewed = renew(&house);
+        assert_eq!(renewed.status.code(), Some(0), "{}", stderr(&renewed));
+        house.until("clients get the new one", || (shown(&house) != before).then_some(()));
+    }
+    house.stop();
+}
+
+#[test]
+fn answers_that_are_none_leave_the_old_certificate() {
+    faults(&[
+        (Fault::Html, "answered 200 OK (text/html): <html><body>Maintenance"),
+        (Fault::Error, "answered 500 Internal Server Error (text/plain): oops"),
+        (Fault::Garbage, "/dir: "),
+        (Fault::Nonsense, "own: "),
+    ]);
+}
+
+#[test]
+fn an_authority_that_is_gone_or_does_not_stop_leaves_the_old_certificate() {
+    faults(&[(Fault::Down, "TLS: "), (Fault::Endless, "length limit exceeded")]);
+}
+
+#[test]
+fn an_authority_that_says_nothing_is_waited_for_a_minute() {
+    faults(&[(Fault::Silent, "no response within 60 s")]);
+}
+
+#[test]
+fn certificates_that_are_of_no_use_leave_the_old_one() {
+    faults(&[
+        (Fault::OtherKey, "what the authority issued: "),
+        (Fault::OtherName, "what the authority issued: "),
+        (Fault::NoCertificate, "what the authority issued: "),
+    ]);
+}
+
+#[test]
+fn an_authority_that_asks_to_be_left_alone_is() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let authority = Authority::start(&home.ca, Duration::from_secs(90 * 24 * 3600));
+    let text = configuration(&home, &authority, &app);
+    let house = home.run(&text);
+    logged(&house, "certificates changed", "");
+    authority.set_fault(Fault::Limited(7200));
+    let refused = renew(&house);
+    assert!(stderr(&refused).contains("rateLimited"), "{}", stderr(&refused));
+    let line = logged(&house, "the next attempt comes later", "failures=1 ");
+    let seconds: u64 = line.split("seconds=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!((7100..=7200).contains(&seconds), "{line}");
+    authority.set_fault(Fault::None);
+    let asked = authority.requests("/order");
+    let refused = renew(&house);
+    assert!(stderr(&refused).contains("are not asked again before 20"), "{}", stderr(&refused));
+    for _ in 0..3 {
+        house.process.signal(Signal::HUP).unwrap();
+    }
+    house.until("the reloads have come", || {
+        let lines = house.process.lines(Source::Stderr);
+        (lines.iter().filter(|line| line.contains(" reloaded ")).count() >= 1).then_some(())
+    });
+    let refused = renew(&house);
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(authority.requests("/order"), asked);
+}
+
+#[test]
+fn the_less_an_old_certificate_has_left_the_more_urgent_the_log_is() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let authority = Authority::start(&home.ca, Duration::from_secs(30));
+    let text = configuration(&home, &authority, &app);
+    let house = home.run(&text);
+    logged(&house, "certificates changed", "");
+    let before = shown(&house);
+    authority.set_fault(Fault::Error);
+    let left = || {
+        let page = Page::scrape(house.metrics());
+        page.get("offramp_certificate_expiry_seconds{name=\"a.test\",source=\"acme\"}")
+    };
+    // A third of its life, and nobody waits for the next attempt.
+    house.until("it expires soon", || (left() < 10.0).then_some(()));
+    assert_eq!(renew(&house).status.code(), Some(1));
+    let line = logged(&house, "the old certificate expires soon, and there is no new one", "names=a.test");
+    assert!(line.contains("ERROR") && line.contains("failures=1 "), "{line}");
+    house.until("it has expired", || (left() < 0.0).then_some(()));
+    assert_eq!(renew(&house).status.code(), Some(1));
+    logged(&house, "the old certificate has expired, and there is no new one", "failures=2 ");
+    // Clients get it all the same: many only warn, and nothing else is better.
+    assert_eq!(shown(&house), before);
+    assert!((failed(&house) - 2.0).abs() < 0.1);
+}

@@ -1,0 +1,65 @@
+//! Renewal information (ARI, RFC 9773), replacements and certificate profiles, with an authority that has them.
+
+use std::time::Duration;
+
+use offramp_testkit::server::{Listen, Server, apps};
+
+use crate::authority::{Asked, Authority};
+use crate::house::Home;
+use crate::pebble::logged;
+
+/// Short: certificates are a third of their life apart, whatever an authority suggests.
+const LIFE: Duration = Duration::from_secs(60);
+
+fn configuration(home: &Home, authority: &Authority, more: &str, app: &Server) -> String {
+    format!(
+        "{}[[certificate]]\nacme = \"own\"\nnames = [\"a.test\"]\n[[listener]]\naddress = \"127.0.0.1:0\"\n\
+         [[route]]\nserver = \"{}\"\n",
+        authority.section(&home.ca.certificate(), more),
+        app.address()
+    )
+}
+
+#[test]
+fn a_certificate_is_renewed_when_the_authority_wants_it_and_replaces_the_old_one() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let authority = Authority::start(&home.ca, LIFE);
+    let text = configuration(&home, &authority, "profile = \"shortlived\"", &app);
+    let house = home.run(&text);
+    let line = logged(&house, "the authority suggests when to renew", "names=a.test");
+    assert!(line.contains("start=2090-01-01T") && line.contains("end=2090-01-02T"), "{line}");
+    let first: Asked = authority.orders().remove(0);
+    assert_eq!(first.payload["profile"], "shortlived");
+    assert!(first.payload["replaces"].is_null());
+    let id = first.certificate.unwrap();
+    assert_eq!(authority.requests(&format!("/ari/{id}")), 1);
+    // It will be told at the next question, which a start asks at once.
+    authority.suggest(&id);
+    house.process.signal(offramp_testkit::process::Signal::KILL).unwrap();
+    house.process.wait(crate::house::LIFE).unwrap();
+    let home = house.home;
+    std::fs::remove_file(home.file("notify.sock")).unwrap();
+    let house = home.run(&text);
+    logged(&house, "a certificate was obtained", "names=a.test");
+    let second = authority.orders().remove(1);
+    assert_eq!(
+        (second.payload["replaces"].as_str(), second.payload["profile"].as_str()),
+        (Some(id.as_str()), Some("shortlived"))
+    );
+    logged(&house, "the authority suggests when to renew", "start=2090-01-01T");
+    assert_eq!(authority.orders().len(), 2);
+    let asked = authority.requests(&format!("/ari/{}", second.certificate.unwrap()));
+    assert_eq!(asked, 1);
+}
+
+#[test]
+fn a_profile_that_the_authority_does_not_have_is_told() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let authority = Authority::start(&home.ca, LIFE);
+    let text = configuration(&home, &authority, "profile = \"eternal\"", &app);
+    let house = home.run(&text);
+    let line = logged(&house, "no certificate was obtained", "names=a.test");
+    assert!(line.contains("invalidProfile"), "{line}");
+}

@@ -1,0 +1,392 @@
+//! An ACME authority (RFC 8555) of this test's own, which offers ARI (RFC 9773) and certificate profiles, and does
+//! anything wrong on request. It validates no name: orders are ready at once.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use offramp_testkit::ca::{Ca, Key, Leaf};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair, SerialNumber,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde_json::{Value, json};
+
+/// What the authority does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    None,
+    /// Every response is a page for people.
+    Html,
+    /// Every response is 500 without a problem document.
+    Error,
+    /// Every response is bytes that are not HTTP.
+    Garbage,
+    /// Every response is JSON that is none of ACME's.
+    Nonsense,
+    /// Nothing is answered.
+    Silent,
+    /// Bodies have no end.
+    Endless,
+    /// Connections are closed before TLS.
+    Down,
+    /// Every order is refused with 429, and this `Retry-After` in seconds.
+    Limited(u64),
+    /// The certificate is for another key.
+    OtherKey,
+    /// The certificate is for another name.
+    OtherName,
+    /// Nothing is issued as long as this lasts; whoever asks waits.
+    Slow,
+    /// The certificate is no PEM.
+    NoCertificate,
+}
+
+/// An order as it was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// The payload of `newOrder`.
+    pub(crate) payload: Value,
+    /// The identifier of the certificate that was issued (RFC 9773 section 4.1).
+    pub(crate) certificate: Option<String>,
+    chain: String,
+}
+
+struct State {
+    fault: Fault,
+    orders: Vec<Asked>,
+    /// The paths of all requests.
+    requests: Vec<String>,
+    /// The certificates whose renewal is suggested for long ago; that of all others lies far ahead.
+    due: Vec<String>,
+    life: Duration,
+}
+
+/// A running authority.
+pub(crate) struct Authority {
+    /// The port of its API.
+    pub(crate) port: u16,
+    state: Arc<Mutex<State>>,
+    stopped: Arc<AtomicBool>,
+    root: String,
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        // Wakes the one that accepts.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+impl Authority {
+    /// Starts it with certificates of this life; its API has a certificate of `ca`.
+    pub(crate) fn start(ca: &Ca, life: Duration) -> Self {
+        let files = ca.issue("authority", &Leaf::server(Key::P256, &["localhost"])).unwrap();
+        let chain = CertificateDer::pem_file_iter(&files.chain).unwrap().map(Result::unwrap).collect();
+        let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = Arc::new(config.unwrap().with_no_client_auth().with_single_cert(chain, key).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (orders, requests, due) = Default::default();
+        let state = State { fault: Fault::None, orders, requests, due, life };
+        let state = Arc::new(Mutex::new(state));
+        let stopped = Arc::new(AtomicBool::new(false));
+        let signer = Arc::new(Signer::new());
+        let root = signer.pem.clone();
+        let served = (Arc::clone(&state), Arc::clone(&stopped));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if served.1.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (config, state, signer) =
+                    (Arc::clone(&config), Arc::clone(&served.0), Arc::clone(&signer));
+                let Ok(stream) = stream else { continue };
+                thread::spawn(move || {
+                    // The client may go at any time.
+                    let _ = serve(stream, config, &state, &signer, port);
+                });
+            }
+        });
+        Self { port, state, stopped, root }
+    }
+
+    /// Writes the certificate that vouches for what it issues to a file, for clients.
+    pub(crate) fn root(&self, home: &Path) -> PathBuf {
+        let path = home.join("authority-root.pem");
+        fs::write(&path, &self.root).unwrap();
+        path
+    }
+
+    /// What it does wrong from now on.
+    pub(crate) fn set_fault(&self, fault: Fault) {
+        self.state.lock().unwrap().fault = fault;
+    }
+
+    /// The orders so far.
+    pub(crate) fn orders(&self) -> Vec<Asked> {
+        self.state.lock().unwrap().orders.clone()
+    }
+
+    /// How many requests there were whose path begins so.
+    pub(crate) fn requests(&self, path: &str) -> usize {
+        self.state.lock().unwrap().requests.iter().filter(|one| one.starts_with(path)).count()
+    }
+
+    /// Suggests to renew this certificate at once.
+    pub(crate) fn suggest(&self, certificate: &str) {
+        self.state.lock().unwrap().due.push(certificate.to_owned());
+    }
+
+    /// Itself as configuration, with further keys; its name is `own`.
+    pub(crate) fn section(&self, ca: &Path, more: &str) -> String {
+        format!(
+            "[acme.own]\ndirectory = \"https://localhost:{}/dir\"\nemail = \"me@example.org\"\nca = \"{}\"\n{more}\n",
+            self.port,
+            ca.display()
+        )
+    }
+}
+
+/// Signs certificates.
+struct Signer {
+    issuer: Issuer<'static, KeyPair>,
+    /// Its own key identifier.
+    id: Vec<u8>,
+    pem: String,
+}
+
+impl Signer {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let (pem, id) = (certificate.pem(), params.key_identifier(&key));
+        Self { issuer: Issuer::new(params, key), id, pem }
+    }
+
+    /// The chain and the identifier of a certificate for this request.
+    fn sign(&self, csr: &[u8], number: usize, life: Duration, fault: Fault) -> (String, String) {
+        let mut request = CertificateSigningRequestParams::from_der(&csr.to_vec().into()).unwrap();
+        let now = SystemTime::now();
+        if fault == Fault::OtherName {
+            request.params = CertificateParams::new(vec!["other.test".to_owned()]).unwrap();
+        }
+        let serial = vec![1, u8::try_from(number).unwrap()];
+        request.params.serial_number = Some(SerialNumber::from(serial.clone()));
+        request.params.not_before = now.into();
+        request.params.not_after = (now + life).into();
+        request.params.use_authority_key_identifier_extension = true;
+        let certificate = match fault {
+            Fault::OtherKey => {
+                let key = KeyPair::generate().unwrap();
+                request.params.signed_by(&key, &self.issuer).unwrap().pem()
+            }
+            Fault::NoCertificate => "<html>".to_owned(),
+            _ => request.signed_by(&self.issuer).unwrap().pem(),
+        };
+        let encoded = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        (format!("{certificate}{}", self.pem), format!("{}.{}", encoded(&self.id), encoded(&serial)))
+    }
+}
+
+type Tls = StreamOwned<ServerConnection, TcpStream>;
+
+fn serve(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    state: &Mutex<State>,
+    signer: &Signer,
+    port: u16,
+) -> io::Result<()> {
+    let fault = state.lock().unwrap().fault;
+    stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+    if fault == Fault::Down {
+        state.lock().unwrap().requests.push("/".to_owned());
+        return Ok(());
+    }
+    let mut stream = Tls::new(ServerConnection::new(config).map_err(io::Error::other)?, stream);
+    let (method, path, body) = request(&mut stream)?;
+    state.lock().unwrap().requests.push(path.clone());
+    match fault {
+        Fault::Html => respond(&mut stream, 200, "text/html", &[], "<html><body>Maintenance</body></html>"),
+        Fault::Error => respond(&mut stream, 500, "text/plain", &[], "oops"),
+        Fault::Garbage => stream.write_all(&[0xff; 300]),
+        Fault::Nonsense => respond(&mut stream, 200, "application/json", &[], "[{\"a\": \"\u{1}"),
+        Fault::Silent => stream.read(&mut [0]).map(drop),
+        Fault::Endless => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"a\":\"")?;
+            loop {
+                stream.write_all(&[b'a'; 16 * 1024])?;
+            }
+        }
+        _ => answer(&mut stream, &method, &path, &body, (state, signer, port)),
+    }
+}
+
+/// Method, path and body.
+fn request(stream: &mut Tls) -> io::Result<(String, String, Vec<u8>)> {
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    let end = loop {
+        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at + 4;
+        }
+        match stream.read(&mut piece)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            length => bytes.extend_from_slice(&piece[..length]),
+        }
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    });
+    while bytes.len() < end + length.unwrap_or(0) {
+        match stream.read(&mut piece)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            length => bytes.extend_from_slice(&piece[..length]),
+        }
+    }
+    let mut words = head.split(' ');
+    let mut word = || words.next().unwrap_or_default().to_owned();
+    Ok((word(), word(), bytes.split_off(end)))
+}
+
+fn respond(
+    stream: &mut Tls,
+    status: u16,
+    kind: &str,
+    fields: &[(&str, String)],
+    body: &str,
+) -> io::Result<()> {
+    let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let nonce = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nReplay-Nonce: {nonce}\r\n{fields}Content-Length: {length}\r\n\
+         Connection: close\r\n\r\n{body}"
+    )?;
+    stream.conn.send_close_notify();
+    stream.flush()
+}
+
+fn problem(stream: &mut Tls, status: u16, kind: &str, fields: &[(&str, String)]) -> io::Result<()> {
+    let body =
+        json!({ "type": format!("urn:ietf:params:acme:error:{kind}"), "detail": "as the test wants it" });
+    respond(stream, status, "application/problem+json", fields, &body.to_string())
+}
+
+fn answer(
+    stream: &mut Tls,
+    method: &str,
+    path: &str,
+    body: &[u8],
+    (state, signer, port): (&Mutex<State>, &Signer, u16),
+) -> io::Result<()> {
+    let url = |path: &str| format!("https://localhost:{port}{path}");
+    let payload = payload(body);
+    let (kind, number) = path.trim_start_matches('/').split_once('/').unwrap_or((path, ""));
+    let index = number.parse::<usize>().unwrap_or_default();
+    let fields = |location: &str| vec![("Location", url(location))];
+    match (method, kind) {
+        ("GET", "/dir") => {
+            let directory = json!({
+                "newNonce": url("/nonce"), "newAccount": url("/account"), "newOrder": url("/order"),
+                "revokeCert": url("/revoke"), "keyChange": url("/key"), "renewalInfo": url("/ari"),
+                "meta": { "profiles": { "classic": "…", "shortlived": "…" } },
+            });
+            respond(stream, 200, "application/json", &[], &directory.to_string())
+        }
+        (_, "/nonce") => respond(stream, 200, "text/plain", &[], ""),
+        (_, "/account") => {
+            respond(stream, 201, "application/json", &fields("/account/1"), "{\"status\":\"valid\"}")
+        }
+        (_, "/order") => {
+            let mut locked = state.lock().unwrap();
+            if let Fault::Limited(seconds) = locked.fault {
+                return problem(stream, 429, "rateLimited", &[("Retry-After", seconds.to_string())]);
+            }
+            if payload["profile"].as_str().is_some_and(|name| name != "shortlived" && name != "classic") {
+                return problem(stream, 400, "invalidProfile", &[]);
+            }
+            if let Some(old) = payload["replaces"].as_str() {
+                if locked.orders.iter().any(|order| order.payload["replaces"] == old) {
+                    return problem(stream, 409, "alreadyReplaced", &[]);
+                }
+            }
+            locked.orders.push(Asked { payload, certificate: None, chain: String::new() });
+            let index = locked.orders.len();
+            let body = order(&locked.orders[index - 1], index, &url).to_string();
+            respond(stream, 201, "application/json", &fields(&format!("/order/{index}")), &body)
+        }
+        (_, "order") => {
+            let locked = state.lock().unwrap();
+            let body = order(&locked.orders[index - 1], index, &url).to_string();
+            respond(stream, 200, "application/json", &fields(path), &body)
+        }
+        (_, "finalize") => {
+            while state.lock().unwrap().fault == Fault::Slow {
+                thread::park_timeout(Duration::from_millis(10));
+            }
+            let csr = BASE64_URL_SAFE_NO_PAD.decode(payload["csr"].as_str().unwrap_or_default()).unwrap();
+            let mut locked = state.lock().unwrap();
+            let (chain, id) = signer.sign(&csr, index, locked.life, locked.fault);
+            let asked = &mut locked.orders[index - 1];
+            (asked.chain, asked.certificate) = (chain, Some(id));
+            let body = order(asked, index, &url).to_string();
+            respond(stream, 200, "application/json", &fields(&format!("/order/{index}")), &body)
+        }
+        (_, "cert") => {
+            let chain = state.lock().unwrap().orders[index - 1].chain.clone();
+            respond(stream, 200, "application/pem-certificate-chain", &[], &chain)
+        }
+        ("GET", "ari") => {
+            let due = state.lock().unwrap().due.iter().any(|id| id == number);
+            let (start, end) = if due { ("2020-01-01", "2020-01-02") } else { ("2090-01-01", "2090-01-02") };
+            let window = json!({ "start": format!("{start}T00:00:00Z"), "end": format!("{end}T00:00:00Z") });
+            let body = json!({ "suggestedWindow": window }).to_string();
+            respond(stream, 200, "application/json", &[("Retry-After", "21600".to_owned())], &body)
+        }
+        _ => problem(stream, 404, "malformed", &[]),
+    }
+}
+
+fn order(asked: &Asked, index: usize, url: &impl Fn(&str) -> String) -> Value {
+    let mut body = json!({
+        "status": if asked.certificate.is_some() { "valid" } else { "ready" },
+        "identifiers": asked.payload["identifiers"], "authorizations": [],
+        "finalize": url(&format!("/finalize/{index}")),
+    });
+    for key in ["replaces", "profile"] {
+        if !asked.payload[key].is_null() {
+            body[key] = asked.payload[key].clone();
+        }
+    }
+    if asked.certificate.is_some() {
+        body["certificate"] = url(&format!("/cert/{index}")).into();
+    }
+    body
+}
+
+/// What a JWS says; its signature is not checked.
+fn payload(body: &[u8]) -> Value {
+    let parsed: Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = parsed["payload"].as_str().unwrap_or_default();
+    let decoded = BASE64_URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
+    serde_json::from_slice(&decoded).unwrap_or_default()
+}

@@ -1,0 +1,96 @@
+//! What an authority says of when to renew a certificate (ARI, RFC 9773).
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use offramp_certs::Certificate;
+use offramp_certs::acme::schedule;
+use offramp_config::model::Authority;
+
+use super::Want;
+use super::attempt::date;
+use super::http::Client;
+use super::shop::Shop;
+
+/// The longest time without a question, where nothing was said of the next one.
+const LOOK: Duration = Duration::from_secs(3600);
+/// How often an authority is asked when it wants a certificate renewed: no more, and no less.
+const OFTEN: Duration = Duration::from_secs(60);
+const RARELY: Duration = Duration::from_secs(24 * 3600);
+/// After a question that had no answer.
+const UNANSWERED: Duration = Duration::from_secs(6 * 3600);
+
+/// What the authority says.
+#[derive(Default)]
+pub(super) struct Advice {
+    window: Option<(SystemTime, SystemTime)>,
+    /// When it is asked next; absent before the first time.
+    next: Option<SystemTime>,
+}
+
+impl Advice {
+    /// Asks, where it is time to.
+    pub(super) async fn seek(
+        &mut self,
+        want: &Want,
+        certificate: &Certificate,
+        shop: &Shop,
+        now: SystemTime,
+    ) {
+        // A clock that was set back must not silence it.
+        if self.next.is_some_and(|next| now < next && next < now + RARELY * 2) {
+            return;
+        }
+        let issuer = shop.storage.issuer(&want.subject);
+        let authority = want.authorities.iter().find(|one| Some(one.directory.as_str()) == issuer.as_deref());
+        let Some(authority) = authority else {
+            self.next = Some(now + RARELY);
+            return;
+        };
+        let _permit = shop.permits.acquire().await;
+        match ask(authority, certificate, shop).await {
+            Ok((window, wait)) => {
+                self.next = Some(now + wait.clamp(OFTEN, RARELY));
+                if self.window != Some(window) {
+                    self.window = Some(window);
+                    let (names, start, end) = (want.names(), date(window.0), date(window.1));
+                    let fields =
+                        [("names", (&names).into()), ("start", (&start).into()), ("end", (&end).into())];
+                    shop.log.info("the authority suggests when to renew", &fields);
+                }
+            }
+            Err(reason) => {
+                self.next = Some(now + UNANSWERED);
+                shop.log.debug("no advice of when to renew", &[("reason", (&reason).into())]);
+            }
+        }
+    }
+
+    /// When the certificate is to be renewed.
+    pub(super) fn due(&self, certificate: &Certificate, want: &Want, shop: &Shop) -> SystemTime {
+        let random = shop.random((&want.subject, certificate.not_before));
+        match self.window {
+            Some((start, end)) => schedule::in_window(start, end, random).min(certificate.not_after),
+            None => schedule::renewal(certificate.not_before, certificate.not_after, random),
+        }
+    }
+
+    pub(super) fn wait(&self, now: SystemTime) -> Duration {
+        self.next.and_then(|next| next.duration_since(now).ok()).unwrap_or(LOOK).max(Duration::from_secs(1))
+    }
+}
+
+/// The window that the authority suggests, and in how long it wants to be asked again.
+async fn ask(
+    authority: &Authority,
+    certificate: &Certificate,
+    shop: &Shop,
+) -> Result<((SystemTime, SystemTime), Duration), String> {
+    let client = Client::new(authority)?;
+    let account = shop.account(authority, &client).await?;
+    let leaf = certificate.certified_key.cert.first().ok_or("no certificate")?;
+    let id = instant_acme::CertificateIdentifier::try_from(leaf)?;
+    let (info, wait) = account.renewal_info(&id).await.map_err(|error| error.to_string())?;
+    let window = info.suggested_window;
+    let at = |seconds: i64| UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+    Ok(((at(window.start.unix_timestamp()), at(window.end.unix_timestamp())), wait))
+}

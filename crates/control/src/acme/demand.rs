@@ -1,0 +1,344 @@
+//! Orders certificates for names that clients ask for (`certificate.on_demand`).
+//!
+//! Workers hand over each name once ([`Demand`]). It is asked about where the configuration says so, ordered within the
+//! rate, and kept by a keeper from then on. Whatever stops a name is remembered for a while, so that the next client who
+//! asks for it costs nothing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use offramp_certs::DnsPattern;
+use offramp_certs::acme::on_demand::Pace;
+use offramp_certs::acme::schedule::Occasion;
+use offramp_certs::acme::{Demanded, Subject, UseMark};
+use offramp_config::Config;
+use offramp_config::model::{AcmeCertificate, AskUrl, CertificateSource, OnDemand, not_issuable};
+use offramp_observe::LogField;
+use offramp_proxy::{Demand, DemandOutcome, DemandRule};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::Receiver;
+
+use super::ask::{Answer, ask};
+use super::attempt::{Bars, Meanwhile, attempt};
+use super::shop::Shop;
+use super::{Terms, Want, key_type};
+
+/// Names that are asked about at a time, and in a second.
+const ASKED_AT_ONCE: usize = 4;
+const ASKED_PER_SECOND: u32 = 20;
+/// Certificates on demand at most: a state directory is bounded, too.
+const MOST: usize = 10_000;
+/// How long a refusal of a name is remembered.
+const DENIED: Duration = Duration::from_secs(10 * 60);
+/// The same after orders that failed: less than five fit into the hour in which authorities allow five.
+const FAILED: Duration = Duration::from_secs(15 * 60);
+/// The same where the next client may have more luck.
+const LATER: Duration = Duration::from_secs(10);
+/// An order that nobody asked for again for so long is forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Between two warnings of the same.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// One `[[certificate]]` with `on_demand`.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    certificate: AcmeCertificate,
+    on_demand: OnDemand,
+    names: Vec<DnsPattern>,
+    /// Whether the name must be one that public authorities issue for.
+    public: bool,
+}
+
+impl Rule {
+    /// The rules of a configuration.
+    pub(crate) fn all(config: &Config) -> Vec<Self> {
+        let rule = |certificate: &AcmeCertificate| {
+            let on_demand = certificate.on_demand.clone()?;
+            let names = on_demand.names.iter().filter_map(|name| DnsPattern::parse(&name.to_string()).ok());
+            let mut asked = certificate.authorities.iter().filter_map(|name| config.authority(name));
+            let public = asked.any(|authority| authority.ca.is_none());
+            Some(Self { certificate: certificate.clone(), names: names.collect(), on_demand, public })
+        };
+        let sources = config.certificates.iter().map(|certificate| &certificate.source);
+        let acme = sources.filter_map(|source| match source {
+            CertificateSource::Acme(acme) => Some(acme),
+            _ => None,
+        });
+        acme.filter_map(rule).collect()
+    }
+
+    /// Whether somebody is asked about names.
+    pub(crate) fn asks(&self) -> bool {
+        self.on_demand.ask.is_some()
+    }
+
+    /// The names that need no question.
+    pub(crate) fn names(&self) -> &[DnsPattern] {
+        &self.names
+    }
+
+    /// The first rule by which `name` may have a certificate, and whether somebody is to be asked.
+    pub(crate) fn find<'a>(rules: &'a [Self], name: &str) -> Option<(&'a Self, bool)> {
+        let by_name = |rule: &&Self| rule.names.iter().any(|allowed| allowed.matches(name));
+        let named = rules.iter().find(by_name).map(|rule| (rule, false));
+        named.or_else(|| rules.iter().find(|rule| rule.asks()).map(|rule| (rule, true)))
+    }
+
+    /// The certificate for `name`; `asks`: whether somebody is asked before each order.
+    pub(crate) fn want(
+        &self,
+        name: &str,
+        asks: bool,
+        config: &Config,
+        mark: UseMark,
+    ) -> Result<Want, offramp_certs::Error> {
+        let subject = Subject::new(&[name], key_type(self.certificate.key_type))?;
+        let authorities = self.certificate.authorities.iter().filter_map(|name| config.authority(name));
+        let ask = self.on_demand.ask.clone().filter(|_| asks);
+        Ok(Want {
+            subject,
+            reuse_key: self.certificate.reuse_key,
+            authorities: authorities.cloned().collect(),
+            on_demand: Some(Terms { mark, ask }),
+        })
+    }
+
+    fn for_workers(&self) -> DemandRule {
+        DemandRule { names: self.names.clone(), asks: self.asks(), wait: self.on_demand.wait }
+    }
+}
+
+/// Orders names on demand.
+pub(super) struct Desk {
+    shop: Arc<Shop>,
+    demand: Arc<Demand>,
+    asking: Semaphore,
+    state: Mutex<State>,
+}
+
+struct State {
+    rules: Arc<Vec<Rule>>,
+    config: Arc<Config>,
+    /// For each rule, how fast it orders.
+    orders: Vec<Pace>,
+    asks: Pace,
+    /// Names whose certificates are on disk, and not yet in what workers use.
+    fresh: Vec<Pending>,
+    /// When a warning was written last.
+    warned: Option<Instant>,
+}
+
+/// A name that workers wait for; dropped, they go on.
+struct Pending {
+    demand: Arc<Demand>,
+    name: Box<str>,
+    refused: Option<Instant>,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.demand.end(&self.name, self.refused);
+    }
+}
+
+/// Why a name got no certificate, and for how long that holds.
+struct Refusal(DemandOutcome, Option<Duration>);
+
+impl Desk {
+    pub(super) fn new(shop: Arc<Shop>, demand: Arc<Demand>) -> Arc<Self> {
+        let state = State {
+            rules: Arc::default(),
+            config: Arc::default(),
+            orders: Vec::new(),
+            asks: Pace::new(ASKED_PER_SECOND, Duration::from_secs(1), Instant::now()),
+            fresh: Vec::new(),
+            warned: None,
+        };
+        Arc::new(Self { shop, demand, asking: Semaphore::new(ASKED_AT_ONCE), state: Mutex::new(state) })
+    }
+
+    /// The configuration is another one.
+    pub(super) fn follow(&self, config: &Config) {
+        let rules = Rule::all(config);
+        let now = Instant::now();
+        self.demand.set_rules(rules.iter().map(Rule::for_workers).collect());
+        let mut state = self.state();
+        let pace = |(index, rule): (usize, &Rule)| {
+            let (count, per) = (rule.on_demand.rate.count.get(), rule.on_demand.rate.per.duration());
+            let before = state.orders.get(index).filter(|pace| pace.is_of(count, per));
+            before.cloned().unwrap_or_else(|| Pace::new(count, per, now))
+        };
+        let orders = rules.iter().enumerate().map(pace).collect();
+        state.orders = orders;
+        (state.rules, state.config) = (Arc::new(rules), Arc::new(config.clone()));
+    }
+
+    /// Takes names until the end of the process. There are never more tasks than names on their way.
+    pub(super) async fn serve(self: Arc<Self>, mut names: Receiver<Box<str>>) {
+        while let Some(name) = names.recv().await {
+            let desk = Arc::clone(&self);
+            tokio::spawn(async move { desk.take(name).await });
+        }
+    }
+
+    /// The names whose certificates are on disk by now. Those who wait for them go on when the result is dropped.
+    pub(super) fn fresh(&self) -> Fresh {
+        Fresh { _names: std::mem::take(&mut self.state().fresh) }
+    }
+
+    async fn take(&self, name: Box<str>) {
+        let mut pending = Pending { demand: Arc::clone(&self.demand), name, refused: None };
+        match self.obtain(&pending.name).await {
+            Ok(()) => {
+                self.demand.count(DemandOutcome::Obtained);
+                self.state().fresh.push(pending);
+                self.shop.announce();
+            }
+            Err(Refusal(outcome, lasts)) => {
+                self.demand.count(outcome);
+                pending.refused = lasts.map(|lasts| Instant::now() + lasts);
+            }
+        }
+    }
+
+    async fn obtain(&self, name: &str) -> Result<(), Refusal> {
+        let (rules, config) = {
+            let state = self.state();
+            (Arc::clone(&state.rules), Arc::clone(&state.config))
+        };
+        let denied = Refusal(DemandOutcome::Denied, Some(DENIED));
+        let (Some((rule, asks)), Ok(host)) = (Rule::find(&rules, name), name.parse()) else {
+            return Err(denied);
+        };
+        if rule.public && not_issuable(&host).is_some() {
+            return Err(denied);
+        }
+        let Ok(want) = rule.want(name, asks, &config, UseMark::default()) else { return Err(denied) };
+        let now = SystemTime::now();
+        if self.shop.storage.certificate(&want.subject, now).is_some_and(|one| now < one.not_after) {
+            // Another process has obtained it, it came a moment ago, or it was not on demand before.
+            return self.note(&want, name);
+        }
+        if self.shop.lead().is_some() {
+            return Err(Refusal(DemandOutcome::Busy, Some(LATER)));
+        }
+        if let Some(url) = rule.on_demand.ask.as_ref().filter(|_| asks) {
+            self.may(url, name).await?;
+        }
+        let failures = self.shop.failures(&want.subject);
+        let barred = failures.earliest(now, Occasion::Due, 0).duration_since(now).unwrap_or_default();
+        if !barred.is_zero() {
+            return Err(Refusal(DemandOutcome::Failed, Some(barred)));
+        }
+        self.admit(&rules, rule, name)?;
+        self.order(&want, name).await
+    }
+
+    async fn may(&self, url: &AskUrl, name: &str) -> Result<(), Refusal> {
+        if !self.state().asks.admit(Instant::now()) {
+            return Err(Refusal(DemandOutcome::Busy, None));
+        }
+        // The semaphore is never closed.
+        let _permit = self.asking.acquire().await;
+        match ask(url, name).await {
+            Ok(Answer::Allowed) => Ok(()),
+            Ok(Answer::Denied) => {
+                self.shop.log.debug("a name may have no certificate", &[("name", name.into())]);
+                Err(Refusal(DemandOutcome::Denied, Some(DENIED)))
+            }
+            Err(reason) => {
+                let fields = [("name", name.into()), ("reason", (&reason).into())];
+                self.warn("nobody says whether a name may have a certificate", &fields);
+                Err(Refusal(DemandOutcome::Unanswered, Some(LATER)))
+            }
+        }
+    }
+
+    /// Holds an order against the rate, and against how many certificates there may be.
+    fn admit(&self, rules: &[Rule], rule: &Rule, name: &str) -> Result<(), Refusal> {
+        let over = || Refusal(DemandOutcome::OverRate, Some(LATER));
+        if self.shop.storage.all_demanded().len() >= MOST {
+            let fields = [("name", name.into()), ("certificates", MOST.into())];
+            self.warn("no certificate is ordered on demand: there are as many as there may be", &fields);
+            return Err(over());
+        }
+        let index = rules.iter().position(|one| std::ptr::eq(one, rule)).unwrap_or_default();
+        let admitted = self.state().orders.get_mut(index).is_none_or(|pace| pace.admit(Instant::now()));
+        if admitted {
+            return Ok(());
+        }
+        let rate = rule.on_demand.rate.to_string();
+        let fields =
+            [("name", name.into()), ("rate", (&rate).into()), ("key", "certificate.on_demand.rate".into())];
+        self.warn("no certificate is ordered on demand: more names than the rate allows", &fields);
+        Err(over())
+    }
+
+    /// Notes that the certificate is one on demand, unless that is known.
+    fn note(&self, want: &Want, name: &str) -> Result<(), Refusal> {
+        let storage = &self.shop.storage;
+        if storage.demanded(&want.subject).is_some() {
+            return Ok(());
+        }
+        let used = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        storage.keep_demanded(&want.subject, &Demanded { name: name.into(), used }).map_err(|error| {
+            self.warn("no certificate can be kept", &[("reason", (&error).into())]);
+            Refusal(DemandOutcome::Failed, Some(LATER))
+        })
+    }
+
+    async fn order(&self, want: &Want, name: &str) -> Result<(), Refusal> {
+        let storage = &self.shop.storage;
+        // Noted first, so that whoever finds the certificate knows what it is.
+        self.note(want, name)?;
+        let _permit = self.shop.permits.acquire().await;
+        if attempt(want, &self.shop, Meanwhile::Waits, &mut Bars::default()).await.is_ok() {
+            return Ok(());
+        }
+        let now = SystemTime::now();
+        let next = self.shop.failures(&want.subject).earliest(now, Occasion::Due, 0).duration_since(now);
+        if storage.order(&want.subject).is_none() {
+            // A flood of names must not fill the disk. What is to be known of the failure is known by name.
+            storage.remove(&want.subject);
+        }
+        Err(Refusal(DemandOutcome::Failed, Some(next.unwrap_or_default().max(FAILED))))
+    }
+
+    /// Removes what was ordered and never obtained, once nobody has asked for it for long.
+    pub(super) fn tidy(&self) {
+        let (rules, config) = {
+            let state = self.state();
+            (Arc::clone(&state.rules), Arc::clone(&state.config))
+        };
+        let now = SystemTime::now();
+        for demanded in self.shop.storage.all_demanded() {
+            let used = UNIX_EPOCH + Duration::from_secs(demanded.used);
+            let Some((rule, asks)) = Rule::find(&rules, &demanded.name) else { continue };
+            let Ok(want) = rule.want(&demanded.name, asks, &config, UseMark::default()) else { continue };
+            let is_old = now.duration_since(used).is_ok_and(|since| since > FORGOTTEN);
+            if is_old && self.shop.storage.certificate(&want.subject, now).is_none() {
+                self.shop.storage.remove(&want.subject);
+            }
+        }
+    }
+
+    /// At most once a minute: names come from anybody.
+    fn warn(&self, message: &str, fields: &[LogField<'_>]) {
+        let now = Instant::now();
+        let mut state = self.state();
+        if state.warned.is_none_or(|at| now.duration_since(at) >= QUIET) {
+            state.warned = Some(now);
+            drop(state);
+            self.shop.log.warn(message, fields);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Names whose certificates are about to be in use. Whoever waits for them goes on when this is dropped.
+pub(crate) struct Fresh {
+    _names: Vec<Pending>,
+}

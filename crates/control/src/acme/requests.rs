@@ -1,0 +1,106 @@
+//! Requests to the process that orders: `offramp cert renew NAME` connects to a Unix socket in the state directory.
+//!
+//! One line goes in, `renew NAME`. A line for each certificate that has the name comes out when its order has ended:
+//! `ok ` and until when it is valid, or `error ` and why there is none. The socket is open to the owner of the state
+//! directory alone, and there is one only where certificates of authorities are kept.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
+
+use super::keeper::Prompt;
+use super::shop::Shop;
+
+/// Requests at a time.
+const AT_ONCE: usize = 4;
+/// How long the line of a request may take.
+const LINE: Duration = Duration::from_secs(10);
+/// A name has at most 253 bytes.
+const LONGEST: u64 = 512;
+/// After an error of `accept` or `bind`.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Where the process listens that orders for this state directory.
+#[must_use]
+pub fn socket(state_dir: &Path) -> PathBuf {
+    state_dir.join("acme").join("control.sock")
+}
+
+/// Answers requests, until it is aborted. This process has the right to order.
+pub(super) async fn serve(shop: Arc<Shop>) {
+    let path = shop.storage.path().join("control.sock");
+    let listener = match bind(&path) {
+        Ok(listener) => listener,
+        Err(error) => {
+            let place = path.display().to_string();
+            let fields = [("path", (&place).into()), ("reason", (&error).into())];
+            shop.log.warn("`offramp cert renew` cannot reach this process", &fields);
+            return;
+        }
+    };
+    let permits = Arc::new(Semaphore::new(AT_ONCE));
+    loop {
+        // The semaphore is never closed.
+        let permit = Arc::clone(&permits).acquire_owned().await;
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(AGAIN).await;
+            continue;
+        };
+        let shop = Arc::clone(&shop);
+        tokio::spawn(async move {
+            let _permit = permit;
+            // Whoever asked may have gone.
+            let _ = answer(stream, &shop).await;
+        });
+    }
+}
+
+/// Whoever listened there before has ended: the right to order is ours.
+fn bind(path: &Path) -> std::io::Result<UnixListener> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    // The directory is closed to others in any case.
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
+    Ok(listener)
+}
+
+async fn answer(stream: UnixStream, shop: &Shop) -> std::io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut line = String::new();
+    let read = timeout(LINE, BufReader::new(reader.take(LONGEST)).read_line(&mut line)).await;
+    read.map_err(|_| std::io::ErrorKind::TimedOut)??;
+    let Some(name) = line.trim_end().strip_prefix("renew ") else {
+        return writer.write_all(b"error the request is none that is known\n").await;
+    };
+    let keepers = shop.keepers_of(name);
+    if keepers.is_empty() {
+        let why = format!("error no certificate of an authority has the name {name}\n");
+        return writer.write_all(why.as_bytes()).await;
+    }
+    let mut waiting = Vec::new();
+    for keeper in keepers {
+        let (sender, receiver) = oneshot::channel();
+        waiting.push((keeper.try_send(Prompt::Renew(sender)).is_ok(), receiver));
+    }
+    for (sent, receiver) in waiting {
+        let outcome = if sent { receiver.await.ok() } else { None };
+        let text = match outcome {
+            Some(Ok(until)) => format!("ok {until}"),
+            Some(Err(why)) => format!("error {why}"),
+            None => "error its order is busy with other requests, or it is no longer wanted".to_owned(),
+        };
+        // One line, whatever an authority has written.
+        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        writer.write_all(format!("{text}\n").as_bytes()).await?;
+    }
+    Ok(())
+}

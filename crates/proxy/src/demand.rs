@@ -1,0 +1,244 @@
+//! Names that clients ask for and that have no certificate yet: those that may get one on demand are handed to
+//! `control`, once each, and the handshakes that ask for them wait a while.
+//!
+//! A name comes from the client, so that everything is bounded here: how many names are on their way at a time, how many
+//! refusals are remembered, and how long a handshake waits. What is beyond is answered as a name without a certificate
+//! is in any case.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use offramp_certs::DnsPattern;
+use tokio::sync::{mpsc, watch};
+
+/// Names that are on their way at a time, asked about or ordered.
+pub const PENDING: usize = 64;
+/// Refusals that are remembered: with names of full length about 2 MiB.
+pub const REFUSED: usize = 4096;
+
+/// Which names may be demanded, as one `[[certificate]]` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DemandRule {
+    /// The names that may have a certificate without a question.
+    pub names: Vec<DnsPattern>,
+    /// Whether somebody is asked about all others.
+    pub asks: bool,
+    /// How long a handshake waits.
+    pub wait: Duration,
+}
+
+/// What became of names that clients asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DemandOutcome {
+    /// There is a certificate.
+    Obtained,
+    /// The authorities issued none.
+    Failed,
+    /// The name may not have one.
+    Denied,
+    /// Nobody said whether it may have one.
+    Unanswered,
+    /// More names than `rate` allows.
+    OverRate,
+    /// Too many names at a time.
+    Busy,
+}
+
+impl DemandOutcome {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Obtained, Self::Failed, Self::Denied, Self::Unanswered, Self::OverRate, Self::Busy];
+
+    /// As in the metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Obtained => "obtained",
+            Self::Failed => "failed",
+            Self::Denied => "denied",
+            Self::Unanswered => "unanswered",
+            Self::OverRate => "over_rate",
+            Self::Busy => "busy",
+        }
+    }
+}
+
+/// The names that are on their way, and those that were refused.
+pub struct Demand {
+    rules: ArcSwap<Vec<DemandRule>>,
+    names: Mutex<Names>,
+    sender: mpsc::Sender<Box<str>>,
+    counts: [AtomicU64; 6],
+}
+
+#[derive(Default)]
+struct Names {
+    /// Whoever waits sees the sender go.
+    pending: HashMap<Box<str>, watch::Sender<()>>,
+    refused: HashMap<Box<str>, Instant>,
+    /// The refused ones, the oldest first.
+    order: VecDeque<Box<str>>,
+}
+
+/// A name that is on its way.
+pub(crate) struct Waiting {
+    done: watch::Receiver<()>,
+    wait: Duration,
+}
+
+impl Waiting {
+    /// Waits until it is known what became of the name, but no longer than the rule says, nor until `latest`.
+    pub(crate) async fn end(mut self, latest: tokio::time::Instant) {
+        let deadline = latest.min(tokio::time::Instant::now() + self.wait);
+        // Nothing is ever sent: the end of the sender ends the wait.
+        let _ = tokio::time::timeout_at(deadline, self.done.changed()).await;
+    }
+}
+
+impl Demand {
+    /// Nothing may be demanded yet. The receiver gets each name once, and whoever has it must [`Demand::end`] it.
+    #[must_use]
+    pub fn new() -> (Arc<Self>, mpsc::Receiver<Box<str>>) {
+        let (sender, receiver) = mpsc::channel(PENDING);
+        let (rules, names, counts) = Default::default();
+        (Arc::new(Self { rules, names, sender, counts }), receiver)
+    }
+
+    /// Which names may be demanded from now on. Refusals are forgotten: the rules may be others.
+    pub fn set_rules(&self, rules: Vec<DemandRule>) {
+        if *self.rules.load_full() != rules {
+            self.rules.store(Arc::new(rules));
+        }
+        let mut names = self.lock();
+        names.refused.clear();
+        names.order.clear();
+    }
+
+    /// A client asks for `name`, which has no certificate; something to wait for, where that is worth it.
+    pub(crate) fn ask(&self, name: &str, now: Instant) -> Option<Waiting> {
+        let rules = self.rules.load();
+        if rules.is_empty() {
+            return None;
+        }
+        let pattern = DnsPattern::parse(name).ok().filter(|name| !name.is_wildcard())?;
+        let name = pattern.host();
+        let by_name = rules.iter().find(|rule| rule.names.iter().any(|allowed| allowed.matches(name)));
+        let wait = by_name.or_else(|| rules.iter().find(|rule| rule.asks))?.wait;
+        let mut names = self.lock();
+        if let Some(sender) = names.pending.get(name) {
+            return Some(Waiting { done: sender.subscribe(), wait });
+        }
+        if names.refused.get(name).is_some_and(|until| *until > now) {
+            return None;
+        }
+        if names.pending.len() >= PENDING || self.sender.try_send(name.into()).is_err() {
+            drop(names);
+            self.count(DemandOutcome::Busy);
+            return None;
+        }
+        let (sender, done) = watch::channel(());
+        names.pending.insert(name.into(), sender);
+        Some(Waiting { done, wait })
+    }
+
+    /// Nobody works on `name` any more: whoever waits for it goes on. Until `refused`, if that is given, nobody begins
+    /// anew.
+    pub fn end(&self, name: &str, refused: Option<Instant>) {
+        let mut names = self.lock();
+        names.pending.remove(name);
+        let Some(until) = refused else { return };
+        if names.refused.insert(name.into(), until).is_none() {
+            names.order.push_back(name.into());
+        }
+        if names.order.len() > REFUSED
+            && let Some(oldest) = names.order.pop_front()
+        {
+            names.refused.remove(&oldest);
+        }
+    }
+
+    /// Counts what became of a name.
+    pub fn count(&self, outcome: DemandOutcome) {
+        self.counts[outcome as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many names came to which end.
+    #[must_use]
+    pub fn totals(&self) -> [(DemandOutcome, u64); 6] {
+        DemandOutcome::ALL.map(|outcome| (outcome, self.counts[outcome as usize].load(Ordering::Relaxed)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(3600);
+
+    fn demand(names: &[&str], asks: bool) -> (Arc<Demand>, mpsc::Receiver<Box<str>>) {
+        let (demand, receiver) = Demand::new();
+        let names = names.iter().map(|name| DnsPattern::parse(name).unwrap()).collect();
+        demand.set_rules(vec![DemandRule { names, asks, wait: WAIT }]);
+        (demand, receiver)
+    }
+
+    #[test]
+    fn names_are_handed_on_once_and_only_those_that_may() {
+        let (demand, mut receiver) = demand(&["*.example.org"], false);
+        let now = Instant::now();
+        for name in ["a.example.org", "A.example.ORG", "a.example.org."] {
+            assert!(demand.ask(name, now).is_some(), "{name}");
+        }
+        for name in ["example.org", "a.b.example.org", "*.example.org", "a b.example.org", "10.0.0.1", ""] {
+            assert!(demand.ask(name, now).is_none(), "{name}");
+        }
+        assert_eq!(receiver.try_recv().unwrap().as_ref(), "a.example.org");
+        assert!(receiver.try_recv().is_err());
+        demand.set_rules(Vec::new());
+        assert!(demand.ask("b.example.org", now).is_none());
+    }
+
+    #[test]
+    fn a_flood_of_names_is_bounded() {
+        let (demand, mut receiver) = demand(&[], true);
+        let now = Instant::now();
+        let asked =
+            (0..100_000).filter(|number| demand.ask(&format!("n{number}.test"), now).is_some()).count();
+        assert_eq!(asked, PENDING);
+        assert_eq!(demand.totals()[5], (DemandOutcome::Busy, 100_000 - PENDING as u64));
+        let until = now + Duration::from_secs(60);
+        while let Ok(name) = receiver.try_recv() {
+            demand.end(&name, Some(until));
+        }
+        assert!(demand.ask("n0.test", now).is_none() && demand.ask("n0.test", until).is_some());
+        for number in 0..3 * REFUSED {
+            demand.end(&format!("m{number}.test"), Some(until));
+            demand.end(&format!("m{number}.test"), Some(until));
+        }
+        let names = demand.lock();
+        assert_eq!((names.refused.len(), names.order.len()), (REFUSED, REFUSED));
+    }
+
+    #[tokio::test]
+    async fn a_wait_ends_with_the_name_or_with_its_deadline() {
+        let (demand, _receiver) = demand(&["a.test"], false);
+        let now = tokio::time::Instant::now();
+        let (one, other) = (demand.ask("a.test", Instant::now()), demand.ask("a.test", Instant::now()));
+        // The deadline of the handshake comes first.
+        one.unwrap().end(now).await;
+        demand.end("a.test", None);
+        // Nobody waits out an hour.
+        other.unwrap().end(now + WAIT).await;
+        let refused = Instant::now() + WAIT;
+        assert!(demand.ask("a.test", Instant::now()).is_some());
+        demand.end("a.test", Some(refused));
+        assert!(demand.ask("a.test", Instant::now()).is_none());
+    }
+}
