@@ -8,8 +8,9 @@
 //! have it open. What the log was while nobody looked is found by its name, unless the store knows that it is
 //! something else.
 //!
-//! What cannot be known is told as a [`Gap`](crate::ingest::Gap): a file that was deleted, or truncated without a copy, before anybody
-//! could see its end. What is written between a copy and the truncation is lost by whoever rotates so.
+//! What cannot be known is reported as a [`Gap`](crate::ingest::Gap): a file that was deleted, or truncated without a
+//! copy, before its end could be seen; or more copies than can be found, made while nobody looked. What a server writes
+//! between the copy and the truncation is lost for every reader.
 
 mod known;
 mod rotation;
@@ -130,6 +131,11 @@ struct Follower<'i, S> {
     older: VecDeque<Tail>,
     /// Where a file beside the log cannot be read yet: how old such files may be.
     unready: Option<SystemTime>,
+    /// Whether names have changed since the files beside the log were looked at, and which there were.
+    renamed: bool,
+    beside: Vec<FileId>,
+    /// How many copies were made and not found.
+    unfound: isize,
     /// For how long a file must be quiet to be done with after another rotation.
     quiet: Duration,
     /// When something was read last.
@@ -155,6 +161,9 @@ impl<'i, S: Sink> Follower<'i, S> {
             log: None,
             older: VecDeque::new(),
             unready: None,
+            renamed: false,
+            beside: Vec::new(),
+            unfound: 0,
             quiet: QUIET,
             read: None,
             rotation: None,
@@ -182,6 +191,7 @@ impl<'i, S: Sink> Follower<'i, S> {
     }
 
     fn run(&mut self) -> Result<(), Failure> {
+        self.beside = rotation::past(&self.path, &self.known)?.iter().map(|past| past.id).collect();
         while !self.ingest.stop().is_requested() {
             let begun = Instant::now();
             self.pass()?;
@@ -198,7 +208,10 @@ impl<'i, S: Sink> Follower<'i, S> {
                 other => other,
             };
             match woken {
-                Woken::Names => self.rotation = Some(Instant::now()),
+                Woken::Names => {
+                    self.rotation = Some(Instant::now());
+                    self.renamed = true;
+                }
                 Woken::Content => {}
                 Woken::Stopped => return Ok(()),
             }
@@ -220,11 +233,17 @@ impl<'i, S: Sink> Follower<'i, S> {
 
     /// Looks at everything once, and reads what there is.
     fn pass(&mut self) -> Result<(), Failure> {
+        let since = std::mem::take(&mut self.renamed).then(|| self.newest());
         for _ in 0..TURNS {
             self.read_older()?;
             if self.read_log()? == Name::Kept && self.replaced()? == Name::Kept {
                 break;
             }
+        }
+        if let Some(since) = since
+            && self.log.is_some()
+        {
+            self.look_beside(since)?;
         }
         if self.is_waiting() {
             self.find_unfinished()?;
@@ -238,6 +257,16 @@ impl<'i, S: Sink> Follower<'i, S> {
     fn is_waiting(&self) -> bool {
         self.unready.is_some()
             || self.known.unfinished().len() > self.older.len() + usize::from(self.log.is_some())
+    }
+
+    /// When what is known to have been the log last had been written to.
+    fn newest(&self) -> SystemTime {
+        self.known.newest().map_or(SystemTime::UNIX_EPOCH, |newest| newest.modified)
+    }
+
+    /// Has files beside the log looked at next that are not older than this.
+    fn look_since(&mut self, since: SystemTime) {
+        self.unready = Some(self.unready.map_or(since, |unready| unready.min(since)));
     }
 
     /// The log by its name, if there is one now.
@@ -350,11 +379,13 @@ impl<'i, S: Sink> Follower<'i, S> {
         self.rotation = Some(Instant::now());
         let record = tail.record_before().clone();
         let file = tail.file.try_clone()?;
+        self.look_since(self.newest());
         self.find(record)?;
-        let found = self.find_unknown()?;
-        self.forget_empty(found)?;
+        // First, so that a copy of what the log is now is not taken for something else.
         let record = self.new_record(&file)?;
-        self.begin(Tail::new(file, record)?)
+        self.begin(Tail::new(file, record)?)?;
+        let found = self.find_unknown()?;
+        self.forget_empty(found)
     }
 
     /// If the name means another file, that is the log from now on.

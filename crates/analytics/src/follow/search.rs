@@ -108,8 +108,7 @@ impl<S: Sink> Follower<'_, S> {
 
     /// Finds files that were the log between two looks; returns their number.
     pub(super) fn find_unknown(&mut self) -> Result<usize, Failure> {
-        let newest = self.known.newest().map_or(SystemTime::UNIX_EPOCH, |newest| newest.modified);
-        let since = self.unready.take().unwrap_or(newest);
+        let since = self.unready.take().unwrap_or_else(|| self.newest());
         let mut found = 0;
         for past in rotation::past(&self.path, &self.known)? {
             if past.modified() < since || self.ingest.stop().is_requested() {
@@ -154,6 +153,9 @@ impl<S: Sink> Follower<'_, S> {
         let Ok(beginning) = beginning else {
             return Ok(if past.is_fresh() { Taken::NotYet } else { Taken::Known });
         };
+        if let Some(taken) = self.compare_with_log(past, &beginning)? {
+            return Ok(taken);
+        }
         if self.known.is(id, &beginning) {
             return Ok(Taken::Known);
         }
@@ -166,6 +168,67 @@ impl<S: Sink> Follower<'_, S> {
             self.watch_files();
         }
         Ok(Taken::New)
+    }
+
+    /// Whether a file is a copy of the log as it is now, or may become one. Then it is not taken: the log is read itself,
+    /// and its copy if the log is truncated before. For that the store must know how the log begins.
+    fn compare_with_log(&mut self, past: &Past, beginning: &Beginning) -> Result<Option<Taken>, Failure> {
+        let Some(log) = &mut self.log else { return Ok(None) };
+        let record = log.record()?.clone();
+        let now = Beginning::of_file(&log.file)?;
+        if self.known.of(log.id).is_none_or(|known| known.start != record.start) {
+            self.commit(&record)?;
+        }
+        // The log is another by now, and will be looked at as such; this may be a copy of what it is.
+        let is_copy = now.agrees(beginning.digest()) || beginning.agrees(now.digest());
+        if !now.agrees(record.start) && !now.is_empty() && is_copy {
+            return Ok(Some(Taken::NotYet));
+        }
+        let is_part = beginning.is_short() && now.agrees(beginning.digest());
+        Ok(match is_part {
+            false => None,
+            true if beginning.head() > 0 => Some(Taken::Known),
+            true if past.is_fresh() => Some(Taken::NotYet),
+            // Nobody copies for so long; to a file that was renamed more may be written.
+            true => None,
+        })
+    }
+
+    /// A file of the log came, or got another name. What the log was between two looks, and is no more, is in files that
+    /// nobody has seen. If there were more of them than can be found, lines may be missing.
+    /// `since`: when the log had been written to last before.
+    pub(super) fn look_beside(&mut self, since: SystemTime) -> Result<(), Failure> {
+        let copied = self.watch.take_copies();
+        let there = rotation::past(&self.path, &self.known)?;
+        // What was renamed was the log itself, and what was compressed before keeps its time.
+        let is_fresh = |past: &&Past| {
+            let is_new = !self.beside.contains(&past.id) && !self.known.has(past.id);
+            is_new && (!rotation::is_archive_name(&past.path) || past.modified() >= since)
+        };
+        let found = there.iter().filter(is_fresh).count();
+        self.beside = there.iter().map(|past| past.id).collect();
+        self.look_since(since);
+        self.find_unknown()?;
+        // One may be found before the kernel tells of it.
+        self.unfound = self.unfound.saturating_add_unsigned(copied.count).saturating_sub_unsigned(found);
+        if self.unfound <= 0 && !copied.more {
+            return Ok(());
+        }
+        self.unfound = 0;
+        let record = FileRecord {
+            number: self.known.next(),
+            state: FileState::Reading,
+            path: self.path.display().to_string(),
+            // It has none any more.
+            device: 0,
+            inode: 0,
+            position: 0,
+            modified: self.newest(),
+            head: 0,
+            start: Digest::default(),
+            end: Digest::default(),
+        };
+        self.lost(record, "it was copied and truncated more often than it could be read")
     }
 
     /// Reads a complete copy from the record's position to its end.

@@ -109,12 +109,25 @@ impl Tail {
         if read == 0 {
             return Ok(Filled::Dry);
         }
+        self.note_start();
         if self.content()? == FileContent::Changed {
             self.lines.unread(read);
             return Ok(Filled::Changed);
         }
         self.read = Instant::now();
         Ok(Filled::More(read))
+    }
+
+    /// How the file begins is taken from what was read first: by the time that anybody looks again, the file may have been
+    /// truncated and be another.
+    fn note_start(&mut self) {
+        let is_first = self.base == 0 && self.lines.passed() == 0;
+        if is_first && usize::from(self.record.start.length) < DIGESTED {
+            let beginning = Beginning::of_bytes(self.lines.incomplete());
+            if beginning.agrees(self.record.start) {
+                (self.record.head, self.record.start) = (beginning.head(), beginning.digest());
+            }
+        }
     }
 
     /// Whether nothing but additions happened to it.

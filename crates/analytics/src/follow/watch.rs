@@ -1,5 +1,6 @@
 //! Waiting until a file may have changed: by inotify, and by looking now and then.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -13,7 +14,7 @@ use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch,
 
 use crate::ingest::{Stop, Waited};
 
-use super::rotation::{Name, name};
+use super::rotation::{Name, is_archive_name, name};
 
 /// Watches files, and the directory in which they are renamed and copied.
 ///
@@ -26,6 +27,15 @@ pub(super) struct Watch {
     /// contents are apart, so that one can wait for names alone.
     inotify: Option<(OwnedFd, OwnedFd)>,
     files: Vec<i32>,
+    copies: Cell<Copies>,
+}
+
+/// How many files with names of the log's past were made: copies of the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Copies {
+    pub(super) count: usize,
+    /// Whether there may have been more: the kernel has forgotten some.
+    pub(super) more: bool,
 }
 
 /// Why a wait ended.
@@ -52,7 +62,12 @@ impl Watch {
             add_watch(&names, directory, events | WatchFlags::ONLYDIR)?;
             Ok(Some((names, init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?)))
         };
-        Self { log: log.to_owned(), inotify: watched().unwrap_or(None), files: Vec::new() }
+        Self {
+            log: log.to_owned(),
+            inotify: watched().unwrap_or(None),
+            files: Vec::new(),
+            copies: Cell::default(),
+        }
     }
 
     /// Watches these files instead of those before.
@@ -97,6 +112,11 @@ impl Watch {
         }
     }
 
+    /// What was copied since this was asked last.
+    pub(super) fn take_copies(&self) -> Copies {
+        self.copies.take()
+    }
+
     /// Waits for a rotation, at most so long, whatever is written meanwhile.
     pub(super) fn wait_for_names(&self, stop: &Stop, limit: Duration) -> io::Result<Woken> {
         let deadline = Instant::now() + limit;
@@ -125,6 +145,13 @@ impl Watch {
             let is_log = path.is_some_and(|path| Some(path.as_os_str()) == self.log.file_name());
             // Servers that open the log for each line close it as often.
             let is_closed = event.events() == ReadFlags::CLOSE_WRITE;
+            let mut copies = self.copies.get();
+            // What was renamed is no new file.
+            let is_made = event.events().contains(ReadFlags::CREATE);
+            let is_copied = is_made && is_past && !path.is_some_and(is_archive_name);
+            copies.count += usize::from(is_copied);
+            copies.more |= event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+            self.copies.set(copies);
             found |= is_past || (is_log && !is_closed) || event.events().contains(ReadFlags::QUEUE_OVERFLOW);
         }
         found

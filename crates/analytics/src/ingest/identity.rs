@@ -28,12 +28,27 @@ impl Beginning {
         Ok(Self { bytes, is_all })
     }
 
+    /// Of these bytes, which stand at the beginning.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Self { bytes: bytes[..bytes.len().min(DIGESTED)].to_vec(), is_all: bytes.len() <= DIGESTED }
+    }
+
     /// Of an open file; its offset stays where it is.
     pub(crate) fn of_file(file: &File) -> io::Result<Self> {
         let mut bytes = read_at(file, 0, DIGESTED + 1)?;
         let is_all = bytes.len() <= DIGESTED;
         bytes.truncate(DIGESTED);
         Ok(Self { bytes, is_all })
+    }
+
+    /// Whether there is nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Whether more may follow that would say more of it.
+    pub(crate) fn is_short(&self) -> bool {
+        self.bytes.len() < DIGESTED
     }
 
     /// By this it is looked up; 0 where it is too short to tell anything.

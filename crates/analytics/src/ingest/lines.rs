@@ -150,6 +150,11 @@ impl Lines {
         [before, here].concat()
     }
 
+    /// What was read and not taken.
+    pub(crate) fn incomplete(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
     /// Takes back what was read last, of which no line was taken.
     pub(crate) fn unread(&mut self, bytes: u64) {
         self.end = self.end.saturating_sub(bytes as usize).max(self.start);

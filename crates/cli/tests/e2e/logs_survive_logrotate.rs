@@ -21,12 +21,14 @@ struct Server {
     open: File,
     written: u32,
     rotations: u32,
+    /// How many files of the past are kept.
+    kept: u32,
 }
 
 impl Server {
     fn start(home: &Path, options: &'static str) -> Self {
         let open = OpenOptions::new().append(true).create(true).open(home.join("access.log")).unwrap();
-        Self { home: home.to_owned(), options, open, written: 0, rotations: 0 }
+        Self { home: home.to_owned(), options, open, written: 0, rotations: 0, kept: 50 }
     }
 
     fn serve(&mut self, count: u32) {
@@ -42,8 +44,9 @@ impl Server {
         let format = format!("dateformat -20261{:03}", self.rotations);
         let options = self.options.replace("dateformat", &format);
         let text = format!(
-            "{}/access.log {{\n rotate 50\n missingok\n su root root\n{options}\n}}\n",
-            self.home.display()
+            "{}/access.log {{\n rotate {}\n missingok\n su root root\n{options}\n}}\n",
+            self.home.display(),
+            self.kept
         );
         fs::write(self.home.join("logrotate.conf"), text).unwrap();
         let mut logrotate = Command::new(require("logrotate", "logrotate"));
@@ -151,6 +154,42 @@ fn cron_reads_what_is_new_through_rotations() {
         assert!(said.contains("0 lines") && said.contains("0 requests stored"), "{said}");
     }
     server.assert_stored();
+}
+
+/// The log is copied and truncated without a pause, in the middle of whatever its follower is doing, and few copies are
+/// kept. What is lost is said and marked, and nothing is doubled.
+#[test]
+fn copies_that_nobody_could_see_are_said() {
+    for kept in [1, 3] {
+        let directory = temp_dir();
+        let home = directory.path();
+        let mut server = Server::start(home, "copytruncate");
+        server.kept = kept;
+        server.serve(10);
+        let follower = follow(home);
+        server.assert_stored();
+        for _ in 0..60 {
+            server.serve(20);
+            server.rotate(0);
+        }
+        // The last lines stay, and are behind all others.
+        server.serve(1);
+        let sql = "SELECT count(*) AS n, count(DISTINCT path) AS paths, max(path = '/page/LAST') AS over FROM requests";
+        let sql = sql.replace("LAST", &(server.written - 1).to_string());
+        until(home, &["query", &sql, STORE[0], STORE[1]], |rows| rows[0]["over"] == 1);
+        follower.signal(Signal::TERM).unwrap();
+        assert_eq!(follower.wait(PATIENCE).unwrap().code(), Some(0), "{}", follower.transcript());
+        let said = follower.transcript().to_string();
+        let found = rows(home, &["query", &sql, STORE[0], STORE[1]]);
+        let (stored, paths) = (found[0]["n"].as_u64().unwrap(), found[0]["paths"].as_u64().unwrap());
+        assert_eq!(stored, paths, "nothing is doubled");
+        println!("{kept} kept: {stored} of {} lines stored", server.written);
+        let sql = "SELECT count(*) AS n FROM files WHERE state = 'lost'";
+        let lost = rows(home, &["query", sql, STORE[0], STORE[1]])[0]["n"].as_u64().unwrap();
+        if stored < server.written.into() {
+            assert!(said.contains("missing") && said.contains("gap") && lost > 0, "{lost} lost: {said}");
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Every order of what a writer, a rotation and a reader can do: each line arrives once.
 
 use proptest::prelude::{Just, ProptestConfig, Strategy, prop_oneof, proptest};
-use proptest::{collection, prop_assert_eq};
+use proptest::{collection, prop_assert, prop_assert_eq};
 
 use super::rig::{Rig, late};
 
@@ -86,5 +86,53 @@ proptest! {
         let rig = do_all(&deeds);
         prop_assert_eq!(rig.stored(), (0..rig.written).collect::<Vec<_>>());
         prop_assert_eq!((rig.gaps, rig.rejected), (0, 0));
+    }
+}
+
+/// What may happen to a log that is copied and truncated more often than anybody looks.
+#[derive(Clone, Copy, Debug)]
+enum Haste {
+    Lines(u64),
+    /// Copies, truncates, and keeps so many copies.
+    Copy(u64),
+    Look,
+}
+
+fn hastes() -> impl Strategy<Value = Vec<Haste>> {
+    let one = prop_oneof![
+        3 => (1..4_u64).prop_map(Haste::Lines),
+        3 => (1..3_u64).prop_map(Haste::Copy),
+        2 => Just(Haste::Look),
+    ];
+    collection::vec(one, 1..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Copies that are removed before anybody saw them are lost, but never without a word. What is found is stored once.
+    #[test]
+    fn what_is_lost_is_said(hastes in hastes()) {
+        let mut rig = Rig::new();
+        rig.lines(1);
+        prop_assert!(rig.read(1));
+        for haste in &hastes {
+            match *haste {
+                Haste::Lines(count) => rig.lines(count),
+                Haste::Copy(kept) => {
+                    rig.copy_and_truncate();
+                    (kept + 1..20).for_each(|number| drop(std::fs::remove_file(rig.past(number))));
+                }
+                Haste::Look => prop_assert!(rig.read(2)),
+            }
+        }
+        prop_assert!(rig.read(3));
+        let mut stored = rig.stored();
+        stored.sort_unstable();
+        let all: Vec<u64> = (0..rig.written).collect();
+        let (mut once, found) = (stored.clone(), stored.len());
+        once.dedup();
+        prop_assert_eq!(once.len(), found, "lines are doubled");
+        prop_assert!(stored == all || rig.gaps > 0, "{} of {} lines, and not a word", found, rig.written);
     }
 }
