@@ -210,6 +210,11 @@ impl Fields {
         self.all(known).next()
     }
 
+    /// Where the value of the first field with this well-known name stands.
+    fn place(&self, known: Known) -> Option<Range<usize>> {
+        self.index.iter().find(|line| line.known == known).map(FieldLine::value)
+    }
+
     /// Whether there is a field with this well-known name.
     #[must_use]
     #[inline]

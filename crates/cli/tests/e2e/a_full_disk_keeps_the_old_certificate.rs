@@ -87,7 +87,7 @@ fn nothing_is_lost_and_nothing_is_ordered_in_vain() {
     fs::remove_file(&filler).unwrap();
     authority.set_fault(Fault::Slow);
     std::thread::scope(|scope| {
-        let renewal = scope.spawn(&renew);
+        let renewal = scope.spawn(renew);
         until(&process, "the order is in its middle", || {
             (authority.requests("/finalize") == 2).then_some(())
         });

@@ -324,10 +324,9 @@ fn answer(
             if payload["profile"].as_str().is_some_and(|name| name != "shortlived" && name != "classic") {
                 return problem(stream, 400, "invalidProfile", &[]);
             }
-            if let Some(old) = payload["replaces"].as_str() {
-                if locked.orders.iter().any(|order| order.payload["replaces"] == old) {
-                    return problem(stream, 409, "alreadyReplaced", &[]);
-                }
+            let replaced = |old: &str| locked.orders.iter().any(|order| order.payload["replaces"] == old);
+            if payload["replaces"].as_str().is_some_and(replaced) {
+                return problem(stream, 409, "alreadyReplaced", &[]);
             }
             locked.orders.push(Asked { payload, certificate: None, chain: String::new() });
             let index = locked.orders.len();

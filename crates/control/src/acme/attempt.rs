@@ -145,10 +145,10 @@ fn failed(want: &Want, shop: &Shop, retry_after: Option<Duration>) {
     fields.push(("not_after", (&until).into()));
     match old.not_after {
         end if end <= now => {
-            shop.log.error("the old certificate has expired, and there is no new one", &fields)
+            shop.log.error("the old certificate has expired, and there is no new one", &fields);
         }
         _ if old.soon_at() <= now => {
-            shop.log.error("the old certificate expires soon, and there is no new one", &fields)
+            shop.log.error("the old certificate expires soon, and there is no new one", &fields);
         }
         _ => shop.log.warn("the next attempt comes later, or with a reload", &fields),
     }

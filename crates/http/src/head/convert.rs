@@ -1,10 +1,11 @@
 //! From and to the types of the `http` crate, which HTTP/2 still needs on both sides.
 
-use http::header::{HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use bytes::Bytes;
+use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::uri::{self, PathAndQuery, Scheme, Uri};
+use http::uri::{self, Authority, PathAndQuery, Scheme, Uri};
 
-use super::{Fields, Known, Request};
+use super::{Fields, Known, KnownSet, Request};
 
 impl Fields {
     /// Takes in the fields of a map.
@@ -14,13 +15,19 @@ impl Fields {
         }
     }
 
-    /// The same fields as a map. Those that the types of `http` cannot have, with control bytes or names above 64 KiB,
-    /// cannot come here, and would be left out.
-    #[must_use]
-    pub fn to_map(&self) -> HeaderMap {
+    /// The same fields as a map, but those `without`. Those that the types of `http` cannot have, with control bytes or
+    /// names above 64 KiB, cannot come here, and would be left out.
+    ///
+    /// `bytes` are those of the head, once for all values of the map.
+    fn to_map(&self, bytes: &Bytes, without: KnownSet) -> HeaderMap {
         let mut map = HeaderMap::with_capacity(self.len());
-        for (name, value) in self.iter() {
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+        for line in self.index.iter().filter(|line| !without.has(line.known)) {
+            let name = match line.known {
+                Known::Other => HeaderName::from_bytes(&bytes[line.name()]),
+                known => Ok(HeaderName::from_static(known.name())),
+            };
+            let value = HeaderValue::from_maybe_shared(bytes.slice(line.value()));
+            if let (Ok(name), Ok(value)) = (name, value) {
                 let _ = map.try_append(name, value);
             }
         }
@@ -53,16 +60,17 @@ impl Request {
     /// # Errors
     /// There is no host that can be an authority, or the target is longer than 64 KiB.
     pub fn to_http(&self, tls: bool) -> Result<Parts, http::Error> {
+        // One allocation for target, authority and all values.
+        let bytes = Bytes::copy_from_slice(&self.fields.bytes);
+        let host = self.host_place().map_or_else(Bytes::new, |place| bytes.slice(place));
         let mut parts = uri::Parts::default();
-        parts.path_and_query = Some(PathAndQuery::try_from(self.target())?);
+        parts.path_and_query = Some(PathAndQuery::from_maybe_shared(bytes.slice(self.target.range()))?);
         parts.scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
-        parts.authority = Some(self.host().unwrap_or_default().try_into()?);
+        parts.authority = Some(Authority::from_maybe_shared(host)?);
         let (mut made, ()) = http::Request::new(()).into_parts();
         made.method = self.method.clone();
         made.uri = Uri::from_parts(parts)?;
-        made.headers = self.fields.to_map();
-        made.headers.remove(HOST);
-        made.headers.remove(TRANSFER_ENCODING);
+        made.headers = self.fields.to_map(&bytes, KnownSet::of(&[Known::Host, Known::TransferEncoding]));
         Ok(made)
     }
 }

@@ -18,7 +18,7 @@ pub struct Request {
     pub method: Method,
     /// The version that it came by.
     pub version: Version,
-    target: Span,
+    pub(super) target: Span,
     authority: Option<Span>,
     /// The request line with its end, if it can be written as it came.
     line: Option<Span>,
@@ -127,9 +127,14 @@ impl Request {
     /// What is asked for (RFC 9110 §7.2): the authority of the target, or else `Host`.
     #[must_use]
     pub fn host(&self) -> Option<&[u8]> {
+        self.host_place().map(|place| &self.fields.bytes[place])
+    }
+
+    /// Where it stands.
+    pub(super) fn host_place(&self) -> Option<Range<usize>> {
         match self.authority {
-            Some(place) => Some(&self.fields.bytes[place.range()]),
-            None => self.fields.get(super::Known::Host),
+            Some(place) => Some(place.range()),
+            None => self.fields.place(super::Known::Host),
         }
     }
 

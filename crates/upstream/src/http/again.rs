@@ -1,11 +1,11 @@
 //! Sending a request of HTTP/2 once more: what has to be kept for it, and when it may be done.
 //!
 //! A request that the server refused unseen may be sent again whatever its method (RFC 9113 §8.7): one whose stream
-//! was reset with REFUSED_STREAM, or is above the last one of a GOAWAY. For that its head is kept, and what was sent of
-//! its body, up to [`KEPT`](super::outgoing::KEPT) and, of all requests of a worker,
-//! [`ALL_KEPT`](super::outgoing::ALL_KEPT), until the response begins. Where the connection broke without a word,
-//! only an idempotent request on a connection that has carried others is sent again, and only while nothing of its
-//! body was used. With HTTP/1 the connection itself keeps what it wrote; see `Outbound`.
+//! was reset with REFUSED_STREAM, or is above the last one of a GOAWAY. For that what was sent of its body is kept, up
+//! to [`KEPT`](super::outgoing::KEPT) and, of all requests of a worker, [`ALL_KEPT`](super::outgoing::ALL_KEPT), until
+//! the response begins. Where the connection broke without a word, only an idempotent request on a connection that has
+//! carried others is sent again, and only while nothing of its body was used. With HTTP/1 the connection itself keeps
+//! what it wrote; see `Outbound`.
 
 use std::rc::Rc;
 
@@ -19,8 +19,9 @@ use super::outgoing::{Kept, KeptBytes, Outgoing};
 use crate::fault::{self, Fault};
 
 /// What is kept of a request that may have to be sent once more.
+///
+/// The head is not among it: it stays where it came from, and is made once more.
 pub(super) struct Copy<B> {
-    head: Box<Parts>,
     /// None where there is none.
     body: Option<Rc<Kept<B>>>,
     /// Whether it may be sent again although the server may have seen it: it is idempotent, and on a connection of the
@@ -28,9 +29,8 @@ pub(super) struct Copy<B> {
     repeatable: bool,
 }
 
-/// A request that is back, and may be sent to whomever.
+/// The body of a request that is back, and may be sent to whomever.
 pub(super) struct Back<B> {
-    head: Box<Parts>,
     body: Option<Rc<Kept<B>>>,
 }
 
@@ -44,30 +44,27 @@ pub(super) enum Verdict<B> {
     Refused(Fault, Back<B>),
 }
 
-/// Makes a request ready for a stream, and keeps what it takes to send it once more. `pooled`: the server may have
-/// closed the connection.
-pub(super) fn pack<B: RequestBody>(
-    request: Request<B>,
-    all: &Rc<KeptBytes>,
-    stream: &Stream<B>,
-    pooled: bool,
-) -> (Request<Outgoing<B>>, Copy<B>) {
-    let (head, body) = request.into_parts();
-    let body = (!body.is_end_stream()).then(|| Kept::new(body, all));
-    Back { head: Box::new(head), body }.pack(stream, pooled)
+/// Keeps what it takes to send a body once more.
+pub(super) fn keep<B: RequestBody>(body: B, all: &Rc<KeptBytes>) -> Back<B> {
+    Back { body: (!body.is_end_stream()).then(|| Kept::new(body, all)) }
 }
 
 impl<B: RequestBody> Back<B> {
-    /// The same for a request that was on a stream before.
-    pub(super) fn pack(self, stream: &Stream<B>, pooled: bool) -> (Request<Outgoing<B>>, Copy<B>) {
-        let Self { head, body } = self;
+    /// Makes a request ready for a stream. `pooled`: the server may have closed the connection.
+    pub(super) fn pack(
+        self,
+        head: Parts,
+        stream: &Stream<B>,
+        pooled: bool,
+    ) -> (Request<Outgoing<B>>, Copy<B>) {
+        let Self { body } = self;
         let repeatable = pooled && is_idempotent(&head.method);
         let progress = Rc::clone(stream.progress());
         let outgoing = match &body {
             None => Outgoing::empty(progress),
             Some(kept) => Outgoing::kept(kept, progress),
         };
-        (Request::from_parts((*head).clone(), outgoing), Copy { head, body, repeatable })
+        (Request::from_parts(head, outgoing), Copy { body, repeatable })
     }
 }
 
@@ -82,13 +79,13 @@ impl<B: RequestBody> Copy<B> {
     /// The request as it was, where all of it is still there.
     fn whole(self) -> Option<Back<B>> {
         let whole = self.body.as_ref().is_none_or(|body| body.is_whole());
-        whole.then_some(Back { head: self.head, body: self.body })
+        whole.then_some(Back { body: self.body })
     }
 
     /// The same, where nothing of its body was used besides.
     fn untouched(self) -> Option<Back<B>> {
         let untouched = self.body.as_ref().is_none_or(|body| !body.is_touched());
-        untouched.then_some(Back { head: self.head, body: self.body })
+        untouched.then_some(Back { body: self.body })
     }
 }
 

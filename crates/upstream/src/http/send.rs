@@ -16,7 +16,7 @@ use http::{Request, StatusCode};
 use offramp_http::head::{self, Fields, Known, Response};
 use offramp_net::clock::coarse_ms;
 
-use super::again::{Back, Verdict, judge, pack};
+use super::again::{Back, Verdict, judge, keep};
 use super::body::ServerBody;
 use super::line::{Heard, Held, Http1Connection, InterimListener, Outbound, RequestBody};
 use super::mux::Stream;
@@ -372,16 +372,14 @@ impl<B: RequestBody> Journey<'_, B> {
     /// An exchange over HTTP/2.
     async fn over_stream(&mut self, stream: Stream<B>, seat: Seat, again: bool) -> Attempt<B> {
         let pooled = stream.is_reused() && !again;
-        let (mut request, copy) = match self.unsent.take() {
-            Some(Unsent::New(body)) => match self.head.to_http(self.backend.tls.is_some()) {
-                Ok(parts) => {
-                    let request = Request::from_parts(parts, body);
-                    pack(request, self.pools.kept_bodies(), &stream, pooled)
-                }
-                Err(error) => return Attempt::Failed(Fault::RequestBody(error.into())),
-            },
-            Some(Unsent::Returned(back)) => back.pack(&stream, pooled),
+        let body = match self.unsent.take() {
+            Some(Unsent::New(body)) => keep(body, self.pools.kept_bodies()),
+            Some(Unsent::Returned(back)) => back,
             Some(Unsent::Written(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
+        };
+        let (mut request, copy) = match self.head.to_http(self.backend.tls.is_some()) {
+            Ok(head) => body.pack(head, &stream, pooled),
+            Err(error) => return Attempt::Failed(Fault::RequestBody(error.into())),
         };
         if let Some(listener) = self.about.interim.clone() {
             hyper::ext::on_informational(&mut request, move |response| {

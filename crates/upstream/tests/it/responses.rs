@@ -300,7 +300,9 @@ proptest! {
                 for number in 0..order.len() {
                     let answer = send(&pools, &backend, get("/")).await.unwrap();
                     assert_eq!(answer.connect.is_some(), number == 0, "all go over one connection");
-                    let (status, headers) = (answer.response.status, answer.response.fields.to_map());
+                    let status = answer.response.status;
+                    let owned = |(name, value): (&[u8], &[u8])| (name.to_vec(), value.to_vec());
+                    let headers: Vec<_> = answer.response.fields.iter().map(owned).collect();
                     let body = answer.response.into_body().collect().await.unwrap();
                     let trailers = body.trailers().cloned();
                     heard.push((status, headers, trailers, body.to_bytes()));
