@@ -69,7 +69,10 @@ pub(crate) async fn call(launch: &Launch, seconds: u32, read: fn(&str) -> Option
     let patience = Duration::from_secs(u64::from(seconds) + 30);
     let mut text = String::new();
     let printed = tokio::time::timeout(patience, output.read_to_string(&mut text)).await;
-    let _ = tokio::time::timeout(patience, process.child.wait()).await;
+    // One that has hung is not waited for twice: it is killed when it is dropped.
+    if printed.is_ok() {
+        let _ = tokio::time::timeout(patience, process.child.wait()).await;
+    }
     let answer = printed.ok().and_then(|_| read(&text));
     let mut answer = answer.ok_or_else(|| process.failed("gave no result"))?;
     answer.cpu = CpuTime::of_ended_children() - before;

@@ -2,6 +2,7 @@
 //! proxy in front. What is measured is the whole side of the server, application and proxy together.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::application::{Application, Runtime, Wish};
 use crate::campaign::measure::Figures;
@@ -81,9 +82,11 @@ impl Stage<'_> {
         let order = wrk::Order { seconds: 1, ..self.order(stack)? };
         let mut answered = 0;
         for _ in 0..MOST_SECONDS {
-            // A second without an answer is followed by another try; the measurement will tell.
+            // A second without an answer is followed by another try; the measurement will tell. A load generator
+            // that hung took half a minute: one of those is enough.
+            let begun = Instant::now();
             answered += wrk::run(order, self.dir, &self.cores.load).await.map_or(0, |a| a.requests);
-            if answered >= enough {
+            if answered >= enough || begun.elapsed() > Duration::from_secs(20) {
                 break;
             }
         }
