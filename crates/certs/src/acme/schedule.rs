@@ -32,8 +32,8 @@ pub fn renewal(not_before: SystemTime, not_after: SystemTime, random: u64) -> Sy
 }
 
 /// Before when a certificate that was obtained at `obtained` is not replaced, whatever its dates or its authority say:
-/// a third of the life that it had left then, and [`SPACING`] at most. A clock that is wrong by months, or an authority
-/// that wants every certificate renewed at once, would else have one ordered after the other without end.
+/// a third of the life that it had left then, and 36 hours at most. A clock that is wrong by months, or an authority that
+/// wants every certificate renewed at once, would else have one ordered after the other without end.
 pub fn not_sooner(obtained: SystemTime, not_after: SystemTime, now: SystemTime) -> SystemTime {
     if obtained > now {
         // The clock was set back: nobody knows when that was.
