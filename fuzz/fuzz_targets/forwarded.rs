@@ -8,8 +8,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use libfuzzer_sys::fuzz_target;
-use offramp_http::forwarded::{Client, Element, MAX_HOPS, client, elements, x_forwarded_for};
 use offramp_http::Authority;
+use offramp_http::forwarded::{Client, Element, MAX_HOPS, client, elements, x_forwarded_for};
 use offramp_http::semantics::accept;
 
 fuzz_target!(|data: &[u8]| {

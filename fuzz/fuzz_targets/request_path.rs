@@ -20,17 +20,17 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use http::StatusCode;
 use libfuzzer_sys::fuzz_target;
+use offramp_http::h1::{Form, Framing, Guard, Limits as GuardLimits, Outcome};
 use offramp_net::{Address, listen};
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::{
-    AcceptorId, Action, Admission, AuthClass, Challenges, ClientTable, Command, HeaderRules, Held, Http,
-    HttpLimits, HttpRoute, HttpTls, Limits, Listener, Match, PathMatch, Paths, Proxy, Refusals, Respond,
-    Rewrite, Route, Rule, Shared, Snapshot, Table, Target, Worker, WorkerHandle,
+    AcceptorId, Action, Admission, AuthClass, Challenges, ClientTable, Command, Demand, HeaderRules, Held,
+    Http, HttpLimits, HttpRoute, HttpTls, Limits, Listener, Match, PathMatch, Paths, Proxy, Refusals,
+    Respond, Rewrite, Route, Rule, Shared, Snapshot, Table, Target, Worker, WorkerHandle,
 };
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
 use offramp_upstream::{Backend, Server};
-use offramp_http::h1::{Form, Framing, Guard, Limits as GuardLimits, Outcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;
@@ -164,6 +164,7 @@ impl Stage {
             held: Held::new(),
             refusals: Refusals::new(Log::silent()),
             challenges: Challenges::none(),
+            demand: Demand::new().0,
             log: Log::silent(),
         };
         let worker = Worker::start(0, None, own.remove(0), senders.remove(0), shared, 7).expect("a worker");

@@ -8,8 +8,7 @@
 use httparse::{EMPTY_HEADER, Status};
 use libfuzzer_sys::fuzz_target;
 use offramp_http::h1::{
-    Asked, Chunk, Chunks, Limits, ResponseFault, ResponseFraming, ResponseHead,
-    ResponseReader, Version,
+    Asked, Chunk, Chunks, Limits, ResponseFault, ResponseFraming, ResponseHead, ResponseReader, Version,
 };
 use offramp_http::head::FieldLine;
 
