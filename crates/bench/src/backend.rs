@@ -8,6 +8,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use h2::server::SendResponse;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 
@@ -16,6 +19,7 @@ use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider};
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::{Error, Result};
+use crate::h2load::framed;
 use crate::load::tls;
 use crate::protocol::{BackendSpec, Credentials, Event, Found, Place, Service, order, say, words};
 
@@ -30,7 +34,8 @@ pub(crate) async fn main() -> Result<()> {
     let blob: Arc<[u8]> = match service {
         Service::Echo => Arc::new([]),
         Service::Exchange { response, .. } => vec![b'x'; response].into(),
-        Service::Http { response } => http_response(response).into(),
+        Service::Http { response, .. } => http_response(response).into(),
+        Service::Grpc { response } => framed(response).into(),
     };
     match spec.place {
         Place::Tcp => {
@@ -118,7 +123,8 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, service: Service
     let _ = match service {
         Service::Echo => echo(&mut stream).await,
         Service::Exchange { request, .. } => exchange(&mut stream, request, &blob).await,
-        Service::Http { .. } => http(&mut stream, &blob).await,
+        Service::Http { request, .. } => http(&mut stream, request, &blob).await,
+        Service::Grpc { .. } => return grpc(stream, &blob).await,
     };
     let _ = stream.shutdown().await;
 }
@@ -166,16 +172,34 @@ fn http_response(body: usize) -> Vec<u8> {
     response
 }
 
-/// Answers heads without looking at them; a head is whatever an empty line ends.
-async fn http(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), response: &[u8]) -> std::io::Result<()> {
+/// Answers requests without looking at them; a head is whatever an empty line ends, and `body` bytes follow it.
+async fn http(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    body: usize,
+    response: &[u8],
+) -> std::io::Result<()> {
     const END: &[u8] = b"\r\n\r\n";
     const LONGEST: usize = 64 * 1024;
-    let mut waiting = Vec::with_capacity(4096);
+    let mut waiting = Vec::with_capacity(if body > 0 { 4 * LONGEST } else { 4096 });
+    let mut missing = 0;
     while stream.read_buf(&mut waiting).await? > 0 {
         let mut done = 0;
-        while let Some(end) = waiting[done..].windows(END.len()).position(|w| w == END) {
+        loop {
+            let now = missing.min(waiting.len() - done);
+            missing -= now;
+            done += now;
+            if missing > 0 {
+                break;
+            }
+            if now > 0 {
+                stream.write_all(response).await?;
+            }
+            let Some(end) = waiting[done..].windows(END.len()).position(|w| w == END) else { break };
             done += end + END.len();
-            stream.write_all(response).await?;
+            missing = body;
+            if body == 0 {
+                stream.write_all(response).await?;
+            }
         }
         waiting.drain(..done);
         if waiting.len() > LONGEST {
@@ -183,6 +207,38 @@ async fn http(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), response: &[u8
         }
     }
     Ok(())
+}
+
+/// Answers each request of a connection of HTTP/2 with a message and the trailers of a call that went well.
+async fn grpc(stream: impl AsyncRead + AsyncWrite + Unpin, message: &[u8]) {
+    let mut server = h2::server::Builder::new();
+    server.max_concurrent_streams(1_000);
+    let Ok(mut connection) = server.handshake::<_, Bytes>(stream).await else { return };
+    let message = Bytes::copy_from_slice(message);
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        let message = message.clone();
+        tokio::spawn(async move {
+            // A client that leaves in the middle counts what it misses.
+            let _ = call(request.into_body(), respond, message).await;
+        });
+    }
+}
+
+/// One unary call.
+async fn call(
+    mut body: h2::RecvStream,
+    mut respond: SendResponse<Bytes>,
+    message: Bytes,
+) -> Result<(), h2::Error> {
+    while let Some(data) = body.data().await {
+        body.flow_control().release_capacity(data?.len())?;
+    }
+    let mut head = http::Response::new(());
+    head.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    let mut stream = respond.send_response(head, false)?;
+    stream.send_data(message, false)?;
+    let status = (HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
+    stream.send_trailers(HeaderMap::from_iter([status]))
 }
 
 #[cfg(test)]
@@ -193,7 +249,7 @@ mod tests {
     async fn each_head_gets_one_answer_however_it_is_cut() {
         let (mut client, mut server) = tokio::io::duplex(1 << 16);
         let response = http_response(3);
-        let serving = tokio::spawn(async move { http(&mut server, &http_response(3)).await });
+        let serving = tokio::spawn(async move { http(&mut server, 0, &http_response(3)).await });
         for piece in ["GET / HTTP/1.1\r\nHost: a\r\n\r", "\nGET / HTTP/1.1\r\n\r\nGET"] {
             client.write_all(piece.as_bytes()).await.unwrap();
         }
@@ -202,6 +258,40 @@ mod tests {
         assert_eq!(got, [response.as_slice(), &response].concat());
         drop(client);
         serving.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_body_of_the_known_length_is_left_out_however_it_is_cut() {
+        let (mut client, mut server) = tokio::io::duplex(1 << 16);
+        let response = http_response(3);
+        let serving = tokio::spawn(async move { http(&mut server, 6, &http_response(3)).await });
+        // What looks like the end of a head within a body is none.
+        for piece in ["POST / HTTP/1.1\r\n\r\n\r\n", "\r\n12POST / HTTP/1.1\r\n\r\n123", "456"] {
+            client.write_all(piece.as_bytes()).await.unwrap();
+        }
+        client.shutdown().await.unwrap();
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).await.unwrap();
+        assert_eq!(got, [response.as_slice(), &response].concat());
+        drop(client);
+        serving.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_unary_call_gets_a_message_and_a_status() {
+        let (client, server) = tokio::io::duplex(1 << 16);
+        let serving = tokio::spawn(async move { grpc(server, &framed(3)).await });
+        let (mut client, connection) = h2::client::handshake(client).await.unwrap();
+        let driving = tokio::spawn(connection);
+        let request = http::Request::post("http://localhost/bench.Echo/Unary").body(()).unwrap();
+        let (response, mut body) = client.send_request(request, false).unwrap();
+        body.send_data(Bytes::from(framed(2)), true).unwrap();
+        let mut answer = response.await.unwrap().into_body();
+        assert_eq!(answer.data().await.unwrap().unwrap(), framed(3));
+        assert_eq!(answer.trailers().await.unwrap().unwrap()["grpc-status"], "0");
+        drop((client, answer, body));
+        driving.await.unwrap().unwrap();
+        serving.await.unwrap();
     }
 
     #[tokio::test]

@@ -99,6 +99,7 @@ impl Campaign {
     async fn case(&mut self, case: &Case, progress: &mut Progress) -> Result<()> {
         let usable = usable_cores();
         let cores = Cores::divide(&usable, case.setup.workers);
+        let cores = if case.shared { cores.together() } else { cores };
         let identity = pki::identity(&self.work, case.setup.key)?;
         let tls = case.setup.mode.has_tls_behind().then(|| identity.credentials());
         let unix = (self.plan.unix || case.unix) && tls.is_none();

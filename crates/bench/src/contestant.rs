@@ -59,6 +59,8 @@ pub(crate) enum Mode {
     Http1,
     /// HTTP/2 from the clients, HTTP/1.1 to the application.
     Http2,
+    /// HTTP/2 from the clients and to the application, where calls of gRPC go.
+    Grpc,
 }
 
 impl Mode {
@@ -66,7 +68,7 @@ impl Mode {
     pub(crate) fn alpn(self) -> &'static str {
         match self {
             Self::Stream | Self::BothSides | Self::Passthrough | Self::Http1 => "http/1.1",
-            Self::Http2 => "h2",
+            Self::Http2 | Self::Grpc => "h2",
         }
     }
 
@@ -101,6 +103,8 @@ pub(crate) struct Peer {
     pub(crate) passthrough: Option<&'static str>,
     /// Its configuration as a proxy of HTTP; none where it knows no HTTP.
     pub(crate) http: Option<&'static str>,
+    /// The same for gRPC; none where it cannot speak HTTP/2 to the application, or nobody has written one.
+    pub(crate) grpc: Option<&'static str>,
     /// Its arguments; `{{config}}` and `{{dir}}` are filled in.
     pub(crate) args: &'static [&'static str],
     /// Whether it can do X25519MLKEM768.
@@ -130,6 +134,7 @@ impl Peer {
             Mode::BothSides => self.both_sides,
             Mode::Passthrough => self.passthrough,
             Mode::Http1 | Mode::Http2 => self.http,
+            Mode::Grpc => self.grpc,
         }
     }
 }

@@ -299,6 +299,28 @@ mod tests {
         assert!(Gates::parse("[[gate]]\ncase='a'\nmetric='cpu'\nstrict=1").is_err());
     }
 
+    /// Whether a case is asked for by its scenario's name, and not part of the selection.
+    fn is_named(case: &str) -> bool {
+        case.starts_with("sparse/") || NAMED.contains(&case)
+    }
+
+    /// Cases of bounds that only runs of named scenarios have.
+    const NAMED: [&str; 4] = ["http1/small-sparse", "http1/1m-up", "grpc/unary", "relay-small-sparse"];
+
+    #[test]
+    fn named_scenarios_have_the_cases_that_the_selection_leaves_out() {
+        let cases = |breadth| {
+            let pace = Pace { seconds: 1.0, breadth, cores: 2 };
+            SCENARIOS.iter().flat_map(|s| s.cases(pace)).collect::<Vec<_>>()
+        };
+        let named = cases(Breadth::Named);
+        for name in NAMED {
+            let case = named.iter().find(|case| case.name == name).unwrap();
+            assert_eq!(case.shared, name.ends_with("-sparse"), "{name}");
+        }
+        assert!(!cases(Breadth::Selection).iter().any(|case| case.name.starts_with("http1/1m-")));
+    }
+
     #[test]
     fn the_selection_has_every_case_with_a_bound() {
         let gates = Gates::parse(include_str!("../../../bench/gates.toml")).unwrap();
@@ -306,9 +328,9 @@ mod tests {
             let pace = Pace { seconds: 1.0, breadth: Breadth::Selection, cores };
             let cases: Vec<String> =
                 SCENARIOS.iter().filter(|s| s.short).flat_map(|s| s.cases(pace)).map(|c| c.name).collect();
-            // The full run alone tells how workers scale, and sparse work is asked for by name.
-            let named = |gate: &Gate| gate.case == "scaling/2" || gate.case.starts_with("sparse/");
-            for gate in gates.gate.iter().filter(|gate| gate.cores <= cores && !named(gate)) {
+            // The full run alone tells how workers scale.
+            let aside = |gate: &Gate| gate.case == "scaling/2" || is_named(&gate.case);
+            for gate in gates.gate.iter().filter(|gate| gate.cores <= cores && !aside(gate)) {
                 assert!(cases.contains(&gate.case), "{}", gate.case);
             }
         }
@@ -323,7 +345,7 @@ mod tests {
             assert!(known.contains(&gate.case), "{}", gate.case);
             assert!(gate.generous.is_none_or(|g| g >= gate.strict) || gate.over.is_some());
             // Those that stand aside are measured in the headlines of the selection, and in what is asked for by name.
-            let measured = HEADLINES.contains(&gate.case.as_str()) || gate.case.starts_with("sparse/");
+            let measured = HEADLINES.contains(&gate.case.as_str()) || is_named(&gate.case);
             let takes_part = |name: &String| peer(name).is_some_and(|peer| !peer.aside || measured);
             assert!(gate.peers.iter().all(takes_part), "{}", gate.case);
         }

@@ -27,6 +27,8 @@ pub(crate) struct Order {
 pub(crate) enum Load {
     /// As soon as fewer than these are under way.
     Streams(usize),
+    /// The same, with unary calls of gRPC whose messages have so many bytes.
+    Grpc { streams: usize, message: usize },
     /// So many times a second.
     Rate(usize),
 }
@@ -40,29 +42,47 @@ pub(crate) async fn run(order: Order, dir: &Path, cores: &[usize]) -> Result<Ans
         .ok_or_else(|| Error::Missing("h2load is not installed (package nghttp2-client)".to_owned()))?;
     let settings = dir.join("openssl.cnf");
     write_file(&settings, SETTINGS)?;
-    let args = [
+    let mut args = vec![
         "--threads=1".to_owned(),
         format!("--clients={}", order.connections),
         match order.load {
-            Load::Streams(streams) => format!("--max-concurrent-streams={streams}"),
+            Load::Streams(streams) | Load::Grpc { streams, .. } => {
+                format!("--max-concurrent-streams={streams}")
+            }
             Load::Rate(rate) => format!("--rps={rate}"),
         },
         format!("--duration={}", order.seconds),
         format!("--npn-list={}", order.alpn),
         format!("--connect-to={}", order.target),
-        // By name, so that the name is in the ClientHello and in :authority: some proxies choose by it.
-        format!("https://localhost:{}/", order.target.port()),
     ];
+    let mut path = "";
+    if let Load::Grpc { message, .. } = order.load {
+        let body = dir.join("message");
+        write_file(&body, framed(message))?;
+        args.push(format!("--data={}", body.display()));
+        args.extend(["--header=content-type: application/grpc", "--header=te: trailers"].map(Into::into));
+        path = "bench.Echo/Unary";
+    }
+    // By name, so that the name is in the ClientHello and in :authority: some proxies choose by it.
+    args.push(format!("https://localhost:{}/{path}", order.target.port()));
     let launch = Launch {
         name: "h2load".to_owned(),
         program,
-        args: args.map(Into::into).into(),
+        args: args.into_iter().map(Into::into).collect(),
         env: vec![("OPENSSL_CONF".to_owned(), settings.display().to_string())],
         cores: cores.to_vec(),
         log: dir.join("h2load.log"),
         piped: true,
     };
     call(&launch, order.seconds, read).await
+}
+
+/// A message of so many bytes as gRPC frames it: not compressed, and its length.
+pub(crate) fn framed(message: usize) -> Vec<u8> {
+    // Messages here are short.
+    let mut framed = [&[0], (message as u32).to_be_bytes().as_slice()].concat();
+    framed.resize(framed.len() + message, b'x');
+    framed
 }
 
 /// Reads what h2load prints at its end.
@@ -97,6 +117,11 @@ fn microseconds(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_of_grpc_say_their_length() {
+        assert_eq!(framed(3), b"\0\0\0\0\x03xxx");
+    }
 
     #[test]
     fn what_h2load_prints_is_read() {

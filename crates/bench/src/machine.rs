@@ -79,6 +79,11 @@ impl Cores {
         }
     }
 
+    /// The same with one core for both load and backend, however many there are.
+    pub(crate) fn together(self) -> Self {
+        Self { load: self.backend.clone(), ..self }
+    }
+
     /// How many cores the load and the backend have together.
     pub(crate) fn outside(&self) -> usize {
         let mut all = [self.load.as_slice(), &self.backend].concat();
@@ -98,6 +103,8 @@ mod tests {
         assert_eq!((four.proxy, four.backend, four.load), (vec![0], vec![1], vec![2, 3]));
         let two = Cores::divide(&[0, 1], 1);
         assert_eq!((two.outside(), two.proxy, two.load), (1, vec![0], vec![1]));
+        let shared = Cores::divide(&[0, 1, 2, 3], 1).together();
+        assert_eq!((shared.outside(), shared.proxy, shared.load), (1, vec![0], shared.backend));
         assert!(Cores::divide(&[0, 1], 2).caveat.is_some());
         assert_eq!(Cores::divide(&[5], 1).load, vec![5]);
     }

@@ -30,8 +30,10 @@ pub(crate) enum Service {
     Echo,
     /// Answers each `request` bytes with `response` bytes.
     Exchange { request: usize, response: usize },
-    /// Answers each HTTP/1.1 request without a body with a body of `response` bytes.
-    Http { response: usize },
+    /// Answers each HTTP/1.1 request, whose body has `request` bytes, with a body of `response` bytes.
+    Http { request: usize, response: usize },
+    /// Answers each request of HTTP/2, whatever it is, as a unary call of gRPC with a message of `response` bytes.
+    Grpc { response: usize },
 }
 
 /// A certificate and its key, PEM.

@@ -53,6 +53,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         cases: small,
     },
     Scenario {
+        name: "relay-small-sparse",
+        what: "10 bytes each way from a load that cannot keep the proxy busy",
+        short: false,
+        cases: small_sparse,
+    },
+    Scenario {
         name: "relay-download",
         what: "1 MiB responses on kept connections",
         short: true,
@@ -130,6 +136,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         cases: http::http2,
     },
     Scenario {
+        name: "grpc",
+        what: "unary calls of gRPC, HTTP/2 on both sides",
+        short: false,
+        cases: http::grpc,
+    },
+    Scenario {
         name: "echo",
         what: "Node.js alone, with its own TLS, and behind Offramp, by body size",
         short: false,
@@ -171,6 +183,7 @@ impl Scenario {
             setup: Setup::default(),
             service,
             unix: false,
+            shared: false,
             method,
         }
     }
@@ -197,6 +210,8 @@ pub(crate) fn select(names: &[String], full: bool) -> Result<Vec<&'static Scenar
 
 /// Enough connections that a worker finds several ready at once, as it would under load.
 const CONNECTIONS: usize = 64;
+/// Connections of a load that has to share its core with the application.
+const SHARED: usize = 100;
 /// Bulk transfers at once.
 const TRANSFERS: usize = 8;
 const SMALL: usize = 10;
@@ -217,6 +232,13 @@ fn small(scenario: &Scenario, pace: Pace) -> Vec<Case> {
     let what = format!("{what}; the application on a Unix socket");
     let unix = scenario.case("unix", &what, Service::Echo, Method::Window(work));
     vec![tcp, Case { unix: true, ..unix }]
+}
+
+/// Load and application are the bottleneck, and not the proxy, which sleeps between events.
+fn small_sparse(scenario: &Scenario, pace: Pace) -> Vec<Case> {
+    let work = relay(SHARED, SMALL, SMALL, pace.seconds);
+    let what = "100 kept connections, 10 bytes each way; load and application share one core";
+    vec![Case { shared: true, ..scenario.case("", what, Service::Echo, Method::Window(work)) }]
 }
 
 fn bulk(scenario: &Scenario, pace: Pace) -> Vec<Case> {

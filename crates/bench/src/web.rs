@@ -47,8 +47,11 @@ pub(crate) async fn run(order: Order, target: SocketAddr, dir: &Path, cores: &[u
     let Order { load, alpn, connections, seconds } = order;
     let h2load = |load| h2load::Order { target, connections, load, alpn, seconds };
     match load {
-        Web::Wrk => {
-            wrk::run(wrk::Order { target, tls: true, body: 0, connections, seconds }, dir, cores).await
+        Web::Wrk { body } => {
+            wrk::run(wrk::Order { target, tls: true, body, connections, seconds }, dir, cores).await
+        }
+        Web::Grpc { streams, message } => {
+            h2load::run(h2load(h2load::Load::Grpc { streams, message }), dir, cores).await
         }
         Web::H2load { streams } => h2load::run(h2load(h2load::Load::Streams(streams)), dir, cores).await,
         Web::Rated { per_connection } => {

@@ -68,7 +68,7 @@ pub(crate) fn values(dir: &Path, root: &Path, listen: SocketAddr, site: &Site<'_
         ("protocol", protocol.to_owned()),
         ("sozu_protocol", sozu_protocol.to_owned()),
         ("alpn", site.setup.mode.alpn().to_owned()),
-        ("nginx_http2", if site.setup.mode == Mode::Http2 { " http2" } else { "" }.to_owned()),
+        ("nginx_http2", if site.setup.mode.alpn() == "h2" { " http2" } else { "" }.to_owned()),
         // Caddy knows HTTP/2 only beside HTTP/1.1.
         ("caddy_protocols", if site.setup.mode == Mode::Http2 { "h1 h2" } else { "h1" }.to_owned()),
         ("ciphers12", "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256".to_owned()),

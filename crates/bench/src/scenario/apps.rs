@@ -146,6 +146,7 @@ fn case(scenario: &Scenario, suffix: &str, what: &str, served: Served) -> Case {
         setup: Setup::default(),
         service: Service::Echo,
         unix: false,
+        shared: false,
         method: Method::Served(served),
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Case {
     pub(crate) service: Service,
     /// The application is on a Unix socket, whatever the run is told.
     pub(crate) unix: bool,
+    /// The load has the application's core, whatever others there are.
+    pub(crate) shared: bool,
     pub(crate) method: Method,
 }
 
@@ -114,10 +116,12 @@ impl Method {
 /// Who makes HTTP load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Web {
-    /// wrk: HTTP/1.1, one request under way on each connection.
-    Wrk,
+    /// wrk: HTTP/1.1, one request under way on each connection, with so many bytes of body.
+    Wrk { body: usize },
     /// h2load: HTTP/2, so many requests under way on each connection.
     H2load { streams: usize },
+    /// h2load: the same with unary calls of gRPC, each with a message of so many bytes.
+    Grpc { streams: usize, message: usize },
     /// h2load: so many requests a second on each connection, by the version of the proxies' mode.
     Rated { per_connection: usize },
 }

@@ -4,7 +4,9 @@
 use crate::contestant::{Mode, Setup};
 use crate::protocol::{Exchange, Service, Work};
 use crate::scenario::apps::whole;
-use crate::scenario::{Breadth, CONNECTIONS, Case, MIB, Method, Pace, SMALL, Scenario, TRANSFERS, Web};
+use crate::scenario::{
+    Breadth, CONNECTIONS, Case, MIB, Method, Pace, SHARED, SMALL, Scenario, TRANSFERS, Web,
+};
 
 /// Connections of HTTP/2, each with [`STREAMS`] requests under way.
 const MULTIPLEXED: usize = 8;
@@ -13,10 +15,16 @@ const STREAMS: usize = 10;
 /// `http1`: requests of kept connections, bodies, idle and slow clients.
 pub(super) fn http1(scenario: &Scenario, pace: Pace) -> Vec<Case> {
     let seconds = whole(pace.seconds);
-    let load = |connections, drip| Method::Web { load: Web::Wrk, connections, seconds, drip };
-    let case = |suffix: &str, what: &str, response, method| {
+    let upload =
+        |connections, body, drip| Method::Web { load: Web::Wrk { body }, connections, seconds, drip };
+    let load = |connections, drip| upload(connections, 0, drip);
+    let case = |suffix: &str, what: &str, response, method: Method| {
         let setup = Setup { mode: Mode::Http1, ..Setup::default() };
-        Case { setup, ..scenario.case(suffix, what, Service::Http { response }, method) }
+        let request = match method {
+            Method::Web { load: Web::Wrk { body }, .. } => body,
+            _ => 0,
+        };
+        Case { setup, ..scenario.case(suffix, what, Service::Http { request, response }, method) }
     };
     let drip = Work::Drip { connections: 1_000, interval: 1.0 };
     let mut idle = case(
@@ -40,6 +48,12 @@ pub(super) fn http1(scenario: &Scenario, pace: Pace) -> Vec<Case> {
             load(CONNECTIONS, Some(drip)),
         ));
     }
+    if pace.breadth != Breadth::Selection {
+        let what = "GET of 10 bytes on 100 kept connections; load and application share one core";
+        cases.push(Case { shared: true, ..case("small-sparse", what, SMALL, load(SHARED, None)) });
+        let what = "POST of 1 MiB on 8 kept connections, answered with 10 bytes";
+        cases.push(case("1m-up", what, SMALL, upload(TRANSFERS, MIB, None)));
+    }
     if pace.breadth == Breadth::Full {
         cases.push(case("64k", "GET of 64 KiB on 64 kept connections", 64 << 10, load(CONNECTIONS, None)));
     }
@@ -58,10 +72,22 @@ pub(super) fn http2(scenario: &Scenario, pace: Pace) -> Vec<Case> {
             let what = format!("GET of {size} on {MULTIPLEXED} kept connections, {STREAMS} streams on each");
             let load = Web::H2load { streams: STREAMS };
             let method = Method::Web { load, connections: MULTIPLEXED, seconds, drip: None };
-            let case = scenario.case(suffix, &what, Service::Http { response }, method);
+            let case = scenario.case(suffix, &what, Service::Http { request: 0, response }, method);
             Case { setup: Setup { mode: Mode::Http2, ..Setup::default() }, ..case }
         })
         .collect()
+}
+
+/// `grpc`: short calls side by side, as services call each other.
+pub(super) fn grpc(scenario: &Scenario, pace: Pace) -> Vec<Case> {
+    let what = format!(
+        "unary calls with messages of {SMALL} bytes, {MULTIPLEXED} kept connections with {STREAMS} calls on each, \
+         HTTP/2 to the application"
+    );
+    let load = Web::Grpc { streams: STREAMS, message: SMALL };
+    let method = Method::Web { load, connections: MULTIPLEXED, seconds: whole(pace.seconds), drip: None };
+    let case = scenario.case("unary", &what, Service::Grpc { response: SMALL }, method);
+    vec![Case { setup: Setup { mode: Mode::Grpc, ..Setup::default() }, ..case }]
 }
 
 /// Requests a second on each of the connections of a sparse load, 2,000 in all.
@@ -77,7 +103,8 @@ pub(super) fn sparse(scenario: &Scenario, pace: Pace) -> Vec<Case> {
             let seconds = whole(pace.seconds);
             let method =
                 Method::Web { load: Web::Rated { per_connection }, connections, seconds, drip: None };
-            let case = scenario.case(name, &what, Service::Http { response: SMALL }, method);
+            let service = Service::Http { request: 0, response: SMALL };
+            let case = scenario.case(name, &what, service, method);
             Case { setup: Setup { mode, ..Setup::default() }, ..case }
         });
     cases.collect()

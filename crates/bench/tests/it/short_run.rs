@@ -82,6 +82,26 @@ fn certificates_of_clients_and_tls_of_the_application_are_measured() {
     }
 }
 
+/// Calls of gRPC with HTTP/2 on both sides, and a load that shares its core with the application.
+#[test]
+fn calls_of_grpc_and_loads_that_share_their_core_are_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = bench(
+        dir.path(),
+        "run --contestants haproxy,nginx --scenarios grpc,relay-small-sparse --rounds 1 --seconds 0.1 \
+         --congestion system --out results",
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let raw = std::fs::read_to_string(dir.path().join("results/raw.csv")).unwrap();
+    for peer in ["haproxy", "nginx"] {
+        for case in ["grpc,grpc/unary", "relay-small-sparse,relay-small-sparse"] {
+            let row = |metric: &str| format!("{case},{peer},1,{metric},");
+            assert!(raw.contains(&row("cpu_us")), "{case} {peer}: {raw}{}", text(&output));
+            assert!(raw.contains(&format!("{}0", row("errors"))), "{case} {peer}: {raw}");
+        }
+    }
+}
+
 #[test]
 fn an_interrupt_stops_everything_and_keeps_what_was_measured() {
     interrupt("system");
