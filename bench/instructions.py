@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Instructions of the worker in user space per HTTP/1.1 request, by callgrind: no clock, and the same on a busy machine.
+
+Usage: bench/instructions.py [NAME=]OFFRAMP... [--fields browser|host] [--requests 1000] [--upload BYTES] [--unix] [--top 25]
+
+Each Offramp serves one TLS connection of one client, request after request, from an application that answers with ten
+bytes. It runs twice under callgrind, with 200 requests and with so many more; the difference of the two counts, over the
+requests, is the figure. With more than one binary the ratio to the first is told: give the older one first. `--top`
+lists the functions, and the source files whose code was inlined anywhere, by their share.
+
+Needs valgrind. Every binary must be of the same profile, or the ratio says nothing.
+"""
+import argparse, collections, ctypes, os, re, signal, socket, ssl, struct, subprocess, sys, tempfile, threading, time
+from pathlib import Path
+
+BEFORE = 200
+HOST = ["Host: localhost"]
+BROWSER = HOST + [
+    "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+    "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+    "Accept-Language: en-US,en;q=0.5",
+    "Accept-Encoding: gzip, deflate, br, zstd",
+    "Connection: keep-alive",
+    "Referer: https://localhost/index.html",
+    "Cookie: session=0123456789abcdef0123456789abcdef",
+    "Cache-Control: max-age=0",
+]
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n\r\n0123456789"
+CONFIG = """state_dir = "{dir}/state"
+workers = 1
+[access_log]
+output = "none"
+[[listener]]
+address = "127.0.0.1:{port}"
+mode = "http"
+[[certificate]]
+local = true
+names = ["localhost"]
+[[route]]
+server = "{server}"
+"""
+
+
+def refuse_auxv():
+    """valgrind shows the program other values than the kernel would: prctl(PR_GET_AUXV) is refused."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    step = lambda code, yes, no, value: struct.pack("HBBI", code, yes, no, value)
+    load, equal, give = 0x20, 0x15, 0x06
+    steps = [
+        step(load, 0, 0, 0),  # the number of the system call
+        step(equal, 0, 3, 157),  # prctl on x86-64
+        step(load, 0, 0, 16),  # its first argument
+        step(equal, 0, 1, 0x41555856),
+        step(give, 0, 0, 0x0005_0000 | 22),  # EINVAL
+        step(give, 0, 0, 0x7FFF_0000),
+    ]
+    room = ctypes.create_string_buffer(b"".join(steps))
+    program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(room))
+    libc.prctl(38, 1, 0, 0, 0)  # no new privileges
+    if libc.prctl(22, 2, ctypes.c_char_p(program)) != 0:
+        raise OSError(ctypes.get_errno(), "no filter for system calls")
+
+
+def serve(listener):
+    """Answers each request with ten bytes, whatever it is."""
+
+    def one(stream):
+        waiting = b""
+        while True:
+            end = waiting.find(b"\r\n\r\n")
+            if end < 0:
+                more = stream.recv(1 << 18)
+                if not more:
+                    return
+                waiting += more
+                continue
+            length = re.search(rb"content-length: (\d+)", waiting[:end], re.I)
+            left = (int(length[1]) if length else 0) - (len(waiting) - end - 4)
+            waiting = waiting[end + 4 + int(length[1]) :] if left <= 0 and length else waiting[end + 4 :] if left <= 0 else b""
+            while left > 0:
+                left -= len(stream.recv(min(left, 1 << 18)))
+            stream.sendall(RESPONSE)
+
+    while True:
+        try:
+            stream, _ = listener.accept()
+        except OSError:
+            return
+        if stream.family == socket.AF_INET:
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=one, args=(stream,), daemon=True).start()
+
+
+def ask(port, count, head, body):
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            raw = socket.create_connection(("127.0.0.1", port), timeout=120)
+            break
+        except OSError:
+            if time.monotonic() > deadline:
+                raise SystemExit("it does not listen")
+            time.sleep(0.1)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    stream = context.wrap_socket(raw, server_hostname="localhost")
+    for _ in range(count):
+        stream.sendall(head)
+        if body:
+            stream.sendall(body)
+        got = b""
+        while not got.endswith(b"0123456789"):
+            more = stream.recv(65536)
+            if not more:
+                raise SystemExit(f"the connection ended: {got!r}")
+            got += more
+        if not got.startswith(b"HTTP/1.1 200"):
+            raise SystemExit(f"the request was refused: {got!r}")
+    stream.close()
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def run(binary, count, head, body, server, work):
+    """The costs of a run: per thread, by function and by source file."""
+    work = Path(tempfile.mkdtemp(dir=work))
+    port = free_port()
+    (work / "offramp.toml").write_text(CONFIG.format(dir=work, port=port, server=server))
+    command = ["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={work}/out", "-q"]
+    command += [os.path.abspath(binary), "run", "-c", str(work / "offramp.toml")]
+    with open(work / "log", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=work, preexec_fn=refuse_auxv)
+    try:
+        ask(port, count, head, body)
+    except BaseException:
+        process.kill()
+        sys.stderr.write((work / "log").read_text(errors="replace")[-2000:])
+        raise
+    process.send_signal(signal.SIGTERM)
+    process.wait(timeout=120)
+    return {path.suffix + path.name: costs(path) for path in sorted(work.glob("out-*"))}
+
+
+def costs(path):
+    """Self cost by (function, source file), where inlined code counts for its own file."""
+    names, where = {}, {}
+    found = collections.Counter()
+    called = False
+
+    def name(kind, text):
+        number, _, rest = text.partition(" ")
+        if rest:
+            names[kind, number] = rest
+        return names.get((kind, number), text)
+
+    for line in open(path, errors="replace"):
+        line = line.rstrip("\n")
+        key, eq, text = line.partition("=")
+        if eq and key in ("fl", "fi", "fe"):
+            file = name("file", text)
+            if key == "fl":
+                where["fl"] = file
+            where["file"] = file
+        elif eq and key == "fn":
+            where["fn"] = name("fn", text)
+            where["file"] = where.get("fl", "")
+        elif eq and key in ("cfi", "cfl"):
+            name("file", text)
+        elif eq and key == "cfn":
+            name("fn", text)
+        elif eq and key in ("ob", "cob"):
+            name("ob", text)
+        elif key == "calls":
+            called = True
+        elif line[:1].isdigit() or line[:1] in "+-*":
+            if not called and len(cost := line.split()) > 1:
+                found[where.get("fn", ""), where.get("file", "")] += int(cost[1])
+            called = False
+    return found
+
+
+def worker(few, many, count):
+    """What each request cost the thread that worked most for them."""
+    best = collections.Counter()
+    for thread, found in many.items():
+        grown = collections.Counter(found)
+        grown.subtract(few.get(thread, {}))
+        if sum(grown.values()) > sum(best.values()):
+            best = grown
+    return collections.Counter({key: cost / count for key, cost in best.items()})
+
+
+def crate(file, function):
+    """Where a line of source belongs."""
+    file = file.replace("\\", "/")
+    if match := re.search(r"crates/([a-z0-9]+)/src/(.*)$", file):
+        return f"{match[1]}/{match[2]}"
+    if match := re.search(r"/registry/src/[^/]*/([a-z0-9_-]+?)-\d[^/]*/", file):
+        return match[1]
+    if "/library/" in file or file.startswith("library/"):
+        return "std"
+    if re.search(r"mem(cpy|move|set|cmp|chr)", function):
+        return "libc: memory"
+    if re.search(r"malloc|free|realloc|calloc", function):
+        return "libc: malloc"
+    if re.search(r"aes|gcm|ghash|aws_lc|ring_core", function, re.I):
+        return "cryptography"
+    return "other"
+
+
+def plain(function):
+    return re.sub(r"::h[0-9a-f]{16}$", "", function)
+
+
+def table(title, costs, top, total):
+    print(f"\n{title}")
+    for name, cost in costs.most_common(top):
+        print(f"{cost:9.0f}  {cost / total:6.1%}  {name[:150]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binaries", nargs="+", metavar="[NAME=]OFFRAMP")
+    parser.add_argument("--fields", choices=["browser", "host"], default="browser")
+    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--upload", type=int, default=0, metavar="BYTES")
+    parser.add_argument("--unix", action="store_true", help="the application listens on a Unix socket")
+    parser.add_argument("--top", type=int, default=0)
+    options = parser.parse_args()
+    fields = BROWSER if options.fields == "browser" else HOST
+    line = "GET / HTTP/1.1"
+    if options.upload:
+        line, fields = "POST / HTTP/1.1", [*fields, f"Content-Length: {options.upload}"]
+    head = "\r\n".join([line, *fields, "", ""]).encode()
+    body = b"x" * options.upload
+    with tempfile.TemporaryDirectory(prefix="offramp-instructions-") as work:
+        os.chmod(work, 0o755)
+        if options.unix:
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(f"{work}/app.sock")
+            os.chmod(f"{work}/app.sock", 0o666)
+            listener.listen(64)
+            server = f"unix:{work}/app.sock"
+        else:
+            listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+            server = "127.0.0.1:%d" % listener.getsockname()[1]
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        first = None
+        for given in options.binaries:
+            name, _, binary = given.rpartition("=")
+            few = run(binary, BEFORE, head, body, server, work)
+            many = run(binary, BEFORE + options.requests, head, body, server, work)
+            each = worker(few, many, options.requests)
+            total = sum(each.values())
+            first = first or total
+            print(f"{name or binary}: {total:,.0f} instructions per request, {total / first:.2f} of the first")
+            if options.top:
+                functions, files = collections.Counter(), collections.Counter()
+                for (function, file), cost in each.items():
+                    functions[plain(function)] += cost
+                    files[crate(file, function)] += cost
+                table("by function, without what it calls", functions, options.top, total)
+                table("by source, wherever it was inlined", files, options.top, total)
+
+
+if __name__ == "__main__":
+    main()
