@@ -32,7 +32,7 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
 
 /// The longest that any step of a test may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The name that the certificate is for.
 pub(crate) const NAME: &str = "a.test";
 
@@ -166,6 +166,7 @@ fn pki() -> &'static Pki {
 pub(crate) struct House {
     doors: HashMap<&'static str, SocketAddr>,
     worker: WorkerHandle,
+    index: usize,
     counters: Counters,
     flusher: Flusher,
     events: tempfile::NamedTempFile,
@@ -175,6 +176,11 @@ pub(crate) struct House {
 impl House {
     /// Serves `servers`, as one backend, behind every door.
     pub(crate) fn open(servers: &[&server::Address], terms: &Terms) -> Self {
+        Self::of_worker(0, servers, terms)
+    }
+
+    /// The same by a worker of this number. If no other test has it, its thread can be told from theirs.
+    pub(crate) fn of_worker(index: usize, servers: &[&server::Address], terms: &Terms) -> Self {
         let events = tempfile::NamedTempFile::new().unwrap();
         let output = Output::File(events.path().to_path_buf());
         let settings = FlusherSettings::new(1, output, EventFormat::Json, Log::silent());
@@ -190,14 +196,14 @@ impl House {
             demand: Demand::new().0,
             log: Log::silent(),
         };
-        let worker = Worker::start(0, None, own.remove(0), senders.remove(0), shared, 7).unwrap();
+        let worker = Worker::start(index, None, own.remove(0), senders.remove(0), shared, 7).unwrap();
         let mut doors = HashMap::new();
         for (id, door) in (0..).zip(Door::ALL) {
             let fd = listen::open(&Address::Tcp("127.0.0.1:0".parse().unwrap()), 1).unwrap().remove(0);
             doors.insert(door.name(), listen::bound_address(&fd).unwrap());
             worker.send(Command::Listen { id: AcceptorId(id), listener: door.name().into(), fd });
         }
-        Self { doors, worker, counters, flusher, events, drain: terms.drain }
+        Self { doors, worker, index, counters, flusher, events, drain: terms.drain }
     }
 
     /// A plain connection to a door.
@@ -221,6 +227,19 @@ impl House {
     /// What is counted now.
     pub(crate) fn totals(&self) -> Totals {
         self.counters.totals()
+    }
+
+    /// How often the thread of the worker has fallen asleep; its number is its own, see [`House::of_worker`].
+    pub(crate) fn waits(&self) -> u64 {
+        let name = format!("offramp-{}", self.index);
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+        let is_worker = |task: &std::path::PathBuf| {
+            std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+        };
+        let worker = tasks.into_iter().find(is_worker).expect("the worker runs");
+        let status = std::fs::read_to_string(worker.join("status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.unwrap().trim().parse().unwrap()
     }
 
     /// Waits until the figures satisfy `enough`.

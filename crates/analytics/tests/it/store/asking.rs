@@ -122,7 +122,7 @@ fn endless_questions_end() {
     let directory = tempfile::tempdir().unwrap();
     for url in stores(&directory) {
         fill(&url, false);
-        let settings = Settings { time_limit: Duration::from_secs(1), ..Settings::default() };
+        let settings = Settings { time_limit: Duration::from_secs(4), ..Settings::default() };
         let mut questions = Questions::open(&url, &settings).unwrap();
         let endless =
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";

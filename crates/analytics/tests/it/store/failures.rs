@@ -67,6 +67,13 @@ fn wait(background: &Background, is: impl Fn(&Figures) -> bool) {
     }
 }
 
+/// Starts again, and ends when nothing waits in the spool.
+fn catch_up(url: &str, directory: &Path) {
+    let (background, _notices) = start(url, directory, 1 << 20);
+    wait(&background, |figures| figures.is_well && figures.waiting == 0);
+    assert_eq!(background.stop().dropped, 0);
+}
+
 fn notice(notices: &Receiver<String>, part: &str) {
     let mut others = Vec::new();
     loop {
@@ -116,8 +123,27 @@ fn events_wait_while_another_process_holds_the_store() {
     wait(&background, |figures| figures.stored == 4000);
     notice(&notices, "caught up");
     give(&background, 4000..5000);
-    background.stop();
+    // What the store has no time for any more waits for the next start.
+    assert_eq!(background.stop().dropped, 0);
+    catch_up(&url, directory.path());
     assert_eq!(kept(&url), each_once(5000));
+}
+
+/// The end waits for a store only for a while: events that it does not take in that time are in the spool.
+#[test]
+fn a_stop_before_the_store_is_open_loses_nothing() {
+    let direct = server::shared().database();
+    drop(Writer::open(&direct, &Options::default()).unwrap());
+    let cutter = WireCutter::start(&direct);
+    cutter.hold();
+    let directory = tempfile::tempdir().unwrap();
+    let (background, _notices) = start(&cutter.url(), directory.path(), 1 << 20);
+    give(&background, 0..500);
+    let figures = background.stop();
+    assert_eq!((figures.stored, figures.dropped), (0, 0), "{figures:?}");
+    assert!(figures.waiting > 0, "{figures:?}");
+    catch_up(&direct, directory.path());
+    assert_eq!(kept(&direct), each_once(500));
 }
 
 #[test]
@@ -132,6 +158,7 @@ fn hosts_that_nobody_named_are_one() {
         }
     }
     tap.flush();
+    wait(&background, |figures| figures.stored == 600);
     background.stop();
     let mut questions = Questions::open(&url, &Settings::default()).unwrap();
     let hosts = questions.sql("SELECT host, count(*) FROM requests GROUP BY host ORDER BY host").unwrap();
@@ -330,7 +357,7 @@ fn child(test: &str, task: &str, prefix: &[&str]) -> Process {
         }
     };
     command.args(["--exact", &format!("store::failures::{test}"), "--nocapture"]).env(TASK, task);
-    Process::start(command, PATIENCE).unwrap()
+    Process::start(command, 5 * PATIENCE).unwrap()
 }
 
 /// Not a test: what the child does that is killed.
@@ -420,6 +447,6 @@ fn events_wait_while_the_disk_is_full() {
     let script = format!("mount -t tmpfs -o size=6m tmpfs '{}' && exec \"$@\"", disk.display());
     let prefix = ["unshare", "--map-root-user", "--mount", "sh", "-c", &script, "sh"];
     let small = child("child_on_a_small_disk", directory.path().to_str().unwrap(), &prefix);
-    small.wait(PATIENCE).unwrap();
+    small.wait(5 * PATIENCE).unwrap();
     assert!(small.transcript().contains("are there"), "{}", small.transcript());
 }

@@ -42,6 +42,8 @@ struct State {
     cuts: u32,
     /// Transactions that were begun.
     begun: u32,
+    /// Whether connections are accepted, and left without an answer.
+    holds: bool,
     released: bool,
 }
 
@@ -81,6 +83,11 @@ impl WireCutter {
         self.shared.state().armed = Some(cut);
     }
 
+    /// Answers no connection from now on, until [`WireCutter::release`].
+    pub(crate) fn hold(&self) {
+        self.shared.state().holds = true;
+    }
+
     /// Lets what stalls go on.
     pub(crate) fn release(&self) {
         self.shared.state().released = true;
@@ -99,6 +106,8 @@ impl Shared {
     }
 
     fn serve(&self, mut client: TcpStream) -> io::Result<()> {
+        let held = |state: &mut State| state.holds && !state.released;
+        drop(self.changed.wait_timeout_while(self.state(), PATIENCE, held).unwrap());
         let mut server = UnixStream::connect(&self.socket)?;
         let (mut answers, mut back) = (server.try_clone()?, client.try_clone()?);
         std::thread::spawn(move || {
