@@ -26,14 +26,9 @@ mod server_tls;
 mod settings;
 
 /// Reads the model from what was typed. Where there are errors the result is only good for being dropped.
-pub(crate) fn check(
-    root: &Section,
-    folder: &Path,
-    environment: &Environment,
-    report: &mut Report<'_>,
-) -> Config {
+pub(crate) fn check(root: &Section, environment: &Environment, report: &mut Report<'_>) -> Config {
     let mut config = Config::for_environment(environment);
-    let mut reader = Reader { folder, report };
+    let mut reader = Reader { report };
     let wrong = reader.settings(root, &mut config);
     let sorted = listeners::listeners(root, &mut reader);
     let Sorted { whole: listeners, broken: broken_listeners } = &sorted;
@@ -79,11 +74,10 @@ struct Known {
 
 /// Reads values and reports what is wrong with them.
 struct Reader<'a, 'r> {
-    folder: &'a Path,
     report: &'a mut Report<'r>,
 }
 
-impl<'a> Reader<'a, '_> {
+impl<'r> Reader<'_, 'r> {
     /// Reads the plain values, and names the sections in which one is wrong.
     fn settings(&mut self, root: &Section, config: &mut Config) -> Vec<&'static str> {
         let mut wrong = Vec::new();
@@ -111,8 +105,13 @@ impl<'a> Reader<'a, '_> {
         self.report.source.place(span.start).into()
     }
 
-    fn origin(&self, span: &Span) -> Origin<'a> {
-        Origin { folder: self.folder, at: self.at(span) }
+    /// Where relative paths start that are written here: the folder of the file.
+    fn folder(&self, span: &Span) -> &'r Path {
+        self.report.source.folder(span.start)
+    }
+
+    fn origin(&self, span: &Span) -> Origin<'r> {
+        Origin { folder: self.folder(span), at: self.at(span) }
     }
 
     /// The value, or a report.

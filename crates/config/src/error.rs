@@ -9,8 +9,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use render::Excerpt;
+pub(crate) use source::{Source, Span};
 
 mod render;
+mod source;
 
 /// Where something is written: file, line and column, both counted from 1; columns count characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -240,66 +242,36 @@ pub(crate) fn shown(text: &str) -> String {
     out
 }
 
-/// The text of a file, and what turns byte offsets into places.
-#[derive(Debug)]
-pub(crate) struct Source<'a> {
-    pub(crate) name: Arc<str>,
-    pub(crate) text: &'a str,
-    line_starts: Vec<usize>,
-}
-
-/// A range of bytes of a [`Source`].
-pub(crate) type Span = std::ops::Range<usize>;
-
-impl<'a> Source<'a> {
-    pub(crate) fn new(name: &str, text: &'a str) -> Self {
-        let newlines = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at + 1);
-        Source { name: name.into(), text, line_starts: std::iter::once(0).chain(newlines).collect() }
-    }
-
-    /// The line of an offset, from 0.
-    pub(crate) fn line(&self, offset: usize) -> usize {
-        self.line_starts.partition_point(|start| *start <= offset) - 1
-    }
-
-    pub(crate) fn place(&self, offset: usize) -> Place {
-        let offset = self.floor(offset);
-        let line = self.line(offset);
-        let column = self.text[self.line_starts[line]..offset].chars().count() + 1;
-        Place { file: self.name.clone(), line: line + 1, column }
-    }
-
-    fn line_text(&self, line: usize) -> &'a str {
-        let end = self.line_starts.get(line + 1).copied().unwrap_or(self.text.len());
-        self.text[self.line_starts[line]..end].trim_end_matches(['\n', '\r'])
-    }
-
-    /// The nearest boundary of a character at or before the offset.
-    fn floor(&self, offset: usize) -> usize {
-        let mut offset = offset.min(self.text.len());
-        while !self.text.is_char_boundary(offset) {
-            offset -= 1;
-        }
-        offset
-    }
-}
-
 /// Collects the problems of one source.
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
-    pub(crate) source: &'a Source<'a>,
+    pub(crate) source: &'a Source,
     problems: Vec<(usize, Problem)>,
     broken_lines: BTreeSet<usize>,
+    /// Parts could not be read, other than by a fault of the TOML.
+    incomplete: bool,
+    /// Where the text of the file that is being read begins in the source.
+    base: usize,
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(source: &'a Source<'a>) -> Self {
-        Report { source, problems: Vec::new(), broken_lines: BTreeSet::new() }
+    pub(crate) fn new(source: &'a Source) -> Self {
+        Report { source, problems: Vec::new(), broken_lines: BTreeSet::new(), incomplete: false, base: 0 }
+    }
+
+    /// From now on [`Report::here`] is told of ranges of the file that begins at this offset.
+    pub(crate) fn begin(&mut self, base: usize) {
+        self.base = base;
+    }
+
+    /// A range of the file that is being read as a range of the source.
+    pub(crate) fn here(&self, span: Span) -> Span {
+        self.base + span.start..self.base + span.end
     }
 
     /// A fault of the TOML itself. What else is found wrong in its line is most likely its consequence.
     pub(crate) fn syntax(&mut self, span: &Span, problem: Problem) {
-        let line = self.source.line(self.source.floor(span.start));
+        let line = self.source.line(span.start);
         if self.broken_lines.insert(line) {
             self.push(span, problem);
         }
@@ -307,16 +279,21 @@ impl<'a> Report<'a> {
 
     /// A mistake in the text at `span` alone.
     pub(crate) fn local(&mut self, span: &Span, problem: Problem) {
-        if !self.broken_lines.contains(&self.source.line(self.source.floor(span.start))) {
+        if !self.broken_lines.contains(&self.source.line(span.start)) {
             self.push(span, problem);
         }
     }
 
     /// A fault of something missing or contradictory: not trusted where parts of the file were unreadable.
     pub(crate) fn whole(&mut self, span: &Span, problem: Problem) {
-        if self.broken_lines.is_empty() {
+        if self.broken_lines.is_empty() && !self.incomplete {
             self.push(span, problem);
         }
+    }
+
+    /// A file that is included could not be read: what seems to be missing may be in it.
+    pub(crate) fn mistrust_what_is_missing(&mut self) {
+        self.incomplete = true;
     }
 
     pub(crate) fn warn(&mut self, span: &Span, mut problem: Problem) {
@@ -339,7 +316,7 @@ impl<'a> Report<'a> {
         self.problems.sort_by_key(|(offset, _)| *offset);
         let problems: Vec<Problem> = self.problems.into_iter().map(|(_, problem)| problem).collect();
         if problems.iter().any(|p| p.severity == Severity::Error) {
-            Err(Errors::new(&*self.source.name, problems))
+            Err(Errors::new(self.source.name(), problems))
         } else {
             Ok((value, problems))
         }

@@ -15,13 +15,13 @@
 //! # Ok::<(), offramp_config::Errors>(())
 //! ```
 //!
-//! The crate is pure: no sockets, no clock, no environment, and no files except in [`load`]. Whether files
+//! The crate is pure: no sockets, no clock, no environment, and no files except in [`load`] and what `include` names. Whether files
 //! that are named exist and fit is for those who read them; [`survey`] gives them even those of a file with mistakes.
 
 use std::io::Read as _;
 use std::path::Path;
 
-use error::{Report, Source};
+use error::{Report, Source, Span};
 
 pub use diff::{Change, ConfigDiff, Keyed, ListDiff, Setting, keep_until_restart};
 pub use error::{At, Errors, Place, Problem, Severity};
@@ -35,6 +35,7 @@ pub mod model;
 mod check;
 mod diff;
 mod error;
+mod include;
 mod print;
 mod raw;
 mod settings;
@@ -45,7 +46,7 @@ mod units;
 const FILE_MAX: u64 = 16 << 20;
 
 /// Reads a configuration from its text. `file_name` is for messages, and its folder is where relative paths
-/// in the text start. Gives the configuration and its warnings.
+/// in the text start. Gives the configuration and its warnings. No file is read: `include` is a mistake here.
 ///
 /// # Errors
 /// Every mistake of the text, in its order, and the warnings among them.
@@ -55,11 +56,13 @@ pub fn parse(
     environment: &Environment,
 ) -> Result<(Config, Vec<Problem>), Errors> {
     let folder = Path::new(file_name).parent().unwrap_or(Path::new(""));
-    let Survey { config, outcome } = survey_in(text, file_name, folder, environment);
+    let source = Source::new(file_name, folder, text);
+    let Survey { config, outcome } = survey_in(&source, include::refuse(&source), environment);
     outcome.map(|warnings| (config, warnings))
 }
 
-/// Reads a configuration from a file. Relative paths in it start at its folder and become absolute.
+/// Reads a configuration from a file, and those that it includes. Relative paths in each start at its folder and
+/// become absolute.
 ///
 /// # Errors
 /// The file cannot be read, is not UTF-8 or has more than 16 MiB; or every mistake of its text.
@@ -84,30 +87,47 @@ pub struct Survey {
 /// The file cannot be read, is not UTF-8 or has more than 16 MiB.
 pub fn survey(path: &Path, environment: &Environment) -> Result<Survey, Errors> {
     let name = path.display().to_string();
-    let failed = |message: String, help: &str| Errors::new(&*name, vec![Problem::new(message).help(help)]);
-    let unreadable = |error: std::io::Error| {
-        failed(format!("cannot read {name}: {error}"), "check that the file exists and may be read")
-    };
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > FILE_MAX {
-        return Err(failed(format!("{name} is larger than 16 MiB"), "is it the right file?"));
-    }
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
-        failed(format!("{name}, line {line}: not UTF-8"), "write the file in UTF-8")
-    })?;
-    let absolute = std::path::absolute(path).map_err(unreadable)?;
+    let failed = |problem: Problem| Errors::new(&*name, vec![problem]);
+    let text = read_text(path, &name, FILE_MAX).map_err(failed)?;
+    let absolute = std::path::absolute(path).map_err(|error| failed(unreadable(&name, &error)))?;
     let folder = absolute.parent().unwrap_or(Path::new("/"));
-    Ok(survey_in(&text, &name, folder, environment))
+    let mut source = Source::new(&name, folder, &text);
+    let problems = include::read(&mut source, path.parent().unwrap_or(Path::new("")));
+    Ok(survey_in(&source, problems, environment))
 }
 
-fn survey_in(text: &str, file_name: &str, folder: &Path, environment: &Environment) -> Survey {
-    let source = Source::new(file_name, text);
-    let mut report = Report::new(&source);
+/// The text of a file that may have so many bytes.
+fn read_text(path: &Path, name: &str, most: u64) -> Result<String, Problem> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| unreadable(name, &error))?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(|error| unreadable(name, &error))?;
+    if bytes.len() as u64 > most {
+        let problem = Problem::new(format!("{name} is larger than 16 MiB"));
+        return Err(
+            problem.help("is it the right file? A configuration and what it includes have 16 MiB at most")
+        );
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        Problem::new(format!("{name}, line {line}: not UTF-8")).help("write the file in UTF-8")
+    })
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> Problem {
+    Problem::new(format!("cannot read {name}: {error}")).help("check that the file exists and may be read")
+}
+
+/// Checks what was read. `missing` is why files that are included could not be.
+fn survey_in(source: &Source, missing: Vec<(Span, Problem)>, environment: &Environment) -> Survey {
+    let mut report = Report::new(source);
+    if !missing.is_empty() {
+        report.mistrust_what_is_missing();
+    }
+    for (span, problem) in missing {
+        report.local(&span, problem);
+    }
     let typed = raw::read(&mut report);
-    let config = check::check(&typed, folder, environment, &mut report);
+    let config = check::check(&typed, environment, &mut report);
     Survey { config, outcome: report.finish(()).map(|((), warnings)| warnings) }
 }

@@ -52,16 +52,26 @@ struct Entry {
     value: Option<Spanned<Value>>,
 }
 
-/// Reads the whole source.
+/// Reads the whole source: each of its files, and all of them as one section.
 pub(crate) fn read(report: &mut Report<'_>) -> Section {
-    let (root, errors) = DeTable::parse_recoverable(report.source.text);
-    for error in &errors {
-        let end = report.source.text.len();
-        let span = error.span().unwrap_or(end..end);
-        let problem = syntax(error.message(), report.source.text.get(span.clone()).unwrap_or_default());
-        report.syntax(&span, problem);
+    let source = report.source;
+    let mut files = source.files().map(|(base, text)| {
+        report.begin(base);
+        let (root, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            let span = error.span().unwrap_or(text.len()..text.len());
+            let problem = syntax(error.message(), text.get(span.clone()).unwrap_or_default());
+            report.syntax(&report.here(span), problem);
+        }
+        Section::read(root.get_ref(), "", report.here(root.span()), report)
+    });
+    let first = files.next();
+    let rest: Vec<Section> = files.collect();
+    let mut root = first.unwrap_or_else(|| Section { span: 0..0, entries: BTreeMap::new() });
+    for file in rest {
+        root.merge(file, report);
     }
-    Section::read(root.get_ref(), "", root.span(), report)
+    root
 }
 
 fn syntax(message: &str, at: &str) -> Problem {
@@ -79,7 +89,7 @@ impl Section {
     fn read(table: &DeTable<'_>, path: &str, span: Span, report: &mut Report<'_>) -> Section {
         let mut entries = BTreeMap::new();
         for (name, value) in table {
-            let key_span = name.span();
+            let key_span = report.here(name.span());
             let Some(key) = keys::find_in(path, name.get_ref()) else {
                 let is_section = value.get_ref().is_table() || path.is_empty() && value.get_ref().is_array();
                 report.local(&key_span, unknown(path, name.get_ref(), is_section));
@@ -100,6 +110,39 @@ impl Section {
             }
         }
         Section { span, entries }
+    }
+
+    /// Takes in what an included file says: what may be repeated adds up, anything else stands in one file.
+    fn merge(&mut self, file: Section, report: &mut Report<'_>) {
+        for (name, entry) in file.entries {
+            if name == "include" {
+                let problem = Problem::new("a file that is included cannot include others");
+                report.local(&entry.key, problem.help("name them in the first file"));
+                continue;
+            }
+            let Some(mine) = self.entries.get_mut(name) else {
+                self.entries.insert(name, entry);
+                continue;
+            };
+            match (mine.value.as_mut().map(|value| &mut value.value), entry.value.map(|value| value.value)) {
+                (Some(Value::Sections(mine)), Some(Value::Sections(more))) => mine.extend(more),
+                (Some(Value::Named(mine)), Some(Value::Named(more))) => {
+                    for (name, section) in more {
+                        let Some((other, _)) = mine.iter().find(|(other, _)| other.value == name.value)
+                        else {
+                            mine.push((name, section));
+                            continue;
+                        };
+                        report.local(&name.span, twice(&name.value, &other.span, report));
+                    }
+                }
+                // One that is wrong was reported.
+                (Some(Value::Sections(_) | Value::Named(_)) | None, None) | (None, Some(_)) => {
+                    mine.value = None;
+                }
+                _ => report.local(&entry.key, twice(name, &mine.key, report)),
+            }
+        }
     }
 
     /// Whether the key is written, be its value right or wrong.
@@ -210,6 +253,12 @@ impl Section {
             _ => &[],
         }
     }
+}
+
+/// What two files say, and only one may.
+fn twice(name: &str, other: &Span, report: &Report<'_>) -> Problem {
+    let place = report.source.place(other.start);
+    Problem::new(format!("`{}` is written twice: also at {place}", shown(name))).help("keep one of the two")
 }
 
 /// The error of everything that is in the language but not in this version.

@@ -32,6 +32,7 @@ mod documents;
 mod duplex;
 mod examples_serve;
 mod figures;
+mod files_are_included;
 mod grafana_asks_offramp;
 mod h2_abuse_is_bounded;
 mod h2_client;

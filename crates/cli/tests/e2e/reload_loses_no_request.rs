@@ -15,7 +15,7 @@ use crate::crowd::{Crowd, connect, get, trusting};
 use crate::house::{CERTIFICATE, Home, House, LISTENER};
 
 /// Sends SIGHUP, waits until it is over, and gives the line in which the log says how it went.
-fn reload(house: &House) -> String {
+pub(crate) fn reload(house: &House) -> String {
     let outcomes = || -> Vec<String> {
         let is_outcome = |line: &String| line.contains(" reloaded ") || line.contains(" reload refused");
         house.process.lines(Source::Stderr).into_iter().filter(is_outcome).collect()

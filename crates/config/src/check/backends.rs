@@ -121,5 +121,9 @@ fn servers(section: &Section, reader: &mut Reader<'_, '_>) -> Vec<Server> {
 
 fn server(text: &Spanned<String>, reader: &Reader<'_, '_>) -> Result<Server, Problem> {
     let server: Server = text.value.parse()?;
-    Ok(Server { address: server.address.in_folder(reader.folder)?, at: reader.at(&text.span), ..server })
+    Ok(Server {
+        address: server.address.in_folder(reader.folder(&text.span))?,
+        at: reader.at(&text.span),
+        ..server
+    })
 }

@@ -17,7 +17,7 @@ pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> S
         };
         reader.not_empty(section, "address", "write where to listen, such as \"[::]:443\"");
         let mut addresses = reader.list(section, "address", |text: &Spanned<String>, reader| {
-            text.value.parse::<ListenAddress>()?.in_folder(reader.folder)
+            text.value.parse::<ListenAddress>()?.in_folder(reader.folder(&text.span))
         });
         if addresses.is_empty() {
             addresses = default.addresses;

@@ -163,7 +163,8 @@ fn server(section: &Section, name: &str, reader: &mut Reader<'_, '_>) -> Option<
         reader.report.local(&text.span, problem.help(help));
         return None;
     }
-    let address = text.value.parse::<ServerAddress>().and_then(|address| address.in_folder(reader.folder));
+    let address =
+        text.value.parse::<ServerAddress>().and_then(|address| address.in_folder(reader.folder(&text.span)));
     reader.tell(&text.span, address)
 }
 

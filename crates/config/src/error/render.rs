@@ -24,14 +24,11 @@ pub(super) struct Excerpt {
 }
 
 impl Excerpt {
-    pub(super) fn new(source: &Source<'_>, span: &Span) -> Self {
+    pub(super) fn new(source: &Source, span: &Span) -> Self {
         let place = source.place(span.start);
-        let text = &masked(source.line_text(place.line - 1));
+        let text = &masked(source.line_at(span.start));
         let start = place.column - 1;
-        let marked = source.text[source.floor(span.start)..source.floor(span.end.max(span.start))]
-            .lines()
-            .next()
-            .map_or(0, |line| line.chars().count());
+        let marked = source.slice(span).lines().next().map_or(0, |line| line.chars().count());
         let skipped = if start > LEAD && text.chars().nth(WINDOW).is_some() { start - LEAD } else { 0 };
         let mut line: String = text.chars().skip(skipped).take(WINDOW).map(visible).collect();
         if skipped > 0 {
@@ -92,11 +89,13 @@ fn visible(c: char) -> char {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::{Problem, Report};
     use super::*;
 
     fn render(text: &str, span: Span) -> String {
-        let source = Source::new("f.toml", text);
+        let source = Source::new("f.toml", Path::new(""), text);
         let mut report = Report::new(&source);
         report.local(&span, Problem::new("wrong").help("mend it"));
         report.finish(()).unwrap_err().problems()[0].to_string()

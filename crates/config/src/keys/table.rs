@@ -69,6 +69,7 @@ macro_rules! rows {
 /// Every key of the language, in the order in which it is documented and printed.
 #[rustfmt::skip]
 pub const TABLE: &[Key] = rows! {
+    "include": Kind::List("paths of files such as `sites.d/*.toml`"), LIST_ABSENT, Live, NOW, "Files that are read as if they stood at the end of this one, in the order of their names; paths in them start at their folder";
     "workers": count(0, 1024), toml("0"), Restart, NOW, "Worker threads; 0: one per core that the process may use";
     "user": Kind::Text("a user's name"), absent("`offramp` when started as root, else nothing is switched"), Restart, NOW, "The user that the process becomes after sockets are bound and keys are read";
     "state_dir": Kind::Text("a folder's path"), absent("`/var/lib/offramp` for root, else `offramp` in the XDG state folder"), Restart, NOW, "Where the local CA and other state are kept";

@@ -12,7 +12,7 @@ use crate::units;
 
 /// The value if it is what the key takes; otherwise a report.
 pub(super) fn read(key: &Key, value: &Toml<DeValue<'_>>, report: &mut Report<'_>) -> Option<Spanned<Value>> {
-    let span = value.span();
+    let span = report.here(value.span());
     let found = match (key.kind, value.get_ref()) {
         (
             Kind::Section | Kind::ChoiceOrTable(_) | Kind::TextOrTable(_) | Kind::BoolOrTable,
@@ -43,10 +43,11 @@ fn sections(key: &Key, array: &DeArray<'_>, report: &mut Report<'_>) -> Option<V
     let mut sections = Vec::new();
     for element in array.iter() {
         let DeValue::Table(table) = element.get_ref() else {
-            report.local(&element.span(), wrong_type(key, element.get_ref()));
+            report.local(&report.here(element.span()), wrong_type(key, element.get_ref()));
             return None;
         };
-        sections.push(Section::read(table, key.path, element.span(), report));
+        let span = report.here(element.span());
+        sections.push(Section::read(table, key.path, span, report));
     }
     Some(sections)
 }
@@ -56,13 +57,14 @@ fn named(key: &Key, table: &DeTable<'_>, report: &mut Report<'_>) -> Vec<(Spanne
     let mut sections = Vec::new();
     for (name, value) in table {
         let text = name.get_ref().to_string();
+        let span = report.here(name.span());
         if let DeValue::Table(inner) = value.get_ref() {
-            let section = Section::read(inner, &path, value.span(), report);
-            sections.push((Spanned { value: text, span: name.span() }, section));
+            let section = Section::read(inner, &path, report.here(value.span()), report);
+            sections.push((Spanned { value: text, span }, section));
         } else {
             let problem = Problem::new(format!("`{}` is not a section of [{}]", shown(&text), key.path));
             let help = format!("give the section a name: [{}.NAME]", key.path);
-            report.local(&name.span(), problem.help(help));
+            report.local(&span, problem.help(help));
         }
     }
     sections
@@ -73,11 +75,11 @@ fn list(key: &Key, array: &DeArray<'_>, report: &mut Report<'_>) -> Option<Vec<S
     let mut texts = Vec::new();
     for element in array.iter() {
         if let Some(value) = self::element(key, element.get_ref()) {
-            texts.push(Spanned { value, span: element.span() });
+            texts.push(Spanned { value, span: report.here(element.span()) });
         } else {
             let what = a(element.get_ref());
             let problem = Problem::new(format!("`{}` is a list of strings, this is {what}", key.name()));
-            report.local(&element.span(), problem.help("put it in double quotes"));
+            report.local(&report.here(element.span()), problem.help("put it in double quotes"));
         }
     }
     (report.len() == before).then_some(texts)
@@ -97,12 +99,13 @@ fn element(key: &Key, value: &DeValue<'_>) -> Option<String> {
 fn map(key: &Key, table: &DeTable<'_>, report: &mut Report<'_>) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (name, value) in table {
+        let (span, place) = (report.here(name.span()), report.here(value.span()));
         let key_of = |value: Spanned<String>| {
-            (Spanned { value: name.get_ref().to_string(), span: name.span() }, value)
+            (Spanned { value: name.get_ref().to_string(), span: span.clone() }, value)
         };
         match value.get_ref() {
             DeValue::String(text) => {
-                pairs.push(key_of(Spanned { value: text.to_string(), span: value.span() }));
+                pairs.push(key_of(Spanned { value: text.to_string(), span: place }));
             }
             DeValue::Array(array) => {
                 pairs.extend(list(key, array, report).unwrap_or_default().into_iter().map(key_of));
@@ -110,7 +113,7 @@ fn map(key: &Key, table: &DeTable<'_>, report: &mut Report<'_>) -> Vec<Pair> {
             other => {
                 let name = shown(name.get_ref());
                 let problem = Problem::new(format!("`{name}` in `{}` cannot be {}", key.name(), a(other)));
-                report.local(&value.span(), problem.help("put it in double quotes"));
+                report.local(&place, problem.help("put it in double quotes"));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `docs/config.md`: its tables come from the table of keys, and its examples are read.
 
-use offramp_config::{Environment, keys, parse};
+use offramp_config::{Environment, keys, load, parse};
 
 use crate::blessed::{compare, read};
 
@@ -32,8 +32,16 @@ fn every_example_is_read_without_a_warning() {
     let examples: Vec<&str> =
         page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(examples.len() >= 8, "{}", examples.len());
+    // The folder has the file that one of them includes.
+    let folder = tempfile::tempdir().unwrap();
+    let included =
+        page.split_once("`sites.d/git.toml`:\n\n```toml\n").unwrap().1.split("```").next().unwrap();
+    std::fs::create_dir(folder.path().join("sites.d")).unwrap();
+    std::fs::write(folder.path().join("sites.d/git.toml"), included).unwrap();
+    let file = folder.path().join("example.toml");
     for example in examples {
-        match parse(example, "example.toml", &Environment::default()) {
+        std::fs::write(&file, example).unwrap();
+        match load(&file, &Environment::default()) {
             Ok((_, warnings)) => assert_eq!(warnings, [], "{example}"),
             Err(errors) => panic!("{example}\n{errors}"),
         }

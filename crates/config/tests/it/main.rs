@@ -2,6 +2,7 @@
 
 mod blessed;
 mod documentation;
+mod includes;
 mod language;
 mod mistakes;
 mod properties;

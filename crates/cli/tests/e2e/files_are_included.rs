@@ -1,0 +1,47 @@
+//! A configuration of several files: served, reloaded, and refused as a whole with the name of the file at fault.
+
+use std::fs;
+
+use crate::house::{CERTIFICATE, Home};
+use crate::http_curl::{HTTP, curl, get};
+use crate::offramp::{output, stderr, stdout};
+use crate::reload_loses_no_request::reload;
+
+fn site(path: &str) -> String {
+    format!("[[route]]\npath = \"{path}\"\nrespond = {{ body = \"{path}\" }}\n")
+}
+
+#[test]
+fn a_site_is_a_file() {
+    let home = Home::new();
+    fs::create_dir(home.file("sites.d")).unwrap();
+    fs::write(home.file("sites.d/a.toml"), site("/a")).unwrap();
+    let house = home.run(&format!("include = \"sites.d/*.toml\"\n{CERTIFICATE}{HTTP}{}", site("/first")));
+    let body = |path: &str| get(&house, &[], &format!("https://localhost{path}")).body;
+    for path in ["/first", "/a"] {
+        assert_eq!(body(path), path.as_bytes());
+    }
+
+    fs::write(house.home.file("sites.d/b.toml"), site("/b")).unwrap();
+    let outcome = reload(&house);
+    assert!(outcome.contains(" reloaded "), "{outcome}");
+    assert_eq!(body("/b"), b"/b");
+
+    // One wrong file, and all stays as it was; whoever reads the log or asks `check` learns which it is.
+    fs::write(house.home.file("sites.d/a.toml"), "[[route]]\nhots = \"a\"\n").unwrap();
+    let outcome = reload(&house);
+    assert!(outcome.contains("reload refused") && outcome.contains("sites.d/a.toml"), "{outcome}");
+    assert_eq!(body("/a"), b"/a");
+    let checked = output(house.home.path(), &["check", "-c", "offramp.toml"]);
+    let said = stderr(&checked);
+    assert_eq!(checked.status.code(), Some(2), "{said}");
+    assert!(said.contains("unknown key `hots`") && said.contains("--> sites.d/a.toml:2:1"), "{said}");
+
+    fs::remove_file(house.home.file("sites.d/a.toml")).unwrap();
+    let outcome = reload(&house);
+    assert!(outcome.contains(" reloaded "), "{outcome}");
+    assert_eq!(curl(&house, &[], "https://localhost/a").status(), 404);
+    assert_eq!(body("/b"), b"/b");
+    let checked = output(house.home.path(), &["check", "-c", "offramp.toml"]);
+    assert!(stdout(&checked).contains("2 routes"), "{}", stdout(&checked));
+}
