@@ -1,12 +1,14 @@
 //! Arbitrary bytes as three header blocks of one connection, for tables of two sizes. Nothing panics, no table
-//! grows beyond its size, and what was decoded and is encoded again reads the same.
+//! grows beyond its size, what was decoded and is encoded again reads the same, and what the table says of a field is
+//! what it would be if it had come as a literal. A head that is made of a block is within its bound.
 //!
 //! The first two bytes of the input are the lengths of the first two blocks; the third is the rest.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use offramp_http::hpack::{Decoder, Encoder, Entry, Indexing, STATIC};
+use offramp_http::head::{FieldSection, Fields, Kind, Request};
+use offramp_http::hpack::{Decoder, Encoder, Indexing};
 
 fuzz_target!(|data: &[u8]| {
     let Some((lengths, bytes)) = data.split_first_chunk::<2>() else { return };
@@ -41,33 +43,31 @@ fn connection(blocks: [&[u8]; 3], most: usize) {
 }
 
 /// A block's fields, of which a short block can have many large ones: none beyond 64 KiB are kept.
-fn read(decoder: &mut Decoder<Field>, block: &[u8]) -> Result<Vec<Field>, offramp_http::HpackFault> {
+fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, offramp_http::HpackFault> {
     let (mut fields, mut total) = (Vec::new(), 0);
-    decoder.decode(block, |field: Field, size| {
-        assert_eq!(size, field.0.len() + field.1.len() + 32);
-        total += size;
+    let mut section = FieldSection::new(Fields::new(), HEAD);
+    decoder.decode(block, |field| {
+        let (name, value) = (field.name(), field.value());
+        assert_eq!(field.size(), name.len() + value.len() + 32);
+        assert_eq!(field.line(), [name, b": ", value, b"\r\n"].concat());
+        assert_eq!(field.kind(), Kind::of(name, value));
+        total += field.size();
         if total <= 65_536 {
-            fields.push(field);
+            fields.push(Field(name.to_vec(), value.to_vec()));
         }
+        section.take(field);
     })?;
+    let mut head = Request::new();
+    if section.request(&mut head).is_some() {
+        assert!(head.fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() <= HEAD);
+        assert!(!head.target().is_empty());
+    }
     Ok(fields)
 }
+
+/// The bound of a head.
+const HEAD: usize = 2048;
 
 /// Name and value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Field(Vec<u8>, Vec<u8>);
-
-impl Entry for Field {
-    fn of_static(index: usize) -> Self {
-        let (name, value) = STATIC[index - 1];
-        Self::new(name.as_bytes(), value.as_bytes())
-    }
-
-    fn new(name: &[u8], value: &[u8]) -> Self {
-        Self(name.to_vec(), value.to_vec())
-    }
-
-    fn with_value(&self, value: &[u8]) -> Self {
-        Self(self.0.clone(), value.to_vec())
-    }
-}

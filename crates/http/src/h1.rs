@@ -60,6 +60,12 @@ pub fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|&byte| scan::is_token(byte))
 }
 
+/// Whether bytes can be a value: they have no control bytes but TABs (RFC 9110 §5.5).
+#[must_use]
+pub fn is_text(value: &[u8]) -> bool {
+    scan::control(value, 0).is_none()
+}
+
 /// The longest method, in bytes. The longest registered one has 17.
 pub const MAX_METHOD: usize = 32;
 

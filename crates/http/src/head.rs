@@ -1,7 +1,7 @@
 //! The head of a message: the bytes as they came, and an index over them.
 //!
 //! Whoever reads a head, the [`Guard`](crate::h1::Guard) for one, finds every field anyway, and keeps what it found: a
-//! [`FieldLine`] of twelve bytes per field. [`Fields`] are those lines with the bytes that they point into. A look-up
+//! [`FieldLine`] of twelve bytes per field. A [`FieldSection`] does so with what HPACK decodes. [`Fields`] are those lines with the bytes that they point into. A look-up
 //! compares numbers of well-known names. A change edits the index: a field that is dropped leaves it, and one that is
 //! replaced or appended is written behind all bytes. Writing copies each run of lines that lie side by side at once, so
 //! a head that nobody has changed is one copy.
@@ -14,15 +14,19 @@
 //! [`semantics`](crate::semantics).
 
 mod convert;
+mod kind;
 mod known;
 mod request;
 mod response;
+mod section;
 
 use std::ops::Range;
 
+pub use kind::Kind;
 pub use known::{Known, KnownSet};
 pub use request::Request;
 pub use response::Response;
+pub use section::{ControlData, FieldSection, Unserved};
 
 /// Where a field stands among the bytes of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,6 +205,13 @@ impl Fields {
             known,
             plain: true,
         }
+    }
+
+    /// Puts text behind all bytes, which is no field.
+    fn push(&mut self, text: &[u8]) -> Span {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(text);
+        Span::of(&(start..self.bytes.len()))
     }
 
     /// The first value of a field with this well-known name.

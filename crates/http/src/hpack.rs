@@ -4,12 +4,13 @@
 //! the table that the next one is read with. Blocks are therefore decoded whole and in the order of their
 //! arrival, also those of streams that nobody wants any more.
 //!
-//! **What a field is** is up to whoever reads: a decoder keeps an [`Entry`] per field of its table and gives a
-//! clone of it per field of a block, so that a name that was looked at once is not looked at again. Nothing
-//! here judges names and values (RFC 9113 §8.2 does); any byte may occur in them.
+//! **What a field is** is found out once, when it comes as a literal: [`Kind`](crate::head::Kind) says it, and whether the
+//! field may be one (RFC 9113 §8.2, §8.3). The decoder's table keeps that with the field's line, in the form that heads
+//! have, so that a field that comes again is one copy. Nothing is refused here for it; any byte may occur in names and
+//! values.
 //!
-//! **What a block may cost.** A decoder holds the table that it offered and strings that came Huffman coded,
-//! which are at most 8/5 of their coded length. An index of one byte stands for up to a whole table, so whoever
+//! **What a block may cost.** A decoder holds at most twice the table that it offered, and one literal, whose strings are
+//! at most 8/5 of their coded length. An index of one byte stands for up to a whole table, so whoever
 //! reads counts the sizes that it is told and stops by its own limit (RFC 9113 §10.5.1).
 //!
 //! A fault leaves decoder and peer with different tables: the connection ends with COMPRESSION_ERROR (RFC 9113
@@ -21,10 +22,11 @@ mod fault;
 mod hash;
 mod huffman;
 mod integer;
+mod received;
 mod sent;
 mod tables;
 
-pub use decode::{Decoder, Entry};
+pub use decode::{Decoder, Field};
 pub use encode::{Encoder, Indexing};
 pub use fault::HpackFault;
 pub use tables::STATIC;

@@ -1,4 +1,4 @@
-//! From and to the types of the `http` crate, which HTTP/2 still needs on both sides.
+//! From and to the types of the `http` crate, which HTTP/2 towards servers still needs.
 
 use bytes::Bytes;
 use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
@@ -15,11 +15,17 @@ impl Fields {
         }
     }
 
+    /// The same fields as a map.
+    #[must_use]
+    pub fn to_map(&self) -> HeaderMap {
+        self.map_of(&Bytes::copy_from_slice(&self.bytes), KnownSet::default())
+    }
+
     /// The same fields as a map, but those `without`. Those that the types of `http` cannot have, with control bytes or
     /// names above 64 KiB, cannot come here, and would be left out.
     ///
     /// `bytes` are those of the head, once for all values of the map.
-    fn to_map(&self, bytes: &Bytes, without: KnownSet) -> HeaderMap {
+    fn map_of(&self, bytes: &Bytes, without: KnownSet) -> HeaderMap {
         let mut map = HeaderMap::with_capacity(self.len());
         for line in self.index.iter().filter(|line| !without.has(line.known)) {
             let name = match line.known {
@@ -36,25 +42,6 @@ impl Fields {
 }
 
 impl Request {
-    /// Takes in the head of a request of `http`.
-    pub fn load_http<B>(&mut self, request: &http::Request<B>) {
-        self.fields.clear();
-        self.version = request.version();
-        let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
-        self.set_method(request.method().clone());
-        self.set_target(target.as_bytes());
-        let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
-        match authority {
-            // What the target says is what a server of HTTP/1.1 is told (RFC 9112 §3.2.2).
-            Some(authority) if !request.headers().contains_key(HOST) => {
-                self.fields.append_known(Known::Host, authority);
-                self.set_authority_from_host();
-            }
-            authority => self.set_authority(authority),
-        }
-        self.fields.load_map(request.headers());
-    }
-
     /// The same head for HTTP/2: the authority is the host that is asked for, and nothing frames the content.
     ///
     /// # Errors
@@ -70,7 +57,7 @@ impl Request {
         let (mut made, ()) = http::Request::new(()).into_parts();
         made.method = self.method.clone();
         made.uri = Uri::from_parts(parts)?;
-        made.headers = self.fields.to_map(&bytes, KnownSet::of(&[Known::Host, Known::TransferEncoding]));
+        made.headers = self.fields.map_of(&bytes, KnownSet::of(&[Known::Host, Known::TransferEncoding]));
         Ok(made)
     }
 }
@@ -78,7 +65,19 @@ impl Request {
 impl<B> From<&http::Request<B>> for Request {
     fn from(request: &http::Request<B>) -> Self {
         let mut head = Self::new();
-        head.load_http(request);
+        head.version = request.version();
+        let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        head.set_method(request.method().clone());
+        head.set_target(target.as_bytes());
+        // What the target says is what a server of HTTP/1.1 is told (RFC 9112 §3.2.2).
+        let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+        if let Some(authority) = authority.filter(|_| !request.headers().contains_key(HOST)) {
+            head.fields.append_known(Known::Host, authority);
+            head.set_authority_from_host(true);
+        } else {
+            head.set_authority(authority);
+        }
+        head.fields.load_map(request.headers());
         head
     }
 }

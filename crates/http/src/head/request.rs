@@ -10,8 +10,8 @@ use crate::target;
 
 /// The head of a request: method, target, version and fields.
 ///
-/// [`Request::load`] takes in what a [`Guard`](h1::Guard) has accepted, and [`Request::load_http`] an `http::Request`.
-/// Then it is changed by its methods and by those of [`Request::fields`], and [`Request::write`] writes it for a server.
+/// [`Request::load`] takes in what a [`Guard`](h1::Guard) has accepted, and
+/// [`FieldSection::request`](super::FieldSection::request) what came by HTTP/2. Then it is changed by its methods and by those of [`Request::fields`], and [`Request::write`] writes it for a server.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The method.
@@ -146,23 +146,28 @@ impl Request {
 
     /// Gives the request another path and query.
     pub fn set_target(&mut self, target: &[u8]) {
-        self.target = self.append(target);
+        self.target = self.fields.push(target);
         self.line = None;
     }
 
-    /// The value of the last field, which is `Host`, is the authority.
-    pub(super) fn set_authority_from_host(&mut self) {
-        self.authority = self.fields.index.last().map(|field| Span::of(&field.value()));
+    /// Has the path and query that stand there.
+    pub(super) fn set_target_at(&mut self, target: Span) {
+        self.target = target;
+        self.line = None;
+    }
+
+    /// The value of the first field, if that is what `:authority` said, is the authority. It is `Host`, too, where there
+    /// is no other one (RFC 9113 §8.3.1).
+    pub(super) fn set_authority_from_host(&mut self, first: bool) {
+        let place = self.fields.index.first().filter(|_| first).map(|field| Span::of(&field.value()));
+        if place.is_some() && self.fields.all(super::Known::Host).nth(1).is_some() {
+            self.fields.index.remove(0);
+        }
+        self.authority = place;
     }
 
     pub(super) fn set_authority(&mut self, authority: Option<&[u8]>) {
-        self.authority = authority.map(|text| self.append(text));
-    }
-
-    fn append(&mut self, text: &[u8]) -> Span {
-        let start = self.fields.bytes.len();
-        self.fields.bytes.extend_from_slice(text);
-        Span::of(&(start..self.fields.bytes.len()))
+        self.authority = authority.map(|text| self.fields.push(text));
     }
 
     /// Writes the request line and the fields but those `without` behind `out`, for a server that speaks HTTP/1.1. What

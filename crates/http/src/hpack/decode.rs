@@ -1,56 +1,102 @@
 //! From header blocks to fields.
 
-use std::collections::VecDeque;
-use std::ops::Range;
+use std::sync::LazyLock;
 
-use super::tables::{SIZES, STATIC};
+use super::received::Received;
+use super::tables::STATIC;
 use super::{HpackFault, INITIAL, OVERHEAD, huffman, integer};
+use crate::head::Kind;
 
-/// What a decoder keeps of a field and gives to whoever reads a block.
-pub trait Entry: Clone {
-    /// Entry `index` (1 to 61) of the static table (RFC 7541 Appendix A), [`STATIC`].
-    fn of_static(index: usize) -> Self;
-
-    /// A field that came as a literal. Whatever the bytes are; whether they are allowed is the implementor's
-    /// business.
-    fn new(name: &[u8], value: &[u8]) -> Self;
-
-    /// The name of this one with another value.
-    #[must_use]
-    fn with_value(&self, value: &[u8]) -> Self;
+/// A field of a block: its line as a head has it, `name: value` and CRLF, and what it is.
+///
+/// Nothing is judged by the decoder but by [`Kind`]: any byte may stand in a name or a value.
+#[derive(Debug, Clone, Copy)]
+pub struct Field<'b> {
+    line: &'b [u8],
+    name: usize,
+    kind: Kind,
 }
 
+impl<'b> Field<'b> {
+    pub(super) fn new(line: &'b [u8], name: usize, kind: Kind) -> Self {
+        Self { line, name, kind }
+    }
+
+    /// The name.
+    #[must_use]
+    #[inline]
+    pub fn name(&self) -> &'b [u8] {
+        &self.line[..self.name]
+    }
+
+    /// The value.
+    #[must_use]
+    #[inline]
+    pub fn value(&self) -> &'b [u8] {
+        &self.line[self.name + COLON.len()..self.line.len() - END.len()]
+    }
+
+    /// The line: the name, a colon and a space, the value, CRLF.
+    #[must_use]
+    #[inline]
+    pub fn line(&self) -> &'b [u8] {
+        self.line
+    }
+
+    /// What it is, and whether it may be one.
+    #[must_use]
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What it counts in sizes of tables and of lists: the lengths of its name and value, and 32 (RFC 9113 §6.5.2, RFC
+    /// 7541 §4.1).
+    #[must_use]
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.line.len() - COLON.len() - END.len() + OVERHEAD
+    }
+}
+
+/// What stands between name and value, and behind the value.
+const COLON: &[u8] = b": ";
+const END: &[u8] = b"\r\n";
+
 /// Decodes the header blocks of one direction of a connection (RFC 7541 §3).
+///
+/// Whether a field may be one is found out when it comes as a literal; the table keeps the outcome with its line, so that
+/// a field that comes again is one copy of its line.
 #[derive(Debug)]
-pub struct Decoder<E> {
-    /// The dynamic table, the newest entry first (RFC 7541 §2.3.2).
-    table: VecDeque<Held<E>>,
-    size: usize,
-    /// The size that the peer has chosen, at most `most`.
-    limit: usize,
+pub struct Decoder {
+    table: Received,
+    /// The size of the table that the peer may choose.
     most: usize,
-    /// Where strings are decoded; both strings of a field stand in it together.
+    /// Where the line of a literal is put together.
     scratch: Vec<u8>,
 }
 
-#[derive(Debug)]
-struct Held<E> {
-    entry: E,
+/// A line of the static table.
+struct StaticLine {
+    line: Box<[u8]>,
     name: usize,
-    size: usize,
+    kind: Kind,
 }
 
-/// Where a string of a literal stands.
-enum Text {
-    Plain(Range<usize>),
-    Decoded(Range<usize>),
-}
+static LINES: LazyLock<Vec<StaticLine>> = LazyLock::new(|| {
+    let line = |(name, value): &(&str, &str)| StaticLine {
+        line: [name.as_bytes(), COLON, value.as_bytes(), END].concat().into(),
+        name: name.len(),
+        kind: Kind::of(name.as_bytes(), value.as_bytes()),
+    };
+    STATIC.iter().map(line).collect()
+});
 
-/// The most bytes of room for decoded strings that stay from block to block: more than the fields of most
-/// blocks need, and little enough for connections that are quiet.
+/// The most bytes of room for lines that stay from block to block: more than the fields of most blocks need, and little
+/// enough for connections that are quiet.
 const KEPT: usize = 2048;
 
-impl<E: Entry> Decoder<E> {
+impl Decoder {
     /// A decoder whose table is empty. `most` is what SETTINGS_HEADER_TABLE_SIZE says to the peer, in bytes.
     ///
     /// The table begins with 4096 bytes, or with `most` if that is less; a peer that wants more says so at the
@@ -58,37 +104,35 @@ impl<E: Entry> Decoder<E> {
     /// ends in a fault.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { table: VecDeque::new(), size: 0, limit: most.min(INITIAL), most, scratch: Vec::new() }
+        Self { table: Received::new(most.min(INITIAL)), most, scratch: Vec::new() }
     }
 
     /// Decodes one whole header block: what HEADERS and CONTINUATION carried, put together. `take` is called
-    /// per field, in order, with its size: the lengths of its name and value, and 32 (RFC 9113 §6.5.2, RFC
-    /// 7541 §4.1).
+    /// per field, in order.
     ///
     /// # Errors
     /// The first fault. The fields before it were taken; the decoder is of no use any more.
-    pub fn decode(&mut self, block: &[u8], mut take: impl FnMut(E, usize)) -> Result<(), HpackFault> {
+    pub fn decode(&mut self, block: &[u8], mut take: impl FnMut(Field<'_>)) -> Result<(), HpackFault> {
         let mut at = 0;
         while block.get(at).is_some_and(|byte| byte & 0xe0 == 0x20) {
             let limit = integer::decode(block, &mut at, 5)?;
             if limit > self.most {
                 return Err(HpackFault::SizeUpdateTooLarge);
             }
-            self.limit = limit;
-            self.evict(limit);
+            self.table.resize(limit);
         }
         while let Some(&byte) = block.get(at) {
             if byte >= 0x80 {
                 let index = integer::decode(block, &mut at, 7)?;
-                let (entry, size) = self.indexed(index)?;
-                take(entry, size);
+                take(self.indexed(index)?);
             } else if byte >= 0x40 {
-                let held = self.literal(block, &mut at, 6)?;
-                take(held.entry.clone(), held.size);
-                self.insert(held);
+                let (end, name, kind) = self.literal(block, &mut at, 6)?;
+                let field = Field::new(&self.scratch[..end], name, kind);
+                take(field);
+                self.table.insert(&field);
             } else if byte < 0x20 {
-                let held = self.literal(block, &mut at, 4)?;
-                take(held.entry, held.size);
+                let (end, name, kind) = self.literal(block, &mut at, 4)?;
+                take(Field::new(&self.scratch[..end], name, kind));
             } else {
                 return Err(HpackFault::SizeUpdateLate);
             }
@@ -102,82 +146,79 @@ impl<E: Entry> Decoder<E> {
     /// Bytes that the dynamic table holds, as RFC 7541 §4.1 counts.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.size
+        self.table.size()
     }
 
     #[inline]
-    fn indexed(&self, index: usize) -> Result<(E, usize), HpackFault> {
+    fn indexed(&self, index: usize) -> Result<Field<'_>, HpackFault> {
         match index.checked_sub(1) {
             None => Err(HpackFault::IndexZero),
-            Some(at) if at < STATIC.len() => Ok((E::of_static(index), usize::from(SIZES[at]))),
-            Some(at) => {
-                let held = self.table.get(at - STATIC.len()).ok_or(HpackFault::IndexTooLarge)?;
-                Ok((held.entry.clone(), held.size))
-            }
+            Some(at) => match LINES.get(at) {
+                Some(entry) => Ok(Field::new(&entry.line, entry.name, entry.kind)),
+                None => self.table.get(at - STATIC.len()).ok_or(HpackFault::IndexTooLarge),
+            },
         }
     }
 
-    /// Reads a literal whose index of a name has a prefix of `bits` bits (RFC 7541 §6.2).
-    fn literal(&mut self, block: &[u8], at: &mut usize, bits: u32) -> Result<Held<E>, HpackFault> {
+    /// Puts the line of a literal together whose index of a name has a prefix of `bits` bits (RFC 7541 §6.2): where the
+    /// line and its name end, and what it is.
+    fn literal(
+        &mut self,
+        block: &[u8],
+        at: &mut usize,
+        bits: u32,
+    ) -> Result<(usize, usize, Kind), HpackFault> {
         let index = integer::decode(block, at, bits)?;
-        let name = if index == 0 { Some(self.text(block, at, 0)?) } else { None };
-        let front = if let Some(Text::Decoded(name)) = &name { name.end } else { 0 };
-        let value = self.text(block, at, front)?;
-        let bytes = |text: Text| match text {
-            Text::Plain(range) => &block[range],
-            Text::Decoded(range) => &self.scratch[range],
+        let (name, kind) = if index == 0 {
+            (self.text(block, at, 0)?, None)
+        } else {
+            // The scratch is not there while the table is looked at.
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let named = self.indexed(index).map(|field| {
+                put(&mut scratch, 0, field.name());
+                (field.name().len(), Some(field.kind()))
+            });
+            self.scratch = scratch;
+            named?
         };
-        let value = bytes(value);
-        let (entry, name) = match (name, index) {
-            (Some(name), _) => {
-                let name = bytes(name);
-                (E::new(name, value), name.len())
-            }
-            (None, 1..=61) => (E::of_static(index).with_value(value), STATIC[index - 1].0.len()),
-            (None, _) => {
-                let held = self.table.get(index - 1 - STATIC.len()).ok_or(HpackFault::IndexTooLarge)?;
-                (held.entry.with_value(value), held.name)
-            }
-        };
-        Ok(Held { entry, name, size: name + value.len() + OVERHEAD })
+        put(&mut self.scratch, name, COLON);
+        let from = name + COLON.len();
+        let end = self.text(block, at, from)?;
+        put(&mut self.scratch, end, END);
+        let (name_text, value) = (&self.scratch[..name], &self.scratch[from..end]);
+        let kind = kind.map_or_else(|| Kind::of(name_text, value), |kind| kind.with_value(name_text, value));
+        Ok((end + END.len(), name, kind))
     }
 
-    /// Reads a string (RFC 7541 §5.2), and decodes it behind the first `front` bytes of the scratch.
+    /// Reads a string (RFC 7541 §5.2) into the scratch, behind its first `from` bytes, and gives where it ends there.
     #[inline]
-    fn text(&mut self, block: &[u8], at: &mut usize, front: usize) -> Result<Text, HpackFault> {
+    fn text(&mut self, block: &[u8], at: &mut usize, from: usize) -> Result<usize, HpackFault> {
         let coded = block.get(*at).is_some_and(|byte| byte & 0x80 != 0);
         let length = integer::decode(block, at, 7)?;
-        let from = *at;
-        let bytes = block[from..].get(..length).ok_or(HpackFault::StringTooLong)?;
-        *at = from + length;
+        let begin = *at;
+        let bytes = block[begin..].get(..length).ok_or(HpackFault::StringTooLong)?;
+        *at = begin + length;
         if !coded {
-            return Ok(Text::Plain(from..from + length));
+            put(&mut self.scratch, from, bytes);
+            return Ok(from + length);
         }
-        let room = front + huffman::room(length);
-        if self.scratch.len() < room {
-            self.scratch.resize(room, 0);
-        }
-        let length = huffman::decode(bytes, &mut self.scratch[front..])?;
-        Ok(Text::Decoded(front..front + length))
+        room(&mut self.scratch, from + huffman::room(length));
+        Ok(from + huffman::decode(bytes, &mut self.scratch[from..])?)
     }
+}
 
-    /// Puts an entry in front of the others. One that is larger than the table empties it and is not kept (RFC
-    /// 7541 §4.4).
-    fn insert(&mut self, held: Held<E>) {
-        self.evict(self.limit.saturating_sub(held.size));
-        if held.size <= self.limit {
-            self.size += held.size;
-            self.table.push_front(held);
-        }
+/// Has `scratch` so many bytes at the least.
+#[inline]
+fn room(scratch: &mut Vec<u8>, length: usize) {
+    if scratch.len() < length {
+        scratch.resize(length.next_power_of_two().max(256), 0);
     }
+}
 
-    /// Drops the oldest entries until the others have at most `size` bytes.
-    #[inline]
-    fn evict(&mut self, size: usize) {
-        while self.size > size
-            && let Some(held) = self.table.pop_back()
-        {
-            self.size -= held.size;
-        }
-    }
+/// Puts `text` into `scratch` at `from`.
+#[inline]
+fn put(scratch: &mut Vec<u8>, from: usize, text: &[u8]) {
+    let end = from + text.len();
+    room(scratch, end);
+    scratch[from..end].copy_from_slice(text);
 }

@@ -1,6 +1,6 @@
 //! The static table (RFC 7541 Appendix A), and the way from a name to its entries.
 
-use super::{OVERHEAD, hash};
+use super::hash;
 
 /// The static table: name and value of the entries with the indices 1 to 61, in their order (RFC 7541
 /// Appendix A).
@@ -67,19 +67,6 @@ pub const STATIC: [(&str, &str); 61] = [
     ("via", ""),
     ("www-authenticate", ""),
 ];
-
-/// The size of every entry of [`STATIC`] (RFC 7541 §4.1).
-pub(super) static SIZES: [u8; STATIC.len()] = sizes();
-
-const fn sizes() -> [u8; STATIC.len()] {
-    let mut sizes = [0; STATIC.len()];
-    let mut at = 0;
-    while at < sizes.len() {
-        sizes[at] = (STATIC[at].0.len() + STATIC[at].1.len() + OVERHEAD) as u8;
-        at += 1;
-    }
-    sizes
-}
 
 /// The first index of a name in the static table, whose hash is given too.
 #[inline]
@@ -148,7 +135,6 @@ mod tests {
             assert_eq!(first - 1, STATIC.iter().position(|entry| entry.0.as_bytes() == name).unwrap());
             assert_eq!(exact(first, name, value), Some(at + 1));
             assert_eq!(exact(first, name, b"none"), None);
-            assert_eq!(usize::from(SIZES[at]), name.len() + value.len() + OVERHEAD);
         }
     }
 

@@ -6,7 +6,8 @@ mod forms;
 mod laws;
 
 use offramp_http::HpackFault;
-use offramp_http::hpack::{Decoder, Entry, STATIC};
+use offramp_http::head::Kind;
+use offramp_http::hpack::Decoder;
 
 /// A field as its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,18 +16,9 @@ pub(crate) struct Field {
     pub(crate) value: Vec<u8>,
 }
 
-impl Entry for Field {
-    fn of_static(index: usize) -> Self {
-        let (name, value) = STATIC[index - 1];
-        Self::new(name.as_bytes(), value.as_bytes())
-    }
-
-    fn new(name: &[u8], value: &[u8]) -> Self {
+impl Field {
+    pub(crate) fn new(name: &[u8], value: &[u8]) -> Self {
         Self { name: name.to_vec(), value: value.to_vec() }
-    }
-
-    fn with_value(&self, value: &[u8]) -> Self {
-        Self { name: self.name.clone(), value: value.to_vec() }
     }
 }
 
@@ -34,18 +26,22 @@ pub(crate) fn field(name: &str, value: &str) -> Field {
     Field::new(name.as_bytes(), value.as_bytes())
 }
 
-/// The fields of a block, with their sizes looked at.
-pub(crate) fn read(decoder: &mut Decoder<Field>, block: &[u8]) -> Result<Vec<Field>, HpackFault> {
+/// The fields of a block, with their sizes and lines looked at, and whether what they are is what it would be if they had
+/// come as literals.
+pub(crate) fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, HpackFault> {
     let mut fields = Vec::new();
-    decoder.decode(block, |field, size| {
-        assert_eq!(size, field.name.len() + field.value.len() + 32);
-        fields.push(field);
+    decoder.decode(block, |field| {
+        let (name, value) = (field.name(), field.value());
+        assert_eq!(field.size(), name.len() + value.len() + 32);
+        assert_eq!(field.line(), [name, b": ", value, b"\r\n"].concat());
+        assert_eq!(field.kind(), Kind::of(name, value));
+        fields.push(Field::new(name, value));
     })?;
     Ok(fields)
 }
 
 /// What the dynamic table holds, the newest first, asked by index.
-pub(crate) fn table(decoder: &mut Decoder<Field>) -> Vec<Field> {
+pub(crate) fn table(decoder: &mut Decoder) -> Vec<Field> {
     let held: Vec<Field> =
         (62..127).map_while(|index: u8| read(decoder, &[0x80 | index]).ok()).flatten().collect();
     assert_eq!(decoder.size(), held.iter().map(|field| field.name.len() + field.value.len() + 32).sum());

@@ -9,7 +9,6 @@ use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::HeaderValue;
 use http::{Method, StatusCode, Version};
 use hyper::body::Body as _;
 use offramp_http::head::{self, Known, Response};
@@ -42,7 +41,7 @@ pub(crate) struct Request {
     pub(crate) head: Box<head::Request>,
     pub(crate) body: Inbound,
     /// The protocol that an extended CONNECT asks for (RFC 8441 §4).
-    pub(crate) protocol: Option<HeaderValue>,
+    pub(crate) protocol: Option<Box<[u8]>>,
     /// Why it is not served, if it is not.
     pub(crate) refused: Option<Box<Refusal>>,
 }
@@ -220,7 +219,7 @@ fn route<'e>(
     session: &'e Rc<Session>,
     arrival: &'e Arrival,
     client: &'e Client,
-    (request, body, protocol): (&mut head::Request, Inbound, Option<HeaderValue>),
+    (request, body, protocol): (&mut head::Request, Inbound, Option<Box<[u8]>>),
     carrier: Carrier,
 ) -> RouteStep<'e> {
     let refused =

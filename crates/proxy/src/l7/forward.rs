@@ -4,7 +4,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::header::HeaderValue;
 use http::{Method, StatusCode, Version};
 use hyper::body::Body as _;
 use offramp_http::head::{Fields, Known, Request, Response};
@@ -65,7 +64,7 @@ impl Forward<'_> {
         &self,
         request: &mut Request,
         body: Inbound,
-        protocol: Option<HeaderValue>,
+        protocol: Option<Box<[u8]>>,
         carrier: &Carrier,
     ) -> Result<Forwarded, Refusal> {
         let backend = self.backend();
@@ -152,7 +151,7 @@ impl Forward<'_> {
     fn turn(
         &self,
         request: &mut Request,
-        protocol: Option<HeaderValue>,
+        protocol: Option<Box<[u8]>>,
         speaks: Speaks,
     ) -> Result<Turn, Refusal> {
         let upgrade = hop_by_hop::clean_request(&mut request.fields, self.arrival.passed.switches);
@@ -166,7 +165,7 @@ impl Forward<'_> {
                 return refused("CONNECT is not served here");
             };
             // Of another, such as h2c, no route or log would see what follows.
-            if !is_websocket(protocol.as_bytes()) {
+            if !is_websocket(&protocol) {
                 return refused("CONNECT for another protocol than websocket");
             }
             request.set_method(Method::GET);

@@ -15,7 +15,6 @@ mod end;
 mod fields;
 mod flood;
 mod handle;
-mod head;
 mod hints;
 mod memory;
 mod out;

@@ -1,6 +1,6 @@
 //! What is encoded is decoded, whatever happened before, and no bytes do harm.
 
-use offramp_http::hpack::{Decoder, Encoder, Entry, Indexing, STATIC};
+use offramp_http::hpack::{Decoder, Encoder, Indexing, STATIC};
 use proptest::prelude::*;
 
 use super::{Field, read};

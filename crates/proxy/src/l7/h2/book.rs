@@ -15,7 +15,6 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Waker;
 
-use http::HeaderMap;
 use offramp_http::h2::Code;
 use offramp_http::hpack::Encoder;
 
@@ -97,7 +96,6 @@ pub(super) struct Book {
     pub(super) driver: Option<Waker>,
     /// The connection has ended.
     dead: bool,
-    spare: Vec<HeaderMap>,
     pub(super) told: Told,
     /// What has gone over the connection since its frames were last counted.
     pub(super) traffic: Traffic,
@@ -134,7 +132,6 @@ impl Book {
             hungry: VecDeque::new(),
             driver: None,
             dead: false,
-            spare: Vec::new(),
             told: Told::default(),
             traffic: Traffic::default(),
             account,
@@ -153,14 +150,8 @@ impl Book {
         self.ids.len()
     }
 
-    /// A header map for the next request.
-    pub(super) fn spare(&mut self) -> HeaderMap {
-        self.spare.pop().unwrap_or_default()
-    }
-
     /// Gives memory back while the client is quiet.
     pub(super) fn rest(&mut self) {
-        self.spare = Vec::new();
         self.out.rest();
         if self.ids.is_empty() {
             (self.slots, self.free, self.waiting) = (Vec::new(), Vec::new(), Vec::new());

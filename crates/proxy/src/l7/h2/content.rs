@@ -70,7 +70,7 @@ impl Body for StreamContent {
             Some(Err(broken)) => Some(Err(broken.into())),
             None => {
                 this.data_done = true;
-                this.incoming.take_trailers().map(Frame::trailers).map(Ok)
+                this.incoming.take_trailers().map(|trailers| Ok(Frame::trailers(trailers.to_map())))
             }
         })
     }

@@ -3,8 +3,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::{HeaderMap, Method};
+use http::Method;
 use offramp_http::h2::{Code, FrameHeader, Framed, Kind, flag};
+use offramp_http::head::{ControlData, FieldSection, Request};
 use offramp_http::hpack::Decoder;
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
@@ -13,8 +14,8 @@ use super::Violation;
 use super::book::{Book, LAST, Opened, Shared};
 use super::flood::Flood;
 use super::handle::{Incoming, Respond};
-use super::head::{Field, Heading};
 use super::reader::{Frame, Reader};
+use super::rules::judge;
 use super::runner::Job;
 use super::stream::told_length;
 use crate::l7::session::Session;
@@ -28,7 +29,7 @@ pub(super) const GOODBYE: &[u8; 8] = b"goodbye!";
 const BLOCK_SLACK: usize = 16 * 1024;
 /// What it costs to begin a request, in pieces of work; its task runs later.
 const REQUEST: usize = 32;
-/// What a field costs, as bytes of work: its name and its value are shared, not copied.
+/// What a field costs, as bytes of work, besides its bytes.
 const FIELD: usize = 40;
 /// So many bytes of fields or of settings, and so many streams that get another window, are a piece of work.
 const PIECE: usize = 64;
@@ -36,7 +37,7 @@ const PIECE: usize = 64;
 /// What is heard of a client.
 pub(super) struct Ear {
     session: Rc<Session>,
-    decoder: Decoder<Field>,
+    decoder: Decoder,
     flood: Flood,
     /// Bounds another protocol on a stream.
     idle: Duration,
@@ -275,35 +276,51 @@ impl Ear {
         if fresh && id.is_multiple_of(2) {
             return Err(Violation::new(Code::PROTOCOL_ERROR, "a stream with an even number"));
         }
-        let spare = if fresh { book.borrow_mut().spare() } else { HeaderMap::new() };
-        let mut heading = Heading::new(self.most, spare);
-        let (mut fields, mut count) = (0, 0);
+        let heads = &self.session.worker.heads;
+        let mut head = if fresh { heads.take() } else { Box::default() };
+        let mut section = FieldSection::new(std::mem::take(&mut head.fields), self.most);
+        let mut count = 0;
         self.decoder
-            .decode(block, |field, size| {
-                fields += size;
+            .decode(block, |field| {
                 count += 1;
-                heading.take(field, size);
+                section.take(field);
             })
             .map_err(|fault| Violation::because(Code::COMPRESSION_ERROR, &fault))?;
-        // A field of a byte costs as much as a long one.
-        turn.spend(Work::Bytes(FIELD * count));
+        let fields = section.size();
+        // A field of a byte costs nearly as much as a long one.
+        turn.spend(Work::Bytes(FIELD * count + fields.min(self.most)));
         if !fresh {
             let book = &mut book.borrow_mut();
             if book.is_to_have_trailers(id, ends)? {
-                book.trailers(id, heading.trailers(), fields);
+                book.trailers(id, section.trailers(), fields);
             }
             return Ok(());
         }
+        book.borrow_mut().last = id;
+        let control = section.request(&mut head);
+        self.request(book, (id, ends), fields, (head, control))
+    }
+
+    /// A request has come.
+    fn request(
+        &mut self,
+        book: &Shared,
+        (id, ends): (u32, bool),
+        fields: usize,
+        (head, control): (Box<Request>, Option<ControlData>),
+    ) -> Result<(), Violation> {
+        let heads = &self.session.worker.heads;
         let mut shared = book.borrow_mut();
-        shared.last = id;
-        let Some(request) = heading.request() else {
+        let Some(control) = control else {
             shared.refuse(id, Code::PROTOCOL_ERROR);
+            heads.put(head);
             return Ok(());
         };
-        let length = told_length(&request);
+        let length = told_length(&head.fields);
         // What follows such a head is no content (RFC 9110 §9.3.6).
-        if request.method() == Method::CONNECT && length.is_some_and(|length| length > 0) {
+        if head.method == Method::CONNECT && length.is_some_and(|length| length > 0) {
             shared.refuse(id, Code::PROTOCOL_ERROR);
+            heads.put(head);
             return Ok(());
         }
         let size = fields.min(self.most);
@@ -314,8 +331,12 @@ impl Ear {
         }
         let key = match opened {
             Opened::Stream(key) => key,
-            Opened::Not => return Ok(()),
+            Opened::Not => {
+                heads.put(head);
+                return Ok(());
+            }
             Opened::Full => {
+                heads.put(head);
                 if shared.has_no_room(id, size) {
                     let client = &self.session.brief.client.address;
                     self.session.worker.shared.refusals.has_no_memory(client);
@@ -326,7 +347,10 @@ impl Ear {
         drop(shared);
         let respond = Respond::new(book, key);
         let incoming = (!ends).then(|| Incoming::new(book, key));
-        let job = Job { session: Rc::clone(&self.session), request, incoming, respond, idle: self.idle };
+        let refused = judge(&head, &control).err().map(Box::new);
+        let session = Rc::clone(&self.session);
+        let job =
+            Job { session, head, protocol: control.protocol, refused, incoming, respond, idle: self.idle };
         self.session.worker.runners.run(job);
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! The fields of responses as blocks (RFC 9113 §8.3.2, RFC 7541).
 
 use http::StatusCode;
-use http::header::HeaderMap;
 use offramp_http::head::{Fields, Known};
 use offramp_http::hpack::{Encoder, Indexing};
 
@@ -47,11 +46,9 @@ pub(super) fn interim(encoder: &mut Encoder, status: StatusCode, fields: &Fields
 }
 
 /// Trailers.
-pub(super) fn trailers(encoder: &mut Encoder, trailers: &HeaderMap, block: &mut Vec<u8>) {
+pub(super) fn trailers(encoder: &mut Encoder, trailers: &Fields, block: &mut Vec<u8>) {
     encoder.begin(block);
-    for (name, value) in trailers {
-        field(encoder, name.as_str().as_bytes(), value.as_bytes(), block);
-    }
+    trailers.iter().for_each(|(name, value)| field(encoder, name, value, block));
 }
 
 fn field(encoder: &mut Encoder, name: &[u8], value: &[u8], block: &mut Vec<u8>) {

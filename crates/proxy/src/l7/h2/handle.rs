@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use offramp_http::h2::Code;
 use offramp_http::head::Fields;
 
@@ -70,18 +70,13 @@ impl Respond {
         Ok(())
     }
 
-    /// Gives back the memory of a header map.
-    pub(super) fn reuse(&self, headers: HeaderMap) {
-        self.book.borrow_mut().reuse(headers);
-    }
-
     /// Sends data, as much as [`Respond::poll_room`] had room for.
     pub(super) fn data(&self, data: Bytes, over: bool) -> Result<(), Gone> {
         self.book.borrow_mut().write(self.key, data, over)
     }
 
     /// Sends trailers, which end the response.
-    pub(super) fn trailers(&self, trailers: &HeaderMap) -> Result<(), Gone> {
+    pub(super) fn trailers(&self, trailers: &Fields) -> Result<(), Gone> {
         let book = &mut *self.book.borrow_mut();
         if book.is_gone(self.key) {
             return Err(Gone);
@@ -161,7 +156,7 @@ impl Incoming {
     }
 
     /// The trailers, behind the last data.
-    pub(super) fn take_trailers(&self) -> Option<HeaderMap> {
+    pub(super) fn take_trailers(&self) -> Option<Box<Fields>> {
         self.book.borrow_mut().take_trailers(self.key)
     }
 

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use http::Request;
+use offramp_http::head::Request;
 
 use super::handle::{Incoming, Respond};
 use super::hints::Hints;
 use super::memory::Memory;
 use super::stream;
+use crate::l7::answer::Refusal;
 use crate::l7::session::Session;
 
 /// How many tasks of a worker wait at most; each has about 3 KiB.
@@ -25,7 +26,11 @@ const MOST_IDLE: usize = 64;
 /// A stream that has begun.
 pub(super) struct Job {
     pub(super) session: Rc<Session>,
-    pub(super) request: Request<()>,
+    pub(super) head: Box<Request>,
+    /// The protocol that an extended CONNECT asks for (RFC 8441 §4).
+    pub(super) protocol: Option<Box<[u8]>>,
+    /// Why it is not served, if it is not.
+    pub(super) refused: Option<Box<Refusal>>,
     /// The content, if there is any.
     pub(super) incoming: Option<Incoming>,
     pub(super) respond: Respond,

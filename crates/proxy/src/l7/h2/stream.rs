@@ -7,21 +7,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
-use http::{Method, Request};
+use http::Method;
 use hyper::body::Body;
 use offramp_http::h1::content_length;
 use offramp_http::h2::Code;
-use offramp_http::head::Response;
+use offramp_http::head::{Fields, Known, Request, Response};
 use offramp_upstream::InterimListener;
 
 use super::content::StreamContent;
 use super::end::StreamEnd;
 use super::fields::Ends;
 use super::handle::{Gone, Incoming, Respond};
-use super::head::Protocol;
 use super::hints::Hints;
-use super::rules::judge;
 use super::runner::Job;
 use crate::l7::body::Reply;
 use crate::l7::exchange::{self, Client};
@@ -33,14 +30,16 @@ use crate::l7::tunnel;
 /// Serves the request that began a stream. A stream that is dropped before its response is whole is reset.
 /// `hints` takes the interim responses to it. A block, for the reason of [`exchange::serve`].
 pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
-    let Job { session, request, incoming, respond, idle } = job;
+    let Job { session, head, protocol, refused, incoming, respond, idle } = job;
     async move {
         if respond.is_gone() {
             // Its client took it back with the same breath: no server is asked.
+            session.worker.heads.put(head);
             return;
         }
-        let connects = request.method() == Method::CONNECT;
-        let (request, rest) = open(&session, &respond, request, incoming);
+        let connects = head.method == Method::CONNECT;
+        let (body, rest) = body(&head, incoming);
+        let request = exchange::Request { head, body, protocol, refused };
         let mut life = Life::default();
         let response = {
             let client = Client::Stream(Arc::clone(&hints) as Arc<dyn InterimListener>);
@@ -75,34 +74,22 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
     }
 }
 
-/// The request that began a stream, and what comes behind its head where that belongs to a tunnel, if there will
-/// be one.
-fn open(
-    session: &Session,
-    respond: &Respond,
-    mut request: Request<()>,
-    incoming: Option<Incoming>,
-) -> (exchange::Request, Option<Incoming>) {
-    let (body, rest) = match incoming {
-        incoming if request.method() == Method::CONNECT => (Inbound::Empty, incoming),
+/// The body of the request that began a stream, and what comes behind its head where that belongs to a tunnel, if there
+/// will be one.
+fn body(head: &Request, incoming: Option<Incoming>) -> (Inbound, Option<Incoming>) {
+    match incoming {
+        incoming if head.method == Method::CONNECT => (Inbound::Empty, incoming),
         None => (Inbound::Empty, None),
         Some(incoming) => {
-            let length = told_length(&request);
+            let length = told_length(&head.fields);
             (Inbound::Stream(StreamContent::new(incoming, length)), None)
         }
-    };
-    let mut head = session.worker.heads.take();
-    head.load_http(&request);
-    let refused = judge(&request).err().map(Box::new);
-    respond.reuse(std::mem::take(request.headers_mut()));
-    let protocol = request.extensions_mut().remove().map(|Protocol(protocol)| protocol);
-    (exchange::Request { head, body, protocol, refused }, rest)
+    }
 }
 
 /// The length that a request tells of its content, where it does so in order.
-pub(super) fn told_length<B>(request: &Request<B>) -> Option<u64> {
-    let length = request.headers().get(CONTENT_LENGTH)?;
-    content_length(length.as_bytes()).ok()
+pub(super) fn told_length(fields: &Fields) -> Option<u64> {
+    content_length(fields.get(Known::ContentLength)?).ok()
 }
 
 /// What can end a stream from outside: it stood still for too long, or its connection ends.
@@ -228,7 +215,9 @@ impl Pipe {
                         }
                     }
                     Err(frame) => {
-                        let Ok(trailers) = frame.into_trailers() else { continue };
+                        let Ok(map) = frame.into_trailers() else { continue };
+                        let mut trailers = Fields::new();
+                        trailers.load_map(&map);
                         return Poll::Ready(self.respond.trailers(&trailers));
                     }
                 },

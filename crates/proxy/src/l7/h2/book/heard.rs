@@ -1,7 +1,7 @@
 //! What a client says of its streams (RFC 9113 §5.1, §6).
 
-use http::HeaderMap;
 use offramp_http::h2::{Code, FrameHeader, Framed, Setting, flag, settings};
+use offramp_http::head::Fields;
 use offramp_net::clock::coarse_ms;
 
 use super::slot::Slot;
@@ -118,7 +118,7 @@ impl Book {
     }
 
     /// The trailers of a request, of so many bytes; none where they are malformed. They count as fields of the request.
-    pub(in crate::l7::h2) fn trailers(&mut self, id: u32, trailers: Option<HeaderMap>, size: usize) {
+    pub(in crate::l7::h2) fn trailers(&mut self, id: u32, trailers: Option<Fields>, size: usize) {
         let Some(key) = self.find(id) else { return };
         match trailers {
             Some(_) if self.ids.len() > 1 && self.account.has_many_fields(size) => {

@@ -3,8 +3,8 @@
 use std::task::Waker;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use offramp_http::h2::Code;
+use offramp_http::head::Fields;
 use offramp_http::hpack::Encoder;
 use offramp_net::clock::coarse_ms;
 
@@ -24,9 +24,6 @@ const LAST_TAKEN: usize = 64 * 1024;
 const LEAST_LAST: usize = 2 * 1024;
 /// Data below this size that leaves no window is as small because its client gave no more.
 const SMALL: usize = 512;
-/// How many header maps are kept for the next requests, and how large they may be.
-const MOST_SPARE: usize = 16;
-const SPARE_FIELDS: usize = 192;
 
 /// How large the last piece of a request's content may be where there are so many streams.
 pub(super) fn last_piece(streams: usize) -> usize {
@@ -186,14 +183,6 @@ impl Book {
         }
     }
 
-    /// Keeps the memory of a header map for a request.
-    pub(in crate::l7::h2) fn reuse(&mut self, mut map: HeaderMap) {
-        if self.spare.len() < MOST_SPARE && (1..=SPARE_FIELDS).contains(&map.capacity()) {
-            map.clear();
-            self.spare.push(map);
-        }
-    }
-
     /// Writes data, for which there is room.
     pub(in crate::l7::h2) fn write(&mut self, key: Key, data: Bytes, over: bool) -> Result<(), Gone> {
         if self.is_gone(key) {
@@ -262,8 +251,8 @@ impl Book {
     }
 
     /// The trailers of a request.
-    pub(in crate::l7::h2) fn take_trailers(&mut self, key: Key) -> Option<HeaderMap> {
-        self.slot(key).trailers.take().map(|trailers| *trailers)
+    pub(in crate::l7::h2) fn take_trailers(&mut self, key: Key) -> Option<Box<Fields>> {
+        self.slot(key).trailers.take()
     }
 
     /// Whether all of the content has come and was taken, but for trailers.

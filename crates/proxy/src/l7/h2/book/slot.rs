@@ -3,8 +3,8 @@
 use std::task::Waker;
 
 use bytes::BytesMut;
-use http::HeaderMap;
 use offramp_http::h2::Code;
+use offramp_http::head::Fields;
 
 use super::STREAM_WINDOW;
 
@@ -29,7 +29,7 @@ pub(super) struct Slot {
 
     /// Content that has come and was not taken, in one piece however it came.
     pub(super) unread: BytesMut,
-    pub(super) trailers: Option<Box<HeaderMap>>,
+    pub(super) trailers: Option<Box<Fields>>,
     /// Whether all of the request has come.
     pub(super) heard_all: bool,
     /// Whether somebody will read what comes.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use offramp_http::h2::{Code, FrameHeader, Framed, Kind, Setting, flag, write_settings};
 use offramp_http::head::Fields;
 use proptest::prelude::*;
@@ -95,7 +95,7 @@ impl World {
                     return true;
                 }
                 match book.is_to_have_trailers(stream, good) {
-                    Ok(true) => book.trailers(stream, Some(HeaderMap::new()), FIELDS / 5),
+                    Ok(true) => book.trailers(stream, Some(Fields::new()), FIELDS / 5),
                     Ok(false) => {}
                     Err(_) => return false,
                 }
@@ -363,7 +363,7 @@ fn trailers_count_as_fields() {
         .collect();
     for id in &streams {
         assert!(book.borrow_mut().is_to_have_trailers(*id, true).unwrap());
-        book.borrow_mut().trailers(*id, Some(HeaderMap::from_iter([(http::header::ETAG, NAME)])), SIZE);
+        book.borrow_mut().trailers(*id, Some([("etag", "x")].into_iter().collect()), SIZE);
     }
     assert_eq!(book.borrow().account.used(), 100 * STREAM + FIELDS);
     let kept = all.iter().filter(|(_, incoming)| incoming.take_trailers().is_some()).count();
@@ -371,8 +371,6 @@ fn trailers_count_as_fields() {
     drop(all);
     assert_eq!(book.borrow().account.used(), 0);
 }
-
-const NAME: http::HeaderValue = http::HeaderValue::from_static("x");
 
 /// Who takes nothing has no more heads of responses read for it than fit; the window says nothing of them.
 #[test]
