@@ -28,6 +28,8 @@ pub use request::Request;
 pub use response::Response;
 pub use section::{ControlData, FieldSection, Unserved};
 
+use crate::h1;
+
 /// Where a field stands among the bytes of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldLine {
@@ -159,6 +161,19 @@ impl Fields {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
+    }
+
+    /// The fields of a section that was accepted, each line with its end: trailers, as
+    /// [`Chunk::End`](crate::h1::Chunk::End) tells of them.
+    #[must_use]
+    pub fn of_section(section: &[u8]) -> Self {
+        let mut fields = Self { bytes: Vec::with_capacity(section.len()), ..Self::new() };
+        for (name, value) in h1::fields(section).filter(|(name, _)| u16::try_from(name.len()).is_ok()) {
+            let field = fields.line(Known::of(name), name, value);
+            lower(&mut fields.bytes[field.name()]);
+            fields.index.push(field);
+        }
+        fields
     }
 
     /// Takes in a head that was read: its bytes, and where its fields stand in them.

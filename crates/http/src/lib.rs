@@ -14,6 +14,7 @@
 //! | let pass only requests that have one reading | [`h1::Guard`] |
 //! | look at a head, change it, write it | [`head::Request`], [`head::Fields`] |
 //! | read the head of a response | [`h1::ResponseReader`] |
+//! | pass content on, with its trailers | [`body::Frame`] |
 //! | read and write frames of HTTP/2 | [`h2::FrameHeader`] |
 //! | read and write the header blocks of HTTP/2 | [`hpack::Decoder`], [`hpack::Encoder`] |
 //! | know the host that an authority names | [`host::Authority`] |
@@ -24,6 +25,7 @@
 //! | know whether a request may be sent again | [`semantics::is_idempotent`] |
 //! | choose between JSON and text for an error | [`semantics::accept::prefers_json`] |
 
+pub mod body;
 pub mod forwarded;
 pub mod h1;
 pub mod h2;

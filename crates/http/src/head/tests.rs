@@ -246,6 +246,18 @@ proptest! {
     }
 }
 
+#[test]
+fn trailers_are_taken_in() {
+    let fields = Fields::of_section(b"X-Sum: 1\r\netag:2\r\nVia: \t a \r\nno field\r\n");
+    let wanted =
+        [("x-sum", "1"), ("etag", "2"), ("via", "a")].map(|(name, value)| (name.into(), value.into()));
+    assert_eq!(lines(&fields), wanted);
+    assert_eq!(fields.get(Known::Via), Some(&b"a"[..]));
+    let long = format!("{}: 1\r\nb: 2\r\n", "x".repeat(65_536));
+    assert_eq!(Fields::of_section(long.as_bytes()).len(), 1);
+    assert!(Fields::of_section(b"").is_empty());
+}
+
 /// Takes in the head of a response as it comes from a server.
 fn response(text: &[u8]) -> Response {
     let mut reader = ResponseReader::default();

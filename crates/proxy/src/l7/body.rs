@@ -11,7 +11,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::body::{Body, SizeHint};
+use offramp_http::body::Frame;
+use offramp_http::head::Fields;
 use offramp_http::semantics::protected::clean_response_trailers;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
@@ -88,11 +90,38 @@ impl ClientBody {
 }
 
 impl Upload {
-    fn fail(&self, close: impl Into<Close>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn fail(&self, close: impl Into<Close>) -> Poll<Option<Result<Frame, BodyError>>> {
         let close = close.into();
         let error = close.cause.name();
         *self.record.body_fault.borrow_mut() = Some(close);
         Poll::Ready(Some(Err(error.into())))
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        if self.poll_asked(cx).is_pending() {
+            return Poll::Pending;
+        }
+        match self.incoming.poll_frame(cx) {
+            Poll::Ready(Some(Ok(mut frame))) => {
+                if let Some(cause) = self.arrived(frame.data_len()) {
+                    return self.fail(cause);
+                }
+                if let Frame::Trailers(trailers) = &mut frame {
+                    self.record.clean_trailers(trailers);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Ready(Some(Err(error))) => {
+                let refused = self.refused();
+                let gone = || Close::from(Cause::ClientAborted).with_detail(&error.to_string());
+                self.fail(refused.unwrap_or_else(gone))
+            }
+            Poll::Pending => match self.poll_patience(cx) {
+                Poll::Ready(close) => self.fail(close),
+                Poll::Pending => Poll::Pending,
+            },
+        }
     }
 
     /// Whether the body may be asked for.
@@ -164,6 +193,7 @@ impl Upload {
     }
 }
 
+/// As servers get it. Those that speak HTTP/2 take trailers as a map.
 impl Body for ClientBody {
     type Data = Bytes;
     type Error = BodyError;
@@ -171,33 +201,12 @@ impl Body for ClientBody {
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, BodyError>>> {
         let Some(this) = &mut self.get_mut().0 else { return Poll::Ready(None) };
-        if this.poll_asked(cx).is_pending() {
-            return Poll::Pending;
-        }
-        match Pin::new(&mut this.incoming).poll_frame(cx) {
-            Poll::Ready(Some(Ok(mut frame))) => {
-                let n = frame.data_ref().map_or(0, Bytes::len);
-                if let Some(cause) = this.arrived(n) {
-                    return this.fail(cause);
-                }
-                if let Some(trailers) = frame.trailers_mut() {
-                    this.record.clean_trailers(trailers);
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Ready(None) => Poll::Ready(None),
-            Poll::Ready(Some(Err(error))) => {
-                let refused = this.refused();
-                let gone = || Close::from(Cause::ClientAborted).with_detail(&error.to_string());
-                this.fail(refused.unwrap_or_else(gone))
-            }
-            Poll::Pending => match this.poll_patience(cx) {
-                Poll::Ready(close) => this.fail(close),
-                Poll::Pending => Poll::Pending,
-            },
-        }
+        this.poll_frame(cx).map_ok(|frame| match frame {
+            Frame::Data(data) => hyper::body::Frame::data(data),
+            Frame::Trailers(trailers) => hyper::body::Frame::trailers(trailers.to_map()),
+        })
     }
 
     fn is_end_stream(&self) -> bool {
@@ -205,7 +214,8 @@ impl Body for ClientBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.as_ref().map_or(SizeHint::with_exact(0), |upload| upload.incoming.size_hint())
+        let length = self.0.as_ref().map_or(Some(0), |upload| upload.incoming.length());
+        length.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
@@ -290,25 +300,19 @@ impl Reply {
     }
 }
 
-impl Body for Reply {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = self.get_mut();
-        let body = match &mut this.content {
+impl Reply {
+    /// The next part; none behind the last.
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let body = match &mut self.content {
             ReplyContent::Empty | ReplyContent::Tunnel(_) => return Poll::Ready(None),
             ReplyContent::Own(bytes) => {
                 let bytes = std::mem::take(bytes);
-                this.sent(bytes.len());
-                this.end();
-                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                self.sent(bytes.len());
+                self.end();
+                return Poll::Ready(Some(Ok(Frame::Data(bytes))));
             }
             ReplyContent::Broken(_) => {
-                let ReplyContent::Broken(error) = std::mem::replace(&mut this.content, ReplyContent::Empty)
+                let ReplyContent::Broken(error) = std::mem::replace(&mut self.content, ReplyContent::Empty)
                 else {
                     return Poll::Ready(None);
                 };
@@ -318,35 +322,34 @@ impl Body for Reply {
         };
         match std::task::ready!(Pin::new(&mut *body).poll_frame(cx)) {
             None => {
-                this.end();
+                self.end();
                 Poll::Ready(None)
             }
-            Some(Ok(mut frame)) => {
+            Some(Ok(frame)) => {
                 let over = body.is_end_stream();
-                if let Some(data) = frame.data_ref() {
-                    this.sent(data.len());
-                }
-                if let Some(trailers) = frame.trailers_mut() {
-                    clean_response_trailers(trailers);
+                let frame = of_server(frame);
+                if let Frame::Data(data) = &frame {
+                    self.sent(data.len());
                 }
                 if over {
-                    this.end();
+                    self.end();
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {
                 let error: BodyError = error.into();
-                this.broken(&error);
+                self.broken(&error);
                 // A stream of HTTP/2 forgets what it has not sent when it is reset, and sends it when it has to
                 // wait.
-                this.content = ReplyContent::Broken(error);
+                self.content = ReplyContent::Broken(error);
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
         }
     }
 
-    fn is_end_stream(&self) -> bool {
+    /// Whether nothing is to come.
+    pub(crate) fn is_end_stream(&self) -> bool {
         match &self.content {
             ReplyContent::Empty | ReplyContent::Tunnel(_) => true,
             ReplyContent::Own(_) | ReplyContent::Broken(_) => false,
@@ -354,12 +357,26 @@ impl Body for Reply {
         }
     }
 
-    fn size_hint(&self) -> SizeHint {
+    /// How many bytes of data are to come, where that is known.
+    pub(crate) fn length(&self) -> Option<u64> {
         match &self.content {
-            ReplyContent::Empty | ReplyContent::Tunnel(_) => SizeHint::with_exact(0),
-            ReplyContent::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            ReplyContent::Server(body) => body.size_hint(),
-            ReplyContent::Broken(_) => SizeHint::default(),
+            ReplyContent::Empty | ReplyContent::Tunnel(_) => Some(0),
+            ReplyContent::Own(bytes) => Some(bytes.len() as u64),
+            ReplyContent::Server(body) => body.size_hint().exact(),
+            ReplyContent::Broken(_) => None,
         }
     }
+}
+
+/// A part of what a server sends, whose trailers come as a map.
+fn of_server(frame: hyper::body::Frame<Bytes>) -> Frame {
+    let frame = match frame.into_data() {
+        Ok(data) => return Frame::Data(data),
+        Err(frame) => frame,
+    };
+    let mut trailers = Fields::new();
+    // There is no third kind.
+    trailers.load_map(&frame.into_trailers().unwrap_or_default());
+    clean_response_trailers(&mut trailers);
+    Frame::Trailers(Box::new(trailers))
 }

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use http::HeaderMap;
-use http::header::{HeaderName, HeaderValue};
 use offramp_http::Http1Fault;
-use offramp_http::h1::{Chunks, fields};
+use offramp_http::h1::Chunks;
+use offramp_http::head::Fields;
 
 /// Why the content of a request does not go on.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +33,7 @@ impl std::error::Error for Broken {}
 pub(crate) struct Chunked {
     pub(super) chunks: Chunks,
     /// The trailers, as soon as the end was read.
-    pub(super) end: Option<HeaderMap>,
+    pub(super) end: Option<Box<Fields>>,
 }
 
 impl Chunked {
@@ -44,23 +43,16 @@ impl Chunked {
 
     /// The end was read, with these lines before it.
     pub(super) fn finish(&mut self, lines: &[u8]) {
-        let mut trailers = HeaderMap::new();
-        for (name, value) in fields(lines) {
-            // Everything that passed the guard is a name and a value; the map may have no room for it.
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
-                let _ = trailers.try_append(name, value);
-            }
-        }
-        self.end = Some(trailers);
+        self.end = Some(Box::new(Fields::of_section(lines)));
     }
 
     /// Whether nothing more is to be said.
     pub(super) fn is_over(&self) -> bool {
-        self.end.as_ref().is_some_and(HeaderMap::is_empty)
+        self.end.as_ref().is_some_and(|trailers| trailers.is_empty())
     }
 
     /// The trailers, once, where there are any.
-    pub(super) fn take_trailers(&mut self) -> Option<HeaderMap> {
+    pub(super) fn take_trailers(&mut self) -> Option<Box<Fields>> {
         self.end.as_mut().filter(|trailers| !trailers.is_empty()).map(std::mem::take)
     }
 }

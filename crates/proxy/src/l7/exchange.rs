@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -10,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, StatusCode, Version};
-use hyper::body::Body as _;
 use offramp_http::head::{self, Known, Response};
 use offramp_http::semantics::hop_by_hop;
 use offramp_net::clock::coarse_ms;
@@ -243,7 +241,7 @@ fn route<'e>(
         return refused(StatusCode::MISDIRECTED_REQUEST, Cause::Misdirected, carrier);
     }
     if let Some(most) = route.max_body
-        && body.size_hint().lower() > most
+        && body.length().is_some_and(|length| length > most)
     {
         unwanted(request, body);
         return refused(StatusCode::PAYLOAD_TOO_LARGE, Cause::BodyTooLarge, carrier);
@@ -299,8 +297,8 @@ fn unwanted(request: &head::Request, mut body: Inbound) {
     let mut left = UNWANTED;
     tokio::task::spawn_local(async move {
         let forget = poll_fn(|cx| {
-            while let Some(Ok(frame)) = ready!(Pin::new(&mut body).poll_frame(cx)) {
-                match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            while let Some(Ok(frame)) = ready!(body.poll_frame(cx)) {
+                match left.checked_sub(frame.data_len()) {
                     Some(less) => left = less,
                     None => break,
                 }

@@ -1,11 +1,10 @@
 //! The body of a request, whichever protocol it comes by.
 
-use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
+use offramp_http::body::Frame;
 use offramp_http::h1::Framing;
 
 use super::body::BodyError;
@@ -67,7 +66,7 @@ impl Upload {
         }
     }
 
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Broken>>> {
         if self.is_over() {
             return Poll::Ready(None);
         }
@@ -85,9 +84,9 @@ impl Upload {
             *left = left.saturating_sub(data.as_ref().map_or(0, Bytes::len) as u64);
         }
         let frame = match (data, &mut self.content) {
-            (Ok(Some(data)), _) => Some(Ok(Frame::data(data))),
+            (Ok(Some(data)), _) => Some(Ok(Frame::Data(data))),
             (Ok(None), UploadContent::Chunked(message)) => {
-                message.take_trailers().map(|all| Ok(Frame::trailers(all)))
+                message.take_trailers().map(|all| Ok(Frame::Trailers(all)))
             }
             (Ok(None), UploadContent::Length(_)) => None,
             (Err(broken), _) => Some(Err(broken)),
@@ -107,24 +106,20 @@ impl Drop for Upload {
     }
 }
 
-impl Body for Inbound {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.get_mut() {
+impl Inbound {
+    /// The next part; none behind the last.
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        match self {
             Self::Empty => Poll::Ready(None),
-            Self::Stream(content) => Pin::new(content).poll_frame(cx),
+            Self::Stream(content) => content.poll_frame(cx),
             Self::Line(upload) => {
                 upload.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
             }
         }
     }
 
-    fn is_end_stream(&self) -> bool {
+    /// Whether nothing is to come.
+    pub(crate) fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
             Self::Stream(content) => content.is_end_stream(),
@@ -132,12 +127,13 @@ impl Body for Inbound {
         }
     }
 
-    fn size_hint(&self) -> SizeHint {
+    /// How many bytes of data are to come, where that is known.
+    pub(crate) fn length(&self) -> Option<u64> {
         match self {
-            Self::Empty => SizeHint::with_exact(0),
-            Self::Stream(content) => content.size_hint(),
-            Self::Line(Upload { content: UploadContent::Length(left), .. }) => SizeHint::with_exact(*left),
-            Self::Line(_) => SizeHint::default(),
+            Self::Empty => Some(0),
+            Self::Stream(content) => content.length(),
+            Self::Line(Upload { content: UploadContent::Length(left), .. }) => Some(*left),
+            Self::Line(_) => None,
         }
     }
 }

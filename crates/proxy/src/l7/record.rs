@@ -12,7 +12,6 @@ use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::Method;
-use http::header::HeaderMap;
 use offramp_http::head::{Fields, Known, Request};
 use offramp_http::semantics::protected::clean_request_trailers;
 use offramp_net::clock::coarse_ms;
@@ -91,7 +90,7 @@ impl Record {
     }
 
     /// Takes out of the request's trailers what a client must not say.
-    pub(crate) fn clean_trailers(&self, trailers: &mut HeaderMap) {
+    pub(crate) fn clean_trailers(&self, trailers: &mut Fields) {
         let route = self.facts.borrow().as_ref().and_then(|facts| facts.path.route.clone());
         let view = self.session.view();
         let route = view

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use http::{Method, StatusCode};
-use hyper::body::Body as _;
+use offramp_http::body::Frame;
 use offramp_http::h1::{Phase, RequestHead, Version};
 use offramp_http::head::{self, Known, Response};
 use offramp_observe::{Cause, Close};
@@ -211,7 +211,7 @@ where
     /// A response begins.
     fn respond(&mut self, cx: &mut Context<'_>, response: Response<Reply>) {
         self.take_interim();
-        let size = match response.body.size_hint().exact() {
+        let size = match response.body.length() {
             _ if response.body.is_end_stream() => Size::None,
             Some(length) => Size::Exact(length),
             None => Size::Unknown,
@@ -268,7 +268,7 @@ where
             if !self.outbox.has_room() {
                 return Gathered::Some;
             }
-            let frame = match Pin::new(&mut self.reply).poll_frame(cx) {
+            let frame = match self.reply.poll_frame(cx) {
                 Poll::Pending => return Gathered::Waiting,
                 Poll::Ready(Some(Ok(frame))) => frame,
                 Poll::Ready(Some(Err(_))) => return Gathered::Broken,
@@ -280,15 +280,15 @@ where
                     break;
                 }
             };
-            let outcome = match frame.into_data() {
-                Ok(data) => {
+            let outcome = match frame {
+                Frame::Data(data) => {
                     self.framing.data(data, &mut self.outbox);
                     if !self.reply.is_end_stream() {
                         continue;
                     }
                     self.framing.end(None, &mut self.outbox)
                 }
-                Err(frame) => self.framing.end(frame.into_trailers().ok().as_ref(), &mut self.outbox),
+                Frame::Trailers(trailers) => self.framing.end(Some(&trailers), &mut self.outbox),
             };
             if outcome.is_err() {
                 return Gathered::Broken;

@@ -2,10 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST,
-    HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
-};
+use http::header::HeaderName;
 use offramp_http::h1::content_length;
 use offramp_http::head::{Fields, Known, KnownSet, Response};
 
@@ -141,11 +138,11 @@ fn status_line<B>(out: &mut Vec<u8>, response: &Response<B>, http10: bool) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn field(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
-    out.reserve(name.as_str().len() + value.len() + 4);
-    out.extend_from_slice(name.as_str().as_bytes());
+fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name);
     out.extend_from_slice(b": ");
-    out.extend_from_slice(value.as_bytes());
+    out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -228,15 +225,16 @@ impl Framing {
     }
 
     /// Puts the end of the body behind it. Not possible where some of it is missing.
-    pub(super) fn end(&self, trailers: Option<&HeaderMap>, outbox: &mut Outbox) -> Result<(), ()> {
+    pub(super) fn end(&self, trailers: Option<&Fields>, outbox: &mut Outbox) -> Result<(), ()> {
         match self {
             Self::Length(1..) => return Err(()),
             Self::None | Self::Length(0) | Self::Close => {}
             Self::Chunked(names) => {
                 let out = outbox.text();
                 out.extend_from_slice(b"0\r\n");
-                for (name, value) in trailers.into_iter().flatten() {
-                    if names.contains(name) && may_trail(name) {
+                for (name, value) in trailers.into_iter().flat_map(Fields::iter) {
+                    let announced = names.iter().any(|known| known.as_str().as_bytes() == name);
+                    if announced && may_trail(name) {
                         field(out, name, value);
                     }
                 }
@@ -258,22 +256,22 @@ fn write_size(out: &mut Vec<u8>, size: usize) {
 }
 
 /// Whether a field may come behind the body: not one that a recipient needs before it (RFC 9110 §6.5.1).
-fn may_trail(name: &HeaderName) -> bool {
-    ![
-        AUTHORIZATION,
-        CACHE_CONTROL,
-        CONTENT_ENCODING,
-        CONTENT_LENGTH,
-        CONTENT_RANGE,
-        CONTENT_TYPE,
-        HOST,
-        MAX_FORWARDS,
-        SET_COOKIE,
-        TE,
-        TRAILER,
-        TRANSFER_ENCODING,
-    ]
-    .contains(name)
+fn may_trail(name: &[u8]) -> bool {
+    const FIRST: [&[u8]; 12] = [
+        b"authorization",
+        b"cache-control",
+        b"content-encoding",
+        b"content-length",
+        b"content-range",
+        b"content-type",
+        b"host",
+        b"max-forwards",
+        b"set-cookie",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+    ];
+    !FIRST.contains(&name)
 }
 
 #[cfg(test)]

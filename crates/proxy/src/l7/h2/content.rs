@@ -1,10 +1,8 @@
 //! The body of a request on a stream of HTTP/2.
 
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
+use offramp_http::body::Frame;
 
 use super::handle::Incoming;
 use crate::l7::body::BodyError;
@@ -45,41 +43,37 @@ impl Drop for StreamContent {
     }
 }
 
-impl Body for StreamContent {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = self.get_mut();
+impl StreamContent {
+    /// The next part; none behind the last.
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         // Whoever asks for more has done with what came before.
-        this.release();
-        let outcome = if this.data_done { None } else { ready!(this.incoming.poll_data(cx)) };
+        self.release();
+        let outcome = if self.data_done { None } else { ready!(self.incoming.poll_data(cx)) };
         Poll::Ready(match outcome {
             Some(Ok(bytes)) => {
-                this.under_way = bytes.len();
-                if this.incoming.is_over() {
+                self.under_way = bytes.len();
+                if self.incoming.is_over() {
                     // Perhaps nobody asks for more, and the stream can send none.
-                    this.release();
+                    self.release();
                 }
-                this.left = this.left.map(|left| left.saturating_sub(bytes.len() as u64));
-                Some(Ok(Frame::data(bytes)))
+                self.left = self.left.map(|left| left.saturating_sub(bytes.len() as u64));
+                Some(Ok(Frame::Data(bytes)))
             }
             Some(Err(broken)) => Some(Err(broken.into())),
             None => {
-                this.data_done = true;
-                this.incoming.take_trailers().map(|trailers| Ok(Frame::trailers(trailers.to_map())))
+                self.data_done = true;
+                self.incoming.take_trailers().map(|trailers| Ok(Frame::Trailers(trailers)))
             }
         })
     }
 
-    fn is_end_stream(&self) -> bool {
+    /// Whether nothing is to come.
+    pub(crate) fn is_end_stream(&self) -> bool {
         self.incoming.is_over()
     }
 
-    fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    /// How many bytes of data are to come, where that is known.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.left
     }
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::Method;
-use hyper::body::Body;
+use offramp_http::body::Frame;
 use offramp_http::h1::content_length;
 use offramp_http::h2::Code;
 use offramp_http::head::{Fields, Known, Request, Response};
@@ -63,7 +63,7 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
             // Only the answer to a CONNECT is a tunnel.
             Some(_) => respond.reset(Code::INTERNAL_ERROR),
             None => {
-                let length = body.size_hint().exact().filter(|_| !over);
+                let length = body.length().filter(|_| !over);
                 let ends = Ends { over, length, date: &session.worker.date };
                 if respond.head(status, &fields, ends).is_ok() && !over {
                     let mut pipe = Pipe { respond, body, waiting: None, size: 0, held: 0 };
@@ -194,33 +194,28 @@ impl Pipe {
                 continue;
             }
             self.note_held();
-            let sized = self.body.size_hint().exact().is_some_and(|left| left > 0);
+            let sized = self.body.length().is_some_and(|left| left > 0);
             match self.respond.poll_appetite(cx, sized) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(0) => return Poll::Ready(Err(Gone)),
                 Poll::Ready(most) => self.body.limit(most),
             }
-            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+            let Poll::Ready(frame) = self.body.poll_frame(cx) else {
                 return Poll::Pending;
             };
             match frame {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(piece) => {
-                        let last = self.body.is_end_stream();
-                        if !piece.is_empty() {
-                            self.size = piece.len();
-                            self.waiting = Some((piece, last));
-                        } else if last {
-                            return Poll::Ready(self.respond.data(Bytes::new(), true));
-                        }
+                Some(Ok(Frame::Data(piece))) => {
+                    let last = self.body.is_end_stream();
+                    if !piece.is_empty() {
+                        self.size = piece.len();
+                        self.waiting = Some((piece, last));
+                    } else if last {
+                        return Poll::Ready(self.respond.data(Bytes::new(), true));
                     }
-                    Err(frame) => {
-                        let Ok(map) = frame.into_trailers() else { continue };
-                        let mut trailers = Fields::new();
-                        trailers.load_map(&map);
-                        return Poll::Ready(self.respond.trailers(&trailers));
-                    }
-                },
+                }
+                Some(Ok(Frame::Trailers(trailers))) => {
+                    return Poll::Ready(self.respond.trailers(&trailers));
+                }
                 Some(Err(_)) => {
                     self.respond.reset(Code::INTERNAL_ERROR);
                     return Poll::Ready(Err(Gone));

@@ -4,7 +4,6 @@
 use std::future::Future;
 use std::task::{Context, Poll};
 
-use hyper::body::Body as _;
 use offramp_http::head::Response;
 use offramp_net::clock::coarse_ms;
 use offramp_record::Layout;

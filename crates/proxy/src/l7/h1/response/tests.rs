@@ -127,14 +127,14 @@ fn sent(outbox: &Outbox) -> String {
     String::from_utf8(outbox.all()).unwrap()
 }
 
-fn trailers() -> HeaderMap {
+fn trailers() -> Fields {
     let fields = [("x-sum", "1"), ("x-other", "2"), ("content-length", "3")];
-    fields.iter().map(|&(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value))).collect()
+    fields.into_iter().collect()
 }
 
 #[test]
 fn bodies() {
-    let body = |mut framing: Framing, pieces: &[usize], trailers: Option<&HeaderMap>| {
+    let body = |mut framing: Framing, pieces: &[usize], trailers: Option<&Fields>| {
         let mut outbox = Outbox::default();
         for &length in pieces {
             framing.data(Bytes::from(vec![b'x'; length]), &mut outbox);
@@ -155,7 +155,7 @@ fn bodies() {
     assert_eq!(large, format!("12345\r\n{}\r\n0\r\n\r\n", "x".repeat(0x12345)));
     // Only what was announced, and may come so late.
     assert_eq!(body(chunked(), &[], Some(&trailers())), Ok("0\r\n\r\n".to_owned()));
-    let named = Framing::Chunked(vec!["x-sum".parse().unwrap(), CONTENT_LENGTH]);
+    let named = Framing::Chunked(vec!["x-sum".parse().unwrap(), http::header::CONTENT_LENGTH]);
     assert_eq!(body(named, &[1], Some(&trailers())), Ok("1\r\nx\r\n0\r\nx-sum: 1\r\n\r\n".to_owned()));
 }
 
