@@ -7,6 +7,7 @@ mod refused;
 mod responses;
 mod smuggling;
 mod splits;
+mod writer;
 
 use offramp_http::Http1Fault;
 use offramp_http::h1::{Framing, Guard, Limits, Outcome, RequestHead};
