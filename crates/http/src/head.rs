@@ -298,7 +298,10 @@ impl Fields {
 
     /// Has one field with this name, in the place of the first that there was, or else behind all others.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
-        let known = Known::of(name);
+        self.set_as(Known::of(name), name, value);
+    }
+
+    fn set_as(&mut self, known: Known, name: &[u8], value: &[u8]) {
         let same = |bytes: &[u8], field: &FieldLine| match known {
             Known::Other => field.known == Known::Other && bytes[field.name()] == *name,
             _ => field.known == known,
@@ -319,7 +322,7 @@ impl Fields {
 
     /// The same for a well-known name.
     pub fn set_known(&mut self, known: Known, value: &[u8]) {
-        self.set(known.name().as_bytes(), value);
+        self.set_as(known, known.name().as_bytes(), value);
     }
 
     /// Has one `Host` of this value, which comes first where there was none (RFC 9110 §7.2).
@@ -415,18 +418,42 @@ impl<N: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(N, V)> for Fields {
 /// Makes ASCII letters lower case, eight at a time.
 #[inline]
 fn lower(text: &mut [u8]) {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
     let (words, rest) = text.as_chunks_mut::<8>();
+    let whole = !words.is_empty();
     for chunk in words {
-        let word = u64::from_le_bytes(*chunk);
-        // Bit 7 of each sum says whether the byte is at least the bound; without carries, as both are below 128.
-        let low = word & (ONES * 0x7f);
-        let at_least = low + ONES * u64::from(0x80 - b'A');
-        let above = low + ONES * u64::from(0x80 - (b'Z' + 1));
-        let upper = at_least & !above & !word & (ONES * 0x80);
-        *chunk = (word | upper >> 2).to_le_bytes();
+        *chunk = lower_word(u64::from_le_bytes(*chunk)).to_le_bytes();
     }
-    rest.make_ascii_lowercase();
+    if rest.is_empty() {
+        return;
+    }
+    if whole && let Some(chunk) = text.last_chunk_mut::<8>() {
+        // Some of it is in lower case already.
+        *chunk = lower_word(u64::from_le_bytes(*chunk)).to_le_bytes();
+    } else if let Some(chunk) = text.first_chunk_mut::<4>() {
+        *chunk = lower_half(*chunk);
+        if let Some(chunk) = text.last_chunk_mut::<4>() {
+            *chunk = lower_half(*chunk);
+        }
+    } else {
+        text.make_ascii_lowercase();
+    }
+}
+
+#[inline(always)]
+fn lower_word(word: u64) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    // Bit 7 of each sum says whether the byte is at least the bound; without carries, as both are below 128.
+    let low = word & (ONES * 0x7f);
+    let at_least = low + ONES * u64::from(0x80 - b'A');
+    let above = low + ONES * u64::from(0x80 - (b'Z' + 1));
+    let upper = at_least & !above & !word & (ONES * 0x80);
+    word | upper >> 2
+}
+
+#[inline(always)]
+fn lower_half(half: [u8; 4]) -> [u8; 4] {
+    // The upper half is empty and stays so.
+    (lower_word(u64::from(u32::from_le_bytes(half))) as u32).to_le_bytes()
 }
 
 #[cfg(test)]

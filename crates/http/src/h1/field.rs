@@ -36,6 +36,29 @@ pub(super) fn read(section: &[u8], start: usize, end: usize, first: bool) -> Res
     Ok(Field { name, value, name_end: colon, at: from })
 }
 
+/// The field at `start` of `section` and the end of its line, if the whole line is there and has nothing odd; anything
+/// else is for [`read`]. No byte is searched twice.
+#[inline(always)]
+pub(super) fn plain(section: &[u8], start: usize) -> Option<(Field<'_>, usize)> {
+    let name_end = scan::token(section, start);
+    if name_end == start || section.get(name_end) != Some(&b':') {
+        return None;
+    }
+    let end = scan::control(section, name_end + 1)?;
+    if section[end] != b'\r' || section.get(end + 1) != Some(&b'\n') {
+        return None;
+    }
+    let mut at = name_end + 1;
+    while at < end && is_space(section[at]) {
+        at += 1;
+    }
+    let mut value = &section[at..end];
+    while let [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    Some((Field { name: Known::of(&section[start..name_end]), value, name_end, at }, end))
+}
+
 /// The reason for which a line is no field; `end` is where its token ends.
 #[cold]
 fn unreadable(line: &[u8], end: usize, first: bool) -> Http1Fault {

@@ -65,6 +65,11 @@ impl Connection {
     /// Adds the options of one field.
     #[inline]
     pub(super) fn read(&mut self, value: &[u8]) -> Result<(), Http1Fault> {
+        // Browsers and servers say nothing else.
+        if value.eq_ignore_ascii_case(b"keep-alive") {
+            self.keep_alive = true;
+            return Ok(());
+        }
         for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
             match option.len() {
                 4 if option.eq_ignore_ascii_case(b"host") => return Err(Http1Fault::ConnectionOption),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::field;
+use super::field::{self, Field};
 use super::framing::{self, Connection};
 use super::lines::{HeadLine, Lines};
 use super::request_line::{self, RequestLine};
@@ -68,6 +68,14 @@ impl Draft {
             self.lines = Lines::new(skip);
         }
         loop {
+            if self.line.is_some()
+                && let Some((field, line)) = self.lines.next_field(window)
+            {
+                match self.room(limits).and_then(|()| self.field(window, &line, &field)) {
+                    Ok(()) => continue,
+                    Err(fault) => return Drafted::Fault(fault),
+                }
+            }
             let line = match self.lines.next(window) {
                 HeadLine::Whole(line) => line,
                 HeadLine::Partial => return self.partial(window, skip, limits),
@@ -89,7 +97,7 @@ impl Draft {
                     Err(fault) => Drafted::Fault(fault),
                 };
             } else {
-                self.field(window, line.start, line.end, limits)
+                self.odd_field(window, &line, limits)
             };
             if let Err(fault) = done {
                 return Drafted::Fault(fault);
@@ -122,14 +130,24 @@ impl Draft {
         Ok(())
     }
 
+    /// Whether one field more may come.
     #[inline]
-    fn field(&mut self, window: &[u8], start: usize, end: usize, limits: &Limits) -> Result<(), Http1Fault> {
-        if self.index.len() == usize::from(limits.fields) {
-            return Err(Http1Fault::TooManyFields);
-        }
-        let field = field::read(window, start, end, self.index.is_empty())?;
+    fn room(&self, limits: &Limits) -> Result<(), Http1Fault> {
+        if self.index.len() == usize::from(limits.fields) { Err(Http1Fault::TooManyFields) } else { Ok(()) }
+    }
+
+    /// A line that is not plainly a field.
+    #[cold]
+    fn odd_field(&mut self, window: &[u8], line: &Range<usize>, limits: &Limits) -> Result<(), Http1Fault> {
+        self.room(limits)?;
+        let field = field::read(window, line.start, line.end, self.index.is_empty())?;
+        self.field(window, line, &field)
+    }
+
+    #[inline]
+    fn field(&mut self, window: &[u8], line: &Range<usize>, field: &Field<'_>) -> Result<(), Http1Fault> {
         match field.name {
-            Known::Other if field::is_ambiguous(&window[start..field.name_end]) => {
+            Known::Other if field::is_ambiguous(&window[line.start..field.name_end]) => {
                 return Err(Http1Fault::AmbiguousName);
             }
             Known::Host if self.host.is_some() => return Err(Http1Fault::HostRepeated),
@@ -164,7 +182,7 @@ impl Draft {
             return Err(Http1Fault::BothLengths);
         }
         let value = field.at..field.at + field.value.len();
-        let line = FieldLine::new(window, start, field.name_end, value, (end, true), field.name);
+        let line = FieldLine::new(window, line.start, field.name_end, value, (line.end, true), field.name);
         self.index.push(line.ok_or(Http1Fault::Name)?);
         Ok(())
     }

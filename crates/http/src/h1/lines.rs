@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use super::field::{self, Field};
 use super::{Http1Fault, scan};
 
 /// How far a section of lines has been read. Places count from the front of the section.
@@ -40,6 +41,20 @@ impl Lines {
     /// Up to where there are neither ends nor control bytes in the next line.
     pub(super) fn seen(&self) -> usize {
         self.seen
+    }
+
+    /// Reads the next line as that of a field, with the place of the line without its CRLF, if all of it is there and
+    /// nothing is odd about it. Else nothing has happened.
+    #[inline(always)]
+    pub(super) fn next_field<'s>(&mut self, section: &'s [u8]) -> Option<(Field<'s>, Range<usize>)> {
+        if self.seen != self.line {
+            return None;
+        }
+        let (field, end) = field::plain(section, self.line)?;
+        let line = self.line..end;
+        self.line = end + 2;
+        self.seen = self.line;
+        Some((field, line))
     }
 
     /// Finds the end of the next line in the whole section so far.

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::field;
+use super::field::{self, Field};
 use super::framing::{self, Connection, MAX_LENGTH};
 use super::lines::{HeadLine, Lines};
 use super::{Http1Fault, Limits, Version};
@@ -116,6 +116,13 @@ impl ResponseReader {
             return self.partial(window, limits);
         }
         loop {
+            if self.status.is_some()
+                && let Some((field, line)) = self.lines.next_field(window)
+            {
+                let taken = self.room(limits).and_then(|()| self.field(window, &line, &field));
+                taken.map_err(ResponseFault::Head)?;
+                continue;
+            }
             let line = match self.lines.next_of_server(window) {
                 HeadLine::Whole(line) => line,
                 HeadLine::Partial => return self.partial(window, limits),
@@ -126,7 +133,7 @@ impl ResponseReader {
             } else if line.is_empty() {
                 return self.finish(asked).map(Some);
             } else {
-                self.field(window, line, limits).map_err(ResponseFault::Head)?;
+                self.odd_field(window, &line, limits).map_err(ResponseFault::Head)?;
             }
         }
     }
@@ -176,12 +183,22 @@ impl ResponseReader {
         Ok(None)
     }
 
+    /// Whether one field more may come.
     #[inline]
-    fn field(&mut self, window: &[u8], line: Range<usize>, limits: &Limits) -> Result<(), Http1Fault> {
-        if self.fields.len() == usize::from(limits.fields) {
-            return Err(Http1Fault::TooManyFields);
-        }
+    fn room(&self, limits: &Limits) -> Result<(), Http1Fault> {
+        if self.fields.len() == usize::from(limits.fields) { Err(Http1Fault::TooManyFields) } else { Ok(()) }
+    }
+
+    /// A line that is not plainly a field.
+    #[cold]
+    fn odd_field(&mut self, window: &[u8], line: &Range<usize>, limits: &Limits) -> Result<(), Http1Fault> {
+        self.room(limits)?;
         let field = field::read(window, line.start, line.end, self.fields.is_empty())?;
+        self.field(window, line, &field)
+    }
+
+    #[inline]
+    fn field(&mut self, window: &[u8], line: &Range<usize>, field: &Field<'_>) -> Result<(), Http1Fault> {
         match field.name {
             Known::ContentLength => self.length(field.value)?,
             Known::TransferEncoding => {

@@ -1,18 +1,24 @@
 //! Finding bytes of a class.
 //!
-//! Blocks of sixteen bytes in which none is found are stepped over; that loop is written so that compilers make
-//! vectors of it. In the block with the find, eight bytes in a register say where. Short things go by a table.
+//! Bytes are looked at eight at a time in a register, which says whether one is found and where. Short things go by a
+//! table.
 
 /// The index, `from` or more, of the first control byte other than TAB: NUL to US, and DEL.
-#[inline]
+#[inline(always)]
 pub(super) fn control(bytes: &[u8], mut from: usize) -> Option<usize> {
     while let Some(block) = bytes.get(from..).and_then(<[u8]>::first_chunk::<16>) {
-        if !block.iter().fold(false, |any, &byte| any | (byte < 0x20) | (byte == 0x7f)) {
+        let block = u128::from_le_bytes(*block);
+        if (suspects(block as u64) | suspects((block >> 64) as u64)) & (ONES << 7) == 0 {
             from += 16;
             continue;
         }
-        from += first_control(u128::from_le_bytes(*block));
-        if bytes[from] != b'\t' {
+        from += first_control(block);
+        // A byte beyond ASCII is a suspect, and none.
+        let found = *bytes.get(from)?;
+        if !found.is_ascii_control() {
+            continue;
+        }
+        if found != b'\t' {
             return Some(from);
         }
         from += 1;
@@ -20,9 +26,15 @@ pub(super) fn control(bytes: &[u8], mut from: usize) -> Option<usize> {
     control_near_end(bytes, from)
 }
 
+/// Bit 7 of every control byte, and of every byte beyond ASCII. Borrows make the answer wrong behind the first control
+/// byte, and carries only behind 0xff.
+#[inline(always)]
+fn suspects(word: u64) -> u64 {
+    word.wrapping_sub(ONES * 0x20) | word.wrapping_add(ONES) | word
+}
+
 /// The same where fewer than sixteen bytes are left. Of those before them that fill the block, none is looked
 /// at: they are shifted out.
-#[inline]
 fn control_near_end(bytes: &[u8], mut from: usize) -> Option<usize> {
     let Some(block) = bytes.last_chunk::<16>().filter(|_| from < bytes.len()) else {
         let rest = bytes.get(from..)?;
@@ -47,6 +59,9 @@ pub(super) fn token(bytes: &[u8], mut from: usize) -> usize {
         let odd = unlike_words(u64::from_le_bytes(*word));
         if odd != 0 {
             from += odd.trailing_zeros() as usize / 8;
+            if !is_token(bytes[from]) {
+                return from;
+            }
             break;
         }
         from += 8;

@@ -120,43 +120,51 @@ impl Known {
     #[must_use]
     #[inline]
     pub fn of(name: &[u8]) -> Self {
-        let candidates: &[(&[u8], Self)] = match name.len() {
-            2 => &[(b"te", Self::Te)],
-            3 => &[(b"via", Self::Via)],
-            4 => &[(b"host", Self::Host), (b"date", Self::Date)],
-            5 => &[(b"proxy", Self::Proxy)],
-            6 => &[(b"accept", Self::Accept), (b"cookie", Self::Cookie), (b"expect", Self::Expect)],
-            7 => &[(b"upgrade", Self::Upgrade), (b"referer", Self::Referer), (b"trailer", Self::Trailer)],
-            9 => &[(b"forwarded", Self::Forwarded)],
-            10 => &[
-                (b"user-agent", Self::UserAgent),
-                (b"connection", Self::Connection),
-                (b"keep-alive", Self::KeepAlive),
-                (b"tracestate", Self::Tracestate),
-            ],
-            11 => &[(b"traceparent", Self::Traceparent)],
-            12 => &[(b"x-request-id", Self::XRequestId), (b"max-forwards", Self::MaxForwards)],
-            14 => &[(b"content-length", Self::ContentLength), (b"http2-settings", Self::Http2Settings)],
-            15 => &[(b"x-forwarded-for", Self::XForwardedFor)],
-            16 => &[
-                (b"x-forwarded-host", Self::XForwardedHost),
-                (b"x-forwarded-port", Self::XForwardedPort),
-                (b"proxy-connection", Self::ProxyConnection),
-            ],
-            17 => &[
-                (b"transfer-encoding", Self::TransferEncoding),
-                (b"x-forwarded-proto", Self::XForwardedProto),
-            ],
+        let candidates: &[Entry] = match name.len() {
+            2 => const { &[Self::Te.entry()] },
+            3 => const { &[Self::Via.entry()] },
+            4 => const { &[Self::Host.entry(), Self::Date.entry()] },
+            5 => const { &[Self::Proxy.entry()] },
+            6 => const { &[Self::Accept.entry(), Self::Cookie.entry(), Self::Expect.entry()] },
+            7 => const { &[Self::Upgrade.entry(), Self::Referer.entry(), Self::Trailer.entry()] },
+            9 => const { &[Self::Forwarded.entry()] },
+            10 => {
+                const {
+                    &[
+                        Self::UserAgent.entry(),
+                        Self::Connection.entry(),
+                        Self::KeepAlive.entry(),
+                        Self::Tracestate.entry(),
+                    ]
+                }
+            }
+            11 => const { &[Self::Traceparent.entry()] },
+            12 => const { &[Self::XRequestId.entry(), Self::MaxForwards.entry()] },
+            14 => const { &[Self::ContentLength.entry(), Self::Http2Settings.entry()] },
+            15 => const { &[Self::XForwardedFor.entry()] },
+            16 => {
+                const {
+                    &[
+                        Self::XForwardedHost.entry(),
+                        Self::XForwardedPort.entry(),
+                        Self::ProxyConnection.entry(),
+                    ]
+                }
+            }
+            17 => const { &[Self::TransferEncoding.entry(), Self::XForwardedProto.entry()] },
             _ => return Self::Other,
         };
-        // Most names of a length are others, and differ in the first letter.
-        let first = name[0] | 0x20;
-        for (text, known) in candidates {
-            if text[0] == first && name.eq_ignore_ascii_case(text) {
-                return *known;
-            }
+        let ends = ends(name);
+        let folded = (ends.0 | FOLD, ends.1 | FOLD);
+        match candidates.iter().find(|entry| entry.ends == folded) {
+            Some(entry) if is_same(name, ends, entry.known) => entry.known,
+            _ => Self::Other,
         }
-        Self::Other
+    }
+
+    const fn entry(self) -> Entry {
+        let (first, last) = ends(self.name().as_bytes());
+        Entry { ends: (first | FOLD, last | FOLD), known: self }
     }
 
     /// The name in lower case; empty for [`Known::Other`].
@@ -233,6 +241,45 @@ impl Known {
     ];
 }
 
+/// A well-known name, to be compared in registers.
+struct Entry {
+    ends: (u64, u64),
+    known: Known,
+}
+
+/// What makes letters lower case, eight at a time. All bytes of well-known names have this bit.
+const FOLD: u64 = u64::from_le_bytes([0x20; 8]);
+
+/// The first and the last up to eight bytes of a name: all of one that has two bytes at least and not more than sixteen.
+#[inline(always)]
+const fn ends(name: &[u8]) -> (u64, u64) {
+    if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        (u64::from_le_bytes(*first), u64::from_le_bytes(*last))
+    } else if let (Some(first), Some(last)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        (u32::from_le_bytes(*first) as u64, u32::from_le_bytes(*last) as u64)
+    } else if let (Some(first), Some(last)) = (name.first_chunk::<2>(), name.last_chunk::<2>()) {
+        (u16::from_le_bytes(*first) as u64, u16::from_le_bytes(*last) as u64)
+    } else {
+        (0, 0)
+    }
+}
+
+/// Whether a name whose folded ends are those of `known` is that one: folding makes a hyphen of CR too, and a digit of
+/// another control byte, and a byte in the middle of seventeen is in neither end.
+#[inline]
+fn is_same(name: &[u8], (first, last): (u64, u64), known: Known) -> bool {
+    let bits = FOLD << 1;
+    let all = match name.len() {
+        ..4 => bits & 0xffff,
+        4..8 => bits & 0xffff_ffff,
+        _ => bits,
+    };
+    let visible = |word: u64| (word | word << 1) & bits == all;
+    visible(first)
+        && visible(last)
+        && (name.len() <= 16 || name[8].eq_ignore_ascii_case(&known.name().as_bytes()[8]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,9 +291,13 @@ mod tests {
             assert_eq!(Known::of(name.as_bytes()), known, "{name}");
             assert_eq!(Known::of(name.to_uppercase().as_bytes()), known, "{name}");
             for at in 0..name.len() {
-                let mut other = name.as_bytes().to_vec();
-                other[at] = b'_';
-                assert_eq!(Known::of(&other), Known::Other, "{name} {at}");
+                for byte in 0..=255 {
+                    let mut other = name.as_bytes().to_vec();
+                    other[at] = byte;
+                    let same = other.eq_ignore_ascii_case(name.as_bytes());
+                    let expected = if same { known } else { Known::Other };
+                    assert_eq!(Known::of(&other), expected, "{name} {at} {byte}");
+                }
             }
             assert!(KnownSet::of(&[known]).has(known) && !KnownSet::of(&[known]).has(Known::Other));
         }

@@ -75,6 +75,16 @@ fn clean(fields: &mut Fields, names_out: KnownSet) {
     if !fields.may_have(names_out) {
         return;
     }
+    // Most of the time nothing else is said.
+    if !fields.all(Known::Connection).all(is_plain_option) {
+        drop_named(fields);
+    }
+    fields.remove_all(names_out);
+}
+
+/// Takes out the fields that `Connection` names.
+#[cold]
+fn drop_named(fields: &mut Fields) {
     let options = fields.all(Known::Connection).flat_map(names).filter(|name| !is_plain_option(name));
     let named: Vec<Vec<u8>> = options.map(<[u8]>::to_ascii_lowercase).collect();
     if !named.is_empty() {
@@ -82,7 +92,6 @@ fn clean(fields: &mut Fields, names_out: KnownSet) {
             matches!(known, Known::Host | Known::ContentLength) || !named.iter().any(|option| option == name)
         });
     }
-    fields.remove_all(names_out);
 }
 
 /// `close` and `keep-alive`, which are most of what is said and name no field worth looking for here.
