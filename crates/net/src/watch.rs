@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     /// Longer than any scheduling delay: only a change that is not seen waits so long.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     fn named(names: &[&str]) -> Files {
         Files::Named(names.iter().map(Into::into).collect())

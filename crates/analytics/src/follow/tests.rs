@@ -347,7 +347,7 @@ fn follows_by_itself_through_a_rotation() {
     });
     let until = |count: usize| loop {
         // It bounds only how long a failure takes.
-        match told.recv_timeout(Duration::from_secs(30)) {
+        match told.recv_timeout(Duration::from_secs(60)) {
             Ok(stored) if stored >= count => break,
             Ok(_) => {}
             Err(error) => panic!("{count} lines did not arrive: {error}"),

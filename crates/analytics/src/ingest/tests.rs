@@ -258,7 +258,7 @@ fn a_pipe_that_pauses_is_committed_and_can_be_stopped() {
         let mut input = Input::new("pipe".to_owned(), File::from(descriptor)).unwrap();
         ingest.read(&mut input).map(|()| ingest.report())
     });
-    let patience = std::time::Duration::from_secs(20);
+    let patience = std::time::Duration::from_secs(60);
     assert_eq!(told.recv_timeout(patience), Ok(1), "the pause alone makes it commit");
     requested.request();
     let report = reading.join().unwrap().unwrap();

@@ -107,6 +107,6 @@ fn listen(mut output: impl Read + Send + 'static, heard: &Arc<Mutex<Vec<u8>>>) -
 }
 
 /// How long a client is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(5);

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use offramp_testkit::process::{Process, Ready, Signal, Source, require};
 use offramp_testkit::server::{Listen, Pattern, Server, Stream, apps};
@@ -48,10 +48,10 @@ fn accepting_pauses_and_recovers() {
     assert!(warnings()[0].contains("LimitNOFILE"), "{:?}", warnings());
 
     // It neither spins nor dies nor forgets those that it has.
-    let before = cpu(process);
+    let (before, begun) = (cpu(process), Instant::now());
     thread::sleep(Duration::from_secs(2));
-    let used = cpu(process) - before;
-    assert!(used <= Duration::from_millis(100), "{used:?} of CPU in two seconds of waiting");
+    let (used, time) = (cpu(process) - before, begun.elapsed());
+    assert!(used <= time / 4, "{used:?} of CPU in {time:?} of waiting");
     assert_eq!(get(&mut kept, "/y").unwrap(), "hello /y\n");
     assert_eq!(warnings().len(), 1, "{:?}", warnings());
 

@@ -306,7 +306,7 @@ fn windows_that_never_open_end_by_time() {
 #[test]
 fn what_begins_and_does_not_go_on_ends_by_time() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1\n[limits]\nrequest_header_timeout = \"1s\"");
+    let (house, config) = http_house(&backend, "workers = 1\n[limits]\nrequest_header_timeout = \"3s\"");
     let whole = get(3, "/");
     for (what, bytes, drip) in [
         ("half of the preface", PREFACE[..9].to_vec(), None),
@@ -342,7 +342,7 @@ fn what_begins_and_does_not_go_on_ends_by_time() {
     let mut h2 = H2::open(&config, house.address(), &[]);
     for id in [1, 3, 5] {
         h2.is_well(id);
-        std::thread::sleep(Duration::from_millis(700));
+        std::thread::sleep(Duration::from_millis(1700));
     }
     house.stop();
 }

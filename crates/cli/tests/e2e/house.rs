@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::offramp::offramp;
 
 /// How long a test waits for anything that should happen at once.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long an Offramp may run, whatever its test does.
 pub(crate) const LIFE: Duration = Duration::from_secs(300);
 

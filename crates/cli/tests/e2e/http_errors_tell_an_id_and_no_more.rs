@@ -28,8 +28,8 @@ fn street() -> Street {
     let reset = Server::start(&Listen::Ipv4, faults::reset_in_the_middle(b"")).unwrap();
     let refusing = Refusing::new(&Listen::Ipv4).unwrap();
     let mut text = format!(
-        "[limits]\nresponse_timeout = \"1s\"\nrequest_header_timeout = \"1s\"\n\
-         request_body_timeout = \"1s\"\nrequest_target_size = \"100B\"\nrequest_headers = 20\n\
+        "[limits]\nresponse_timeout = \"3s\"\nrequest_header_timeout = \"3s\"\n\
+         request_body_timeout = \"3s\"\nrequest_target_size = \"100B\"\nrequest_headers = 20\n\
          {CERTIFICATE}{HTTP}\
          [[route]]\nhost = \"localhost\"\npath = \"/good\"\nserver = \"unix:good.sock\"\nmax_body = \"1KiB\"\n\
          [[route]]\nhost = \"localhost\"\npath = \"/down\"\nbackend = \"down\"\n\
@@ -149,7 +149,7 @@ fn whoever_asks_too_often_is_told_when_to_come_back() {
     let home = Home::new();
     let (_app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
     let house = home.run(&format!(
-        "[limits]\nrequests_per_client = \"5/m\"\n{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"
+        "[limits]\nrequests_per_client = \"5/h\"\n{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"
     ));
     for _ in 0..5 {
         assert_eq!(get(&house, &["--http2"], "https://localhost/").status(), 200);
@@ -157,7 +157,7 @@ fn whoever_asks_too_often_is_told_when_to_come_back() {
     for version in ["--http1.1", "--http2"] {
         let answer = get(&house, &[version], "https://localhost/");
         let seconds: u64 = answer.field("retry-after").parse().unwrap();
-        assert!((1..=12).contains(&seconds), "{answer:?}");
+        assert!((1..=720).contains(&seconds), "{answer:?}");
         error(&house, &answer, 429, "too_many_requests");
     }
     assert_eq!(seen.take().len(), 5);

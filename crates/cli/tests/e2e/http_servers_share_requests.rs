@@ -262,10 +262,10 @@ fn full(queue_timeout: &str) -> (Server, House, Sender<()>, [Tls; 3]) {
 
 #[test]
 fn who_waits_too_long_for_room_is_told() {
-    let (_app, house, let_go, clients) = full("300ms");
+    let (_app, house, let_go, clients) = full("3s");
     let event = house.event("too long", |event| cause(event) == "queue_timeout");
     assert_eq!((event["status"].as_u64(), text(&event, "fault")), (Some(503), "policy"), "{event}");
-    assert!(event["queue_us"].as_u64().unwrap() >= 300_000, "{event}");
+    assert!(event["queue_us"].as_u64().unwrap() >= 3_000_000, "{event}");
     let_go.send(()).unwrap();
     house.event("the one that held the place", |event| {
         text(event, "path") == "/held" && event["status"] == 200
@@ -276,7 +276,7 @@ fn who_waits_too_long_for_room_is_told() {
 
 #[test]
 fn who_waits_for_room_gets_it() {
-    let (_app, house, let_go, clients) = full("20s");
+    let (_app, house, let_go, clients) = full("5m");
     let_go.send(()).unwrap();
     let waited =
         house.event("one that waited", |event| event["status"] == 200 && text(event, "path") != "/held");

@@ -242,7 +242,7 @@ fn bad_certificates_are_refused_with_their_cause() {
 fn health_checks_speak_tls() {
     let home = Home::new();
     let (_app, server) = node(&home, "h2");
-    let health = "health = { path = \"/5\", interval = \"50ms\", fall = 1, rise = 1 }\n";
+    let health = "health = { path = \"/5\", interval = \"50ms\", timeout = \"1m\", fall = 1, rise = 1 }\n";
     for protocol in ["h1", "h2", "auto"] {
         let house = house(&home, &server, protocol, health);
         assert_eq!(get(&house, &[], "https://a.example.org/7").status(), 200, "{protocol}");

@@ -4,7 +4,6 @@ use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use offramp_testkit::process::{Process, Ready, free_port, require};
 
@@ -46,7 +45,7 @@ impl Knot {
     /// Whether the name has a TXT record.
     pub(crate) fn has_text(&self, name: &str) -> bool {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut question = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         for label in name.split('.') {
             question.push(u8::try_from(label.len()).unwrap());

@@ -193,7 +193,7 @@ fn what_is_in_clear_is_refused() {
 fn a_client_that_does_not_go_on_is_let_go() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let house = Home::new().run(&format!(
-        "{CERTIFICATE}{LISTENER}preamble = \"postgres\"\n[limits]\nhandshake_timeout = \"500ms\"\n\
+        "{CERTIFICATE}{LISTENER}preamble = \"postgres\"\n[limits]\nhandshake_timeout = \"3s\"\n\
          [[route]]\nserver = \"{}\"\n",
         app.address()
     ));

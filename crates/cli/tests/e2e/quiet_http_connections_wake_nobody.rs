@@ -31,7 +31,16 @@ pub(crate) fn waits(house: &House) -> u64 {
 
 /// Whether the only worker waits now, and has not just no core to run on.
 pub(crate) fn sleeps(house: &House) -> bool {
-    worker(house, "stat").rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    is_in_state(house, 'S')
+}
+
+/// Whether the only worker was stopped by a signal.
+pub(crate) fn is_stopped(house: &House) -> bool {
+    is_in_state(house, 'T')
+}
+
+fn is_in_state(house: &House, state: char) -> bool {
+    worker(house, "stat").rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(state))
 }
 
 /// Waits until the worker has slept for [`QUIET`] without a break: memory is given back a second after the last

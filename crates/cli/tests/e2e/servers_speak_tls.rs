@@ -332,16 +332,16 @@ fn servers_fail_in_the_handshake() {
         Server::start(&Listen::Ipv4, faults::close_in_the_middle(b"\x15\x03\x03\x00\x02\x02\x28")).unwrap();
     let no_tls = Server::start(&Listen::Ipv4, faults::close_in_the_middle(b"220 mail ESMTP\r\n")).unwrap();
     let rows = [
-        (silent.local_addr().unwrap().to_string(), "connect_timeout"),
-        (resets.address().to_string(), "server_reset"),
-        (closes.address().to_string(), "server_handshake_failed"),
-        (alerts.address().to_string(), "server_handshake_alert"),
-        (no_tls.address().to_string(), "server_handshake_failed"),
+        (silent.local_addr().unwrap().to_string(), "500ms", "connect_timeout"),
+        (resets.address().to_string(), "1m", "server_reset"),
+        (closes.address().to_string(), "1m", "server_handshake_failed"),
+        (alerts.address().to_string(), "1m", "server_handshake_alert"),
+        (no_tls.address().to_string(), "1m", "server_handshake_failed"),
     ];
-    for (server, expected) in rows {
+    for (server, limit, expected) in rows {
         let ca = home.ca.certificate();
         let house = Home::new().run(&format!(
-            "[limits]\nconnect_timeout = \"500ms\"\n{PLAIN}[[route]]\nbackend = \"app\"\n[backend.app]\n\
+            "[limits]\nconnect_timeout = \"{limit}\"\n{PLAIN}[[route]]\nbackend = \"app\"\n[backend.app]\n\
              servers = \"{server}\"\ntls = {{ verify = \"{}\", name = \"localhost\" }}\n",
             ca.display()
         ));

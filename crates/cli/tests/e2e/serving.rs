@@ -8,8 +8,8 @@ use offramp_testkit::process::{Process, Ready, Signal, Source, require, temp_dir
 
 use crate::offramp::{offramp, stderr, stdout};
 
-const LIFE: Duration = Duration::from_secs(120);
-const PATIENCE: Duration = Duration::from_secs(30);
+const LIFE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts it and waits until it has said what to try.
 fn started(home: &Path, arguments: &[&str]) -> Process {

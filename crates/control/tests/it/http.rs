@@ -11,7 +11,7 @@ use offramp_testkit::server::{Listen, Server, Stream, apps};
 use crate::house::{Folder, House, connect};
 
 /// The longest that anything may take to happen.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Status, head and body of the response to a GET; its length must be known.
 fn get<S: Read + Write>(stream: &mut BufReader<S>, host: &str, path: &str) -> (u16, String, String) {

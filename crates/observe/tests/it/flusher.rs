@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn settings(workers: usize, output: Output) -> FlusherSettings {
     FlusherSettings::new(workers, output, EventFormat::Json, Log::silent())

@@ -18,7 +18,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 struct Receiver {
     socket: UnixDatagram,
@@ -193,7 +193,7 @@ fn a_syslog_that_does_not_read_loses_events_and_holds_nobody_up() {
     });
     let start = Instant::now();
     let tally = flusher.stop(LIMIT);
-    assert!(start.elapsed() < Duration::from_secs(5), "only the first batch is waited for");
+    assert!(start.elapsed() < LIMIT / 2, "only the first batch is waited for");
     assert_eq!((tally.pending(), tally.queued), (0, tally.written + tally.output_failed));
 }
 

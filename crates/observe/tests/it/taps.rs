@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a tap saw: kinds of events, and `flush` at the end of batches.
 #[derive(Clone, Default)]

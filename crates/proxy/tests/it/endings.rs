@@ -9,7 +9,8 @@ use offramp_testkit::server::{Listen, Server, apps, faults};
 
 use crate::house::{Door, House, Terms, echo, finish, shake};
 
-const SHORT: Duration = Duration::from_secs(1);
+/// A bound that is to pass. Clients and servers that go on must do so in this time, even on a machine that is busy.
+const SHORT: Duration = Duration::from_secs(3);
 
 fn hasty() -> Terms {
     let mut terms = Terms::default();
@@ -33,7 +34,7 @@ fn an_idle_connection_is_closed_in_order() {
         }
         let event = house.end_of_one();
         assert_eq!(event["cause"], "idle_timeout", "{door:?}");
-        assert!(event["total_us"].as_u64().unwrap() >= 990_000);
+        assert!(event["total_us"].as_u64().unwrap() >= 2_990_000);
     }
 }
 

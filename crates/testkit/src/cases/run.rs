@@ -158,7 +158,7 @@ fn is_closed(kind: ErrorKind) -> bool {
 }
 
 /// How long a silent server is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Sent after a case to see whether the connection lives.
 const PROBE: &[u8] = b"is anybody there?";
 /// How the answer to plain HTTP begins.

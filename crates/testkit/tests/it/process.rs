@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use offramp_testkit::process::{Process, Ready, Signal, Source, free_port, require};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 fn shell(script: &str, life: Duration) -> Process {
     let mut command = Command::new("sh");

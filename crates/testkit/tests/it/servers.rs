@@ -8,7 +8,7 @@ use offramp_testkit::Error;
 use offramp_testkit::process::temp_dir;
 use offramp_testkit::server::{Listen, Pattern, Recording, Refusing, Server, Stream, Sum, apps, faults};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Runs `check` over every kind of address.
 fn everywhere(check: impl Fn(&Listen)) {

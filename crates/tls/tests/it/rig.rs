@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::fixtures::{NAME, Setup};
 
 /// Neither end waits longer than this for anything.
-const LONGEST: Duration = Duration::from_secs(20);
+const LONGEST: Duration = Duration::from_secs(60);
 
 pub(crate) const CHOICE: Choice = Choice::always(Library::Ring);
 

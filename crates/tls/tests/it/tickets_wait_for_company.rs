@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::fixtures::{NAME, Setup, TLS12_ECDSA, TLS13, client};
 use crate::rig::{Client, accept_stream, run};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a server says first.
 type Speech = for<'s> fn(&'s mut Stream) -> Pin<Box<dyn Future<Output = io::Result<()>> + 's>>;

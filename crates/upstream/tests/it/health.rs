@@ -37,7 +37,7 @@ fn a_server_goes_down_and_comes_up_again() {
                 status: [200..=399].into(),
             },
             interval: Duration::from_millis(10),
-            timeout: Duration::from_secs(5),
+            timeout: PATIENCE,
             rise: 2,
             fall: 3,
             prologue: Box::default(),
@@ -107,8 +107,9 @@ fn probes_tell_what_is_wrong() {
     worker(async {
         let status = [200..=299, 401..=401].into();
         let kind = CheckKind::Http { path: "/".into(), host: "app.test".into(), status };
-        let check = Check { kind, timeout: Duration::from_secs(2), ..Check::default() };
         let of = async |response: &'static str| {
+            let timeout = if response == "wait" { Duration::from_secs(1) } else { PATIENCE };
+            let check = Check { kind: kind.clone(), timeout, ..Check::default() };
             let server = Server::start(move |mut peer| {
                 peer.answer(response);
                 if response == "wait" {

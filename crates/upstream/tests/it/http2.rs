@@ -321,7 +321,7 @@ fn a_reset_is_the_servers_fault_and_its_own_alone() {
         };
         let app = app(100, serve).await;
         let mut backend = app.backend();
-        backend.limits.response_timeout = Duration::from_secs(2);
+        backend.limits.response_timeout = Duration::from_secs(4);
         let (pools, backend) = (Pools::new(0), Arc::new(backend));
         text(send(&pools, &backend, to(&app, get("/"))).await.unwrap()).await;
         let failure = send(&pools, &backend, to(&app, get("/reset"))).await.unwrap_err();
