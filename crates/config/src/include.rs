@@ -1,5 +1,6 @@
 //! `include`: the files whose text is read behind that of the first one.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
@@ -32,6 +33,57 @@ pub(crate) fn refuse(source: &Source) -> Vec<(Span, Problem)> {
     patterns(source).into_iter().map(|(_, span)| (span, problem())).collect()
 }
 
+/// The files of a configuration, and where others may come up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// The file itself, and those that it includes now.
+    pub files: Vec<PathBuf>,
+    /// The folders in which its patterns look.
+    pub folders: Vec<PathBuf>,
+    /// A hash of the names and texts of all files, the same for as long as the process runs.
+    pub hash: u64,
+}
+
+/// Finds the files of a configuration without understanding them. A file that cannot be read is one with another text.
+#[must_use]
+pub fn sources(path: &Path) -> Sources {
+    let mut hasher = DefaultHasher::new();
+    let mut found = Sources { files: vec![path.to_owned()], ..Sources::default() };
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folder = absolute.parent().unwrap_or(Path::new("/"));
+    let text = read_text(path, "", FILE_MAX).unwrap_or_else(|problem| problem.to_string());
+    let source = Source::new("", folder, &text);
+    for (pattern, _) in patterns(&source) {
+        let named = pattern.split('/').take_while(|part| !part.contains(MARKS));
+        if pattern.contains(MARKS) {
+            let within = named.collect::<Vec<_>>().join("/");
+            found.folders.push(folder.join(if within.is_empty() && pattern.starts_with('/') {
+                "/"
+            } else {
+                &within
+            }));
+        }
+        let files = matching(folder, &pattern).unwrap_or_default();
+        let folders = files.iter().filter_map(|file| file.parent()).map(Path::to_owned);
+        found.folders.extend(folders.filter(|_| pattern.contains(MARKS)));
+        found.files.extend(files);
+    }
+    text.hash(&mut hasher);
+    found.folders.sort();
+    found.folders.dedup();
+    let mut rest = FILE_MAX;
+    for file in found.files.iter().skip(1).take(FILES_MAX) {
+        file.hash(&mut hasher);
+        if std::fs::metadata(file).is_ok_and(|found| found.is_file()) {
+            let text = read_text(file, "", rest).unwrap_or_else(|problem| problem.to_string());
+            text.hash(&mut hasher);
+            rest = rest.saturating_sub(text.len() as u64);
+        }
+    }
+    found.hash = hasher.finish();
+    found
+}
+
 /// Every string of the key, where it is written as it should be. The table of keys reports anything else.
 fn patterns(source: &Source) -> Vec<(String, Span)> {
     let Some((_, text)) = source.files().next() else { return Vec::new() };
@@ -49,6 +101,9 @@ fn patterns(source: &Source) -> Vec<(String, Span)> {
         _ => one(value).into_iter().collect(),
     }
 }
+
+/// What makes a name a pattern.
+const MARKS: [char; 3] = ['*', '?', '['];
 
 /// What may still be read.
 struct Budget {
@@ -97,7 +152,7 @@ fn matching(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, Problem> {
     if pattern.is_empty() || pattern.contains('\0') {
         return Err(wrong("write a path such as \"sites.d/*.toml\""));
     }
-    if !pattern.contains(['*', '?', '[']) {
+    if !pattern.contains(MARKS) {
         return Ok(vec![folder.join(pattern)]);
     }
     if pattern.contains("**") {

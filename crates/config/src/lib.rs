@@ -25,6 +25,7 @@ use error::{Report, Source, Span};
 
 pub use diff::{Change, ConfigDiff, Keyed, ListDiff, Setting, keep_until_restart};
 pub use error::{At, Errors, Place, Problem, Severity};
+pub use include::{Sources, sources};
 pub use model::{Config, Environment};
 pub use print::print;
 pub use units::{Per, Rate};

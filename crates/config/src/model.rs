@@ -70,6 +70,8 @@ pub struct Config {
     pub user: Option<User>,
     /// Where the local CA and other state are kept; absolute.
     pub state_dir: PathBuf,
+    /// Whether a change of the file is a reload.
+    pub watch: bool,
     /// The admin interface, if any.
     pub admin: Option<Endpoint>,
     /// What the program says about itself.
@@ -112,6 +114,7 @@ impl Config {
             workers: Workers::Auto,
             user: environment.is_root.then(User::default),
             state_dir: environment.state_dir(),
+            watch: false,
             admin: None,
             log: Log::default(),
             access_log: AccessLog::default(),

@@ -93,6 +93,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "workers" => workers;
     "user" => user;
     "state_dir" => state_dir;
+    "watch" => watch;
     "admin.address" => admin;
     "log.level" => log.level;
     "log.format" => log.format;

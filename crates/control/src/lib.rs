@@ -22,6 +22,7 @@
 mod acme;
 mod build;
 mod certificates;
+mod config_watch;
 mod drain;
 mod error;
 mod event_store;

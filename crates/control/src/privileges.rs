@@ -96,7 +96,9 @@ pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     if let Origin::File(path) = origin {
-        findings.extend(unread(&FilePath::new(path), "a reload will be refused"));
+        let files = offramp_config::sources(path).files;
+        findings
+            .extend(files.iter().filter_map(|path| unread(&FilePath::new(path), "a reload will be refused")));
     }
     for authority in config.asked_authorities() {
         let updates = match &authority.dns {

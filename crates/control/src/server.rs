@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use crate::certificates::watcher::Watcher;
+use crate::config_watch::ConfigWatch;
 use crate::drain::Exit;
 use crate::error::Error;
 use crate::event_store::OpenStore;
@@ -127,10 +128,12 @@ impl Server {
 async fn keep(mut running: Running, desk: &mut Desk) -> Running {
     let mut probes = Probes::default();
     let mut watcher = Watcher::default();
+    let mut config_watch = ConfigWatch::default();
     let log = running.log.clone();
     loop {
         probes.follow(&running.crew.shared.current.load(), &running.log);
         watcher.follow(running.ground.generation, &running.ground.sources, &log);
+        config_watch.follow(&running.config, &running.source.origin, &log);
         let request = tokio::select! {
             request = desk.next() => request,
             () = sleep_until(running.calendar.next()) => {
@@ -146,6 +149,13 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
                 };
                 watcher.looked(&outcome, running.ground.sources.again(), Instant::now());
                 continue;
+            }
+            () = config_watch.due() => {
+                let source = &running.source;
+                if !config_watch.has_changed(&running.config, &source.origin, &source.environment, &log) {
+                    continue;
+                }
+                Ask::Reload.into()
             }
             () = running.acme.obtained() => {
                 // Taken before the look, which finds them all.
@@ -168,6 +178,7 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
             Ask::Stop => return running,
             Ask::Reopen => running.reopen(),
             Ask::Reload => {
+                config_watch.reloading(&running.source.origin);
                 let Some(proposal) = desk.unless_stopped(beside(running.read_again(), &mut probes)).await
                 else {
                     return running;

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use offramp_testkit::process::Source;
+
 use crate::house::{CERTIFICATE, Home};
 use crate::http_curl::{HTTP, curl, get};
 use crate::offramp::{output, stderr, stdout};
@@ -44,4 +46,25 @@ fn a_site_is_a_file() {
     assert_eq!(body("/b"), b"/b");
     let checked = output(house.home.path(), &["check", "-c", "offramp.toml"]);
     assert!(stdout(&checked).contains("2 routes"), "{}", stdout(&checked));
+}
+
+#[test]
+fn a_change_is_a_reload_where_it_is_wanted() {
+    let home = Home::new();
+    fs::create_dir(home.file("sites.d")).unwrap();
+    let text = format!("watch = true\ninclude = \"sites.d/*.toml\"\n{CERTIFICATE}{HTTP}{}", site("/first"));
+    let house = home.run(&text);
+    let said =
+        |what: &str| house.process.lines(Source::Stderr).iter().filter(|line| line.contains(what)).count();
+    for (turn, path) in ["/a", "/b"].into_iter().enumerate() {
+        fs::write(house.home.file(&format!("sites.d{path}.toml")), site(path)).unwrap();
+        house.until("the reload", || (said(" reloaded ") > turn).then_some(()));
+        assert_eq!(get(&house, &[], &format!("https://localhost{path}")).body, path.as_bytes());
+    }
+    fs::write(house.home.file("sites.d/c.toml"), "[[route]]\nhots = \"a\"\n").unwrap();
+    house.until("the refusal", || (said("reload refused") == 1).then_some(()));
+    house.home.configure(&text.replace("watch = true", "watch = false"));
+    fs::remove_file(house.home.file("sites.d/c.toml")).unwrap();
+    house.until("the last reload", || (said(" reloaded ") == 3).then_some(()));
+    assert_eq!(get(&house, &[], "https://localhost/b").body, b"/b");
 }

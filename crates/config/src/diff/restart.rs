@@ -38,6 +38,7 @@ mod tests {
 workers = 3
 user = "other"
 state_dir = "/other"
+watch = true
 [admin]
 address = "127.0.0.1:9999"
 [log]

@@ -73,6 +73,7 @@ pub const TABLE: &[Key] = rows! {
     "workers": count(0, 1024), toml("0"), Restart, NOW, "Worker threads; 0: one per core that the process may use";
     "user": Kind::Text("a user's name"), absent("`offramp` when started as root, else nothing is switched"), Restart, NOW, "The user that the process becomes after sockets are bound and keys are read";
     "state_dir": Kind::Text("a folder's path"), absent("`/var/lib/offramp` for root, else `offramp` in the XDG state folder"), Restart, NOW, "Where the local CA and other state are kept";
+    "watch": Kind::Bool, toml("false"), Live, NOW, "Reload by itself soon after this file, or one that it includes, has changed";
 
     "admin": Kind::Section, absent("no admin interface"), Restart, NOW, "The admin interface: the data source for Grafana over the log store";
     "admin.address": Kind::Text("`unix:/path`, `127.0.0.1:9901`"), REQUIRED, Restart, NOW, "Where the admin interface listens over plain HTTP; not for the public";

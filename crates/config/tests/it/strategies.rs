@@ -527,7 +527,8 @@ fn http_listener() -> impl Strategy<Value = Listener> {
 /// Any configuration that is valid.
 pub(crate) fn config() -> impl Strategy<Value = Config> {
     let user = "[a-z]{1,8}".prop_map(|name| User { name, at: At::NOWHERE });
-    let plain = (0u16..=1024, option::of(user), path(), log(), access_log(), figures(), tls(), limits());
+    let process = (0u16..=1024, option::of(user), path(), any::<bool>());
+    let plain = (process, log(), access_log(), figures(), tls(), limits());
     let rest = backends().prop_flat_map(|backends| {
         let names: Vec<Name> = backends.iter().map(|backend| backend.name.clone()).collect();
         (Just(backends), vec(tcp_route(names.clone()), 0..5), vec(http_route(names), 0..4))
@@ -536,9 +537,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
     (plain, certificates, listeners(), http_listener(), rest).prop_map(
         |(plain, (certificates, authorities), mut listeners, http, (backends, mut routes, requests))| {
             let (
-                workers,
-                user,
-                state_dir,
+                (workers, user, state_dir, watch),
                 log,
                 access_log,
                 (metrics, tracing, log_store, admin),
@@ -577,6 +576,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 workers: workers.try_into().map_or(Workers::Auto, Workers::Count),
                 user,
                 state_dir,
+                watch,
                 admin,
                 log,
                 access_log,

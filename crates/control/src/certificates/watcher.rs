@@ -18,11 +18,11 @@ use super::change::Outcome;
 use super::{Again, Sources};
 
 /// How long nothing must have changed.
-const QUIET: Duration = Duration::from_millis(200);
+pub(crate) const QUIET: Duration = Duration::from_millis(200);
 /// How long a series of changes is waited for.
-const LONGEST: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST: Duration = Duration::from_secs(1);
 /// How often files are looked at that nobody tells of, and those with faults.
-const POLL: Duration = Duration::from_secs(60);
+pub(crate) const POLL: Duration = Duration::from_secs(60);
 /// How long after a look with a new fault the next is.
 const SOON: Duration = Duration::from_secs(1);
 /// How long after the files were read they are looked at once more. More than
@@ -134,14 +134,16 @@ impl Watcher {
     }
 }
 
-async fn changed(watch: Option<&Watch>) -> std::io::Result<()> {
+/// The next change of what is watched, if something is.
+pub(crate) async fn changed(watch: Option<&Watch>) -> std::io::Result<()> {
     match watch {
         Some(watch) => watch.changed().await,
         None => std::future::pending().await,
     }
 }
 
-async fn until(at: Option<Instant>) {
+/// Waits until `at`, if there is such a time.
+pub(crate) async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
@@ -160,12 +162,12 @@ fn directories(sources: &Sources) -> BTreeMap<PathBuf, Files> {
             }
             (parent, _) => {
                 followed.extend(parent.map(Path::to_owned));
-                add_file(&mut directories, &file, MOST_LINKS);
+                add_file(&mut directories, &file);
             }
         }
     }
     for directory in sources.directories() {
-        add_file(&mut directories, directory, MOST_LINKS);
+        add_file(&mut directories, directory);
         directories.insert(directory.clone(), Files::All);
         // One level below, as certbot has it.
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -180,7 +182,11 @@ fn directories(sources: &Sources) -> BTreeMap<PathBuf, Files> {
 
 /// Adds every folder that the way to `path` depends on: the one that it is in, and those of the symbolic links on the
 /// way, with the names in them.
-fn add_file(directories: &mut BTreeMap<PathBuf, Files>, path: &Path, links: usize) {
+pub(crate) fn add_file(directories: &mut BTreeMap<PathBuf, Files>, path: &Path) {
+    add_links(directories, path, MOST_LINKS);
+}
+
+fn add_links(directories: &mut BTreeMap<PathBuf, Files>, path: &Path, links: usize) {
     let mut so_far = PathBuf::new();
     let last = path.components().count();
     for (index, component) in path.components().enumerate() {
@@ -195,7 +201,7 @@ fn add_file(directories: &mut BTreeMap<PathBuf, Files>, path: &Path, links: usiz
             let rest: PathBuf = path.components().skip(index + 1).collect();
             let through = parent.join(target);
             let through = if rest.as_os_str().is_empty() { through } else { through.join(rest) };
-            return add_file(directories, &through, links - 1);
+            return add_links(directories, &through, links - 1);
         }
     }
 }
@@ -229,15 +235,15 @@ mod tests {
         symlink("..2026", root.join("..data")).unwrap();
         symlink("..data/tls.crt", root.join("tls.crt")).unwrap();
         let mut directories = BTreeMap::new();
-        add_file(&mut directories, &root.join("tls.crt"), MOST_LINKS);
+        add_file(&mut directories, &root.join("tls.crt"));
         assert_eq!(directories[&root], named(&["tls.crt", "..data"]));
         assert_eq!(directories[&root.join("..2026")], named(&["tls.crt"]));
         // A link to itself ends.
         symlink("loop", root.join("loop")).unwrap();
-        add_file(&mut BTreeMap::new(), &root.join("loop/a"), MOST_LINKS);
+        add_file(&mut BTreeMap::new(), &root.join("loop/a"));
         // What is not there is waited for where it should be.
         let mut directories = BTreeMap::new();
-        add_file(&mut directories, &root.join("absent.pem"), MOST_LINKS);
+        add_file(&mut directories, &root.join("absent.pem"));
         assert_eq!(directories[&root], named(&["absent.pem"]));
     }
 
