@@ -138,6 +138,23 @@ impl Request {
         }
     }
 
+    /// Has one `Host` say what is asked for, which comes first where there was none. From now on that field is what a
+    /// server is asked for, by whichever version, and whatever it is changed to.
+    pub fn settle_host(&mut self) {
+        // HTTP/2 leaves `Host` out or says it twice, an absolute target overrules it (RFC 9112 §3.2.2, RFC 9113 §8.3.1),
+        // and HTTP/1.0 may leave it out.
+        let differs = match (self.authority(), self.fields.get(super::Known::Host)) {
+            (Some(authority), Some(host)) => authority.as_bytes() != host,
+            (None, Some(_)) => false,
+            (_, None) => true,
+        };
+        if differs {
+            let host = self.host().unwrap_or_default().to_vec();
+            self.fields.set_host(&host);
+        }
+        self.authority = None;
+    }
+
     /// Gives the request another method.
     pub fn set_method(&mut self, method: Method) {
         self.method = method;

@@ -139,10 +139,7 @@ impl Forward<'_> {
     fn interim(&self) -> Option<Arc<dyn InterimListener>> {
         match self.client {
             Client::Line(_) if self.arrival.passed.http10 => None,
-            Client::Line(line) => {
-                line.interim.begin(self.arrival.passed.expects);
-                Some(Arc::clone(&line.interim) as Arc<dyn InterimListener>)
-            }
+            Client::Line(line) => Some(Arc::clone(&*line.interim.borrow()) as Arc<dyn InterimListener>),
             Client::Stream(listener) => Some(Arc::clone(listener)),
         }
     }
@@ -192,23 +189,13 @@ impl Forward<'_> {
         let body = ClientBody::new(incoming, Rc::clone(&carrier.0), bounds);
         let Some(line) = self.client.line() else { return body };
         let unasked = self.arrival.passed.expects && fields.contains(Known::Expect);
-        body.behind(&line.gate, unasked.then_some(&line.interim))
+        body.behind(&line.gate, unasked.then_some(&line.interim.borrow()))
     }
 
     /// Makes the fields those that the server gets.
     fn fields(&self, request: &mut Request, carrier: &Carrier) {
         let received = request.version;
-        // HTTP/2 leaves `Host` out or says it twice, an absolute target overrules it (RFC 9112 §3.2.2, RFC 9113
-        // §8.3.1), and HTTP/1.0 may leave it out.
-        let names_host = match (request.authority(), request.fields.get(Known::Host)) {
-            (Some(authority), Some(host)) => authority.as_bytes() != host,
-            (None, Some(_)) => false,
-            (_, None) => true,
-        };
-        if names_host {
-            let host = request.host().unwrap_or_default().to_vec();
-            request.fields.set_host(&host);
-        }
+        request.settle_host();
         let rules = &self.route.request_headers;
         if self.arrival.view.trusted {
             protected::drop_lookalikes(&mut request.fields, rules);

@@ -160,3 +160,16 @@ fn memory_is_used_again() {
     assert_eq!((head.target(), head.authority(), head.fields.len()), ("/", None, 0));
     assert_eq!(head.fields.memory(), memory);
 }
+
+/// A rule of a route for `Host` holds for servers of HTTP/2 as well, however the client came.
+#[test]
+fn what_host_is_changed_to_is_what_a_server_is_asked_for() {
+    for fields in [&GET[..], &[&GET[..], &[("host", "A.test:443")]].concat()] {
+        let (mut head, _) = request(fields, 1000).unwrap();
+        head.settle_host();
+        assert_eq!((head.host(), head.fields.get(Known::Host)), (Some(&b"a.test"[..]), Some(&b"a.test"[..])));
+        head.fields.set_known(Known::Host, b"inside.test");
+        assert_eq!((head.host(), head.authority()), (Some(&b"inside.test"[..]), None));
+        assert_eq!(head.fields.all(Known::Host).count(), 1);
+    }
+}
