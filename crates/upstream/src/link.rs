@@ -3,14 +3,16 @@
 //! Plain connections cost one look at what they are. Within TLS plaintext is copied once in each direction, as the
 //! buffers are the caller's; the relay of `tcp` routes works on records itself and does not use this.
 
+use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::BytesMut;
 use offramp_net::Socket;
 use offramp_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::unconstrained;
 
 /// A connection to a server.
 pub enum Link {
@@ -144,11 +146,15 @@ impl Link {
     /// Whether the server has neither closed it, as far as is known, nor sent anything unasked but what belongs to
     /// TLS.
     pub(crate) fn is_quiet(&mut self) -> bool {
-        let mut cx = Context::from_waker(Waker::noop());
-        match self {
-            Self::Plain(socket) => socket.poll_read(&mut cx, &mut [0]).is_pending(),
-            Self::Tls(stream) => stream.poll_parts(&mut cx, 1, |_| ()).is_pending(),
-        }
+        // A task that has used up its budget would be told that nothing is ready, which is not silence.
+        let look = unconstrained(poll_fn(|cx| match self {
+            Self::Plain(socket) => socket.poll_read(cx, &mut [0]).map(drop),
+            Self::Tls(stream) => match stream.is_quiet() {
+                true => Poll::Pending,
+                false => Poll::Ready(()),
+            },
+        }));
+        pin!(look).poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
     /// Whether everything that was written has left.
@@ -203,5 +209,42 @@ impl AsyncWrite for Link {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Link::poll_shutdown(self.get_mut(), cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    use tokio::runtime::{Builder, LocalOptions};
+    use tokio::task::coop::poll_proceed;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// A task that has done much before asks as well as any other.
+    #[test]
+    fn a_task_without_budget_hears_what_was_said() {
+        let runtime = Builder::new_current_thread().enable_io().build_local(LocalOptions::default()).unwrap();
+        runtime.block_on(async {
+            for (said, spent) in [(false, false), (false, true), (true, false), (true, true)] {
+                let (near, mut far) = UnixStream::pair().unwrap();
+                near.set_nonblocking(true).unwrap();
+                let mut link = Link::Plain(Socket::unix(near.into()).unwrap());
+                if said {
+                    far.write_all(b"HTTP/1.1 408 Request Timeout\r\n").unwrap();
+                }
+                // The event loop learns of it.
+                yield_now().await;
+                let quiet = poll_fn(|cx| {
+                    while spent && let Poll::Ready(piece) = poll_proceed(cx) {
+                        piece.made_progress();
+                    }
+                    Poll::Ready(link.is_quiet())
+                });
+                assert_eq!(quiet.await, !said, "{said} {spent}");
+            }
+        });
     }
 }

@@ -2,8 +2,9 @@
 //! content is read in large pieces.
 
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
+use offramp_net::turn::{Turn, Work};
 use offramp_record::{Span, whole_record};
 
 use super::{READ_ROOM, Stream};
@@ -49,6 +50,26 @@ impl Stream {
             n += part.len;
         }
         Poll::Ready(Ok(n))
+    }
+
+    /// Whether the peer has neither ended the stream, as far as is known, nor sent anything that was not read but what
+    /// belongs to TLS. It does not wait, and forgets who waits for the peer.
+    pub fn is_quiet(&mut self) -> bool {
+        let cx = &mut Context::from_waker(Waker::noop());
+        // That a turn is over would look like silence. Who sends more than a turn of records is not quiet.
+        self.turn = Turn::default();
+        while self.opened.is_none() && self.ended.is_none() && !self.turn.is_over() {
+            let Ok(starved) = self.open() else { return false };
+            self.answer(cx);
+            if starved {
+                match self.poll_ciphertext(cx) {
+                    Poll::Pending => return true,
+                    Poll::Ready(Ok(1..)) => self.turn.spend(Work::Calls(1)),
+                    Poll::Ready(_) => return false,
+                }
+            }
+        }
+        false
     }
 
     /// Whether everything that was written has left.

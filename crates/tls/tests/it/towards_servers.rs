@@ -1,8 +1,10 @@
 //! Offramp as the client of a real rustls server: every suite, key updates, resumption, and each kind of certificate
 //! that must not be believed.
 
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -233,6 +235,43 @@ fn every_suite_moves_bytes_both_ways() {
 
 fn pattern(n: usize) -> Vec<u8> {
     (0..n).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect()
+}
+
+/// However much was read before, and so wherever the turn of the stream is: what a server says unasked is not silence.
+#[test]
+fn what_a_server_says_unasked_is_not_silence() {
+    const RECORD: usize = 16_384;
+    let (authority, data) = (Authority::new(), pattern(RECORD));
+    let leaf = authority.issue(|_| ());
+    let connector = Connector::new(trusting(&authority)).unwrap();
+    for records in 26..=34 {
+        let (said, data) = (AtomicBool::new(false), &data);
+        let ours = async |socket: Socket, secured: Result<Secured, HandshakeError>| {
+            let mut stream = secured.unwrap().into_stream(socket);
+            let mut left = records * RECORD;
+            while left > 0 {
+                left -= poll_fn(|cx| stream.poll_parts(cx, left, |_| ())).await.unwrap();
+            }
+            while !said.load(Ordering::SeqCst) {
+                tokio::task::yield_now().await;
+            }
+            // The event loop learns of it.
+            tokio::task::yield_now().await;
+            stream.is_quiet()
+        };
+        let theirs = |mut server: Served, done: std::io::Result<()>| {
+            done.unwrap();
+            for _ in 0..records {
+                server.stream().write_all(data).unwrap();
+            }
+            server.stream().write_all(b"HTTP/1.1 408 Request Timeout").unwrap();
+            server.close();
+            said.store(true, Ordering::SeqCst);
+        };
+        let config = server(&leaf, &[TLS13[0]], None);
+        let (quiet, ()) = over(&connector, config, Alpn::Own, ours, theirs);
+        assert!(!quiet, "behind {records} records");
+    }
 }
 
 /// The server's bytes come one by one: records, tickets and key updates in all fragments that a socket can make.
