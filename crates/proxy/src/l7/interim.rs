@@ -6,10 +6,11 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
 use offramp_http::head::{Fields, Known, KnownSet};
+use offramp_http::semantics::hop_by_hop;
 use offramp_upstream::InterimListener;
 
 /// The most bytes of interim responses that wait for a client; more are dropped, as no client needs them.
@@ -38,18 +39,16 @@ impl Interim {
         out.append(&mut self.bytes.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// A request begins, whose client `expects` `100 Continue`, or not; what is left of the one before is too
-    /// late.
-    pub(crate) fn begin(&self, expects: bool) {
-        self.clear();
-        self.continued.store(false, Ordering::Relaxed);
-        self.expects.store(expects, Ordering::Relaxed);
-    }
-
-    /// Forgets what waits.
-    pub(crate) fn clear(&self) {
-        if self.is_waiting() {
-            self.take(&mut Vec::new());
+    /// A request begins, whose client `expects` `100 Continue`, or not. What is left of the one before is too late, and
+    /// so is what is still to come of it: whoever listens to its server is heard no more.
+    pub(crate) fn renew(interim: &mut Arc<Self>, expects: bool) {
+        match Arc::get_mut(interim) {
+            Some(own) => {
+                (*own.waiting.get_mut(), *own.continued.get_mut()) = (false, false);
+                *own.expects.get_mut() = expects;
+                own.bytes.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+            }
+            None => *interim = Arc::new(Self { expects: AtomicBool::new(expects), ..Self::default() }),
         }
     }
 
@@ -76,10 +75,6 @@ impl InterimListener for Interim {
     }
 }
 
-/// What is not passed on.
-const OF_CONNECTION: KnownSet =
-    KnownSet::of(&[Known::Connection, Known::ContentLength, Known::TransferEncoding, Known::Upgrade]);
-
 /// Writes an interim response (RFC 9112 §4); fields of the connection are left out (RFC 9110 §7.6.1).
 fn write(status: StatusCode, fields: &Fields, out: &mut Vec<u8>) {
     let mut line = String::with_capacity(48);
@@ -87,7 +82,9 @@ fn write(status: StatusCode, fields: &Fields, out: &mut Vec<u8>) {
     // Writing to a string cannot fail.
     let _ = write!(line, "HTTP/1.1 {} {reason}\r\n", status.as_str());
     out.extend_from_slice(line.as_bytes());
-    fields.write(OF_CONNECTION, out);
+    let mut fields = fields.clone();
+    hop_by_hop::clean_response(&mut fields);
+    fields.write(KnownSet::of(&[Known::ContentLength]), out);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -97,9 +94,17 @@ mod tests {
 
     #[test]
     fn hints_are_written_and_continue_is_not() {
-        let interim = Interim::default();
-        interim.begin(true);
-        let all = [("link", "</a.css>; rel=preload"), ("connection", "x")];
+        let mut interim: Arc<Interim> = Arc::default();
+        Interim::renew(&mut interim, true);
+        let all = [
+            ("link", "</a.css>; rel=preload"),
+            ("connection", "close, X-Hop"),
+            ("x-hop", "1"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "close"),
+            ("te", "trailers"),
+            ("content-length", "5"),
+        ];
         let headers: Fields = all.into_iter().collect();
         interim.heard(StatusCode::CONTINUE, &Fields::new());
         assert!(interim.may_read() && !interim.is_waiting());
@@ -109,10 +114,30 @@ mod tests {
         interim.take(&mut out);
         assert_eq!(out, b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n");
         assert!(!interim.is_waiting());
-        interim.begin(false);
+        Interim::renew(&mut interim, false);
         assert!(!interim.may_read());
         interim.heard(StatusCode::CONTINUE, &Fields::new());
         assert!(interim.is_waiting() && !interim.may_read());
+        Interim::renew(&mut interim, false);
+        assert!(!interim.is_waiting());
+    }
+
+    /// A server of HTTP/2 may still have something to say to a request that was given up.
+    #[test]
+    fn who_listens_to_a_request_that_is_over_is_not_heard() {
+        for expects in [false, true] {
+            let mut interim: Arc<Interim> = Arc::default();
+            Interim::renew(&mut interim, true);
+            let late = Arc::clone(&interim);
+            late.heard(StatusCode::EARLY_HINTS, &Fields::new());
+            Interim::renew(&mut interim, expects);
+            assert!(!interim.is_waiting());
+            late.heard(StatusCode::EARLY_HINTS, &Fields::new());
+            late.heard(StatusCode::CONTINUE, &Fields::new());
+            assert!(!interim.is_waiting() && !interim.may_read());
+            interim.heard(StatusCode::CONTINUE, &Fields::new());
+            assert_eq!((interim.may_read(), interim.is_waiting()), (expects, !expects));
+        }
     }
 
     #[test]

@@ -18,7 +18,8 @@ use super::tunnel::Switch;
 /// the other has its turn; only the body of a request may be read in another.
 pub(crate) struct ClientConnection {
     pub(crate) gate: Rc<Gate>,
-    pub(crate) interim: Arc<Interim>,
+    /// The interim responses to the request that is under way.
+    pub(crate) interim: RefCell<Arc<Interim>>,
     /// Where a connection is put down that goes on with another protocol.
     pub(crate) switch: RefCell<Option<Switch>>,
     /// Never borrowed while something else is polled.
@@ -40,7 +41,7 @@ impl ClientConnection {
         Rc::new(Self {
             intake: RefCell::new(Intake::new(transport, Rc::clone(&gate), heads)),
             gate,
-            interim: Arc::default(),
+            interim: RefCell::default(),
             switch: RefCell::default(),
             serial: Cell::new(0),
             wanted: Cell::new(false),
@@ -58,6 +59,7 @@ impl ClientConnection {
     /// A request with this head begins; its body.
     pub(super) fn begin(self: &Rc<Self>, head: &RequestHead) -> Inbound {
         self.end();
+        Interim::renew(&mut self.interim.borrow_mut(), head.expects_continue);
         let upload = Upload::new(self, self.serial.get(), head.framing, head.expects_continue);
         self.wanted.set(upload.is_some());
         self.awaited.set(false);

@@ -202,7 +202,7 @@ where
 
     /// Interim responses go before the response that they belong to.
     fn take_interim(&mut self) {
-        let interim = &self.line.interim;
+        let interim = self.line.interim.borrow();
         if interim.is_waiting() && self.outbox.text().len() < INTERIM {
             interim.take(self.outbox.text());
         }
