@@ -117,7 +117,8 @@ impl ServerHealth {
         };
         let returned = self.returned.load(Ordering::Relaxed).max(ejected_until);
         let share = if returned == 0 { FULL_SHARE } else { share(now.saturating_sub(returned), slow_return) };
-        let load = self.in_flight();
+        // In one order with the count of waiters, see `enter`.
+        let load = self.in_flight.load(Ordering::SeqCst);
         Standing { usage, share, load, full: max.is_some_and(|max| load >= max) }
     }
 
