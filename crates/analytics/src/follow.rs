@@ -33,6 +33,7 @@ use crate::ingest::{Drained, Ingest, Mark, Sink};
 use crate::store::files::{FileRecord, FileState};
 
 use known::Known;
+use rotation::{Beside, Past};
 use tail::{FileId, Filled, Tail};
 use watch::{LOOK_RARELY, Watch, Woken};
 
@@ -133,8 +134,8 @@ struct Follower<'i, S> {
     unready: Option<SystemTime>,
     /// Whether names have changed since the files beside the log were looked at, and which there were.
     renamed: bool,
-    beside: Vec<FileId>,
-    /// How many copies were made and not found.
+    beside: Vec<Beside>,
+    /// How many copies were made and not found; below zero, how many were found that the kernel has not told of yet.
     unfound: isize,
     /// For how long a file must be quiet to be done with after another rotation.
     quiet: Duration,
@@ -191,7 +192,7 @@ impl<'i, S: Sink> Follower<'i, S> {
     }
 
     fn run(&mut self) -> Result<(), Failure> {
-        self.beside = rotation::past(&self.path, &self.known)?.iter().map(|past| past.id).collect();
+        self.note_beside()?;
         while !self.ingest.stop().is_requested() {
             let begun = Instant::now();
             self.pass()?;
@@ -219,6 +220,12 @@ impl<'i, S: Sink> Follower<'i, S> {
         Ok(())
     }
 
+    /// What lies beside the log before anybody waits for changes.
+    fn note_beside(&mut self) -> Result<(), Failure> {
+        self.beside = rotation::past(&self.path, &self.known)?.iter().map(Past::beside).collect();
+        Ok(())
+    }
+
     /// Reads what there is now.
     fn run_once(&mut self) -> Result<(), Failure> {
         self.must_understand = self.seen == Seen::Never;
@@ -240,6 +247,7 @@ impl<'i, S: Sink> Follower<'i, S> {
                 break;
             }
         }
+        let open = self.older.len();
         if let Some(since) = since
             && self.log.is_some()
         {
@@ -249,6 +257,10 @@ impl<'i, S: Sink> Follower<'i, S> {
             self.find_unfinished()?;
             let found = self.find_unknown()?;
             self.forget_empty(found)?;
+        }
+        if self.older.len() > open {
+            // Nobody writes to what was found, so that nothing would wake anybody who should read it.
+            self.read_older()?;
         }
         Ok(self.ingest.tend()?)
     }

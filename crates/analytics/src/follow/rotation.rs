@@ -24,7 +24,15 @@ pub(super) struct Past {
     pub(super) metadata: Metadata,
 }
 
+/// What tells a file beside the log from all others that ever lay there. Most file systems give the inode of a file that
+/// was removed to the next one, but not when it was made; some do not say when that was.
+pub(super) type Beside = (FileId, Option<SystemTime>);
+
 impl Past {
+    pub(super) fn beside(&self) -> Beside {
+        (self.id, self.metadata.created().ok())
+    }
+
     pub(super) fn modified(&self) -> SystemTime {
         modified(&self.metadata)
     }

@@ -1,14 +1,15 @@
 //! Finds the rest of files that are not open, and files that were the log between two looks.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::ingest::identity::{self, Beginning, is_broken_off};
 use crate::ingest::{Drained, Gap, Input, Lines, Sink};
 use crate::store::files::{Digest, FileRecord, FileState};
 
-use super::rotation::{self, Found, Past};
+use super::rotation::{self, Found, Name, Past};
 use super::tail::{FileId, Tail};
 use super::{Failure, Follower, MOST_OLDER};
 
@@ -200,21 +201,23 @@ impl<S: Sink> Follower<'_, S> {
     pub(super) fn look_beside(&mut self, since: SystemTime) -> Result<(), Failure> {
         let copied = self.watch.take_copies();
         let there = rotation::past(&self.path, &self.known)?;
-        // What was renamed was the log itself, and what was compressed before keeps its time.
-        let is_fresh = |past: &&Past| {
-            let is_new = !self.beside.contains(&past.id) && !self.known.has(past.id);
-            is_new && (!rotation::is_archive_name(&past.path) || past.modified() >= since)
-        };
-        let found = there.iter().filter(is_fresh).count();
-        self.beside = there.iter().map(|past| past.id).collect();
+        let made = copied.made.iter().filter(|path| self.may_be_copy(path, &there)).count();
+        // What was renamed was the log itself, which is open still.
+        let is_new = |past: &&Past| !self.beside.contains(&past.beside()) && !self.is_open(past.id);
+        let (archives, plain): (Vec<&Past>, Vec<&Past>) =
+            there.iter().filter(is_new).partition(|past| rotation::is_archive_name(&past.path));
+        // What was compressed before keeps its time.
+        let archives = archives.into_iter().filter(|past| past.modified() >= since).count();
+        let unfound = self.unfound.saturating_add_unsigned(made).saturating_sub_unsigned(plain.len());
+        // One may be found before the kernel tells of it, which it does soon. What came in another way must not make up
+        // for copies that are lost later.
+        self.unfound = unfound.clamp(0_isize.saturating_sub_unsigned(plain.len()), 0);
+        self.beside = there.iter().map(Past::beside).collect();
         self.look_since(since);
         self.find_unknown()?;
-        // One may be found before the kernel tells of it.
-        self.unfound = self.unfound.saturating_add_unsigned(copied.count).saturating_sub_unsigned(found);
-        if self.unfound <= 0 && !copied.more {
+        if unfound.saturating_sub_unsigned(archives) <= 0 && !copied.more {
             return Ok(());
         }
-        self.unfound = 0;
         let record = FileRecord {
             number: self.known.next(),
             state: FileState::Reading,
@@ -229,6 +232,24 @@ impl<S: Sink> Follower<'_, S> {
             end: Digest::default(),
         };
         self.lost(record, "it was copied and truncated more often than it could be read")
+    }
+
+    /// Whether what was made there may have been a copy of the log; one that is there no more may have been.
+    fn may_be_copy(&self, path: &Path, there: &[Past]) -> bool {
+        // Of another log of such a name, which lies there for itself, nothing is known.
+        let is_usual = || there.iter().any(|past| rotation::name(&self.path, &past.path) == Name::Ambiguous);
+        if rotation::name(&self.path, path) == Name::Ambiguous && !is_usual() {
+            return false;
+        }
+        match fs::symlink_metadata(path) {
+            // A link to the log, or a second name of it, has no lines of its own.
+            Ok(metadata) => metadata.is_file() && !self.is_open(FileId::of(&metadata)),
+            Err(_) => true,
+        }
+    }
+
+    fn is_open(&self, id: FileId) -> bool {
+        self.log.iter().chain(&self.older).any(|tail| tail.id == id)
     }
 
     /// Reads a complete copy from the record's position to its end.

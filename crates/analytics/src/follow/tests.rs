@@ -1,5 +1,6 @@
 //! What can happen to a log and to its reader: each line arrives once.
 
+mod copies;
 mod deeds;
 mod rig;
 

@@ -1,6 +1,6 @@
 //! Waiting until a file may have changed: by inotify, and by looking now and then.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -27,14 +27,15 @@ pub(super) struct Watch {
     /// contents are apart, so that one can wait for names alone.
     inotify: Option<(OwnedFd, OwnedFd)>,
     files: Vec<i32>,
-    copies: Cell<Copies>,
+    copies: RefCell<Copies>,
 }
 
-/// How many files with names of the log's past were made: copies of the log.
-#[derive(Clone, Copy, Debug, Default)]
+/// Files that were made with a name that the log's past may have: copies of the log, perhaps.
+#[derive(Debug, Default)]
 pub(super) struct Copies {
-    pub(super) count: usize,
-    /// Whether there may have been more: the kernel has forgotten some.
+    /// Their paths, each as often as it was made.
+    pub(super) made: Vec<PathBuf>,
+    /// Whether there may have been more: the kernel has forgotten some, or there were more than anybody counts.
     pub(super) more: bool,
 }
 
@@ -66,7 +67,7 @@ impl Watch {
             log: log.to_owned(),
             inotify: watched().unwrap_or(None),
             files: Vec::new(),
-            copies: Cell::default(),
+            copies: RefCell::default(),
         }
     }
 
@@ -145,13 +146,15 @@ impl Watch {
             let is_log = path.is_some_and(|path| Some(path.as_os_str()) == self.log.file_name());
             // Servers that open the log for each line close it as often.
             let is_closed = event.events() == ReadFlags::CLOSE_WRITE;
-            let mut copies = self.copies.get();
+            let mut copies = self.copies.borrow_mut();
             // What was renamed is no new file.
             let is_made = event.events().contains(ReadFlags::CREATE);
-            let is_copied = is_made && is_past && !path.is_some_and(is_archive_name);
-            copies.count += usize::from(is_copied);
-            copies.more |= event.events().contains(ReadFlags::QUEUE_OVERFLOW);
-            self.copies.set(copies);
+            let copied = path.filter(|path| is_made && is_past && !is_archive_name(path));
+            let is_counted = copies.made.len() < MOST_COPIES;
+            copies.more |=
+                event.events().contains(ReadFlags::QUEUE_OVERFLOW) || (copied.is_some() && !is_counted);
+            let paths = copied.filter(|_| is_counted).map(|name| directory(&self.log).join(name));
+            copies.made.extend(paths);
             found |= is_past || (is_log && !is_closed) || event.events().contains(ReadFlags::QUEUE_OVERFLOW);
         }
         found
@@ -180,6 +183,8 @@ fn is_remote(directory: &Path) -> rustix::io::Result<bool> {
     Ok(REMOTE.contains(&kind))
 }
 
+/// So many copies are counted between two looks.
+const MOST_COPIES: usize = 1024;
 /// NFS, CIFS, SMB2, FUSE, 9P, Ceph, AFS: see statfs(2).
 const REMOTE: &[u32] =
     &[0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x00c3_6400, 0x5346_414f];

@@ -75,6 +75,12 @@ impl Rig {
         self.folder.path().join(format!("access.log.{number}"))
     }
 
+    /// Whether this file is there, and no other of the past was written to later.
+    pub(super) fn is_youngest(&self, number: u64) -> bool {
+        let modified = |number| fs::metadata(self.past(number)).and_then(|found| found.modified()).ok();
+        modified(number).is_some_and(|this| (1..20).filter_map(modified).all(|other| other <= this))
+    }
+
     /// Makes room for `access.log.1`.
     pub(super) fn shift(&self) {
         for number in (1..20).rev() {
@@ -160,6 +166,13 @@ impl Rig {
         stored.sort_unstable();
         assert_eq!(stored, (0..self.written).collect::<Vec<_>>());
         assert_eq!((self.gaps, self.rejected), (0, 0));
+    }
+
+    /// How many lines are stored more than once, and how many not at all.
+    pub(super) fn doubled_and_lost(&self) -> (usize, u64) {
+        let stored = self.stored();
+        let once: std::collections::BTreeSet<u64> = stored.iter().copied().collect();
+        (stored.len() - once.len(), self.written - once.len() as u64)
     }
 
     pub(super) fn assert_complete(&self) {
