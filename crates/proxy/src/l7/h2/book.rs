@@ -186,7 +186,12 @@ impl Book {
     /// The response of a stream begins.
     pub(in crate::l7::h2) fn response_begins(&mut self, key: Key) {
         self.traffic.answer();
-        self.slot(key).answered = true;
+        let slot = self.slot(key);
+        slot.answered = true;
+        // Whoever serves the request has given its head back.
+        let head = std::mem::take(&mut slot.head);
+        slot.fields -= head;
+        self.account.forget_fields(head);
     }
 
     /// Whether a stream is open whose response has not begun.

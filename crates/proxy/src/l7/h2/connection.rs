@@ -19,7 +19,7 @@ use crate::l7::transport::Transport;
 use crate::snapshot::http::HttpLimits;
 
 /// How much may wait to be sent before nothing more is read.
-pub(super) const MOST_WAITING: usize = 128 * 1024;
+pub(super) const MOST_WAITING: usize = 96 * 1024;
 
 /// One connection of a client that speaks HTTP/2.
 pub(super) struct Connection {

@@ -9,10 +9,8 @@ use offramp_http::h2::Code;
 use offramp_http::head::Fields;
 
 use super::book::{Key, Shared};
+use super::connection::MOST_WAITING;
 use super::fields::{self, Ends};
-
-/// How much may wait to be sent before interim responses are left out.
-const MOST_WAITING: usize = 128 * 1024;
 
 /// The stream takes nothing any more: its client has reset it, we have, or its connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

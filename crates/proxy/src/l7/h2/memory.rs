@@ -10,20 +10,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a stream is counted as, besides the fields of its request: its task, what is known of it, and the first
-/// piece of its response.
-pub(super) const STREAM: usize = 14 * 1024;
-/// The most that the fields of the open requests of a connection may be, if it has more than one.
+/// What a stream is counted as, besides the fields of its request: its task, what is known of it, its connection to a
+/// server, and the first piece of its response.
+pub(super) const STREAM: usize = 12 * 1024;
+/// The most that the fields of the open requests of a connection may be, if it has more than one. Requests whose response
+/// has begun need them no longer.
 pub(super) const FIELDS: usize = 512 * 1024;
 /// The largest piece of a response that is read at a time.
 pub(super) const PIECE: usize = 128 * 1024;
-/// The same on a connection with more than [`FEW`] streams, so that each of them has its turn soon.
-const SMALL_PIECE: usize = 32 * 1024;
+/// The same on a connection with more than [`FEW`] streams, so that each of them has its turn soon; and the least piece for
+/// which it is worth to wait for a turn.
+pub(super) const SMALL_PIECE: usize = 32 * 1024;
 /// How many streams share a connection in large pieces.
 const FEW: usize = 16;
 /// How many bytes in pieces of responses may wait on a connection. While there are so many, other streams read
-/// nothing until a piece has left: large pieces one after the other cost no more calls than all at once.
-pub(super) const PIECES: usize = 2 * PIECE;
+/// nothing until a piece has left: large pieces one after the other cost no more calls than all at once. Beside one of the
+/// largest there is room for a smaller one, so that a response that stands still does not slow others down.
+pub(super) const PIECES: usize = PIECE + 2 * SMALL_PIECE;
 /// What a connection may hold however many there are: a few requests at a time.
 const LEAST_SHARE: usize = 8 * STREAM;
 
@@ -104,6 +107,12 @@ impl Account {
         self.take(trailers);
     }
 
+    /// The head of a request is no longer held, though its stream goes on.
+    pub(super) fn forget_fields(&mut self, fields: usize) {
+        self.fields -= fields;
+        self.give(fields);
+    }
+
     /// All connections of the worker may hold so much from now on; whether that is another limit than before.
     pub(super) fn limit(&self, limit: usize) -> bool {
         self.memory.limit(limit)
@@ -124,9 +133,10 @@ impl Account {
 
     /// How much of a response may be read now on one of `streams` streams; `None` where too many pieces wait already.
     pub(super) fn appetite(&self, streams: usize) -> Option<usize> {
-        let piece = if streams <= FEW { PIECE } else { SMALL_PIECE };
-        let few = self.pieces + piece <= PIECES && self.memory.used.get() + piece <= self.memory.limit.get();
-        few.then_some(piece)
+        let most = if streams <= FEW { PIECE } else { SMALL_PIECE };
+        let left = self.memory.limit.get().saturating_sub(self.memory.used.get());
+        let piece = PIECES.saturating_sub(self.pieces).min(left).min(most);
+        (piece >= SMALL_PIECE).then_some(piece)
     }
 
     /// So much more is held.

@@ -55,6 +55,7 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
                 if respond.head(status, &fields, ends).is_err() {
                     return;
                 }
+                drop(fields);
                 let mut client = StreamEnd::new(respond, rest);
                 let tunnel = tunnel::run(&session, &mut client, Vec::new(), switch, idle);
                 // As large as all the rest, and rare.
@@ -65,7 +66,10 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
             None => {
                 let length = body.length().filter(|_| !over);
                 let ends = Ends { over, length, date: &session.worker.date };
-                if respond.head(status, &fields, ends).is_ok() && !over {
+                let begun = respond.head(status, &fields, ends);
+                // It is written by now, and its memory would be held as long as the client takes.
+                drop(fields);
+                if begun.is_ok() && !over {
                     let mut pipe = Pipe { respond, body, waiting: None, size: 0, held: 0 };
                     life.bound(poll_fn(|cx| pipe.poll(cx))).await;
                 }

@@ -10,9 +10,9 @@ use crate::l7::h2::Violation;
 use crate::l7::h2::reader::MOST as MOST_FRAME;
 
 /// Tasks that still run for streams which are over, besides those that may be open.
-pub(super) const LEFT_OVER: usize = 28;
+pub(super) const LEFT_OVER: usize = 12;
 /// From so many on, no more requests begin before these tasks had their turn, in which they end.
-const MANY_LEFT_OVER: usize = 16;
+const MANY_LEFT_OVER: usize = 4;
 
 impl Book {
     /// A request begins on a stream of the client's, higher than all before; `over`: it has no content. Its fields have
@@ -56,7 +56,8 @@ impl Book {
         });
         let window = self.first_window;
         self.slot(key).begin(id, over, length, window);
-        self.slot(key).fields = fields;
+        let slot = self.slot(key);
+        (slot.fields, slot.head) = (fields, fields);
         self.active += 1;
         self.ids.push((id, key));
         Ok(Opened::Stream(key))

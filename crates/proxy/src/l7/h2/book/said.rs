@@ -20,8 +20,8 @@ pub(in crate::l7::h2) const ROOM: usize = 64 * 1024;
 const TAKEN: usize = 256 * 1024;
 const LEAST_TAKEN: usize = 8 * 1024;
 /// The same for the last piece of each, whose client may send as much again before it has left.
-const LAST_TAKEN: usize = 64 * 1024;
-const LEAST_LAST: usize = 2 * 1024;
+const LAST_TAKEN: usize = 32 * 1024;
+const LEAST_LAST: usize = 1024;
 /// Data below this size that leaves no window is as small because its client gave no more.
 const SMALL: usize = 512;
 

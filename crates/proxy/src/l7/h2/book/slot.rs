@@ -18,8 +18,9 @@ pub(super) struct Slot {
     pub(super) reads: bool,
     /// Whether it counts as open.
     pub(super) counted: bool,
-    /// What the fields of its request, and a piece of its response that waits, are counted as.
+    /// What the fields of its request, of them those of its head, and a piece of its response that waits, are counted as.
     pub(super) fields: usize,
+    pub(super) head: usize,
     pub(super) piece: usize,
     /// How it was ended at once, and by whom.
     pub(super) over: Option<Code>,
