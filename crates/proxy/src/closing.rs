@@ -131,9 +131,9 @@ mod tests {
             // The client keeps its side open, and is not waited for.
             farewell(&worker, &socket, b"last").await;
             drop(socket);
-            let mut told = Vec::new();
-            std::io::Read::read_to_end(&mut client, &mut told).unwrap();
-            assert_eq!(told, b"last");
+            let mut received = Vec::new();
+            std::io::Read::read_to_end(&mut client, &mut received).unwrap();
+            assert_eq!(received, b"last");
         });
     }
 }

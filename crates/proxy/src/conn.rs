@@ -40,7 +40,7 @@ struct Life {
     _place: Option<Admitted>,
     client: Option<ClientEntry>,
     /// Whether the connection has its own event: an HTTP connection leaves events to its requests.
-    told: bool,
+    reported: bool,
     /// Whether it ended because it had nothing to finish when it was asked to.
     left: bool,
     /// One in this many successful connections has an event.
@@ -57,7 +57,7 @@ impl Life {
             begun: Instant::now(),
             _place: place,
             client: None,
-            told: true,
+            reported: true,
             left: false,
             log_one_in: NonZeroU32::MIN,
             seat: None,
@@ -84,8 +84,9 @@ impl Drop for Life {
             if facts.close.cause == Cause::Internal && self.worker.cut.is_now() {
                 facts.close = Cause::Drain.into();
             }
-            let told = self.told && is_chosen(facts.close.fault, self.log_one_in, || self.worker.random());
-            self.worker.ended(facts, told, self.left);
+            let reported =
+                self.reported && is_chosen(facts.close.fault, self.log_one_in, || self.worker.random());
+            self.worker.ended(facts, reported, self.left);
         }
     }
 }
@@ -152,7 +153,7 @@ pub(crate) async fn serve(
             }
             Ok(Ready::Http { session, transport }) => {
                 let close = Box::pin(l7::serve(Rc::clone(&session), *transport)).await;
-                life.told = session.is_to_be_told(&close);
+                life.reported = session.is_to_be_reported(&close);
                 life.left = session.left.get();
                 life.facts().close = close;
                 return;
@@ -499,8 +500,8 @@ mod tests {
     #[test]
     fn failures_are_told_always_and_the_rest_one_in_so_many() {
         let of = |fault, one_in, random| is_chosen(fault, NonZeroU32::new(one_in).unwrap(), || random);
-        let told = (0..100).filter(|random| of(Fault::Nobody, 10, *random)).count();
-        assert_eq!(told, 10);
+        let reported = (0..100).filter(|random| of(Fault::Nobody, 10, *random)).count();
+        assert_eq!(reported, 10);
         assert!((0..100).all(|random| of(Fault::Nobody, 1, random)));
         for fault in [Fault::Client, Fault::Server, Fault::Policy, Fault::Us] {
             assert!(of(fault, 10, 1), "{fault:?}");

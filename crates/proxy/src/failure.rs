@@ -220,7 +220,7 @@ pub(crate) fn response(error: &(dyn std::error::Error + Send + Sync + 'static)) 
 
 /// A handshake failed; `hello` says what was odd about the ClientHello, if anything was.
 pub(crate) fn handshake(error: &HandshakeError, hello: Option<HelloFault>) -> Close {
-    let told = match (&error.fault, &error.refused) {
+    let detail = match (&error.fault, &error.refused) {
         // Who was refused comes first: it must not be cut off.
         (HandshakeFault::Tls(fault), Some(certificate)) => format!("{}: {fault}", identity(certificate)),
         (HandshakeFault::Tls(fault), None) => fault.to_string(),
@@ -236,7 +236,7 @@ pub(crate) fn handshake(error: &HandshakeError, hello: Option<HelloFault>) -> Cl
         }
         HandshakeFault::Tls(error) => {
             let cause = hello.map_or_else(|| tls(error), hello_cause);
-            Close::from(cause).with_detail(&told)
+            Close::from(cause).with_detail(&detail)
         }
     };
     match error.alert {

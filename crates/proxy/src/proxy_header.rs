@@ -240,10 +240,10 @@ mod tests {
             peer: Some(of("10.0.0.1:5000").into()),
             destination: destination.map(|text| of(text).into()),
         };
-        for (claimed, told) in [(Some("198.51.100.7:443"), "198.51.100.7:443"), (None, "127.0.0.1:8443")] {
+        for (claimed, sent) in [(Some("198.51.100.7:443"), "198.51.100.7:443"), (None, "127.0.0.1:8443")] {
             for version in [SendProxy::V1, v2] {
                 let bytes = built(version, &claims(claimed), local, &TlsFacts::default());
-                let expected = Addresses::Tcp { source: of("192.0.2.1:4000"), destination: of(told) };
+                let expected = Addresses::Tcp { source: of("192.0.2.1:4000"), destination: of(sent) };
                 assert_eq!(read(&bytes).addresses, expected);
             }
         }

@@ -409,7 +409,7 @@ mod tests {
     #[tokio::test]
     async fn the_first_wakes_who_writes() {
         let rig = Rig::new();
-        let told = async {
+        let written = async {
             tokio::task::yield_now().await;
             rig.refuse(Cause::H2Flood, "192.0.2.1:5");
             while rig.lines().is_empty() {
@@ -418,7 +418,7 @@ mod tests {
         };
         tokio::select! {
             never = rig.refusals.write() => match never {},
-            () = told => {}
+            () = written => {}
         }
         assert!(rig.lines()[0].contains("refused=1 "), "{:?}", rig.lines());
     }

@@ -91,8 +91,8 @@ mod tests {
                         .for_each(|byte| *byte = next.next().unwrap());
                 });
                 let flat: Vec<u8> = layout.slots(&mut block).flat_map(|slot| slot.to_vec()).collect();
-                let told = |at: usize| if (start..end).contains(&at) { at as u8 } else { 0 };
-                assert_eq!(flat, (0..all).map(told).collect::<Vec<_>>(), "{start}..{end}");
+                let filled = |at: usize| if (start..end).contains(&at) { at as u8 } else { 0 };
+                assert_eq!(flat, (0..all).map(filled).collect::<Vec<_>>(), "{start}..{end}");
                 assert!(block.iter().filter(|&&byte| byte > 0).count() <= end.min(all) - start);
             }
         }

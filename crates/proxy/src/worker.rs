@@ -278,10 +278,10 @@ impl Worker {
         seed: u64,
     ) -> io::Result<WorkerHandle> {
         let (commands, receiver) = unbounded_channel();
-        // Made here, so that a failure is told to the caller; the loop itself is bound to its thread.
+        // Made here, so that the caller learns of a failure; the loop itself is bound to its thread.
         let mut builder = Builder::new_current_thread();
         builder.enable_io().enable_time();
-        let (told, outcome) = std::sync::mpsc::channel();
+        let (started, outcome) = std::sync::mpsc::channel();
         let (living, alive) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name(format!("offramp-{index}")).spawn(move || {
             let _living = living;
@@ -292,11 +292,11 @@ impl Worker {
             let runtime = match builder.build_local(LocalOptions::default()) {
                 Ok(runtime) => runtime,
                 Err(error) => {
-                    drop(told.send(Err(error)));
+                    drop(started.send(Err(error)));
                     return 0;
                 }
             };
-            let _ = told.send(Ok(()));
+            let _ = started.send(Ok(()));
             let worker = Self::new(index, counters, events, shared, seed);
             let cut_off = Rc::clone(&worker.cut_off);
             runtime.block_on(worker.run(receiver));
@@ -480,8 +480,8 @@ impl Worker {
         self.shared.refusals.ended(facts.close.cause, &facts.connection.client.address);
     }
 
-    /// Counts finished facts, and sends them if they are `told`. A connection that `left` had nothing to finish.
-    pub(crate) fn ended(&self, facts: Box<ConnectionFacts>, told: bool, left: bool) {
+    /// Counts finished facts, and sends them if they are `reported`. A connection that `left` had nothing to finish.
+    pub(crate) fn ended(&self, facts: Box<ConnectionFacts>, reported: bool, left: bool) {
         self.counters.connection_ended(&facts);
         // These are causes of a request, which was counted already.
         if !matches!(facts.close.cause, Cause::HeadersTooLarge | Cause::TargetTooLong) {
@@ -490,7 +490,7 @@ impl Worker {
         if facts.close.cause == Cause::Drain && self.cut.is_now() && !left {
             self.cut_off.set(self.cut_off.get() + 1);
         }
-        if told {
+        if reported {
             self.events.borrow_mut().send(facts);
         }
         self.open.set(self.open.get() - 1);

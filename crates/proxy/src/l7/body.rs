@@ -22,9 +22,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::answer::Refusal;
 use super::inbound::Inbound;
-use super::intake::{Gate, Stop};
+use super::intake::{GuardState, Stop};
 use super::interim::Interim;
-use super::record::{Carrier, Record};
+use super::record::{Record, RecordGuard};
 use super::tunnel::Switch;
 use crate::failure;
 
@@ -59,7 +59,7 @@ struct Upload {
     record: Rc<Record>,
     bounds: Bounds,
     /// The guard before the connection, where it is HTTP/1.
-    gate: Option<Rc<Gate>>,
+    guard_state: Option<Rc<GuardState>>,
     /// Where the client waits to be asked for the body.
     unasked: Option<Arc<Interim>>,
     alarm: Option<Pin<Box<Sleep>>>,
@@ -73,16 +73,16 @@ impl ClientBody {
     pub(crate) fn new(incoming: Inbound, record: Rc<Record>, bounds: Bounds) -> Self {
         let empty = incoming.is_end_stream();
         let upload = || {
-            let (gate, unasked, alarm) = (None, None, None);
-            Box::new(Upload { incoming, record, bounds, gate, unasked, alarm, waiting: 0, waited: 0 })
+            let (guard_state, unasked, alarm) = (None, None, None);
+            Box::new(Upload { incoming, record, bounds, guard_state, unasked, alarm, waiting: 0, waited: 0 })
         };
         Self((!empty).then(upload))
     }
 
     /// The same body behind a guard; `unasked` where the client waits for `100 Continue`.
-    pub(crate) fn behind(mut self, gate: &Rc<Gate>, unasked: Option<&Arc<Interim>>) -> Self {
+    pub(crate) fn behind(mut self, guard_state: &Rc<GuardState>, unasked: Option<&Arc<Interim>>) -> Self {
         if let Some(upload) = &mut self.0 {
-            upload.gate = Some(Rc::clone(gate));
+            upload.guard_state = Some(Rc::clone(guard_state));
             upload.unasked = unasked.cloned();
         }
         self
@@ -160,9 +160,9 @@ impl Upload {
 
     /// What the guard has refused, which this request will tell of.
     fn refused(&self) -> Option<Close> {
-        let gate = self.gate.as_ref()?;
-        let Stop::Refused(fault) = gate.stopped.get() else { return None };
-        gate.told.set(true);
+        let guard_state = self.guard_state.as_ref()?;
+        let Stop::Refused(fault) = guard_state.stopped.get() else { return None };
+        guard_state.reported.set(true);
         Some(Refusal::fault(fault).close)
     }
 
@@ -222,8 +222,8 @@ impl Body for ClientBody {
 /// The body of a response.
 pub(crate) struct Reply {
     content: ReplyContent,
-    /// Who tells of the end; nobody where it was told already, or is told elsewhere.
-    carrier: Option<Carrier>,
+    /// Who reports the end; nobody where it was reported already, or is reported elsewhere.
+    record_guard: Option<RecordGuard>,
     /// What the end of it means.
     close: Option<Close>,
 }
@@ -234,38 +234,38 @@ enum ReplyContent {
     Server(ServerBody<ClientBody>),
     /// Another protocol, on a stream of HTTP/2.
     Tunnel(Switch),
-    /// The server broke off; told to whoever writes when what came before has left.
+    /// The server broke off; whoever writes learns it when what came before has left.
     Broken(BodyError),
 }
 
 impl Reply {
     /// A body of our own. `close` is what the event says when it has gone.
-    pub(crate) fn own(body: Bytes, carrier: Carrier, close: Close) -> Self {
+    pub(crate) fn own(body: Bytes, record_guard: RecordGuard, close: Close) -> Self {
         if body.is_empty() {
-            carrier.0.end(close);
+            record_guard.0.end(close);
             return Self::nothing();
         }
-        Self { content: ReplyContent::Own(body), carrier: Some(carrier), close: Some(close) }
+        Self { content: ReplyContent::Own(body), record_guard: Some(record_guard), close: Some(close) }
     }
 
     /// The body that a server sends.
-    pub(crate) fn server(body: ServerBody<ClientBody>, carrier: Carrier) -> Self {
+    pub(crate) fn server(body: ServerBody<ClientBody>, record_guard: RecordGuard) -> Self {
         if body.is_end_stream() {
-            carrier.0.end(Cause::Completed);
+            record_guard.0.end(Cause::Completed);
             return Self::nothing();
         }
         let close = Some(Cause::Completed.into());
-        Self { content: ReplyContent::Server(body), carrier: Some(carrier), close }
+        Self { content: ReplyContent::Server(body), record_guard: Some(record_guard), close }
     }
 
-    /// No body; the end of the request is told elsewhere.
+    /// No body; the end of the request is reported elsewhere.
     pub(crate) const fn nothing() -> Self {
-        Self { content: ReplyContent::Empty, carrier: None, close: None }
+        Self { content: ReplyContent::Empty, record_guard: None, close: None }
     }
 
     /// Another protocol follows the head, on the stream of the request.
     pub(crate) const fn tunnel(switch: Switch) -> Self {
-        Self { content: ReplyContent::Tunnel(switch), carrier: None, close: None }
+        Self { content: ReplyContent::Tunnel(switch), record_guard: None, close: None }
     }
 
     /// Takes out what follows the head, if it is another protocol.
@@ -281,20 +281,20 @@ impl Reply {
 
     fn end(&mut self) {
         self.content = ReplyContent::Empty;
-        if let (Some(close), Some(carrier)) = (self.close.take(), &self.carrier) {
-            carrier.0.end(close);
+        if let (Some(close), Some(record_guard)) = (self.close.take(), &self.record_guard) {
+            record_guard.0.end(close);
         }
     }
 
     fn sent(&self, n: usize) {
-        if let Some(carrier) = &self.carrier {
-            carrier.0.sent(n);
+        if let Some(record_guard) = &self.record_guard {
+            record_guard.0.sent(n);
         }
     }
 
     fn broken(&mut self, error: &BodyError) {
-        let Some(carrier) = &self.carrier else { return };
-        let fault = carrier.0.body_fault.take();
+        let Some(record_guard) = &self.record_guard else { return };
+        let fault = record_guard.0.body_fault.take();
         self.close = Some(fault.unwrap_or_else(|| failure::response(&**error)));
         self.end();
     }

@@ -1,4 +1,4 @@
-//! The certificate that a client has shown, as servers are told of it: `Client-Cert` and `Client-Cert-Chain` (RFC 9440),
+//! The certificate that a client has shown, as servers get it: `Client-Cert` and `Client-Cert-Chain` (RFC 9440),
 //! and where a route wants it `X-Forwarded-Client-Cert`.
 //!
 //! The values are made once for a connection, when its first request goes to a server. A trusted proxy tells of the

@@ -19,12 +19,12 @@ use tokio::time::timeout;
 use super::answer::{self, Refusal};
 use super::body::Reply;
 use super::forward::{Forward, Forwarded};
+use super::forwarded_fields;
 use super::inbound::Inbound;
-use super::intake::{Gate, Passed};
+use super::intake::{GuardState, HeadFlags};
 use super::line::ClientConnection;
-use super::record::{Carrier, Record};
+use super::record::{Record, RecordGuard};
 use super::session::{Session, View, decimal};
-use super::told;
 use super::trace;
 use crate::route::Parts;
 use crate::snapshot::http::{Action, Http, HttpRoute};
@@ -45,7 +45,7 @@ pub(crate) struct Request {
 }
 
 /// What is known of a request that has arrived.
-pub(crate) struct Arrival {
+pub(crate) struct RequestContext {
     pub(crate) record: Rc<Record>,
     pub(crate) view: Rc<View>,
     /// What it asks for, as routes name it.
@@ -53,7 +53,7 @@ pub(crate) struct Arrival {
     /// The client that trusted proxies name, if the peer is one.
     pub(crate) named: Option<IpAddr>,
     /// What the guard remembers of its head.
-    pub(crate) passed: Passed,
+    pub(crate) head_flags: HeadFlags,
 }
 
 /// What a request comes by.
@@ -86,33 +86,38 @@ pub(crate) fn serve(
 ) -> impl Future<Output = Response<Reply>> {
     async move {
         let Request { mut head, body, protocol, refused } = request;
-        let (arrival, understood) = arrive(&session, &head, &client, refused);
-        let carrier = Carrier(Rc::clone(&arrival.record));
+        let (context, understood) = arrive(&session, &head, &client, refused);
+        let record_guard = RecordGuard(Rc::clone(&context.record));
         let step = match understood {
-            Ok(()) => route(&session, &arrival, &client, (&mut head, body, protocol), carrier),
+            Ok(()) => route(&session, &context, &client, (&mut head, body, protocol), record_guard),
             Err(refusal) => {
                 unwanted(&head, body);
-                RouteStep::Answered(Err((refusal, carrier)))
+                RouteStep::Answered(Err((refusal, record_guard)))
             }
         };
         let outcome = match step {
             RouteStep::Answered(outcome) => outcome,
-            RouteStep::Forward(forward, forwarded, carrier) => {
-                forward.forward(&head, forwarded, carrier).await
+            RouteStep::Forward(forward, forwarded, record_guard) => {
+                forward.forward(&head, forwarded, record_guard).await
             }
         };
-        let response = answered(&client, arrival.passed, &head, outcome);
+        let response = answered(&client, context.head_flags, &head, outcome);
         session.worker.heads.put(head);
         response
     }
 }
 
 /// The response to a request, whatever became of it.
-fn answered(client: &Client, passed: Passed, request: &head::Request, outcome: Outcome) -> Response<Reply> {
+fn answered(
+    client: &Client,
+    head_flags: HeadFlags,
+    request: &head::Request,
+    outcome: Outcome,
+) -> Response<Reply> {
     let line = client.line();
-    let response = outcome.unwrap_or_else(|(refusal, carrier)| {
+    let response = outcome.unwrap_or_else(|(refusal, record_guard)| {
         let json = answer::wants_json(request.fields.get(Known::Accept));
-        let mut response = refuse(&refusal, carrier, json, is_head(request));
+        let mut response = refuse(&refusal, record_guard, json, is_head(request));
         // What is left of the body is not awaited, and the client is to know (RFC 9110 §15.5.9, §15.5.14).
         let unread = matches!(refusal.status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE);
         if unread && line.is_some() {
@@ -121,10 +126,10 @@ fn answered(client: &Client, passed: Passed, request: &head::Request, outcome: O
         response
     });
     if let Some(line) = line
-        && passed.switches
+        && head_flags.switches
         && response.status != StatusCode::SWITCHING_PROTOCOLS
     {
-        line.gate.stayed();
+        line.guard_state.stayed();
     }
     response
 }
@@ -135,11 +140,11 @@ enum RouteStep<'e> {
     /// It has a response, or is refused.
     Answered(Outcome),
     /// It goes to a server.
-    Forward(Forward<'e>, Forwarded, Carrier),
+    Forward(Forward<'e>, Forwarded, RecordGuard),
 }
 
 /// What becomes of a request: a response, or why there is none.
-pub(crate) type Outcome = Result<Response<Reply>, (Refusal, Carrier)>;
+pub(crate) type Outcome = Result<Response<Reply>, (Refusal, RecordGuard)>;
 
 /// Begins the facts of a request, and says whether it can be understood.
 fn arrive(
@@ -147,10 +152,10 @@ fn arrive(
     request: &head::Request,
     client: &Client,
     refused: Option<Box<Refusal>>,
-) -> (Arrival, Result<(), Refusal>) {
+) -> (RequestContext, Result<(), Refusal>) {
     let line = client.line();
-    let passed = line.map(|line| line.gate.last.get()).unwrap_or_default();
-    let late = line.map_or(Duration::ZERO, |line| line.gate.lateness());
+    let head_flags = line.map(|line| line.guard_state.last.get()).unwrap_or_default();
+    let late = line.map_or(Duration::ZERO, |line| line.guard_state.lateness());
     let view = session.view();
     let (host, mut understood) = match request.host().map(|asked| session.host(asked)) {
         None => (None, Ok(())),
@@ -160,7 +165,7 @@ fn arrive(
             (None, Err(Refusal::new(StatusCode::BAD_REQUEST, close)))
         }
     };
-    let given = view.trusted.then(|| told::given_id(&request.fields)).flatten();
+    let given = view.trusted.then(|| forwarded_fields::given_id(&request.fields)).flatten();
     let id = given.map_or_else(|| session.next_id(), Into::into);
     let line = super::record::line(session, request, host.clone().unwrap_or_default());
     let record = Record::new(session, line, id, late);
@@ -180,7 +185,7 @@ fn arrive(
     {
         understood = within_limits(session, http, request, named.or(session.ip));
     }
-    (Arrival { record, view, host, named, passed }, understood)
+    (RequestContext { record, view, host, named, head_flags }, understood)
 }
 
 /// The bounds that hold for every request, whatever its version.
@@ -215,61 +220,66 @@ fn within_limits(
 /// Finds the route, and does what it says.
 fn route<'e>(
     session: &'e Rc<Session>,
-    arrival: &'e Arrival,
+    context: &'e RequestContext,
     client: &'e Client,
     (request, body, protocol): (&mut head::Request, Inbound, Option<Box<[u8]>>),
-    carrier: Carrier,
+    record_guard: RecordGuard,
 ) -> RouteStep<'e> {
-    let refused =
-        |status, cause: Cause, carrier| RouteStep::Answered(Err((Refusal::new(status, cause), carrier)));
+    let refused = |status, cause: Cause, record_guard| {
+        RouteStep::Answered(Err((Refusal::new(status, cause), record_guard)))
+    };
     if let Some(answer) = challenge(session, request) {
         unwanted(request, body);
-        let response =
-            own(Response::new(StatusCode::OK, answer), carrier, Cause::Completed.into(), is_head(request));
+        let response = own(
+            Response::new(StatusCode::OK, answer),
+            record_guard,
+            Cause::Completed.into(),
+            is_head(request),
+        );
         return RouteStep::Answered(Ok(response));
     }
-    let host = arrival.host.as_deref();
-    let found = arrival.view.http().and_then(|http| Some((http, http.routes.find(host, request.path())?)));
+    let host = context.host.as_deref();
+    let found = context.view.http().and_then(|http| Some((http, http.routes.find(host, request.path())?)));
     let Some((http, route)) = found else {
         unwanted(request, body);
-        return refused(StatusCode::NOT_FOUND, Cause::NoRoute, carrier);
+        return refused(StatusCode::NOT_FOUND, Cause::NoRoute, record_guard);
     };
-    carrier.0.note(|facts| facts.path.route = Some(Arc::clone(&route.name)));
-    carrier.0.log_one_in.set(route.log_one_in.get());
+    record_guard.0.note(|facts| facts.path.route = Some(Arc::clone(&route.name)));
+    record_guard.0.log_one_in.set(route.log_one_in.get());
     if !session.may_ask(host, route.client_auth) {
         unwanted(request, body);
-        return refused(StatusCode::MISDIRECTED_REQUEST, Cause::Misdirected, carrier);
+        return refused(StatusCode::MISDIRECTED_REQUEST, Cause::Misdirected, record_guard);
     }
     if let Some(most) = route.max_body
         && body.length().is_some_and(|length| length > most)
     {
         unwanted(request, body);
-        return refused(StatusCode::PAYLOAD_TOO_LARGE, Cause::BodyTooLarge, carrier);
+        return refused(StatusCode::PAYLOAD_TOO_LARGE, Cause::BodyTooLarge, record_guard);
     }
     let mut response = match &route.action {
         Action::Redirect(redirect) => {
             let parts =
                 Parts { host: host.unwrap_or_default(), path: request.path(), query: request.query() };
             let Some(response) = answer::redirect(redirect.status, redirect.to.fill(parts)) else {
-                return refused(StatusCode::BAD_REQUEST, Cause::BadRequest, carrier);
+                return refused(StatusCode::BAD_REQUEST, Cause::BadRequest, record_guard);
             };
             unwanted(request, body);
-            own(response, carrier, Cause::Completed.into(), is_head(request))
+            own(response, record_guard, Cause::Completed.into(), is_head(request))
         }
         Action::Respond(respond) => {
             unwanted(request, body);
-            own(answer::fixed(respond), carrier, Cause::Completed.into(), is_head(request))
+            own(answer::fixed(respond), record_guard, Cause::Completed.into(), is_head(request))
         }
         // It may go no farther: who is asked is this proxy (RFC 9110 §7.6.2).
         Action::Proxy(_) if hop_by_hop::forwards_left(&request.method, &request.fields) == Some(0) => {
             unwanted(request, body);
-            own(answer::last_hop(&request.method), carrier, Cause::Completed.into(), false)
+            own(answer::last_hop(&request.method), record_guard, Cause::Completed.into(), false)
         }
         Action::Proxy(proxy) => {
-            let forward = Forward { session, arrival, client, http, route, proxy };
-            return match forward.prepare(request, body, protocol, &carrier) {
-                Ok(forwarded) => RouteStep::Forward(forward, forwarded, carrier),
-                Err(refusal) => RouteStep::Answered(Err((refusal, carrier))),
+            let forward = Forward { session, context, client, http, route, proxy };
+            return match forward.prepare(request, body, protocol, &record_guard) {
+                Ok(forwarded) => RouteStep::Forward(forward, forwarded, record_guard),
+                Err(refusal) => RouteStep::Answered(Err((refusal, record_guard))),
             };
         }
     };
@@ -321,9 +331,14 @@ pub(crate) fn finish(session: &Session, route: &HttpRoute, response: &mut Respon
 }
 
 /// A response of our own on its way.
-fn own(mut response: Response<Bytes>, carrier: Carrier, close: Close, head: bool) -> Response<Reply> {
+fn own(
+    mut response: Response<Bytes>,
+    record_guard: RecordGuard,
+    close: Close,
+    head: bool,
+) -> Response<Reply> {
     let status = response.status;
-    carrier.0.answered(status.as_u16());
+    record_guard.0.answered(status.as_u16());
     let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     if !bodiless {
         let length = response.body.len() as u64;
@@ -331,17 +346,22 @@ fn own(mut response: Response<Bytes>, carrier: Carrier, close: Close, head: bool
     }
     response.map(|body| {
         let body = if head || bodiless { Bytes::new() } else { body };
-        Reply::own(body, carrier, close)
+        Reply::own(body, record_guard, close)
     })
 }
 
 /// The answer to a request that is refused.
-pub(crate) fn refuse(refusal: &Refusal, carrier: Carrier, json: bool, head: bool) -> Response<Reply> {
-    let id = carrier.0.id();
-    own(answer::error(refusal, json, &id), carrier, refusal.close.clone(), head)
+pub(crate) fn refuse(
+    refusal: &Refusal,
+    record_guard: RecordGuard,
+    json: bool,
+    head: bool,
+) -> Response<Reply> {
+    let id = record_guard.0.id();
+    own(answer::error(refusal, json, &id), record_guard, refusal.close.clone(), head)
 }
 
-impl Gate {
+impl GuardState {
     /// How long the head of the request that passed last took to come.
     fn lateness(&self) -> Duration {
         Duration::from_millis(match self.began.replace(0) {

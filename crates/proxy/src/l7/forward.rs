@@ -14,11 +14,11 @@ use offramp_upstream::{Affinity, Answer, Backend, InterimListener, Protocol as S
 
 use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};
-use super::exchange::{Arrival, Client, Outcome, finish};
+use super::exchange::{Client, Outcome, RequestContext, finish};
+use super::forwarded_fields;
 use super::inbound::Inbound;
-use super::record::Carrier;
+use super::record::RecordGuard;
 use super::session::{Private, Session};
-use super::told;
 use super::trace;
 use super::tunnel::{self, Switch};
 use crate::failure;
@@ -33,7 +33,7 @@ const LONGEST_TARGET: usize = u16::MAX as usize - 1;
 /// The way of a request to a server, and everything that it goes by.
 pub(crate) struct Forward<'e> {
     pub(crate) session: &'e Rc<Session>,
-    pub(crate) arrival: &'e Arrival,
+    pub(crate) context: &'e RequestContext,
     pub(crate) client: &'e Client,
     pub(crate) http: &'e Http,
     pub(crate) route: &'e HttpRoute,
@@ -65,17 +65,17 @@ impl Forward<'_> {
         request: &mut Request,
         body: Inbound,
         protocol: Option<Box<[u8]>>,
-        carrier: &Carrier,
+        record_guard: &RecordGuard,
     ) -> Result<Forwarded, Refusal> {
         let backend = self.backend();
-        carrier.0.note(|facts| facts.path.backend = Some(Arc::clone(&backend.name)));
+        record_guard.0.note(|facts| facts.path.backend = Some(Arc::clone(&backend.name)));
         if was_reset(&body) {
             return Err(Refusal::new(StatusCode::BAD_REQUEST, Cause::ClientAborted));
         }
         hop_by_hop::count_forward(&request.method, &mut request.fields);
         let turn = self.turn(request, protocol, backend.protocol)?;
-        let body = self.body(body, &request.fields, carrier);
-        self.fields(request, carrier);
+        let body = self.body(body, &request.fields, record_guard);
+        self.fields(request, record_guard);
         // A body of unknown length is left out with these methods, unless the header says that there is one.
         if matches!(request.method, Method::GET | Method::HEAD)
             && backend.protocol == Speaks::Http1
@@ -96,7 +96,7 @@ impl Forward<'_> {
         &self,
         request: &Request,
         forwarded: Forwarded,
-        carrier: Carrier,
+        record_guard: RecordGuard,
     ) -> impl Future<Output = Outcome> {
         async move {
             let backend = self.backend();
@@ -109,17 +109,17 @@ impl Forward<'_> {
             };
             let Forwarded { body, turn, interim, private } = forwarded;
             let about = Affinity {
-                client: self.arrival.named.or(self.session.ip),
+                client: self.context.named.or(self.session.ip),
                 tls: self.session.scheme == Scheme::Https,
                 private: private.as_deref(),
                 attempted: &attempted,
                 interim,
             };
             match self.session.worker.pools.send(backend, (request, body), &about).await {
-                Ok(answer) => self.answered(answer, turn, carrier),
+                Ok(answer) => self.answered(answer, turn, record_guard),
                 Err(failed) => {
-                    let refusal = failure::request(&failed, &carrier.0, backend.servers.len());
-                    Err((refusal, carrier))
+                    let refusal = failure::request(&failed, &record_guard.0, backend.servers.len());
+                    Err((refusal, record_guard))
                 }
             }
         }
@@ -128,17 +128,17 @@ impl Forward<'_> {
     /// The connections to use where servers get a PROXY header.
     fn private(&self) -> Option<Private> {
         let version = self.proxy.send_proxy?;
-        Some(self.session.private(version, self.arrival.named))
+        Some(self.session.private(version, self.context.named))
     }
 
     fn backend(&self) -> &Arc<Backend> {
-        &self.arrival.view.snapshot.backends[self.proxy.backend]
+        &self.context.view.snapshot.backends[self.proxy.backend]
     }
 
-    /// Who is told of interim responses; nobody where the client knows none.
+    /// Who gets interim responses; nobody where the client knows none.
     fn interim(&self) -> Option<Arc<dyn InterimListener>> {
         match self.client {
-            Client::Line(_) if self.arrival.passed.http10 => None,
+            Client::Line(_) if self.context.head_flags.http10 => None,
             Client::Line(line) => Some(Arc::clone(&*line.interim.borrow()) as Arc<dyn InterimListener>),
             Client::Stream(listener) => Some(Arc::clone(listener)),
         }
@@ -151,7 +151,7 @@ impl Forward<'_> {
         protocol: Option<Box<[u8]>>,
         speaks: Speaks,
     ) -> Result<Turn, Refusal> {
-        let upgrade = hop_by_hop::clean_request(&mut request.fields, self.arrival.passed.switches);
+        let upgrade = hop_by_hop::clean_request(&mut request.fields, self.context.head_flags.switches);
         let may = speaks != Speaks::Http2;
         if request.method == Method::CONNECT {
             let refused = |detail: &str| {
@@ -179,27 +179,27 @@ impl Forward<'_> {
         }
     }
 
-    fn body(&self, incoming: Inbound, fields: &Fields, carrier: &Carrier) -> ClientBody {
+    fn body(&self, incoming: Inbound, fields: &Fields, record_guard: &RecordGuard) -> ClientBody {
         let limits = &self.http.limits;
         let bounds = Bounds {
             timeout: limits.request_body_timeout,
             rate: limits.min_body_rate,
             most: self.route.max_body,
         };
-        let body = ClientBody::new(incoming, Rc::clone(&carrier.0), bounds);
+        let body = ClientBody::new(incoming, Rc::clone(&record_guard.0), bounds);
         let Some(line) = self.client.line() else { return body };
-        let unasked = self.arrival.passed.expects && fields.contains(Known::Expect);
-        body.behind(&line.gate, unasked.then_some(&line.interim.borrow()))
+        let unasked = self.context.head_flags.expects && fields.contains(Known::Expect);
+        body.behind(&line.guard_state, unasked.then_some(&line.interim.borrow()))
     }
 
     /// Makes the fields those that the server gets.
-    fn fields(&self, request: &mut Request, carrier: &Carrier) {
+    fn fields(&self, request: &mut Request, record_guard: &RecordGuard) {
         let received = request.version;
         request.settle_host();
         let rules = &self.route.request_headers;
-        if self.arrival.view.trusted {
+        if self.context.view.trusted {
             protected::drop_lookalikes(&mut request.fields, rules);
-            self.extend_told(request);
+            self.extend_forwarded(request);
         } else {
             protected::drop_claims(&mut request.fields);
             if !rules.is_empty() {
@@ -211,37 +211,37 @@ impl Forward<'_> {
             }
         }
         let fields = &mut request.fields;
-        carrier.0.tell_id(fields);
-        if let Some(trace) = carrier.0.trace() {
+        record_guard.0.tell_id(fields);
+        if let Some(trace) = record_guard.0.trace() {
             trace::tell(fields, &trace);
         }
         if received == Version::HTTP_2 {
             join_cookies(fields);
-            if self.arrival.passed.expects {
+            if self.context.head_flags.expects {
                 fields.remove(Known::Expect);
             }
         }
         if self.http.via {
-            told::via(fields, received);
+            forwarded_fields::via(fields, received);
         }
         rules.apply(fields);
     }
 
     /// Tells the server of the client.
     fn tell(&self, request: &mut Request) {
-        // What is told names the host, which lies among what is changed.
-        let told = told::own(self.session, asked(request));
-        request.fields.append_all(&told);
+        // These fields name the host, which lies among what is changed.
+        let own = forwarded_fields::own(self.session, asked(request));
+        request.fields.append_all(&own);
     }
 
     /// Extends what a trusted proxy tells the server of the client.
-    fn extend_told(&self, request: &mut Request) {
-        let (view, named) = (&self.arrival.view, self.arrival.named);
+    fn extend_forwarded(&self, request: &mut Request) {
+        let (view, named) = (&self.context.view, self.context.named);
         if view.is_contradicted(self.session.ip, &request.fields, named) {
             request.fields.remove(Known::Forwarded);
         }
-        let own = told::own(self.session, asked(request));
-        told::extend(&mut request.fields, &own, named);
+        let own = forwarded_fields::own(self.session, asked(request));
+        forwarded_fields::extend(&mut request.fields, &own, named);
     }
 
     /// What the server is asked for.
@@ -262,8 +262,8 @@ impl Forward<'_> {
     }
 
     /// The response of a server becomes one for the client.
-    fn answered(&self, answer: Answer<ClientBody>, turn: Turn, carrier: Carrier) -> Outcome {
-        let record = Rc::clone(&carrier.0);
+    fn answered(&self, answer: Answer<ClientBody>, turn: Turn, record_guard: RecordGuard) -> Outcome {
+        let record = Rc::clone(&record_guard.0);
         record.note(|facts| {
             facts.path.server = Some(Arc::clone(&answer.server));
             facts.path.tries = answer.tries;
@@ -274,13 +274,13 @@ impl Forward<'_> {
         let set_cookie = answer.set_cookie;
         let mut response = answer.response;
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switched(response, answer.tunnel, turn, carrier);
+            return self.switched(response, answer.tunnel, turn, record_guard);
         }
         // To the client 200 would mean that its WebSocket is open (RFC 8441 §5).
         if matches!(turn, Turn::Stream) && response.status.is_success() {
             let close =
                 Close::from(Cause::BadResponse).with_detail("a WebSocket was answered without the switch");
-            return Err((Refusal::new(StatusCode::BAD_GATEWAY, close), carrier));
+            return Err((Refusal::new(StatusCode::BAD_GATEWAY, close), record_guard));
         }
         let fields = &mut response.fields;
         hop_by_hop::clean_response(fields);
@@ -288,10 +288,10 @@ impl Forward<'_> {
             fields.append(b"set-cookie", cookie.as_bytes());
         }
         if self.http.via {
-            told::via(fields, response.version);
+            forwarded_fields::via(fields, response.version);
         }
         record.answered(response.status.as_u16());
-        let mut response = response.map(|body| Reply::server(body, carrier));
+        let mut response = response.map(|body| Reply::server(body, record_guard));
         finish(self.session, self.route, &mut response);
         Ok(response)
     }
@@ -302,34 +302,34 @@ impl Forward<'_> {
         mut response: Response<ServerBody<ClientBody>>,
         server: Option<Tunnel>,
         turn: Turn,
-        carrier: Carrier,
+        record_guard: RecordGuard,
     ) -> Outcome {
         let protocol = response.fields.get(Known::Upgrade).map(<[u8]>::to_vec);
         hop_by_hop::clean_response(&mut response.fields);
         response.fields.remove(Known::ContentLength);
         match (turn, self.client.line(), server) {
             (Turn::Upgrade, Some(line), Some(server)) => {
-                carrier.0.answered(101);
+                record_guard.0.answered(101);
                 if let Some(protocol) = protocol {
                     switching(&mut response.fields, &protocol);
                 }
-                *line.switch.borrow_mut() = Some(Switch { server, carrier });
+                *line.switch.borrow_mut() = Some(Switch { server, record_guard });
                 response.set_status(StatusCode::SWITCHING_PROTOCOLS);
                 let mut response = response.map(|_| Reply::nothing());
                 finish(self.session, self.route, &mut response);
                 Ok(response)
             }
             (Turn::Stream, _, Some(server)) if protocol.as_deref().is_some_and(is_websocket) => {
-                carrier.0.answered(200);
+                record_guard.0.answered(200);
                 response.set_status(StatusCode::OK);
                 response.fields.remove_named(SEC_WEBSOCKET_ACCEPT);
-                let mut response = response.map(|_| Reply::tunnel(Switch { server, carrier }));
+                let mut response = response.map(|_| Reply::tunnel(Switch { server, record_guard }));
                 finish(self.session, self.route, &mut response);
                 Ok(response)
             }
             _ => {
                 let close = Close::from(Cause::BadResponse).with_detail("101 was not asked for");
-                Err((Refusal::new(StatusCode::BAD_GATEWAY, close), carrier))
+                Err((Refusal::new(StatusCode::BAD_GATEWAY, close), record_guard))
             }
         }
     }

@@ -30,7 +30,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::answer::Refusal;
 use super::body::Reply;
 use super::exchange::{self, Client, Request};
-use super::intake::{Ending, Gate, Intake, Stop};
+use super::intake::{Ending, GuardState, Intake, Stop};
 use super::line::ClientConnection;
 use super::session::Session;
 use super::transport::Transport;
@@ -103,13 +103,13 @@ pub(crate) async fn serve(
     idle: Duration,
 ) -> Close {
     let bounds = Bounds::new(limits, idle);
-    let gate = Gate::new(GuardLimits {
+    let guard_state = GuardState::new(GuardLimits {
         head: limits.request_header_size,
         target: limits.request_target_size,
         fields: u16::try_from(limits.request_headers).unwrap_or(u16::MAX),
         connect: false,
     });
-    let line = ClientConnection::new(transport, gate, Rc::clone(&session.worker.heads));
+    let line = ClientConnection::new(transport, guard_state, Rc::clone(&session.worker.heads));
     let exchange = |request| exchange::serve(Rc::clone(&session), Client::Line(Rc::clone(&line)), request);
     let turn = loop {
         if let Some(close) = parked(&session, &line, bounds).await {
@@ -122,24 +122,24 @@ pub(crate) async fn serve(
     };
     // Bodies of requests do not keep the connection.
     let Some(line) = Rc::into_inner(line) else { return Cause::Internal.into() };
-    let ClientConnection { gate, switch, intake, .. } = line;
+    let ClientConnection { guard_state, switch, intake, .. } = line;
     // What is left to do is rare, and as large as all the rest.
-    Box::pin(last(session, turn, (gate, intake.into_inner()), switch.into_inner(), limits, idle)).await
+    Box::pin(last(session, turn, (guard_state, intake.into_inner()), switch.into_inner(), limits, idle)).await
 }
 
 /// What follows the last turn with requests.
 async fn last(
     session: Rc<Session>,
     turn: Turn,
-    (gate, mut intake): (Rc<Gate>, Intake),
+    (guard_state, mut intake): (Rc<GuardState>, Intake),
     switch: Option<Switch>,
     limits: &HttpLimits,
     idle: Duration,
 ) -> Close {
-    let close = match (turn, gate.stopped.get()) {
+    let close = match (turn, guard_state.stopped.get()) {
         (Turn::Done, _) => match switch {
             Some(switch) => {
-                gate.switched();
+                guard_state.switched();
                 let early = intake.take_held();
                 let cause = tunnel::run(&session, &mut intake.transport, early, switch, idle).await;
                 // A reset could destroy what the server said last.
@@ -153,7 +153,7 @@ async fn last(
             None => Cause::ClientClosed.into(),
         },
         (Turn::Stopped, Stop::Http2) => return upgrade_to_h2(session, intake, limits, idle).await,
-        (Turn::Stopped, Stop::Refused(fault)) if gate.told.get() => Refusal::fault(fault).close,
+        (Turn::Stopped, Stop::Refused(fault)) if guard_state.reported.get() => Refusal::fault(fault).close,
         (Turn::Stopped, Stop::Refused(fault)) => {
             let held = intake.take_held();
             refuse(&session, &mut intake, &Refusal::fault(fault), &held).await
@@ -271,7 +271,7 @@ where
             return outcome;
         }
         let quiet = conversation.is_quiet() && session.in_flight() == 0;
-        if quiet && warm.is_one_too_many() && line.gate.phase() == Phase::Idle {
+        if quiet && warm.is_one_too_many() && line.guard_state.phase() == Phase::Idle {
             return Poll::Ready(Turn::Idle);
         }
         // It was asked when it was set, and asking costs more than the time of day.
@@ -279,7 +279,7 @@ where
         if now + COARSE < due {
             return Poll::Pending;
         }
-        let turn = poll_alarm(cx, alarm.as_mut(), session, &line.gate, bounds, quiet);
+        let turn = poll_alarm(cx, alarm.as_mut(), session, &line.guard_state, bounds, quiet);
         let left = alarm.deadline().saturating_duration_since(Instant::now());
         due = now + u64::try_from(left.as_millis()).unwrap_or(u64::MAX / 2);
         turn
@@ -302,7 +302,7 @@ fn poll_alarm(
     cx: &mut Context<'_>,
     mut alarm: Pin<&mut Sleep>,
     session: &Session,
-    gate: &Gate,
+    guard_state: &GuardState,
     bounds: Bounds,
     quiet: bool,
 ) -> Poll<Turn> {
@@ -310,7 +310,7 @@ fn poll_alarm(
         let now = coarse_ms();
         let since = |moment: u64| Duration::from_millis(now.saturating_sub(moment));
         let mut next = bounds.tick;
-        let begun = gate.head_since.get();
+        let begun = guard_state.head_since.get();
         if begun > 0 && session.in_flight() == 0 {
             let left = bounds.header.saturating_sub(since(begun));
             if left.is_zero() {
@@ -318,19 +318,19 @@ fn poll_alarm(
             }
             next = next.min(left);
         }
-        if quiet && gate.phase() == Phase::Idle {
-            let left = bounds.tick.saturating_sub(since(session.touched.get().max(gate.moved.get())));
+        if quiet && guard_state.phase() == Phase::Idle {
+            let left = bounds.tick.saturating_sub(since(session.touched.get().max(guard_state.moved.get())));
             if left.is_zero() {
                 return Poll::Ready(Turn::Idle);
             }
             next = next.min(left);
         }
-        if !gate.drained.get() && since(gate.moved.get()) >= bounds.idle {
+        if !guard_state.drained.get() && since(guard_state.moved.get()) >= bounds.idle {
             return Poll::Ready(Turn::Ended(hung(session)));
         }
         for record in session.live() {
             let moved = record.moved.get();
-            if moved > 0 && since(moved.max(gate.moved.get())) >= bounds.idle {
+            if moved > 0 && since(moved.max(guard_state.moved.get())) >= bounds.idle {
                 record.end(Cause::IdleTimeout);
                 return Poll::Ready(Turn::Ended(Cause::IdleTimeout.into()));
             }

@@ -1,16 +1,14 @@
 //! An HTTP/2 connection (RFC 9113): frames, windows and streams, each of which has a task of the same thread, because
 //! any of them may be the one that can go on. Tasks serve one stream after the other.
 //!
-//! [`connection`] moves bytes; [`reader`] finds the frames in them, and [`ear`] heeds these: it counts what costs us
-//! more than it costs the client ([`flood`]), and writes down what is said in the [`book`], which the tasks share. A
+//! [`connection`] moves bytes; [`reader`] finds the frames in them, and [`receive`] processes these: it counts what costs us
+//! more than it costs the client ([`flood`]), and keeps the state of streams in the [`table`], which the tasks share. A
 //! task ([`stream`], run by a [`runner`]) takes a request's content from there and puts its response there through its
 //! [`handle`]; [`out`] is what the connection sends of it. A stream that is dropped is reset, so who stands still for
 //! too long is dropped.
 
-mod book;
 mod connection;
 mod content;
-mod ear;
 mod end;
 mod fields;
 mod flood;
@@ -19,9 +17,11 @@ mod hints;
 mod memory;
 mod out;
 mod reader;
+mod receive;
 mod rules;
 mod runner;
 mod stream;
+mod table;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -40,10 +40,10 @@ use super::session::Session;
 use super::transport::Transport;
 use crate::closing::farewell;
 use crate::snapshot::http::HttpLimits;
-use book::Told;
 use connection::{Connection, Fall};
 pub(crate) use content::StreamContent;
 pub(crate) use runner::Runners;
+use table::ClientFaults;
 
 /// How often bounds are looked at, at the least.
 const TICK: Duration = Duration::from_secs(1);
@@ -89,21 +89,21 @@ pub(crate) async fn serve(
     for record in session.live() {
         record.cancel(if close.cause == Cause::Drain { Cause::Drain } else { Cause::ClientAborted });
     }
-    let told = {
-        let book = &mut connection.book().borrow_mut();
-        book.die();
-        book.told
+    let faults = {
+        let table = &mut connection.table().borrow_mut();
+        table.die();
+        table.client_faults
     };
     end(&session, &mut connection, &close).await;
-    outside_of_requests(&session, told, close)
+    outside_of_requests(&session, faults, close)
 }
 
 /// What the event of the connection says where streams ended that no request tells of.
-fn outside_of_requests(session: &Session, told: Told, close: Close) -> Close {
-    match told.code {
+fn outside_of_requests(session: &Session, faults: ClientFaults, close: Close) -> Close {
+    match faults.code {
         Some(code) if !matches!(close.cause, Cause::H2ProtocolError | Cause::H2Flood) => {
-            session.untold.set(true);
-            let detail = format!("{} streams were reset, the last with {}", told.faults, code.name());
+            session.unreported.set(true);
+            let detail = format!("{} streams were reset, the last with {}", faults.faults, code.name());
             Close::from(Cause::H2ProtocolError).with_detail(&detail)
         }
         _ => close,
@@ -186,22 +186,22 @@ fn look(
 ) -> Look {
     let now = coarse_ms();
     let since = |moment: u64| Duration::from_millis(now.saturating_sub(moment));
-    // A client that takes nothing more cannot be told so.
+    // A client that takes nothing more gets no GOAWAY.
     if connection.stuck_since().is_some_and(|moment| since(moment) >= bounds.idle) {
         return Look::End(Cause::IdleTimeout.into());
     }
     let awaiting = connection.awaiting_since().map(|moment| bounds.header.saturating_sub(since(moment)));
     if awaiting.is_some_and(|left| left.is_zero()) {
         connection.hang_up(Code::NO_ERROR);
-        session.untold.set(true);
+        session.unreported.set(true);
         return Look::End(Cause::RequestHeaderTimeout.into());
     }
     drop_stalled(session, now, bounds.idle);
     let idle = {
-        let book = &mut connection.book().borrow_mut();
-        // Whose request is told of may still have its answer before it.
-        book.drop_blocked(now, u64::try_from(bounds.idle.as_millis()).unwrap_or(u64::MAX));
-        session.in_flight() == 0 && book.is_empty() && book.out.is_empty()
+        let table = &mut connection.table().borrow_mut();
+        // A stream whose request is reported may still get its response first.
+        table.drop_blocked(now, u64::try_from(bounds.idle.as_millis()).unwrap_or(u64::MAX));
+        session.in_flight() == 0 && table.is_empty() && table.out.is_empty()
     };
     let quiet = since(session.touched.get());
     let resting = idle && quiet >= bounds.tick;
@@ -218,7 +218,7 @@ fn look(
             let left = (bounds.keepalive - quiet).min(awaiting.unwrap_or(Duration::MAX));
             return Look::Again(left.max(COARSE));
         }
-        // One that does not say that it has heard so has been given time enough.
+        // One that does not answer the PING has had time enough.
         Some((cause, moment)) if since(moment) >= TICK => {
             connection.part();
             if idle && cause == Cause::IdleTimeout {
@@ -260,9 +260,9 @@ async fn end(session: &Session, connection: &mut Connection, close: &Close) {
         ready!(connection.poll_send(cx))?;
         connection.transport.poll_shutdown(cx)
     });
-    let told: Result<std::io::Result<()>, _> = tokio::time::timeout(TICK, goodbye).await;
-    // One that was told why may still be talking, and reading its last answer.
-    if told.is_ok() && !connection.heard_all && close.cause != Cause::IdleTimeout {
+    let sent: Result<std::io::Result<()>, _> = tokio::time::timeout(TICK, goodbye).await;
+    // One that got GOAWAY may still be sending, and reading its last response.
+    if sent.is_ok() && !connection.received_all && close.cause != Cause::IdleTimeout {
         farewell(&session.worker, connection.transport.socket(), &[]).await;
     }
 }

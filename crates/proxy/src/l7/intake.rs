@@ -30,7 +30,7 @@ const BULK: usize = 8 * 1024;
 const UNWANTED: usize = 64 * 1024;
 
 /// What the guard and the requests behind it tell each other.
-pub(crate) struct Gate {
+pub(crate) struct GuardState {
     guard: RefCell<Guard>,
     limits: Limits,
     /// When the head that is coming began, in milliseconds of the coarse clock; 0 while none is.
@@ -38,20 +38,20 @@ pub(crate) struct Gate {
     /// When the head that passed last had begun, where it did not come at once; else 0.
     pub(crate) began: Cell<u64>,
     /// The last request that passed.
-    pub(crate) last: Cell<Passed>,
+    pub(crate) last: Cell<HeadFlags>,
     /// When a byte was last read or written, in milliseconds of the coarse clock.
     pub(crate) moved: Cell<u64>,
     /// Whether everything that was written has reached the kernel.
     pub(crate) drained: Cell<bool>,
-    /// Whether a request that was under way has told of what was refused.
-    pub(crate) told: Cell<bool>,
+    /// Whether a request in progress has reported what was refused.
+    pub(crate) reported: Cell<bool>,
     /// Why nothing more is read.
     pub(crate) stopped: Cell<Stop>,
 }
 
 /// What is remembered of a request's head.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Passed {
+pub(crate) struct HeadFlags {
     /// Whether another protocol was asked for.
     pub(crate) switches: bool,
     /// Whether the client waits for `100 Continue`.
@@ -72,7 +72,7 @@ pub(crate) enum Stop {
     Http2,
 }
 
-impl Gate {
+impl GuardState {
     pub(crate) fn new(limits: Limits) -> Rc<Self> {
         Rc::new(Self {
             guard: RefCell::new(Guard::new(limits)),
@@ -82,7 +82,7 @@ impl Gate {
             last: Cell::default(),
             moved: Cell::new(coarse_ms()),
             drained: Cell::new(true),
-            told: Cell::new(false),
+            reported: Cell::new(false),
             stopped: Cell::default(),
         })
     }
@@ -104,7 +104,7 @@ impl Gate {
 
     fn note(&self, head: &RequestHead) {
         self.began.set(self.head_since.replace(0));
-        self.last.set(Passed {
+        self.last.set(HeadFlags {
             switches: head.switches,
             expects: head.expects_continue,
             http10: head.version == Version::Http10,
@@ -152,14 +152,14 @@ pub(crate) enum Heading {
     Request(RequestHead, Box<head::Request>),
     /// The end of the client's direction; [`Intake::failed`] says whether in order.
     End,
-    /// Nothing, for the reason that [`Gate::stopped`] gives.
+    /// Nothing, for the reason that [`GuardState::stopped`] gives.
     Stopped,
 }
 
 /// The client's connection and what has arrived on it.
 pub(crate) struct Intake {
     pub(crate) transport: Transport,
-    gate: Rc<Gate>,
+    guard_state: Rc<GuardState>,
     /// Bytes that were not given out yet, where the guard needs them in one piece; what the transport has
     /// comes behind them.
     held: Buffer,
@@ -191,11 +191,11 @@ pub(crate) enum Ending {
 }
 
 impl Intake {
-    pub(crate) fn new(transport: Transport, gate: Rc<Gate>, heads: Rc<Heads>) -> Self {
+    pub(crate) fn new(transport: Transport, guard_state: Rc<GuardState>, heads: Rc<Heads>) -> Self {
         let (held, turn) = (Buffer::default(), Turn::default());
         Self {
             transport,
-            gate,
+            guard_state,
             held,
             seen: false,
             passing: 0,
@@ -210,7 +210,7 @@ impl Intake {
     /// Gives back what is kept for the next requests.
     pub(crate) fn rest(&mut self) {
         self.transport.keep_buffer(false);
-        self.gate.guard.borrow_mut().rest();
+        self.guard_state.guard.borrow_mut().rest();
     }
 
     /// What the guard has not let pass.
@@ -222,13 +222,13 @@ impl Intake {
 
     /// Whether all of the last request was given out.
     pub(crate) fn is_between(&self) -> bool {
-        self.passing == 0 && self.gate.phase() != Phase::Body
+        self.passing == 0 && self.guard_state.phase() != Phase::Body
     }
 
     /// Waits for the next head.
     pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Heading> {
         loop {
-            if self.gate.stopped.get() != Stop::Not {
+            if self.guard_state.stopped.get() != Stop::Not {
                 return Poll::Ready(Heading::Stopped);
             }
             if self.needs_more() {
@@ -239,7 +239,7 @@ impl Intake {
                 let alone = self.held.is_empty();
                 if alone
                     && let Poll::Ready(Ok(bytes)) = self.transport.poll_fill(cx)
-                    && let Some((head, request, length)) = self.gate.head(bytes, &self.heads)
+                    && let Some((head, request, length)) = self.guard_state.head(bytes, &self.heads)
                 {
                     self.transport.consume(length);
                     return Poll::Ready(Heading::Request(head, request));
@@ -248,7 +248,7 @@ impl Intake {
                 continue;
             }
             self.seen = true;
-            if let Some((head, request, length)) = self.gate.head(self.held.filled(), &self.heads) {
+            if let Some((head, request, length)) = self.guard_state.head(self.held.filled(), &self.heads) {
                 self.consume_held(length);
                 return Poll::Ready(Heading::Request(head, request));
             }
@@ -260,7 +260,7 @@ impl Intake {
         if ready!(self.poll_passed(cx))? == 0 {
             return Poll::Ready(Ok(None));
         }
-        let more = self.gate.phase() == Phase::Body;
+        let more = self.guard_state.phase() == Phase::Body;
         let front = self.front(cx)?;
         if !more || !(BULK..PIECE).contains(&front.len()) {
             let piece = Bytes::copy_from_slice(&front[..front.len().min(PIECE)]);
@@ -301,7 +301,7 @@ impl Intake {
                 }
                 break;
             }
-            let limits = self.gate.limits;
+            let limits = self.guard_state.limits;
             let front = self.front(cx)?;
             match message.chunks.next(front, &limits) {
                 Ok(Chunk::Data(range)) => {
@@ -320,7 +320,7 @@ impl Intake {
                 Ok(Chunk::Wait(0)) => return Poll::Ready(Err(Broken::Unreadable)),
                 Ok(Chunk::Wait(n)) => self.take(n),
                 Err(fault) => {
-                    self.gate.stopped.set(Stop::Refused(fault));
+                    self.guard_state.stopped.set(Stop::Refused(fault));
                     return Poll::Ready(Err(Broken::Refused(fault)));
                 }
             }
@@ -373,7 +373,7 @@ impl Intake {
             Ok([]) if self.held.is_empty() => self.ended = true,
             Ok([]) => self.failed = Some(io::ErrorKind::UnexpectedEof.into()),
             Ok(bytes) => {
-                self.gate.moved.set(coarse_ms());
+                self.guard_state.moved.set(coarse_ms());
                 self.turn.spend(Work::Pieces(1));
                 self.turn.spend(Work::Bytes(bytes.len()));
                 return Poll::Ready(true);
@@ -400,10 +400,10 @@ impl Intake {
             if self.passing > 0 {
                 return Poll::Ready(Ok(self.passing));
             }
-            if let Stop::Refused(fault) = self.gate.stopped.get() {
+            if let Stop::Refused(fault) = self.guard_state.stopped.get() {
                 return Poll::Ready(Err(Broken::Refused(fault)));
             }
-            if self.gate.phase() != Phase::Body {
+            if self.guard_state.phase() != Phase::Body {
                 return Poll::Ready(Ok(0));
             }
             if self.ended || self.failed.is_some() {
@@ -416,7 +416,7 @@ impl Intake {
                 }
                 let alone = self.held.is_empty();
                 if alone && let Poll::Ready(Ok(bytes)) = self.transport.poll_fill(cx) {
-                    self.passing = self.gate.content(bytes);
+                    self.passing = self.guard_state.content(bytes);
                 }
                 if self.passing == 0 {
                     self.hold(cx, alone);
@@ -424,7 +424,7 @@ impl Intake {
                 continue;
             }
             self.seen = true;
-            self.passing = self.gate.content(self.held.filled());
+            self.passing = self.guard_state.content(self.held.filled());
         }
     }
 

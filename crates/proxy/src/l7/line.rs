@@ -9,7 +9,7 @@ use offramp_http::h1::RequestHead;
 
 use super::heads::Heads;
 use super::inbound::{Inbound, Upload};
-use super::intake::{Gate, Intake};
+use super::intake::{GuardState, Intake};
 use super::interim::Interim;
 use super::transport::Transport;
 use super::tunnel::Switch;
@@ -17,7 +17,7 @@ use super::tunnel::Switch;
 /// What the requests of an HTTP/1 connection need of it. All of it belongs to one task, in which one part after
 /// the other has its turn; only the body of a request may be read in another.
 pub(crate) struct ClientConnection {
-    pub(crate) gate: Rc<Gate>,
+    pub(crate) guard_state: Rc<GuardState>,
     /// The interim responses to the request that is under way.
     pub(crate) interim: RefCell<Arc<Interim>>,
     /// Where a connection is put down that goes on with another protocol.
@@ -30,17 +30,17 @@ pub(crate) struct ClientConnection {
     wanted: Cell<bool>,
     /// Whether somebody waits for more of the body.
     awaited: Cell<bool>,
-    /// Whether its client is to be told to go on with the body, and was not yet.
+    /// Whether its client is to get 100 (Continue), and did not yet.
     asking: Cell<bool>,
     /// Who drives the connection.
     driver: RefCell<Option<Waker>>,
 }
 
 impl ClientConnection {
-    pub(crate) fn new(transport: Transport, gate: Rc<Gate>, heads: Rc<Heads>) -> Rc<Self> {
+    pub(crate) fn new(transport: Transport, guard_state: Rc<GuardState>, heads: Rc<Heads>) -> Rc<Self> {
         Rc::new(Self {
-            intake: RefCell::new(Intake::new(transport, Rc::clone(&gate), heads)),
-            gate,
+            intake: RefCell::new(Intake::new(transport, Rc::clone(&guard_state), heads)),
+            guard_state,
             interim: RefCell::default(),
             switch: RefCell::default(),
             serial: Cell::new(0),
@@ -98,13 +98,13 @@ impl ClientConnection {
         self.wanted.set(false);
     }
 
-    /// The client is to be told to go on with the body; by whom `waker` wakes, or the driver.
+    /// The client is to get 100 (Continue); by whom `waker` wakes, or the driver.
     pub(super) fn ask(&self, waker: &Waker) {
         self.asking.set(true);
         self.call(waker);
     }
 
-    /// Whether the client is to be told to go on with the body, which whoever asks does now.
+    /// Whether the client is to get 100 (Continue), which whoever asks does now.
     pub(super) fn is_asking(&self) -> bool {
         self.asking.take()
     }

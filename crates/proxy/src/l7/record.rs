@@ -26,7 +26,7 @@ pub(crate) struct Record {
     session: Rc<Session>,
     facts: RefCell<Option<Box<RequestFacts>>>,
     begun: Instant,
-    /// Of so many that went well one is told.
+    /// Of so many that went well one is reported.
     pub(crate) log_one_in: Cell<u32>,
     /// Bytes of body from the client.
     pub(crate) up: Cell<u64>,
@@ -65,7 +65,7 @@ impl Record {
         record
     }
 
-    /// The request's place in a distributed trace, if it has one and its end was not told yet.
+    /// The request's place in a distributed trace, if it has one and its end was not reported yet.
     pub(crate) fn trace(&self) -> Option<Trace> {
         self.facts.borrow().as_ref().and_then(|facts| facts.trace)
     }
@@ -75,14 +75,14 @@ impl Record {
         self.facts.borrow().as_ref().map(|facts| facts.id.clone()).unwrap_or_default()
     }
 
-    /// Has a request say its id, if the end was not told yet.
+    /// Has a request say its id, if the end was not reported yet.
     pub(crate) fn tell_id(&self, fields: &mut Fields) {
         if let Some(facts) = self.facts.borrow().as_ref() {
             fields.set_known(Known::XRequestId, facts.id.as_bytes());
         }
     }
 
-    /// Changes what is known, unless it has been told already.
+    /// Changes what is known, unless it has been reported already.
     pub(crate) fn note(&self, change: impl FnOnce(&mut RequestFacts)) {
         if let Some(facts) = self.facts.borrow_mut().as_mut() {
             change(facts);
@@ -143,7 +143,7 @@ impl Record {
         }
     }
 
-    /// Whether the end was told.
+    /// Whether the end was reported.
     pub(crate) fn has_ended(&self) -> bool {
         self.facts.borrow().is_none()
     }
@@ -167,10 +167,10 @@ impl Record {
     }
 }
 
-/// Ends the request where whoever carried it is dropped: by then the client is gone, or the worker ends.
-pub(crate) struct Carrier(pub(crate) Rc<Record>);
+/// Ends the request where whoever serves it is dropped: by then the client is gone, or the worker ends.
+pub(crate) struct RecordGuard(pub(crate) Rc<Record>);
 
-impl Drop for Carrier {
+impl Drop for RecordGuard {
     fn drop(&mut self) {
         if self.0.has_ended() {
             return;

@@ -18,8 +18,8 @@ use offramp_upstream::PrivateConnections;
 
 use super::body::ClientBody;
 use super::client_certificate::ClientCertificate;
+use super::forwarded_fields;
 use super::record::Record;
-use super::told;
 use crate::proxy_header::{self, About};
 use crate::snapshot::http::{AuthClass, Http};
 use crate::snapshot::{Listener, SendProxy, Snapshot};
@@ -65,7 +65,7 @@ pub(crate) struct Session {
     /// When a request last began or ended, in milliseconds of the coarse clock.
     pub(crate) touched: Cell<u64>,
     /// Whether something went wrong that no request tells of.
-    pub(crate) untold: Cell<bool>,
+    pub(crate) unreported: Cell<bool>,
     /// Whether the connection ended before a drain cut it.
     pub(crate) left: Cell<bool>,
     /// What was asked for last, as it came and as routes name it.
@@ -82,7 +82,7 @@ type HostNames = (Box<[u8]>, Arc<str>);
 /// What was asked for, or that nothing was, and the fields that say so.
 type FieldsOfHost = (Option<Box<[u8]>>, Rc<Fields>);
 
-/// What servers are told of a client, written once.
+/// What servers learn of a client, written once.
 pub(crate) struct ForwardedClient {
     /// The client's address, for X-Forwarded-For.
     pub(crate) client: Box<str>,
@@ -196,7 +196,7 @@ impl Session {
     ) -> Rc<Self> {
         let ip = brief.client.ip();
         let forwarded = ForwardedClient {
-            client: told::address(ip).into(),
+            client: forwarded_fields::address(ip).into(),
             port: port(brief.client.destination.as_ref(), local).map(|port| port.to_string().into()),
             id: brief.id.to_string().into(),
             fields: RefCell::default(),
@@ -216,7 +216,7 @@ impl Session {
             begun: Cell::new(0),
             live: RefCell::default(),
             touched: Cell::new(coarse_ms()),
-            untold: Cell::new(false),
+            unreported: Cell::new(false),
             left: Cell::new(false),
             host: RefCell::default(),
             agent: RefCell::default(),
@@ -302,7 +302,7 @@ impl Session {
     }
 
     /// Whether the end of the connection has an event of its own: where no request tells of it.
-    pub(crate) fn is_to_be_told(&self, close: &Close) -> bool {
+    pub(crate) fn is_to_be_reported(&self, close: &Close) -> bool {
         let of_a_request = matches!(
             close.cause,
             Cause::BadRequest
@@ -316,8 +316,8 @@ impl Session {
                 | Cause::ClientVanished
                 | Cause::ClientTruncated
         );
-        let untold = self.begun.get() == 0 || self.untold.get();
-        untold || !(of_a_request || matches!(close.fault, Fault::Nobody | Fault::Policy))
+        let unreported = self.begun.get() == 0 || self.unreported.get();
+        unreported || !(of_a_request || matches!(close.fault, Fault::Nobody | Fault::Policy))
     }
 
     /// What routes call the host that a request asks for: clients ask for the same one again and again.

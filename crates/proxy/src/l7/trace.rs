@@ -1,5 +1,5 @@
 //! A request's place in a distributed trace (W3C Trace Context, level 1): read from `traceparent`, or begun
-//! here, and told to the server with our own span as the parent.
+//! here, and sent to the server with our own span as the parent.
 //!
 //! Pure: chance is an argument. A `traceparent` is believed whoever sends it, as it decides nothing but where
 //! a span is shown. What cannot be read is left as it came, unless a trace begins here.
@@ -156,7 +156,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever comes next reads what is told.
+        /// Whoever comes next reads what is sent.
         #[test]
         fn what_is_told_can_be_read(id in 1u128.., span in 1u64.., sampled: bool, parent: Option<u64>) {
             let mut headers = Fields::new();

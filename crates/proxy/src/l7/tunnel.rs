@@ -18,7 +18,7 @@ use offramp_observe::Cause;
 use offramp_upstream::Tunnel;
 use tokio::time::{Instant, sleep};
 
-use super::record::Carrier;
+use super::record::RecordGuard;
 use super::session::Session;
 use super::transport::Transport;
 use crate::worker::Worker;
@@ -33,7 +33,7 @@ pub(crate) struct Switch {
     /// The server's side.
     pub(crate) server: Tunnel,
     /// Who tells of the request's end.
-    pub(crate) carrier: Carrier,
+    pub(crate) record_guard: RecordGuard,
 }
 
 /// One end of a tunnel.
@@ -106,7 +106,7 @@ struct Way {
     kept: Vec<u8>,
     /// Whether the reading side has ended.
     ended: bool,
-    /// Whether the writing side was told.
+    /// Whether the writing side knows.
     shut: bool,
     /// Whether the reading side told a write that it was reset: what looks like the end of its stream is none then.
     reset: bool,
@@ -202,7 +202,7 @@ pub(crate) async fn run(
     switch: Switch,
     idle: Duration,
 ) -> Cause {
-    let Switch { mut server, carrier } = switch;
+    let Switch { mut server, record_guard } = switch;
     let worker = Rc::clone(&session.worker);
     let mut up = Way { moved: early.len() as u64, kept: early, ..Way::default() };
     let mut down = Way::default();
@@ -219,14 +219,14 @@ pub(crate) async fn run(
             Ok(more) => more,
             Err(cause) => return Poll::Ready(cause),
         };
-        carrier.0.up.set(up.moved);
-        carrier.0.down.set(down.moved);
+        record_guard.0.up.set(up.moved);
+        record_guard.0.down.set(down.moved);
         if up.shut && down.shut {
             return Poll::Ready(Cause::Completed);
         }
         if up.moved + down.moved != seen {
             (seen, since) = (up.moved + down.moved, coarse_ms());
-            carrier.0.moved.set(since);
+            record_guard.0.moved.set(since);
         }
         if more {
             offramp_net::turn::poll_next(cx);
@@ -245,7 +245,7 @@ pub(crate) async fn run(
     if let Some(place) = place {
         worker.cut.forget(place);
     }
-    carrier.0.end(cause);
+    record_guard.0.end(cause);
     cause
 }
 

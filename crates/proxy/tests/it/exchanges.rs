@@ -170,11 +170,11 @@ fn trailers_reach_who_wants_them() {
     let app = trailing();
     let house = House::open(&[app.address()], &Terms::default());
     let mut stream = BufReader::new(house.https());
-    for (fields, told) in [("te: trailers\r\n", Some("1")), ("", None), ("te: gzip\r\n", None)] {
+    for (fields, sum) in [("te: trailers\r\n", Some("1")), ("", None), ("te: gzip\r\n", None)] {
         let request = format!("GET / HTTP/1.1\r\nhost: a.test\r\n{fields}\r\n");
         stream.get_mut().write_all(request.as_bytes()).unwrap();
         let got = response(&mut stream, false);
-        assert_eq!((got.text().as_str(), got.field("x-sum"), got.field("x-more")), ("ok", told, None));
+        assert_eq!((got.text().as_str(), got.field("x-sum"), got.field("x-more")), ("ok", sum, None));
     }
     stream.get_mut().write_all(b"GET / HTTP/1.0\r\nte: trailers\r\n\r\n").unwrap();
     let mut rest = String::new();

@@ -302,13 +302,13 @@ fn a_hello_in_thousands_of_records_is_served_or_refused_at_once() {
     house.wait(|totals| totals.active() == 0);
     let handshakes = house.totals().handshake_time().count();
     let (refused, outcome) = fragmented(&house, 5000);
-    let told = outcome.unwrap_err();
+    let error = outcome.unwrap_err();
     drop(refused);
     house.wait(|totals| totals.active() == 0);
     assert_eq!(house.totals().handshake_time().count(), handshakes, "it was refused before the handshake");
     let events = house.end();
     let [served, refused] = &events[..] else { panic!("{events:?}") };
     assert_eq!((&served["cause"], &served["sni"]), (&"client_closed".into(), &NAME.into()), "{served}");
-    assert_eq!(refused["cause"], "client_hello_too_large", "{refused} {told}");
+    assert_eq!(refused["cause"], "client_hello_too_large", "{refused} {error}");
     assert_eq!(refused["alert_sent"], "decode_error", "{refused}");
 }

@@ -157,7 +157,7 @@ fn script() -> impl Strategy<Value = Script> {
 
 /// A response, as far as a proxy may not change it.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct Shown {
     status: u16,
     fields: Vec<String>,
     length: Option<String>,
@@ -167,7 +167,7 @@ struct Told {
 }
 
 /// Plays a script; the responses up to the end of the connection or of the script.
-fn play(script: &Script, stream: TcpStream) -> Vec<Told> {
+fn play(script: &Script, stream: TcpStream) -> Vec<Shown> {
     stream.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut writer = Some(stream);
@@ -191,7 +191,7 @@ fn play(script: &Script, stream: TcpStream) -> Vec<Told> {
             uploading.join().unwrap();
         }
         let goes_on = goes_on(ask, &got);
-        answers.push(told(&got, goes_on));
+        answers.push(shown(&got, goes_on));
         if !goes_on {
             assert_eq!(reader.read(&mut [0]).unwrap_or(0), 0, "something follows the last answer");
             break;
@@ -263,14 +263,14 @@ fn goes_on(ask: &Ask, got: &Got) -> bool {
     keeps && delimited && !ask.close
 }
 
-fn told(got: &Got, goes_on: bool) -> Told {
+fn shown(got: &Got, goes_on: bool) -> Shown {
     let name = |line: &str| line.split(':').next().unwrap_or_default().to_ascii_lowercase();
     let lines = got.head.lines().skip(1).filter(|line| line.contains(':'));
     let mut fields: Vec<_> =
         lines.filter(|line| !MAY_DIFFER.contains(&&*name(line))).map(str::to_ascii_lowercase).collect();
     fields.sort();
     let length = got.field("content-length").map(ToOwned::to_owned);
-    Told { status: got.status, fields, length, body: got.text(), goes_on }
+    Shown { status: got.status, fields, length, body: got.text(), goes_on }
 }
 
 /// A body in pieces, whose length nobody knows before its end.

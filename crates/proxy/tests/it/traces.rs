@@ -1,4 +1,4 @@
-//! Distributed traces: what servers are told, and what the events say.
+//! Distributed traces: what servers are sent, and what the events say.
 
 use std::num::NonZeroU32;
 
@@ -50,19 +50,19 @@ fn a_trace_goes_on_through_the_house() {
     // That none is begun changes nothing for those that came.
     let (_app, house) = mirrored(&terms(1_000_000));
     let got = asked(&house, &format!("traceparent: {GIVEN}\r\ntracestate: a=b\r\n"));
-    let told = seen(&got, "traceparent").unwrap();
+    let sent = seen(&got, "traceparent").unwrap();
     assert_eq!(seen(&got, "tracestate").as_deref(), Some("a=b"));
     let event = house.end_of_one();
     let span = event["span_id"].as_str().unwrap();
     assert_eq!(event["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736");
     assert_ne!(span, "00f067aa0ba902b7");
-    assert_eq!(told, format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{span}-01"));
+    assert_eq!(sent, format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{span}-01"));
 }
 
 #[test]
 fn requests_without_a_trace_begin_one() {
     let (_app, house) = mirrored(&terms(1));
-    let told: Vec<String> = ["", "traceparent: nonsense\r\ntracestate: a=b\r\n"]
+    let sent: Vec<String> = ["", "traceparent: nonsense\r\ntracestate: a=b\r\n"]
         .map(|fields| {
             let got = asked(&house, fields);
             assert_eq!(seen(&got, "tracestate"), None);
@@ -76,8 +76,8 @@ fn requests_without_a_trace_begin_one() {
             format!("00-{}-{}-01", event["trace_id"].as_str().unwrap(), event["span_id"].as_str().unwrap())
         })
         .collect();
-    assert_eq!(told, expected);
-    assert_ne!(told[0], told[1]);
+    assert_eq!(sent, expected);
+    assert_ne!(sent[0], sent[1]);
 }
 
 #[test]

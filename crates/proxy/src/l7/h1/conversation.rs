@@ -154,7 +154,7 @@ where
             heading = self.line.intake.borrow_mut().poll_head(cx);
         }
         Poll::Ready(match heading {
-            Poll::Pending if self.leaving && self.line.gate.phase() == Phase::Idle => Some(Turn::Done),
+            Poll::Pending if self.leaving && self.line.guard_state.phase() == Phase::Idle => Some(Turn::Done),
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Heading::Request(accepted, head)) => self.begin(&accepted, head),
             Poll::Ready(Heading::End) => Some(Turn::Done),
@@ -221,7 +221,7 @@ where
             let mut intake = self.line.intake.borrow_mut();
             intake.is_between() || self.line.is_wanted() || intake.forget_content(cx)
         };
-        let refused = self.line.gate.stopped.get() != Stop::Not;
+        let refused = self.line.guard_state.stopped.get() != Stop::Not;
         let keep_alive = self.asked.keep_alive && whole && !refused && !self.leaving;
         let date = &self.session.worker.date;
         let written = response::head(self.outbox.text(), &response, size, self.asked, keep_alive, date);
@@ -233,7 +233,7 @@ where
 
     fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
         // What came before was taken, or is taken now.
-        if !self.line.gate.drained.get() {
+        if !self.line.guard_state.drained.get() {
             match self.poll_send(cx) {
                 Poll::Pending => return self.watch(cx),
                 Poll::Ready(Err(turn)) => return Poll::Ready(Some(turn)),
@@ -320,11 +320,11 @@ where
         let waiting = intake.transport.waiting();
         let sent = self.outbox.poll_send(cx, &mut intake.transport, &mut moved);
         moved |= intake.transport.waiting() < waiting;
-        let gate = &self.line.gate;
+        let guard_state = &self.line.guard_state;
         if moved {
-            gate.moved.set(offramp_net::clock::coarse_ms());
+            guard_state.moved.set(offramp_net::clock::coarse_ms());
         }
-        gate.drained.set(sent.is_ready());
+        guard_state.drained.set(sent.is_ready());
         sent.map(|sent| sent.map_err(|error| lost(&mut intake, error)))
     }
 

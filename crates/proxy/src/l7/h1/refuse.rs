@@ -16,7 +16,7 @@ use crate::l7::intake::Intake;
 use crate::l7::record::Record;
 use crate::l7::session::Session;
 
-/// How much of the request line of a refused request is told.
+/// How much of the request line of a refused request is reported.
 const LONGEST_TOLD: usize = 512;
 
 /// Answers a request that was never served, of which this `came`, and tells of it.
@@ -47,7 +47,7 @@ pub(super) async fn refuse(
     refusal.close.clone()
 }
 
-/// What can be told of a request whose head was refused.
+/// What can be reported of a request whose head was refused.
 fn told_line(session: &Session, came: &[u8]) -> RequestLine {
     let line =
         came.split(|byte| matches!(byte, b'\r' | b'\n')).find(|line| !line.is_empty()).unwrap_or_default();

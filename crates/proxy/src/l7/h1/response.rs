@@ -20,7 +20,7 @@ pub(super) enum Size {
     Unknown,
 }
 
-/// How the end of a body is told.
+/// How the end of a body is marked.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// There is none, whatever the response has.

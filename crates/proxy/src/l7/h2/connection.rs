@@ -1,4 +1,4 @@
-//! The two directions of a connection: a client's bytes on their way to who heeds them, ours on their way to it.
+//! The two directions of a connection: a client's bytes on their way to where they are processed, ours on their way to it.
 
 use std::io;
 use std::rc::Rc;
@@ -10,10 +10,10 @@ use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
 
 use super::Violation;
-use super::book::{Book, CONNECTION_WINDOW, FIRST_WINDOW, LAST, ROOM, STREAM_WINDOW, Shared};
-use super::ear::{Ear, GOODBYE};
 use super::memory::Account;
 use super::reader::Reader;
+use super::receive::{FrameReceiver, GOODBYE};
+use super::table::{CONNECTION_WINDOW, FIRST_WINDOW, LAST, ROOM, STREAM_WINDOW, Shared, StreamTable};
 use crate::l7::session::Session;
 use crate::l7::transport::Transport;
 use crate::snapshot::http::HttpLimits;
@@ -27,10 +27,10 @@ pub(super) struct Connection {
     /// What came before the rest.
     early: Vec<u8>,
     reader: Reader,
-    ear: Ear,
-    book: Shared,
+    receiver: FrameReceiver,
+    table: Shared,
     /// Whether the client's direction has ended.
-    pub(super) heard_all: bool,
+    pub(super) received_all: bool,
     /// When a byte last left, or nothing waited, in milliseconds of the coarse clock.
     moved: u64,
     /// Whether reading waits for what is to be sent.
@@ -47,7 +47,7 @@ pub(super) struct Connection {
 
 /// Why a connection ends.
 pub(super) enum Fall {
-    /// The client broke a rule; it was told.
+    /// The client broke a rule, and got GOAWAY.
     Violation(Violation),
     /// The transport failed.
     Io(io::Error),
@@ -68,7 +68,8 @@ impl Connection {
         idle: Duration,
     ) -> Self {
         transport.keep_buffer(true);
-        let book = Book::new(limits.streams, Account::new(&session.worker.runners.memory, limits.memory));
+        let table =
+            StreamTable::new(limits.streams, Account::new(&session.worker.runners.memory, limits.memory));
         let mut first = Vec::new();
         let said = [
             Setting::MaxConcurrentStreams(limits.streams),
@@ -78,19 +79,19 @@ impl Connection {
         ];
         write_settings(&said, &mut first);
         {
-            let out = &mut book.borrow_mut().out;
+            let out = &mut table.borrow_mut().out;
             out.frame(Kind::Settings, 0, 0, &first);
             out.window(0, CONNECTION_WINDOW - FIRST_WINDOW);
         }
-        let ear = Ear::new(session, limits, idle);
+        let receiver = FrameReceiver::new(session, limits, idle);
         let now = coarse_ms();
         Self {
             transport,
             early,
             reader: Reader::new(),
-            ear,
-            book,
-            heard_all: false,
+            receiver,
+            table,
+            received_all: false,
             moved: now,
             held: false,
             quiet: false,
@@ -101,15 +102,15 @@ impl Connection {
     }
 
     /// The streams.
-    pub(super) fn book(&self) -> &Shared {
-        &self.book
+    pub(super) fn table(&self) -> &Shared {
+        &self.table
     }
 
     /// Gives memory back until the client says something, or takes that back.
     pub(super) fn rest(&mut self, quiet: bool) {
         self.quiet = quiet;
         if quiet {
-            self.book.borrow_mut().rest();
+            self.table.borrow_mut().rest();
             self.reader.rest();
             self.transport.keep_buffer(false);
         }
@@ -117,7 +118,7 @@ impl Connection {
 
     /// Since when what waits to be sent has not moved, in milliseconds of the coarse clock; nothing where none does.
     pub(super) fn stuck_since(&self) -> Option<u64> {
-        let waits = !self.book.borrow().out.is_empty() || self.transport.waiting() > 0;
+        let waits = !self.table.borrow().out.is_empty() || self.transport.waiting() > 0;
         waits.then_some(self.moved)
     }
 
@@ -132,34 +133,34 @@ impl Connection {
         (self.awaiting > 0 && !self.held).then_some(self.awaiting)
     }
 
-    /// Says that nothing more is heard.
+    /// Says that nothing more is processed.
     pub(super) fn hang_up(&mut self, code: Code) {
-        let book = &mut self.book.borrow_mut();
+        let table = &mut self.table.borrow_mut();
         // It may not be raised (RFC 9113 §6.8).
-        let last = book.goodbye.map_or(book.last, |said| said.min(book.last));
-        book.out.goaway(last, code);
+        let last = table.goodbye.map_or(table.last, |said| said.min(table.last));
+        table.out.goaway(last, code);
     }
 
-    /// Takes no more streams, and ends when the last has ended. The client is asked to say that it has heard so,
+    /// Takes no more streams, and ends when the last has ended. A PING asks whether the client has received that,
     /// because it may have asked for more meanwhile (RFC 9113 §6.8).
     pub(super) fn leave(&mut self) {
-        let book = &mut self.book.borrow_mut();
-        if book.goodbye.is_none() {
-            book.goodbye = Some(LAST);
-            book.out.goaway(LAST, Code::NO_ERROR);
-            book.out.frame(Kind::Ping, 0, 0, GOODBYE);
+        let table = &mut self.table.borrow_mut();
+        if table.goodbye.is_none() {
+            table.goodbye = Some(LAST);
+            table.out.goaway(LAST, Code::NO_ERROR);
+            table.out.frame(Kind::Ping, 0, 0, GOODBYE);
         }
     }
 
-    /// Takes no more streams from now on, whether the client has heard of it or not.
+    /// Takes no more streams from now on, whether the client has received that or not.
     pub(super) fn part(&mut self) {
-        self.book.borrow_mut().part(Code::NO_ERROR);
+        self.table.borrow_mut().part(Code::NO_ERROR);
     }
 
     /// Reads, writes, and has new streams served; ready when the connection is over.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fall>> {
         {
-            let place = &mut self.book.borrow_mut().driver;
+            let place = &mut self.table.borrow_mut().driver;
             if !place.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
                 *place = Some(cx.waker().clone());
             }
@@ -178,9 +179,9 @@ impl Connection {
         if let Poll::Ready(Err(error)) = sent {
             return Poll::Ready(Err(Fall::Io(error)));
         }
-        let book = self.book.borrow();
-        let parts = self.ear.has_said_goodbye() || book.goodbye.is_some_and(|last| last < LAST);
-        if parts && sent.is_ready() && book.is_empty() {
+        let table = self.table.borrow();
+        let parts = self.receiver.has_said_goodbye() || table.goodbye.is_some_and(|last| last < LAST);
+        if parts && sent.is_ready() && table.is_empty() {
             return Poll::Ready(Ok(()));
         }
         Poll::Pending
@@ -188,16 +189,16 @@ impl Connection {
 
     /// Sends what waits, and has streams write more.
     pub(super) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let book = &mut *self.book.borrow_mut();
+        let table = &mut *self.table.borrow_mut();
         let waiting = self.transport.waiting();
         let mut sent = 0;
-        let outcome = book.out.poll_send(cx, &mut self.transport, &mut sent);
+        let outcome = table.out.poll_send(cx, &mut self.transport, &mut sent);
         if sent > 0 || outcome.is_ready() || self.transport.waiting() < waiting {
             self.moved = coarse_ms();
         }
-        let left = book.out.len();
+        let left = table.out.len();
         if left < ROOM / 2 {
-            book.call();
+            table.call();
         }
         if left <= MOST_WAITING && std::mem::take(&mut self.held) {
             cx.waker().wake_by_ref();
@@ -207,8 +208,8 @@ impl Connection {
 
     /// Notes since when the rest of something is awaited: anew where something has come whole meanwhile.
     fn note_awaited(&mut self) {
-        let amid = self.reader.is_amid() || self.ear.is_amid();
-        let frames = self.ear.frames();
+        let amid = self.reader.is_amid() || self.receiver.is_amid();
+        let frames = self.receiver.frames();
         if !amid {
             self.awaiting = 0;
         } else if self.awaiting == 0 || frames != self.frames || self.held {
@@ -219,15 +220,15 @@ impl Connection {
 
     /// Reads what has come; ready at the end of the client's direction.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fall>> {
-        let Self { transport, early, reader, ear, book, turn, .. } = self;
+        let Self { transport, early, reader, receiver, table, turn, .. } = self;
         loop {
             ready!(turn.poll_rest(cx));
             if !early.is_empty() {
-                let used = ear.hear(reader, book, early, turn)?;
+                let used = receiver.receive(reader, table, early, turn)?;
                 early.drain(..used);
                 continue;
             }
-            if book.borrow().out.len() > MOST_WAITING {
+            if table.borrow().out.len() > MOST_WAITING {
                 self.held = true;
                 return Poll::Pending;
             }
@@ -240,12 +241,12 @@ impl Connection {
                 Err(error) => return Poll::Ready(Err(Fall::Io(error))),
             };
             if bytes.is_empty() {
-                self.heard_all = true;
+                self.received_all = true;
                 return Poll::Ready(Ok(()));
             }
             self.quiet = false;
             turn.spend(Work::Bytes(bytes.len()));
-            let used = ear.hear(reader, book, bytes, turn)?;
+            let used = receiver.receive(reader, table, bytes, turn)?;
             transport.consume(used);
         }
     }

@@ -11,7 +11,7 @@ use crate::l7::body::BodyError;
 /// §8.1.1). What has gone to the server may be sent again by the client: its window grows with that.
 pub(crate) struct StreamContent {
     incoming: Incoming,
-    /// What is left of a length that was told.
+    /// What is left of the declared length.
     left: Option<u64>,
     data_done: bool,
     /// How much of what was taken is on its way to the server: the client may send as much again when it has left.
@@ -19,7 +19,7 @@ pub(crate) struct StreamContent {
 }
 
 impl StreamContent {
-    /// The content of a request that told this length.
+    /// The content of a request that declared this length.
     pub(super) fn new(incoming: Incoming, length: Option<u64>) -> Self {
         Self { incoming, left: length, data_done: false, under_way: 0 }
     }

@@ -8,9 +8,9 @@ use http::StatusCode;
 use offramp_http::h2::Code;
 use offramp_http::head::Fields;
 
-use super::book::{Key, Shared};
 use super::connection::MOST_WAITING;
 use super::fields::{self, Ends};
+use super::table::{Key, Shared};
 
 /// The stream takes nothing any more: its client has reset it, we have, or its connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,13 +18,13 @@ pub(super) struct Gone;
 
 /// Who answers a request. A stream on which that was not done to the end is reset.
 pub(super) struct Respond {
-    book: Shared,
+    table: Shared,
     key: Key,
 }
 
 /// Who reads the content of a request. What is not read is not asked for.
 pub(super) struct Incoming {
-    book: Shared,
+    table: Shared,
     key: Key,
 }
 
@@ -36,33 +36,33 @@ fn keep(place: &mut Option<Waker>, waker: &Waker) {
 }
 
 impl Respond {
-    pub(super) fn new(book: &Shared, key: Key) -> Self {
-        Self { book: Rc::clone(book), key }
+    pub(super) fn new(table: &Shared, key: Key) -> Self {
+        Self { table: Rc::clone(table), key }
     }
 
     /// Sends an interim response (1xx).
     pub(super) fn interim(&self, status: StatusCode, all: &Fields) -> Result<(), Gone> {
-        let book = &mut *self.book.borrow_mut();
-        if book.is_gone(self.key) {
+        let table = &mut *self.table.borrow_mut();
+        if table.is_gone(self.key) {
             return Err(Gone);
         }
-        if book.out.len() > MOST_WAITING {
+        if table.out.len() > MOST_WAITING {
             // No client needs them.
             return Ok(());
         }
-        book.fields(self.key, false, |encoder, block| fields::interim(encoder, status, all, block));
+        table.fields(self.key, false, |encoder, block| fields::interim(encoder, status, all, block));
         Ok(())
     }
 
     /// Sends the head of the response.
     pub(super) fn head(&self, status: StatusCode, all: &Fields, ends: Ends<'_>) -> Result<(), Gone> {
-        let book = &mut *self.book.borrow_mut();
-        if book.is_gone(self.key) {
+        let table = &mut *self.table.borrow_mut();
+        if table.is_gone(self.key) {
             return Err(Gone);
         }
         let over = ends.over;
-        book.response_begins(self.key);
-        book.fields(self.key, over, |encoder, block| {
+        table.response_begins(self.key);
+        table.fields(self.key, over, |encoder, block| {
             fields::response(encoder, status, all, ends, block);
         });
         Ok(())
@@ -70,113 +70,113 @@ impl Respond {
 
     /// Sends data, as much as [`Respond::poll_room`] had room for.
     pub(super) fn data(&self, data: Bytes, over: bool) -> Result<(), Gone> {
-        self.book.borrow_mut().write(self.key, data, over)
+        self.table.borrow_mut().write(self.key, data, over)
     }
 
     /// Sends trailers, which end the response.
     pub(super) fn trailers(&self, trailers: &Fields) -> Result<(), Gone> {
-        let book = &mut *self.book.borrow_mut();
-        if book.is_gone(self.key) {
+        let table = &mut *self.table.borrow_mut();
+        if table.is_gone(self.key) {
             return Err(Gone);
         }
-        book.fields(self.key, true, |encoder, block| fields::trailers(encoder, trailers, block));
+        table.fields(self.key, true, |encoder, block| fields::trailers(encoder, trailers, block));
         Ok(())
     }
 
     /// Waits until data may be sent, and gives how many bytes; none where the stream is gone.
     pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
-        self.book.borrow_mut().poll_room(self.key, cx)
+        self.table.borrow_mut().poll_room(self.key, cx)
     }
 
     /// Waits until more of the response may be read, and gives how much; none where the stream is gone.
     /// `sized`: data is known to come.
     pub(super) fn poll_appetite(&self, cx: &mut Context<'_>, sized: bool) -> Poll<usize> {
-        let book = &mut *self.book.borrow_mut();
-        book.has_more(self.key, sized);
-        book.poll_appetite(self.key, cx)
+        let table = &mut *self.table.borrow_mut();
+        table.has_more(self.key, sized);
+        table.poll_appetite(self.key, cx)
     }
 
     /// Waits until the response may begin, or the stream is gone.
     pub(super) fn poll_calm(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let book = &mut *self.book.borrow_mut();
-        if book.is_gone(self.key) || book.has_calm(self.key) {
+        let table = &mut *self.table.borrow_mut();
+        if table.is_gone(self.key) || table.has_calm(self.key) {
             return Poll::Ready(());
         }
-        keep(book.writer(self.key), cx.waker());
+        keep(table.writer(self.key), cx.waker());
         Poll::Pending
     }
 
     /// A piece of so many bytes of the response waits, or none.
     pub(super) fn holds(&self, n: usize) {
-        self.book.borrow_mut().piece(self.key, n);
+        self.table.borrow_mut().piece(self.key, n);
     }
 
     /// Has other streams read, if there is room for what they read.
     pub(super) fn let_others_read(&self) {
-        self.book.borrow_mut().feed();
+        self.table.borrow_mut().feed();
     }
 
     /// Whether the stream is gone.
     pub(super) fn is_gone(&self) -> bool {
-        self.book.borrow().is_gone(self.key)
+        self.table.borrow().is_gone(self.key)
     }
 
     /// Waits until the stream is gone.
     pub(super) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let book = &mut *self.book.borrow_mut();
-        if book.is_gone(self.key) {
+        let table = &mut *self.table.borrow_mut();
+        if table.is_gone(self.key) {
             return Poll::Ready(());
         }
-        keep(book.writer(self.key), cx.waker());
+        keep(table.writer(self.key), cx.waker());
         Poll::Pending
     }
 
     /// Ends the stream at once.
     pub(super) fn reset(&self, code: Code) {
-        self.book.borrow_mut().reset(self.key, code);
+        self.table.borrow_mut().reset(self.key, code);
     }
 }
 
 impl Drop for Respond {
     fn drop(&mut self) {
-        self.book.borrow_mut().answered(self.key);
+        self.table.borrow_mut().answered(self.key);
     }
 }
 
 impl Incoming {
-    pub(super) fn new(book: &Shared, key: Key) -> Self {
-        Self { book: Rc::clone(book), key }
+    pub(super) fn new(table: &Shared, key: Key) -> Self {
+        Self { table: Rc::clone(table), key }
     }
 
     /// The next data; none behind the last. An error says why there is no more.
     pub(super) fn poll_data(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
-        self.book.borrow_mut().poll_data(self.key, cx)
+        self.table.borrow_mut().poll_data(self.key, cx)
     }
 
     /// The trailers, behind the last data.
     pub(super) fn take_trailers(&self) -> Option<Box<Fields>> {
-        self.book.borrow_mut().take_trailers(self.key)
+        self.table.borrow_mut().take_trailers(self.key)
     }
 
     /// The client may send `n` bytes more.
     pub(super) fn release(&self, n: usize) {
-        self.book.borrow_mut().release(self.key, n);
+        self.table.borrow_mut().release(self.key, n);
     }
 
     /// Whether all has come and was read.
     pub(super) fn is_over(&self) -> bool {
-        self.book.borrow().is_over(self.key)
+        self.table.borrow().is_over(self.key)
     }
 
     /// Whether the stream was reset before all was read.
     pub(super) fn is_broken(&self) -> bool {
-        self.book.borrow().is_gone(self.key)
+        self.table.borrow().is_gone(self.key)
     }
 }
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        self.book.borrow_mut().unwanted(self.key);
+        self.table.borrow_mut().unwanted(self.key);
     }
 }
 
@@ -203,8 +203,8 @@ impl std::fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// What the handles do in the book.
-impl super::book::Book {
+/// What the handles do in the streams table.
+impl super::table::StreamTable {
     /// Waits until data may be sent on a stream.
     fn poll_room(&mut self, key: Key, cx: &mut Context<'_>) -> Poll<usize> {
         if self.is_gone(key) {

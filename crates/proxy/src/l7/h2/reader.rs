@@ -66,13 +66,13 @@ impl Reader {
         !matches!(self.state, State::Head(0) | State::Data(..))
     }
 
-    /// Has `heed` look at the frames that `bytes` bring, until they are used up or the turn is over, and gives how
-    /// many bytes were used up. A frame is one piece of work, besides what `heed` makes of it.
+    /// Has `handle` look at the frames that `bytes` bring, until they are used up or the turn is over, and gives how
+    /// many bytes were used up. A frame is one piece of work, besides what `handle` makes of it.
     pub(super) fn read(
         &mut self,
         bytes: &[u8],
         turn: &mut Turn,
-        mut heed: impl FnMut(Frame<'_>, &mut Turn) -> Result<(), Violation>,
+        mut handle: impl FnMut(Frame<'_>, &mut Turn) -> Result<(), Violation>,
     ) -> Result<usize, Violation> {
         let mut rest = bytes;
         while !rest.is_empty() && !turn.is_over() {
@@ -80,10 +80,10 @@ impl Reader {
             turn.spend(Work::Pieces(1));
             match step {
                 FrameStep::More => {}
-                FrameStep::Here(head, place) => heed(Frame::Whole(head, &rest[place]), turn)?,
-                FrameStep::Kept(head) => heed(Frame::Whole(head, &self.kept), turn)?,
+                FrameStep::Here(head, place) => handle(Frame::Whole(head, &rest[place]), turn)?,
+                FrameStep::Kept(head) => handle(Frame::Whole(head, &self.kept), turn)?,
                 FrameStep::Data { head, framed, piece, first, last } => {
-                    heed(Frame::Data { head, framed, piece: &rest[piece], first, last }, turn)?;
+                    handle(Frame::Data { head, framed, piece: &rest[piece], first, last }, turn)?;
                 }
             }
             rest = &rest[used..];

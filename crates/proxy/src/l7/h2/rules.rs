@@ -114,8 +114,8 @@ mod tests {
             (whole, &[("content_length", "5")], "http1_ambiguous_name"),
             (whole, &[("transfer_encoding", "chunked")], "http1_ambiguous_name"),
         ] {
-            let told = cause(target, "GET", fields);
-            assert!(told.starts_with(&format!("{wanted}:")), "{target:?} {fields:?}: {told}");
+            let detail = cause(target, "GET", fields);
+            assert!(detail.starts_with(&format!("{wanted}:")), "{target:?} {fields:?}: {detail}");
         }
         assert_eq!(cause(asterisk, "OPTIONS", &[("host", "a.test")]), "");
     }

@@ -94,8 +94,8 @@ impl Runners {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::l7::h2::book::SLOT;
     use crate::l7::h2::memory::STREAM;
+    use crate::l7::h2::table::SLOT;
     use crate::l7::record::Record;
 
     /// What a stream is counted as has room for what it is made of: its task, what is known of it, its connection to a

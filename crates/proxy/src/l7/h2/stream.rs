@@ -85,14 +85,14 @@ fn body(head: &Request, incoming: Option<Incoming>) -> (Inbound, Option<Incoming
         incoming if head.method == Method::CONNECT => (Inbound::Empty, incoming),
         None => (Inbound::Empty, None),
         Some(incoming) => {
-            let length = told_length(&head.fields);
+            let length = declared_length(&head.fields);
             (Inbound::Stream(StreamContent::new(incoming, length)), None)
         }
     }
 }
 
-/// The length that a request tells of its content, where it does so in order.
-pub(super) fn told_length(fields: &Fields) -> Option<u64> {
+/// The length that a request declares of its content, where it does so in order.
+pub(super) fn declared_length(fields: &Fields) -> Option<u64> {
     content_length(fields.get(Known::ContentLength)?).ok()
 }
 

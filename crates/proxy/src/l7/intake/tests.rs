@@ -21,7 +21,7 @@ fn over(test: impl AsyncFnOnce(Intake, UnixStream)) {
         let (near, far) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
         let transport = Transport::plain(Socket::unix(near.into()).unwrap(), Buffer::default());
-        test(Intake::new(transport, Gate::new(LIMITS), Rc::default()), far).await;
+        test(Intake::new(transport, GuardState::new(LIMITS), Rc::default()), far).await;
     });
 }
 

@@ -83,7 +83,7 @@ where
 
     /// How much goes next time, after `n` bytes that have `filled` their room.
     fn pace(&mut self, n: usize, filled: bool) {
-        if !self.line.gate.drained.get() {
+        if !self.line.guard_state.drained.get() {
             (self.stride, self.taken) = (FIRST, 0);
             return;
         }
@@ -99,7 +99,7 @@ where
         let mut intake = self.line.intake.borrow_mut();
         let Some(stream) = intake.transport.tls() else { return Poll::Ready(Err(broken_off())) };
         let layout = stream.poll_lay_out(cx, block, most);
-        self.line.gate.drained.set(layout.is_ready());
+        self.line.guard_state.drained.set(layout.is_ready());
         layout.map(|layout| layout.map_err(|error| lost(&mut intake, error)))
     }
 
@@ -115,9 +115,9 @@ where
         let mut intake = self.line.intake.borrow_mut();
         let Some(stream) = intake.transport.tls() else { return Err(broken_off()) };
         let sent = stream.send_batch(cx, layout, block, filled, more);
-        let gate = &self.line.gate;
-        gate.moved.set(coarse_ms());
-        gate.drained.set(stream.waiting() == 0);
+        let guard_state = &self.line.guard_state;
+        guard_state.moved.set(coarse_ms());
+        guard_state.drained.set(stream.waiting() == 0);
         sent.map_err(|error| lost(&mut intake, error))
     }
 }

@@ -32,12 +32,12 @@ pub(super) struct Slot {
     pub(super) unread: BytesMut,
     pub(super) trailers: Option<Box<Fields>>,
     /// Whether all of the request has come.
-    pub(super) heard_all: bool,
+    pub(super) received_all: bool,
     /// Whether somebody will read what comes.
     pub(super) wanted: bool,
-    /// What is left of a length that was told.
+    /// What is left of the declared length.
     pub(super) length: Option<u64>,
-    /// What the client may still send, and how much of what it sent was taken since it was told.
+    /// What the client may still send, and how much of what it sent was taken since the last WINDOW_UPDATE.
     pub(super) room: i64,
     pub(super) owed: u32,
     pub(super) reader: Option<Waker>,
@@ -47,7 +47,7 @@ pub(super) struct Slot {
     /// Whether the response has begun.
     pub(super) answered: bool,
     /// Whether the end was written.
-    pub(super) told_all: bool,
+    pub(super) sent_all: bool,
     /// Whether it is among those that wait.
     pub(super) waits: bool,
     /// Whether it has written since it was last called from among them.
@@ -73,7 +73,7 @@ impl Slot {
             writes: true,
             reads: !over,
             counted: true,
-            heard_all: over,
+            received_all: over,
             wanted: !over,
             length,
             room: i64::from(STREAM_WINDOW),
@@ -87,7 +87,7 @@ impl Slot {
         *self = Self::default();
     }
 
-    /// Whether as much content has come as was told.
+    /// Whether as much content has come as was declared.
     pub(super) fn is_whole(&self) -> bool {
         self.length.is_none_or(|left| left == 0)
     }

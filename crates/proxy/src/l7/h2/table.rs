@@ -3,12 +3,12 @@
 //! A stream's task writes its frames here at once, within the windows of the client; the connection sends what has
 //! gathered. What the connection reads for a stream lies here until the stream's task takes it.
 
-mod heard;
-mod said;
+mod faults;
+mod receive;
+mod send;
 mod slot;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,11 +21,11 @@ use offramp_http::hpack::Encoder;
 use super::flood::Traffic;
 use super::memory::Account;
 use super::out::Out;
-pub(super) use said::ROOM;
+pub(super) use send::ROOM;
 use slot::Slot;
 #[cfg(test)]
 pub(super) const SLOT: usize = size_of::<Slot>();
-pub(super) use told::Told;
+pub(super) use faults::ClientFaults;
 
 /// The window of a stream: what a client may send of a body before the server has taken it.
 pub(super) const STREAM_WINDOW: u32 = 256 * 1024;
@@ -40,8 +40,8 @@ const MOST_WINDOW: i64 = (1 << 31) - 1;
 /// How many of the streams that we reset are remembered at the least: what was under way for them is no fault.
 const RESET: usize = 128;
 
-/// The book of a connection, as its streams have it.
-pub(super) type Shared = Rc<RefCell<Book>>;
+/// The streams table of a connection, as its streams have it.
+pub(super) type Shared = Rc<RefCell<StreamTable>>;
 
 /// Names a stream that somebody still has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(super) enum Opened {
 }
 
 /// The streams of one connection.
-pub(super) struct Book {
+pub(super) struct StreamTable {
     /// Streams that somebody has, by their number, which only grows.
     ids: Vec<(u32, Key)>,
     slots: Vec<Slot>,
@@ -73,7 +73,7 @@ pub(super) struct Book {
     pub(super) goodbye: Option<u32>,
     /// Streams that we reset, the latest last.
     ours: VecDeque<u32>,
-    /// What the client may still send on the connection, and how much of what it sent was taken since it was told.
+    /// What the client may still send on the connection, and how much of what it sent was taken since the last WINDOW_UPDATE.
     room: i64,
     owed: u32,
     /// What may be sent on the connection, on a stream at its begin, and in a frame.
@@ -96,7 +96,7 @@ pub(super) struct Book {
     pub(super) driver: Option<Waker>,
     /// The connection has ended.
     dead: bool,
-    pub(super) told: Told,
+    pub(super) client_faults: ClientFaults,
     /// What has gone over the connection since its frames were last counted.
     pub(super) traffic: Traffic,
     /// What is held.
@@ -106,7 +106,7 @@ pub(super) struct Book {
     looks: std::cell::Cell<usize>,
 }
 
-impl Book {
+impl StreamTable {
     /// Nothing has come; at most `most` streams at a time may be open. What is held is counted in `account`.
     pub(super) fn new(most: u32, account: Account) -> Shared {
         Rc::new(RefCell::new(Self {
@@ -132,7 +132,7 @@ impl Book {
             hungry: VecDeque::new(),
             driver: None,
             dead: false,
-            told: Told::default(),
+            client_faults: ClientFaults::default(),
             traffic: Traffic::default(),
             account,
             #[cfg(test)]
@@ -209,7 +209,7 @@ impl Book {
     /// Resets a stream for a fault of the client's.
     fn fault(&mut self, key: Key, code: Code) {
         if self.slot(key).over.is_none() {
-            self.told.fault(code);
+            self.client_faults.fault(code);
             self.end(key, code);
         }
     }
@@ -233,7 +233,7 @@ impl Book {
     fn over(&mut self, key: Key, code: Code, by_client: bool) -> u32 {
         let slot = self.slot(key);
         (slot.over, slot.by_client) = (Some(code), by_client);
-        slot.whole = slot.heard_all && slot.unread.is_empty() && slot.trailers.is_none();
+        slot.whole = slot.received_all && slot.unread.is_empty() && slot.trailers.is_none();
         slot.wake_reader();
         slot.wake_writer();
         let id = slot.id;
@@ -254,7 +254,7 @@ impl Book {
     /// Counts a stream out that is over for both sides.
     fn settle(&mut self, key: Key) {
         let slot = self.slot(key);
-        if slot.counted && (slot.over.is_some() || slot.heard_all && slot.told_all) {
+        if slot.counted && (slot.over.is_some() || slot.received_all && slot.sent_all) {
             slot.counted = false;
             self.active -= 1;
         }
@@ -265,7 +265,7 @@ impl Book {
         let dead = self.dead;
         let slot = self.slot(key);
         let id = slot.id;
-        if slot.over.is_none() && !slot.heard_all && !dead {
+        if slot.over.is_none() && !slot.received_all && !dead {
             // The answer is whole, the rest of the question is not needed (RFC 9113 §8.1).
             self.end(key, Code::NO_ERROR);
         }
@@ -308,7 +308,7 @@ impl Book {
     fn owe(&mut self, key: Key, n: u32) {
         let slot = self.slot(key);
         slot.owed += n;
-        if slot.owed >= STREAM_WINDOW / 2 && !slot.heard_all && slot.over.is_none() && slot.wanted {
+        if slot.owed >= STREAM_WINDOW / 2 && !slot.received_all && slot.over.is_none() && slot.wanted {
             slot.room += i64::from(slot.owed);
             let (id, owed) = (slot.id, std::mem::take(&mut slot.owed));
             self.out.window(id, owed);

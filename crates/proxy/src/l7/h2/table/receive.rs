@@ -5,7 +5,7 @@ use offramp_http::head::Fields;
 use offramp_net::clock::coarse_ms;
 
 use super::slot::Slot;
-use super::{Book, Key, MOST_WINDOW, Opened};
+use super::{Key, MOST_WINDOW, Opened, StreamTable};
 use crate::l7::h2::Violation;
 use crate::l7::h2::reader::MOST as MOST_FRAME;
 
@@ -14,7 +14,7 @@ pub(super) const LEFT_OVER: usize = 12;
 /// From so many on, no more requests begin before these tasks had their turn, in which they end.
 const MANY_LEFT_OVER: usize = 4;
 
-impl Book {
+impl StreamTable {
     /// A request begins on a stream of the client's, higher than all before; `over`: it has no content. Its fields have
     /// so many bytes.
     pub(in crate::l7::h2) fn open(
@@ -29,7 +29,7 @@ impl Book {
         }
         if self.active >= self.most {
             if self.agreed {
-                self.told.fault(Code::REFUSED_STREAM);
+                self.client_faults.fault(Code::REFUSED_STREAM);
             } else {
                 self.turned_away += 1;
             }
@@ -68,7 +68,7 @@ impl Book {
         self.ids.len() - self.active >= MANY_LEFT_OVER
     }
 
-    /// Refuses a stream for which [`Book::open`] found no room; whether that is because of what the worker holds, which
+    /// Refuses a stream for which [`StreamTable::open`] found no room; whether that is because of what the worker holds, which
     /// is no fault of this client.
     pub(in crate::l7::h2) fn has_no_room(&mut self, id: u32, fields: usize) -> bool {
         let many = self.account.has_many_fields(fields);
@@ -84,7 +84,7 @@ impl Book {
 
     /// Resets a stream that nobody has, for a fault of the client's.
     pub(in crate::l7::h2) fn refuse(&mut self, id: u32, code: Code) {
-        self.told.fault(code);
+        self.client_faults.fault(code);
         self.turn_away(id, code);
     }
 
@@ -108,7 +108,7 @@ impl Book {
             }
             return Err(Violation::new(Code::STREAM_CLOSED, "HEADERS on a stream that has ended"));
         };
-        if self.slot(key).heard_all {
+        if self.slot(key).received_all {
             self.fault(key, Code::STREAM_CLOSED);
             return Ok(false);
         }
@@ -132,7 +132,7 @@ impl Book {
                 slot.fields += size;
                 self.account.more_fields(size);
                 slot.trailers = (!trailers.is_empty()).then(|| Box::new(trailers));
-                self.heard_all(key);
+                self.received_all(key);
             }
             _ => self.fault(key, Code::PROTOCOL_ERROR),
         }
@@ -169,7 +169,7 @@ impl Book {
             }
             return Ok(());
         }
-        if slot.heard_all {
+        if slot.received_all {
             self.fault(key, Code::STREAM_CLOSED);
             return Ok(());
         }
@@ -194,7 +194,7 @@ impl Book {
         let n = piece.len() as u32;
         let open = self.find(head.stream).filter(|key| {
             let slot = &self.slots[key.0];
-            slot.over.is_none() && !slot.heard_all
+            slot.over.is_none() && !slot.received_all
         });
         let Some(key) = open else { return self.give_back(n) };
         let ends = last && head.has(flag::END_STREAM);
@@ -211,16 +211,16 @@ impl Book {
         }
         if ends {
             if self.slot(key).is_whole() {
-                self.heard_all(key);
+                self.received_all(key);
             } else {
                 self.fault(key, Code::PROTOCOL_ERROR);
             }
         }
     }
 
-    fn heard_all(&mut self, key: Key) {
+    fn received_all(&mut self, key: Key) {
         let slot = self.slot(key);
-        slot.heard_all = true;
+        slot.received_all = true;
         slot.wake_reader();
         self.settle(key);
     }
@@ -281,20 +281,20 @@ impl Book {
 
     /// The payload of SETTINGS: what the client can take. Of the sizes of windows only the last counts (RFC 9113
     /// §6.5.3), as each means a look at every stream.
-    pub(in crate::l7::h2) fn heed_all(&mut self, payload: &[u8]) -> Result<(), Violation> {
+    pub(in crate::l7::h2) fn apply_settings(&mut self, payload: &[u8]) -> Result<(), Violation> {
         let all = settings(payload).map_err(|code| Violation::new(code, "SETTINGS that cannot be"))?;
         let mut window = None;
         for setting in all {
             match setting {
                 Setting::InitialWindowSize(_) => window = Some(setting),
-                other => self.heed(other)?,
+                other => self.apply_setting(other)?,
             }
         }
-        window.map_or(Ok(()), |window| self.heed(window))
+        window.map_or(Ok(()), |window| self.apply_setting(window))
     }
 
     /// The client has said what it can take.
-    pub(in crate::l7::h2) fn heed(&mut self, setting: Setting) -> Result<(), Violation> {
+    pub(in crate::l7::h2) fn apply_setting(&mut self, setting: Setting) -> Result<(), Violation> {
         match setting {
             Setting::HeaderTableSize(size) => self.encoder.limit(size as usize),
             Setting::MaxFrameSize(size) => self.frame = (size as usize).min(MOST_FRAME),
@@ -306,7 +306,7 @@ impl Book {
                     #[cfg(test)]
                     self.looks.set(self.looks.get() + 1);
                     let slot = &mut self.slots[key.0];
-                    if slot.over.is_some() || slot.told_all {
+                    if slot.over.is_some() || slot.sent_all {
                         continue;
                     }
                     slot.window += more;

@@ -11,19 +11,19 @@ use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
 
 use super::Violation;
-use super::book::{Book, LAST, Opened, Shared};
 use super::flood::Flood;
 use super::handle::{Incoming, Respond};
 use super::reader::{Frame, Reader};
 use super::rules::judge;
 use super::runner::Job;
-use super::stream::told_length;
+use super::stream::declared_length;
+use super::table::{LAST, Opened, Shared, StreamTable};
 use crate::l7::session::Session;
 use crate::snapshot::http::HttpLimits;
 
 /// The table that clients encode fields with, which is the one of the RFC (RFC 7541 §6.5.2).
 const TABLE: usize = 4096;
-/// What is asked to know that a client has heard of the end (RFC 9113 §6.8).
+/// The PING that asks whether a client has received GOAWAY (RFC 9113 §6.8).
 pub(super) const GOODBYE: &[u8; 8] = b"goodbye!";
 /// How much larger than its fields a block may be, which may be split however its client likes.
 const BLOCK_SLACK: usize = 16 * 1024;
@@ -34,8 +34,8 @@ const FIELD: usize = 40;
 /// So many bytes of fields or of settings, and so many streams that get another window, are a piece of work.
 const PIECE: usize = 64;
 
-/// What is heard of a client.
-pub(super) struct Ear {
+/// Processes the frames of a client.
+pub(super) struct FrameReceiver {
     session: Rc<Session>,
     decoder: Decoder,
     flood: Flood,
@@ -63,8 +63,8 @@ struct Block {
     bytes: Vec<u8>,
 }
 
-impl Ear {
-    /// Nothing was heard. `idle` bounds another protocol on a stream.
+impl FrameReceiver {
+    /// Nothing was received. `idle` bounds another protocol on a stream.
     pub(super) fn new(session: Rc<Session>, limits: &HttpLimits, idle: Duration) -> Self {
         Self {
             session,
@@ -97,21 +97,21 @@ impl Ear {
     }
 
     /// Heeds what `bytes` say until the turn is over, and gives how many of them were used up.
-    pub(super) fn hear(
+    pub(super) fn receive(
         &mut self,
         reader: &mut Reader,
-        book: &Shared,
+        table: &Shared,
         bytes: &[u8],
         turn: &mut Turn,
     ) -> Result<usize, Violation> {
         self.flood.grow(coarse_ms());
         let used = reader.read(bytes, turn, |frame, turn| match frame {
-            Frame::Whole(head, payload) => self.frame(book, &head, payload, turn),
+            Frame::Whole(head, payload) => self.frame(table, &head, payload, turn),
             Frame::Data { head, framed, piece, first, last } => {
-                self.data(&mut book.borrow_mut(), &head, framed, (piece, first, last))
+                self.data(&mut table.borrow_mut(), &head, framed, (piece, first, last))
             }
         })?;
-        let (faults, turned_away) = (book.borrow().told.faults, book.borrow().turned_away);
+        let (faults, turned_away) = (table.borrow().client_faults.faults, table.borrow().turned_away);
         let fresh = faults - std::mem::replace(&mut self.faults, faults);
         let away = turned_away - std::mem::replace(&mut self.turned_away, turned_away);
         if !self.flood.faults(fresh) || !self.flood.turned_away(away) {
@@ -140,7 +140,7 @@ impl Ear {
 
     fn data(
         &mut self,
-        book: &mut Book,
+        table: &mut StreamTable,
         head: &FrameHeader,
         framed: Framed,
         (piece, first, last): (&[u8], bool, bool),
@@ -150,22 +150,22 @@ impl Ear {
             if head.stream == 0 {
                 return Err(Violation::new(Code::PROTOCOL_ERROR, "DATA on no stream"));
             }
-            book.data_begins(head, framed)?;
+            table.data_begins(head, framed)?;
         }
-        book.data(head, piece, last);
+        table.data(head, piece, last);
         self.frames += u64::from(last);
         Ok(())
     }
 
     fn frame(
         &mut self,
-        book: &Shared,
+        table: &Shared,
         head: &FrameHeader,
         payload: &[u8],
         turn: &mut Turn,
     ) -> Result<(), Violation> {
-        self.flood.earn(&std::mem::take(&mut book.borrow_mut().traffic));
-        let early = head.kind == Kind::ResetStream && book.borrow().is_unanswered(head.stream);
+        self.flood.earn(&std::mem::take(&mut table.borrow_mut().traffic));
+        let early = head.kind == Kind::ResetStream && table.borrow().is_unanswered(head.stream);
         self.allow(head, payload.len(), early)?;
         let own = matches!(head.kind, Kind::Settings | Kind::Ping | Kind::GoAway);
         let of_streams =
@@ -187,43 +187,43 @@ impl Ear {
                 let fragment = &payload[framed.before..framed.before + framed.length];
                 let ends = head.has(flag::END_STREAM);
                 if head.has(flag::END_HEADERS) {
-                    return self.message(book, (head.stream, ends), fragment, turn);
+                    return self.message(table, (head.stream, ends), fragment, turn);
                 }
                 self.block = Some(Block { stream: head.stream, ends, bytes: fragment.to_vec() });
             }
-            Kind::Continuation => return self.go_on(book, head, payload, turn),
+            Kind::Continuation => return self.go_on(table, head, payload, turn),
             Kind::ResetStream => {
                 size(payload.len() == 4)?;
-                let book = &mut book.borrow_mut();
-                book.reset_by_client(head.stream, Code(number(0).unwrap_or_default()))?;
-                if book.has_left_overs() {
+                let table = &mut table.borrow_mut();
+                table.reset_by_client(head.stream, Code(number(0).unwrap_or_default()))?;
+                if table.has_left_overs() {
                     turn.spend(Work::Pieces(usize::MAX));
                 }
             }
             Kind::WindowUpdate => {
                 size(payload.len() == 4)?;
                 let more = number(0).unwrap_or_default() & LAST;
-                book.borrow_mut().window_grows(head.stream, more)?;
+                table.borrow_mut().window_grows(head.stream, more)?;
             }
             Kind::Priority => size(payload.len() == 5)?,
             Kind::Settings => {
                 self.greeted = true;
                 if head.has(flag::ACK) {
-                    book.borrow_mut().agreed = true;
+                    table.borrow_mut().agreed = true;
                     return size(payload.is_empty());
                 }
-                let book = &mut book.borrow_mut();
-                turn.spend(Work::Pieces((payload.len() + book.count()) / PIECE));
-                book.heed_all(payload)?;
-                book.out.frame(Kind::Settings, flag::ACK, 0, &[]);
+                let table = &mut table.borrow_mut();
+                turn.spend(Work::Pieces((payload.len() + table.count()) / PIECE));
+                table.apply_settings(payload)?;
+                table.out.frame(Kind::Settings, flag::ACK, 0, &[]);
             }
             Kind::Ping => {
                 size(payload.len() == 8)?;
-                let book = &mut book.borrow_mut();
+                let table = &mut table.borrow_mut();
                 if !head.has(flag::ACK) {
-                    book.out.frame(Kind::Ping, flag::ACK, 0, payload);
-                } else if payload == GOODBYE && book.goodbye == Some(LAST) {
-                    book.part(Code::NO_ERROR);
+                    table.out.frame(Kind::Ping, flag::ACK, 0, payload);
+                } else if payload == GOODBYE && table.goodbye == Some(LAST) {
+                    table.part(Code::NO_ERROR);
                 }
             }
             Kind::GoAway => {
@@ -243,7 +243,7 @@ impl Ear {
     /// More of a block of fields.
     fn go_on(
         &mut self,
-        book: &Shared,
+        table: &Shared,
         head: &FrameHeader,
         payload: &[u8],
         turn: &mut Turn,
@@ -256,7 +256,7 @@ impl Ear {
             return Err(Violation::new(Code::ENHANCE_YOUR_CALM, "a block of fields that does not end"));
         }
         match self.block.take_if(|_| head.has(flag::END_HEADERS)) {
-            Some(Block { stream, ends, bytes }) => self.message(book, (stream, ends), &bytes, turn),
+            Some(Block { stream, ends, bytes }) => self.message(table, (stream, ends), &bytes, turn),
             None => Ok(()),
         }
     }
@@ -265,14 +265,14 @@ impl Ear {
     /// table stays the client's (RFC 9113 §4.3).
     fn message(
         &mut self,
-        book: &Shared,
+        table: &Shared,
         (id, ends): (u32, bool),
         block: &[u8],
         turn: &mut Turn,
     ) -> Result<(), Violation> {
         self.frames += 1;
         turn.spend(Work::Pieces(REQUEST + block.len() / PIECE));
-        let fresh = id > book.borrow().last;
+        let fresh = id > table.borrow().last;
         if fresh && id.is_multiple_of(2) {
             return Err(Violation::new(Code::PROTOCOL_ERROR, "a stream with an even number"));
         }
@@ -290,33 +290,33 @@ impl Ear {
         // A field of a byte costs nearly as much as a long one.
         turn.spend(Work::Bytes(FIELD * count + fields.min(self.most)));
         if !fresh {
-            let book = &mut book.borrow_mut();
-            if book.is_to_have_trailers(id, ends)? {
-                book.trailers(id, section.trailers(), fields);
+            let table = &mut table.borrow_mut();
+            if table.is_to_have_trailers(id, ends)? {
+                table.trailers(id, section.trailers(), fields);
             }
             return Ok(());
         }
-        book.borrow_mut().last = id;
+        table.borrow_mut().last = id;
         let control = section.request(&mut head);
-        self.request(book, (id, ends), fields, (head, control))
+        self.request(table, (id, ends), fields, (head, control))
     }
 
     /// A request has come.
     fn request(
         &mut self,
-        book: &Shared,
+        table: &Shared,
         (id, ends): (u32, bool),
         fields: usize,
         (head, control): (Box<Request>, Option<ControlData>),
     ) -> Result<(), Violation> {
         let heads = &self.session.worker.heads;
-        let mut shared = book.borrow_mut();
+        let mut shared = table.borrow_mut();
         let Some(control) = control else {
             shared.refuse(id, Code::PROTOCOL_ERROR);
             heads.put(head);
             return Ok(());
         };
-        let length = told_length(&head.fields);
+        let length = declared_length(&head.fields);
         // What follows such a head is no content (RFC 9110 §9.3.6).
         if head.method == Method::CONNECT && length.is_some_and(|length| length > 0) {
             shared.refuse(id, Code::PROTOCOL_ERROR);
@@ -345,8 +345,8 @@ impl Ear {
             }
         };
         drop(shared);
-        let respond = Respond::new(book, key);
-        let incoming = (!ends).then(|| Incoming::new(book, key));
+        let respond = Respond::new(table, key);
+        let incoming = (!ends).then(|| Incoming::new(table, key));
         let refused = judge(&head, &control).err().map(Box::new);
         let session = Rc::clone(&self.session);
         let job =

@@ -1,4 +1,4 @@
-//! What a server is told of the client and of the request as it came: `X-Forwarded-*`, `Forwarded`
+//! What servers learn of the client and of the request as it came: `X-Forwarded-*`, `Forwarded`
 //! (RFC 7239), `X-Request-Id`, `Via`.
 //!
 //! What an untrusted client says of itself is replaced; what a trusted proxy says is extended.
@@ -38,7 +38,7 @@ pub(crate) fn extend(fields: &mut Fields, own: &Fields, named: Option<IpAddr>) {
     }
 }
 
-/// What servers are told of a client whose proxies are not trusted: nothing of it may be among the fields of its
+/// What servers learn of a client whose proxies are not trusted: nothing of it may be among the fields of its
 /// request. `host` is what the request asked for, as it came.
 pub(crate) fn own(session: &Session, host: Option<&[u8]>) -> Rc<Fields> {
     session.forwarded.fields(host, || {

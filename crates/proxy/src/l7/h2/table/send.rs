@@ -9,7 +9,7 @@ use offramp_http::hpack::Encoder;
 use offramp_net::clock::coarse_ms;
 
 use super::slot::Slot;
-use super::{Book, Key};
+use super::{Key, StreamTable};
 use crate::l7::h2::connection::MOST_WAITING;
 use crate::l7::h2::handle::{Broken, Gone};
 
@@ -30,8 +30,8 @@ pub(super) fn last_piece(streams: usize) -> usize {
     (LAST_TAKEN / streams.max(1)).max(LEAST_LAST)
 }
 
-impl Book {
-    /// Whether nothing can be said or heard on a stream any more.
+impl StreamTable {
+    /// Whether nothing can be sent or received on a stream any more.
     pub(in crate::l7::h2) fn is_gone(&self, key: Key) -> bool {
         self.dead || self.slots[key.0].over.is_some()
     }
@@ -174,7 +174,7 @@ impl Book {
         write: impl FnOnce(&mut Encoder, &mut Vec<u8>),
     ) {
         let slot = &mut self.slots[key.0];
-        slot.told_all |= over;
+        slot.sent_all |= over;
         let (id, encoder) = (slot.id, &mut self.encoder);
         self.out.fields(id, over, self.frame, |block| write(encoder, block));
         self.wake();
@@ -199,7 +199,7 @@ impl Book {
             n => self.traffic.data(n),
         }
         (slot.blocked, slot.wrote, slot.fed) = (0, true, true);
-        slot.told_all |= over;
+        slot.sent_all |= over;
         self.out.data(slot.id, data, over);
         let blocked = slot.window <= 0 || self.window <= 0;
         self.wake();
@@ -225,7 +225,7 @@ impl Book {
         slot.writes = false;
         slot.writer = None;
         let piece = std::mem::take(&mut slot.piece);
-        let (over, reads) = (slot.told_all, slot.reads);
+        let (over, reads) = (slot.sent_all, slot.reads);
         self.account.piece(piece, 0);
         self.feed();
         if !over {
@@ -244,7 +244,7 @@ impl Book {
         let slot = self.slot(key);
         let n = match slot.unread.len() {
             0 => return None,
-            all if all <= most && all > last && slot.heard_all => all - last,
+            all if all <= most && all > last && slot.received_all => all - last,
             all => all.min(most),
         };
         Some(slot.unread.split_to(n).freeze())
@@ -258,7 +258,7 @@ impl Book {
     /// Whether all of the content has come and was taken, but for trailers.
     pub(in crate::l7::h2) fn is_read(&self, key: Key) -> bool {
         let slot = &self.slots[key.0];
-        slot.whole || slot.heard_all && slot.unread.is_empty() && slot.over.is_none()
+        slot.whole || slot.received_all && slot.unread.is_empty() && slot.over.is_none()
     }
 
     /// Whether nothing of the request is left to be read.

@@ -12,7 +12,7 @@ use offramp_http::h2::{Code, FrameHeader, Framed, Kind, Setting, flag, write_set
 use offramp_http::head::Fields;
 use proptest::prelude::*;
 
-use super::{Book, CONNECTION_WINDOW, FIRST_WINDOW, Opened, STREAM_WINDOW, Shared};
+use super::{CONNECTION_WINDOW, FIRST_WINDOW, Opened, STREAM_WINDOW, Shared, StreamTable};
 use crate::l7::date::Date;
 use crate::l7::h2::fields::Ends;
 use crate::l7::h2::handle::{Incoming, Respond};
@@ -20,7 +20,7 @@ use crate::l7::h2::memory::{Account, FIELDS, Memory, PIECE, PIECES, SMALL_PIECE,
 
 /// What may happen. A stream is named by its place among all.
 #[derive(Clone, Debug)]
-enum BookStep {
+enum TableStep {
     Open { over: bool, length: Option<u64>, fields: usize },
     Data { at: usize, size: usize, padding: u8, cut: usize, last: bool },
     Trailers { at: usize, good: bool },
@@ -38,33 +38,33 @@ enum BookStep {
     Part,
 }
 
-fn steps() -> impl Strategy<Value = BookStep> {
+fn steps() -> impl Strategy<Value = TableStep> {
     let at = 0..6_usize;
     prop_oneof![
         3 => (any::<bool>(), proptest::option::of(0..9000_u64), 0..FIELDS)
-            .prop_map(|(over, length, fields)| BookStep::Open { over, length, fields }),
+            .prop_map(|(over, length, fields)| TableStep::Open { over, length, fields }),
         4 => (at.clone(), 0..9000_usize, any::<u8>(), any::<usize>(), any::<bool>())
-            .prop_map(|(at, size, padding, cut, last)| BookStep::Data { at, size, padding, cut, last }),
-        1 => (at.clone(), any::<bool>()).prop_map(|(at, good)| BookStep::Trailers { at, good }),
-        1 => at.clone().prop_map(|at| BookStep::Reset { at }),
-        2 => (proptest::option::of(at.clone()), 0..200_000_u32).prop_map(|(at, more)| BookStep::Grow { at, more }),
-        1 => (0..100_000_u32).prop_map(|size| BookStep::Windows { size }),
-        3 => at.clone().prop_map(|at| BookStep::Read { at }),
-        1 => at.clone().prop_map(|at| BookStep::DropReader { at }),
-        2 => (at.clone(), any::<bool>()).prop_map(|(at, over)| BookStep::Answer { at, over }),
+            .prop_map(|(at, size, padding, cut, last)| TableStep::Data { at, size, padding, cut, last }),
+        1 => (at.clone(), any::<bool>()).prop_map(|(at, good)| TableStep::Trailers { at, good }),
+        1 => at.clone().prop_map(|at| TableStep::Reset { at }),
+        2 => (proptest::option::of(at.clone()), 0..200_000_u32).prop_map(|(at, more)| TableStep::Grow { at, more }),
+        1 => (0..100_000_u32).prop_map(|size| TableStep::Windows { size }),
+        3 => at.clone().prop_map(|at| TableStep::Read { at }),
+        1 => at.clone().prop_map(|at| TableStep::DropReader { at }),
+        2 => (at.clone(), any::<bool>()).prop_map(|(at, over)| TableStep::Answer { at, over }),
         4 => (at.clone(), 1..40_000_usize, any::<bool>())
-            .prop_map(|(at, size, over)| BookStep::Write { at, size, over }),
-        1 => (at.clone(), 0..PIECES).prop_map(|(at, size)| BookStep::Hold { at, size }),
-        1 => at.prop_map(|at| BookStep::DropWriter { at }),
-        2 => Just(BookStep::Sent),
-        1 => Just(BookStep::Later),
-        1 => Just(BookStep::Part),
+            .prop_map(|(at, size, over)| TableStep::Write { at, size, over }),
+        1 => (at.clone(), 0..PIECES).prop_map(|(at, size)| TableStep::Hold { at, size }),
+        1 => at.prop_map(|at| TableStep::DropWriter { at }),
+        2 => Just(TableStep::Sent),
+        1 => Just(TableStep::Later),
+        1 => Just(TableStep::Part),
     ]
 }
 
 /// A connection as its client and tasks have it.
 struct World {
-    book: Shared,
+    table: Shared,
     streams: Vec<(u32, Option<Respond>, Option<Incoming>)>,
     /// What may still be sent on each of them, and what on one that begins.
     windows: Vec<i64>,
@@ -78,35 +78,35 @@ struct World {
 
 impl World {
     /// Takes a step; `false` where the connection would end.
-    fn step(&mut self, step: &BookStep) -> bool {
+    fn step(&mut self, step: &TableStep) -> bool {
         let waker = Waker::noop();
         let cx = &mut Context::from_waker(waker);
         let id = |at: usize, world: &Self| world.streams.get(at).map_or(1, |stream| stream.0);
         match *step {
-            BookStep::Open { over, length, fields } => return self.open(over, length, fields),
-            BookStep::Data { at, size, padding, cut, last } => {
+            TableStep::Open { over, length, fields } => return self.open(over, length, fields),
+            TableStep::Data { at, size, padding, cut, last } => {
                 let end = if last { flag::END_STREAM } else { 0 };
                 return self.data(id(at, self), (size, padding), cut, end);
             }
-            BookStep::Trailers { at, good } => {
+            TableStep::Trailers { at, good } => {
                 let stream = id(at, self);
-                let mut book = self.book.borrow_mut();
-                if stream > book.last {
+                let mut table = self.table.borrow_mut();
+                if stream > table.last {
                     return true;
                 }
-                match book.is_to_have_trailers(stream, good) {
-                    Ok(true) => book.trailers(stream, Some(Fields::new()), FIELDS / 5),
+                match table.is_to_have_trailers(stream, good) {
+                    Ok(true) => table.trailers(stream, Some(Fields::new()), FIELDS / 5),
                     Ok(false) => {}
                     Err(_) => return false,
                 }
             }
-            BookStep::Reset { at } => {
+            TableStep::Reset { at } => {
                 let stream = id(at, self);
-                return self.book.borrow_mut().reset_by_client(stream, Code::CANCEL).is_ok();
+                return self.table.borrow_mut().reset_by_client(stream, Code::CANCEL).is_ok();
             }
-            BookStep::Grow { at, more } => {
+            TableStep::Grow { at, more } => {
                 let stream = at.map_or(0, |at| id(at, self));
-                if self.book.borrow_mut().window_grows(stream, more).is_err() {
+                if self.table.borrow_mut().window_grows(stream, more).is_err() {
                     return false;
                 }
                 if stream == 0 {
@@ -116,7 +116,7 @@ impl World {
                     self.windows[at] += i64::from(more);
                 }
             }
-            BookStep::Windows { size } => {
+            TableStep::Windows { size } => {
                 let more = i64::from(size) - std::mem::replace(&mut self.first, size.into());
                 self.windows.iter_mut().for_each(|window| *window += more);
                 // What comes before the last value is as if it had not come.
@@ -125,60 +125,60 @@ impl World {
                     &[Setting::InitialWindowSize(1 << 20), Setting::InitialWindowSize(size)],
                     &mut payload,
                 );
-                return self.book.borrow_mut().heed_all(&payload).is_ok();
+                return self.table.borrow_mut().apply_settings(&payload).is_ok();
             }
-            BookStep::Read { at } => {
+            TableStep::Read { at } => {
                 if let Some((_, _, Some(incoming))) = self.streams.get(at)
                     && let Poll::Ready(Some(Ok(data))) = incoming.poll_data(cx)
                 {
                     incoming.release(data.len());
                 }
             }
-            BookStep::DropReader { at } => {
+            TableStep::DropReader { at } => {
                 if let Some(stream) = self.streams.get_mut(at) {
                     stream.2 = None;
                 }
             }
-            BookStep::Answer { at, over } => {
+            TableStep::Answer { at, over } => {
                 if let Some((_, Some(respond), _)) = self.streams.get(at) {
                     let ends = Ends { over, length: None, date: &self.date };
                     let _ = respond.head(StatusCode::OK, &Fields::new(), ends);
                 }
             }
-            BookStep::Write { at, size, over } => self.write(at, id(at, self), size, over),
-            BookStep::Hold { at, size } => {
+            TableStep::Write { at, size, over } => self.write(at, id(at, self), size, over),
+            TableStep::Hold { at, size } => {
                 if let Some((_, Some(respond), _)) = self.streams.get(at) {
                     respond.holds(size);
                 }
             }
-            BookStep::DropWriter { at } => {
+            TableStep::DropWriter { at } => {
                 if let Some(stream) = self.streams.get_mut(at) {
                     stream.1 = None;
                 }
             }
-            BookStep::Sent => {
-                let book = &mut self.book.borrow_mut();
-                book.out = super::Out::default();
-                book.call();
+            TableStep::Sent => {
+                let table = &mut self.table.borrow_mut();
+                table.out = super::Out::default();
+                table.call();
             }
-            BookStep::Later => {
+            TableStep::Later => {
                 self.now += 10_000;
-                self.book.borrow_mut().drop_blocked(self.now, 5000);
+                self.table.borrow_mut().drop_blocked(self.now, 5000);
             }
-            BookStep::Part => self.book.borrow_mut().part(Code::NO_ERROR),
+            TableStep::Part => self.table.borrow_mut().part(Code::NO_ERROR),
         }
         true
     }
 
     fn open(&mut self, over: bool, length: Option<u64>, fields: usize) -> bool {
-        let mut book = self.book.borrow_mut();
-        let id = book.last + 2 - (book.last + 1) % 2;
-        book.last = id;
-        let Ok(opened) = book.open(id, over, length, fields) else { return false };
-        drop(book);
+        let mut table = self.table.borrow_mut();
+        let id = table.last + 2 - (table.last + 1) % 2;
+        table.last = id;
+        let Ok(opened) = table.open(id, over, length, fields) else { return false };
+        drop(table);
         if let Opened::Stream(key) = opened {
-            let incoming = (!over).then(|| Incoming::new(&self.book, key));
-            self.streams.push((id, Some(Respond::new(&self.book, key)), incoming));
+            let incoming = (!over).then(|| Incoming::new(&self.table, key));
+            self.streams.push((id, Some(Respond::new(&self.table, key)), incoming));
             self.windows.push(self.first);
         }
         true
@@ -187,21 +187,21 @@ impl World {
     fn data(&mut self, stream: u32, (size, padding): (usize, u8), cut: usize, end: u8) -> bool {
         let around = usize::from(padding) + 1;
         let head = FrameHeader { length: size + around, kind: Kind::Data, flags: flag::PADDED | end, stream };
-        let mut book = self.book.borrow_mut();
-        if book.data_begins(&head, Framed { before: 1, length: size }).is_err() {
+        let mut table = self.table.borrow_mut();
+        if table.data_begins(&head, Framed { before: 1, length: size }).is_err() {
             return false;
         }
         let (data, cut) = (vec![1; size], cut % (size + 1));
-        book.data(&head, &data[..cut], false);
-        book.data(&head, &data[cut..], true);
+        table.data(&head, &data[..cut], false);
+        table.data(&head, &data[cut..], true);
         true
     }
 
     fn write(&mut self, at: usize, id: u32, size: usize, over: bool) {
         // Nobody writes behind the end.
         let ended = {
-            let book = self.book.borrow();
-            book.find(id).is_some_and(|key| book.slots[key.0].told_all)
+            let table = self.table.borrow();
+            table.find(id).is_some_and(|key| table.slots[key.0].sent_all)
         };
         let cx = &mut Context::from_waker(Waker::noop());
         if !ended
@@ -219,31 +219,31 @@ impl World {
 
     /// What holds at all times.
     fn check(&self) {
-        let book: &Book = &self.book.borrow();
-        let unread: usize = book.slots.iter().map(|slot| slot.unread.len()).sum();
+        let table: &StreamTable = &self.table.borrow();
+        let unread: usize = table.slots.iter().map(|slot| slot.unread.len()).sum();
         assert_eq!(
-            book.room + i64::from(book.owed) + unread as i64,
+            table.room + i64::from(table.owed) + unread as i64,
             i64::from(CONNECTION_WINDOW),
             "each byte that came is given back once"
         );
-        assert_eq!(book.window, self.allowed - self.sent);
+        assert_eq!(table.window, self.allowed - self.sent);
         for ((id, _, _), window) in self.streams.iter().zip(&self.windows) {
-            let Some(key) = book.find(*id) else { continue };
-            let slot = &book.slots[key.0];
+            let Some(key) = table.find(*id) else { continue };
+            let slot = &table.slots[key.0];
             if slot.over.is_some() {
                 continue;
             }
-            assert!(slot.told_all || slot.window == *window, "{id}: {} and {window}", slot.window);
+            assert!(slot.sent_all || slot.window == *window, "{id}: {} and {window}", slot.window);
             let taken = i64::from(slot.owed) + slot.unread.len() as i64;
             assert!(!slot.wanted || slot.room + taken == i64::from(STREAM_WINDOW), "{id}: given back once");
         }
-        let live = book.ids.iter().map(|(_, key)| &book.slots[key.0]);
+        let live = table.ids.iter().map(|(_, key)| &table.slots[key.0]);
         let held: usize = live.map(|slot| STREAM + slot.fields + slot.piece + slot.unread.len()).sum();
-        assert_eq!(book.account.used(), held, "what is held is counted");
-        assert_eq!(book.active, book.slots.iter().filter(|slot| slot.counted).count());
-        assert_eq!(book.ids.len() + book.free.len(), book.slots.len());
-        assert!(book.ids.is_sorted_by_key(|(id, _)| *id));
-        assert!(book.waiting.len() <= book.ids.len(), "whoever is gone waits no longer");
+        assert_eq!(table.account.used(), held, "what is held is counted");
+        assert_eq!(table.active, table.slots.iter().filter(|slot| slot.counted).count());
+        assert_eq!(table.ids.len() + table.free.len(), table.slots.len());
+        assert!(table.ids.is_sorted_by_key(|(id, _)| *id));
+        assert!(table.waiting.len() <= table.ids.len(), "whoever is gone waits no longer");
     }
 }
 
@@ -253,37 +253,37 @@ proptest! {
     #[test]
     fn windows_add_up_and_nothing_is_left_over(steps in proptest::collection::vec(steps(), 1..120)) {
         let memory = Rc::default();
-        let book = Book::new(4, Account::new(&memory, 1 << 30));
+        let table = StreamTable::new(4, Account::new(&memory, 1 << 30));
         let allowed = i64::from(FIRST_WINDOW);
         let (streams, windows, first) = (Vec::new(), Vec::new(), allowed);
         let date = Date::default();
-        let mut world = World { book, streams, windows, first, date, allowed, sent: 0, now: 1 << 40 };
+        let mut world = World { table, streams, windows, first, date, allowed, sent: 0, now: 1 << 40 };
         let mut in_order = true;
         for step in steps {
             in_order = world.step(&step);
             if !in_order {
-                world.book.borrow_mut().die();
+                world.table.borrow_mut().die();
                 break;
             }
             world.check();
         }
         world.streams.clear();
-        let book = world.book.borrow();
-        prop_assert!(book.ids.is_empty() && book.waiting.is_empty());
-        prop_assert_eq!(book.active, 0);
+        let table = world.table.borrow();
+        prop_assert!(table.ids.is_empty() && table.waiting.is_empty());
+        prop_assert_eq!(table.active, 0);
         // What a frame that broke a rule brought is forgotten with the connection.
-        prop_assert!(!in_order || book.account.used() == 0);
+        prop_assert!(!in_order || table.account.used() == 0);
     }
 }
 
-fn opened(book: &Shared, id: u32, fields: usize) -> Option<Respond> {
+fn opened(table: &Shared, id: u32, fields: usize) -> Option<Respond> {
     let opened = {
-        let book = &mut *book.borrow_mut();
-        book.last = id;
-        book.open(id, true, None, fields).unwrap()
+        let table = &mut *table.borrow_mut();
+        table.last = id;
+        table.open(id, true, None, fields).unwrap()
     };
     match opened {
-        Opened::Stream(key) => Some(Respond::new(book, key)),
+        Opened::Stream(key) => Some(Respond::new(table, key)),
         Opened::Not | Opened::Full => None,
     }
 }
@@ -291,33 +291,33 @@ fn opened(book: &Shared, id: u32, fields: usize) -> Option<Respond> {
 /// 2,730 sizes of windows in one frame are one look at each stream.
 #[test]
 fn settings_look_at_each_stream_once() {
-    let book = Book::new(100, Account::new(&Rc::default(), 1 << 30));
-    let _streams: Vec<_> = (0..99).map(|n| opened(&book, 1 + 2 * n, 0).unwrap()).collect();
+    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
+    let _streams: Vec<_> = (0..99).map(|n| opened(&table, 1 + 2 * n, 0).unwrap()).collect();
     let mut payload = Vec::new();
     let all: Vec<_> = (0..2730).map(Setting::InitialWindowSize).collect();
     write_settings(&all, &mut payload);
     assert!(payload.len() <= super::super::reader::MOST);
-    book.borrow_mut().heed_all(&payload).unwrap();
-    assert_eq!(book.borrow().looks.get(), 99);
-    assert_eq!(book.borrow().first_window, 2729);
+    table.borrow_mut().apply_settings(&payload).unwrap();
+    assert_eq!(table.borrow().looks.get(), 99);
+    assert_eq!(table.borrow().first_window, 2729);
 }
 
 /// What all connections of a worker hold is bounded; each may have one request all the same.
 #[test]
 fn a_worker_that_holds_too_much_refuses_streams() {
     let memory: Rc<Memory> = Rc::default();
-    let books: Vec<_> = (0..10).map(|_| Book::new(100, Account::new(&memory, 20 * STREAM))).collect();
+    let books: Vec<_> = (0..10).map(|_| StreamTable::new(100, Account::new(&memory, 20 * STREAM))).collect();
     let mut streams = Vec::new();
-    for (at, book) in books.iter().enumerate() {
+    for (at, table) in books.iter().enumerate() {
         let mut count = 0;
         for n in 0..100 {
-            let stream = opened(book, 1 + 2 * n, 0);
+            let stream = opened(table, 1 + 2 * n, 0);
             count += usize::from(stream.is_some());
             streams.extend(stream);
         }
         // Whoever came first has it all; the others still have the least share.
         assert_eq!(count, if at == 0 { 20 } else { 8 }, "{at}");
-        assert_eq!(book.borrow_mut().turned_away, 0, "nobody is to blame");
+        assert_eq!(table.borrow_mut().turned_away, 0, "nobody is to blame");
     }
     // Where something ends there is room for others.
     drop(streams.split_off(1));
@@ -330,7 +330,7 @@ fn a_worker_that_holds_too_much_refuses_streams() {
 fn another_limit_holds_for_who_is_there() {
     let memory: Rc<Memory> = Rc::default();
     let shown = memory.shown();
-    let books: Vec<_> = (0..2).map(|_| Book::new(100, Account::new(&memory, 30 * STREAM))).collect();
+    let books: Vec<_> = (0..2).map(|_| StreamTable::new(100, Account::new(&memory, 30 * STREAM))).collect();
     let open = |from: u32| -> Vec<Respond> {
         (from..from + 100).map_while(|n| opened(&books[0], 1 + 2 * n, 0)).collect()
     };
@@ -350,34 +350,34 @@ fn another_limit_holds_for_who_is_there() {
 #[test]
 fn trailers_count_as_fields() {
     const SIZE: usize = 32 * 1024;
-    let book = Book::new(100, Account::new(&Rc::default(), 1 << 30));
+    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
     let streams: Vec<_> = (0..100).map(|n| 1 + 2 * n).collect();
     let all: Vec<_> = streams
         .iter()
         .map(|id| {
-            book.borrow_mut().last = *id;
-            let opened = book.borrow_mut().open(*id, false, None, 0).unwrap();
+            table.borrow_mut().last = *id;
+            let opened = table.borrow_mut().open(*id, false, None, 0).unwrap();
             let Opened::Stream(key) = opened else { panic!("{id} is not open") };
-            (Respond::new(&book, key), Incoming::new(&book, key))
+            (Respond::new(&table, key), Incoming::new(&table, key))
         })
         .collect();
     for id in &streams {
-        assert!(book.borrow_mut().is_to_have_trailers(*id, true).unwrap());
-        book.borrow_mut().trailers(*id, Some([("etag", "x")].into_iter().collect()), SIZE);
+        assert!(table.borrow_mut().is_to_have_trailers(*id, true).unwrap());
+        table.borrow_mut().trailers(*id, Some([("etag", "x")].into_iter().collect()), SIZE);
     }
-    assert_eq!(book.borrow().account.used(), 100 * STREAM + FIELDS);
+    assert_eq!(table.borrow().account.used(), 100 * STREAM + FIELDS);
     let kept = all.iter().filter(|(_, incoming)| incoming.take_trailers().is_some()).count();
     assert_eq!(kept, FIELDS / SIZE);
     drop(all);
-    assert_eq!(book.borrow().account.used(), 0);
+    assert_eq!(table.borrow().account.used(), 0);
 }
 
 /// Who takes nothing has no more heads of responses read for it than fit; the window says nothing of them.
 #[test]
 fn heads_that_nobody_takes_do_not_pile_up() {
-    let book = Book::new(100, Account::new(&Rc::default(), 1 << 30));
-    let streams: Vec<_> = (0..100).map(|n| opened(&book, 1 + 2 * n, 0).unwrap()).collect();
-    book.borrow_mut().window = 0;
+    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
+    let streams: Vec<_> = (0..100).map(|n| opened(&table, 1 + 2 * n, 0).unwrap()).collect();
+    table.borrow_mut().window = 0;
     let date = Date::default();
     let cx = &mut Context::from_waker(Waker::noop());
     let large = vec![b'x'; 30_000];
@@ -392,23 +392,23 @@ fn heads_that_nobody_takes_do_not_pile_up() {
     };
     let begun = (0..100).filter(|at| answer(*at)).count();
     assert!(begun < 20, "{begun} heads");
-    assert!(book.borrow().out.len() < crate::l7::h2::connection::MOST_WAITING + 40_000);
+    assert!(table.borrow().out.len() < crate::l7::h2::connection::MOST_WAITING + 40_000);
     // When it has taken them the others are called, and nobody stays behind.
-    assert_eq!(book.borrow().waiting.len(), 100 - begun);
-    book.borrow_mut().out = super::Out::default();
-    book.borrow_mut().call();
-    assert!(book.borrow().waiting.is_empty());
+    assert_eq!(table.borrow().waiting.len(), 100 - begun);
+    table.borrow_mut().out = super::Out::default();
+    table.borrow_mut().call();
+    assert!(table.borrow().waiting.is_empty());
     assert!(answer(99));
 }
 
 /// The fields of the requests of one connection are bounded together, but not those of a single one.
 #[test]
 fn large_requests_have_no_company() {
-    let book = Book::new(100, Account::new(&Rc::default(), 1 << 30));
-    let first = opened(&book, 1, FIELDS + 1);
-    assert!(first.is_some() && opened(&book, 3, 1).is_none());
+    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
+    let first = opened(&table, 1, FIELDS + 1);
+    assert!(first.is_some() && opened(&table, 3, 1).is_none());
     drop(first);
-    let streams: Vec<_> = (0..100).filter_map(|n| opened(&book, 5 + 2 * n, FIELDS / 40)).collect();
+    let streams: Vec<_> = (0..100).filter_map(|n| opened(&table, 5 + 2 * n, FIELDS / 40)).collect();
     assert_eq!(streams.len(), 40);
 }
 
@@ -416,10 +416,10 @@ fn large_requests_have_no_company() {
 /// response begins all the same, and nobody waits for a stream that its client does not let go on.
 #[test]
 fn large_pieces_wait_for_each_other() {
-    let book = Book::new(100, Account::new(&Rc::default(), 1 << 30));
-    book.borrow_mut().heed_all(&[0, 4, 0, 16, 0, 0]).unwrap();
-    book.borrow_mut().window_grows(0, 1 << 30).unwrap();
-    let streams: Vec<_> = (0..5).map(|n| opened(&book, 1 + 2 * n, 0).unwrap()).collect();
+    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
+    table.borrow_mut().apply_settings(&[0, 4, 0, 16, 0, 0]).unwrap();
+    table.borrow_mut().window_grows(0, 1 << 30).unwrap();
+    let streams: Vec<_> = (0..5).map(|n| opened(&table, 1 + 2 * n, 0).unwrap()).collect();
     let woken: [Arc<Woken>; 5] = std::array::from_fn(|_| Arc::default());
     let sized = std::cell::Cell::new(false);
     let appetite = |at: usize| {
@@ -429,7 +429,7 @@ fn large_pieces_wait_for_each_other() {
     let since = |at: usize| woken[at].0.swap(0, Relaxed);
     let say = |at: usize, n: usize| {
         streams[at].data(Bytes::from(vec![1; n]), false).unwrap();
-        book.borrow_mut().out = super::Out::default();
+        table.borrow_mut().out = super::Out::default();
     };
     (0..4).for_each(|at| say(at, 10));
     for (holder, piece) in [(0, PIECE), (1, 2 * SMALL_PIECE)] {
@@ -454,25 +454,25 @@ fn large_pieces_wait_for_each_other() {
     assert!(appetite(2).is_pending());
     for holder in [1, 3] {
         assert_eq!(since(2), 0);
-        book.borrow_mut().slots[holder].window = 10;
+        table.borrow_mut().slots[holder].window = 10;
         say(holder, 10);
     }
     assert_eq!(since(2), 1);
     assert_eq!(appetite(2), Poll::Ready(16_384));
     // Without a window of the connection only those read that may be at their end.
-    book.borrow_mut().window = 0;
+    table.borrow_mut().window = 0;
     assert_eq!(appetite(2), Poll::Ready(1));
     sized.set(true);
     assert!(appetite(2).is_pending());
     streams[4].let_others_read();
     assert_eq!(since(2), 0);
-    book.borrow_mut().window_grows(0, 1 << 20).unwrap();
+    table.borrow_mut().window_grows(0, 1 << 20).unwrap();
     assert_eq!(since(2), 1);
     assert_eq!(appetite(2), Poll::Ready(16_384));
     // A stream that ends makes room, too.
     drop(streams);
-    assert!(book.borrow().hungry.is_empty());
-    assert_eq!(book.borrow().account.used(), 0);
+    assert!(table.borrow().hungry.is_empty());
+    assert_eq!(table.borrow().account.used(), 0);
 }
 
 /// Counts how often it was woken.
@@ -488,15 +488,15 @@ impl std::task::Wake for Woken {
 /// The last pieces of requests whose clients may send as much again are bounded together.
 #[test]
 fn the_last_piece_of_content_is_small() {
-    let book = Book::new(100, Account::new(&Rc::default(), 1 << 30));
+    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
     let post = |id: u32, size: usize| {
-        book.borrow_mut().last = id;
-        let opened = book.borrow_mut().open(id, false, None, 0).unwrap();
+        table.borrow_mut().last = id;
+        let opened = table.borrow_mut().open(id, false, None, 0).unwrap();
         let Opened::Stream(key) = opened else { panic!("{id} is not open") };
         let head = FrameHeader { length: size, kind: Kind::Data, flags: flag::END_STREAM, stream: id };
-        book.borrow_mut().data_begins(&head, Framed { before: 0, length: size }).unwrap();
-        book.borrow_mut().data(&head, &vec![1; size], true);
-        (Respond::new(&book, key), Incoming::new(&book, key))
+        table.borrow_mut().data_begins(&head, Framed { before: 0, length: size }).unwrap();
+        table.borrow_mut().data(&head, &vec![1; size], true);
+        (Respond::new(&table, key), Incoming::new(&table, key))
     };
     let (mut all, mut last) = (Vec::new(), 0);
     for n in 0..100 {
@@ -522,7 +522,7 @@ fn the_last_piece_of_content_is_small() {
 
 /// What last pieces may come to: each was taken among so many streams as there were then.
 fn last_pieces(streams: usize) -> usize {
-    (1..=streams).map(super::said::last_piece).sum()
+    (1..=streams).map(super::send::last_piece).sum()
 }
 
 /// The most that a client can have pinned with the limits that are set where none are, besides what its own window
@@ -531,7 +531,7 @@ fn last_pieces(streams: usize) -> usize {
 fn what_a_connection_can_hold_is_known() {
     let (streams, header) = (100, 32 * 1024);
     // Those that may be open, and those whose tasks still end.
-    let all = streams + super::heard::LEFT_OVER;
+    let all = streams + super::receive::LEFT_OVER;
     // What is written may be the rest of pieces, and keep the whole of them.
     let written = crate::l7::h2::connection::MOST_WAITING + super::super::reader::MOST + PIECES;
     let (state, fields, last) = (all * STREAM, FIELDS.max(header), last_pieces(all));
@@ -550,19 +550,19 @@ const MOST_WITH_WINDOW: usize = 3700 * 1024;
 /// The fields of a request count until its response begins; its trailers until the stream ends.
 #[test]
 fn the_head_of_a_request_counts_until_the_response_begins() {
-    let book = Book::new(100, Account::new(&Rc::default(), 1 << 30));
-    book.borrow_mut().last = 1;
-    let Opened::Stream(key) = book.borrow_mut().open(1, false, None, FIELDS).unwrap() else { panic!() };
-    let (respond, incoming) = (Respond::new(&book, key), Incoming::new(&book, key));
-    assert!(opened(&book, 3, 1).is_none(), "there is room for no other");
-    assert!(book.borrow_mut().is_to_have_trailers(1, true).unwrap());
-    book.borrow_mut().trailers(1, Some([("etag", "x")].into_iter().collect()), 100);
+    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
+    table.borrow_mut().last = 1;
+    let Opened::Stream(key) = table.borrow_mut().open(1, false, None, FIELDS).unwrap() else { panic!() };
+    let (respond, incoming) = (Respond::new(&table, key), Incoming::new(&table, key));
+    assert!(opened(&table, 3, 1).is_none(), "there is room for no other");
+    assert!(table.borrow_mut().is_to_have_trailers(1, true).unwrap());
+    table.borrow_mut().trailers(1, Some([("etag", "x")].into_iter().collect()), 100);
     let date = Date::default();
     let ends = Ends { over: false, length: None, date: &date };
     respond.head(StatusCode::OK, &Fields::new(), ends).unwrap();
-    assert_eq!(book.borrow().account.used(), STREAM + 100);
-    let other = opened(&book, 3, FIELDS - 100);
+    assert_eq!(table.borrow().account.used(), STREAM + 100);
+    let other = opened(&table, 3, FIELDS - 100);
     assert!(other.is_some());
     drop((respond, incoming, other));
-    assert_eq!(book.borrow().account.used(), 0);
+    assert_eq!(table.borrow().account.used(), 0);
 }
