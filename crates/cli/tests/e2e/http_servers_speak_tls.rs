@@ -103,6 +103,28 @@ fn protocols_are_chosen_by_alpn() {
     }
 }
 
+/// What a route sets is the host for every server, whatever the client asked for, and by whichever version.
+#[test]
+fn a_host_that_a_route_sets_reaches_every_server() {
+    let home = Home::new();
+    for (kind, protocol) in [("h2", "h2"), ("h2", "auto"), ("h1", "h1")] {
+        let (_app, server) = node(&home, kind);
+        let ca = home.ca.certificate();
+        let house = Home::new().run(&format!(
+            "workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n\
+             request_headers = {{ set = {{ Host = \"inside.test\" }} }}\n[backend.app]\nservers = \"{server}\"\n\
+             protocol = \"{protocol}\"\ntls = {{ verify = \"{}\" }}\n",
+            ca.display()
+        ));
+        for http in ["--http1.1", "--http2"] {
+            let answer = get(&house, &[http], "https://a.example.org/");
+            let what = format!("{http} {kind} {protocol}");
+            assert_eq!((answer.status(), answer.field("x-host")), (200, "inside.test"), "{what}: {answer:?}");
+        }
+        house.stop();
+    }
+}
+
 /// A server is told by close_notify that a connection was idle for too long, and needs not log a cut.
 #[test]
 fn idle_connections_end_in_order() {
