@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use offramp_http::h1::{Http1Fault, ResponseFault};
+use offramp_http::h2;
 
 use crate::connect::{Reason, is_ours};
 
@@ -54,7 +55,7 @@ pub enum Violation {
     /// It changed the protocol before the request had come to its end (RFC 9110 §7.8).
     EarlySwitch,
     /// Anything about HTTP/2.
-    Http2(hyper::Error),
+    Http2(h2::Violation),
 }
 
 /// How a server broke off.
@@ -64,26 +65,11 @@ pub enum Breach {
     Closed,
     /// The connection failed.
     Io(io::Error),
-    /// It ended the stream or the connection of HTTP/2.
-    Http2(hyper::Error),
+    /// It ended the stream of HTTP/2, or takes no more requests on its connection.
+    Http2(h2::Reset),
 }
 
 impl Fault {
-    /// What an error of hyper's means, which speaks HTTP/2.
-    pub(crate) fn of(error: hyper::Error) -> Self {
-        if error.is_parse() {
-            return Self::BadResponse(Violation::Http2(error));
-        }
-        if h2_error(&error).is_some_and(|below| below.is_library() && !below.is_go_away()) {
-            return Self::BadResponse(Violation::Http2(error));
-        }
-        // The only thing of the user's that can fail on this side is the request's body.
-        if error.is_user() {
-            return Self::RequestBody(error.into());
-        }
-        Self::Aborted(Breach::Http2(error))
-    }
-
     /// Whether it speaks against the server.
     pub(crate) fn is_the_servers(&self) -> bool {
         match self {
@@ -95,29 +81,12 @@ impl Fault {
     }
 }
 
-/// Whether the server may be taken to have done nothing with a request that failed with `error` before
-/// a byte of its response came: the connection was closed, or the server refused it unseen.
-pub(crate) fn spares_requests(error: &hyper::Error) -> bool {
-    match h2_error(error) {
-        // RFC 9113 §8.7.
-        Some(error) => {
-            error.is_io() || error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM)
-        }
-        None => !error.is_parse() && !error.is_user(),
+/// An error of the connection once more, for another of its requests.
+pub(crate) fn again(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
     }
-}
-
-/// Whether the server says that it has done nothing with a request that failed with `error`, so that it may be sent
-/// again whatever it asks for (RFC 9113 §8.7): its stream was refused, or is above the last one of a GOAWAY. A stream
-/// below that fails, if at all, with its connection.
-pub(crate) fn refuses_requests(error: &hyper::Error) -> bool {
-    let refuses =
-        |error: &h2::Error| error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM);
-    h2_error(error).is_some_and(|error| error.is_remote() && refuses(error))
-}
-
-fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
-    error.source()?.downcast_ref()
 }
 
 impl fmt::Display for Fault {
@@ -140,7 +109,7 @@ impl fmt::Display for Violation {
             Self::Content(fault) => fault.fmt(f),
             Self::Interim => f.write_str("too many interim responses"),
             Self::EarlySwitch => f.write_str("it changed the protocol before the request had ended"),
-            Self::Http2(error) => Chain(error).fmt(f),
+            Self::Http2(violation) => violation.fmt(f),
         }
     }
 }
@@ -150,7 +119,7 @@ impl fmt::Display for Breach {
         match self {
             Self::Closed => f.write_str("it closed the connection before the message had ended"),
             Self::Io(error) => error.fmt(f),
-            Self::Http2(error) => Chain(error).fmt(f),
+            Self::Http2(reset) => reset.fmt(f),
         }
     }
 }
@@ -159,14 +128,11 @@ impl StdError for Fault {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Connect(Reason::Io(error)) | Self::Aborted(Breach::Io(error)) => Some(error),
-            Self::BadResponse(Violation::Http2(error)) | Self::Aborted(Breach::Http2(error)) => {
-                error.source()
-            }
             Self::BadResponse(Violation::Head(fault)) => Some(fault),
             Self::BadResponse(Violation::Content(fault)) => Some(fault),
             Self::RequestBody(error) => error.source(),
-            Self::BadResponse(Violation::Interim | Violation::EarlySwitch)
-            | Self::Aborted(Breach::Closed)
+            Self::BadResponse(Violation::Interim | Violation::EarlySwitch | Violation::Http2(_))
+            | Self::Aborted(Breach::Closed | Breach::Http2(_))
             | Self::Connect(_)
             | Self::ResponseTimeout
             | Self::Stalled => None,

@@ -6,8 +6,8 @@
 
 mod again;
 mod body;
+mod h2;
 mod line;
-mod mux;
 mod outgoing;
 mod pools;
 mod reach;
@@ -16,6 +16,7 @@ mod shelf;
 mod watch;
 
 pub use body::ServerBody;
+pub(crate) use h2::CONFIG;
 pub use line::{FIRST_READ, InterimListener, RequestBody};
 pub use pools::{Pools, PrivateConnections};
 pub use send::{Affinity, Answer, ServerRequest, Tunnel};

@@ -5,13 +5,15 @@
 //! server answers with is read up to the status, and no further.
 
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use offramp_http::h2::{Connection, Event};
+use offramp_http::head::Request;
 use offramp_net::clock::coarse_ms;
 use offramp_tls::client::Alpn;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -20,6 +22,7 @@ use tokio::time::{sleep, timeout};
 use crate::backend::{Backend, Protocol};
 use crate::connect::{Reason, Way, is_ours, reach};
 use crate::health::{Change, Check, CheckKind};
+use crate::http::CONFIG;
 use crate::link::Link;
 
 /// A server changed its state.
@@ -182,43 +185,40 @@ fn status(line: &[u8]) -> Option<u16> {
 }
 
 /// Asks in HTTP/2; the status of the answer.
-async fn http2(link: Link, path: &str, host: &str) -> Result<u16, ProbeFault> {
-    let broken = |error: h2::Error| {
-        if error.is_io() {
-            return ProbeFault::Io(
-                error.into_io().unwrap_or_else(|| io::ErrorKind::ConnectionAborted.into()),
-            );
+async fn http2(mut link: Link, path: &str, host: &str) -> Result<u16, ProbeFault> {
+    let scheme = if matches!(link, Link::Tls(_)) { "https" } else { "http" };
+    let mut request = Request::new();
+    request.set_target(path.as_bytes());
+    request.fields.set_host(host.as_bytes());
+    let mut connection: Connection<()> = Connection::client(CONFIG, coarse_ms());
+    connection.open((), &request, scheme, None, true).map_err(|_| ProbeFault::NotHttp)?;
+    let mut answer = None;
+    let mut buffer = [0; 4096];
+    while answer.is_none() {
+        while !connection.output().is_empty() {
+            let mut parts = [IoSlice::new(&[])];
+            connection.output().slices(&mut parts);
+            let n = link.write(&parts[0]).await.map_err(ProbeFault::Io)?;
+            connection.output_moved(n, &mut |_, (), _| ());
         }
-        ProbeFault::NotHttp
-    };
-    let uri = http::Uri::builder()
-        .scheme(match link {
-            Link::Plain(_) => "http",
-            Link::Tls(_) => "https",
-        })
-        .authority(host)
-        .path_and_query(path)
-        .build();
-    let request = http::Request::get(uri.map_err(|_| ProbeFault::NotHttp)?).version(http::Version::HTTP_2);
-    let request = request.body(()).map_err(|_| ProbeFault::NotHttp)?;
-    let (mut sender, connection) = h2::client::handshake(link).await.map_err(broken)?;
-    let mut connection = pin!(connection);
-    let mut asked = pin!(async {
-        poll_fn(|cx| sender.poll_ready(cx)).await?;
-        let (response, _) = sender.send_request(request, true)?;
-        response.await
-    });
-    let response = poll_fn(|cx| {
-        let over = connection.as_mut().poll(cx);
-        match asked.as_mut().poll(cx) {
-            Poll::Pending => over.map(|ended| {
-                ended?;
-                Err(h2::Error::from(h2::Reason::CANCEL))
-            }),
-            ready => ready,
+        link.flush().await.map_err(ProbeFault::Io)?;
+        let n = match link.read(&mut buffer).await.map_err(ProbeFault::Io)? {
+            0 => return Err(ProbeFault::Io(io::ErrorKind::ConnectionAborted.into())),
+            n => n,
+        };
+        let heard = connection.receive(&buffer[..n], coarse_ms(), &mut |_, (), event| match event {
+            Event::Response { response, .. } => answer = Some(Ok(response.status.as_u16())),
+            Event::Reset(_) => {
+                answer.get_or_insert(Err(ProbeFault::NotHttp));
+            }
+            _ => {}
+        });
+        if heard.is_err() && answer.is_none() {
+            return Err(ProbeFault::NotHttp);
         }
-    });
-    Ok(response.await.map_err(broken)?.status().as_u16())
+    }
+    link.part();
+    answer.unwrap_or(Err(ProbeFault::NotHttp))
 }
 
 fn judge(status: u16, good: &[RangeInclusive<u16>]) -> Result<(), ProbeFault> {

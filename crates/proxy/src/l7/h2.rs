@@ -11,7 +11,7 @@ mod connection;
 mod content;
 mod end;
 mod fields;
-mod flood;
+
 mod handle;
 mod hints;
 mod memory;

@@ -9,14 +9,13 @@
 
 use std::rc::Rc;
 
-use http::Request;
-use http::request::Parts;
+use http::Method;
 use offramp_http::semantics::is_idempotent;
 
+use super::h2::{Broken, Http2Stream};
 use super::line::RequestBody;
-use super::mux::{Broken, Stream};
 use super::outgoing::{Kept, KeptBytes, Outgoing};
-use crate::fault::{self, Fault};
+use crate::fault::Fault;
 
 /// What is kept of a request that may have to be sent once more.
 ///
@@ -50,21 +49,14 @@ pub(super) fn keep<B: RequestBody>(body: B, all: &Rc<KeptBytes>) -> Back<B> {
 }
 
 impl<B: RequestBody> Back<B> {
-    /// Makes a request ready for a stream. `pooled`: the server may have closed the connection.
-    pub(super) fn pack(
-        self,
-        head: Parts,
-        stream: &Stream<B>,
-        pooled: bool,
-    ) -> (Request<Outgoing<B>>, Copy<B>) {
+    /// Makes the body ready for a request with `method`. `pooled`: the server may have closed the connection.
+    pub(super) fn pack(self, method: &Method, pooled: bool) -> (Outgoing<B>, Copy<B>) {
         let Self { body } = self;
-        let repeatable = pooled && is_idempotent(&head.method);
-        let progress = Rc::clone(stream.progress());
         let outgoing = match &body {
-            None => Outgoing::empty(progress),
-            Some(kept) => Outgoing::kept(kept, progress),
+            None => Outgoing::empty(),
+            Some(kept) => Outgoing::kept(kept),
         };
-        (Request::from_parts(head, outgoing), Copy { body, repeatable })
+        (outgoing, Copy { body, repeatable: pooled && is_idempotent(method) })
     }
 }
 
@@ -90,37 +82,38 @@ impl<B: RequestBody> Copy<B> {
 }
 
 /// What a failed exchange comes to, and the request where it may be sent once more.
-pub(super) fn judge<B: RequestBody>(broken: Broken, copy: Copy<B>, stream: &Stream<B>) -> Verdict<B> {
-    let (error, sent) = match broken {
+pub(super) fn judge<B: RequestBody>(broken: Broken, copy: Copy<B>, stream: &Http2Stream) -> Verdict<B> {
+    let (cause, sent) = match broken {
         Broken::Late => {
             // Who does not answer one request may answer none.
             stream.retire();
             return Verdict::Over(Fault::ResponseTimeout);
         }
+        Broken::Request(error) => return Verdict::Over(Fault::RequestBody(error)),
         // Nothing was sent: any request may be sent again.
-        Broken::Unsent(error) => (error, false),
-        Broken::Sent(error) => (error, true),
+        Broken::Unsent(cause) => (cause, false),
+        Broken::Sent(cause) => (cause, true),
     };
-    if sent && fault::refuses_requests(&error) {
+    if sent && cause.refuses() {
         // One stream may be refused for want of room; who says GOAWAY is closed to others anyway.
         return match copy.whole() {
             Some(back) => {
                 stream.retire();
-                Verdict::Refused(Fault::of(error), back)
+                Verdict::Refused(cause.into(), back)
             }
-            None => Verdict::Over(Fault::of(error)),
+            None => Verdict::Over(cause.into()),
         };
     }
     let back = match sent {
         false => copy.whole(),
-        true if copy.repeatable && fault::spares_requests(&error) => copy.untouched(),
+        true if copy.repeatable && cause.spares() => copy.untouched(),
         true => None,
     };
     match back {
         Some(back) => {
             stream.retire();
-            Verdict::Stale(Fault::of(error), back)
+            Verdict::Stale(cause.into(), back)
         }
-        None => Verdict::Over(Fault::of(error)),
+        None => Verdict::Over(cause.into()),
     }
 }

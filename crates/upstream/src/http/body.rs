@@ -7,11 +7,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use offramp_net::clock::coarse_ms;
 
+use super::h2::Exchange;
 use super::line::{Held, Http1Connection, RequestBody};
-use super::mux::Stream;
 use super::watch::{Deadline, after};
 use crate::admission::Seat;
 use crate::fault::Fault;
@@ -32,8 +32,7 @@ enum Origin<B: RequestBody> {
 
 /// A stream of HTTP/2.
 struct Source<B> {
-    incoming: Incoming,
-    stream: Stream<B>,
+    exchange: Exchange<B>,
     /// The count on the server, until the body has ended.
     _seat: Seat,
     deadline: Deadline,
@@ -52,15 +51,14 @@ impl<B: RequestBody> ServerBody<B> {
         this
     }
 
-    /// A body that comes on `stream`.
+    /// A body that comes on a stream.
     pub(crate) fn of_stream(
-        incoming: Incoming,
-        stream: Stream<B>,
+        exchange: Exchange<B>,
         seat: Seat,
         deadline: Deadline,
         patience: Duration,
     ) -> Self {
-        let source = Source { incoming, stream, _seat: seat, deadline, patience, moved: coarse_ms() };
+        let source = Source { exchange, _seat: seat, deadline, patience, moved: coarse_ms() };
         let mut this = ServerBody { origin: Origin::Stream(Box::new(source)) };
         this.look();
         this
@@ -122,10 +120,10 @@ impl<B: RequestBody> ServerBody<B> {
 
     /// Where the end has come, the connection can be used again.
     fn look(&mut self) {
-        let ended = match &self.origin {
+        let ended = match &mut self.origin {
             Origin::Over => false,
             Origin::Line(line) => line.has_ended(),
-            Origin::Stream(source) => source.incoming.is_end_stream(),
+            Origin::Stream(source) => source.exchange.has_ended(),
         };
         if ended {
             self.end();
@@ -133,22 +131,24 @@ impl<B: RequestBody> ServerBody<B> {
     }
 
     fn end(&mut self) {
-        if let Origin::Line(line) = std::mem::replace(&mut self.origin, Origin::Over) {
-            line.give_back();
+        match std::mem::replace(&mut self.origin, Origin::Over) {
+            Origin::Over => {}
+            Origin::Line(line) => line.give_back(),
+            Origin::Stream(source) => source.exchange.finish(),
         }
     }
 }
 
 impl<B: RequestBody> Source<B> {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
-        match Pin::new(&mut self.incoming).poll_frame(cx) {
+        match self.exchange.poll_frame(cx) {
             Poll::Ready(frame) => {
                 self.moved = coarse_ms();
-                Poll::Ready(frame.map(|frame| frame.map_err(Fault::of)))
+                Poll::Ready(frame)
             }
             Poll::Pending => {
                 // While the client has more to send, and does not, the silence is its own.
-                let Some(since) = self.stream.progress().since() else { return Poll::Pending };
+                let Some(since) = self.exchange.progress().since() else { return Poll::Pending };
                 if self.deadline.wait(after(self.moved.max(since), self.patience), cx.waker()) {
                     return Poll::Ready(Some(Err(Fault::Stalled)));
                 }
@@ -185,7 +185,7 @@ impl<B: RequestBody> Body for ServerBody<B> {
         match &self.origin {
             Origin::Over => SizeHint::with_exact(0),
             Origin::Line(line) => line.size_hint(),
-            Origin::Stream(source) => source.incoming.size_hint(),
+            Origin::Stream(source) => source.exchange.size_hint(),
         }
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use hyper::body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use offramp_http::h1::ResponseFraming;
 use offramp_http::head::{self, Fields, Response};
 use offramp_net::clock::coarse_ms;
@@ -46,7 +46,7 @@ impl<B> RequestBody for B where
 }
 
 /// Who is told of the interim responses (1xx) that come before the response to a request (RFC 9110 §15.2), but
-/// for 101. hyper, which speaks HTTP/2, asks for `Send`; it is called on the worker's thread alone.
+/// for 101. It is called on the worker's thread.
 pub trait InterimListener: Send + Sync {
     /// One has come.
     fn heard(&self, status: StatusCode, fields: &Fields);

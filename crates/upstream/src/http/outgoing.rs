@@ -1,4 +1,4 @@
-//! How a request comes along on its way to a server, and its body for hyper, which speaks HTTP/2.
+//! How a request comes along on its way to a server, and its body where it may have to be sent again.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use hyper::body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use offramp_net::clock::coarse_ms;
 
 /// How much is kept of what was sent of a body, in bytes: enough for nearly every message of gRPC.
@@ -19,13 +19,13 @@ pub(crate) const ALL_KEPT: usize = 16 * 1024 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct KeptBytes(Cell<usize>);
 
-/// A request's body as hyper gets it, for one attempt: tells how it comes along.
+/// A request's body, for one attempt: tells how it comes along.
 #[derive(Debug)]
 pub(crate) struct Outgoing<B> {
     body: Option<Rc<Kept<B>>>,
     /// Which attempt this is. An older one gets nothing more.
     attempt: u32,
-    progress: Rc<Progress>,
+    progress: Progress,
 }
 
 /// A body that may have to be sent again.
@@ -228,13 +228,19 @@ impl Sent {
 }
 
 impl<B> Outgoing<B> {
-    pub(crate) fn empty(progress: Rc<Progress>) -> Self {
-        Outgoing { body: None, attempt: 0, progress }
+    /// No body.
+    pub(crate) fn empty() -> Self {
+        Outgoing { body: None, attempt: 0, progress: Progress::default() }
     }
 
     /// The next attempt to send `kept`, from its front.
-    pub(crate) fn kept(kept: &Rc<Kept<B>>, progress: Rc<Progress>) -> Self {
-        Outgoing { attempt: kept.rewind(), body: Some(Rc::clone(kept)), progress }
+    pub(crate) fn kept(kept: &Rc<Kept<B>>) -> Self {
+        Outgoing { attempt: kept.rewind(), body: Some(Rc::clone(kept)), progress: Progress::default() }
+    }
+
+    /// How it comes along.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// The body, if there is one and this attempt has it.
@@ -243,16 +249,13 @@ impl<B> Outgoing<B> {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Outgoing<B> {
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
+impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
+    /// The next piece: what was sent before, and then what follows.
+    pub(crate) fn poll_frame(
+        &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let this = self.get_mut();
-        let frame = match this.current() {
+        let frame = match self.current() {
             None => Poll::Ready(None),
             Some(kept) => {
                 let sent = &mut *kept.sent.borrow_mut();
@@ -272,20 +275,22 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Outgoing<B> {
                 }
             }
         };
-        this.progress.starved.set(frame.is_pending());
+        self.progress.starved.set(frame.is_pending());
         if frame.is_ready() {
-            this.progress.moved.set(coarse_ms());
+            self.progress.moved.set(coarse_ms());
         }
         frame
     }
 
-    fn is_end_stream(&self) -> bool {
+    /// Whether nothing more comes.
+    pub(crate) fn is_end_stream(&self) -> bool {
         let Some(kept) = self.current() else { return true };
         let sent = kept.sent.borrow();
         !sent.again && !sent.trailers_again && (sent.ended || kept.body.borrow().is_end_stream())
     }
 
-    fn size_hint(&self) -> SizeHint {
+    /// What is known of the length of what comes.
+    pub(crate) fn size_hint(&self) -> SizeHint {
         let Some(kept) = self.current() else { return SizeHint::with_exact(0) };
         let sent = kept.sent.borrow();
         let before = if sent.again { sent.first.len() as u64 } else { 0 };
@@ -343,7 +348,7 @@ mod tests {
         let body = || {
             let left = [Bytes::from(vec![1; KEPT / 2]), Bytes::from(vec![2; KEPT / 2])].into();
             let kept = Kept::new(Pieces { left, trailers: false }, &all);
-            let sent = read(&mut Outgoing::kept(&kept, Rc::default()), 3);
+            let sent = read(&mut Outgoing::kept(&kept), 3);
             assert_eq!((sent.0.len(), sent.2), (KEPT, true));
             kept
         };
@@ -364,7 +369,7 @@ mod tests {
     fn read(outgoing: &mut Outgoing<Pieces>, most: usize) -> (Vec<u8>, bool, bool) {
         let (mut data, mut trailers) = (Vec::new(), false);
         for _ in 0..most {
-            let frame = Pin::new(&mut *outgoing).poll_frame(&mut Context::from_waker(Waker::noop()));
+            let frame = outgoing.poll_frame(&mut Context::from_waker(Waker::noop()));
             let Poll::Ready(frame) = frame else { panic!("it waits") };
             match frame.map(|frame| frame.unwrap().into_data()) {
                 None => return (data, trailers, true),
@@ -381,13 +386,13 @@ mod tests {
         for trailers in [false, true] {
             for used in 0..6 {
                 let kept = kept(&[3, 2, 1], trailers);
-                let mut first = Outgoing::kept(&kept, Rc::default());
+                let mut first = Outgoing::kept(&kept);
                 read(&mut first, used);
                 assert_eq!((kept.is_touched(), kept.is_whole()), (used > 0, true));
-                let mut second = Outgoing::kept(&kept, Rc::default());
+                let mut second = Outgoing::kept(&kept);
                 assert_eq!(read(&mut second, 1).0.len(), [3, 3, 5, 6, 6, 6][used]);
                 // A third time, from the middle of the second.
-                let mut third = Outgoing::kept(&kept, Rc::default());
+                let mut third = Outgoing::kept(&kept);
                 assert_eq!(read(&mut third, 9), (whole.clone(), trailers, true), "{used}");
                 // The older ones get nothing more, and take nothing.
                 assert_eq!(read(&mut first, 9), (Vec::new(), false, true));
@@ -420,11 +425,11 @@ mod tests {
         drop(large);
         let all: Rc<KeptBytes> = Rc::default();
         let kept = Kept::new(Pieces { left, trailers: false }, &all);
-        let mut outgoing = Outgoing::kept(&kept, Rc::default());
+        let mut outgoing = Outgoing::kept(&kept);
         assert_eq!(read(&mut outgoing, 3).0.len(), 1010);
         assert!(gone.load(Ordering::Relaxed), "a MiB is held for ten bytes");
         assert!((1010..2100).contains(&all.0.get()), "{} are counted", all.0.get());
-        assert_eq!(read(&mut Outgoing::kept(&kept, Rc::default()), 3).0, [b'a'; 1010]);
+        assert_eq!(read(&mut Outgoing::kept(&kept), 3).0, [b'a'; 1010]);
         drop((kept, outgoing));
         assert_eq!(all.0.get(), 0);
     }
@@ -432,17 +437,17 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_and_let_go() {
         let fits = kept(&[KEPT - 1, 1], false);
-        read(&mut Outgoing::kept(&fits, Rc::default()), 9);
+        read(&mut Outgoing::kept(&fits), 9);
         assert!(fits.is_whole());
         let large = kept(&[KEPT, 1, 5], false);
-        let mut outgoing = Outgoing::kept(&large, Rc::default());
+        let mut outgoing = Outgoing::kept(&large);
         read(&mut outgoing, 2);
         assert!(!large.is_whole());
         assert_eq!(large.sent.borrow().first.len() + large.sent.borrow().rest.capacity(), 0);
         assert_eq!((large.sent.borrow().memory, large.all.0.get()), (0, 0));
         assert_eq!(read(&mut outgoing, 9).0.len(), 5, "the body itself goes on");
         let settled = kept(&[3, 2], false);
-        let mut outgoing = Outgoing::kept(&settled, Rc::default());
+        let mut outgoing = Outgoing::kept(&settled);
         read(&mut outgoing, 1);
         settled.forget();
         assert_eq!(read(&mut outgoing, 9), (b"bb".to_vec(), false, true));

@@ -1,12 +1,11 @@
 //! A connection for one request: from the pool, shared, or new.
 
-use std::io;
 use std::rc::Rc;
 
 use offramp_tls::client::Alpn;
 
+use super::h2::{Http2Connection, Http2Stream};
 use super::line::{Http1Connection, RequestBody};
-use super::mux::{Mux, Stream};
 use super::send::Affinity;
 use super::shelf::{Got, Made, Shelf};
 use crate::backend::{Backend, Protocol};
@@ -15,7 +14,7 @@ use crate::connect::{Reached, Reason, Way, reach};
 /// A connection, or a part of one.
 pub(super) enum Carrier<B: RequestBody> {
     Line(Box<Http1Connection<B>>, Rc<Shelf<B>>),
-    Stream(Stream<B>),
+    Stream(Http2Stream),
 }
 
 /// A connection that is there already.
@@ -48,7 +47,7 @@ pub(super) async fn connected<B: RequestBody>(
         let shared = protocol == Protocol::Http2 || reached.is_http2();
         let link = reached.into_link();
         if shared {
-            return Ok(Made::Mux(Mux::open(link).await.map_err(closed)?));
+            return Ok(Made::Shared(Http2Connection::open(link)));
         }
         Ok(Made::Line(Box::new(Http1Connection::new(link))))
     };
@@ -67,9 +66,4 @@ async fn link<B: RequestBody>(
 ) -> Result<Reached, Reason> {
     let prologue = about.private.map(super::pools::PrivateConnections::prologue).unwrap_or_default();
     reach(backend, server, backend.limits.connect_timeout, Way { prologue, alpn }, about.attempted).await
-}
-
-/// What a handshake of hyper's fails with: nothing that we could say better.
-fn closed(error: hyper::Error) -> Reason {
-    Reason::Io(io::Error::new(io::ErrorKind::ConnectionAborted, error))
 }

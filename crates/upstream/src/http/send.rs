@@ -18,9 +18,8 @@ use offramp_net::clock::coarse_ms;
 
 use super::again::{Back, Verdict, judge, keep};
 use super::body::ServerBody;
+use super::h2::{Exchange, Head as ServerHead, Http2Stream};
 use super::line::{Heard, Held, Http1Connection, InterimListener, Outbound, RequestBody};
-use super::mux::Stream;
-use super::outgoing::Progress;
 use super::pools::{House, Pools, PrivateConnections};
 use super::reach::{Carrier, connected, pooled};
 use super::shelf::Shelf;
@@ -370,36 +369,31 @@ impl<B: RequestBody> Journey<'_, B> {
     }
 
     /// An exchange over HTTP/2.
-    async fn over_stream(&mut self, stream: Stream<B>, seat: Seat, again: bool) -> Attempt<B> {
+    async fn over_stream(&mut self, stream: Http2Stream, seat: Seat, again: bool) -> Attempt<B> {
         let pooled = stream.is_reused() && !again;
         let body = match self.unsent.take() {
             Some(Unsent::New(body)) => keep(body, self.pools.kept_bodies()),
             Some(Unsent::Returned(back)) => back,
             Some(Unsent::Written(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
         };
-        let (mut request, copy) = match self.head.to_http(self.backend.tls.is_some()) {
-            Ok(head) => body.pack(head, &stream, pooled),
-            Err(error) => return Attempt::Failed(Fault::RequestBody(error.into())),
-        };
-        if let Some(listener) = self.about.interim.clone() {
-            hyper::ext::on_informational(&mut request, move |response| {
-                let mut fields = Fields::new();
-                fields.load_map(response.headers());
-                listener.heard(response.status(), &fields);
-            });
-        }
+        let (body, copy) = body.pack(&self.head.method, pooled);
+        let mut exchange = Exchange::new(stream, body);
         let mut deadline = self.pools.watch().deadline();
         let limits = &self.backend.limits;
-        let due = |progress: &Progress| progress.since().map(|since| after(since, limits.response_timeout));
-        let response = pin!(stream.send(request));
-        match stream.hear(response, &mut deadline, due).await {
-            Ok(response) => {
-                copy.settle();
-                let patience = limits.body_timeout;
-                let body = |incoming| ServerBody::of_stream(incoming, stream, seat, deadline, patience);
-                Attempt::Answered(Response::from(response).map(body), None)
+        let head = match exchange.send(&self.head) {
+            Ok(()) => {
+                exchange.head(self.about.interim.as_ref(), &mut deadline, limits.response_timeout).await
             }
-            Err(broken) => match judge(broken, copy, &stream) {
+            Err(broken) => Err(broken),
+        };
+        match head {
+            Ok(head) => {
+                copy.settle();
+                let ServerHead { response, .. } = *head;
+                let body = ServerBody::of_stream(exchange, seat, deadline, limits.body_timeout);
+                Attempt::Answered(response.map(|()| body), None)
+            }
+            Err(broken) => match judge(broken, copy, exchange.stream()) {
                 Verdict::Over(fault) => Attempt::Failed(fault),
                 Verdict::Stale(fault, back) => {
                     self.unsent = Some(Unsent::Returned(back));

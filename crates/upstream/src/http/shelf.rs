@@ -8,8 +8,8 @@ use std::time::Duration;
 use offramp_net::clock::coarse_ms;
 use tokio::sync::Notify;
 
+use super::h2::{Http2Connection, Http2Stream};
 use super::line::{Http1Connection, RequestBody};
-use super::mux::{Mux, Stream};
 use super::watch::after;
 use crate::backend::PoolLimits;
 use crate::connect::Reason;
@@ -17,7 +17,7 @@ use crate::connect::Reason;
 /// The connections to one server.
 pub(crate) struct Shelf<B: RequestBody> {
     idle: RefCell<Vec<Idle<B>>>,
-    shared: RefCell<Vec<Rc<Mux<B>>>>,
+    shared: RefCell<Vec<Rc<Http2Connection>>>,
     /// The bounds of the newest snapshot.
     most: Cell<u32>,
     timeout: Cell<Duration>,
@@ -35,13 +35,13 @@ pub(crate) struct Shelf<B: RequestBody> {
 /// A connection that was made.
 pub(crate) enum Made<B: RequestBody> {
     Line(Box<Http1Connection<B>>),
-    Mux(Rc<Mux<B>>),
+    Shared(Rc<Http2Connection>),
 }
 
 /// A connection that can be used.
 pub(crate) enum Got<B: RequestBody> {
     Line(Box<Http1Connection<B>>),
-    Stream(Stream<B>),
+    Stream(Http2Stream),
 }
 
 struct Idle<B: RequestBody> {
@@ -109,8 +109,10 @@ impl<B: RequestBody> Shelf<B> {
         let kept: Vec<_> = kept.collect();
         // Dropping the others has put nothing here.
         *self.idle.borrow_mut() = kept;
-        let over = |mux: &Rc<Mux<B>>| mux.idle_since().is_some_and(|since| after(since, timeout) <= now);
-        self.shared.borrow_mut().retain(|mux| mux.is_alive() && !over(mux));
+        let over = |shared: &Rc<Http2Connection>| {
+            shared.idle_since().is_some_and(|since| after(since, timeout) <= now)
+        };
+        self.shared.borrow_mut().retain(|shared| shared.is_alive() && !over(shared));
     }
 
     /// How many connections lie here.
@@ -138,8 +140,8 @@ impl<B: RequestBody> Shelf<B> {
     }
 
     /// A stream on one of the shared connections.
-    pub(crate) fn stream(&self) -> Option<Stream<B>> {
-        self.shared.borrow().iter().find_map(Mux::stream)
+    pub(crate) fn stream(&self) -> Option<Http2Stream> {
+        self.shared.borrow().iter().find_map(Http2Connection::stream)
     }
 
     /// A stream; where all connections are full `make` makes another one, one at a time. It may turn out to be one of
@@ -155,18 +157,18 @@ impl<B: RequestBody> Shelf<B> {
             let alone = self.lines.get();
             if alone || !self.connecting.replace(true) {
                 let _connecting = (!alone).then(|| Connecting(self));
-                let mux = match make().await.inspect_err(|reason| self.note(reason))? {
+                let shared = match make().await.inspect_err(|reason| self.note(reason))? {
                     Made::Line(line) => {
                         self.lines.set(true);
                         return Ok(Got::Line(line));
                     }
-                    Made::Mux(mux) => mux,
+                    Made::Shared(connection) => connection,
                 };
                 self.lines.set(false);
                 // A server that allows no streams would have us connect for ever.
-                let stream = mux.stream().ok_or(Reason::Io(io::ErrorKind::ConnectionAborted.into()))?;
+                let stream = shared.stream().ok_or(Reason::Io(io::ErrorKind::ConnectionAborted.into()))?;
                 if !self.closed.get() {
-                    self.shared.borrow_mut().push(mux);
+                    self.shared.borrow_mut().push(shared);
                 }
                 return Ok(Got::Stream(stream));
             }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request};
-use hyper::body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use offramp_upstream::{Affinity, Failure, Fault, Pools};
 
 use crate::server::{HELLO, Server};

@@ -7,8 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use hyper::body::Body as _;
 use offramp_upstream::{Backend, Breach, Fault, Pools, ServerBody, Violation};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use hyper::body::{Body, Frame, SizeHint};
 use offramp_net::Address;
 use offramp_upstream::{Affinity, Answer, Backend, Candidate, Failure, Pools, Server};
 use tokio::runtime::{Builder, LocalOptions};

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use hyper::body::{Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use offramp_http::h1::{
     Asked, Chunk, Chunks, Http1Fault, Limits, ResponseFault, ResponseFraming, ResponseHead, ResponseReader,
     fields,

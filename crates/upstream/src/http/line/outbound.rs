@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Buf as _;
 use http::Method;
 use http::header::{HeaderMap, HeaderName};
-use hyper::body::{Body, Frame};
+use http_body::{Body, Frame};
 use offramp_http::h1::Asked;
 use offramp_http::head;
 use offramp_http::semantics::is_idempotent;

@@ -5,7 +5,7 @@
 //! pays for one RST_STREAM: a client may cancel what it has begun to read. A client that only sends such frames has
 //! what time brings, and no more.
 
-use offramp_http::h2::{FrameHeader, Kind, flag};
+use super::{FrameHeader, Kind, flag};
 
 /// How many frames time pays for in a burst.
 const BURST: u64 = 1000;
@@ -28,7 +28,7 @@ const FRAME: u64 = 1000;
 
 /// What went over a connection and pays for control frames.
 #[derive(Debug, Default)]
-pub(super) struct Traffic {
+pub struct Traffic {
     frames: u64,
     bytes: u64,
     answers: u32,
@@ -36,26 +36,26 @@ pub(super) struct Traffic {
 
 impl Traffic {
     /// A DATA frame with so many bytes of content, in either direction.
-    pub(super) fn data(&mut self, bytes: usize) {
+    pub fn data(&mut self, bytes: usize) {
         self.frames += 1;
         self.bytes += bytes as u64;
     }
 
     /// DATA that is as short as it is because its client gave no more window: it pays for its bytes only, or windows
     /// of a byte would pay for themselves.
-    pub(super) fn dribble(&mut self, bytes: usize) {
+    pub fn dribble(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
     /// The head of a response.
-    pub(super) fn answer(&mut self) {
+    pub fn answer(&mut self) {
         self.answers = self.answers.saturating_add(1);
     }
 }
 
 /// Counts the frames of one client.
 #[derive(Debug)]
-pub(super) struct Flood {
+pub struct Flood {
     /// What is left of what time has brought, in thousandths of a frame.
     left: u64,
     /// When time last paid, in milliseconds.
@@ -68,19 +68,19 @@ pub(super) struct Flood {
 
 impl Flood {
     /// Nothing has come yet, at `now` in milliseconds.
-    pub(super) fn new(now: u64) -> Self {
+    pub fn new(now: u64) -> Self {
         Self { left: BURST * FRAME, grown: now, earned: 0, answers: 0 }
     }
 
     /// Something went over the connection.
-    pub(super) fn earn(&mut self, traffic: &Traffic) {
+    pub fn earn(&mut self, traffic: &Traffic) {
         let more = traffic.frames * PER_DATA * BYTES + traffic.bytes;
         self.earned = self.earned.saturating_add(more).min(MOST_EARNED * BYTES);
         self.answers = self.answers.saturating_add(traffic.answers).min(MOST_ANSWERS);
     }
 
     /// Time has passed.
-    pub(super) fn grow(&mut self, now: u64) {
+    pub fn grow(&mut self, now: u64) {
         let passed = now.saturating_sub(self.grown);
         self.left = passed.saturating_mul(PER_SECOND * FRAME / 1000).saturating_add(self.left);
         self.left = self.left.min(BURST * FRAME);
@@ -88,7 +88,7 @@ impl Flood {
     }
 
     /// Takes the cost of a frame with so many bytes of content; `false` where it is too much.
-    pub(super) fn frame(&mut self, head: &FrameHeader, content: usize) -> bool {
+    pub fn frame(&mut self, head: &FrameHeader, content: usize) -> bool {
         let cost = match head.kind {
             // Empty ones that end nothing.
             Kind::Data if content == 0 && !head.has(flag::END_STREAM) => 1,
@@ -110,17 +110,17 @@ impl Flood {
     }
 
     /// Takes the cost of a reset that came before the response had begun: responses to other requests do not pay for it.
-    pub(super) fn early_reset(&mut self) -> bool {
+    pub fn early_reset(&mut self) -> bool {
         self.take(2)
     }
 
     /// Takes the cost of streams that were reset for faults of the client's.
-    pub(super) fn faults(&mut self, n: u32) -> bool {
+    pub fn faults(&mut self, n: u32) -> bool {
         self.take(u64::from(n) * FAULT)
     }
 
     /// Takes the cost of streams beyond what a client could know to be allowed.
-    pub(super) fn turned_away(&mut self, n: u32) -> bool {
+    pub fn turned_away(&mut self, n: u32) -> bool {
         self.take(n.into())
     }
 

@@ -1,0 +1,385 @@
+//! One connection of HTTP/2, in the role of the client or of the server, without socket, runtime or clock.
+//!
+//! Bytes of the peer go into [`Connection::receive`], which says what they mean as [`Event`]s of streams. What is to be
+//! sent gathers in [`Connection::output`]. Time is an argument. Whoever has the socket moves the bytes.
+//!
+//! | to do | call |
+//! | --- | --- |
+//! | begin | [`Connection::client`], [`Connection::server`] |
+//! | take in what the peer has sent | [`Connection::receive`] |
+//! | know what is to be sent, and say what has gone | [`Connection::output`], [`Connection::output_moved`] |
+//! | ask (client) | [`Connection::can_open`], [`Connection::open`] |
+//! | answer (server) | [`Connection::interim`], [`Connection::respond`] |
+//! | send content | [`Connection::capacity`], [`Connection::data`], [`Connection::trailers`] |
+//! | let the peer send more, once data was used | [`Connection::release`] |
+//! | end a stream at once, and forget it | [`Connection::reset`], [`Connection::forget`] |
+//! | end the connection | [`Connection::drain`], [`Connection::close`], [`Connection::is_over`] |
+//!
+//! Each stream carries a value of the user's, of type `T`: where its data goes and who is woken. A stream is known until
+//! it is forgotten, also if it has ended; what comes for one that is forgotten is dropped.
+//!
+//! **Bounds.** A connection holds at most one frame that has not come whole, one header block of
+//! [`Config::max_head`] and 16 KiB, the tables of HPACK, and its output. Data is passed on at once and held by nobody
+//! here; the windows bound what the user holds of it. The output grows by what the user writes within
+//! [`Connection::capacity`], by heads, and by answers to control frames: whoever reads for a connection stops while its
+//! output is long. Frames that cost us more than their sender are counted by [`flood`](super::flood).
+//!
+//! It does not push, refuses PUSH_PROMISE, and ignores the priorities of RFC 7540. `priority` of RFC 9218 is a field like
+//! others: streams that wait take turns.
+
+mod content;
+mod receive;
+mod send;
+mod streams;
+
+use std::fmt;
+
+use super::flood::{Flood, Traffic};
+use super::reader::{MOST, Reader};
+use super::{Code, Kind, Output, PREFACE, Setting, Violation, write_settings};
+use crate::head::{Fields, Request, Response};
+use crate::hpack::{Decoder, Encoder};
+use streams::Streams;
+
+/// Which side of the connection we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Asks.
+    Client,
+    /// Answers.
+    Server,
+}
+
+/// What a connection allows its peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The window of a stream: what the peer may send on it before it is released, in bytes.
+    pub stream_window: u32,
+    /// The window of the connection, in bytes, at least 65,535.
+    pub connection_window: u32,
+    /// Whether the window of the connection waits for streams to release data. Otherwise it opens as data comes, and
+    /// only the windows of streams bound the peer: one stream that nobody reads does not hold up the others.
+    pub shared_window: bool,
+    /// How many streams at a time the peer may open (server), or we open before the peer has said it (client).
+    pub max_streams: u32,
+    /// The size of the fields of a message, each counted with 32 bytes more.
+    pub max_head: u32,
+}
+
+/// What the peer has said on a stream.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // Moved once.
+pub enum Event<'b> {
+    /// A request begins (server). `end`: it has no content.
+    Request {
+        /// Its head.
+        request: Request,
+        /// Whether it ends with its head.
+        end: bool,
+    },
+    /// An interim response (client).
+    Interim(Response),
+    /// The response begins (client). `end`: it has no content.
+    Response {
+        /// Its head.
+        response: Response,
+        /// The length of the content that follows, where it is known.
+        length: Option<u64>,
+        /// Whether it ends with its head.
+        end: bool,
+    },
+    /// Some content, at least a byte; to be [released](Connection::release).
+    Data(&'b [u8]),
+    /// The content has ended, perhaps with trailers.
+    End(Option<Fields>),
+    /// [`Connection::capacity`] was 0, and may be more now.
+    Writable,
+    /// The stream has ended at once, in both directions. If the content had ended before, all of it is valid.
+    Reset(Reset),
+}
+
+/// Why a stream has ended at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reset {
+    /// The peer has ended it.
+    Peer(Code),
+    /// The peer has said GOAWAY and that it has not looked at the request (RFC 9113 §6.8).
+    GoAway(Code),
+    /// The peer broke a rule on this stream, and was told so.
+    Violation(Violation),
+}
+
+/// Why no stream was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unopened {
+    /// The connection takes no more streams, or not now.
+    Closed,
+    /// The request has no host.
+    NoAuthority,
+}
+
+/// One connection. `T` is what the user keeps of a stream.
+#[derive(Debug)]
+pub struct Connection<T> {
+    role: Role,
+    config: Config,
+    reader: Reader,
+    decoder: Decoder,
+    encoder: Encoder,
+    output: Output,
+    streams: Streams<T>,
+    flow: Flow,
+    peer: Peer,
+    counted: Counted,
+    block: Option<Block>,
+    closing: Closing,
+}
+
+/// The windows of the connection.
+#[derive(Debug)]
+struct Flow {
+    /// What we may send.
+    window: i64,
+    /// What the peer may send, and what of that was used and not said again.
+    room: i64,
+    owed: u32,
+}
+
+/// What the peer has said it can take.
+#[derive(Debug)]
+struct Peer {
+    stream_window: i64,
+    frame: usize,
+    max_streams: usize,
+    /// Whether its settings have come, and whether it has heard ours.
+    greeted: bool,
+    agreed: bool,
+}
+
+/// What is counted against floods.
+#[derive(Debug)]
+struct Counted {
+    flood: Flood,
+    /// What went over the connection since that was last looked at.
+    traffic: Traffic,
+    /// Streams that were reset for faults of the peer's, since then.
+    faults: u32,
+    /// Streams that were refused before the peer could know how many there may be, since then.
+    refused: u32,
+}
+
+/// A header block that has not come whole.
+#[derive(Debug)]
+struct Block {
+    stream: u32,
+    end: bool,
+    bytes: Vec<u8>,
+}
+
+/// How the connection is going to end.
+#[derive(Debug, Default)]
+struct Closing {
+    /// The last stream that is served, as we have said it.
+    said: Option<u32>,
+    /// The last stream that the peer serves, and why it stops.
+    heard: Option<(u32, Code)>,
+    /// Whether nothing more is read.
+    over: bool,
+}
+
+/// The windows before anything is said (RFC 9113 §6.9.2).
+const FIRST_WINDOW: u32 = 65_535;
+/// The highest number of a stream, and of a window (RFC 9113 §5.1.1, §6.9.1).
+const LAST: u32 = (1 << 31) - 1;
+/// The table that the peer encodes fields with (RFC 7541 §6.5.2).
+const TABLE: usize = 4096;
+/// How much may wait to be sent before streams wait for it.
+const ROOM: usize = 64 * 1024;
+/// What is asked to know that the peer has heard of the end (RFC 9113 §6.8).
+const GOODBYE: &[u8; 8] = b"goodbye!";
+/// SETTINGS_ENABLE_PUSH of 0 (RFC 9113 §6.5.2).
+const NO_PUSH: &[u8; 6] = &[0, 2, 0, 0, 0, 0];
+
+impl<T> Connection<T> {
+    /// The client's side of a new connection, at `now` in milliseconds. The preface and the settings wait to be sent.
+    #[must_use]
+    pub fn client(config: Config, now: u64) -> Self {
+        let mut this = Self::new(Role::Client, Reader::of_server(), config, now);
+        this.output.raw(PREFACE);
+        let said =
+            [Setting::InitialWindowSize(config.stream_window), Setting::MaxHeaderListSize(config.max_head)];
+        this.greet(NO_PUSH.to_vec(), &said);
+        this
+    }
+
+    /// The server's side of a new connection, at `now` in milliseconds. The settings wait to be sent.
+    #[must_use]
+    pub fn server(config: Config, now: u64) -> Self
+    where
+        T: Default,
+    {
+        let mut this = Self::new(Role::Server, Reader::of_client(), config, now);
+        let said = [
+            Setting::MaxConcurrentStreams(config.max_streams),
+            Setting::InitialWindowSize(config.stream_window),
+            Setting::MaxHeaderListSize(config.max_head),
+        ];
+        this.greet(Vec::new(), &said);
+        this
+    }
+
+    fn new(role: Role, reader: Reader, config: Config, now: u64) -> Self {
+        Self {
+            role,
+            config,
+            reader,
+            decoder: Decoder::new(TABLE),
+            encoder: Encoder::new(),
+            output: Output::default(),
+            streams: Streams::new(config.max_streams as usize),
+            flow: Flow { window: FIRST_WINDOW.into(), room: config.connection_window.into(), owed: 0 },
+            peer: Peer {
+                stream_window: FIRST_WINDOW.into(),
+                frame: MOST,
+                max_streams: config.max_streams as usize,
+                greeted: false,
+                agreed: false,
+            },
+            counted: Counted { flood: Flood::new(now), traffic: Traffic::default(), faults: 0, refused: 0 },
+            block: None,
+            closing: Closing::default(),
+        }
+    }
+
+    fn greet(&mut self, mut payload: Vec<u8>, settings: &[Setting]) {
+        write_settings(settings, &mut payload);
+        self.output.frame(Kind::Settings, 0, 0, &payload);
+        let more = self.config.connection_window.saturating_sub(FIRST_WINDOW);
+        if more > 0 {
+            self.output.window(0, more);
+        }
+    }
+
+    /// The frames that wait to be sent.
+    #[must_use]
+    pub fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// The first `n` bytes of the output have gone. Streams that waited for that are told so by `on`.
+    pub fn output_moved(&mut self, n: usize, on: &mut dyn FnMut(u32, &mut T, Event<'_>)) {
+        self.output.advance(n);
+        if self.output.len() < ROOM / 2 && self.flow.window > 0 {
+            self.streams.call(on);
+        }
+    }
+
+    /// How many streams are open.
+    #[must_use]
+    pub fn open_streams(&self) -> usize {
+        self.streams.active
+    }
+
+    /// How many streams the peer allows at a time (client).
+    #[must_use]
+    pub fn max_streams(&self) -> usize {
+        self.peer.max_streams
+    }
+
+    /// Whether the peer's settings have come.
+    #[must_use]
+    pub fn is_greeted(&self) -> bool {
+        self.peer.greeted
+    }
+
+    /// The last stream that the peer serves, and why it stops, where it has said GOAWAY.
+    #[must_use]
+    pub fn goaway(&self) -> Option<(u32, Code)> {
+        self.closing.heard
+    }
+
+    /// What the user keeps of a stream, until that is forgotten.
+    pub fn stream(&mut self, id: u32) -> Option<&mut T> {
+        self.streams.get(id).map(|stream| &mut stream.user)
+    }
+
+    /// What the user keeps of all streams.
+    pub fn streams(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        self.streams.all().map(|stream| (stream.id, &mut stream.user))
+    }
+
+    /// Whether the first byte of a stream's head has left (client): otherwise the peer knows nothing of the request.
+    pub fn has_left(&mut self, id: u32) -> bool {
+        let sent = self.output.sent();
+        self.streams.get(id).is_none_or(|stream| stream.begin < sent)
+    }
+
+    /// Says that no more streams are served than are open, and waits for these. A client is asked to say that it has
+    /// heard so, because it may have asked for more meanwhile (RFC 9113 §6.8).
+    pub fn drain(&mut self) {
+        if self.closing.said.is_some() || self.closing.over {
+            return;
+        }
+        match self.role {
+            Role::Server => {
+                self.closing.said = Some(LAST);
+                self.output.goaway(LAST, Code::NO_ERROR);
+                self.output.frame(Kind::Ping, 0, 0, GOODBYE);
+            }
+            // A server opens none.
+            Role::Client => {
+                self.closing.said = Some(0);
+                self.output.goaway(0, Code::NO_ERROR);
+            }
+        }
+    }
+
+    /// Says that the connection ends now, and reads nothing more.
+    pub fn close(&mut self, code: Code) {
+        if !std::mem::replace(&mut self.closing.over, true) {
+            self.part(code);
+        }
+    }
+
+    /// Says which stream is the last that is served; it is not raised (RFC 9113 §6.8).
+    fn part(&mut self, code: Code) {
+        let last = if self.role == Role::Server { self.streams.highest } else { 0 };
+        let last = self.closing.said.map_or(last, |said| said.min(last));
+        self.closing.said = Some(last);
+        self.output.goaway(last, code);
+    }
+
+    /// Whether the connection is to be closed once its output has gone: it was closed, or is drained.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let parts = match self.role {
+            Role::Server => self.closing.said.is_some_and(|last| last < LAST) || self.closing.heard.is_some(),
+            Role::Client => self.closing.said.is_some() || self.closing.heard.is_some(),
+        };
+        self.closing.over || parts && self.block.is_none() && self.streams.is_empty()
+    }
+
+    /// Gives memory back while the connection is quiet.
+    pub fn rest(&mut self) {
+        self.output.rest();
+        self.reader.rest();
+        self.streams.rest();
+    }
+
+    /// How much memory it holds, in bytes: frames and blocks that have not come whole, and the text of its output.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
+        self.reader.kept.capacity() + block + self.output.len() + self.streams.memory()
+    }
+}
+
+impl fmt::Display for Reset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Peer(code) => write!(f, "RST_STREAM with {}", code.name()),
+            Self::GoAway(code) => write!(f, "GOAWAY with {}", code.name()),
+            Self::Violation(violation) => violation.fmt(f),
+        }
+    }
+}

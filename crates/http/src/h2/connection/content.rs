@@ -1,0 +1,153 @@
+//! Content of the peer, and windows in both directions (RFC 9113 §5.2, §6.1, §6.9).
+
+use super::receive::On;
+use super::streams::Remote;
+use super::{Connection, Event, LAST};
+use crate::h2::reader::DataPiece;
+use crate::h2::{Code, FrameHeader, Framed, Violation, flag};
+
+/// How large a window may become (RFC 9113 §6.9.1).
+const MOST_WINDOW: i64 = LAST as i64;
+
+impl<T: Default> Connection<T> {
+    /// Some of the data of a frame, or a frame without any.
+    pub(super) fn data_piece(
+        &mut self,
+        data: &DataPiece,
+        bytes: &[u8],
+        on: On<'_, T>,
+    ) -> Result<(), Violation> {
+        let head = &data.head;
+        if data.first {
+            self.allow(head, data.framed.length)?;
+            if head.stream == 0 {
+                return Err(Violation::protocol("DATA on no stream"));
+            }
+            self.data_begins(head, data.framed, on)?;
+        }
+        let ends = data.last && head.has(flag::END_STREAM);
+        let shared = self.config.shared_window;
+        // No more than a frame.
+        let n = bytes.len() as u32;
+        let Some(stream) = self.streams.live(head.stream).filter(|stream| stream.remote == Remote::Content)
+        else {
+            // Nobody has it. Where the window is not shared it was given back at once.
+            if shared {
+                self.give_back(n);
+            }
+            return Ok(());
+        };
+        if n > 0 {
+            stream.flow.held += n;
+            on(head.stream, &mut stream.user, Event::Data(bytes));
+        }
+        if !ends {
+            return Ok(());
+        }
+        if stream.length.is_none_or(|left| left == 0) {
+            stream.remote = Remote::Ended;
+            on(head.stream, &mut stream.user, Event::End(None));
+            self.streams.settle(head.stream);
+        } else {
+            self.fault(head.stream, Violation::protocol("less content than was said"), on);
+        }
+        Ok(())
+    }
+
+    fn data_begins(&mut self, head: &FrameHeader, framed: Framed, on: On<'_, T>) -> Result<(), Violation> {
+        let id = head.stream;
+        // A head has 24 bits of length.
+        let (all, padding) = (head.length as i64, (head.length - framed.length) as u32);
+        self.flow.room -= all;
+        if self.flow.room < 0 {
+            return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "more data than the connection's window"));
+        }
+        self.give_back(if self.config.shared_window { padding } else { head.length as u32 });
+        if self.is_idle(id) {
+            return Err(Violation::protocol("DATA on a stream that was not opened"));
+        }
+        let stream_window = self.config.stream_window;
+        let Some(stream) = self.streams.live(id) else {
+            return self.late(id, "DATA on a stream that has ended");
+        };
+        match stream.remote {
+            Remote::Content => {}
+            Remote::Head => {
+                self.fault(id, Violation::protocol("DATA before the head of a response"), on);
+                return Ok(());
+            }
+            Remote::Ended => {
+                let what = "DATA behind the end of a stream";
+                self.fault(id, Violation::new(Code::STREAM_CLOSED, what), on);
+                return Ok(());
+            }
+        }
+        let flow = &mut stream.flow;
+        flow.room -= all;
+        if flow.room < 0 {
+            return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "more data than the stream's window"));
+        }
+        flow.owed += padding;
+        if flow.owed >= stream_window / 2 && !head.has(flag::END_STREAM) {
+            let owed = std::mem::take(&mut flow.owed);
+            flow.room += i64::from(owed);
+            self.output.window(id, owed);
+        }
+        let long = stream.length.is_some_and(|left| left < framed.length as u64);
+        stream.length = stream.length.map(|left| left.saturating_sub(framed.length as u64));
+        if framed.length > 0 {
+            self.counted.traffic.data(framed.length);
+        }
+        if long {
+            self.fault(id, Violation::protocol("more content than was said"), on);
+        }
+        Ok(())
+    }
+
+    /// WINDOW_UPDATE came; stream 0 is the connection.
+    pub(super) fn window_grows(&mut self, id: u32, more: u32, on: On<'_, T>) -> Result<(), Violation> {
+        if id == 0 {
+            if more == 0 {
+                return Err(Violation::protocol("WINDOW_UPDATE of 0"));
+            }
+            self.flow.window += i64::from(more);
+            if self.flow.window > MOST_WINDOW {
+                return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "the connection's window is too large"));
+            }
+            if self.flow.window > 0 {
+                self.streams.call(on);
+            }
+            return Ok(());
+        }
+        if self.is_idle(id) {
+            return Err(Violation::protocol("WINDOW_UPDATE on a stream that was not opened"));
+        }
+        let window = self.flow.window;
+        let Some(stream) = self.streams.live(id) else { return Ok(()) };
+        stream.flow.window += i64::from(more);
+        if more == 0 {
+            self.fault(id, Violation::protocol("WINDOW_UPDATE of 0"), on);
+        } else if stream.flow.window > MOST_WINDOW {
+            self.fault(id, Violation::new(Code::FLOW_CONTROL_ERROR, "the stream's window is too large"), on);
+        } else if stream.flow.blocked && stream.flow.window > 0 && window > 0 {
+            stream.flow.blocked = false;
+            on(id, &mut stream.user, Event::Writable);
+        }
+        Ok(())
+    }
+
+    /// The peer gives streams another window at their begin, which changes those that are open (RFC 9113 §6.9.2).
+    pub(super) fn stream_windows(&mut self, size: u32, on: On<'_, T>) -> Result<(), Violation> {
+        let more = i64::from(size) - std::mem::replace(&mut self.peer.stream_window, size.into());
+        for stream in self.streams.all().filter(|stream| stream.is_live() && !stream.sent_all) {
+            stream.flow.window += more;
+            if stream.flow.window > MOST_WINDOW {
+                return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "a stream's window is too large"));
+            }
+        }
+        if more > 0 && self.flow.window > 0 {
+            self.streams.call(on);
+        }
+        Ok(())
+    }
+}

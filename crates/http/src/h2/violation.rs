@@ -1,0 +1,40 @@
+//! A rule of HTTP/2 that the peer broke.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::Code;
+
+/// What the peer did, and the code that it is told. It ends a stream or the whole connection (RFC 9113 §5.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The code for RST_STREAM or GOAWAY.
+    pub code: Code,
+    /// What it did, in words for the log.
+    pub what: Cow<'static, str>,
+}
+
+impl Violation {
+    /// A violation that is described by `what`.
+    #[must_use]
+    pub const fn new(code: Code, what: &'static str) -> Self {
+        Self { code, what: Cow::Borrowed(what) }
+    }
+
+    pub(super) const fn protocol(what: &'static str) -> Self {
+        Self::new(Code::PROTOCOL_ERROR, what)
+    }
+
+    /// For a reason that says itself what it is.
+    pub(super) fn because(code: Code, what: &impl fmt::Display) -> Self {
+        Self { code, what: Cow::Owned(what.to_string()) }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.name(), self.what)
+    }
+}
+
+impl std::error::Error for Violation {}

@@ -1,0 +1,6 @@
+//! Connections of HTTP/2 in both roles.
+
+mod frames;
+mod hostile;
+mod rig;
+mod rules;

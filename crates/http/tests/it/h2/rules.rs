@@ -1,0 +1,325 @@
+//! Rules of RFC 9113 that peers keep to.
+
+use http::{Method, StatusCode};
+use offramp_http::h2::{Code, Connection, Kind, Reset, Unopened};
+use offramp_http::head::{Fields, Request};
+
+use super::frames::{CONFIG, Came, client, content, frame, headers, output, receive, request, resets, sent};
+
+const OK: (&str, &str) = (":status", "200");
+
+fn settings(pairs: &[(u16, u32)]) -> Vec<u8> {
+    let bytes = |&(name, value): &(u16, u32)| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();
+    frame(Kind::Settings, 0, 0, &pairs.iter().flat_map(bytes).collect::<Vec<_>>())
+}
+
+fn window(stream: u32, more: u32) -> Vec<u8> {
+    frame(Kind::WindowUpdate, 0, stream, &more.to_be_bytes())
+}
+
+#[test]
+fn a_response_has_heads_content_and_trailers() {
+    let mut client = client();
+    let bytes = [
+        headers(1, 0, &[(":status", "103"), ("link", "x")]),
+        headers(1, 0, &[OK, ("content-length", "5")]),
+        frame(Kind::Data, 0, 1, b"he"),
+        frame(Kind::Data, 0, 1, b"llo"),
+        headers(1, 1, &[("grpc-status", "0")]),
+    ]
+    .concat();
+    receive(&mut client, &bytes).unwrap();
+    let came = client.stream(1).unwrap();
+    assert_eq!((&came.heads[..], &came.data[..], came.end), (&[103, 200][..], &b"hello"[..], true));
+    let trailers = came.trailers.as_ref().unwrap();
+    assert_eq!(trailers.iter().collect::<Vec<_>>(), [(&b"grpc-status"[..], &b"0"[..])]);
+    assert_eq!(client.open_streams(), 2);
+    assert!(client.forget(1, Code::CANCEL).is_some() && client.stream(1).is_none());
+    assert!(resets(&sent(&mut client)).is_empty(), "it has ended in order");
+}
+
+#[test]
+fn a_request_has_the_fields_that_http2_has() {
+    let mut client: Connection<Came> = Connection::client(CONFIG, 0);
+    let mut server: Connection<Came> = Connection::server(CONFIG, 0);
+    let mut request = request(Method::POST, "/a?b");
+    for (name, value) in [("te", "trailers"), ("x-a", "1"), ("cookie", "a=b"), ("connection", "x")] {
+        request.fields.append(name.as_bytes(), value.as_bytes());
+    }
+    for (name, value) in [("transfer-encoding", "chunked"), ("upgrade", "x"), ("keep-alive", "1")] {
+        request.fields.append(name.as_bytes(), value.as_bytes());
+    }
+    for _ in 0..3 {
+        client.open(Came::default(), &request, "https", Some(7), false).unwrap();
+    }
+    let bytes = output(&mut client, usize::MAX);
+    let mut got = Vec::new();
+    server
+        .receive(&bytes, 0, &mut |id, _, event| {
+            let offramp_http::h2::Event::Request { request, end } = event else { panic!() };
+            got.push((id, request, end));
+        })
+        .unwrap();
+    assert_eq!(got.iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [1, 3, 5]);
+    for (_, request, end) in got {
+        assert!(!end && request.method == Method::POST);
+        assert_eq!((request.target(), request.host()), ("/a?b", Some(&b"a.test"[..])));
+        let fields: Vec<_> = request.fields.iter().filter(|(name, _)| *name != b"host").collect();
+        let wanted: [(&[u8], &[u8]); 4] =
+            [(b"te", b"trailers"), (b"x-a", b"1"), (b"cookie", b"a=b"), (b"content-length", b"7")];
+        assert_eq!(fields, wanted);
+    }
+}
+
+#[test]
+fn a_request_without_a_host_is_not_sent() {
+    let mut client: Connection<Came> = Connection::client(CONFIG, 0);
+    for host in [None, Some(&b""[..]), Some(b"user@a.test"), Some(b"a b")] {
+        let mut request = Request::new();
+        if let Some(host) = host {
+            request.fields.set_host(host);
+        }
+        let unopened = client.open(Came::default(), &request, "https", None, true).unwrap_err();
+        assert_eq!(unopened.0, Unopened::NoAuthority);
+    }
+    assert_eq!(client.open_streams(), 0);
+}
+
+#[test]
+fn no_more_is_sent_than_the_windows_allow() {
+    let mut client = client();
+    assert_eq!(client.capacity(5), 16_384);
+    let mut left = 65_535;
+    while left > 0 {
+        let n = client.capacity(5);
+        assert_eq!(n, left.min(16_384));
+        assert!(client.data(5, content(n), false));
+        left -= n;
+        sent(&mut client);
+    }
+    assert_eq!(client.capacity(5), 0);
+    // A window of the stream alone is of no use, nor is one of the connection.
+    receive(&mut client, &window(5, 10)).unwrap();
+    assert_eq!((client.capacity(5), client.stream(5).unwrap().writable), (0, 0));
+    receive(&mut client, &window(0, 7)).unwrap();
+    assert_eq!((client.capacity(5), client.stream(5).unwrap().writable), (7, 1));
+    assert!(client.data(5, content(7), false));
+    assert_eq!(client.capacity(5), 0);
+    receive(&mut client, &window(0, 70_000)).unwrap();
+    assert_eq!((client.capacity(5), client.stream(5).unwrap().writable), (3, 2));
+    // Another window at the begin changes those that are open, also below zero (RFC 9113 §6.9.2).
+    receive(&mut client, &settings(&[(4, 65_535 - 5)])).unwrap();
+    assert_eq!(client.capacity(5), 0);
+    receive(&mut client, &settings(&[(4, 65_535 + 5)])).unwrap();
+    assert_eq!((client.capacity(5), client.stream(5).unwrap().writable), (8, 3));
+    receive(&mut client, &settings(&[(4, 100), (4, 65_535 + 30_000)])).unwrap();
+    assert_eq!(client.capacity(5), 16_384, "the last one counts");
+}
+
+#[test]
+fn the_peer_may_send_again_what_was_released() {
+    let mut client = client();
+    receive(&mut client, &headers(1, 0, &[OK])).unwrap();
+    let data = |n| frame(Kind::Data, 0, 1, &content(n));
+    receive(&mut client, &data(1000)).unwrap();
+    assert!(sent(&mut client).is_empty());
+    client.release(1, 499);
+    assert!(sent(&mut client).is_empty(), "it is said when it is half of the window");
+    client.release(1, 1);
+    assert_eq!(sent(&mut client), [(Kind::WindowUpdate, 0, 1, 500_u32.to_be_bytes().to_vec())]);
+    receive(&mut client, &data(500)).unwrap();
+    // Padding needs nobody to release it.
+    client.release(1, 1000);
+    sent(&mut client);
+    let padded = [&[200][..], &[0; 200]].concat();
+    for _ in 0..10 {
+        receive(&mut client, &frame(Kind::Data, 8, 1, &padded)).unwrap();
+    }
+    // No more is released than came.
+    client.release(1, 1 << 20);
+    let given = |frames: &[(Kind, u8, u32, Vec<u8>)], stream| {
+        let of = frames.iter().filter(|(kind, _, of, _)| (*kind, *of) == (Kind::WindowUpdate, stream));
+        of.map(|(.., payload)| u32::from_be_bytes(payload[..].try_into().unwrap())).sum::<u32>()
+    };
+    let frames = sent(&mut client);
+    assert!((1500..=2010).contains(&given(&frames, 1)), "{frames:?}");
+}
+
+#[test]
+fn a_connection_without_a_shared_window_opens_it_as_data_comes() {
+    let config = offramp_http::h2::Config { shared_window: false, ..CONFIG };
+    let mut client = Connection::client(config, 0);
+    receive(&mut client, &frame(Kind::Settings, 0, 0, &[])).unwrap();
+    sent(&mut client);
+    // 60 streams that nobody reads: the window of the connection was 100,000, and is open again.
+    for _ in 0..60 {
+        let id = client.open(Came::default(), &request(Method::GET, "/"), "http", None, true).unwrap();
+        receive(&mut client, &[headers(id, 0, &[OK]), frame(Kind::Data, 0, id, &content(1000))].concat())
+            .unwrap();
+    }
+    let frames = sent(&mut client);
+    assert!(frames.contains(&(Kind::WindowUpdate, 0, 0, 50_000_u32.to_be_bytes().to_vec())));
+    assert!(!frames.iter().any(|(kind, _, stream, _)| *kind == Kind::WindowUpdate && *stream > 0));
+}
+
+#[test]
+fn streams_that_wait_take_turns() {
+    let mut client: Connection<Came> = Connection::client(CONFIG, 0);
+    receive(&mut client, &[settings(&[(4, 1 << 20)]), window(0, 1 << 20)].concat()).unwrap();
+    let ids: Vec<_> = (0..4)
+        .map(|_| client.open(Came::default(), &request(Method::PUT, "/"), "http", None, false).unwrap())
+        .collect();
+    let mut order = Vec::new();
+    for _ in 0..12 {
+        // Who is called first takes all the room.
+        for id in &ids {
+            let n = client.capacity(*id);
+            if n == 0 {
+                continue;
+            }
+            order.push(*id);
+            while client.capacity(*id) > 0 {
+                let n = client.capacity(*id);
+                assert!(client.data(*id, content(n), false));
+            }
+        }
+        let mut called = Vec::new();
+        while !client.output().is_empty() {
+            let n = client.output().len().min(20_000);
+            client.output_moved(n, &mut |id, _, _| called.push(id));
+        }
+        if let Some(next) = called.first() {
+            let n = client.capacity(*next);
+            assert!(client.data(*next, content(n), false));
+            order.push(*next);
+        }
+    }
+    for id in &ids {
+        assert!(order.iter().filter(|turn| *turn == id).count() >= 3, "{order:?}");
+    }
+}
+
+#[test]
+fn goaway_gives_back_what_the_server_has_not_seen() {
+    let mut client = client();
+    receive(&mut client, &frame(Kind::GoAway, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 11])).unwrap();
+    assert_eq!(client.goaway(), Some((3, Code::ENHANCE_YOUR_CALM)));
+    assert_eq!(client.stream(5).unwrap().reset, Some(Reset::GoAway(Code::ENHANCE_YOUR_CALM)));
+    assert!(client.stream(1).unwrap().reset.is_none() && !client.can_open() && !client.is_over());
+    // Later ones may say less, and not more.
+    receive(&mut client, &frame(Kind::GoAway, 0, 0, &[0, 0, 0, 9, 0, 0, 0, 0])).unwrap();
+    receive(&mut client, &frame(Kind::GoAway, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0])).unwrap();
+    assert_eq!(client.stream(3).unwrap().reset, Some(Reset::GoAway(Code::NO_ERROR)));
+    receive(&mut client, &headers(1, 1, &[OK])).unwrap();
+    assert!(client.stream(1).unwrap().end);
+    for id in [1, 3, 5] {
+        client.forget(id, Code::CANCEL);
+    }
+    assert!(client.is_over());
+    assert!(
+        resets(&sent(&mut client)).is_empty(),
+        "nothing is said of streams that the server does not know"
+    );
+}
+
+#[test]
+fn a_client_heeds_how_many_streams_there_may_be() {
+    let mut client = client();
+    assert_eq!((client.max_streams(), client.open_streams()), (100, 3));
+    receive(&mut client, &settings(&[(3, 4)])).unwrap();
+    assert!(client.can_open());
+    client.open(Came::default(), &request(Method::GET, "/"), "http", None, true).unwrap();
+    assert!(!client.can_open() && client.takes_streams());
+    receive(&mut client, &headers(1, 1, &[OK])).unwrap();
+    assert!(client.can_open(), "a stream that has ended does not count");
+    receive(&mut client, &frame(Kind::ResetStream, 0, 3, &8_u32.to_be_bytes())).unwrap();
+    assert_eq!(client.stream(3).unwrap().reset, Some(Reset::Peer(Code::CANCEL)));
+    assert_eq!(client.open_streams(), 2);
+}
+
+#[test]
+fn a_server_refuses_streams_beyond_what_it_allows() {
+    let config = offramp_http::h2::Config { max_streams: 2, ..CONFIG };
+    let mut client: Connection<Came> = Connection::client(CONFIG, 0);
+    let mut server: Connection<Came> = Connection::server(config, 0);
+    for _ in 0..3 {
+        client.open(Came::default(), &request(Method::GET, "/"), "http", None, true).unwrap();
+    }
+    let bytes = output(&mut client, usize::MAX);
+    receive(&mut server, &bytes).unwrap();
+    let bytes = output(&mut server, usize::MAX);
+    receive(&mut client, &bytes).unwrap();
+    assert_eq!(client.stream(5).unwrap().reset, Some(Reset::Peer(Code::REFUSED_STREAM)));
+    assert_eq!((server.open_streams(), client.max_streams()), (2, 2));
+}
+
+/// What has not left when a connection ends, the server knows nothing of.
+#[test]
+fn it_is_known_which_heads_have_left() {
+    let mut client: Connection<Came> = Connection::client(CONFIG, 0);
+    let begin = client.output().len();
+    client.open(Came::default(), &request(Method::GET, "/"), "http", None, true).unwrap();
+    let first = client.output().len();
+    client.open(Came::default(), &request(Method::GET, "/"), "http", None, true).unwrap();
+    assert!(!client.has_left(1) && !client.has_left(3));
+    output(&mut client, begin);
+    assert!(!client.has_left(1));
+    output(&mut client, 1);
+    assert!(client.has_left(1));
+    output(&mut client, first - begin - 1);
+    assert!(!client.has_left(3));
+    output(&mut client, 1);
+    assert!(client.has_left(3));
+}
+
+/// A server that stops serves what its client asked before it heard of that (RFC 9113 §6.8).
+#[test]
+fn a_server_that_drains_loses_no_request() {
+    let mut client: Connection<Came> = Connection::client(CONFIG, 0);
+    let mut server: Connection<Came> = Connection::server(CONFIG, 0);
+    let carry = |from: &mut Connection<Came>, to: &mut Connection<Came>| {
+        let bytes = output(from, usize::MAX);
+        receive(to, &bytes).unwrap();
+    };
+    carry(&mut client, &mut server);
+    carry(&mut server, &mut client);
+    server.drain();
+    let id = client.open(Came::default(), &request(Method::GET, "/"), "http", None, true).unwrap();
+    carry(&mut client, &mut server);
+    carry(&mut server, &mut client);
+    assert!(client.stream(id).unwrap().reset.is_none() && !client.can_open());
+    carry(&mut client, &mut server);
+    server.respond(id, StatusCode::OK, &Fields::new(), true);
+    carry(&mut server, &mut client);
+    assert_eq!((client.goaway(), client.stream(id).unwrap().end), (Some((1, Code::NO_ERROR)), true));
+    assert!(!server.is_over());
+    server.forget(id, Code::CANCEL);
+    client.forget(id, Code::CANCEL);
+    assert!(server.is_over() && client.is_over());
+}
+
+#[test]
+fn a_client_that_drains_opens_no_more() {
+    let mut client = client();
+    client.drain();
+    assert!(!client.can_open() && !client.is_over());
+    assert_eq!(sent(&mut client), [(Kind::GoAway, 0, 0, vec![0; 8])]);
+    for id in [1, 3, 5] {
+        client.forget(id, Code::CANCEL);
+    }
+    assert!(client.is_over());
+    assert_eq!(resets(&sent(&mut client)), [(1, Code::CANCEL), (3, Code::CANCEL), (5, Code::CANCEL)]);
+}
+
+#[test]
+fn pings_are_answered_and_memory_is_given_back() {
+    let mut client = client();
+    receive(&mut client, &frame(Kind::Ping, 0, 0, b"12345678")).unwrap();
+    assert_eq!(sent(&mut client), [(Kind::Ping, 1, 0, b"12345678".to_vec())]);
+    for id in [1, 3, 5] {
+        client.forget(id, Code::CANCEL);
+    }
+    sent(&mut client);
+    client.rest();
+    assert!(client.memory() < 10_000, "{}", client.memory());
+}
