@@ -1,9 +1,9 @@
-//! Frames that cost a client next to nothing and us more: counted.
+//! Frames that cost a peer next to nothing and us more: counted, for clients and servers alike.
 //!
 //! Each such frame is paid for. Time pays for some. Data pays for what answers it, whichever way it goes: gRPC
 //! libraries send a PING and one or two WINDOW_UPDATE for each DATA frame, to measure the connection. A response
-//! pays for one RST_STREAM: a client may cancel what it has begun to read. A client that only sends such frames has
-//! what time brings, and no more.
+//! pays for one RST_STREAM: a client may cancel what it has begun to read. So does a request, which a server may refuse. A
+//! peer that only sends such frames has what time brings, and no more.
 
 use super::{FrameHeader, Kind, flag};
 
@@ -19,7 +19,7 @@ const PER_DATA: u64 = 3;
 const MOST_EARNED: u64 = 8192;
 /// How many responses pay for a reset in advance.
 const MOST_ANSWERS: u32 = 1024;
-/// What a stream costs that has to be reset for a fault of the client's (CVE-2025-8671).
+/// What a stream costs that has to be reset for a fault of the peer's (CVE-2025-8671).
 const FAULT: u64 = 10;
 /// A CONTINUATION from this size on is what its fields need. Blocks of fields have a bound of their own.
 const CONTINUATION: usize = 1024;
@@ -41,19 +41,19 @@ impl Traffic {
         self.bytes += bytes as u64;
     }
 
-    /// DATA that is as short as it is because its client gave no more window: it pays for its bytes only, or windows
+    /// DATA that is as short as it is because its receiver gave no more window: it pays for its bytes only, or windows
     /// of a byte would pay for themselves.
     pub fn dribble(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
-    /// The head of a response.
+    /// The head of a response of ours, or of a request.
     pub fn answer(&mut self) {
         self.answers = self.answers.saturating_add(1);
     }
 }
 
-/// Counts the frames of one client.
+/// Counts the frames of one peer.
 #[derive(Debug)]
 pub struct Flood {
     /// What is left of what time has brought, in thousandths of a frame.
@@ -62,7 +62,7 @@ pub struct Flood {
     grown: u64,
     /// What data has paid in advance, in bytes.
     earned: u64,
-    /// Responses that have not paid for a reset yet.
+    /// Responses, or requests, that have not paid for a reset yet.
     answers: u32,
 }
 
@@ -114,12 +114,12 @@ impl Flood {
         self.take(2)
     }
 
-    /// Takes the cost of streams that were reset for faults of the client's.
+    /// Takes the cost of streams that were reset for faults of the peer's.
     pub fn faults(&mut self, n: u32) -> bool {
         self.take(u64::from(n) * FAULT)
     }
 
-    /// Takes the cost of streams beyond what a client could know to be allowed.
+    /// Takes the cost of streams beyond what a peer could know to be allowed.
     pub fn turned_away(&mut self, n: u32) -> bool {
         self.take(n.into())
     }

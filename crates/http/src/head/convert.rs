@@ -1,11 +1,10 @@
-//! From and to the types of the `http` crate, which HTTP/2 towards servers still needs.
+//! From and to the types of the `http` crate, in which trailers and requests of our own come.
 
 use bytes::Bytes;
 use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
-use http::request::Parts;
-use http::uri::{self, Authority, PathAndQuery, Scheme, Uri};
+use http::uri::PathAndQuery;
 
-use super::{Fields, Known, KnownSet, Request};
+use super::{Fields, Known, Request};
 
 impl Fields {
     /// Takes in the fields of a map.
@@ -15,19 +14,14 @@ impl Fields {
         }
     }
 
-    /// The same fields as a map.
+    /// The same fields as a map. Those that the types of `http` cannot have, with control bytes or names above 64 KiB,
+    /// cannot come here, and would be left out.
     #[must_use]
     pub fn to_map(&self) -> HeaderMap {
-        self.map_of(&Bytes::copy_from_slice(&self.bytes), KnownSet::default())
-    }
-
-    /// The same fields as a map, but those `without`. Those that the types of `http` cannot have, with control bytes or
-    /// names above 64 KiB, cannot come here, and would be left out.
-    ///
-    /// `bytes` are those of the head, once for all values of the map.
-    fn map_of(&self, bytes: &Bytes, without: KnownSet) -> HeaderMap {
+        // One allocation for all values.
+        let bytes = Bytes::copy_from_slice(&self.bytes);
         let mut map = HeaderMap::with_capacity(self.len());
-        for line in self.index.iter().filter(|line| !without.has(line.known)) {
+        for line in &self.index {
             let name = match line.known {
                 Known::Other => HeaderName::from_bytes(&bytes[line.name()]),
                 known => Ok(HeaderName::from_static(known.name())),
@@ -38,27 +32,6 @@ impl Fields {
             }
         }
         map
-    }
-}
-
-impl Request {
-    /// The same head for HTTP/2: the authority is the host that is asked for, and nothing frames the content.
-    ///
-    /// # Errors
-    /// There is no host that can be an authority, or the target is longer than 64 KiB.
-    pub fn to_http(&self, tls: bool) -> Result<Parts, http::Error> {
-        // One allocation for target, authority and all values.
-        let bytes = Bytes::copy_from_slice(&self.fields.bytes);
-        let host = self.host_place().map_or_else(Bytes::new, |place| bytes.slice(place));
-        let mut parts = uri::Parts::default();
-        parts.path_and_query = Some(PathAndQuery::from_maybe_shared(bytes.slice(self.target.range()))?);
-        parts.scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
-        parts.authority = Some(Authority::from_maybe_shared(host)?);
-        let (mut made, ()) = http::Request::new(()).into_parts();
-        made.method = self.method.clone();
-        made.uri = Uri::from_parts(parts)?;
-        made.headers = self.fields.map_of(&bytes, KnownSet::of(&[Known::Host, Known::TransferEncoding]));
-        Ok(made)
     }
 }
 

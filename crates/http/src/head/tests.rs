@@ -76,16 +76,14 @@ fn the_host_comes_first_where_there_was_none() {
 }
 
 #[test]
-fn http2_gets_a_uri_and_nothing_that_frames() {
-    let mut request = load(b"GET /x?y HTTP/1.1\r\nhost: a.test:1\r\na: 1\r\na: 2\r\n\r\n");
-    request.fields.append_known(Known::TransferEncoding, b"chunked");
-    let parts = request.to_http(true).unwrap();
-    assert_eq!(parts.uri, "https://a.test:1/x?y");
-    assert_eq!(parts.headers.get_all("a").iter().count(), 2);
-    assert_eq!(parts.headers.len(), 2);
-    let again = Request::from(&http::Request::from_parts(parts, ()));
+fn trailers_and_requests_of_other_types_are_taken_in() {
+    let request = load(b"GET /x?y HTTP/1.1\r\nhost: a.test:1\r\na: 1\r\na: 2\r\n\r\n");
+    let map = request.fields.to_map();
+    assert_eq!((map.len(), map.get_all("a").iter().count()), (3, 2));
+    let other = http::Request::get("https://a.test:1/x?y").header("a", "1").body(()).unwrap();
+    let again = Request::from(&other);
     assert_eq!((again.authority(), again.target()), (Some("a.test:1"), "/x?y"));
-    assert!(load(b"GET / HTTP/1.0\r\n\r\n").to_http(true).is_err());
+    assert_eq!(again.fields.get(Known::Host), Some(&b"a.test:1"[..]));
 }
 
 /// A change of fields.

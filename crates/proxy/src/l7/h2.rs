@@ -1,11 +1,11 @@
 //! An HTTP/2 connection (RFC 9113): frames, windows and streams, each of which has a task of the same thread, because
 //! any of them may be the one that can go on. Tasks serve one stream after the other.
 //!
-//! [`connection`] moves bytes; [`reader`] finds the frames in them, and [`receive`] processes these: it counts what costs us
-//! more than it costs the client ([`flood`]), and keeps the state of streams in the [`table`], which the tasks share. A
-//! task ([`stream`], run by a [`runner`]) takes a request's content from there and puts its response there through its
-//! [`handle`]; [`out`] is what the connection sends of it. A stream that is dropped is reset, so who stands still for
-//! too long is dropped.
+//! [`connection`] moves bytes; [`reader`] finds the frames in them, and [`receive`] processes these: it counts what costs
+//! us more than it costs the client ([`flood`](offramp_http::h2::flood)), and keeps the state of streams in the
+//! [`table`], which the tasks share. A task ([`stream`], run by a [`runner`]) takes a request's content from there and
+//! puts its response there through its [`handle`]; [`out`] is what the connection sends of it. A stream that is dropped
+//! is reset, so who stands still for too long is dropped.
 
 mod connection;
 mod content;

@@ -3,6 +3,7 @@
 mod health;
 mod http1;
 mod http2;
+mod http2_hostile;
 mod limits;
 mod requests;
 mod responses;

@@ -2,12 +2,30 @@
 
 use super::receive::On;
 use super::streams::Remote;
-use super::{Connection, Event, LAST};
+use super::{Connection, Event, FIRST_WINDOW, LAST};
 use crate::h2::reader::DataPiece;
 use crate::h2::{Code, FrameHeader, Framed, Violation, flag};
 
 /// How large a window may become (RFC 9113 §6.9.1).
 const MOST_WINDOW: i64 = LAST as i64;
+
+impl<T> Connection<T> {
+    /// What the peer may send on a new stream: until it has heard our settings, the window of the RFC (RFC 9113 §6.9.2).
+    pub(super) fn first_room(&self) -> i64 {
+        let window = self.config.stream_window;
+        if self.peer.agreed { window.into() } else { window.max(FIRST_WINDOW).into() }
+    }
+
+    /// The peer has heard our settings. Frames behind that keep to our window.
+    pub(super) fn agree(&mut self) {
+        let before = self.first_room();
+        self.peer.agreed = true;
+        let less = before - self.first_room();
+        if less > 0 {
+            self.streams.all().for_each(|stream| stream.flow.room -= less);
+        }
+    }
+}
 
 impl<T: Default> Connection<T> {
     /// Some of the data of a frame, or a frame without any.

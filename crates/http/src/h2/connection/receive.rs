@@ -224,7 +224,7 @@ impl<T: Default> Connection<T> {
         let mut request = Request::new();
         let control = section.request(&mut request);
         let length = said_length(&request.fields);
-        let windows = (self.peer.stream_window, i64::from(self.config.stream_window));
+        let windows = (self.peer.stream_window, self.first_room());
         let mut stream = Stream::new(id, T::default(), windows, self.output.end());
         stream.remote = if end { Remote::Ended } else { Remote::Content };
         if self.closing.said.is_some_and(|last| id > last) {
@@ -330,7 +330,7 @@ impl<T: Default> Connection<T> {
     fn settings(&mut self, head: &FrameHeader, payload: &[u8], on: On<'_, T>) -> Result<(), Violation> {
         self.peer.greeted = true;
         if head.has(flag::ACK) {
-            self.peer.agreed = true;
+            self.agree();
             let wrong = Violation::new(Code::FRAME_SIZE_ERROR, "an answer to SETTINGS that says something");
             return if payload.is_empty() { Ok(()) } else { Err(wrong) };
         }

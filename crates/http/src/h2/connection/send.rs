@@ -55,7 +55,7 @@ impl<T> Connection<T> {
             return Err((Unopened::NoAuthority, user));
         };
         let id = if self.streams.highest == 0 { 1 } else { self.streams.highest + 2 };
-        let windows = (self.peer.stream_window, i64::from(self.config.stream_window));
+        let windows = (self.peer.stream_window, self.first_room());
         let mut stream = Stream::new(id, user, windows, self.output.end());
         (stream.sent_all, stream.bodiless) = (end, request.method == Method::HEAD);
         self.streams.insert(stream);

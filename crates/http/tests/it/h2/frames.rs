@@ -84,14 +84,14 @@ pub(super) fn request(method: Method, path: &str) -> Request {
     request
 }
 
-/// A client whose streams 1 (GET), 3 (HEAD) and 5 (POST, whose content has not ended) are open, and that has got
-/// SETTINGS.
+/// A client whose streams 1 (GET), 3 (HEAD) and 5 (POST, whose content has not ended) are open. Settings were exchanged.
 pub(super) fn client() -> Connection<Came> {
     let mut client = Connection::client(CONFIG, 0);
     for (method, end) in [(Method::GET, true), (Method::HEAD, true), (Method::POST, false)] {
         client.open(Came::default(), &request(method, "/"), "https", None, end).unwrap();
     }
-    receive(&mut client, &frame(Kind::Settings, 0, 0, &[])).unwrap();
+    let settings = [frame(Kind::Settings, 0, 0, &[]), frame(Kind::Settings, 1, 0, &[])].concat();
+    receive(&mut client, &settings).unwrap();
     sent(&mut client);
     client
 }

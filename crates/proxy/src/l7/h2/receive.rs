@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::Method;
+use offramp_http::h2::flood::Flood;
 use offramp_http::h2::{Code, FrameHeader, Framed, Kind, flag};
 use offramp_http::head::{ControlData, FieldSection, Request};
 use offramp_http::hpack::Decoder;
@@ -11,7 +12,6 @@ use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
 
 use super::Violation;
-use super::flood::Flood;
 use super::handle::{Incoming, Respond};
 use super::reader::{Frame, Reader};
 use super::rules::judge;

@@ -16,9 +16,9 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use offramp_http::h2::Code;
+use offramp_http::h2::flood::Traffic;
 use offramp_http::hpack::Encoder;
 
-use super::flood::Traffic;
 use super::memory::Account;
 use super::out::Out;
 pub(super) use send::ROOM;

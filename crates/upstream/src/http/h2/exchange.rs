@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Frame, SizeHint};
 use offramp_http::h2::{Code, Connection, Unopened};
-use offramp_http::head::{self, Fields};
+use offramp_http::head;
 
 pub(crate) use super::inbox::Head;
 use super::inbox::Inbox;
@@ -227,7 +226,7 @@ impl<B: RequestBody> Exchange<B> {
         }
         if self.inbox(|inbox| inbox.ended) {
             let trailers = self.inbox(Inbox::take_trailers);
-            return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(map(&trailers)))));
+            return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers.to_map()))));
         }
         self.poll_cause(cx).map(|cause| Some(Err(cause.into())))
     }
@@ -264,17 +263,6 @@ impl<B: RequestBody> Exchange<B> {
 /// Whether a request with this method has content of length 0 rather than none (RFC 9110 §8.6).
 fn has_content(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::DELETE | Method::CONNECT)
-}
-
-/// Fields as a map.
-fn map(fields: &Fields) -> HeaderMap {
-    let mut map = HeaderMap::with_capacity(fields.len());
-    for (name, value) in fields.iter() {
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
-            map.append(name, value);
-        }
-    }
-    map
 }
 
 /// Why a request without a host is not sent.
