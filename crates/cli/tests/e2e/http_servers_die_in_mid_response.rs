@@ -76,6 +76,48 @@ fn a_response_that_is_cut_off_does_not_look_whole() {
     assert!(house.stop().iter().all(|event| cause(event) == "completed"));
 }
 
+/// A server of HTTP/2 that breaks a rule: clients get 502, or the end of a response that had begun, and the event names
+/// the rule.
+#[test]
+fn a_server_that_breaks_rules_of_http2_gets_no_client_into_trouble() {
+    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    // `:status: 200` on stream 1, and two bytes of content.
+    const HEAD: &[u8] = &[0, 0, 1, 1, 4, 0, 0, 0, 1, 0x88];
+    const DATA: &[u8] = &[0, 0, 2, 0, 0, 0, 0, 0, 1, b'h', b'i'];
+    let frames = |frames: &[&[u8]]| -> &'static [u8] { frames.concat().leak() };
+    let ping = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], &[0; 8]].concat().repeat(20_000);
+    let rows = [
+        ("push", frames(&[SETTINGS, &[0, 0, 4, 5, 4, 0, 0, 0, 1, 0, 0, 0, 2]]), 502, "PUSH_PROMISE"),
+        ("ping", frames(&[SETTINGS, &ping]), 502, "too many control frames"),
+        ("hpack", frames(&[SETTINGS, &[0, 0, 2, 1, 5, 0, 0, 0, 1, 0xff, 0x70]]), 502, "COMPRESSION_ERROR"),
+        ("status", frames(&[SETTINGS, &[0, 0, 0, 1, 5, 0, 0, 0, 1]]), 502, "a malformed response"),
+        ("even", frames(&[SETTINGS, HEAD, DATA, &[0, 0, 1, 1, 5, 0, 0, 0, 2, 0x88]]), 200, "was not opened"),
+    ];
+    let (mut servers, mut configuration) = (Vec::new(), format!("{CERTIFICATE}{HTTP}"));
+    for (name, said, ..) in rows {
+        let server = Server::start(&Listen::Ipv4, faults::close_in_the_middle(said)).unwrap();
+        configuration.push_str(&format!(
+            "[backend.{name}]\nservers = [\"{}\"]\nprotocol = \"h2\"\n[[route]]\npath = \"/{name}\"\nbackend = \"{name}\"\n",
+            server.address()
+        ));
+        servers.push(server);
+    }
+    let house = Home::new().run(&configuration);
+    for (name, _, status, rule) in rows {
+        for version in ["--http1.1", "--http2"] {
+            let answer = curl(&house, &[version], &format!("https://localhost/{name}?{version}"));
+            assert_eq!(answer.code == 0, status == 502, "{name} {version}: {answer:?}");
+            assert_eq!(answer.status(), status, "{name} {version}: {answer:?}");
+            let event = house.event(name, |event| {
+                text(event, "path") == format!("/{name}") && text(event, "query") == version
+            });
+            assert_eq!(text(&event, "fault"), "server", "{event}");
+            assert!(text(&event, "detail").contains(rule), "{event}");
+        }
+    }
+    house.stop();
+}
+
 /// The kernel tells the reset to the write of the upload. What is read then looks like the end of the response.
 #[test]
 fn a_reset_in_an_upload_is_no_end_of_the_response() {

@@ -97,7 +97,11 @@ impl Driver {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         loop {
             ready!(self.turn.poll_rest(cx));
-            if self.shared.connection.borrow().output().len() > MOST_WAITING && self.unwritable.is_none() {
+            if self.shared.connection.borrow().output().len() > MOST_WAITING {
+                // Where nothing can be sent any more, there is nothing to wait for.
+                if let Some(error) = self.unwritable.take() {
+                    return Poll::Ready(Ended::Io(error));
+                }
                 self.held = true;
                 return Poll::Pending;
             }
