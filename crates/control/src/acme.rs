@@ -216,8 +216,13 @@ async fn lead(shop: Arc<Shop>, desk: Arc<Desk>) {
     while let Some(wait) = shop.lead() {
         sleep(wait).await;
     }
-    desk.tidy();
-    requests::serve(shop).await;
+    let tidy = async {
+        loop {
+            desk.tidy();
+            sleep(demand::TIDIED).await;
+        }
+    };
+    tokio::join!(requests::serve(shop), tidy);
 }
 
 /// Prompts that a keeper has not heard yet.

@@ -348,7 +348,11 @@ impl<'a> Look<'a> {
     /// Keeps a certificate that an authority has issued, as it was before where nothing has changed.
     pub(crate) fn obtained(&mut self, certificate: Certificate) -> Arc<Certificate> {
         let Source::Acme { path } = certificate.source.clone() else { return Arc::new(certificate) };
-        let before = self.before.obtained.get(&path).filter(|before| same_certificate(before, &certificate));
+        // The mark counts: one that is on demand from now on would else never be found in use, and not be renewed.
+        let same = |before: &&Arc<Certificate>| {
+            same_certificate(before, &certificate) && before.used == certificate.used
+        };
+        let before = self.before.obtained.get(&path).filter(same);
         let certificate = before.cloned().unwrap_or_else(|| Arc::new(certificate));
         self.after.obtained.insert(path, Arc::clone(&certificate));
         certificate

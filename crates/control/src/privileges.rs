@@ -2,14 +2,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 
 use offramp_config::Config;
 use offramp_config::model::{
     AccessOutput, CertificateSource, ClientCertificate, DnsProvider, FilePath, ImpliedCertificates,
     LogOutput, StoreUrl, User, Verify,
 };
+use offramp_net::ownership;
 use offramp_net::process::{Identity, is_root};
 use offramp_observe::Log;
 
@@ -50,7 +51,7 @@ pub(crate) fn find(user: Option<&User>, log: &Log) -> Result<Option<Identity>, E
 /// # Errors
 /// What the kernel says; the process must then end.
 pub(crate) fn assume(identity: &Identity, config: &Config) -> Result<(), Error> {
-    let own = |path: &Path| identity.own(path);
+    let own = |file: BorrowedFd<'_>| identity.own(file);
     let failed = |doing: &str, error: &io::Error| Error::one(format!("cannot {doing}: {error}"));
     // Whatever is not from files is kept in the state directory.
     let kept = |item: &offramp_config::model::Certificate| {
@@ -59,23 +60,23 @@ pub(crate) fn assume(identity: &Identity, config: &Config) -> Result<(), Error> 
     let kept = config.certificates.iter().any(kept) || config.tls.certificates == ImpliedCertificates::Acme;
     let has_store = config.log_store.url.is_some();
     if kept || !config.access_log.hash.is_empty() || has_store {
-        state::give(&config.state_dir, &own)
+        ownership::give(&config.state_dir, &own)
             .map_err(|error| failed("change the owner of the state directory", &error))?;
     }
     if let Some(StoreUrl::Sqlite(file)) = &config.log_store.url {
         for path in state::database_files(&file.path) {
-            state::give_file(&path, &own)
+            ownership::give_file(&path, &own)
                 .map_err(|error| failed("change the owner of the log store", &error))?;
         }
     }
     if let LogOutput::File(file) = &config.log.output {
-        state::give_file(&file.path, &own)
+        ownership::give_file(&file.path, &own)
             .map_err(|error| failed("change the owner of the log file", &error))?;
     }
     if let AccessOutput::File(file) = &config.access_log.output {
         // Made here, as its directory is often root's. That it cannot be is told when it is opened.
         let _ = OpenOptions::new().write(true).create_new(true).mode(0o640).open(&file.path);
-        state::give_file(&file.path, &own)
+        ownership::give_file(&file.path, &own)
             .map_err(|error| failed("change the owner of the access log", &error))?;
     }
     identity.assume().map_err(|error| failed("switch the user", &error))
@@ -118,9 +119,9 @@ pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
     };
     for certificate in &config.certificates {
         match &certificate.source {
-            CertificateSource::Files { cert, key, ocsp: _ } => {
+            CertificateSource::Files { cert, key, ocsp } => {
                 look(cert);
-                key.iter().for_each(&mut look);
+                key.iter().chain(ocsp).for_each(&mut look);
             }
             CertificateSource::Directory { path } => look(&unreadable_in(path)),
             CertificateSource::Local { .. } | CertificateSource::Acme(_) => {}

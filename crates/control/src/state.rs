@@ -3,9 +3,9 @@
 //! It is made only where something is kept in it, and closed to everybody else. What is there already
 //! is never changed, only complained about.
 
-use std::fs::{self, DirBuilder, Metadata};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Finding};
@@ -36,44 +36,6 @@ pub(crate) fn prepare(dir: &Path) -> Result<Vec<Finding>, Error> {
     Ok(open.then(|| Finding::nowhere(warning)).into_iter().collect())
 }
 
-/// Calls `own` for `dir` and everything in it that belongs to root, symbolic links and files with
-/// several names excepted: only what Offramp made itself is given away.
-///
-/// # Errors
-/// What `own` or the file system says.
-pub(crate) fn give(dir: &Path, own: &impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    let found = match fs::symlink_metadata(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    if !found.is_dir() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        let found = fs::symlink_metadata(&path)?;
-        if found.is_dir() {
-            give(&path, own)?;
-        } else if is_ours(&found) {
-            own(&path)?;
-        }
-    }
-    if found.uid() == 0 { own(dir) } else { Ok(()) }
-}
-
-/// Calls `own` for a file under the same rule; that it is not there is no error.
-///
-/// # Errors
-/// What `own` or the file system says.
-pub(crate) fn give_file(path: &Path, own: &impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-        Ok(found) if is_ours(&found) => own(path),
-        Ok(_) => Ok(()),
-    }
-}
-
 /// The files of an SQLite database: itself, its log of writes, and the index of that.
 pub(crate) fn database_files(path: &Path) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|end| {
@@ -81,10 +43,6 @@ pub(crate) fn database_files(path: &Path) -> [PathBuf; 3] {
         name.push(end);
         name.into()
     })
-}
-
-fn is_ours(found: &Metadata) -> bool {
-    found.is_file() && found.uid() == 0 && found.nlink() == 1
 }
 
 fn explain(dir: &Path, error: &io::Error) -> String {
@@ -121,27 +79,5 @@ mod tests {
         fs::write(&dir, "").unwrap();
         assert!(prepare(&dir).unwrap_err().to_string().contains("is not a directory"));
         assert!(prepare(&dir.join("below")).unwrap_err().to_string().contains("cannot create"));
-    }
-
-    #[test]
-    fn links_are_not_given_away() {
-        let parent = tempfile::tempdir().unwrap();
-        let dir = parent.path().join("state");
-        fs::create_dir_all(dir.join("ca")).unwrap();
-        fs::write(dir.join("ca/ca.key"), "").unwrap();
-        std::os::unix::fs::symlink("/etc/hostname", dir.join("ca/link")).unwrap();
-        let given = std::cell::RefCell::new(Vec::new());
-        give(&dir, &|path: &Path| {
-            given.borrow_mut().push(path.to_owned());
-            Ok(())
-        })
-        .unwrap();
-        let given = given.into_inner();
-        assert!(!given.contains(&dir.join("ca/link")));
-        // Whether anything is given depends on who runs the test.
-        if fs::metadata(&dir).unwrap().uid() == 0 {
-            assert_eq!(given, [dir.join("ca/ca.key"), dir.join("ca"), dir.clone()]);
-        }
-        give(&dir.join("absent"), &|_: &Path| Ok(())).unwrap();
     }
 }

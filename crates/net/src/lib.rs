@@ -12,6 +12,7 @@ pub mod connect;
 pub mod cores;
 pub mod listen;
 pub mod notify;
+pub mod ownership;
 pub mod process;
 pub mod splice;
 pub mod turn;

@@ -1,10 +1,11 @@
 //! The process as a whole: descriptor limit, user, identity.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::fcntl::AtFlags;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User, fchownat, getgroups, setgid, setgroups, setuid};
 
@@ -144,12 +145,12 @@ impl Identity {
         Uid::effective() == self.uid
     }
 
-    /// Gives a file or directory to this user; a symbolic link is given itself, not what it names.
+    /// Gives an open file or directory to this user.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn own(&self, path: &std::path::Path) -> io::Result<()> {
-        Ok(fchownat(AT_FDCWD, path, Some(self.uid), Some(self.gid), AtFlags::AT_SYMLINK_NOFOLLOW)?)
+    pub fn own(&self, file: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(fchownat(file, "", Some(self.uid), Some(self.gid), AtFlags::AT_EMPTY_PATH)?)
     }
 
     /// Switches the whole process to this user, for good: supplementary groups, group, user.

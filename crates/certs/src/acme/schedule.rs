@@ -53,6 +53,12 @@ pub fn in_window(start: SystemTime, end: SystemTime, random: u64) -> SystemTime 
     start + fraction(end.duration_since(start).unwrap_or_default(), random)
 }
 
+/// After when a certificate is renewed in any case, whatever its authority suggests: a tenth of its life is left, so that
+/// an order that fails can be tried again before the certificate ends.
+pub fn latest(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
+    not_after - not_after.duration_since(not_before).unwrap_or_default() / 10
+}
+
 fn fraction(of: Duration, random: u64) -> Duration {
     // The upper 32 bits of the number, as a share of one.
     of.mul_f64((random >> 32) as f64 / f64::from(u32::MAX))
@@ -91,7 +97,8 @@ impl Failures {
 
     /// Before when no further order is tried.
     pub fn earliest(&self, now: SystemTime, occasion: Occasion, random: u64) -> SystemTime {
-        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        // A number that is no time says nothing.
+        let at = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
         // What lies in the future was noted before the clock was set back, and says nothing.
         let past: Vec<SystemTime> = self.last.iter().copied().map(at).filter(|time| *time <= now).collect();
         let Some(last) = past.last() else { return now };
@@ -138,6 +145,13 @@ mod tests {
         fn a_window_is_kept(start in 0..1u64 << 33, length in 0..100 * DAY, random: u64) {
             let due = in_window(at(start), at(start + length), random);
             prop_assert!(due >= at(start) && due <= at(start + length));
+        }
+
+        #[test]
+        fn some_time_is_left_after_the_latest_renewal(start in 0..1u64 << 33, life in 60..400 * DAY, random: u64) {
+            let (begun, end) = (at(start), at(start + life));
+            prop_assert!(latest(begun, end) < end && renewal(begun, end, random) < latest(begun, end));
+            prop_assert!(not_sooner(begun, end, begun) < latest(begun, end));
         }
 
         #[test]

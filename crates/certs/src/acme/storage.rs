@@ -16,6 +16,8 @@
 //!
 //! Every file is written whole or not at all. The hashes only tell sets apart: what a file holds is compared before use.
 
+mod demanded;
+
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -31,6 +33,8 @@ use crate::disk;
 use crate::error::{ContentFault, Error, NameFault};
 use crate::file;
 use crate::name::DnsPattern;
+
+pub use demanded::{Demanded, Kept};
 
 /// The directory `acme` of a state directory.
 #[derive(Clone, Debug)]
@@ -68,15 +72,6 @@ pub struct PendingOrder {
     /// How often it was gone on with.
     #[serde(default)]
     pub resumed: u32,
-}
-
-/// A certificate that was ordered because a client asked for its name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Demanded {
-    /// The name.
-    pub name: String,
-    /// When a client got it last, in seconds of Unix time; with a delay of up to an hour or so.
-    pub used: u64,
 }
 
 impl std::fmt::Debug for PendingOrder {
@@ -360,29 +355,6 @@ impl Storage {
         disk::write(&path, &text, 0o600)
     }
 
-    /// Notes that the certificate of this set was ordered on demand, and when a client got it last.
-    ///
-    /// # Errors
-    /// [`Error::Io`] where it cannot be written.
-    pub fn keep_demanded(&self, subject: &Subject, demanded: &Demanded) -> Result<(), Error> {
-        self.keep_json(subject, ON_DEMAND, demanded)
-    }
-
-    /// What is noted of this set's certificate, if it was ordered on demand.
-    pub fn demanded(&self, subject: &Subject) -> Option<Demanded> {
-        self.json(subject, ON_DEMAND)
-    }
-
-    /// Every certificate that was ordered on demand, by name.
-    pub fn all_demanded(&self) -> Vec<Demanded> {
-        let directories = std::fs::read_dir(self.root.join("certificates"));
-        let paths = directories.into_iter().flatten().flatten().map(|entry| entry.path().join(ON_DEMAND));
-        let parsed = |path: PathBuf| serde_json::from_str(&read(&path).ok()??).ok();
-        let mut all: Vec<Demanded> = paths.filter_map(parsed).collect();
-        all.sort_by(|one, other| one.name.cmp(&other.name));
-        all
-    }
-
     /// Removes everything about this set: certificate, key, order and failures.
     pub fn remove(&self, subject: &Subject) {
         // What stays is looked at again, and removed then.
@@ -416,7 +388,6 @@ const ORDER: &str = "order.json";
 const RECORDS: &str = "records.json";
 const FAILURES: &str = "failures.json";
 const VALIDATIONS: &str = "validations.json";
-const ON_DEMAND: &str = "on_demand.json";
 
 fn load(path: &Path, now: SystemTime) -> Result<Certificate, Error> {
     let mut certificate = file::load(path, None, now)?.certificate;

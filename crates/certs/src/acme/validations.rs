@@ -58,8 +58,9 @@ fn within_the_last_hour(time: SystemTime, now: SystemTime) -> bool {
     now.duration_since(time).is_ok_and(|since| since < HOUR)
 }
 
+/// A number that is no time was long ago.
 fn at(seconds: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(seconds)
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH)
 }
 
 fn key(directory: &str, name: &str) -> String {

@@ -68,9 +68,10 @@ impl Advice {
     /// When the certificate is to be renewed.
     pub(super) fn due(&self, certificate: &Certificate, want: &Want, shop: &Shop) -> SystemTime {
         let random = shop.random((&want.subject, certificate.not_before));
+        let (begun, end) = (certificate.not_before, certificate.not_after);
         match self.window {
-            Some((start, end)) => schedule::in_window(start, end, random).min(certificate.not_after),
-            None => schedule::renewal(certificate.not_before, certificate.not_after, random),
+            Some(window) => schedule::in_window(window.0, window.1, random).min(schedule::latest(begun, end)),
+            None => schedule::renewal(begun, end, random),
         }
     }
 

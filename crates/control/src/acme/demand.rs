@@ -36,6 +36,8 @@ const FAILED: Duration = Duration::from_secs(15 * 60);
 const LATER: Duration = Duration::from_secs(10);
 /// An order that nobody asked for again for so long is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How often that is looked for.
+pub(super) const TIDIED: Duration = Duration::from_secs(24 * 3600);
 /// Between two warnings of the same.
 const QUIET: Duration = Duration::from_secs(60);
 
@@ -215,7 +217,7 @@ impl Desk {
         }
         let Ok(want) = rule.want(name, asks, &config, UseMark::default()) else { return Err(denied) };
         let now = SystemTime::now();
-        if self.shop.storage.certificate(&want.subject, now).is_some_and(|one| now < one.not_after) {
+        if self.has_certificate(&want, now) {
             // Another process has obtained it, it came a moment ago, or it was not on demand before.
             return self.note(&want, name);
         }
@@ -254,37 +256,44 @@ impl Desk {
         }
     }
 
-    /// Holds an order against the rate, and against how many certificates there may be.
+    /// Holds an order against the rate, and against how many certificates there may be. The rate first: clients make up
+    /// as many names as they like, and to count certificates takes a walk over the disk.
     fn admit(&self, rules: &[Rule], rule: &Rule, name: &str) -> Result<(), Refusal> {
         let over = || Refusal(DemandOutcome::OverRate, Some(LATER));
+        let index = rules.iter().position(|one| std::ptr::eq(one, rule)).unwrap_or_default();
+        let admitted = self.state().orders.get_mut(index).is_none_or(|pace| pace.admit(Instant::now()));
+        if !admitted {
+            let rate = rule.on_demand.rate.to_string();
+            let key = "certificate.on_demand.rate";
+            let fields = [("name", name.into()), ("rate", (&rate).into()), ("key", key.into())];
+            self.warn("no certificate is ordered on demand: more names than the rate allows", &fields);
+            return Err(over());
+        }
         if self.shop.storage.all_demanded().len() >= MOST {
             let fields = [("name", name.into()), ("certificates", MOST.into())];
             self.warn("no certificate is ordered on demand: there are as many as there may be", &fields);
             return Err(over());
         }
-        let index = rules.iter().position(|one| std::ptr::eq(one, rule)).unwrap_or_default();
-        let admitted = self.state().orders.get_mut(index).is_none_or(|pace| pace.admit(Instant::now()));
-        if admitted {
-            return Ok(());
-        }
-        let rate = rule.on_demand.rate.to_string();
-        let fields =
-            [("name", name.into()), ("rate", (&rate).into()), ("key", "certificate.on_demand.rate".into())];
-        self.warn("no certificate is ordered on demand: more names than the rate allows", &fields);
-        Err(over())
+        Ok(())
     }
 
-    /// Notes that the certificate is one on demand, unless that is known.
+    /// Notes that the certificate is one on demand, unless that was noted a short while ago.
     fn note(&self, want: &Want, name: &str) -> Result<(), Refusal> {
         let storage = &self.shop.storage;
-        if storage.demanded(&want.subject).is_some() {
+        let now = SystemTime::now();
+        if storage.demanded(&want.subject).is_some_and(|noted| !is_forgotten(&noted, FORGOTTEN / 2, now)) {
             return Ok(());
         }
-        let used = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let used = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         storage.keep_demanded(&want.subject, &Demanded { name: name.into(), used }).map_err(|error| {
             self.warn("no certificate can be kept", &[("reason", (&error).into())]);
             Refusal(DemandOutcome::Failed, Some(LATER))
         })
+    }
+
+    /// Whether there is one that has not ended.
+    fn has_certificate(&self, want: &Want, now: SystemTime) -> bool {
+        self.shop.storage.certificate(&want.subject, now).is_some_and(|one| now < one.not_after)
     }
 
     async fn order(&self, want: &Want, name: &str) -> Result<(), Refusal> {
@@ -296,6 +305,10 @@ impl Desk {
             return Ok(());
         }
         let now = SystemTime::now();
+        if self.has_certificate(want, now) {
+            // The keeper of the one that has ended was faster.
+            return Ok(());
+        }
         let next = self.shop.failures(&want.subject).earliest(now, Occasion::Due, 0).duration_since(now);
         if storage.order(&want.subject).is_none() {
             // A flood of names must not fill the disk. What is to be known of the failure is known by name.
@@ -304,20 +317,26 @@ impl Desk {
         Err(Refusal(DemandOutcome::Failed, Some(next.unwrap_or_default().max(FAILED))))
     }
 
-    /// Removes what was ordered and never obtained, once nobody has asked for it for long.
+    /// Removes what nobody has asked for in a long time: what was ordered and never obtained, and certificates that
+    /// have ended and that no keeper looks after, as the configuration has no use for them any more.
     pub(super) fn tidy(&self) {
         let (rules, config) = {
             let state = self.state();
             (Arc::clone(&state.rules), Arc::clone(&state.config))
         };
-        let now = SystemTime::now();
-        for demanded in self.shop.storage.all_demanded() {
-            let used = UNIX_EPOCH + Duration::from_secs(demanded.used);
-            let Some((rule, asks)) = Rule::find(&rules, &demanded.name) else { continue };
-            let Ok(want) = rule.want(&demanded.name, asks, &config, UseMark::default()) else { continue };
-            let is_old = now.duration_since(used).is_ok_and(|since| since > FORGOTTEN);
-            if is_old && self.shop.storage.certificate(&want.subject, now).is_none() {
-                self.shop.storage.remove(&want.subject);
+        let (storage, now) = (&self.shop.storage, SystemTime::now());
+        for (kept, demanded) in storage.each_demanded() {
+            if !is_forgotten(&demanded, FORGOTTEN, now) {
+                continue;
+            }
+            let want = Rule::find(&rules, &demanded.name)
+                .and_then(|(rule, asks)| rule.want(&demanded.name, asks, &config, UseMark::default()).ok());
+            let has_keeper = want.is_some_and(|want| storage.is_of(&kept, &want.subject));
+            match storage.certificate_in(&kept, now) {
+                Ok(Some(certificate)) if has_keeper || now < certificate.not_after => {}
+                // It is there, and may be read the next time.
+                Err(_) => {}
+                Ok(_) => storage.remove_kept(&kept),
             }
         }
     }
@@ -338,7 +357,16 @@ impl Desk {
     }
 }
 
+/// Whether no client has asked for it for so long.
+fn is_forgotten(demanded: &Demanded, after: Duration, now: SystemTime) -> bool {
+    // What was noted after `now` was noted before the clock was set back.
+    now.duration_since(demanded.used_at()).is_ok_and(|since| since > after)
+}
+
 /// Names whose certificates are about to be in use. Whoever waits for them goes on when this is dropped.
 pub(crate) struct Fresh {
     _names: Vec<Pending>,
 }
+
+#[cfg(test)]
+mod tests;

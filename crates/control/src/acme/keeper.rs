@@ -205,6 +205,14 @@ impl Keeper {
             self.advice = Advice::default();
             shop.announce();
         }
+        while let Ok(prompt) = self.prompts.try_recv() {
+            match prompt {
+                // Perhaps what was wrong with this order.
+                Prompt::Retry => self.occasion = Occasion::Prompted,
+                // It came while the order was under way, and another one would only count at the authority.
+                Prompt::Renew(answer) => self.asked.push(answer),
+            }
+        }
         self.answer(&outcome);
         let now = SystemTime::now();
         self.seen = shop.storage.certificate(&self.want.subject, now).map(|one| one.not_before);
@@ -235,7 +243,7 @@ impl Keeper {
         let storage = &self.shop.storage;
         let subject = &self.want.subject;
         let noted = storage.demanded(subject);
-        let last = noted.as_ref().map_or(UNIX_EPOCH, |noted| UNIX_EPOCH + Duration::from_secs(noted.used));
+        let last = noted.as_ref().map_or(UNIX_EPOCH, Demanded::used_at);
         let last = if terms.mark.take() {
             let name = noted.map_or_else(|| self.want.names(), |noted| noted.name);
             let used = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -291,7 +299,46 @@ impl Keeper {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use offramp_certs::acme::{KeyType, Subject};
+    use offramp_config::model::Authority;
+    use offramp_observe::Log;
+
     use super::*;
+
+    /// A keeper of a certificate that nobody issues: nothing listens where its authority should be.
+    async fn keeper(state: &std::path::Path) -> (Keeper, tokio::sync::mpsc::Sender<Prompt>) {
+        let (announce, _) = tokio::sync::mpsc::unbounded_channel();
+        let orders = Arc::default();
+        let shop = Shop::new(state, offramp_proxy::Challenges::none(), orders, Log::silent(), announce);
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let directory = format!("https://{free}/dir").parse().unwrap();
+        let authority = Authority::new("own".parse().unwrap(), directory);
+        let subject = Subject::new(&["a.test"], KeyType::P256).unwrap();
+        let want = Want { subject, reuse_key: false, authorities: vec![authority], on_demand: None };
+        let (sender, prompts) = tokio::sync::mpsc::channel(4);
+        let prompts = Arc::new(Mutex::new(prompts)).lock_owned().await;
+        let (advice, bars, asked) = Default::default();
+        let (shop, occasion) = (Arc::new(shop), Occasion::Due);
+        (Keeper { want, shop, prompts, occasion, advice, bars, seen: None, asked }, sender)
+    }
+
+    #[tokio::test]
+    async fn those_who_ask_while_an_order_is_under_way_get_its_outcome_and_no_order_of_their_own() {
+        let state = tempfile::tempdir().unwrap();
+        let (mut keeper, prompts) = keeper(state.path()).await;
+        let (first, outcome) = oneshot::channel();
+        keeper.asked.push(first);
+        let (second, other) = oneshot::channel();
+        prompts.try_send(Prompt::Renew(second)).unwrap();
+        keeper.step().await;
+        assert_eq!(outcome.await.unwrap().unwrap_err(), other.await.unwrap().unwrap_err());
+        assert_eq!(keeper.shop.failures(&keeper.want.subject).count, 1);
+        // A reload in between is another matter.
+        assert_eq!(keeper.occasion, Occasion::Due);
+        prompts.try_send(Prompt::Retry).unwrap();
+        keeper.renew(false).await;
+        assert_eq!(keeper.occasion, Occasion::Prompted);
+    }
 
     #[tokio::test]
     async fn what_ends_by_a_fault_begins_anew() {

@@ -212,6 +212,31 @@ fn a_response_that_runs_out_is_stapled_no_longer_which_is_told_once() {
 }
 
 #[test]
+fn a_certificate_that_is_on_demand_from_now_on_is_found_in_use() {
+    let mut rig = Rig::new();
+    rig.mint(Validity::Valid);
+    let (first, _) = rig.look(OnFault::Refuse);
+    let path = rig.pair().cert;
+    let mut certificate = Certificate::clone(&first.unwrap());
+    certificate.source = Source::Acme { path };
+    let mut look = |used: Option<&str>| {
+        let mut look = Look::new(&rig.sources, rig.now, OnFault::Refuse);
+        let used = used.map(|name| look.mark(name));
+        certificate.used.clone_from(&used);
+        let found = look.obtained(certificate.clone());
+        (rig.sources, _) = look.finish();
+        assert_eq!(found.used, used);
+        found
+    };
+    let scheduled = look(None);
+    assert!(Arc::ptr_eq(&scheduled, &look(None)));
+    // A reload moves its name from `names` to `on_demand`, and back.
+    let demanded = look(Some("a.test"));
+    assert!(Arc::ptr_eq(&demanded, &look(Some("a.test"))));
+    look(None);
+}
+
+#[test]
 fn many_are_read_in_their_order() {
     let items: Vec<usize> = (0..1000).collect();
     assert_eq!(in_parallel(&items, |item| item * 2), items.iter().map(|item| item * 2).collect::<Vec<_>>());
