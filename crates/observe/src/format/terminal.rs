@@ -46,7 +46,7 @@ impl TerminalLine<'_> {
     fn request(&mut self, facts: &RequestFacts) {
         let line = &facts.request;
         self.time(facts.begun);
-        self.client(&facts.connection.client.address, IPV6_WIDTH);
+        self.client(&facts.client(), IPV6_WIDTH);
         self.shown(Field::Status, itoa::Buffer::new().format(facts.status));
         self.size(Field::BytesToClient, facts.traffic.to_client);
         self.duration(facts.times.total);

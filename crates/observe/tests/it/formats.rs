@@ -132,6 +132,17 @@ fn an_aborted_request_as_text_and_logfmt() {
     assert!(line.ends_with(" fault=client detail=\"connection reset\"\n"), "{line}");
 }
 
+/// Behind a proxy that is trusted nobody wants to read the address of the proxy in each line.
+#[test]
+fn every_format_names_the_client_that_trusted_proxies_name() {
+    let mut facts = samples::request();
+    facts.named = Some([203, 0, 113, 9].into());
+    for format in LINES {
+        let line = write(format, &facts);
+        assert!(line.contains("203.0.113.9"), "{line}");
+    }
+}
+
 #[test]
 fn a_terminal_gets_short_lines() {
     assert_eq!(
