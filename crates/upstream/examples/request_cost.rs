@@ -15,9 +15,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use http::Request;
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::BodyExt as _;
 use offramp_net::Address;
 use offramp_upstream::{Affinity, Backend, Candidate, Pools, Server};
 use tokio::runtime::{Builder, LocalOptions};
@@ -41,7 +40,7 @@ async fn ask(address: SocketAddr, count: u32) -> Result<(), Box<dyn std::error::
     let backend = Arc::new(Backend::new("app", [server]));
     let pools = Pools::new(0);
     let about = Affinity { client: None, tls: true, private: None, attempted: &|_| (), interim: None };
-    let mut template = Request::get("/api/v1/things?page=2").body(Empty::<Bytes>::new())?;
+    let mut template = Request::get("/api/v1/things?page=2").body(String::new())?;
     for (name, value) in [
         ("host", "app.test"),
         ("user-agent", "request-cost/1"),

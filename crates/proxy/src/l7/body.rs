@@ -17,7 +17,7 @@ use offramp_http::head::Fields;
 use offramp_http::semantics::protected::clean_response_trailers;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
-use offramp_upstream::ServerBody;
+use offramp_upstream::{Lent, PieceWriter, RequestBody, ServerBody};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::answer::Refusal;
@@ -91,10 +91,36 @@ impl ClientBody {
 
 impl Upload {
     fn fail(&self, close: impl Into<Close>) -> Poll<Option<Result<Frame, BodyError>>> {
+        Poll::Ready(Some(Err(self.break_off(close))))
+    }
+
+    /// Notes why the content must not go on.
+    fn break_off(&self, close: impl Into<Close>) -> BodyError {
         let close = close.into();
         let error = close.cause.name();
         *self.record.body_fault.borrow_mut() = Some(close);
-        Poll::Ready(Some(Err(error.into())))
+        error.into()
+    }
+
+    fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
+        if self.poll_asked(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let lent = self.incoming.poll_lend(cx, write);
+        match &lent {
+            Poll::Ready(Lent::Taken(n)) => {
+                if let Some(cause) = self.arrived(*n) {
+                    return Poll::Ready(Lent::Broken(self.break_off(cause)));
+                }
+            }
+            Poll::Pending => {
+                if let Poll::Ready(close) = self.poll_patience(cx) {
+                    return Poll::Ready(Lent::Broken(self.break_off(close)));
+                }
+            }
+            Poll::Ready(_) => {}
+        }
+        lent
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
@@ -194,6 +220,12 @@ impl Upload {
 }
 
 /// As servers get it. Those that speak HTTP/2 take trailers as a map.
+impl RequestBody for ClientBody {
+    fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
+        self.0.as_mut().map_or(Poll::Ready(Lent::Nothing), |upload| upload.poll_lend(cx, write))
+    }
+}
+
 impl Body for ClientBody {
     type Data = Bytes;
     type Error = BodyError;

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use offramp_http::body::Frame;
 use offramp_http::h1::Framing;
+use offramp_upstream::{Lent, PieceWriter};
 
 use super::body::BodyError;
 use super::content::{Broken, Chunked};
@@ -66,6 +67,26 @@ impl Upload {
         }
     }
 
+    /// Lends the next piece of content of known length; see [`Intake::poll_lend`](super::intake::Intake::poll_lend).
+    fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
+        if !matches!(self.content, UploadContent::Length(1..)) {
+            return Poll::Ready(Lent::Nothing);
+        }
+        let Some(line) = self.line() else { return Poll::Ready(Lent::Nothing) };
+        if std::mem::take(&mut self.unasked) {
+            line.ask(cx.waker());
+        }
+        let lent = line.intake.borrow_mut().poll_lend(cx, write);
+        line.await_body(lent.is_pending());
+        if let (UploadContent::Length(left), Poll::Ready(Lent::Taken(n))) = (&mut self.content, &lent) {
+            *left = left.saturating_sub(*n as u64);
+            if *left == 0 {
+                line.was_read(cx.waker());
+            }
+        }
+        lent
+    }
+
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Broken>>> {
         if self.is_over() {
             return Poll::Ready(None);
@@ -107,6 +128,14 @@ impl Drop for Upload {
 }
 
 impl Inbound {
+    /// Lends the next piece to `write`, where that can be.
+    pub(crate) fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
+        match self {
+            Self::Empty | Self::Stream(_) => Poll::Ready(Lent::Nothing),
+            Self::Line(upload) => upload.poll_lend(cx, write),
+        }
+    }
+
     /// The next part; none behind the last.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match self {

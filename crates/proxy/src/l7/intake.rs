@@ -16,6 +16,7 @@ use offramp_http::head;
 use offramp_net::Buffer;
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
+use offramp_upstream::{Lent, PieceWriter};
 
 use super::content::{Broken, Chunked};
 use super::heads::Heads;
@@ -278,6 +279,26 @@ impl Intake {
                 return Poll::Ready(Ok(Some(piece.freeze())));
             }
         }
+    }
+
+    /// Lends content of a message with a length to `write`, where it lies, and uses up what that takes; nothing at its
+    /// end, and nothing of pieces that are better put together: a call for each would cost more than the copy.
+    pub(crate) fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
+        // What is broken is told by the next piece that is asked for.
+        let Ok(1..) = ready!(self.poll_passed(cx)) else { return Poll::Ready(Lent::Nothing) };
+        let more = self.guard_state.phase() == Phase::Body;
+        let Ok(front) = self.front(cx) else { return Poll::Ready(Lent::Nothing) };
+        if more && (BULK..PIECE).contains(&front.len()) {
+            return Poll::Ready(Lent::Nothing);
+        }
+        Poll::Ready(match write(cx, front) {
+            Poll::Ready(Ok(n)) => {
+                self.take(n);
+                Lent::Taken(n)
+            }
+            Poll::Ready(Err(error)) => Lent::Lost(error),
+            Poll::Pending => Lent::Full,
+        })
     }
 
     /// The same for a message in chunks, of which as many are put together as have come.

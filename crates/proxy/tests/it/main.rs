@@ -14,3 +14,4 @@ mod streams;
 mod tickets;
 mod traces;
 mod turns;
+mod uploads;

@@ -38,11 +38,36 @@ use crate::link::Link;
 pub trait RequestBody:
     Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
 {
+    /// Lends the next piece of the content to `write`, where it lies, and uses up as much of it as that takes. Pending
+    /// where nothing has come. What ends or breaks the content is told by the next frame.
+    fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
+        let _ = (cx, write);
+        Poll::Ready(Lent::Nothing)
+    }
 }
 
-impl<B> RequestBody for B where
-    B: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
-{
+/// Content that is there at once.
+impl RequestBody for String {}
+
+#[cfg(test)]
+impl RequestBody for http_body_util::Full<Bytes> {}
+
+/// Writes a piece of content to the server, and says how much of it was taken.
+pub type PieceWriter<'w> = dyn FnMut(&mut Context<'_>, &[u8]) -> Poll<io::Result<usize>> + 'w;
+
+/// What became of a piece that was lent.
+#[derive(Debug)]
+pub enum Lent {
+    /// So much of it was taken; perhaps nothing, where other bytes had to go before it.
+    Taken(usize),
+    /// The server has no room for it now.
+    Full,
+    /// There is none that could be lent: the next frame is to be asked for.
+    Nothing,
+    /// The server takes nothing more.
+    Lost(io::Error),
+    /// The content must not go on.
+    Broken(Box<dyn StdError + Send + Sync>),
 }
 
 /// Who is told of the interim responses (1xx) that come before the response to a request (RFC 9110 §15.2), but

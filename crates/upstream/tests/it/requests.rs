@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 use http_body::{Body, Frame, SizeHint};
-use offramp_upstream::{Affinity, Failure, Fault, Pools};
+use offramp_upstream::{Affinity, Failure, Fault, Pools, RequestBody};
 
 use crate::server::{HELLO, Server};
 use crate::world::{backend, worker};
@@ -18,6 +18,8 @@ struct Frames {
     frames: VecDeque<Frame<Bytes>>,
     size: Option<u64>,
 }
+
+impl RequestBody for Frames {}
 
 impl Body for Frames {
     type Data = Bytes;

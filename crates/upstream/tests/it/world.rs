@@ -11,7 +11,7 @@ use http::Request;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use offramp_net::Address;
-use offramp_upstream::{Affinity, Answer, Backend, Candidate, Failure, Pools, Server};
+use offramp_upstream::{Affinity, Answer, Backend, Candidate, Failure, Pools, RequestBody, Server};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -66,6 +66,8 @@ impl Body for Sent {
         }
     }
 }
+
+impl RequestBody for Sent {}
 
 /// A request without a body.
 pub(crate) fn get(path: &str) -> Request<Sent> {

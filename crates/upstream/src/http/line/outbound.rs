@@ -1,7 +1,8 @@
 //! The way of a request to a server: what waits to be written, and what is still to be asked of its body.
 //!
 //! The head and the first piece of a body that is there at once leave in one write; a body is asked for its next
-//! piece only when the socket has taken what came before. Nothing of a body is copied.
+//! piece only when the socket has taken what came before. Nothing of a body is copied; where the body can lend its
+//! pieces, they are written from where they lie, and what the socket does not take stays there.
 
 use std::error::Error as StdError;
 use std::io::{self, IoSlice, Write as _};
@@ -16,8 +17,8 @@ use offramp_http::h1::Asked;
 use offramp_http::head;
 use offramp_http::semantics::is_idempotent;
 
-use super::RequestBody;
 use super::encode::{self, Framing, Size, Written};
+use super::{Lent, RequestBody};
 use crate::http::outgoing::Progress;
 use crate::link::Link;
 
@@ -156,7 +157,24 @@ impl<B: RequestBody> Outbound<B> {
         progress: &Progress,
     ) -> Poll<Result<(), Halt>> {
         for _ in 0..TURN {
-            let starved = match self.poll_body(cx, progress) {
+            let asked = match self.poll_direct(cx, link) {
+                Poll::Pending => Ok(true),
+                Poll::Ready(Lent::Nothing) => self.poll_body(cx, progress),
+                Poll::Ready(Lent::Taken(_)) => {
+                    progress.note();
+                    Ok(false)
+                }
+                Poll::Ready(Lent::Full) => {
+                    // From now on it is the server that is waited for.
+                    if progress.since().is_none() {
+                        progress.note();
+                    }
+                    return Poll::Pending;
+                }
+                Poll::Ready(Lent::Lost(error)) => return Poll::Ready(Err(Halt::Io(error))),
+                Poll::Ready(Lent::Broken(error)) => Err(error),
+            };
+            let starved = match asked {
                 Ok(starved) => starved,
                 Err(error) => {
                     self.give_up();
@@ -180,6 +198,52 @@ impl<B: RequestBody> Outbound<B> {
         }
         offramp_net::turn::poll_next(cx);
         Poll::Pending
+    }
+
+    /// Has the body lend its next piece, and writes it behind what goes before it. Content in chunks has its sizes
+    /// between the pieces and goes the other way.
+    fn poll_direct(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<Lent> {
+        let Self {
+            before,
+            gone,
+            data: None,
+            after: [],
+            body,
+            framing: Framing::Length(left @ 1..),
+            begun,
+            ..
+        } = self
+        else {
+            return Poll::Ready(Lent::Nothing);
+        };
+        let Some(lender) = body else { return Poll::Ready(Lent::Nothing) };
+        let lent = ready!(lender.poll_lend(cx, &mut |cx, piece| {
+            let head = &before[*gone..];
+            // More than was said is for whoever looks at frames to refuse.
+            let most = usize::try_from(*left).map_or(piece.len(), |left| left.min(piece.len()));
+            let piece = &piece[..most];
+            let written = if head.is_empty() {
+                link.poll_write(cx, piece)
+            } else {
+                link.poll_writev(cx, &[IoSlice::new(head), IoSlice::new(piece)])
+            };
+            let n = match ready!(written) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => written?,
+            };
+            *begun = true;
+            let now = n.min(head.len());
+            *gone += now;
+            *left -= (n - now) as u64;
+            Poll::Ready(Ok(n - now))
+        }));
+        if let Lent::Taken(1..) = lent {
+            self.touched = true;
+            if self.framing == Framing::Length(0) {
+                self.body = None;
+            }
+        }
+        Poll::Ready(lent)
     }
 
     /// Asks the body for its next piece, if its time has come. Whether it has none yet.
