@@ -17,7 +17,7 @@ use rustls::ClientConfig;
 
 use crate::crowd::{Tls, connect, tcp, trusting};
 use crate::h2_client::kind::PING;
-use crate::h2_client::{END_HEADERS, H2, data, frame, headers, request, settings};
+use crate::h2_client::{END_HEADERS, H2, PREFACE, data, frame, headers, request, settings};
 use crate::house::{CERTIFICATE, Home, House, LISTENER};
 
 /// What every row is to stay below.
@@ -82,10 +82,11 @@ impl World {
         self.cpu() - before
     }
 
-    /// A client that says each record as it is told to.
-    fn raw(&self, to: SocketAddr) -> Raw {
+    /// A client that says each record as it is told to; `protocol`: what it offers in ALPN.
+    fn raw(&self, to: SocketAddr, protocol: &str) -> Raw {
         let mut options = Options::new(Suite::new(Version::Tls13, Cipher::Aes128Gcm));
         options.server_name = Some("localhost".into());
+        options.alpn = vec![protocol.to_owned()];
         let mut client = Client::new(tcp(to).unwrap(), options).unwrap();
         client.handshake().unwrap();
         client
@@ -99,7 +100,8 @@ impl World {
         times: usize,
         piece: fn(&mut Raw) -> Vec<u8>,
     ) -> Vec<Sender> {
-        let mut client = self.raw(to);
+        let protocol = if first.starts_with(PREFACE) { "h2" } else { "http/1.1" };
+        let mut client = self.raw(to, protocol);
         let mut all = client.seal(&Seal::data(first));
         (0..times).for_each(|_| all.extend(piece(&mut client)));
         vec![Box::new(move || drop(client.write_raw(&all)))]
@@ -125,7 +127,7 @@ fn slowness(world: &World) -> f64 {
         let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
         Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
     };
-    let mut client = world.raw(world.relay);
+    let mut client = world.raw(world.relay, "http/1.1");
     let before = own();
     (0..SEALED).for_each(|_| drop(std::hint::black_box(client.seal(&Seal::data(b"x")))));
     let took = own() - before;
@@ -136,7 +138,25 @@ fn slowness(world: &World) -> f64 {
 /// What hostile clients send.
 type Row = (&'static str, fn(&World) -> Vec<Sender>);
 
-const ROWS: [Row; 8] = [
+/// A request for content of that length over HTTP/1, and its first byte.
+const HTTP1: &[u8] = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200001\r\n\r\nx";
+
+/// A request over HTTP/2, without the end of its content.
+fn http2() -> Vec<u8> {
+    [PREFACE, &settings(&[]), &headers(1, END_HEADERS, &request("POST", "/", &[]))].concat()
+}
+
+/// Each byte in a record of its own.
+fn in_records_of_a_byte(client: &mut Raw, bytes: &[u8]) -> Vec<u8> {
+    bytes.chunks(1).flat_map(|byte| client.seal(&Seal::data(byte))).collect()
+}
+
+/// A record with these bytes behind a key update that asks for one.
+fn behind_a_key_update(client: &mut Raw, bytes: &[u8]) -> Vec<u8> {
+    [client.seal_key_update(1), client.seal(&Seal::data(bytes))].concat()
+}
+
+const ROWS: [Row; 13] = [
     ("relay: records of one byte", |world| {
         world.records(world.relay, b"s", 200_000, |client| client.seal(&Seal::data(b"x")))
     }),
@@ -162,6 +182,22 @@ const ROWS: [Row; 8] = [
         world.records(world.web, head, 40_000, |client| {
             [client.seal(&Seal::data(b"\r\nx\r")), client.seal(&Seal::data(b"\n1"))].concat()
         })
+    }),
+    ("HTTP/1: content in records of one byte", |world| {
+        world.records(world.web, HTTP1, 200_000, |client| client.seal(&Seal::data(b"x")))
+    }),
+    ("HTTP/1: a key update before each byte of content", |world| {
+        world.records(world.web, HTTP1, 40_000, |client| behind_a_key_update(client, b"x"))
+    }),
+    ("HTTP/2: PING in records of one byte", |world| {
+        let ping = |client: &mut Raw| in_records_of_a_byte(client, &frame(PING, 0, 0, b"12345678"));
+        world.records(world.web, &http2(), 10_000, ping)
+    }),
+    ("HTTP/2: DATA in records of one byte", |world| {
+        world.records(world.web, &http2(), 10_000, |client| in_records_of_a_byte(client, &data(1, 0, b"x")))
+    }),
+    ("HTTP/2: a key update before each DATA of one byte", |world| {
+        world.records(world.web, &http2(), 40_000, |client| behind_a_key_update(client, &data(1, 0, b"x")))
     }),
     ("HTTP/2: PING", |world| world.frames(50, 0, &frame(PING, 0, 0, b"12345678").repeat(5000))),
     ("HTTP/2: SETTINGS of 2,730 windows, with 99 streams", |world| {
