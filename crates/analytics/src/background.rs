@@ -150,7 +150,7 @@ impl Background {
             Ok(Err(error)) => return Err(error),
             Ok(Ok(())) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::Store("its thread ended by a fault of Offramp's own".to_owned()));
+                return Err(Error::Store("its thread ended because of a fault in Offramp".to_owned()));
             }
         }
         let keeper = Keeper::new(settings, Arc::clone(&counts), spool, jobs, stop);

@@ -186,18 +186,21 @@ impl Display for FormatError {
             Self::Directive => {
                 out.write_str("the log_format directive is not complete: log_format name 'text';")
             }
-            Self::Variable => out.write_str("a `$` in the log format is followed by no name of a variable"),
+            Self::Variable => out.write_str("a `$` in the log format has no variable name after it"),
             Self::Adjacent(first, second) => {
-                write!(out, "nothing stands between {first} and {second}: nobody can tell where {first} ends")
+                write!(
+                    out,
+                    "there is nothing between {first} and {second}: the end of {first} cannot be found"
+                )
             }
-            Self::NoTime => out.write_str(
-                "the log format does not say when: it needs a time ($time_local, $time_iso8601, $msec)",
-            ),
-            Self::Pattern(reason) => write!(out, "the regular expression is none: {reason}"),
+            Self::NoTime => {
+                out.write_str("the log format has no time: add one ($time_local, $time_iso8601, $msec)")
+            }
+            Self::Pattern(reason) => write!(out, "the regular expression is not valid: {reason}"),
             Self::Group(name) => write!(
                 out,
-                "the group `{name}` of the regular expression means nothing here: name it as nginx's variables are, \
-                 or leave it without a name"
+                "the group `{name}` of the regular expression is not known: name it like a variable of nginx, or \
+                 remove its name"
             ),
         }
     }

@@ -271,7 +271,7 @@ impl Questions {
             fold.read(engine, &sieve, piece)?;
         }
         if fold.forgot {
-            notes.push("there are more than can be counted at once: what is rare is not in this list".into());
+            notes.push("there are too many to count at once: rare ones are missing from this list".into());
         }
         Ok((fold, sieve, notes))
     }

@@ -144,7 +144,7 @@ pub enum CaFault {
     Mint(String),
 }
 
-/// Why a name cannot stand in a certificate.
+/// Why a name cannot be in a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameFault {
@@ -238,8 +238,8 @@ impl fmt::Display for Error {
                 write!(f, "the local CA in {} cannot be used: ", dir.display())?;
                 fault.explain(dir, f)
             }
-            Error::Name { name, fault } => write!(f, "`{name}` cannot stand in a certificate: {fault}"),
-            Error::Pattern { pattern, fault } => write!(f, "`{pattern}` is no pattern: {fault}"),
+            Error::Name { name, fault } => write!(f, "`{name}` cannot be in a certificate: {fault}"),
+            Error::Pattern { pattern, fault } => write!(f, "`{pattern}` is not a pattern: {fault}"),
         }
     }
 }
@@ -357,7 +357,7 @@ impl fmt::Display for Both<'_> {
 impl CaFault {
     fn explain(&self, dir: &Path, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let remedy = format!(
-            "restore ca.pem and ca.key from a backup, or move {} away to have a new CA minted, which every client must then trust anew",
+            "restore ca.pem and ca.key from a backup, or move {} away to have a new CA minted, which every client must then trust instead",
             dir.display()
         );
         match self {
@@ -370,7 +370,7 @@ impl CaFault {
                 write!(f, "it expired on {}; {remedy}", clock::date(*not_after))
             }
             Self::Locked => f.write_str(
-                "another process has held its lock for ten seconds; see which one has `.lock` there open and end it",
+                "another process has held its lock for ten seconds; find the process that has the file `.lock` there open, and end it",
             ),
             Self::Mint(why) => write!(f, "a certificate could not be made ({why})"),
         }

@@ -119,7 +119,7 @@ fn validity(index: usize, link: &Facts, now: SystemTime, faults: &mut Vec<String
         let begins = clock::date(link.not_before);
         faults.push(format!("certificate {index} ({whose}) is not valid before {begins}; check the clock"));
     } else if index == 0 && soon_at(link.not_before, link.not_after) <= now {
-        faults.push(format!("the certificate ends soon, on {}; renew it", clock::date(link.not_after)));
+        faults.push(format!("the certificate expires soon, on {}; renew it", clock::date(link.not_after)));
     }
 }
 

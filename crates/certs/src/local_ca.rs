@@ -111,7 +111,7 @@ impl LocalCa {
     /// fit, a new one is minted and kept in its place.
     ///
     /// # Errors
-    /// [`Error::Name`] for a name that cannot stand in a certificate or too many of them,
+    /// [`Error::Name`] for a name that cannot be in a certificate or too many of them,
     /// [`Error::LocalCa`] if the CA has expired at `now`, [`Error::Io`] if the result cannot be kept.
     pub fn issue<S: AsRef<str>>(&self, names: &[S], now: SystemTime) -> Result<Certificate, Error> {
         let subject = Subject::read(names)?;

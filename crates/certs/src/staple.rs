@@ -37,7 +37,7 @@ pub(crate) fn read(der: Vec<u8>, serial: &[u8], now: SystemTime) -> Result<Stapl
     let single = find(&der, serial)?;
     match single.status {
         GOOD => {}
-        REVOKED => return Err("it says that the certificate is REVOKED; have it issued anew".to_owned()),
+        REVOKED => return Err("it says that the certificate is REVOKED; have a new one issued".to_owned()),
         _ => return Err("it says that the responder does not know the certificate".to_owned()),
     }
     if single.next_update.is_some_and(|until| until <= now) {
@@ -66,7 +66,7 @@ const SEQUENCE: u8 = 0x30;
 const BASIC: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 48, 1, 1];
 
 fn find(der: &[u8], serial: &[u8]) -> Result<Single, String> {
-    let broken = || "it is no OCSP response in DER".to_owned();
+    let broken = || "it is not an OCSP response in DER".to_owned();
     let mut response = Reader(Reader(der).expect(SEQUENCE).ok_or_else(broken)?);
     let status = response.expect(ENUMERATED).ok_or_else(broken)?;
     if status != [0] {

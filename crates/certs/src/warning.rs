@@ -132,7 +132,7 @@ impl fmt::Display for Warning {
             Concern::KeyReadable { mode } => {
                 write!(
                     f,
-                    "the private key is open to others than its owner (mode {mode:04o}); chmod 600 {path}"
+                    "users other than its owner have access to the private key (mode {mode:04o}); chmod 600 {path}"
                 )
             }
             Concern::NoIssuer { issuer } => write!(
@@ -147,7 +147,7 @@ impl fmt::Display for Warning {
                 "the certificate has no subjectAltName, and current clients ignore its CN `{name}`; have it issued with one"
             ),
             Concern::NoNames => f.write_str(
-                "the certificate names no host; it can only be the default, and clients will refuse it",
+                "the certificate contains no host name; it can only be the default, and clients will refuse it",
             ),
             Concern::UnusableName { name } => {
                 write!(f, "the certificate's name `{}` can match no client", name.escape_default())
@@ -156,10 +156,10 @@ impl fmt::Display for Warning {
                 write!(f, "not part of the chain and not sent to clients: {}", subjects.join("; "))
             }
             Concern::NoKeyBeside => f.write_str(
-                "not used: the file of its key is missing; put it beside, with the same name and `.key`",
+                "not used: its key file is missing; put it into the same directory, with the same name and `.key`",
             ),
             Concern::NoCertificateBeside => f.write_str(
-                "not used: the file of its certificate is missing; put it beside, with the same name and `.pem`",
+                "not used: its certificate file is missing; put it into the same directory, with the same name and `.pem`",
             ),
             Concern::KeyInBundle => {
                 f.write_str("this CA bundle holds a private key, which does not belong there; take it out")
@@ -167,7 +167,7 @@ impl fmt::Display for Warning {
             Concern::UnusableStaple { why } => write!(f, "this OCSP response is not stapled: {why}"),
             Concern::RevocationListExpired { issuer, next_update } => write!(
                 f,
-                "the revocation list of {issuer} was to be replaced on {}; whom it names is refused, but nobody who was revoked since",
+                "the revocation list of {issuer} expired on {}; the certificates in it are refused, but not those that were revoked since",
                 clock::date(*next_update)
             ),
             Concern::CaExpired { subject, not_after } => {

@@ -46,13 +46,13 @@ pub(crate) enum Command {
     /// --http it writes one per request. Only this machine can connect, unless --public or an address after
     /// --listen admits others.
     To(To),
-    /// Run what a configuration file describes
+    /// Run with a configuration file
     ///
     /// SIGTERM and SIGINT stop it. SIGHUP makes it read the file and all certificates again.
     Run(Run),
-    /// Find every mistake of a configuration
+    /// Report every mistake in a configuration
     ///
-    /// Reads the files that it names, as a start does, but does not listen. The exit code is 0 without mistakes, else 2.
+    /// Reads the files that it names, as `run` does, but does not listen. The exit code is 0 without mistakes, else 2.
     Check(Check),
     /// Serve a built-in application over https://localhost:8443
     ///

@@ -142,7 +142,7 @@ impl<'r> Reader<'_, 'r> {
                 continue;
             };
             if values.contains(&value) {
-                let problem = Problem::new(format!("`{name}` has this twice"));
+                let problem = Problem::new(format!("`{name}` contains this twice"));
                 self.report.local(&text.span, problem.help("keep one of the two"));
             } else {
                 values.push(value);

@@ -37,7 +37,7 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waiting(error) => {
-                write!(f, "the log store takes no events, which wait in the spool: {error}")
+                write!(f, "the log store does not take events; they wait in the spool: {error}")
             }
             Self::CaughtUp { events } => {
                 write!(f, "the log store caught up with {events} events that had waited")
@@ -45,7 +45,7 @@ impl fmt::Display for Notice {
             Self::MovedAside(path, error) => {
                 write!(
                     f,
-                    "the log store was damaged ({error}); it is now {}, and a fresh one was begun",
+                    "the log store was damaged ({error}); it was moved to {}, and a new one was started",
                     path.display()
                 )
             }

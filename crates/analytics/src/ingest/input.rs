@@ -54,7 +54,7 @@ impl Input {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 format!(
-                    "it is compressed in a form that is not known here; pipe it in: {program} FILE | offramp logs ingest"
+                    "it is compressed in a format that Offramp cannot read; pipe it in: {program} FILE | offramp logs ingest"
                 ),
             ));
         } else {

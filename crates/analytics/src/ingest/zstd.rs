@@ -65,7 +65,7 @@ impl<R: BufRead> Zstd<R> {
     fn end(&mut self) -> io::Result<()> {
         self.within = false;
         match (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum()) {
-            (Some(written), Some(read)) if written != read => Err(invalid("the checksum is another one")),
+            (Some(written), Some(read)) if written != read => Err(invalid("the checksum does not match")),
             _ => Ok(()),
         }
     }

@@ -70,7 +70,7 @@ impl FromStr for StatusRange {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = || Error::Question(format!("`{text}` is no status: write 404, 5xx or 400-499"));
+        let wrong = || Error::Question(format!("`{text}` is not a status: write 404, 5xx or 400-499"));
         let number = |text: &str| {
             let digits = !text.is_empty() && text.len() <= 3 && text.bytes().all(|b| b.is_ascii_digit());
             text.parse::<i64>().ok().filter(|_| digits).ok_or_else(wrong)

@@ -45,7 +45,7 @@ impl Questions {
     /// one of places.
     pub fn compare(&mut self, what: Option<Top>, filter: &Filter) -> Result<Answer, Error> {
         let (Some(since), Some(until)) = (filter.since, filter.until) else {
-            return Err(Error::Question("which time is to be compared with the one before?".into()));
+            return Err(Error::Question("give the time to compare with the one before it".into()));
         };
         if since >= until {
             return Err(Error::Question("the time to compare ends before it begins".into()));

@@ -75,7 +75,9 @@ impl Questions {
                 answer.rows.push(vec![begins, Value::Int(visitors), Value::Int(came.requests)]);
             }
             if !exact {
-                answer.notes.push("large numbers of visitors are right to some two percent".into());
+                answer
+                    .notes
+                    .push("large numbers of visitors are estimates, exact to about two percent".into());
             }
             Ok(answer)
         })

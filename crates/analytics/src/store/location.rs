@@ -157,7 +157,7 @@ fn split_port(address: &str) -> Result<(&str, u16), Error> {
         },
     };
     let port = match port {
-        Some(port) => port.parse().map_err(|_| Error::Url(format!("`{port}` is no port")))?,
+        Some(port) => port.parse().map_err(|_| Error::Url(format!("`{port}` is not a port")))?,
         None => 5432,
     };
     Ok((host, port))
@@ -173,13 +173,13 @@ fn protection(host: &str, mode: Option<&str>, authorities: Option<String>) -> Re
             Ok(Protection::Verified(path))
         }
         Some(mode @ ("allow" | "prefer" | "require" | "verify-ca")) => Err(Error::Url(format!(
-            "sslmode={mode} would encrypt without knowing for whom; use verify-full (with sslrootcert=FILE), \
+            "sslmode={mode} would not check the server's certificate; use verify-full (with sslrootcert=FILE), \
              or disable"
         ))),
         Some(other) => Err(Error::Url(format!("unknown sslmode `{other}`: use verify-full or disable"))),
         None if is_near(host) => Ok(Protection::None),
         None => Err(Error::Url(format!(
-            "`{host}` is another machine: say sslmode=verify-full (with sslrootcert=FILE) or sslmode=disable"
+            "`{host}` is another machine: write sslmode=verify-full (with sslrootcert=FILE) or sslmode=disable"
         ))),
     }
 }

@@ -13,7 +13,7 @@ pub const PROTOCOL: &[u8] = b"acme-tls/1";
 /// A self-signed certificate for `name` with the digest of the key authorization.
 ///
 /// # Errors
-/// The name cannot stand in a certificate; the text says why.
+/// The name cannot be in a certificate; the text says why.
 pub fn certificate(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, String> {
     let failed = |error: rcgen::Error| format!("no certificate for {name}: {error}");
     let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed)?;

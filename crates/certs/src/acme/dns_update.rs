@@ -88,8 +88,8 @@ pub enum NoAnswer {
 impl fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NoAnswer::Malformed => "the response is no message of DNS",
-            NoAnswer::Unrelated => "the response answers something else",
+            NoAnswer::Malformed => "the response is not a DNS message",
+            NoAnswer::Unrelated => "the response is for another question",
             NoAnswer::Unsigned => "the response is not signed by the TSIG key",
         })
     }
@@ -246,13 +246,13 @@ fn wire_name(name: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(bare.len() + 2);
     for label in bare.split('.').filter(|_| !bare.is_empty()) {
         if label.is_empty() || label.len() > 63 || !label.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(format!("`{name}` is no name of DNS"));
+            return Err(format!("`{name}` is not a DNS name"));
         }
         out.push(label.len() as u8);
         out.extend(label.bytes().map(|byte| byte.to_ascii_lowercase()));
     }
     out.push(0);
-    if out.len() > 255 { Err(format!("`{name}` is too long for a name of DNS")) } else { Ok(out) }
+    if out.len() > 255 { Err(format!("`{name}` is too long for a DNS name")) } else { Ok(out) }
 }
 
 fn put16(out: &mut Vec<u8>, number: u16) {
@@ -272,7 +272,7 @@ fn describe(code: u16, error: u16) -> String {
     };
     let of_error = match error {
         0 => String::new(),
-        16 => ", BADSIG: the TSIG key is another".into(),
+        16 => ", BADSIG: the server has another TSIG key".into(),
         17 => ", BADKEY: there is no TSIG key of this name".into(),
         18 => ", BADTIME: the clocks are more than five minutes apart".into(),
         other => format!(", TSIG error {other}"),

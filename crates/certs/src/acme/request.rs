@@ -39,7 +39,7 @@ pub fn new_key(kind: KeyType) -> Result<Zeroizing<String>, String> {
         KeyType::Rsa2048 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048),
         KeyType::Rsa4096 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_4096),
     };
-    let key = key.map_err(|error| format!("no key can be made: {error}"))?;
+    let key = key.map_err(|error| format!("cannot create a key: {error}"))?;
     Ok(Zeroizing::new(key.serialize_pem()))
 }
 
@@ -48,7 +48,7 @@ pub fn new_key(kind: KeyType) -> Result<Zeroizing<String>, String> {
 /// # Errors
 /// The key or a name cannot be used; the text says why.
 pub fn signing_request<S: AsRef<str>>(names: &[S], key: &str) -> Result<Vec<u8>, String> {
-    let failed = |error: rcgen::Error| format!("no signing request: {error}");
+    let failed = |error: rcgen::Error| format!("cannot create a signing request: {error}");
     let key = KeyPair::from_pem(key).map_err(failed)?;
     let names: Vec<String> = names.iter().map(|name| name.as_ref().to_owned()).collect();
     let mut params = CertificateParams::new(names).map_err(failed)?;

@@ -91,7 +91,7 @@ impl Subject {
     /// A set of names; each counts once.
     ///
     /// # Errors
-    /// [`Error::Name`] for a name that cannot stand in a certificate, or none at all.
+    /// [`Error::Name`] for a name that cannot be in a certificate, or none at all.
     pub fn new<S: AsRef<str>>(names: &[S], key: KeyType) -> Result<Self, Error> {
         let mut set: Vec<DnsPattern> = Vec::with_capacity(names.len());
         for text in names.iter().map(AsRef::as_ref) {

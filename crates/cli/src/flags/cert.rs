@@ -18,8 +18,8 @@ pub(crate) struct Cert {
 pub(crate) enum Command {
     /// List the certificates of a configuration: names, source, issuer, days left, key, routes
     ///
-    /// Files are read as a start would read them. Nothing is written, and no running Offramp is asked. Exit code 2 if
-    /// a certificate cannot be used.
+    /// Reads the files as `run` does, writes nothing, and does not ask a running Offramp. Exit code 2 if a certificate
+    /// cannot be used.
     List(List),
     /// Show a certificate chain as a client gets it, and what is wrong with it
     ///
@@ -33,10 +33,10 @@ pub(crate) enum Command {
     Renew(Renew),
     /// Order a certificate from an authority once, without a server
     ///
-    /// To order is to agree to the authority's terms of service. Its look is answered on port 443, or 80 with
-    /// --challenge http-01, for the time of the order; with dns-01 nobody listens. The account and the certificate are
-    /// kept in the state directory, and the certificate is written to --cert and --key as well. Exit code 1 if no
-    /// certificate was issued.
+    /// With an order you agree to the authority's terms of service. Until the order ends, Offramp answers the
+    /// authority's check on port 443, or 80 with --challenge http-01; with dns-01 it does not listen. The state
+    /// directory keeps the account and the certificate, and the certificate is written to --cert and --key as well.
+    /// Exit code 1 if no certificate was issued.
     Order(Box<Order>),
 }
 

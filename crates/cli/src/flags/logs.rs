@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Tail(Tail),
     /// Requests whose path, query, referrer or agent contains a text, the newest first
     ///
-    /// With `full_text` in the configuration an index answers, and each word of the text must be the beginning of a
+    /// With `full_text` in the configuration it uses an index, and each word of the text must be the beginning of a
     /// word there. Without it the whole text must be contained, and every text in the store is searched.
     Search(Search),
     /// Run a read-only SQL statement of the database

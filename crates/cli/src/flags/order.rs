@@ -15,7 +15,7 @@ pub(crate) struct Order {
     /// The names of the certificate, such as example.org or, with --challenge dns-01, *.example.org
     #[arg(value_name = "NAME", required = true, value_parser = target::host)]
     pub(crate) names: Vec<String>,
-    /// Where the authority may write to [default: no contact]
+    /// The mail address for messages from the authority [default: none]
     #[arg(long, value_name = "EMAIL", value_parser = target::email)]
     pub(crate) email: Option<String>,
     /// The directory of the authority [default: that of Let's Encrypt]
@@ -36,7 +36,7 @@ pub(crate) struct Order {
     /// How control of the names is proved
     #[arg(long, value_name = "CHALLENGE", default_value = "tls-alpn-01")]
     pub(crate) challenge: By,
-    /// Where the authority's look is answered [default: port 443, or 80 with http-01, of every address]
+    /// Where to answer the authority's check [default: port 443, or 80 with http-01, of every address]
     #[arg(long, short, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
     /// How TXT records are set.
@@ -77,7 +77,7 @@ pub(crate) struct Dns {
     /// The file with the TSIG key, in base64, for HMAC with SHA-256
     #[arg(long, value_name = "FILE", requires = "dns_server", value_hint = ValueHint::FilePath)]
     pub(crate) tsig_key: Option<PathBuf>,
-    /// With dns-01: how many seconds a record has been set before the authority looks for it
+    /// With dns-01: how many seconds to wait after a record was set
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) dns_wait: Duration,
 }

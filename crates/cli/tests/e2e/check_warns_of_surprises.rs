@@ -184,7 +184,7 @@ fn mistakes_of_the_text_hide_none_of_the_files() {
         "idle_timout",
         "`:443` is not an address",
         "`a b`",
-        "`path` is of HTTP, but the listener `db` relays connections",
+        "`path` applies to HTTP only, but the listener `db` relays connections",
         "nowhere",
         "missing.pem",
         "nobody.pem",

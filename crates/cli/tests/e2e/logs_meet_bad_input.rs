@@ -130,7 +130,7 @@ fn a_store_that_is_none_is_told_and_left_alone() {
     );
     assert!(
         refusal(home, &["ingest", "--log-format", "$remote_addr$time_local", STORE[0], STORE[1]], 2)
-            .contains("nothing stands between")
+            .contains("there is nothing between")
     );
     assert!(refusal(home, &["top", "pages", "--since", "lately", STORE[0], STORE[1]], 2).contains("24h"));
 }

@@ -69,7 +69,7 @@ fn ocsp_is_stapled() {
     std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     house.until("the fault is told", || {
         let log = house.process.lines(Source::Stderr);
-        log.iter().any(|line| line.contains("it is no OCSP response")).then_some(())
+        log.iter().any(|line| line.contains("it is not an OCSP response")).then_some(())
     });
     assert!(is_stapled(&house));
     std::fs::remove_file(&path).unwrap();

@@ -55,7 +55,7 @@ fn authority(written: &Spanned<String>, section: &Section, reader: &mut Reader<'
     authority.dns = file(section, "dns_hook", reader).map(DnsProvider::Hook);
     if let Some(update) = section.section("dns_update") {
         if section.mentions("dns_hook") {
-            let problem = Problem::new("TXT records are set by a program or by updates");
+            let problem = Problem::new("TXT records are set either by a program or by DNS updates");
             let help = "keep one of `dns_hook` and `dns_update`";
             reader.report.whole(section.key_span("dns_update"), problem.help(help));
         }
@@ -96,8 +96,8 @@ fn file(section: &Section, key: &str, reader: &mut Reader<'_, '_>) -> Option<Fil
 fn dns_update(section: &Section, reader: &mut Reader<'_, '_>) -> Option<DnsUpdate> {
     let server = section.text("server").and_then(|text| {
         let address = text.value.parse().map_err(|_| {
-            let problem = Problem::new(format!("`{}` is no address with a port", shown(text.value)));
-            problem.help("write such as \"192.0.2.53:53\": it is not looked up")
+            let problem = Problem::new(format!("`{}` is not an address with a port", shown(text.value)));
+            problem.help("write an address such as \"192.0.2.53:53\": names are not looked up")
         });
         reader.tell(&text.span, address)
     });
@@ -118,7 +118,7 @@ fn dns_update(section: &Section, reader: &mut Reader<'_, '_>) -> Option<DnsUpdat
 fn dns(section: &Section, authority: &Authority, span: &Span, reader: &mut Reader<'_, '_>) {
     if authority.challenge == Challenge::Dns01 {
         if authority.dns.is_none() && !section.mentions("dns_hook") && !section.mentions("dns_update") {
-            let problem = Problem::new("the challenge dns-01 needs somebody who sets TXT records");
+            let problem = Problem::new("the challenge dns-01 needs a way to set TXT records");
             reader.report.whole(span, problem.help("add dns_hook = \"PROGRAM\", or `dns_update`"));
         }
         return;
@@ -150,7 +150,7 @@ pub(super) fn certificate(
         if let Some(problem) = refused {
             reader.report.whole(section.key_span("acme"), problem);
         } else if hosts.is_empty() {
-            let problem = Problem::new("no route has a host that the certificate could be for");
+            let problem = Problem::new("no route has a host for the certificate");
             reader.report.whole(section.key_span("acme"), problem.help("add names = [\"HOST\"]"));
         }
     }
@@ -179,7 +179,9 @@ fn named(text: &str, authorities: &Authorities) -> Result<Name, Problem> {
 
 fn subject(text: &str, asked: &[Authority]) -> Result<HostPattern, Problem> {
     if text.parse::<std::net::IpAddr>().is_ok() {
-        let problem = Problem::new(format!("`{text}` is an address: authorities are asked for names only"));
+        let problem = Problem::new(format!(
+            "`{text}` is an address: certificates of an authority are ordered for names only"
+        ));
         return Err(problem.help("for addresses use the local CA: local = true"));
     }
     let host = text.parse()?;

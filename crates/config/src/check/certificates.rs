@@ -25,7 +25,7 @@ pub(super) fn certificates(
             let here = section.key_span("default");
             if let Some(first) = first_default {
                 let line = reader.report.source.place(first.start).line;
-                let problem = Problem::new("two certificates are the default");
+                let problem = Problem::new("two certificates are marked as the default");
                 reader.report.whole(here, problem.help(format!("the other one is in line {line}: keep one")));
             } else {
                 first_default = Some(here);
@@ -76,8 +76,7 @@ fn from_directory(section: &Section, reader: &mut Reader<'_, '_>) -> Option<Cert
     let others = ["cert", "key", "ocsp", "local", "names", "acme", "key_type", "reuse_key", "on_demand"];
     if let Some(other) = others.into_iter().find(|name| section.mentions(name)) {
         let problem = Problem::new(format!("`{other}` cannot go with `directory`"));
-        let help =
-            "leave it out: the folder has everything; other certificates have a [[certificate]] of their own";
+        let help = "leave it out: everything is in `directory`; write another [[certificate]] for other certificates";
         reader.report.local(section.key_span(other), problem.help(help));
         return None;
     }

@@ -154,7 +154,7 @@ fn clear_text(routes: &[(Route, &Section)], config: &Config, report: &mut Report
         if let Some(listener) = plain.into_iter().find(serves) {
             let problem =
                 Problem::new(format!("the listener `{}` serves this route in clear text", listener.name));
-            let help = "name the listeners that are to serve it with `listener`";
+            let help = "name its listeners with `listener`";
             report.warn(&section.span, problem.help(help));
         }
     }
@@ -176,8 +176,8 @@ fn unused(root: &Section, listeners: &[(Listener, &Section)], config: &Config, r
     let used: BTreeSet<&str> =
         routes.iter().filter_map(|route| route.text("backend")).map(|text| text.value).collect();
     for (name, _) in root.named("backend").iter().filter(|(name, _)| !used.contains(&*name.value)) {
-        let problem = Problem::new(format!("no route leads to the backend `{}`", shown(&name.value)));
-        report.warn(&name.span, problem.help("add a route, or take the backend out"));
+        let problem = Problem::new(format!("no route uses the backend `{}`", shown(&name.value)));
+        report.warn(&name.span, problem.help("add a route, or remove the backend"));
     }
     if routes.is_empty() {
         let problem = Problem::new("there is no [[route]]: every connection will be refused");

@@ -19,7 +19,7 @@ pub(super) fn changes(section: &Section, key: &str, reader: &mut Reader<'_, '_>)
             reader.report.local(span, problem.help("keep one of the two; `add` adds several"));
         }
         if remove.contains(name) {
-            let problem = Problem::new(format!("`{name}` is set and taken out"));
+            let problem = Problem::new(format!("`{name}` is both set and removed"));
             reader.report.local(span, problem.help("leave it out of `remove`: `set` replaces what is there"));
         }
     }

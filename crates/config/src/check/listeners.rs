@@ -25,7 +25,8 @@ pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> S
         let mode = section.text("mode").and_then(|text| Mode::from_word(text.value)).unwrap_or(default.mode);
         let only_http = ["trusted_proxies", "via"].into_iter().filter(|key| section.mentions(key));
         for key in only_http.filter(|_| mode == Mode::Tcp && !section.is_wrong("mode")) {
-            let problem = Problem::new(format!("`{key}` is of HTTP, but this listener relays connections"));
+            let problem =
+                Problem::new(format!("`{key}` applies to HTTP only, but this listener relays connections"));
             reader.report.local(section.key_span(key), problem.help("add mode = \"http\", or leave it out"));
         }
         preamble(section, mode, reader);

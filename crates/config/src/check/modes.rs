@@ -75,8 +75,10 @@ fn to_https(route: &Route) -> bool {
 fn by_name(route: &Route, section: &Section, named: &[&Listener], report: &mut Report<'_>) {
     let first = |is: fn(&Listener) -> bool| named.iter().copied().find(|listener| is(listener));
     if let (Some(key), Some(tcp)) = (of_requests(section), first(|listener| listener.mode == Mode::Tcp)) {
-        let problem =
-            Problem::new(format!("`{key}` is of HTTP, but the listener `{}` relays connections", tcp.name));
+        let problem = Problem::new(format!(
+            "`{key}` applies to HTTP only, but the listener `{}` relays connections",
+            tcp.name
+        ));
         let help = "name only listeners with mode = \"http\", or leave it out";
         report.whole(section.key_span(key), problem.help(help));
     }
@@ -103,16 +105,17 @@ fn everywhere(route: &Route, section: &Section, config: &Config, report: &mut Re
     let any = |is: fn(&Listener) -> bool| config.listeners.iter().any(is);
     let http = any(|listener| listener.mode == Mode::Http);
     if let (Some(key), false) = (of_requests(section), http) {
-        let problem = Problem::new(format!("`{key}` is of HTTP, but no listener has mode = \"http\""));
+        let problem =
+            Problem::new(format!("`{key}` applies to HTTP only, but no listener has mode = \"http\""));
         let help = "add mode = \"http\" to a [[listener]], or leave it out";
         report.whole(section.key_span(key), problem.help(help));
     } else if !route.alpn.is_empty() && !any(|listener| listener.mode == Mode::Tcp) {
-        let problem = Problem::new("`alpn` cannot choose between requests, and all listeners are of HTTP");
+        let problem =
+            Problem::new("`alpn` cannot choose between requests, and all listeners have mode = \"http\"");
         let help = "leave it out: listeners with mode = \"http\" offer h2 and http/1.1 for all their routes";
         report.whole(section.key_span("alpn"), problem.help(help));
     } else if to_https(route) && !any(|listener| listener.mode == Mode::Http && !listener.tls) {
-        let problem =
-            Problem::new("no listener of HTTP speaks plain text, so that there is nothing to redirect");
+        let problem = Problem::new("no HTTP listener has tls = false, so there is nothing to redirect");
         let help = "add a [[listener]] with mode = \"http\", tls = false and a name, and its address";
         report.whole(section.key_span("redirect"), problem.help(help));
     } else if !config.listeners.iter().any(|listener| config.routes_of(listener).any(|one| one == route)) {
@@ -130,10 +133,10 @@ fn backend(route: &Route, section: &Section, config: &Config, report: &mut Repor
     let mut tcp = config.listeners.iter().filter(|listener| listener.mode == Mode::Tcp);
     if let Some(listener) = tcp.find(applies) {
         let problem = Problem::new(format!(
-            "`{key}` of the backend `{name}` is of HTTP, but the listener `{}` relays connections",
+            "`{key}` of the backend `{name}` applies to HTTP only, but the listener `{}` relays connections",
             listener.name
         ));
-        let help = "name the listeners with mode = \"http\" in the route, or lead it to another backend";
+        let help = "name the listeners with mode = \"http\" in the route, or use another backend for it";
         report.whole(section.key_span("backend"), problem.help(help));
     }
 }

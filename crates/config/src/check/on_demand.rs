@@ -22,17 +22,17 @@ pub(super) fn on_demand(
     }
     if certificate.bool("default") == Some(true) {
         let problem =
-            Problem::new("certificates on demand are for their own names, and cannot be the default");
+            Problem::new("a certificate on demand is for its own name only and cannot be the default");
         reader.report.whole(certificate.key_span("default"), problem.help("leave `default` out"));
     }
-    reader.not_empty(section, "names", "leave it out where `ask` is asked about every name");
+    reader.not_empty(section, "names", "leave it out if `ask` decides on every name");
     let names = reader.list(section, "names", |text: &Spanned<String>, _| {
         let host = text.value.parse()?;
         issuable_on_demand(&host, asked).map(|()| host)
     });
     let ask = section.text("ask").and_then(|text| reader.parsed(&text));
     if !section.mentions("names") && !section.mentions("ask") {
-        let problem = Problem::new("`on_demand` says for no name that it may have a certificate");
+        let problem = Problem::new("`on_demand` allows no name to get a certificate");
         let help = "add names = [\"*.example.org\"], or ask = \"http://…\" to have an application decide";
         reader.report.whole(certificate.key_span("on_demand"), problem.help(help));
     }

@@ -42,7 +42,7 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
         let hosts = reader.list(section, "host", |text: &Spanned<String>, _| text.value.parse());
         reader.not_empty(section, "alpn", "leave it out for any protocol");
         let alpn = reader.list(section, "alpn", |text: &Spanned<String>, _| text.value.parse());
-        reader.not_empty(section, "deny_ja4", "leave it out to refuse nobody by a fingerprint");
+        reader.not_empty(section, "deny_ja4", "leave it out to refuse no client by its fingerprint");
         let deny_ja4 = reader.list(section, "deny_ja4", |text: &Spanned<String>, _| text.value.parse());
         let target = target(section, known, reader);
         let route = Route {
@@ -78,7 +78,7 @@ fn listeners(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> L
     for text in section.list("listener").unwrap_or_default() {
         match reference(&text.value, "listener", &known.listeners) {
             Ok(name) if names.contains(&name) => {
-                let problem = Problem::new("`listener` has this twice");
+                let problem = Problem::new("`listener` contains this twice");
                 reader.report.local(&text.span, problem.help("keep one of the two"));
             }
             Ok(name) => names.push(name),
@@ -92,7 +92,7 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
     let written: Vec<&str> = TARGETS.into_iter().filter(|name| section.mentions(name)).collect();
     match written[..] {
         [] => {
-            let problem = Problem::new("this route leads nowhere");
+            let problem = Problem::new("this route has no target");
             let help = "add one of `server`, `backend`, `passthrough`, `redirect` and `respond`";
             reader.report.whole(&section.span, problem.help(help));
             return None;
@@ -158,7 +158,7 @@ fn relay_server(section: &Section, reader: &mut Reader<'_, '_>) -> Option<RelayT
 fn server(section: &Section, name: &str, reader: &mut Reader<'_, '_>) -> Option<ServerAddress> {
     let text = section.text(name)?;
     if text.value.contains(' ') && !text.value.starts_with("unix:") {
-        let problem = Problem::new(format!("`{name}` takes an address and nothing after it"));
+        let problem = Problem::new(format!("`{name}` takes an address without a path"));
         let help = "for weights and backups, write a [backend.NAME] and name it with `backend`";
         reader.report.local(&text.span, problem.help(help));
         return None;
@@ -190,7 +190,7 @@ fn send_proxy(section: &Section, reader: &mut Reader<'_, '_>) -> Option<SendProx
         }
     }
     if v2.client_certificate && !section.mentions("client_auth") {
-        let problem = Problem::new("there is no client's certificate to send");
+        let problem = Problem::new("there is no client certificate to send");
         reader.report.local(
             details.key_span("client_certificate"),
             problem.help("add `client_auth` to the route: without it clients are not asked for one"),
@@ -202,10 +202,14 @@ fn send_proxy(section: &Section, reader: &mut Reader<'_, '_>) -> Option<SendProx
 fn client_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<ClientAuth> {
     let details = section.section("client_auth")?;
     let mode = details.text("mode").and_then(|text| AuthMode::from_word(text.value));
-    reader.not_empty(details, "allow", "leave it out for every certificate that the authorities vouch for");
+    reader.not_empty(
+        details,
+        "allow",
+        "leave it out to accept every certificate that the authorities have issued",
+    );
     let allow = reader.list(details, "allow", |text: &Spanned<String>, _| text.value.parse());
     reader.not_empty(details, "ca", "name the file with the authorities");
-    reader.not_empty(details, "crl", "leave it out where there are no revocation lists");
+    reader.not_empty(details, "crl", "leave it out if there are no revocation lists");
     let file =
         |text: &Spanned<String>, reader: &mut Reader<'_, '_>| reader.origin(&text.span).file(&text.value);
     let (ca, crl) = (reader.list(details, "ca", file), reader.list(details, "crl", file));

@@ -12,7 +12,7 @@ pub(super) fn rules(section: &Section, reader: &mut Reader<'_, '_>) -> HttpRules
     let response_headers = headers::changes(section, "response_headers", reader);
     let said = response_headers.set.iter().chain(&response_headers.add);
     if hsts.is_some() && said.into_iter().any(|(name, _)| name.as_str() == "strict-transport-security") {
-        let problem = Problem::new("`response_headers` has what `hsts` says: `strict-transport-security`");
+        let problem = Problem::new("`hsts` and `response_headers` both set `strict-transport-security`");
         reader.report.whole(section.key_span("hsts"), problem.help("keep one of the two"));
     }
     HttpRules {
@@ -33,7 +33,7 @@ fn rewrite(section: &Section, reader: &mut Reader<'_, '_>) -> Rewrite {
     }
     let root = section.text("path").is_none_or(|path| path.value == "/") && !section.is_wrong("path");
     if strip && root {
-        let problem = Problem::new("`strip_path` has nothing to take off");
+        let problem = Problem::new("`strip_path` has no path to remove");
         let help = "add the `path` of the route, or leave it out";
         reader.report.whole(section.key_span("strip_path"), problem.help(help));
     }
@@ -55,8 +55,8 @@ fn hsts(section: &Section, reader: &mut Reader<'_, '_>) -> Option<Hsts> {
         preload: details.bool("preload").unwrap_or(default.preload),
     };
     if hsts.preload && (!hsts.include_subdomains || hsts.max_age < default.max_age) {
-        let problem = Problem::new("no browser takes this host into its list");
-        let help = "lists ask for max_age = \"365d\" or more and include_subdomains = true";
+        let problem = Problem::new("no preload list accepts this host");
+        let help = "the preload lists require max_age = \"365d\" or more and include_subdomains = true";
         reader.report.warn(details.key_span("preload"), problem.help(help));
     }
     Some(hsts)

@@ -12,9 +12,9 @@ pub(super) fn server_tls(backend: &Section, reader: &mut Reader<'_, '_>) -> Opti
         return backend.bool("tls")?.then(|| ServerTls { at, ..ServerTls::default() });
     };
     let pins = reader.list(section, "pin", |text: &Spanned<String>, _| text.value.parse());
-    reader.not_empty(section, "pin", "leave it out to have certificates checked by `verify`");
+    reader.not_empty(section, "pin", "leave it out to check certificates with `verify`");
     reader.not_empty(section, "alpn", "leave it out to offer nothing");
-    reader.not_empty(section, "crl", "leave it out where there are no revocation lists");
+    reader.not_empty(section, "crl", "leave it out if there are no revocation lists");
     if section.mentions("pin") {
         for key in ["verify", "name", "crl"].into_iter().filter(|key| section.mentions(key)) {
             let problem = Problem::new(format!("`{key}` cannot go with `pin`"));
@@ -73,7 +73,7 @@ pub(super) fn compare(section: &Section, backend: &Backend, reader: &mut Reader<
     let named = tls.name.is_some() || matches!(tls.verify, Verify::Pins(_));
     if !named && let Some(server) = backend.servers.iter().find(|server| is_unix(server)) {
         let problem =
-            Problem::new(format!("nothing says which name the certificate of `{}` has", server.address));
+            Problem::new(format!("there is no name for the certificate of `{}`", server.address));
         reader
             .report
             .whole(section.key_span("tls"), problem.help("add `name` to `tls`: a Unix socket has no host"));

@@ -86,7 +86,7 @@ fn conflicts_between_routes_and_the_modes_of_listeners() {
         (format!("{http}[[route]]\nredirect = \"https\""), "nothing to redirect"),
         (format!("{THREE}listener = \"web\"\nredirect = \"https\""), "`web` speak TLS already"),
         (format!("{THREE}{server}listener = \"web\"\nalpn = \"h2\""), "offer h2 and http/1.1"),
-        (format!("{http}{one}alpn = \"h2\""), "all listeners are of HTTP"),
+        (format!("{http}{one}alpn = \"h2\""), "all listeners have mode = "),
         (format!("{THREE}{server}listener = \"plain\"\nhsts = true"), "`plain` has none"),
         (format!("{THREE}{server}listener = \"plain\"\n{auth}"), "`client_auth` needs TLS"),
         (
@@ -95,7 +95,7 @@ fn conflicts_between_routes_and_the_modes_of_listeners() {
             ),
             "differ in `deny_ja4`",
         ),
-        (format!("{THREE}{backend}protocol = \"h2\""), "`protocol` of the backend `x` is of HTTP"),
+        (format!("{THREE}{backend}protocol = \"h2\""), "`protocol` of the backend `x` applies to HTTP only"),
         (format!("{THREE}{backend}balance = \"hash:cookie:a\""), "`balance` of the backend `x`"),
         (format!("{THREE}{backend}sticky_cookie = \"a\""), "`sticky_cookie` of the backend `x`"),
         (format!("{http}{one}path = \"/a\"\n{one}path = \"/a/\""), "earlier route already takes"),
@@ -134,7 +134,7 @@ fn tls_to_servers_contradicts_itself_nowhere() {
         ),
         (
             "[[route]]\nbackend = \"x\"\n[backend.x]\nservers = \"unix:/a\"\ntls = true".to_owned(),
-            "nothing says which name",
+            "there is no name for the certificate",
         ),
         ("[[route]]\nserver = \"tls://unix:/a\"".to_owned(), "a Unix socket has no host"),
         (
@@ -230,7 +230,7 @@ fn conflicts_between_items() {
         (
             "[[route]]\npassthrough = \"a:1\"\nsend_proxy = { version = \"v2\", client_certificate = true }"
                 .to_owned(),
-            "no client's certificate to send",
+            "no client certificate to send",
         ),
         ("[[route]]\npassthrough = \"a:1\"\nalpn = \"h2\"".to_owned(), "`alpn` cannot go"),
         (
@@ -244,24 +244,24 @@ fn conflicts_between_items() {
         ),
         (format!("{route}[[listener]]\ntls = false\npreamble = \"postgres\""), "`preamble` needs TLS"),
         (format!("{route}deny_ja4 = []"), "`deny_ja4` is empty"),
-        (format!("{route}deny_ja4 = [\"t13d*\", \"t13d*\"]"), "`deny_ja4` has this twice"),
+        (format!("{route}deny_ja4 = [\"t13d*\", \"t13d*\"]"), "`deny_ja4` contains this twice"),
         (format!("{route}deny_ja4 = \"q13d*\""), "`q` is QUIC"),
         (format!("{route}deny_ja4 = \"771,4865-4866\""), "is not a JA4 fingerprint"),
         (
             format!("{route}listener = \"p\"\ndeny_ja4 = \"t13d*\"\n[[listener]]\nname = \"p\"\ntls = false"),
             "`deny_ja4` needs TLS, but the listener `p` has none",
         ),
-        ("[[route]]\nhost = \"a\"".to_owned(), "this route leads nowhere"),
+        ("[[route]]\nhost = \"a\"".to_owned(), "this route has no target"),
         ("[[route]]\nbackend = \"a\"".to_owned(), "no backend named `a`"),
-        ("[[route]]\nserver = \"10.0.0.1:1 backup\"".to_owned(), "takes an address and nothing after it"),
+        ("[[route]]\nserver = \"10.0.0.1:1 backup\"".to_owned(), "takes an address without a path"),
         (
             format!("{route}send_proxy = {{ version = \"v2\", client_certificate = true }}"),
-            "no client's certificate to send",
+            "no client certificate to send",
         ),
         (
             "[[certificate]]\nlocal = true\ndefault = true\n[[certificate]]\ncert = \"a\"\ndefault = true"
                 .to_owned(),
-            "two certificates are the default",
+            "two certificates are marked as the default",
         ),
         ("[[certificate]]\nkey = \"a\"".to_owned(), "a `key` without its `cert`"),
         ("[[certificate]]".to_owned(), "has no certificate"),
@@ -328,7 +328,7 @@ fn what_no_authority_can_do_is_told() {
         (certificate("names = \"*.home.arpa\""), "no public authority may issue for `*.home.arpa`"),
         (
             certificate("names = \"10.0.0.1\""),
-            "`10.0.0.1` is an address: authorities are asked for names only",
+            "`10.0.0.1` is an address: certificates of an authority are ordered for names only",
         ),
         (certificate("names = \"*.example.org\""), "the wildcard `*.example.org` needs the challenge dns-01"),
         (certificate("local = true"), "a certificate of an authority has no `local`"),
@@ -344,10 +344,7 @@ fn what_no_authority_can_do_is_told() {
         (format!("{route}[acme.google]\nemail = \"me@example.org\"\n"), "google issues only for accounts"),
         (format!("{route}[acme.x]\nemail = \"me@example.org\"\n"), "[acme.x] has no `directory`"),
         (format!("{route}[acme.letsencrypt]\nemail = \"me\"\n"), "`me` is no e-mail address"),
-        (
-            format!("{route}[acme.letsencrypt]\nchallenge = \"dns-01\"\n"),
-            "needs somebody who sets TXT records",
-        ),
+        (format!("{route}[acme.letsencrypt]\nchallenge = \"dns-01\"\n"), "needs a way to set TXT records"),
         (format!("{route}[acme.letsencrypt]\ndns_wait = \"1s\"\n"), "`dns_wait` has no effect without"),
         (
             format!("{route}[tls]\ncertificates = \"acme\"\n[acme.letsencrypt]\nchallenge = \"http-01\"\n"),
@@ -365,7 +362,7 @@ fn what_no_authority_can_do_is_told() {
             format!("{route}[[certificate]]\ncert = \"a.pem\"\nkey_type = \"p256\"\n"),
             "`key_type` has no effect without `acme`",
         ),
-        (certificate("on_demand = {}"), "`on_demand` says for no name that it may have a certificate"),
+        (certificate("on_demand = {}"), "`on_demand` allows no name to get a certificate"),
         (
             certificate("on_demand = { names = \"*.example.org\" }\nnames = \"a.example.org\""),
             "`names` are ordered at once",
@@ -378,7 +375,7 @@ fn what_no_authority_can_do_is_told() {
         (certificate("on_demand = { names = \"a.example.org\", rate = \"0/h\" }"), "`0/h` is not a rate"),
         (
             certificate("on_demand = { names = \"a.example.org\" }\ndefault = true"),
-            "certificates on demand are for their own names",
+            "a certificate on demand is for its own name only",
         ),
         (
             format!(

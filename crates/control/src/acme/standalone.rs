@@ -43,7 +43,7 @@ pub struct OneOrder {
     pub key_type: model::KeyType,
     /// Whom to ask.
     pub authority: Authority,
-    /// Where the authority's look is answered; nowhere for dns-01.
+    /// Where to answer the authority's check; nowhere for dns-01.
     pub listen: Vec<SocketAddr>,
     /// The file that gets the chain, if any, and with `key` absent the key too.
     pub cert: Option<PathBuf>,

@@ -197,7 +197,7 @@ fn a_damaged_store_is_moved_aside() {
     bytes[100..8192].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
     let (background, notices) = start(&url, directory.path(), 1 << 20);
-    notice(&notices, "a fresh one was begun");
+    notice(&notices, "a new one was started");
     give(&background, 0..1000);
     wait(&background, |figures| figures.stored == 1000);
     background.stop();
