@@ -146,8 +146,7 @@ fn provider() -> Arc<CryptoProvider> {
 /// The chain that a server sends.
 fn fetch(host: &str, port: u16, name: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let server = ServerName::try_from(name.to_owned());
-    let server =
-        server.map_err(|_| Failure::usage(format_args!("error: `{name}` is not a server name")))?;
+    let server = server.map_err(|_| Failure::usage(format_args!("error: `{name}` is not a server name")))?;
     let stream = connect(host, port)?;
     let chain = Arc::new(Seen::new());
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();

@@ -72,8 +72,7 @@ pub(super) fn compare(section: &Section, backend: &Backend, reader: &mut Reader<
     let is_unix = |server: &crate::model::Server| matches!(server.address, ServerAddress::Unix(_));
     let named = tls.name.is_some() || matches!(tls.verify, Verify::Pins(_));
     if !named && let Some(server) = backend.servers.iter().find(|server| is_unix(server)) {
-        let problem =
-            Problem::new(format!("there is no name for the certificate of `{}`", server.address));
+        let problem = Problem::new(format!("there is no name for the certificate of `{}`", server.address));
         reader
             .report
             .whole(section.key_span("tls"), problem.help("add `name` to `tls`: a Unix socket has no host"));
