@@ -19,6 +19,7 @@ mod certificates_come_on_demand;
 mod check_warns_of_surprises;
 mod chromium_uses_an_application;
 mod cli;
+mod client_certificates_end_on_open_connections;
 mod client_pki;
 mod clients_are_revoked;
 mod clients_have_fingerprints;

@@ -182,3 +182,7 @@ fn requests_on_a_connection_from_before_are_misdirected() {
     assert_ne!(refused.code, 0, "{refused:?}");
     house.stop();
 }
+    // The client needs a new connection, and is told so.
+    let mut rest = Vec::new();
+    tls.read_to_end(&mut rest).unwrap();
+    assert!(String::from_utf8_lossy(&rest).to_ascii_lowercase().contains("connection: close"));

@@ -6,8 +6,9 @@
 //! client's.
 
 use std::cell::OnceCell;
+use std::time::SystemTime;
 
-use offramp_certs::client_auth::forwarded;
+use offramp_certs::client_auth::{forwarded, identity, valid_until};
 use offramp_http::head::Fields;
 
 const CLIENT_CERT: &str = "client-cert";
@@ -18,6 +19,8 @@ const X_FORWARDED_CLIENT_CERT: &str = "x-forwarded-client-cert";
 pub(crate) struct ClientCertificate {
     leaf: Box<[u8]>,
     chain: Box<[Box<[u8]>]>,
+    /// Until when it is valid. `None` where it does not say.
+    until: Option<SystemTime>,
     standard: OnceCell<(String, Option<String>)>,
     envoy: OnceCell<Option<String>>,
 }
@@ -25,7 +28,18 @@ pub(crate) struct ClientCertificate {
 impl ClientCertificate {
     /// The leaf, and what was sent behind it, in DER.
     pub(crate) fn new(leaf: Box<[u8]>, chain: Box<[Box<[u8]>]>) -> Self {
-        Self { leaf, chain, standard: OnceCell::new(), envoy: OnceCell::new() }
+        let until = valid_until(&leaf);
+        Self { leaf, chain, until, standard: OnceCell::new(), envoy: OnceCell::new() }
+    }
+
+    /// Until when it is valid.
+    pub(crate) fn until(&self) -> Option<SystemTime> {
+        self.until
+    }
+
+    /// Whose it is, for an event.
+    pub(crate) fn identity(&self) -> String {
+        identity(&self.leaf)
     }
 
     /// Puts the fields into those of a request, in the place of any that are there.

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::answer::{self, Refusal};
 use super::body::Reply;
+use super::client_certificate::ClientCertificate;
 use super::forward::{Forward, Forwarded};
 use super::forwarded_fields;
 use super::inbound::Inbound;
@@ -250,6 +251,10 @@ fn route<'e>(
         unwanted(request, body);
         return refused(StatusCode::MISDIRECTED_REQUEST, Cause::Misdirected, record_guard);
     }
+    if session.certificate_has_expired() {
+        unwanted(request, body);
+        return RouteStep::Answered(Err((certificate_expired(session), record_guard)));
+    }
     if let Some(most) = route.max_body
         && body.length().is_some_and(|length| length > most)
     {
@@ -285,6 +290,13 @@ fn route<'e>(
     };
     finish(session, route, &mut response);
     RouteStep::Answered(Ok(response))
+}
+
+/// A connection is not authenticated any more: the client may ask again by another one (RFC 9110 §15.5.20).
+fn certificate_expired(session: &Session) -> Refusal {
+    let whose = session.client_certificate().map(ClientCertificate::identity).unwrap_or_default();
+    let close = Close::from(Cause::ClientCertificateExpired).with_detail(&whose);
+    Refusal::new(StatusCode::MISDIRECTED_REQUEST, close)
 }
 
 fn is_head(request: &head::Request) -> bool {

@@ -25,14 +25,14 @@ use offramp_http::h1::{Limits as GuardLimits, Phase};
 use offramp_http::head::{self, Response};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::answer::Refusal;
 use super::body::Reply;
 use super::exchange::{self, Client, Request};
 use super::intake::{Ending, GuardState, Intake, Stop};
 use super::line::ClientConnection;
-use super::session::Session;
+use super::session::{Leave, Session};
 use super::transport::Transport;
 use super::tunnel::Switch;
 use super::{h2, tunnel};
@@ -48,6 +48,8 @@ const WARM: usize = 128;
 
 /// How far before its time an alarm is asked, in milliseconds: more than what the coarse clock may lag behind.
 const COARSE: u64 = 50;
+/// The least time until a quiet connection is looked at again.
+const SOONEST: Duration = Duration::from_millis(10);
 
 /// What a response has to know of its request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,8 +151,7 @@ async fn last(
                 cause.into()
             }
             // Closed after a response that said so, or because the client had ended.
-            None if session.worker.is_draining() => Cause::Drain.into(),
-            None => Cause::ClientClosed.into(),
+            None => session.leaves().map_or(Cause::ClientClosed, Leave::cause).into(),
         },
         (Turn::Stopped, Stop::Http2) => return upgrade_to_h2(session, intake, limits, idle).await,
         (Turn::Stopped, Stop::Refused(fault)) if guard_state.reported.get() => Refusal::fault(fault).close,
@@ -172,12 +173,14 @@ async fn last(
 
 /// Waits for the first byte of a request. Gives how the connection ended, where it did. While the worker
 /// drains, whoever has asked before is let go at once; a new client has [`TICK`] to ask, because it cannot know
-/// that its request will not be answered, and may not repeat it.
+/// that its request will not be answered, and may not repeat it. The end of the client's certificate is the end of the
+/// connection.
 async fn parked(session: &Session, line: &ClientConnection, bounds: Bounds) -> Option<Close> {
     let fresh = session.begun.get() == 0;
     let patience = if fresh { bounds.header } else { bounds.keepalive };
     let quiet = coarse_ms().saturating_sub(session.touched.get());
-    let mut alarm = pin!(sleep(patience.saturating_sub(Duration::from_millis(quiet))));
+    let mut end = Instant::now() + patience.saturating_sub(Duration::from_millis(quiet));
+    let mut alarm = pin!(sleep_until(next_look(session, end)));
     let (mut place, mut leaving) = (None, false);
     let cut = &session.worker.cut;
     let outcome = poll_fn(|cx| {
@@ -199,19 +202,33 @@ async fn parked(session: &Session, line: &ClientConnection, bounds: Bounds) -> O
             if !fresh {
                 return Poll::Ready(Some(Cause::Drain.into()));
             }
-            let soon = Instant::now() + TICK;
-            if soon < alarm.deadline() {
-                alarm.as_mut().reset(soon);
-            }
+            end = end.min(Instant::now() + TICK);
+            alarm.as_mut().reset(next_look(session, end));
         }
-        let cause = if leaving { Cause::Drain } else { Cause::IdleTimeout };
-        alarm.as_mut().poll(cx).map(|()| Some(cause.into()))
+        while alarm.as_mut().poll(cx).is_ready() {
+            if session.certificate_has_expired() {
+                return Poll::Ready(Some(Cause::ClientCertificateExpired.into()));
+            }
+            if Instant::now() >= end {
+                let cause = if leaving { Cause::Drain } else { Cause::IdleTimeout };
+                return Poll::Ready(Some(cause.into()));
+            }
+            // The clock was set back.
+            alarm.as_mut().reset(next_look(session, end));
+        }
+        Poll::Pending
     })
     .await;
     if let Some(place) = place {
         cut.forget(place);
     }
     outcome
+}
+
+/// When a quiet connection is looked at: at its end, or at that of the client's certificate.
+fn next_look(session: &Session, end: Instant) -> Instant {
+    let left = session.certificate_left().map(|left| left.max(SOONEST));
+    left.map_or(end, |left| end.min(Instant::now() + left))
 }
 
 /// A connection that has memory for requests.
@@ -261,7 +278,7 @@ where
         if cut.is_now() {
             return Poll::Ready(Turn::Ended(Cause::Drain.into()));
         }
-        if session.worker.is_draining() {
+        if session.leaves().is_some() {
             conversation.leave();
         }
         let outcome = conversation.poll(cx);

@@ -136,8 +136,10 @@ async fn drive(session: &Rc<Session>, connection: &mut Connection, bounds: Bound
         if cut.is_now() {
             return Poll::Ready(Cause::Drain.into());
         }
-        if session.worker.is_draining() && leaving.is_none() {
-            leaving = Some((Cause::Drain, coarse_ms()));
+        if leaving.is_none()
+            && let Some(leave) = session.leaves()
+        {
+            leaving = Some((leave.cause(), coarse_ms()));
             connection.leave();
         }
         loop {
@@ -216,12 +218,13 @@ fn look(
         }
         None if resting => {
             let left = (bounds.keepalive - quiet).min(awaiting.unwrap_or(Duration::MAX));
+            let left = left.min(session.certificate_left().unwrap_or(Duration::MAX));
             return Look::Again(left.max(COARSE));
         }
         // One that does not answer the PING has had time enough.
         Some((cause, moment)) if since(moment) >= TICK => {
             connection.part();
-            if idle && cause == Cause::IdleTimeout {
+            if idle && matches!(cause, Cause::IdleTimeout | Cause::ClientCertificateExpired) {
                 return Look::End(cause.into());
             }
         }

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use offramp_certs::Certificate;
 use offramp_certs::store::{By, Pick};
@@ -43,6 +44,28 @@ pub(crate) struct Terminated {
     pub(crate) shown: Option<ClientCertificate>,
 }
 
+/// Why a connection serves no further requests, though its client has not left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// The worker drains.
+    Drain,
+    /// The certificate of the client has expired.
+    CertificateExpired,
+    /// No route asks for client certificates any more as the one did by which the connection was made: its authorities,
+    /// revocation lists or rules are others.
+    RulesChanged,
+}
+
+impl Leave {
+    /// The cause of the connection's end.
+    pub(crate) fn cause(self) -> Cause {
+        match self {
+            Self::Drain | Self::RulesChanged => Cause::Drain,
+            Self::CertificateExpired => Cause::ClientCertificateExpired,
+        }
+    }
+}
+
 /// One client connection, as its requests see it.
 pub(crate) struct Session {
     pub(crate) worker: Rc<Worker>,
@@ -58,6 +81,8 @@ pub(crate) struct Session {
     /// The server connections that begin with a header, by whom it names; the latest last.
     private: RefCell<Vec<(SendProxy, Option<IpAddr>, Private)>>,
     view: RefCell<Rc<View>>,
+    /// Whether no route has the rule for client certificates by which the connection was made.
+    outdated: Cell<bool>,
     /// Requests that have begun, ever.
     pub(crate) begun: Cell<u64>,
     /// Requests that are under way.
@@ -213,6 +238,7 @@ impl Session {
             local,
             prologues,
             private: RefCell::default(),
+            outdated: Cell::new(false),
             begun: Cell::new(0),
             live: RefCell::default(),
             touched: Cell::new(coarse_ms()),
@@ -232,6 +258,7 @@ impl Session {
             && let Some(listener) = current.listeners.get(&self.brief.listener)
         {
             *view = View::new(Arc::clone(&current), Arc::clone(listener), self.ip);
+            self.outdated.set(self.is_of_no_route(&view));
         }
         Rc::clone(&view)
     }
@@ -239,6 +266,38 @@ impl Session {
     /// The certificate that the client has shown, if any.
     pub(crate) fn client_certificate(&self) -> Option<&ClientCertificate> {
         self.terminated.shown.as_ref()
+    }
+
+    /// Whether the connection was made by a rule for client certificates that no route has.
+    fn is_of_no_route(&self, view: &View) -> bool {
+        let made_by = self.terminated.client_auth;
+        let known = |http: &Http| http.routes.iter().any(|route| route.client_auth == made_by);
+        made_by != AuthClass::default() && !view.http().is_some_and(known)
+    }
+
+    /// Whether the certificate that the client has shown has expired since.
+    pub(crate) fn certificate_has_expired(&self) -> bool {
+        self.shown_until().is_some_and(|end| end < SystemTime::now())
+    }
+
+    /// How long the certificate that the client has shown is still valid; `None` without one, and without an end.
+    pub(crate) fn certificate_left(&self) -> Option<Duration> {
+        Some(self.shown_until()?.duration_since(SystemTime::now()).unwrap_or_default())
+    }
+
+    fn shown_until(&self) -> Option<SystemTime> {
+        self.terminated.shown.as_ref()?.until()
+    }
+
+    /// Why no further requests are served on the connection, if so.
+    pub(crate) fn leaves(&self) -> Option<Leave> {
+        if self.worker.is_draining() {
+            return Some(Leave::Drain);
+        }
+        if self.certificate_has_expired() {
+            return Some(Leave::CertificateExpired);
+        }
+        self.outdated.get().then_some(Leave::RulesChanged)
     }
 
     /// Whether a request for `host` on a route with `client_auth` may come by this connection

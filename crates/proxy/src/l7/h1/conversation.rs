@@ -222,6 +222,8 @@ where
             intake.is_between() || self.line.is_wanted() || intake.forget_content(cx)
         };
         let refused = self.line.guard_state.stopped.get() != Stop::Not;
+        // The request may have been what showed that the connection has to end.
+        self.leaving |= self.session.leaves().is_some();
         let keep_alive = self.asked.keep_alive && whole && !refused && !self.leaving;
         let date = &self.session.worker.date;
         let written = response::head(self.outbox.text(), &response, size, self.asked, keep_alive, date);
