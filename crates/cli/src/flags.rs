@@ -89,7 +89,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct To {
     /// The application: 127.0.0.1:3000, localhost:3000, unix:/run/app.sock, or a port of 127.0.0.1; one that speaks
-    /// TLS itself is tls://host:port
+    /// TLS itself is tls://host:port, and PostgreSQL with ssl = on is postgres+tls://host:port
     #[arg(value_parser = target::target)]
     pub(crate) target: Target,
     /// Where to listen.

@@ -14,6 +14,7 @@ use offramp_config::model::{
 use offramp_config::{At, Config, Environment};
 
 use crate::flags::{ProxyVersion, To};
+use crate::target::ServerSpeaks;
 
 /// What the command line says about one application.
 pub(crate) struct Single {
@@ -61,13 +62,23 @@ impl Single {
             None if arguments.name.is_empty() => Some(local(&listen)),
             None => Some(CertificateSource::Local { names: arguments.name }),
         };
-        if !arguments.target.tls && (arguments.server_ca.is_some() || arguments.server_name.is_some()) {
-            let why = "--server-ca and --server-name need a TARGET that speaks TLS: tls://host:port";
+        let tls = arguments.target.tls;
+        if tls == ServerSpeaks::Plain && (arguments.server_ca.is_some() || arguments.server_name.is_some()) {
+            let why = "--server-ca and --server-name need a TARGET that speaks TLS: tls://host:port or postgres+tls://host:port";
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
         }
-        let server_tls = match arguments.target.tls {
-            false => None,
-            true => Some(ServerTls {
+        let preamble = match tls {
+            ServerSpeaks::Plain | ServerSpeaks::Tls => None,
+            ServerSpeaks::TlsAfter(preamble) => Some(preamble),
+        };
+        if preamble.is_some() && arguments.http {
+            let why = "--http is for applications that speak HTTP, and postgres+tls:// leads to PostgreSQL";
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+        }
+        let server_tls = match tls {
+            ServerSpeaks::Plain => None,
+            ServerSpeaks::Tls | ServerSpeaks::TlsAfter(_) => Some(ServerTls {
+                preamble,
                 verify: arguments.server_ca.map(file).transpose()?.map_or(Verify::System, Verify::File),
                 name: arguments.server_name,
                 ..ServerTls::default()
@@ -291,6 +302,9 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("\n[[certificate]]\n"), "{text}");
+        let text = printed("offramp to postgres+tls://db.example.org:5432 --no-tls");
+        assert!(text.contains("tls = { verify = \"system\", preamble = \"postgres\" }"), "{text}");
+        assert!(single("offramp to postgres+tls://db.example.org:5432 --http").is_err());
         let text = printed("offramp to tls://10.0.0.7:1 --server-ca /ca.pem --server-name db.internal");
         assert!(text.contains("tls = { verify = \"/ca.pem\", name = \"db.internal\" }"), "{text}");
         let text = printed("offramp to 1 --log-store sqlite:/a.db");

@@ -7,21 +7,41 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use offramp_config::model::{DirectoryUrl, FilePath, ServerAddress, StoreUrl, contact};
+use offramp_config::model::{DirectoryUrl, FilePath, Preamble, ServerAddress, StoreUrl, contact};
 
 /// Where `to` leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// The server.
     pub(crate) address: ServerAddress,
-    /// Whether it speaks TLS: `tls://` was written before its address.
-    pub(crate) tls: bool,
+    /// Whether it speaks TLS, and how it is asked for it.
+    pub(crate) tls: ServerSpeaks,
+}
+
+/// How TLS begins with a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerSpeaks {
+    /// It does not.
+    Plain,
+    /// With the connection: `tls://` was written before the address.
+    Tls,
+    /// When it was asked for: `postgres+tls://` was written.
+    TlsAfter(Preamble),
+}
+
+impl ServerSpeaks {
+    fn scheme(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Tls => "tls://",
+            Self::TlsAfter(Preamble::Postgres) => "postgres+tls://",
+        }
+    }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.tls { "tls://" } else { "" };
-        write!(f, "{scheme}{}", self.address)
+        write!(f, "{}{}", self.tls.scheme(), self.address)
     }
 }
 
@@ -30,16 +50,18 @@ impl fmt::Display for Target {
 /// # Errors
 /// What is wrong and what to write instead, in one line.
 pub(crate) fn target(text: &str) -> Result<Target, String> {
-    let Some(address) = text.strip_prefix("tls://") else {
-        return Ok(Target { address: parse(text)?, tls: false });
+    let with_tls = [ServerSpeaks::Tls, ServerSpeaks::TlsAfter(Preamble::Postgres)];
+    let found = with_tls.into_iter().find_map(|tls| Some((tls, text.strip_prefix(tls.scheme())?)));
+    let Some((tls, address)) = found else {
+        return Ok(Target { address: parse(text)?, tls: ServerSpeaks::Plain });
     };
     match parse(address)? {
-        ServerAddress::Unix(_) => {
-            Err("a Unix socket has no host that a certificate could name: write tls://host:port, \
-             or `tls` with a `name` in a configuration file"
-                .to_owned())
-        }
-        address => Ok(Target { address, tls: true }),
+        ServerAddress::Unix(_) => Err(format!(
+            "a Unix socket has no host that a certificate could name: write {}host:port, or `tls` with a `name` \
+                 in a configuration file",
+            tls.scheme()
+        )),
+        address => Ok(Target { address, tls }),
     }
 }
 
@@ -186,9 +208,15 @@ mod tests {
 
     #[test]
     fn servers_that_speak_tls() {
-        for text in ["tls://db.example.org:5432", "tls://10.0.0.7:1", "127.0.0.1:3000"] {
+        for text in [
+            "tls://db.example.org:5432",
+            "postgres+tls://db.example.org:5432",
+            "tls://10.0.0.7:1",
+            "127.0.0.1:3000",
+        ] {
             let target = target(text).unwrap();
-            assert_eq!((target.to_string().as_str(), target.tls), (text, text.starts_with("tls")));
+            assert_eq!(target.to_string(), text);
+            assert_eq!(target.tls != crate::target::ServerSpeaks::Plain, text.contains("tls://"));
         }
         assert_eq!(target("tls://6380").unwrap().to_string(), "tls://127.0.0.1:6380");
         assert!(target("tls://unix:/a.sock").unwrap_err().contains("no host"));

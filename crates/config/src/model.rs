@@ -346,9 +346,9 @@ pub struct Listener {
 }
 
 words! {
-    /// How clients ask for TLS in the protocol that it protects (STARTTLS).
+    /// How TLS is asked for in the protocol that it protects (STARTTLS): by clients, or of servers.
     pub enum Preamble {
-        /// As clients of PostgreSQL do, by `SSLRequest`. TLS at once is served too.
+        /// As clients of PostgreSQL do, by `SSLRequest`. Clients that begin with TLS are served too.
         Postgres = "postgres",
     }
 }

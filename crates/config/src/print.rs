@@ -192,7 +192,7 @@ fn backend(out: &mut String, backend: &Backend) {
 }
 
 fn server_tls(out: &mut String, tls: &ServerTls) {
-    let ServerTls { verify, crl, name, sni, certificate, alpn, at: _ } = tls;
+    let ServerTls { verify, crl, name, sni, certificate, preamble, alpn, at: _ } = tls;
     let mut parts = vec![match verify {
         Verify::System => "verify = \"system\"".to_owned(),
         Verify::File(file) => format!("verify = {}", quoted(&path(file))),
@@ -202,7 +202,8 @@ fn server_tls(out: &mut String, tls: &ServerTls) {
     let sni = sni.as_ref().map(|sni| ("sni", sni.to_string()));
     let cert = certificate.as_ref().map(|files| ("cert", path(&files.cert)));
     let key = certificate.as_ref().and_then(|files| Some(("key", path(files.key.as_ref()?))));
-    let texts = [name, sni, cert, key].into_iter().flatten();
+    let preamble = preamble.map(|preamble| ("preamble", preamble.word().to_owned()));
+    let texts = [name, sni, cert, key, preamble].into_iter().flatten();
     parts.extend(texts.map(|(key, value)| format!("{key} = {}", quoted(&value))));
     if !crl.is_empty() {
         parts.push(format!("crl = {}", array(&crl.iter().map(path).collect::<Vec<_>>())));

@@ -127,6 +127,7 @@ fn server_handshake(error: &HandshakeError) -> Close {
     let cause = match &error.fault {
         HandshakeFault::Closed | HandshakeFault::TooLarge => Cause::ServerHandshakeFailed,
         HandshakeFault::Io(io) => server(io).cause,
+        HandshakeFault::Preamble(_) => Cause::ServerTlsDeclined,
         HandshakeFault::Internal(_) => Cause::Internal,
         HandshakeFault::Tls(TlsError::AlertReceived(alert)) => {
             let alert = Alert(u8::from(*alert));
@@ -230,6 +231,8 @@ pub(crate) fn handshake(error: &HandshakeError, hello: Option<HelloFault>) -> Cl
         HandshakeFault::Closed => Close::from(Cause::HandshakeAbandoned),
         HandshakeFault::Io(io) => client(io),
         HandshakeFault::TooLarge => Close::from(Cause::ClientHelloTooLarge),
+        // Only servers are asked for TLS.
+        HandshakeFault::Preamble(fault) => Close::from(Cause::Internal).with_detail(&fault.to_string()),
         HandshakeFault::Internal(error) => Close::from(Cause::Internal).with_detail(&error.to_string()),
         HandshakeFault::Tls(TlsError::AlertReceived(alert)) => {
             return received(Cause::HandshakeAlert, Alert(u8::from(*alert)));

@@ -3,6 +3,8 @@
 //! Where the test is root's it runs as `postgres` or `nobody`, since it refuses to be root's. What goes wrong
 //! panics with what the server's programs said.
 
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +12,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::Error;
 use crate::process::{Process, Ready, Signal, require, temp_dir};
 
 /// A running server. Its databases are removed with it.
@@ -18,6 +21,8 @@ pub struct Server {
     directory: tempfile::TempDir,
     /// Nobody drops it: it has to end with the process of the tests.
     is_shared: bool,
+    /// Where it listens with TLS, besides its Unix socket, which has none.
+    secure: Option<SocketAddr>,
 }
 
 /// Runs a server as long as the process lives whose id comes first, and removes its directory, which comes
@@ -36,7 +41,46 @@ impl Server {
     /// If that fails; PostgreSQL must be installed.
     #[must_use]
     pub fn start() -> Self {
-        Self::make(false)
+        let mut server = Self::make(false);
+        server.resume();
+        server
+    }
+
+    /// The same with `ssl = on`, a chain and a key in PEM, on a free port of 127.0.0.1.
+    ///
+    /// # Panics
+    /// As [`Server::start`].
+    #[must_use]
+    pub fn start_with_tls(chain: &Path, key: &Path) -> Self {
+        let mut server = Self::make(false);
+        for (from, name) in [(chain, "server.crt"), (key, "server.key")] {
+            let to = server.directory.path().join(name);
+            std::fs::copy(from, &to).unwrap();
+            // A key that others may read is refused.
+            std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some((uid, gid)) = servant() {
+                std::os::unix::fs::chown(&to, Some(uid), Some(gid)).unwrap();
+            }
+        }
+        // PostgreSQL cannot say which port the kernel chose, and somebody else may take a free one meanwhile.
+        for _ in 0..10 {
+            let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).unwrap();
+            server.secure = Some(free);
+            if server.try_resume().is_ok() {
+                return server;
+            }
+        }
+        server.resume();
+        server
+    }
+
+    /// Where it listens with TLS.
+    ///
+    /// # Panics
+    /// If it was started without.
+    #[must_use]
+    pub fn secure_address(&self) -> SocketAddr {
+        self.secure.expect("the server was started with TLS")
     }
 
     fn make(is_shared: bool) -> Self {
@@ -52,9 +96,7 @@ impl Server {
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let mut server = Self { process: None, directory, is_shared };
-        server.resume();
-        server
+        Self { process: None, directory, is_shared, secure: None }
     }
 
     /// Starts the server again after [`Server::pause`].
@@ -62,6 +104,10 @@ impl Server {
     /// # Panics
     /// If it does not start.
     pub fn resume(&mut self) {
+        self.try_resume().unwrap();
+    }
+
+    fn try_resume(&mut self) -> Result<(), Error> {
         let mut postgres = if self.is_shared { command("sh") } else { command("postgres") };
         if self.is_shared {
             postgres.args(["-c", WATCH, "sh"]).arg(std::process::id().to_string());
@@ -73,12 +119,21 @@ impl Server {
             .arg(self.directory.path().join("data"))
             .arg("-k")
             .arg(self.directory.path())
-            .args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=16MB"]);
-        let process = Process::start(postgres, LIFE).unwrap();
-        process
-            .wait_for(&Ready::Line("ready to accept connections".into()), Duration::from_secs(60))
-            .unwrap();
+            .args(["-c", "fsync=off", "-c", "shared_buffers=16MB"]);
+        match self.secure {
+            None => postgres.args(["-c", "listen_addresses="]),
+            Some(address) => {
+                let file = |name: &str| self.directory.path().join(name).display().to_string();
+                postgres.args(["-c", &format!("listen_addresses={}", address.ip())]);
+                postgres.args(["-c", &format!("port={}", address.port()), "-c", "ssl=on"]);
+                postgres.args(["-c", &format!("ssl_cert_file={}", file("server.crt"))]);
+                postgres.args(["-c", &format!("ssl_key_file={}", file("server.key"))])
+            }
+        };
+        let process = Process::start(postgres, LIFE)?;
+        process.wait_for(&Ready::Line("ready to accept connections".into()), Duration::from_secs(60))?;
         self.process = Some(process);
+        Ok(())
     }
 
     /// Stops the server; its data stay.
@@ -91,10 +146,15 @@ impl Server {
         process.wait(Duration::from_secs(60)).unwrap();
     }
 
+    /// The number in the name of its Unix socket.
+    fn port(&self) -> u16 {
+        self.secure.map_or(5432, |address| address.port())
+    }
+
     /// The path of its Unix socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.directory.path().join(".s.PGSQL.5432")
+        self.directory.path().join(format!(".s.PGSQL.{}", self.port()))
     }
 
     /// The URL of a fresh database.
@@ -108,6 +168,7 @@ impl Server {
         let made = command("createdb")
             .args(["--username=log", "--template=template0", "-h"])
             .arg(self.directory.path())
+            .args(["-p", &self.port().to_string()])
             .arg(&name)
             .current_dir(self.directory.path())
             .output()
@@ -133,7 +194,11 @@ impl Drop for Server {
 #[must_use]
 pub fn shared() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::make(true))
+    SERVER.get_or_init(|| {
+        let mut server = Server::make(true);
+        server.resume();
+        server
+    })
 }
 
 /// A program of PostgreSQL's, which refuses to run as root.

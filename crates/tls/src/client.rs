@@ -6,6 +6,7 @@
 //! and 1.3 are offered with AEAD suites only; there is no way to switch the checks off.
 
 mod handshake;
+mod preamble;
 mod verify;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use crate::setup::{Policy, SetupError, provider};
 use verify::Verifier;
 
 pub use handshake::Secured;
+pub use preamble::{Preamble, PreambleFault};
 
 /// How a server's certificate is checked.
 #[derive(Clone, Debug)]
@@ -59,6 +61,8 @@ pub struct Settings {
     pub sni: Option<ServerName<'static>>,
     /// What is shown to a server that asks for a certificate.
     pub certificate: Option<Arc<CertifiedKey>>,
+    /// How the server is asked for TLS; `None`: the ClientHello comes first.
+    pub preamble: Option<Preamble>,
     /// What [`Alpn::Own`] offers, the preferred protocol first.
     pub alpn: Vec<Vec<u8>>,
     /// Whether X25519MLKEM768 is offered.
@@ -85,7 +89,7 @@ impl Settings {
             && shown(self) == shown(other)
             && (&self.name, &self.sni, &self.alpn) == (&other.name, &other.sni, &other.alpn)
             && (self.post_quantum, self.choice) == (other.post_quantum, other.choice)
-            && self.record_size == other.record_size
+            && (self.record_size, self.preamble) == (other.record_size, other.preamble)
     }
 }
 

@@ -15,6 +15,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData};
 use rustls::{AlertDescription, CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, ServerConfig};
 
+use crate::client::PreambleFault;
 use crate::queue::HandshakeQueue;
 use crate::secrets::Secrets;
 use crate::session::{Session, SessionError};
@@ -91,6 +92,7 @@ impl fmt::Display for HandshakeError {
                 None => write!(f, "TLS handshake: {error}"),
             },
             HandshakeFault::TooLarge => f.write_str("a message of the TLS handshake was too large"),
+            HandshakeFault::Preamble(fault) => fault.fmt(f),
             HandshakeFault::Internal(error) => error.fmt(f),
         }
     }
@@ -107,6 +109,8 @@ pub enum HandshakeFault {
     Tls(rustls::Error),
     /// More than 96 KiB without a whole message.
     TooLarge,
+    /// The server does not begin with TLS where it was asked for it.
+    Preamble(PreambleFault),
     /// Our own fault.
     Internal(SessionError),
 }

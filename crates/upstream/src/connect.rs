@@ -86,7 +86,10 @@ impl Reason {
             Self::Tls(error) => match &error.fault {
                 HandshakeFault::Io(error) => is_ours(error),
                 HandshakeFault::Internal(_) => true,
-                HandshakeFault::Closed | HandshakeFault::Tls(_) | HandshakeFault::TooLarge => false,
+                HandshakeFault::Closed
+                | HandshakeFault::Tls(_)
+                | HandshakeFault::TooLarge
+                | HandshakeFault::Preamble(_) => false,
             },
             _ => false,
         }

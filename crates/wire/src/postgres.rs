@@ -4,6 +4,8 @@
 //! The packets are those of "Message Formats" in PostgreSQL's documentation: a length of four bytes, which counts
 //! itself, and a code of four bytes. [`peek`] reads these eight bytes only. It refuses to read what a client wants
 //! of a database: behind TLS that is between the client and the server.
+//!
+//! Towards servers, [`SSL_REQUEST`] asks for TLS, and [`Answer`] is the one byte with which a server answers.
 
 use crate::{PostgresFault, Step};
 
@@ -59,6 +61,57 @@ pub fn peek(buf: &[u8]) -> Step<Opening, PostgresFault> {
     }
 }
 
+/// What a client sends to ask for TLS.
+pub const SSL_REQUEST: [u8; HEAD] = {
+    let [a, b, c, d] = SSL.to_be_bytes();
+    [0, 0, 0, 8, a, b, c, d]
+};
+
+/// What a server answers to [`SSL_REQUEST`], by its first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// The handshake may begin. The byte must have been read alone: what follows it is TLS (CVE-2021-23222).
+    Accepts,
+    /// The server has no TLS, or not for this client.
+    Declines,
+    /// An error message follows: see [`error_text`].
+    Error,
+    /// Something else.
+    Unknown(u8),
+}
+
+impl Answer {
+    /// What this byte says.
+    #[must_use]
+    pub fn of(byte: u8) -> Self {
+        match byte {
+            ACCEPT => Self::Accepts,
+            DECLINE => Self::Declines,
+            b'E' => Self::Error,
+            other => Self::Unknown(other),
+        }
+    }
+}
+
+/// The message in an `ErrorResponse`, of which `rest` is what has come behind the type: the text of its field `M`, or,
+/// where the server has no process for the client, the text itself, as in protocol 2.
+///
+/// Nobody has vouched for the text yet. It has no control characters, and 200 characters at most.
+#[must_use]
+pub fn error_text(rest: &[u8]) -> String {
+    let text = match rest {
+        // A length, which counts itself; a message of 16 MiB would be none.
+        [0, _, _, _, fields @ ..] => {
+            let mut fields = fields.split(|byte| *byte == 0);
+            fields.find_map(|field| field.strip_prefix(b"M")).unwrap_or_default()
+        }
+        text => text.split(|byte| *byte == 0).next().unwrap_or_default(),
+    };
+    let text = String::from_utf8_lossy(text);
+    let shown = text.trim().chars().map(|char| if char.is_control() { ' ' } else { char });
+    shown.take(MAX_TEXT).collect()
+}
+
 /// An `ErrorResponse` of protocol 3 with the severity FATAL: the server closes after it.
 ///
 /// `code` is the SQLSTATE. Neither text has a zero byte.
@@ -82,6 +135,8 @@ const HEAD: usize = 8;
 /// The longest packet that PostgreSQL takes from a client that it does not know yet.
 const MAX_STARTUP: u32 = 10_000;
 const HANDSHAKE_RECORD: u8 = 22;
+/// The most characters of a server's message that are shown.
+const MAX_TEXT: usize = 200;
 /// 1234 in the high half, where a version would be, and 5678 to 5680 in the low one.
 const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
@@ -117,6 +172,24 @@ mod tests {
         assert_eq!(done(&packet(41, (3 << 16) | 2, b"user\0")), (Opening::Startup, 0));
         assert_eq!(done(&packet(296, 2 << 16, b"")), (Opening::Startup, 0));
         assert_eq!(done(b"\x16"), (Opening::Tls, 0));
+    }
+
+    #[test]
+    fn a_server_answers_with_one_byte() {
+        assert_eq!(done(&SSL_REQUEST), (Opening::Ssl, 8));
+        assert_eq!(Answer::of(b'S'), Answer::Accepts);
+        assert_eq!(Answer::of(b'N'), Answer::Declines);
+        assert_eq!(Answer::of(b'E'), Answer::Error);
+        assert_eq!(Answer::of(b'H'), Answer::Unknown(b'H'));
+        let text = "sorry, too many clients already";
+        assert_eq!(error_text(&fatal("53300", text)[1..]), text);
+        assert_eq!(error_text(b"could not fork new process\n\0"), "could not fork new process");
+        assert_eq!(error_text(b"\x1b[2Jx\ny"), " [2Jx y");
+        assert_eq!(error_text(&[b'x'; 1000]).len(), MAX_TEXT);
+        for end in 0..40 {
+            let cut = fatal("53300", text);
+            assert!(text.starts_with(&error_text(&cut[1..end.clamp(1, cut.len())])), "{end}");
+        }
     }
 
     #[test]

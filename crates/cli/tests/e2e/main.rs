@@ -95,6 +95,7 @@ mod orders_do_not_disturb_each_other;
 mod orders_outlive_their_process;
 mod pebble;
 mod postgres_speaks_tls;
+mod postgres_is_asked_for_tls;
 mod protocols_choose_routes;
 mod proxy_headers_tell_servers;
 mod quiet_http_connections_wake_nobody;

@@ -128,8 +128,20 @@ fn everywhere(route: &Route, section: &Section, config: &Config, report: &mut Re
 fn backend(route: &Route, section: &Section, config: &Config, report: &mut Report<'_>) {
     let Target::Relay(relay) = &route.target else { return };
     let RelayTarget::Backend(name) = &relay.to else { return };
-    let Some(key) = config.backend(name).and_then(crate::model::Backend::needs_http) else { return };
+    let Some(backend) = config.backend(name) else { return };
     let applies = |listener: &&Listener| config.routes_of(listener).any(|one| one == route);
+    if backend.tls.as_ref().is_some_and(|tls| tls.preamble.is_some()) {
+        let mut http = config.listeners.iter().filter(|listener| listener.mode == Mode::Http);
+        if let Some(listener) = http.find(applies) {
+            let problem = Problem::new(format!(
+                "servers of the backend `{name}` are asked for TLS by a `preamble`, but the listener `{}` speaks HTTP",
+                listener.name
+            ));
+            let help = "name the listeners with mode = \"tcp\" in the route, or lead it to another backend";
+            report.whole(section.key_span("backend"), problem.help(help));
+        }
+    }
+    let Some(key) = backend.needs_http() else { return };
     let mut tcp = config.listeners.iter().filter(|listener| listener.mode == Mode::Tcp);
     if let Some(listener) = tcp.find(applies) {
         let problem = Problem::new(format!(

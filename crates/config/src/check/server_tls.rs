@@ -2,7 +2,7 @@
 
 use super::Reader;
 use crate::error::Problem;
-use crate::model::{Backend, ClientCertificate, Protocol, ServerAddress, ServerTls, Verify};
+use crate::model::{Backend, ClientCertificate, Preamble, Probe, Protocol, ServerAddress, ServerTls, Verify};
 use crate::raw::{Section, Spanned};
 
 /// What the section of a backend says, if anything.
@@ -40,6 +40,7 @@ pub(super) fn server_tls(backend: &Section, reader: &mut Reader<'_, '_>) -> Opti
         name: section.text("name").and_then(|text| reader.parsed(&text)),
         sni: section.text("sni").and_then(|text| reader.parsed(&text)),
         certificate: certificate(section, reader),
+        preamble: section.text("preamble").and_then(|text| Preamble::from_word(text.value)),
         alpn: reader.list(section, "alpn", |text: &Spanned<String>, _| text.value.parse()),
         at: reader.at(backend.key_span("tls")),
     })
@@ -69,6 +70,16 @@ pub(super) fn compare(section: &Section, backend: &Backend, reader: &mut Reader<
         }
         return;
     };
+    if tls.preamble.is_some() {
+        let probes = backend.health.as_ref().is_some_and(|health| matches!(health.probe, Probe::Http(_)));
+        if let Some(key) = backend.needs_http().or_else(|| probes.then_some("health")) {
+            let problem =
+                Problem::new(format!("`{key}` is of HTTP, which is not asked for TLS by a `preamble`"));
+            let help =
+                "leave one of the two out; a health check without `path` connects, and does the handshake";
+            reader.report.whole(section.key_span(key), problem.help(help));
+        }
+    }
     let is_unix = |server: &crate::model::Server| matches!(server.address, ServerAddress::Unix(_));
     let named = tls.name.is_some() || matches!(tls.verify, Verify::Pins(_));
     if !named && let Some(server) = backend.servers.iter().find(|server| is_unix(server)) {

@@ -261,5 +261,6 @@ pub const TABLE: &[Key] = rows! {
     "backend.*.tls.sni": Kind::Text("a host name"), absent("the name that is checked, unless it is an address"), Live, NOW, "The name that is sent to servers (SNI)";
     "backend.*.tls.cert": Kind::Text("a PEM file"), absent("none"), Live, NOW, "The certificate that is shown to servers that ask for one, and its chain";
     "backend.*.tls.key": Kind::Text("a PEM file"), absent("the file of `cert`"), Live, NOW, "Its key";
-    "backend.*.tls.alpn": Kind::List("protocols such as `redis`"), absent("none; behind routes of HTTP what `protocol` says"), Live, NOW, "What is offered to servers of connections (ALPN)";
+    "backend.*.tls.preamble": Kind::Choice(model::Preamble::CHOICES), absent("connections begin with TLS"), Live, NOW, "How servers are asked for TLS in the protocol that it protects; `postgres`: by `SSLRequest`. Not behind listeners with `mode = \"http\"`";
+    "backend.*.tls.alpn": Kind::List("protocols such as `redis`"), absent("none; with `preamble = \"postgres\"` `postgresql`; behind routes of HTTP what `protocol` says"), Live, NOW, "What is offered to servers of connections (ALPN)";
 };

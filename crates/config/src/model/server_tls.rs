@@ -6,7 +6,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::{AlpnId, FilePath, HostName};
+use super::{AlpnId, FilePath, HostName, Preamble};
 use crate::error::{At, Problem, shown};
 
 /// How TLS is spoken to the servers of a backend.
@@ -22,7 +22,9 @@ pub struct ServerTls {
     pub sni: Option<HostName>,
     /// What is shown to servers that ask for a certificate.
     pub certificate: Option<ClientCertificate>,
-    /// What is offered (ALPN) to servers of connections; empty: nothing.
+    /// How servers are asked for TLS; `None`: connections begin with it.
+    pub preamble: Option<Preamble>,
+    /// What is offered (ALPN) to servers of connections; empty: nothing, or what belongs to `preamble`.
     pub alpn: Vec<AlpnId>,
     /// Where it is written.
     pub at: At,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use offramp_certs::client_auth::Trust;
 use offramp_config::model::{self, ServerAddress, TlsName};
 use offramp_record::{Choice, RecordSize};
-use offramp_tls::client::{Connector, Settings, Verify};
+use offramp_tls::client::{Connector, Preamble, Settings, Verify};
 use offramp_upstream::Backend;
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
@@ -48,7 +48,8 @@ impl<'a> Connectors<'a> {
                 name: name(tls.name.as_ref(), &server.address)?,
                 sni: tls.sni.as_ref().and_then(|sni| ServerName::try_from(sni.to_string()).ok()),
                 certificate: certificate.clone(),
-                alpn: tls.alpn.iter().map(|id| id.as_bytes().to_vec()).collect(),
+                preamble: tls.preamble.map(|model::Preamble::Postgres| Preamble::Postgres),
+                alpn: alpn(tls),
                 post_quantum: self.post_quantum,
                 choice: self.choice,
                 record_size: self.record_size,
@@ -87,6 +88,17 @@ impl<'a> Connectors<'a> {
         let Some(files) = &tls.certificate else { return Some(None) };
         let shown = self.sources.shown(&trust::shown(files))?;
         Some(Some(Arc::clone(&shown.certified_key)))
+    }
+}
+
+/// What is offered to servers of connections. With PostgreSQL it is what its own clients offer, so that no server of
+/// another protocol takes the connection (ALPACA).
+fn alpn(tls: &model::ServerTls) -> Vec<Vec<u8>> {
+    match tls.preamble {
+        Some(model::Preamble::Postgres) if tls.alpn.is_empty() => {
+            vec![offramp_wire::postgres::ALPN.to_vec()]
+        }
+        _ => tls.alpn.iter().map(|id| id.as_bytes().to_vec()).collect(),
     }
 }
 

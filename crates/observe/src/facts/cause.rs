@@ -159,6 +159,7 @@ causes! {
     ServerCertificateUntrusted, "server_certificate_untrusted", Server, "No authority of `verify` vouches for the server's certificate: it is self-signed, of another authority, or an intermediate is missing.";
     ServerCertificateNotPinned, "server_certificate_not_pinned", Server, "The key in the server's certificate is none of `pin`.";
     ServerCertificateInvalid, "server_certificate_invalid", Server, "The server's certificate cannot be read, its signature is wrong, or it is refused for another reason that `detail` names.";
+    ServerTlsDeclined, "server_tls_declined", Server, "The server was asked for TLS as `preamble` says, and answered with no, with an error message, or with something else; `detail` says which.";
     ServerHandshakeAlert, "server_handshake_alert", Server, "The server refused the TLS handshake; `alert_received` says why.";
     ServerHandshakeFailed, "server_handshake_failed", Server, "The TLS handshake with the server failed by a fault that has no cause of its own; `detail` names it.";
     ServerAlert, "server_alert", Server, "The server sent a fatal alert after the TLS handshake; `alert_received` names it.";

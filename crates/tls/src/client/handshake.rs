@@ -70,13 +70,17 @@ enum Turn {
 }
 
 impl Connector {
-    /// Does the handshake on `socket`, which is connected and on which nothing has come yet.
+    /// Does the handshake on `socket`, which is connected and on which nothing has come yet. Before it, the server is
+    /// asked for TLS where its protocol wants that.
     ///
     /// There is no timeout in here: the caller bounds the whole. Memory is bounded by 96 KiB.
     ///
     /// # Errors
     /// The alert to the server, if there is one, was sent before.
     pub async fn handshake(&self, socket: &Socket, alpn: Alpn) -> Result<Secured, HandshakeError> {
+        if let Some(preamble) = self.settings.preamble {
+            preamble.ask(socket).await?;
+        }
         let config = Arc::clone(self.config(alpn));
         let mut connection =
             UnbufferedClientConnection::new(config, self.name().clone()).map_err(|error| HandshakeError {

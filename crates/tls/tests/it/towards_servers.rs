@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use aws_lc_rs::digest::{SHA256, digest};
 use offramp_net::Socket;
 use offramp_record::{Alert, RecordSize};
-use offramp_tls::client::{Alpn, Connector, Secured, Settings, Verify};
+use offramp_tls::client::{Alpn, Connector, Preamble, PreambleFault, Secured, Settings, Verify};
 use offramp_tls::{HandshakeError, HandshakeFault, Stream};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd,
@@ -89,6 +89,7 @@ fn settings(verify: Verify) -> Settings {
         name: ServerName::try_from(HOST).unwrap(),
         sni: None,
         certificate: None,
+        preamble: None,
         alpn: Vec::new(),
         post_quantum: true,
         choice: CHOICE,
@@ -496,6 +497,60 @@ fn what_is_no_server_ends_the_handshake() {
     assert!(matches!(ends(&[21, 3, 3, 0, 2, 2, 40]), HandshakeFault::Tls(Error::AlertReceived(_))));
     assert!(matches!(ends(b"HTTP/1.1 400 Bad Request\r\n\r\n"), HandshakeFault::Tls(_)));
     assert!(matches!(ends(b"220 mail.example ESMTP\r\n"), HandshakeFault::Tls(_)));
+}
+
+/// A server of PostgreSQL is asked for TLS. Whatever it answers but `S` ends the handshake, and what it sends behind an
+/// `S` in clear is no byte of the connection.
+#[test]
+fn a_server_is_asked_for_tls_first() {
+    let authority = Authority::new();
+    let leaf = authority.issue(|_| ());
+    let settings = Settings { preamble: Some(Preamble::Postgres), ..trusting(&authority) };
+    let connector = Connector::new(settings).unwrap();
+    let answered = |answer: &'static [u8]| {
+        let (outcome, ()) = run(
+            async |socket| connector.handshake(&socket, Alpn::Own).await.map(|_| ()),
+            |mut far| {
+                let mut asked = [0; 8];
+                far.read_exact(&mut asked).unwrap();
+                assert_eq!(&asked, b"\0\0\0\x08\x04\xd2\x16\x2f");
+                far.write_all(answer).unwrap();
+                far.shutdown(std::net::Shutdown::Write).unwrap();
+                let _ = far.read_to_end(&mut Vec::new());
+            },
+        );
+        outcome.unwrap_err().fault
+    };
+    let preamble = |fault| match fault {
+        HandshakeFault::Preamble(fault) => fault,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(preamble(answered(b"N")), PreambleFault::Declined);
+    assert_eq!(preamble(answered(b"H")), PreambleFault::Unknown(b'H'));
+    assert_eq!(preamble(answered(b"")), PreambleFault::Closed);
+    let full = preamble(answered(b"E\0\0\0\x1fSFATAL\0C53300\0Msorry, full\0\0"));
+    assert_eq!(full, PreambleFault::Error("sorry, full".to_owned()));
+    assert!(matches!(answered(b"S"), HandshakeFault::Closed));
+    assert!(matches!(answered(b"SR\0\0\0\x08\0\0\0\0"), HandshakeFault::Tls(_)));
+
+    let config = Arc::new(server(&leaf, &TLS13, None));
+    let (got, ()) = run(
+        async |socket| {
+            let secured = connector.handshake(&socket, Alpn::Own).await.unwrap();
+            let mut stream = secured.into_stream(socket);
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).await.unwrap();
+            got
+        },
+        |mut far| {
+            far.read_exact(&mut [0; 8]).unwrap();
+            far.write_all(b"S").unwrap();
+            let mut served = Served { tls: ServerConnection::new(config).unwrap(), socket: far };
+            served.stream().write_all(b"within").unwrap();
+            served.close();
+        },
+    );
+    assert_eq!(got, b"within");
 }
 
 /// A server that sends a handshake message without an end is given up at 96 KiB.

@@ -39,6 +39,7 @@ fn ends() -> (Connector, ServerConnection) {
         alpn: Vec::new(),
         post_quantum: true,
         choice: Choice::always(Library::Ring),
+        preamble: None,
         record_size: RecordSize::Adaptive,
     };
     (Connector::new(settings).unwrap(), ServerConnection::new(Arc::new(server)).unwrap())
