@@ -18,7 +18,7 @@ use crate::name::DnsPattern;
 use crate::pem::{Item, PemFile, read_bytes};
 use crate::staple::{self, Staple};
 use crate::warning::{Concern, Warning};
-use crate::x509::Facts;
+use crate::x509::{self, Facts};
 
 /// The largest file that is read, in bytes: a hundred times the largest chain in use.
 pub const MAX_FILE_SIZE: u64 = 1 << 20;
@@ -78,7 +78,7 @@ pub fn load_stapled(
     }
     let names = names_of(&chain.leaf().facts, cert, &mut warnings);
     warn(&chain, cert, now, &mut warnings);
-    let staple = staple.and_then(|path| staple_of(&chain.leaf().facts, path, now, &mut warnings));
+    let staple = staple.and_then(|path| staple_of(&chain, path, now, &mut warnings));
     let source = Source::Files { cert: paths.cert, key: (paths.key != cert).then_some(paths.key) };
     let mut certificate = assemble(chain, key, names, source)?;
     if let Some(staple) = staple {
@@ -185,9 +185,14 @@ fn assemble(chain: Chain, key: Key, names: Vec<DnsPattern>, source: Source) -> R
 }
 
 /// The OCSP response in a file, if it can be stapled.
-fn staple_of(leaf: &Facts, path: &Path, now: SystemTime, warnings: &mut Vec<Warning>) -> Option<Staple> {
+fn staple_of(chain: &Chain, path: &Path, now: SystemTime, warnings: &mut Vec<Warning>) -> Option<Staple> {
+    let leaf = &chain.leaf().facts;
+    // Where nobody has issued the leaf but itself, it is its own issuer.
+    let issuer = chain.links.get(1).map(|link| &link.facts).or_else(|| leaf.self_issued().then_some(leaf));
+    let key = issuer.and_then(|issuer| x509::key_bits(&issuer.public_key));
+    let subject = staple::Subject { issuer: &leaf.issuer, issuer_key: key, serial: &leaf.serial_der };
     let read = match read_bytes(path, staple::MAX_SIZE) {
-        Ok((bytes, _)) => staple::read(bytes.to_vec(), &leaf.serial_der, now),
+        Ok((bytes, _)) => staple::read(bytes.to_vec(), subject, now),
         Err(error) => Err(error.to_string()),
     };
     read.map_err(|why| warnings.push(Warning::new(path, Concern::UnusableStaple { why }))).ok()

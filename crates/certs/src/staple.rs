@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use aws_lc_rs::digest::{self, Algorithm, digest};
 use x509_parser::time::ASN1Time;
 
 use crate::clock;
@@ -29,12 +30,23 @@ pub fn places(cert: &Path) -> [PathBuf; 2] {
     [cert.with_extension("ocsp"), beside.into()]
 }
 
-/// Reads a response for the certificate with this serial number, in the bytes of DER.
+/// What a response names a certificate by (CertID, RFC 6960 §4.1.1). Serial numbers are unique for one authority only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    /// The name of the issuer, as DER.
+    pub(crate) issuer: &'a [u8],
+    /// The public key of the issuer: the bits alone. `None` where its certificate is not known; the name has to do then.
+    pub(crate) issuer_key: Option<&'a [u8]>,
+    /// The serial number, as the content of its INTEGER.
+    pub(crate) serial: &'a [u8],
+}
+
+/// Reads a response for this certificate.
 ///
 /// # Errors
 /// Why it cannot be stapled.
-pub(crate) fn read(der: Vec<u8>, serial: &[u8], now: SystemTime) -> Result<Staple, String> {
-    let single = find(&der, serial)?;
+pub(crate) fn read(der: Vec<u8>, subject: Subject<'_>, now: SystemTime) -> Result<Staple, String> {
+    let single = find(&der, subject)?;
     match single.status {
         GOOD => {}
         REVOKED => return Err("it says that the certificate is REVOKED; have a new one issued".to_owned()),
@@ -65,7 +77,35 @@ const SEQUENCE: u8 = 0x30;
 /// id-pkix-ocsp-basic (RFC 6960 §4.2.1).
 const BASIC: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 48, 1, 1];
 
-fn find(der: &[u8], serial: &[u8]) -> Result<Single, String> {
+/// id-sha1 and those of NIST, which stand in certificate identifiers.
+fn algorithm(oid: &[u8]) -> Option<&'static Algorithm> {
+    Some(match oid {
+        [0x2b, 0x0e, 3, 2, 0x1a] => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+        [0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1] => &digest::SHA256,
+        [0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 2] => &digest::SHA384,
+        [0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 3] => &digest::SHA512,
+        _ => return None,
+    })
+}
+
+/// What a response names a certificate by.
+struct CertId<'a> {
+    hash: &'a [u8],
+    issuer: &'a [u8],
+    issuer_key: &'a [u8],
+    serial: &'a [u8],
+}
+
+impl CertId<'_> {
+    fn names(&self, subject: Subject<'_>) -> bool {
+        // Hashes are for those whose number fits.
+        let Some(hash) = algorithm(self.hash).filter(|_| self.serial == subject.serial) else { return false };
+        let is_of = |bytes: &[u8], told: &[u8]| digest(hash, bytes).as_ref() == told;
+        is_of(subject.issuer, self.issuer) && subject.issuer_key.is_none_or(|key| is_of(key, self.issuer_key))
+    }
+}
+
+fn find(der: &[u8], subject: Subject<'_>) -> Result<Single, String> {
     let broken = || "it is not an OCSP response in DER".to_owned();
     let mut response = Reader(Reader(der).expect(SEQUENCE).ok_or_else(broken)?);
     let status = response.expect(ENUMERATED).ok_or_else(broken)?;
@@ -75,8 +115,8 @@ fn find(der: &[u8], serial: &[u8]) -> Result<Single, String> {
     let all = basic(&mut response).ok_or_else(broken)?;
     let mut singles = Reader(all);
     while !singles.0.is_empty() {
-        let (known, single) = single(&mut singles).ok_or_else(broken)?;
-        if known == serial {
+        let (id, single) = single(&mut singles).ok_or_else(broken)?;
+        if id.names(subject) {
             return Ok(single);
         }
     }
@@ -101,21 +141,20 @@ fn basic<'a>(response: &mut Reader<'a>) -> Option<&'a [u8]> {
     data.expect(SEQUENCE)
 }
 
-/// The serial number of the next single response, and what it says.
-fn single<'a>(singles: &mut Reader<'a>) -> Option<(&'a [u8], Single)> {
+/// What the next single response is about, and what it says.
+fn single<'a>(singles: &mut Reader<'a>) -> Option<(CertId<'a>, Single)> {
     let mut single = Reader(singles.expect(SEQUENCE)?);
     let mut id = Reader(single.expect(SEQUENCE)?);
-    id.expect(SEQUENCE)?;
-    id.expect(OCTETS)?;
-    id.expect(OCTETS)?;
-    let serial = id.expect(INTEGER)?;
+    let hash = Reader(id.expect(SEQUENCE)?).expect(OID)?;
+    let (issuer, issuer_key) = (id.expect(OCTETS)?, id.expect(OCTETS)?);
+    let id = CertId { hash, issuer, issuer_key, serial: id.expect(INTEGER)? };
     let (status, _) = single.any()?;
     single.expect(TIME)?;
     let next_update = match single.0.first() {
         Some(0xa0) => Some(time(Reader(single.expect(0xa0)?).expect(TIME)?)?),
         _ => None,
     };
-    Some((serial, Single { status, next_update }))
+    Some((id, Single { status, next_update }))
 }
 
 /// A GeneralizedTime in the one form that DER allows here: `20261122235959Z`.
@@ -180,11 +219,24 @@ mod tests {
         der
     }
 
-    /// A response for the serial number 0x1267 with this status.
+    const SHA1: &[u8] = &[0x2b, 0x0e, 3, 2, 0x1a];
+    const SHA256: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
+    const OURS: Subject<'_> =
+        Subject { issuer: b"issuer", issuer_key: Some(b"its key"), serial: &[0x12, 0x67] };
+
+    /// A response for the certificate that `OURS` is.
     fn response(status: u8, next_update: Option<&str>) -> Vec<u8> {
-        let hash = element(SEQUENCE, &element(OID, &[1]));
-        let id =
-            [hash, element(OCTETS, b"n"), element(OCTETS, b"k"), element(INTEGER, &[0x12, 0x67])].concat();
+        response_by(SHA1, status, next_update)
+    }
+
+    fn response_by(hash: &[u8], status: u8, next_update: Option<&str>) -> Vec<u8> {
+        // One that is not known hashes nothing.
+        let hashed =
+            |bytes: &[u8]| algorithm(hash).map_or(Vec::new(), |hash| digest(hash, bytes).as_ref().to_vec());
+        let [issuer, key] = [hashed(b"issuer"), hashed(b"its key")].map(|hash| element(OCTETS, &hash));
+        let null = [5, 0];
+        let hash = element(SEQUENCE, &[&element(OID, hash)[..], &null].concat());
+        let id = [hash, issuer, key, element(INTEGER, &[0x12, 0x67])].concat();
         let until =
             next_update.map(|text| element(0xa0, &element(TIME, text.as_bytes()))).unwrap_or_default();
         let single = [element(SEQUENCE, &id), element(status, b""), element(TIME, b"20260101000000Z"), until];
@@ -200,32 +252,48 @@ mod tests {
         let end = UNIX_EPOCH + Duration::from_secs(1_767_225_600);
         let der = response(GOOD, Some("20260101000000Z"));
         let before = end - Duration::from_secs(1);
-        assert_eq!(
-            read(der.clone(), &[0x12, 0x67], before),
-            Ok(Staple { der: der.clone(), until: Some(end) })
-        );
-        assert!(read(der.clone(), &[0x12, 0x67], end).unwrap_err().contains("out of date"));
-        assert!(read(der, &[0x12, 0x68], before).unwrap_err().contains("another certificate"));
-        assert_eq!(read(response(GOOD, None), &[0x12, 0x67], end).unwrap().until, None);
-        assert!(read(response(REVOKED, None), &[0x12, 0x67], end).unwrap_err().contains("REVOKED"));
-        assert!(read(response(0x82, None), &[0x12, 0x67], end).unwrap_err().contains("does not know"));
+        assert_eq!(read(der.clone(), OURS, before), Ok(Staple { der: der.clone(), until: Some(end) }));
+        assert!(read(der, OURS, end).unwrap_err().contains("out of date"));
+        assert_eq!(read(response(GOOD, None), OURS, end).unwrap().until, None);
+        assert!(read(response(REVOKED, None), OURS, end).unwrap_err().contains("REVOKED"));
+        assert!(read(response(0x82, None), OURS, end).unwrap_err().contains("does not know"));
+    }
+
+    /// Two authorities may have given the same number.
+    #[test]
+    fn a_response_for_another_certificate_is_refused() {
+        let others = [
+            Subject { serial: &[0x12, 0x68], ..OURS },
+            Subject { issuer: b"another", ..OURS },
+            Subject { issuer_key: Some(b"another"), ..OURS },
+        ];
+        for hash in [SHA1, SHA256] {
+            let der = response_by(hash, GOOD, None);
+            assert!(read(der.clone(), OURS, UNIX_EPOCH).is_ok());
+            assert!(read(der.clone(), Subject { issuer_key: None, ..OURS }, UNIX_EPOCH).is_ok());
+            for other in others {
+                let refused = read(der.clone(), other, UNIX_EPOCH).unwrap_err();
+                assert!(refused.contains("another certificate"), "{other:?}: {refused}");
+            }
+        }
+        assert!(read(response_by(&[1], GOOD, None), OURS, UNIX_EPOCH).is_err(), "a hash that nobody knows");
     }
 
     #[test]
     fn what_is_cut_off_or_changed_is_refused_without_a_panic() {
         let whole = response(GOOD, Some("20260101000000Z"));
         for end in 0..whole.len() {
-            assert!(read(whole[..end].to_vec(), &[0x12, 0x67], UNIX_EPOCH).is_err(), "{end}");
+            assert!(read(whole[..end].to_vec(), OURS, UNIX_EPOCH).is_err(), "{end}");
         }
         for at in 0..whole.len() {
             for bit in 0..8 {
                 let mut other = whole.clone();
                 other[at] ^= 1 << bit;
-                let _ = read(other, &[0x12, 0x67], UNIX_EPOCH);
+                let _ = read(other, OURS, UNIX_EPOCH);
             }
         }
         let error = element(SEQUENCE, &element(ENUMERATED, &[3]));
-        assert!(read(error, &[1], UNIX_EPOCH).unwrap_err().contains("error (3)"));
+        assert!(read(error, OURS, UNIX_EPOCH).unwrap_err().contains("error (3)"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::Oid;
 use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::clock;
 use crate::describe::Description;
@@ -119,6 +120,14 @@ impl AlternativeNames {
         }
         Ok(names)
     }
+}
+
+/// The key in a SubjectPublicKeyInfo in DER: the bits, without what says how many they are.
+pub(crate) fn key_bits(public_key: &[u8]) -> Option<&[u8]> {
+    let (_, info) = SubjectPublicKeyInfo::from_der(public_key).ok()?;
+    // Borrowed from the same bytes, which outlive what was parsed of them.
+    let length = info.subject_public_key.data.len();
+    public_key.get(public_key.len().checked_sub(length)?..)
 }
 
 /// Parses a whole certificate: bytes after it are an error.

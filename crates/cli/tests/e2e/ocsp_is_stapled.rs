@@ -21,6 +21,9 @@ fn start(app: &Server, line: &str) -> House {
     client_pki::make(home.path());
     client_pki::issue_server(home.path());
     std::fs::create_dir(home.file("staples")).unwrap();
+    // With its issuer behind it, the response is held against the key of that, too.
+    let chain = ["web.pem", "oca.pem"].map(|file| std::fs::read(home.file(file)).unwrap());
+    std::fs::write(home.file("web.pem"), chain.concat()).unwrap();
     home.run(&format!(
         "[[certificate]]\ncert = \"web.pem\"\nkey = \"web.key\"\n{line}{LISTENER}[[route]]\nserver = \"{}\"\n",
         app.address()
