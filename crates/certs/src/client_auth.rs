@@ -74,11 +74,46 @@ pub struct Trust {
     pub roots: Arc<RootCertStore>,
     /// The lists of certificates that are revoked, newest last.
     pub revoked: Vec<CertificateRevocationListDer<'static>>,
+    /// The SPIFFE trust domains: where there are any, a certificate must have a SPIFFE ID, and be of the authorities of
+    /// its trust domain. All of them are among `roots`.
+    pub domains: Vec<TrustDomain>,
+}
+
+/// A SPIFFE trust domain.
+#[derive(Clone, Debug)]
+pub struct TrustDomain {
+    /// Its name.
+    pub name: String,
+    /// Its authorities.
+    pub roots: Arc<RootCertStore>,
+}
+
+impl Trust {
+    /// All that decides whom to believe, as bytes: equal for equal rules.
+    #[must_use]
+    pub fn context(&self) -> Vec<u8> {
+        let mut context = Vec::new();
+        let mut add = |part: &[u8]| {
+            context.extend_from_slice(&part.len().to_be_bytes());
+            context.extend_from_slice(part);
+        };
+        let stores = std::iter::once(("", &self.roots));
+        let domains = self.domains.iter().map(|domain| (domain.name.as_str(), &domain.roots));
+        for (name, store) in stores.chain(domains) {
+            add(name.as_bytes());
+            for root in &store.roots {
+                add(&root.subject);
+                add(&root.subject_public_key_info);
+            }
+        }
+        self.revoked.iter().for_each(|list| add(list));
+        context
+    }
 }
 
 impl From<Arc<RootCertStore>> for Trust {
     fn from(roots: Arc<RootCertStore>) -> Self {
-        Trust { roots, revoked: Vec::new() }
+        Trust { roots, revoked: Vec::new(), domains: Vec::new() }
     }
 }
 
@@ -126,6 +161,16 @@ pub fn load_revocation_lists(path: &Path, now: SystemTime) -> Result<LoadedLists
 #[must_use]
 pub fn valid_until(der: &[u8]) -> Option<SystemTime> {
     Some(clock::from_asn1(x509::parse(der).ok()?.validity().not_after))
+}
+
+/// The trust domain of the SPIFFE ID in a certificate in DER. `None` where it has none: an X.509-SVID has exactly one URI,
+/// which is `spiffe://DOMAIN/PATH`.
+#[must_use]
+pub fn trust_domain(der: &[u8]) -> Option<String> {
+    let names = x509::AlternativeNames::read(&x509::parse(der).ok()?).ok()?;
+    let [id] = &names.uris[..] else { return None };
+    let (domain, path) = id.strip_prefix("spiffe://")?.split_once('/')?;
+    (!domain.is_empty() && !path.is_empty()).then(|| domain.to_owned())
 }
 
 /// The issuer's name in a certificate in DER, as DER. `None` where it cannot be parsed.

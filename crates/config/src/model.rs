@@ -31,7 +31,7 @@ pub use outputs::{
 };
 pub use route::{
     Allow, AllowKind, AuthMode, ClientAuth, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay,
-    RelayTarget, Route, SendProxy, Target,
+    RelayTarget, Route, SendProxy, Target, TrustDomain, TrustDomainName,
 };
 
 pub use server_tls::{ClientCertificate, Pin, ServerTls, TlsName, Verify};

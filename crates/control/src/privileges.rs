@@ -138,7 +138,7 @@ pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
         }
     }
     for route in &config.routes {
-        route.client_auth.iter().flat_map(|auth| auth.ca.iter().chain(&auth.crl)).for_each(&mut look);
+        route.client_auth.iter().flat_map(|auth| auth.authorities().chain(&auth.crl)).for_each(&mut look);
     }
     findings
 }

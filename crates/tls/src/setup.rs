@@ -244,13 +244,7 @@ fn ticketer(auth: &ClientAuth, tickets: &Arc<TicketKeys>) -> Arc<dyn ProducesTic
     let mut context = Vec::new();
     if let ClientAuth::Optional(trust) | ClientAuth::Required(trust) = auth {
         context.push(u8::from(matches!(auth, ClientAuth::Required(_))));
-        for root in &trust.roots.roots {
-            context.extend_from_slice(root.subject.as_ref());
-            context.extend_from_slice(root.subject_public_key_info.as_ref());
-        }
-        for list in &trust.revoked {
-            context.extend_from_slice(list);
-        }
+        context.extend_from_slice(&trust.context());
     }
     tickets.ticketer(&context)
 }

@@ -12,7 +12,7 @@ mod tests;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use offramp_certs::client_auth::{Trust, certificate_issuer, list_issuer};
+use offramp_certs::client_auth::{Trust, certificate_issuer, list_issuer, trust_domain};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
@@ -20,7 +20,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
     CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName, Error,
-    SignatureScheme,
+    RootCertStore, SignatureScheme,
 };
 
 use crate::setup::SetupError;
@@ -34,8 +34,24 @@ pub(crate) fn build(
     required: bool,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, SetupError> {
-    let groups = groups(&trust.revoked, |lists| {
-        let roots = Arc::clone(&trust.roots);
+    let all = against(&trust.roots, trust, required, provider)?;
+    let domains = trust
+        .domains
+        .iter()
+        .map(|domain| Ok((domain.name.clone(), against(&domain.roots, trust, required, provider)?)));
+    let domains: Result<Vec<_>, SetupError> = domains.collect();
+    Ok(Arc::new(Noting { groups: all, domains: domains? }))
+}
+
+/// The verifiers against these authorities, with the revocation lists.
+fn against(
+    roots: &Arc<RootCertStore>,
+    trust: &Trust,
+    required: bool,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Groups, SetupError> {
+    groups(&trust.revoked, |lists| {
+        let roots = Arc::clone(roots);
         let mut builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
         if !lists.is_empty() {
             builder = builder.with_crls(lists).allow_unknown_revocation_status();
@@ -44,9 +60,11 @@ pub(crate) fn build(
             builder = builder.allow_unauthenticated();
         }
         builder.build().map_err(|error| SetupError(format!("client certificates: {error}")))
-    })?;
-    Ok(Arc::new(Noting { groups }))
+    })
 }
+
+/// Who verifies the certificates of clients.
+type Groups = Vec<Group<dyn ClientCertVerifier>>;
 
 /// A revocation list, and the name of its issuer.
 type List = (Vec<u8>, CertificateRevocationListDer<'static>);
@@ -132,16 +150,32 @@ pub(crate) fn verdict<V: ?Sized, T>(
     verdict.ok_or_else(|| Error::General("nobody has verified the certificate".to_owned()))
 }
 
-/// Notes what the verifiers in it refuse. They differ in their lists alone.
+/// Notes what the verifiers in it refuse. Those of a group differ in their lists alone.
 #[derive(Debug)]
 struct Noting {
-    groups: Vec<Group<dyn ClientCertVerifier>>,
+    /// Those against all authorities.
+    groups: Groups,
+    /// Those of each SPIFFE trust domain. Where there are any, `groups` verifies no certificate: an authority vouches for
+    /// the identities of its own domain, and for no others.
+    domains: Vec<(String, Groups)>,
 }
 
 impl Noting {
     fn first(&self) -> &dyn ClientCertVerifier {
         // There always is one.
         &*self.groups[0].verifier
+    }
+
+    /// Who verifies this certificate.
+    fn groups_for(&self, certificate: &CertificateDer<'_>) -> Result<&Groups, Error> {
+        if self.domains.is_empty() {
+            return Ok(&self.groups);
+        }
+        let Some(domain) = trust_domain(certificate) else {
+            return Err(CertificateError::ApplicationVerificationFailure.into());
+        };
+        let found = self.domains.iter().find(|(name, _)| *name == domain);
+        found.map(|(_, groups)| groups).ok_or_else(|| CertificateError::UnknownIssuer.into())
     }
 }
 
@@ -184,8 +218,10 @@ impl ClientCertVerifier for Noting {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let said = verdict(&self.groups, end_entity, intermediates, |verifier| {
-            verifier.verify_client_cert(end_entity, intermediates, now)
+        let said = self.groups_for(end_entity).and_then(|groups| {
+            verdict(groups, end_entity, intermediates, |verifier| {
+                verifier.verify_client_cert(end_entity, intermediates, now)
+            })
         });
         noting(said, end_entity)
     }

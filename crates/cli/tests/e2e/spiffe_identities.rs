@@ -115,6 +115,57 @@ fn spiffe_identities_of_two_domains_are_let_in_by_their_uris() {
     house.stop();
 }
 
+/// With `trust_domains` an authority vouches for the identities of its own domain alone, also by a ticket of a route on
+/// which it may vouch for all.
+#[test]
+fn no_authority_issues_identities_of_another_trust_domain() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let domains = Domains::new(&home);
+    let house = home.run(&format!(
+        "{CERTIFICATE}{LISTENER}[[route]]\nserver = \"{0}\"\nclient_auth = {{ trust_domains = {{ \
+         \"example.org\" = [\"own/ca.pem\", \"own-next/ca.pem\"], \"partner.test\" = \"partner/ca.pem\" }} }}\n\
+         [[route]]\nhost = \"any.example.org\"\nserver = \"{0}\"\n\
+         client_auth = {{ ca = [\"own/ca.pem\", \"own-next/ca.pem\", \"partner/ca.pem\"] }}\n",
+        app.address()
+    ));
+    let (own, next, partner) = (&domains.own, &domains.own_next, &domains.partner);
+    let rejected = "client_certificate_rejected";
+    let unknown = "client_certificate_unknown_issuer";
+    let spiffe = |id: &str| vec![Name::Uri(format!("spiffe://{id}"))];
+    let rows = [
+        (own, spiffe("example.org/web"), "client_closed"),
+        (next, spiffe("example.org/web"), "client_closed"),
+        (partner, spiffe("partner.test/billing"), "client_closed"),
+        // The authority of one domain, and an identity of the other; all authorities of the tests have one name.
+        (partner, spiffe("example.org/web"), rejected),
+        (own, spiffe("partner.test/billing"), rejected),
+        (own, spiffe("other.test/web"), unknown),
+        (own, spiffe("example.org"), rejected),
+        (own, [spiffe("example.org/web"), spiffe("partner.test/billing")].concat(), rejected),
+        (own, vec![Name::Dns("web.example.org".to_owned())], rejected),
+    ];
+    for (number, (authority, names, expected)) in rows.into_iter().enumerate() {
+        let leaf = Leaf { common_name: None, key: Key::P256, ..Leaf::client("svid", &names) };
+        let files = authority.issue(&format!("svid-{number}"), &leaf).unwrap();
+        let files = (files.cert.display().to_string(), files.key.display().to_string());
+        let admitted = admitted(&house, &client(&house, &files)).is_some();
+        assert_eq!(admitted, expected == "client_closed", "{names:?}");
+        let event = house.events_of(number + 1).remove(number);
+        let ended = cause(&event) == expected || (admitted && cause(&event) == "client_vanished");
+        assert!(ended, "{names:?}: {event}");
+    }
+    // The route for everybody gives a ticket, which is none for the other route.
+    let config = client(&house, &svid(partner, "minted", "spiffe://example.org/web"));
+    let stream = crate::crowd::tcp(house.address()).unwrap();
+    let name = ServerName::try_from("any.example.org").unwrap();
+    let mut tls = StreamOwned::new(ClientConnection::new(Arc::clone(&config), name).unwrap(), stream);
+    assert!(echoed(&mut tls));
+    drop(tls);
+    assert!(admitted(&house, &config).is_none());
+    house.stop();
+}
+
 /// The authorities of a domain are rotated as SPIRE does it: first both, then the new one alone. Who is connected stays,
 /// and who comes anew is checked by the bundle of that moment.
 #[test]
@@ -177,12 +228,12 @@ fn requests_on_a_connection_from_before_are_misdirected() {
     bundle(&house.home, &[&domains.own_next]);
     until_changed(&house, 1);
     assert_eq!(status(), "421");
+    // The client needs a new connection, and is told so.
+    let mut rest = Vec::new();
+    tls.read_to_end(&mut rest).unwrap();
+    assert!(String::from_utf8_lossy(&rest).to_ascii_lowercase().contains("connection: close"));
     // Nor by a new one.
     let refused = curl(&house, &["--cert", &cert, "--key", &key], "https://localhost/");
     assert_ne!(refused.code, 0, "{refused:?}");
     house.stop();
 }
-    // The client needs a new connection, and is told so.
-    let mut rest = Vec::new();
-    tls.read_to_end(&mut rest).unwrap();
-    assert!(String::from_utf8_lossy(&rest).to_ascii_lowercase().contains("connection: close"));

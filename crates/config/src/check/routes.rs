@@ -1,12 +1,13 @@
 //! `[[route]]`: what each one says by itself, and whether the names that it refers to exist.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use super::{Known, Reader, Sorted, reference, rules};
 use crate::error::Problem;
 use crate::model::{
-    AuthMode, ClientAuth, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay, RelayTarget, Respond, Route,
-    SendProxy, ServerAddress, Target,
+    AuthMode, ClientAuth, FilePath, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay, RelayTarget,
+    Respond, Route, SendProxy, ServerAddress, Target, TrustDomain, TrustDomainName,
 };
 use crate::raw::{Section, Spanned};
 
@@ -213,9 +214,35 @@ fn client_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<ClientA
     let file =
         |text: &Spanned<String>, reader: &mut Reader<'_, '_>| reader.origin(&text.span).file(&text.value);
     let (ca, crl) = (reader.list(details, "ca", file), reader.list(details, "crl", file));
-    if ca.is_empty() {
+    let trust_domains = trust_domains(details, reader);
+    if details.mentions("ca") && details.mentions("trust_domains") {
+        let problem =
+            Problem::new("`ca` cannot go with `trust_domains`: its authorities could issue for every domain");
+        let help = "keep one of the two, or name the trust domain of these authorities";
+        reader.report.whole(details.key_span("ca"), problem.help(help));
+    }
+    if ca.is_empty() && trust_domains.is_empty() {
+        let is_told = details.is_wrong("trust_domains") || !details.pairs("trust_domains").is_empty();
+        if !details.mentions("ca") && !is_told {
+            let problem = Problem::new("`client_auth` of [[route]] lacks `ca`");
+            let help = "add `ca`, or `trust_domains`: the files with the authorities that issue to clients";
+            reader.report.whole(&details.span, problem.help(help));
+        }
         return None;
     }
     let xfcc = details.bool("xfcc").unwrap_or_default();
-    Some(ClientAuth { mode: mode.unwrap_or(AuthMode::Required), ca, crl, allow, xfcc })
+    Some(ClientAuth { mode: mode.unwrap_or(AuthMode::Required), ca, trust_domains, crl, allow, xfcc })
+}
+
+/// The trust domains, in the order of their names.
+fn trust_domains(details: &Section, reader: &mut Reader<'_, '_>) -> Vec<TrustDomain> {
+    let mut domains: BTreeMap<TrustDomainName, Vec<FilePath>> = BTreeMap::new();
+    for (name, file) in details.pairs("trust_domains") {
+        let name = reader.tell(&name.span, name.value.parse());
+        let path = reader.origin(&file.span).file(&file.value);
+        if let (Some(name), Some(path)) = (name, reader.tell(&file.span, path)) {
+            domains.entry(name).or_default().push(path);
+        }
+    }
+    domains.into_iter().map(|(name, ca)| TrustDomain { name, ca }).collect()
 }

@@ -225,7 +225,8 @@ pub const TABLE: &[Key] = rows! {
     "route.send_proxy.client_certificate": Kind::Bool, toml("false"), Live, NOW, "Add the client's certificate to the v2 header";
     "route.client_auth": Kind::Section, absent("clients are not asked for a certificate"), Live, NOW, "Mutual TLS";
     "route.client_auth.mode": Kind::Choice(model::AuthMode::CHOICES), toml("\"required\""), Live, NOW, "Whether a client without a certificate is refused";
-    "route.client_auth.ca": Kind::List("paths of files"), REQUIRED, Live, NOW, "The PEM files with the authorities that clients' certificates are checked against";
+    "route.client_auth.ca": Kind::List("paths of files"), absent("required without `trust_domains`"), Live, NOW, "The PEM files with the authorities that clients' certificates are checked against";
+    "route.client_auth.trust_domains": Kind::Map("`{ \"DOMAIN\" = \"FILE\" }`, or a list of files"), absent("any authority of `ca` may issue any name"), Live, NOW, "Instead of `ca`: the PEM files with the authorities of each SPIFFE trust domain. A certificate must have one SPIFFE ID, and is checked against the authorities of its trust domain alone";
     "route.client_auth.crl": Kind::List("paths of files"), absent("nobody is revoked"), Live, NOW, "The files with the authorities' revocation lists, in PEM or DER; an authority without a list has revoked nobody";
     "route.client_auth.allow": Kind::List("`dns:`, `uri:`, `ip:`, `cn:` or `ou:` and a pattern, or `pin:sha256/` and base64"), absent("every certificate that the authorities vouch for"), Live, NOW, "The names, networks and public keys of which a client's certificate must have one; `*` stands for any text";
     "route.client_auth.xfcc": Kind::Bool, toml("false"), Live, NOW, "Send the client's certificate to HTTP servers as `X-Forwarded-Client-Cert` too, as Envoy does; they always get it as `Client-Cert` and `Client-Cert-Chain` (RFC 9440)";

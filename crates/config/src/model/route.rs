@@ -157,14 +157,62 @@ pub struct ProxyV2 {
 pub struct ClientAuth {
     /// Whether a client may come without a certificate.
     pub mode: AuthMode,
-    /// The PEM files with the authorities; at least one.
+    /// The PEM files with the authorities; at least one, unless there are `trust_domains`.
     pub ca: Vec<FilePath>,
+    /// The SPIFFE trust domains, each with its own authorities, by name; empty: certificates need no SPIFFE ID.
+    pub trust_domains: Vec<TrustDomain>,
     /// The files with the authorities' revocation lists.
     pub crl: Vec<FilePath>,
     /// What a certificate must be valid for; empty: nothing in particular.
     pub allow: Vec<Allow>,
     /// Whether HTTP servers get `X-Forwarded-Client-Cert` beside `Client-Cert`.
     pub xfcc: bool,
+}
+
+impl ClientAuth {
+    /// All files with authorities.
+    pub fn authorities(&self) -> impl Iterator<Item = &FilePath> {
+        self.ca.iter().chain(self.trust_domains.iter().flat_map(|domain| &domain.ca))
+    }
+}
+
+/// A SPIFFE trust domain, and who may issue its identities.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustDomain {
+    /// Its name.
+    pub name: TrustDomainName,
+    /// The PEM files with its authorities (its bundle); at least one.
+    pub ca: Vec<FilePath>,
+}
+
+/// The name of a SPIFFE trust domain: lower-case letters, digits, dots, dashes and underscores.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TrustDomainName(String);
+
+impl TrustDomainName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for TrustDomainName {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let sound = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_');
+        if (1..=255).contains(&text.len()) && text.bytes().all(sound) {
+            return Ok(Self(text.to_owned()));
+        }
+        let problem = Problem::new(format!("`{}` is no SPIFFE trust domain", shown(text)));
+        Err(problem.help("write what stands between `spiffe://` and the next `/`, such as example.org"))
+    }
+}
+
+impl fmt::Display for TrustDomainName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 words! {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{array, bare, list, path, quoted, text};
 use crate::model::{
     ClientAuth, FilePath, HeaderChanges, HeaderField, Hsts, HttpRules, Listeners, ProxyV2, ProxyVersion,
-    Redirect, Relay, RelayTarget, Respond, Rewrite, Route, SendProxy, Target,
+    Redirect, Relay, RelayTarget, Respond, Rewrite, Route, SendProxy, Target, TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -83,7 +83,15 @@ fn send_proxy(out: &mut String, version: Option<SendProxy>) {
 
 fn client_auth(out: &mut String, auth: &ClientAuth) {
     let files = |files: &[FilePath]| array(&files.iter().map(path).collect::<Vec<_>>());
-    let _ = write!(out, "client_auth = {{ mode = \"{}\", ca = {}", auth.mode, files(&auth.ca));
+    let _ = write!(out, "client_auth = {{ mode = \"{}\"", auth.mode);
+    if !auth.ca.is_empty() {
+        let _ = write!(out, ", ca = {}", files(&auth.ca));
+    }
+    if !auth.trust_domains.is_empty() {
+        let domain = |one: &TrustDomain| format!("\"{}\" = {}", one.name, files(&one.ca));
+        let domains: Vec<_> = auth.trust_domains.iter().map(domain).collect();
+        let _ = write!(out, ", trust_domains = {{ {} }}", domains.join(", "));
+    }
     if !auth.crl.is_empty() {
         let _ = write!(out, ", crl = {}", files(&auth.crl));
     }

@@ -95,6 +95,27 @@ fn conflicts_between_routes_and_the_modes_of_listeners() {
             ),
             "differ in `deny_ja4`",
         ),
+        (
+            format!("{THREE}listener = \"web\"\n{backend}tls = {{ preamble = \"postgres\" }}"),
+            "but the listener `web` speaks HTTP",
+        ),
+        (
+            format!(
+                "{THREE}listener = \"db\"\n{backend}tls = {{ preamble = \"postgres\" }}\nhealth = {{ path = \"/\" }}"
+            ),
+            "`health` is of HTTP",
+        ),
+        (
+            format!(
+                "{one}client_auth = {{ ca = \"a.pem\", trust_domains = {{ \"example.org\" = \"b.pem\" }} }}"
+            ),
+            "`ca` cannot go with `trust_domains`",
+        ),
+        (
+            format!("{one}client_auth = {{ trust_domains = {{ \"spiffe://example.org\" = \"b.pem\" }} }}"),
+            "is no SPIFFE trust domain",
+        ),
+        (format!("{one}client_auth = {{ mode = \"required\" }}"), "lacks `ca`"),
         (format!("{THREE}{backend}protocol = \"h2\""), "`protocol` of the backend `x` applies to HTTP only"),
         (format!("{THREE}{backend}balance = \"hash:cookie:a\""), "`balance` of the backend `x`"),
         (format!("{THREE}{backend}sticky_cookie = \"a\""), "`sticky_cookie` of the backend `x`"),

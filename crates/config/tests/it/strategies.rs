@@ -1,24 +1,27 @@
 //! Any configuration that is valid, for properties.
 
+mod tls;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use offramp_config::model::{
-    AccessFormat, AccessLog, AccessOutput, AcmeCertificate, Allow, AlpnId, Anonymize, AuthMode, Authority,
-    Backend, Certificate, CertificateName, CertificateSource, Challenge, ClientAuth, ClientCertificate,
-    DefaultRole, DnsProvider, DnsUpdate, Eject, Endpoint, ExternalAccount, FilePath, HeaderChanges,
-    HeaderName, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern,
-    KeyType, Level, Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics,
-    Mode, Name, OnDemand, Passthrough, Pin, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize,
-    RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy,
-    Server, ServerAddress, ServerTls, Size, StoreUrl, SyslogAddress, Target, Tickets, Tls, TlsName, Tracing,
-    TsigAlgorithm, User, Verify, Weight, Workers,
+    AccessFormat, AccessLog, AccessOutput, AcmeCertificate, AlpnId, Anonymize, Authority, Backend,
+    Certificate, CertificateName, CertificateSource, Challenge, DefaultRole, DnsProvider, DnsUpdate, Eject,
+    Endpoint, ExternalAccount, FilePath, HeaderChanges, HeaderName, Health, HostPattern, Hsts, HttpLimits,
+    HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, KeyType, Level, Limits, ListenAddress, Listener,
+    Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name, OnDemand, Passthrough, Policy, Pool,
+    Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond,
+    Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress, Size, StoreUrl, SyslogAddress, Target,
+    Tickets, Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+
+use tls::{client_auth, server_tls};
 
 fn path() -> impl Strategy<Value = PathBuf> {
     "/[a-z\"\\\\ é\u{1}]{1,8}(/[a-z]{1,3})?".prop_map(PathBuf::from)
@@ -54,17 +57,6 @@ fn distinct<T: PartialEq + Clone>(items: &mut Vec<T>) {
             true
         }
     });
-}
-
-fn client_auth() -> impl Strategy<Value = ClientAuth> {
-    let allow = "(dns|uri|ip|cn|ou|pin):[a-z*:/.]{1,8}".prop_map(|text| text.parse::<Allow>().unwrap());
-    let files = (vec(file(), 1..3), vec(file(), 0..3));
-    (select(AuthMode::ALL), files, vec(allow, 0..3)).prop_map(|(mode, (mut ca, mut crl), mut allow)| {
-        distinct(&mut allow);
-        distinct(&mut ca);
-        distinct(&mut crl);
-        ClientAuth { mode, ca, crl, allow, xfcc: false }
-    })
 }
 
 fn relay(backends: Vec<Name>) -> impl Strategy<Value = Relay> {
@@ -273,27 +265,6 @@ fn name() -> impl Strategy<Value = Name> {
 }
 
 /// All of a backend but its name and servers; nothing that only HTTP has.
-fn server_tls() -> impl Strategy<Value = ServerTls> {
-    let verify = prop_oneof![
-        Just(Verify::System),
-        file().prop_map(Verify::File),
-        any::<[u8; 32]>().prop_map(|hash| Verify::Pins(vec![Pin(hash)])),
-    ];
-    let certificate = (file(), option::of(file())).prop_map(|(cert, key)| ClientCertificate { cert, key });
-    let alpn = select(vec!["redis", "h2"]).prop_map(|id| id.parse::<AlpnId>().unwrap());
-    (verify, vec(file(), 0..3), option::of(certificate), option::of(alpn)).prop_map(
-        |(verify, mut crl, certificate, alpn)| {
-            // A Unix socket needs a name, and a pin must not have one.
-            let named = !matches!(verify, Verify::Pins(_));
-            let name = named.then(|| "db.internal".parse::<TlsName>().unwrap());
-            crl.retain(|_| named);
-            distinct(&mut crl);
-            let alpn = alpn.into_iter().collect();
-            ServerTls { verify, crl, name, certificate, alpn, ..ServerTls::default() }
-        },
-    )
-}
-
 fn care() -> impl Strategy<Value = Backend> {
     let balance = select(vec!["round_robin", "least_conn", "two_choices", "hash:client"]);
     let pool = (option::of(1u32..9), 0u32..9, duration(1, 3_600_000), 0u32..9, duration(1, 86_400_000))
@@ -316,13 +287,12 @@ fn care() -> impl Strategy<Value = Backend> {
     let eject = (1u32..=1000, duration(100, 3_600_000), duration(0, 3_600_000))
         .prop_map(|(failures, duration, slow_start)| Eject { failures, duration, slow_start });
     let care = (balance, pool, option::of(health), option::of(eject), option::of(server_tls()));
-    care.prop_map(|(balance, pool, health, eject, tls)| Backend {
-        balance: balance.parse().unwrap(),
-        pool,
-        tls,
-        health,
-        eject,
-        ..Backend::new(Name::default(), Vec::new())
+    care.prop_map(|(balance, pool, health, eject, mut tls)| {
+        if health.as_ref().is_some_and(|health| matches!(health.probe, Probe::Http(_))) {
+            tls.iter_mut().for_each(|tls| tls.preamble = None);
+        }
+        let balance = balance.parse().unwrap();
+        Backend { balance, pool, tls, health, eject, ..Backend::new(Name::default(), Vec::new()) }
     })
 }
 
@@ -535,7 +505,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
     });
     let certificates = (certificates(), authorities());
     (plain, certificates, listeners(), http_listener(), rest).prop_map(
-        |(plain, (certificates, authorities), mut listeners, http, (backends, mut routes, requests))| {
+        |(plain, (certificates, authorities), mut listeners, http, (mut backends, mut routes, requests))| {
             let (
                 (workers, user, state_dir, watch),
                 log,
@@ -548,6 +518,8 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
             let mut requests = requests;
             requests.iter_mut().for_each(|route| route.http.hsts = None);
             if !requests.is_empty() {
+                // Nobody is asked for TLS by a preamble behind a listener of HTTP.
+                backends.iter_mut().flat_map(|one| &mut one.tls).for_each(|tls| tls.preamble = None);
                 listeners.push(http);
                 listeners.push(Listener {
                     name: "tcp".parse().unwrap(),

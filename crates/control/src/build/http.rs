@@ -168,13 +168,7 @@ fn class(route: &model::Route, termination: &Termination<'_>) -> AuthClass {
     };
     (auth.mode == AuthMode::Required).hash(&mut hasher);
     if let Some(trust) = termination.trust(auth) {
-        for root in &trust.roots.roots {
-            hasher.write(&root.subject);
-            hasher.write(&root.subject_public_key_info);
-        }
-        for list in &trust.revoked {
-            hasher.write(list);
-        }
+        hasher.write(&trust.context());
     }
     for allow in &auth.allow {
         allow.to_string().hash(&mut hasher);

@@ -80,7 +80,7 @@ impl<'a> Connectors<'a> {
         for crl in &tls.crl {
             revoked.extend_from_slice(self.sources.revoked(&crl.path)?);
         }
-        Some(Trust { roots: Arc::clone(roots), revoked })
+        Some(Trust { roots: Arc::clone(roots), revoked, domains: Vec::new() })
     }
 
     /// What is shown to servers; `Some(None)` where that is nothing.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use offramp_certs::client_auth::{Allow, Pattern, Trust};
+use offramp_certs::client_auth::{Allow, Pattern, Trust, TrustDomain};
 use offramp_certs::store::Store;
 use offramp_config::At;
 use offramp_config::model::{self, AlpnId, AuthMode, FilePath};
@@ -36,15 +36,19 @@ struct Key {
 struct AuthKey {
     required: bool,
     ca: Vec<PathBuf>,
+    domains: Vec<(String, Vec<PathBuf>)>,
     crl: Vec<PathBuf>,
 }
 
 impl Key {
     fn of(alpn: &[AlpnId], auth: Option<&model::ClientAuth>) -> Self {
-        let paths = |files: &[FilePath]| files.iter().map(|file| file.path.clone()).collect();
+        let paths =
+            |files: &[FilePath]| -> Vec<PathBuf> { files.iter().map(|file| file.path.clone()).collect() };
+        let domain = |one: &model::TrustDomain| (one.name.to_string(), paths(&one.ca));
         let auth = auth.map(|auth| AuthKey {
             required: auth.mode == AuthMode::Required,
             ca: paths(&auth.ca),
+            domains: auth.trust_domains.iter().map(domain).collect(),
             crl: paths(&auth.crl),
         });
         Self { alpn: alpn.to_vec(), auth }
@@ -125,15 +129,25 @@ impl<'a> Termination<'a> {
 
     /// Whom to believe about clients; `None` where a file cannot be used, as was reported when it was read.
     pub(super) fn trust(&self, auth: &model::ClientAuth) -> Option<Trust> {
-        let mut roots = RootCertStore::empty();
-        for ca in &auth.ca {
-            roots.roots.extend_from_slice(&self.sources.authorities(&ca.path)?.roots);
-        }
+        let roots = self.authorities(auth.authorities())?;
+        let domain = |one: &model::TrustDomain| {
+            Some(TrustDomain { name: one.name.to_string(), roots: self.authorities(one.ca.iter())? })
+        };
+        let domains: Option<Vec<_>> = auth.trust_domains.iter().map(domain).collect();
         let mut revoked = Vec::new();
         for crl in &auth.crl {
             revoked.extend_from_slice(self.sources.revoked(&crl.path)?);
         }
-        Some(Trust { roots: Arc::new(roots), revoked })
+        Some(Trust { roots, revoked, domains: domains? })
+    }
+
+    /// The authorities of several files.
+    fn authorities<'f>(&self, files: impl Iterator<Item = &'f FilePath>) -> Option<Arc<RootCertStore>> {
+        let mut roots = RootCertStore::empty();
+        for file in files {
+            roots.roots.extend_from_slice(&self.sources.authorities(&file.path)?.roots);
+        }
+        Some(Arc::new(roots))
     }
 
     fn offer(&self, configs: &Configs) -> Offer {
@@ -191,6 +205,7 @@ mod tests {
         let auth = |ca: &[&str], crl: &[&str]| model::ClientAuth {
             mode: AuthMode::Required,
             ca: files(ca),
+            trust_domains: Vec::new(),
             crl: files(crl),
             allow: Vec::new(),
             xfcc: false,

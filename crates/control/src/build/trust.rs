@@ -9,7 +9,7 @@ use crate::certificates::{Look, Pair};
 /// Reads every file of authorities and revocation lists, and the certificates for servers.
 pub(super) fn read(config: &Config, look: &mut Look<'_>, report: &mut Report) {
     for auth in config.routes.iter().filter_map(|route| route.client_auth.as_ref()) {
-        auth.ca.iter().for_each(|ca| authorities(ca, look, report));
+        auth.authorities().for_each(|ca| authorities(ca, look, report));
         auth.crl.iter().for_each(|crl| revoked(crl, look, report));
     }
     for tls in config.backends.iter().filter_map(|backend| backend.tls.as_ref()) {
