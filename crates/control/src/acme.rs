@@ -11,6 +11,7 @@ mod http;
 mod keeper;
 mod name_server;
 mod order;
+mod pause;
 mod prove;
 mod requests;
 mod shop;

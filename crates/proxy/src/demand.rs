@@ -45,12 +45,21 @@ pub enum DemandOutcome {
     OverRate,
     /// Too many names at a time.
     Busy,
+    /// Every authority wants to be left alone for a while.
+    Paused,
 }
 
 impl DemandOutcome {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Obtained, Self::Failed, Self::Denied, Self::Unanswered, Self::OverRate, Self::Busy];
+    pub const ALL: [Self; 7] = [
+        Self::Obtained,
+        Self::Failed,
+        Self::Denied,
+        Self::Unanswered,
+        Self::OverRate,
+        Self::Busy,
+        Self::Paused,
+    ];
 
     /// As in the metrics.
     #[must_use]
@@ -62,6 +71,7 @@ impl DemandOutcome {
             Self::Unanswered => "unanswered",
             Self::OverRate => "over_rate",
             Self::Busy => "busy",
+            Self::Paused => "paused",
         }
     }
 }
@@ -71,7 +81,7 @@ pub struct Demand {
     rules: ArcSwap<Vec<DemandRule>>,
     names: Mutex<Names>,
     sender: mpsc::Sender<Box<str>>,
-    counts: [AtomicU64; 6],
+    counts: [AtomicU64; 7],
 }
 
 #[derive(Default)]
@@ -167,7 +177,7 @@ impl Demand {
 
     /// How many names came to which end.
     #[must_use]
-    pub fn totals(&self) -> [(DemandOutcome, u64); 6] {
+    pub fn totals(&self) -> [(DemandOutcome, u64); 7] {
         DemandOutcome::ALL.map(|outcome| (outcome, self.counts[outcome as usize].load(Ordering::Relaxed)))
     }
 

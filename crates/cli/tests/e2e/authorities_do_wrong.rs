@@ -8,6 +8,7 @@ use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::authority::{Authority, Fault};
+use crate::crowd::{connect, trusting};
 use crate::figures::Page;
 use crate::house::{Home, House};
 use crate::offramp::{output, stderr};
@@ -153,4 +154,36 @@ fn the_less_an_old_certificate_has_left_the_more_urgent_the_log_is() {
     // Clients get it all the same: many only warn, and nothing else is better.
     assert_eq!(shown(&house), before);
     assert!((failed(&house) - 2.0).abs() < 0.1);
+}
+
+/// What an authority wants holds for all names: those that clients ask for, and those that are to be renewed.
+#[test]
+fn a_pause_is_shared_by_all_names() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let authority = Authority::start(&home.ca, Duration::from_secs(90 * 24 * 3600));
+    let text = configuration(&home, &authority, &app)
+        + "[[certificate]]\nacme = \"own\"\non_demand = { names = \"*.shop.test\", wait = \"60s\" }\n\
+           [limits]\nhandshake_timeout = \"1m\"\n";
+    let house = home.run(&text);
+    logged(&house, "certificates changed", "");
+    let client = trusting(&authority.root(house.home.path()));
+    connect(&client, house.address(), "first.shop.test").unwrap();
+    let orders = authority.requests("/order");
+    authority.set_fault(Fault::Limited(7200));
+    assert!(connect(&client, house.address(), "second.shop.test").is_err());
+    assert_eq!(authority.requests("/order"), orders + 1);
+    // Neither the next name nor a renewal wakes it, though it would be served now.
+    authority.set_fault(Fault::None);
+    for name in ["third.shop.test", "fourth.shop.test"] {
+        assert!(connect(&client, house.address(), name).is_err(), "{name}");
+    }
+    let refused = renew(&house);
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("not asked again before"), "{}", stderr(&refused));
+    assert_eq!(authority.requests("/order"), orders + 1);
+    let page = Page::scrape(house.metrics());
+    assert_eq!(page.get("offramp_acme_on_demand_total{outcome=\"paused\"}"), 2.0);
+    assert_eq!(page.get("offramp_acme_on_demand_total{outcome=\"failed\"}"), 1.0);
+    house.stop();
 }

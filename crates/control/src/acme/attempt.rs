@@ -1,14 +1,14 @@
 //! One attempt to obtain a certificate: the authorities are asked in turn, and what came of it is noted.
 
-use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use offramp_certs::acme::schedule::{self, Occasion};
+use offramp_certs::acme::schedule::Occasion;
 use offramp_config::model::Authority;
 use offramp_observe::timestamp::{Precision, write_rfc3339};
 
 use super::Want;
 use super::order::{Failure, order};
+use super::pause::{Bars, Scope};
 use super::shop::Shop;
 
 /// What came of an order: until when the certificate is valid, or why there is none.
@@ -38,11 +38,20 @@ impl Meanwhile {
     }
 }
 
-/// Asks the authorities in turn; until when the certificate is valid, or why there is none.
+/// Asks the authorities in turn; until when the certificate is valid, or why there is none. `bars` are the pauses that
+/// concern this certificate alone. Where all authorities want to be left alone, none is asked, and nothing has failed.
 pub(super) async fn attempt(want: &Want, shop: &Shop, meanwhile: Meanwhile, bars: &mut Bars) -> Outcome {
     let names = want.names();
     let mut reasons = Vec::new();
-    for authority in bars.open(&want.authorities, SystemTime::now()) {
+    let now = SystemTime::now();
+    if let Some(wait) = shop.pauses(bars).shortest(&want.authorities, now) {
+        return Err(format!("every authority wants to be left alone until {}", date(now + wait)));
+    }
+    for authority in &want.authorities {
+        // Another order may have been refused while this one was under way.
+        if shop.pauses(bars).left(authority, SystemTime::now()).is_some() {
+            continue;
+        }
         let name = authority.name.as_str();
         let now = SystemTime::now();
         let at = shop.barred(authority, &want.subject, now);
@@ -65,8 +74,13 @@ pub(super) async fn attempt(want: &Want, shop: &Shop, meanwhile: Meanwhile, bars
                 shop.log.info("a certificate was obtained", &fields);
                 return Ok(until);
             }
-            Err(Failure { reason, retry_after: wait }) => {
-                bars.note(authority, SystemTime::now(), wait);
+            Err(Failure { reason, pause }) => {
+                let now = SystemTime::now();
+                let of = |scope| pause.filter(|pause| pause.scope == scope).map(|pause| pause.wait);
+                bars.note(authority, now, of(Scope::Names));
+                if let Some(wait) = of(Scope::Authority) {
+                    shop.bar(authority, now, wait);
+                }
                 let fields =
                     [("names", (&names).into()), ("authority", name.into()), ("reason", (&reason).into())];
                 shop.log.error("no certificate was obtained", &fields);
@@ -74,43 +88,11 @@ pub(super) async fn attempt(want: &Want, shop: &Shop, meanwhile: Meanwhile, bars
             }
         }
     }
-    failed(want, shop, bars.shortest(&want.authorities, SystemTime::now()));
+    failed(want, shop, shop.pauses(bars).shortest(&want.authorities, SystemTime::now()));
     if reasons.is_empty() {
         reasons.push("every authority wants to be left alone".into());
     }
     Err(reasons.join("; "))
-}
-
-/// Until when authorities want to be left alone.
-#[derive(Default)]
-pub(super) struct Bars(HashMap<String, SystemTime>);
-
-impl Bars {
-    fn note(&mut self, authority: &Authority, now: SystemTime, wait: Option<Duration>) {
-        let directory = authority.directory.as_str();
-        match wait {
-            Some(wait) => self.0.insert(directory.to_owned(), now + wait.min(schedule::LONGEST_WAIT)),
-            None => self.0.remove(directory),
-        };
-    }
-
-    /// How long an authority is to be left alone. One that was noted before the clock was set back says nothing.
-    fn left(&self, authority: &Authority, now: SystemTime) -> Option<Duration> {
-        let left = self.0.get(authority.directory.as_str())?.duration_since(now).ok()?;
-        Some(left).filter(|left| !left.is_zero() && *left <= schedule::LONGEST_WAIT)
-    }
-
-    /// The authorities that may be asked, in their order.
-    fn open<'a>(&self, authorities: &'a [Authority], now: SystemTime) -> Vec<&'a Authority> {
-        authorities.iter().filter(|authority| self.left(authority, now).is_none()).collect()
-    }
-
-    /// How long none of them may be asked; `None`: one may be, whenever it is tried again.
-    fn shortest(&self, authorities: &[Authority], now: SystemTime) -> Option<Duration> {
-        let left: Option<Vec<Duration>> =
-            authorities.iter().map(|authority| self.left(authority, now)).collect();
-        left?.into_iter().min()
-    }
 }
 
 /// Says that a certificate is being ordered, and what clients get meanwhile.
@@ -124,6 +106,7 @@ fn begun(want: &Want, authority: &Authority, shop: &Shop, meanwhile: Meanwhile) 
     ];
     shop.log.info("ordering a certificate", &fields);
 }
+
 /// Notes a failure, and says when the next attempt is: the more urgently, the less the old certificate has left.
 fn failed(want: &Want, shop: &Shop, retry_after: Option<Duration>) {
     let now = SystemTime::now();
@@ -159,44 +142,4 @@ pub(super) fn date(time: SystemTime) -> String {
     let mut text = Vec::with_capacity(20);
     write_rfc3339(&mut text, time, Precision::Seconds);
     String::from_utf8_lossy(&text).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn authorities() -> Vec<Authority> {
-        ["a", "b"]
-            .map(|name| {
-                Authority::new(name.parse().unwrap(), format!("https://{name}.test/").parse().unwrap())
-            })
-            .into()
-    }
-
-    #[test]
-    fn each_authority_is_left_alone_for_as_long_as_it_asks() {
-        let (all, now, minute) = (authorities(), SystemTime::now(), Duration::from_secs(60));
-        let names = |bars: &Bars, now| -> Vec<String> {
-            bars.open(&all, now).iter().map(|authority| authority.name.to_string()).collect()
-        };
-        let mut bars = Bars::default();
-        bars.note(&all[0], now, Some(minute * 180));
-        assert_eq!((names(&bars, now), bars.shortest(&all, now)), (vec!["b".to_owned()], None));
-        bars.note(&all[1], now, Some(minute));
-        assert_eq!((names(&bars, now).len(), bars.shortest(&all, now)), (0, Some(minute)));
-        assert_eq!(names(&bars, now + minute), ["b"], "the first still wants to be left alone");
-        assert_eq!(names(&bars, now + minute * 180), ["a", "b"]);
-        // It failed for another reason.
-        bars.note(&all[0], now, None);
-        assert_eq!(names(&bars, now), ["a"]);
-    }
-
-    #[test]
-    fn a_clock_that_was_set_back_bars_no_authority() {
-        let (all, now) = (authorities(), SystemTime::now());
-        let mut bars = Bars::default();
-        bars.note(&all[0], now, Some(Duration::MAX));
-        assert_eq!(bars.open(&all, now).len(), 1);
-        assert_eq!(bars.open(&all, now - Duration::from_secs(365 * 24 * 3600)).len(), 2);
-    }
 }

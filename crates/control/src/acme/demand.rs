@@ -19,7 +19,8 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Receiver;
 
 use super::ask::{Answer, ask};
-use super::attempt::{Bars, Meanwhile, attempt};
+use super::attempt::{Meanwhile, attempt};
+use super::pause::Bars;
 use super::shop::Shop;
 use super::{Terms, Want, key_type};
 
@@ -232,6 +233,7 @@ impl Desk {
         if !barred.is_zero() {
             return Err(Refusal(DemandOutcome::Failed, Some(barred)));
         }
+        self.paused(&want)?;
         self.admit(&rules, rule, name)?;
         self.order(&want, name).await
     }
@@ -253,6 +255,15 @@ impl Desk {
                 self.warn("nobody says whether a name may have a certificate", &fields);
                 Err(Refusal(DemandOutcome::Unanswered, Some(LATER)))
             }
+        }
+    }
+
+    /// Refuses where every authority wants to be left alone: a name that nobody ordered before must not wake it.
+    fn paused(&self, want: &Want) -> Result<(), Refusal> {
+        let own = Bars::default();
+        match self.shop.pauses(&own).shortest(&want.authorities, SystemTime::now()) {
+            Some(wait) => Err(Refusal(DemandOutcome::Paused, Some(wait.max(LATER)))),
+            None => Ok(()),
         }
     }
 
@@ -301,6 +312,16 @@ impl Desk {
         // Noted first, so that whoever finds the certificate knows what it is.
         self.note(want, name)?;
         let _permit = self.shop.permits.acquire().await;
+        // Another order may have been refused during the wait.
+        if let Err(refusal) = self.paused(want) {
+            if self.has_certificate(want, SystemTime::now()) {
+                return Ok(());
+            }
+            if storage.order(&want.subject).is_none() {
+                storage.remove(&want.subject);
+            }
+            return Err(refusal);
+        }
         if attempt(want, &self.shop, Meanwhile::Waits, &mut Bars::default()).await.is_ok() {
             return Ok(());
         }

@@ -2,8 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -22,6 +21,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use super::pause::{Pause, Scope};
+
 /// For a request and its whole response.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The largest response: chains of certificates are a few kilobytes.
@@ -36,8 +37,8 @@ const SHOWN: usize = 120;
 #[derive(Clone)]
 pub(super) struct Client {
     connector: TlsConnector,
-    /// How long the last refusal asked to wait, in seconds.
-    retry_after: Arc<AtomicU64>,
+    /// How long the last refusal asked to wait, in seconds, and its body.
+    refusal: Arc<Mutex<Option<(u64, Bytes)>>>,
 }
 
 impl Client {
@@ -53,13 +54,14 @@ impl Client {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let connector = TlsConnector::from(Arc::new(config));
-        Ok(Self { connector, retry_after: Arc::default() })
+        Ok(Self { connector, refusal: Arc::default() })
     }
 
-    /// How long the authority has asked to be left alone, when it refused something last.
-    pub(super) fn retry_after(&self) -> Option<Duration> {
-        let seconds = self.retry_after.load(Ordering::Relaxed);
-        (seconds > 0).then(|| Duration::from_secs(seconds))
+    /// The pause that the authority asked for when it refused something last, of an order for `names`.
+    pub(super) fn pause(&self, names: &[String]) -> Option<Pause> {
+        let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        let (seconds, body) = refusal.as_ref()?;
+        Some(Pause { wait: Duration::from_secs(*seconds), scope: Scope::of(body, names) })
     }
 
     async fn send(self, request: Request<BodyWrapper<Bytes>>) -> Result<Response<Bytes>, String> {
@@ -70,7 +72,8 @@ impl Client {
         bound_wait(response.headers_mut());
         let refused = response.status().is_client_error() || response.status().is_server_error();
         if let Some(wait) = retry_after(response.headers()).filter(|_| refused) {
-            self.retry_after.store(wait, Ordering::Relaxed);
+            let body = response.body().clone();
+            *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some((wait, body));
         }
         match strange(&response, refused) {
             Some(what) => Err(format!("{uri}: {what}")),

@@ -15,7 +15,8 @@ use tokio::time::sleep;
 
 use super::advice::Advice;
 use super::ask::{Answer, ask};
-use super::attempt::{Bars, Meanwhile, Outcome, attempt, date};
+use super::attempt::{Meanwhile, Outcome, attempt, date};
+use super::pause::Bars;
 use super::shop::Shop;
 use super::{Terms, Want};
 
@@ -181,13 +182,14 @@ impl Keeper {
         }
     }
 
-    /// Before when no order is begun, because others have failed.
+    /// Before when no order is begun, because others have failed, or because every authority wants to be left alone.
     fn not_before(&self, now: SystemTime) -> SystemTime {
         let random = self.shop.random((&self.want.subject, now));
         let failures = self.shop.failures(&self.want.subject);
         let by_name = |authority| self.shop.barred(authority, &self.want.subject, now);
         let validated = self.want.authorities.iter().map(by_name).min().unwrap_or(now);
-        failures.earliest(now, self.occasion, random).max(validated)
+        let paused = self.shop.pauses(&self.bars).shortest(&self.want.authorities, now).unwrap_or_default();
+        failures.earliest(now, self.occasion, random).max(validated).max(now + paused)
     }
 
     async fn renew(&mut self, is_renewal: bool) {

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::Want;
 use super::http::Client;
+use super::pause::Pause;
 use super::prove::{Unproved, prove, sweep};
 use super::shop::{Shop, insist, is_unknown_account};
 
@@ -36,18 +37,18 @@ const LONGEST_REASON: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) reason: String,
-    /// How long the authority wants to be left alone.
-    pub(super) retry_after: Option<Duration>,
+    /// The pause that the authority asked for.
+    pub(super) pause: Option<Pause>,
 }
 
 /// Obtains the certificate and puts it on disk.
 pub(super) async fn order(want: &Want, authority: &Authority, shop: &Shop) -> Result<Certificate, Failure> {
-    let client = Client::new(authority).map_err(|reason| Failure { reason, retry_after: None })?;
+    let client = Client::new(authority).map_err(|reason| Failure { reason, pause: None })?;
     let limit = limit(authority);
     let outcome = timeout(limit, obtain(want, authority, shop, &client)).await;
     let outcome = outcome.unwrap_or_else(|_| Err(format!("not done within {} s", limit.as_secs()).into()));
-    let failure =
-        |Unproved { reason, .. }| Failure { reason: bounded(reason), retry_after: client.retry_after() };
+    let names: Vec<String> = want.subject.names().iter().map(ToString::to_string).collect();
+    let failure = |Unproved { reason, .. }| Failure { reason: bounded(reason), pause: client.pause(&names) };
     outcome.map_err(failure)
 }
 

@@ -21,6 +21,7 @@ use super::Orders;
 use super::claims::Claims;
 use super::http::{Client, is_of_type};
 use super::keeper::Prompt;
+use super::pause::{Bars, Pauses};
 
 /// Orders under way at a time: a start with hundreds of names is to burden neither this machine nor the authority.
 const AT_ONCE: usize = 4;
@@ -59,6 +60,8 @@ pub(super) struct Shop {
     keepers: StdMutex<Vec<(Vec<DnsPattern>, Sender<Prompt>)>>,
     /// What failed and could not be noted on disk.
     unkept: StdMutex<Unkept>,
+    /// The pauses that authorities asked for, whatever is ordered.
+    bars: StdMutex<Bars>,
     random: RandomState,
 }
 
@@ -96,6 +99,7 @@ impl Shop {
             lock: StdMutex::default(),
             keepers: StdMutex::default(),
             unkept: StdMutex::default(),
+            bars: StdMutex::default(),
             random: RandomState::new(),
         }
     }
@@ -142,6 +146,16 @@ impl Shop {
     pub(super) fn forget_failures(&self, subject: &Subject) {
         self.unkept().failures.remove(subject);
         self.storage.forget_failures(subject);
+    }
+
+    /// The pauses that hold for a certificate that has these of its own.
+    pub(super) fn pauses<'a>(&self, own: &'a Bars) -> Pauses<'a> {
+        Pauses { own, shared: self.bars.lock().unwrap_or_else(PoisonError::into_inner).clone() }
+    }
+
+    /// Leaves an authority alone for so long, whatever is to be ordered.
+    pub(super) fn bar(&self, authority: &Authority, now: SystemTime, wait: Duration) {
+        self.bars.lock().unwrap_or_else(PoisonError::into_inner).extend(authority, now, wait);
     }
 
     /// Before when the authority is not asked for these names, because it has looked for one in vain too often.

@@ -20,7 +20,8 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 
-use super::attempt::{Bars, Meanwhile, attempt};
+use super::attempt::{Meanwhile, attempt};
+use super::pause::Bars;
 use super::shop::Shop;
 use super::{Orders, Want};
 use crate::error::Error;
