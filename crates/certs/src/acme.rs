@@ -22,5 +22,5 @@ pub mod validations;
 
 pub use on_demand::UseMark;
 pub use request::KeyType;
-pub use storage::{Demanded, Kept, Lock, PendingOrder, Storage, Subject};
+pub use storage::{Abandoned, Demanded, Kept, Lock, PendingOrder, Storage, Subject};
 pub use validations::Validations;

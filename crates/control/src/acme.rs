@@ -16,6 +16,7 @@ mod prove;
 mod requests;
 mod shop;
 mod standalone;
+mod sweep;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -128,6 +129,10 @@ pub(crate) struct Acme {
     obtained: UnboundedReceiver<()>,
     /// Whether requests are served: from the first certificate on that is wanted.
     serves: bool,
+    /// Those of the configuration.
+    authorities: Vec<Authority>,
+    /// Removes what certificates have left that are not wanted any more.
+    sweeper: Option<AbortHandle>,
 }
 
 /// One certificate and its keeper.
@@ -151,12 +156,14 @@ impl Acme {
         let shop = Arc::new(Shop::new(&config.state_dir, seams.challenges, orders, log, sender));
         let desk = Desk::new(Arc::clone(&shop), seams.demand);
         tokio::spawn(Arc::clone(&desk).serve(seams.demanded));
-        Self { shop, desk, keepers: HashMap::new(), obtained, serves: false }
+        let keepers = HashMap::new();
+        Self { shop, desk, keepers, obtained, serves: false, authorities: Vec::new(), sweeper: None }
     }
 
     /// Serves names on demand as `config` says from now on.
     pub(crate) fn configure(&mut self, config: &Config) {
         self.desk.follow(config);
+        self.authorities.clone_from(&config.authorities);
         if !Rule::all(config).is_empty() {
             self.serve();
         }
@@ -182,9 +189,20 @@ impl Acme {
         let keepers = self.keepers.values();
         let named = keepers.map(|one| (one.want.subject.names().to_vec(), one.prompts.clone()));
         self.shop.set_keepers(named.collect());
+        self.sweep(wants);
         if !wants.is_empty() {
             self.serve();
         }
+    }
+
+    /// Removes the DNS records of certificates that are not wanted.
+    fn sweep(&mut self, wants: &[Want]) {
+        if let Some(before) = self.sweeper.take() {
+            before.abort();
+        }
+        let wanted = wants.iter().map(|want| want.subject.clone()).collect();
+        let sweeping = sweep::sweep_abandoned(Arc::clone(&self.shop), self.authorities.clone(), wanted);
+        self.sweeper = Some(tokio::spawn(sweeping).abort_handle());
     }
 
     fn keep(&self, want: &Want) -> Keeper {

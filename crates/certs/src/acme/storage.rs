@@ -74,6 +74,16 @@ pub struct PendingOrder {
     pub resumed: u32,
 }
 
+/// DNS records that were set for a certificate which nobody wants any more, and perhaps not removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Abandoned {
+    file: PathBuf,
+    /// The name that each record proves, and its value.
+    pub records: Vec<(String, String)>,
+    /// The directory of the authority with which the order was, if that is known.
+    pub directory: Option<String>,
+}
+
 impl std::fmt::Debug for PendingOrder {
     /// Without the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -317,6 +327,31 @@ impl Storage {
     /// Forgets the DNS records: they were removed.
     pub fn forget_records(&self, subject: &Subject) {
         self.forget(subject, RECORDS);
+    }
+
+    /// The DNS records of every set but these. Sets that were ordered on demand are left out: nobody knows whether they
+    /// are wanted.
+    pub fn abandoned(&self, wanted: &[Subject]) -> Vec<Abandoned> {
+        let wanted: Vec<PathBuf> = wanted.iter().map(|subject| self.directory(subject)).collect();
+        let directories = std::fs::read_dir(self.root.join("certificates"));
+        let paths = directories.into_iter().flatten().flatten().map(|entry| entry.path());
+        let others = paths.filter(|path| !wanted.contains(path) && !path.join(demanded::ON_DEMAND).exists());
+        let mut all: Vec<Abandoned> = others
+            .filter_map(|path| {
+                let file = path.join(RECORDS);
+                let records = serde_json::from_str(&read(&file).ok()??).ok()?;
+                let order = read(&path.join(ORDER)).ok().flatten();
+                let order = order.and_then(|text| serde_json::from_str::<PendingOrder>(&text).ok());
+                Some(Abandoned { file, records, directory: order.map(|order| order.directory.clone()) })
+            })
+            .collect();
+        all.sort_by(|one, other| one.file.cmp(&other.file));
+        all
+    }
+
+    /// Forgets these records: they were removed.
+    pub fn forget_abandoned(&self, abandoned: &Abandoned) {
+        let _ = std::fs::remove_file(&abandoned.file);
     }
 
     /// The orders that failed since the last certificate.

@@ -203,3 +203,18 @@ fn a_log_beside_the_configuration_is_a_file() {
     house.until("the log is there", || path.exists().then_some(()));
     house.stop();
 }
+
+#[test]
+fn an_authority_that_no_certificate_names_is_warned_of() {
+    let home = home();
+    let section = "[acme.other]\ndirectory = \"https://ca.test/dir\"\nemail = \"me@example.org\"\n";
+    let route = Home::one_route("127.0.0.1:1");
+    let said = warnings(&home, &format!("{section}{route}"));
+    assert!(
+        said.contains("no certificate asks the authority `other`") && said.contains("offramp.toml:"),
+        "{said}"
+    );
+    let used = "[[certificate]]\nacme = \"other\"\nnames = [\"a.example.org\"]\n";
+    let said = warnings(&home, &format!("{section}{route}{used}"));
+    assert!(!said.contains("no certificate asks"), "{said}");
+}

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use offramp_testkit::process::{Signal, Source, require};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::{Home, LIFE};
+use crate::house::{CERTIFICATE, Home, LIFE, LISTENER};
 use crate::openssl::echo;
 use crate::pebble::{Pebble, Terms, logged};
 
@@ -86,4 +86,41 @@ fn a_record_of_a_process_that_was_killed_is_removed_by_the_next_one() {
     let left =
         fs::read_dir(house.home.file("state/acme/certificates")).unwrap().next().unwrap().unwrap().path();
     assert!(!left.join("records.json").exists());
+}
+
+/// A certificate leaves the configuration in the middle of its order, with a reload or with the next start: no later order
+/// would remove its record.
+#[test]
+fn a_record_of_a_certificate_that_was_removed_does_not_stay() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    for by_reload in [true, false] {
+        let home = Home::new();
+        let pebble = Pebble::start(home.path(), &home.ca, &Terms::default());
+        hook(&home, pebble.management);
+        let section =
+            pebble.section(&home.ca, "challenge = \"dns-01\"\ndns_hook = \"hook\"\ndns_wait = \"1h\"");
+        let rest = format!("{CERTIFICATE}{LISTENER}[[route]]\nserver = \"{}\"\n", app.address());
+        let wanted = "[[certificate]]\nacme = \"pebble\"\nnames = [\"w.test\"]\n";
+        let calls = home.file("calls");
+        let house = home.run(&[&*section, wanted, &rest].concat());
+        house.until("the record is set", || calls.exists().then_some(()));
+        let without = [&*section, &rest].concat();
+        let house = if by_reload {
+            house.home.configure(&without);
+            house.process.signal(Signal::HUP).unwrap();
+            house
+        } else {
+            house.process.signal(Signal::KILL).unwrap();
+            house.process.wait(LIFE).unwrap();
+            fs::remove_file(house.home.file("notify.sock")).unwrap();
+            house.home.run(&without)
+        };
+        let left = fs::read_dir(house.home.file("state/acme/certificates")).unwrap().next().unwrap().unwrap();
+        let records = left.path().join("records.json");
+        house.until("the record is removed", || {
+            let done = fs::read_to_string(&calls).unwrap() == "present\ncleanup\n";
+            (done && !records.exists()).then_some(())
+        });
+        house.stop();
+    }
 }

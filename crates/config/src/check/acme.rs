@@ -235,6 +235,24 @@ pub(super) fn between(
     if listeners.broken.is_empty() {
         challenges(root, config, reader);
     }
+    unused(root, config, reader);
+}
+
+/// A section that no certificate names has no effect: it may be a slip of the pen, or left over.
+fn unused(root: &Section, config: &Config, reader: &mut Reader<'_, '_>) {
+    // A certificate with a mistake is not known, and may be the one that names it.
+    if reader.report.len() > 0 {
+        return;
+    }
+    for (name, _) in root.named("acme") {
+        let is_asked = config.asked_authorities().any(|authority| authority.name.as_str() == name.value);
+        if !is_asked {
+            let problem = Problem::new(format!("no certificate asks the authority `{}`", name.value));
+            let help =
+                format!("write acme = \"{}\" in a [[certificate]], or leave the section out", name.value);
+            reader.report.warn(&name.span, problem.help(help));
+        }
+    }
 }
 
 /// A challenge that no listener can answer will never succeed.

@@ -278,15 +278,25 @@ impl<'a> Responses<'a> {
     }
 
     async fn record(&self, action: Action, record: &Record) -> Result<(), String> {
-        match &self.authority.dns {
-            Some(DnsProvider::Hook(program)) => dns::hook(&program.path, action, record).await,
-            Some(DnsProvider::Update(update)) => {
-                // Any number will do that others cannot guess.
-                let id = self.shop.random((record.name(), record.value.as_str(), SystemTime::now()));
-                dns::update(update, action, record, id as u16).await
-            }
-            None => Err("nobody sets DNS records".into()),
+        set_record(self.authority, self.shop, action, record).await
+    }
+}
+
+/// Sets a DNS record or removes it, as the authority's section says.
+pub(super) async fn set_record(
+    authority: &Authority,
+    shop: &Shop,
+    action: Action,
+    record: &Record,
+) -> Result<(), String> {
+    match &authority.dns {
+        Some(DnsProvider::Hook(program)) => dns::hook(&program.path, action, record).await,
+        Some(DnsProvider::Update(update)) => {
+            // Any number will do that others cannot guess.
+            let id = shop.random((record.name(), record.value.as_str(), SystemTime::now()));
+            dns::update(update, action, record, id as u16).await
         }
+        None => Err("nobody sets DNS records".into()),
     }
 }
 

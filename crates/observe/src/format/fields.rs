@@ -159,8 +159,8 @@ fields! {
     TotalUs, "total_us", Number, Both, "Time from accept to the end; of a request: from its first byte to the response's last; in microseconds.";
     Cause, "cause", Text, Both, "Why it ended: see the causes.";
     Fault, "fault", Text, Both, "Whose fault it was: `client`, `server`, `us`, `policy` or `nobody`.";
-    AlertSent, "alert_sent", Text, Both, "The fatal TLS alert that went to the client.";
-    AlertReceived, "alert_received", Text, Both, "The fatal TLS alert that came from the client.";
+    AlertSent, "alert_sent", Text, Both, "The fatal TLS alert that Offramp sent: to the server if `cause` begins with `server_`, else to the client.";
+    AlertReceived, "alert_received", Text, Both, "The fatal TLS alert that Offramp received: from the server if `cause` begins with `server_`, else from the client.";
     Detail, "detail", Text, Both, "The message of the system or a library.";
     TraceId, "trace_id", Text, Request, "The id of the distributed trace (W3C Trace Context), 32 hexadecimal digits.";
     SpanId, "span_id", Text, Request, "The id of the request's own span, 16 hexadecimal digits.";

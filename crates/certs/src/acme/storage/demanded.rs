@@ -84,4 +84,4 @@ impl Storage {
     }
 }
 
-const ON_DEMAND: &str = "on_demand.json";
+pub(super) const ON_DEMAND: &str = "on_demand.json";
