@@ -1,5 +1,5 @@
-//! What many certificates cost: mints them into a directory, loads them, and measures the time, the memory and the
-//! look-up by name.
+//! What many certificates cost: mints them into a directory, loads them, and measures the time, the memory, and the
+//! look-up by name among all of them and among ten, as a share of a handshake.
 //!
 //! ```sh
 //! cargo run -p offramp-certs --example many_certificates -- 50000
@@ -13,10 +13,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, thread};
 
-use offramp_certs::store::{Entry, Store};
+use offramp_certs::store::{Entry, Pick, Store};
 use offramp_certs::{directory, file};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::SignatureScheme;
+use rustls::sign::SingleCertAndKey;
+use rustls_pki_types::ServerName;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -50,10 +52,79 @@ fn measure(path: &Path, count: usize) -> Result<(), Failure> {
         (after - before) >> 20,
         (after - before) / count
     );
-    for certificates in [1, count] {
-        println!("look-up among {certificates}: {} ns", look_up(&store, certificates).as_nanos());
+    let few = Store::new(entries(&store).take(FEW).collect::<Vec<_>>(), SystemTime::now());
+    let handshake = handshake(&store)?;
+    println!("a full handshake of TLS 1.3: {} ns of the server", handshake.as_nanos());
+    for (store, certificates) in [(&few, FEW.min(count)), (&store, count)] {
+        let took = look_up(store, certificates);
+        let share = 100.0 * took.as_secs_f64() / handshake.as_secs_f64();
+        println!("look-up among {certificates}: {} ns, {share:.3} % of it", took.as_nanos());
     }
     Ok(())
+}
+
+/// Few enough for every cache.
+const FEW: usize = 10;
+
+/// What a store holds, by the number in the name.
+fn entries(store: &Store) -> impl Iterator<Item = Entry> {
+    let by_name = |number: usize| match store.pick(Some(&name(number)), &[]) {
+        Pick::Found { certificate, .. } => {
+            Some(Entry { certificate: Arc::clone(certificate), default: false })
+        }
+        Pick::NoneForName => None,
+    };
+    (0..store.certificates().count()).filter_map(by_name)
+}
+
+/// The time that the server's side of a full handshake takes, in memory.
+fn handshake(store: &Store) -> Result<Duration, Failure> {
+    const TURNS: u32 = 500;
+    let Pick::Found { certificate, .. } = store.pick(Some(&name(0)), &[]) else {
+        return Err("no names".into());
+    };
+    let provider = || Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let chain = &certificate.certified_key.cert;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(chain.last().ok_or("no chain")?.clone())?;
+    let client = rustls::ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let mut server = rustls::ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&certificate.certified_key))));
+    server.send_tls13_tickets = 0;
+    let (mut client, server) = (client, Arc::new(server));
+    client.resumption = rustls::client::Resumption::disabled();
+    let (client, mut took) = (Arc::new(client), Duration::ZERO);
+    for _ in 0..TURNS {
+        let mut ours = rustls::ClientConnection::new(Arc::clone(&client), ServerName::try_from(name(0))?)?;
+        let mut theirs = rustls::ServerConnection::new(Arc::clone(&server))?;
+        while ours.is_handshaking() || theirs.is_handshaking() {
+            let (mut up, mut down) = (Vec::new(), Vec::new());
+            while ours.wants_write() {
+                ours.write_tls(&mut up)?;
+            }
+            let begun = Instant::now();
+            let mut rest = &up[..];
+            while !rest.is_empty() {
+                theirs.read_tls(&mut rest)?;
+                theirs.process_new_packets()?;
+            }
+            while theirs.wants_write() {
+                theirs.write_tls(&mut down)?;
+            }
+            took += begun.elapsed();
+            let mut rest = &down[..];
+            while !rest.is_empty() {
+                ours.read_tls(&mut rest)?;
+                ours.process_new_packets()?;
+            }
+        }
+    }
+    Ok(took / TURNS)
 }
 
 /// The name of one of them.

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use offramp_observe::timestamp::{Precision, write_rfc3339};
 use offramp_testkit::ca::{Ca, Key, Leaf};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair, SerialNumber,
@@ -57,6 +58,8 @@ pub(crate) enum Fault {
 pub(crate) struct Asked {
     /// The payload of `newOrder`.
     pub(crate) payload: Value,
+    /// When it came.
+    pub(crate) at: SystemTime,
     /// The identifier of the certificate that was issued (RFC 9773 section 4.1).
     pub(crate) certificate: Option<String>,
     chain: String,
@@ -69,6 +72,11 @@ struct State {
     requests: Vec<String>,
     /// The certificates whose renewal is suggested for long ago; that of all others lies far ahead.
     due: Vec<String>,
+    /// The certificates that are to be renewed between two moments.
+    windows: Vec<(String, [SystemTime; 2])>,
+    /// How many certificates were fetched, and how many orders were under way at the most.
+    fetched: usize,
+    most_at_once: usize,
     life: Duration,
 }
 
@@ -100,8 +108,9 @@ impl Authority {
         let config = Arc::new(config.unwrap().with_no_client_auth().with_single_cert(chain, key).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (orders, requests, due) = Default::default();
-        let state = State { fault: Fault::None, orders, requests, due, life };
+        let (orders, requests, due, windows) = Default::default();
+        let (fetched, most_at_once) = (0, 0);
+        let state = State { fault: Fault::None, orders, requests, due, windows, fetched, most_at_once, life };
         let state = Arc::new(Mutex::new(state));
         let stopped = Arc::new(AtomicBool::new(false));
         let signer = Arc::new(Signer::new());
@@ -151,6 +160,16 @@ impl Authority {
         self.state.lock().unwrap().due.push(certificate.to_owned());
     }
 
+    /// Suggests to renew this certificate between two moments.
+    pub(crate) fn suggest_between(&self, certificate: &str, window: [SystemTime; 2]) {
+        self.state.lock().unwrap().windows.push((certificate.to_owned(), window));
+    }
+
+    /// How many orders were under way at the most, from their beginning until their certificate was fetched.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.state.lock().unwrap().most_at_once
+    }
+
     /// Itself as configuration, with further keys; its name is `own`.
     pub(crate) fn section(&self, ca: &Path, more: &str) -> String {
         format!(
@@ -186,7 +205,8 @@ impl Signer {
         if fault == Fault::OtherName {
             request.params = CertificateParams::new(vec!["other.test".to_owned()]).unwrap();
         }
-        let serial = vec![1, u8::try_from(number).unwrap()];
+        let [high, low] = u16::try_from(number).unwrap().to_be_bytes();
+        let serial = vec![1, high, low];
         request.params.serial_number = Some(SerialNumber::from(serial.clone()));
         request.params.not_before = now.into();
         request.params.not_after = (now + life).into();
@@ -328,7 +348,10 @@ fn answer(
             if payload["replaces"].as_str().is_some_and(replaced) {
                 return problem(stream, 409, "alreadyReplaced", &[]);
             }
-            locked.orders.push(Asked { payload, certificate: None, chain: String::new() });
+            let at = SystemTime::now();
+            locked.orders.push(Asked { payload, at, certificate: None, chain: String::new() });
+            let under_way = locked.orders.len() - locked.fetched;
+            locked.most_at_once = locked.most_at_once.max(under_way);
             let index = locked.orders.len();
             let body = order(&locked.orders[index - 1], index, &url).to_string();
             respond(stream, 201, "application/json", &fields(&format!("/order/{index}")), &body)
@@ -351,13 +374,22 @@ fn answer(
             respond(stream, 200, "application/json", &fields(&format!("/order/{index}")), &body)
         }
         (_, "cert") => {
-            let chain = state.lock().unwrap().orders[index - 1].chain.clone();
+            let chain = {
+                let mut locked = state.lock().unwrap();
+                locked.fetched += 1;
+                locked.orders[index - 1].chain.clone()
+            };
             respond(stream, 200, "application/pem-certificate-chain", &[], &chain)
         }
         ("GET", "ari") => {
-            let due = state.lock().unwrap().due.iter().any(|id| id == number);
-            let (start, end) = if due { ("2020-01-01", "2020-01-02") } else { ("2090-01-01", "2090-01-02") };
-            let window = json!({ "start": format!("{start}T00:00:00Z"), "end": format!("{end}T00:00:00Z") });
+            let locked = state.lock().unwrap();
+            let due = locked.due.iter().any(|id| id == number);
+            let days = if due { ["2020-01-01", "2020-01-02"] } else { ["2090-01-01", "2090-01-02"] };
+            let suggested = locked.windows.iter().find(|(id, _)| id == number);
+            let suggested = suggested.map(|(_, window)| window.map(rfc3339));
+            let [start, end] = suggested.unwrap_or_else(|| days.map(|day| format!("{day}T00:00:00Z")));
+            drop(locked);
+            let window = json!({ "start": start, "end": end });
             let body = json!({ "suggestedWindow": window }).to_string();
             respond(stream, 200, "application/json", &[("Retry-After", "21600".to_owned())], &body)
         }
@@ -380,6 +412,12 @@ fn order(asked: &Asked, index: usize, url: &impl Fn(&str) -> String) -> Value {
         body["certificate"] = url(&format!("/cert/{index}")).into();
     }
     body
+}
+
+fn rfc3339(time: SystemTime) -> String {
+    let mut text = Vec::new();
+    write_rfc3339(&mut text, time, Precision::Seconds);
+    String::from_utf8(text).unwrap()
 }
 
 /// What a JWS says; its signature is not checked.

@@ -60,7 +60,17 @@ impl Pebble {
 
     /// The same; it asks the name server on this port.
     pub(crate) fn start_with(home: &Path, ca: &Ca, terms: &Terms, dns_port: Option<u16>) -> Self {
-        let [port, admin, tls, http, dns, management] = [(); 6].map(|()| free_port());
+        let looks = [free_port(), free_port()];
+        Self::make(home, ca, terms, dns_port, looks)
+    }
+
+    /// The same; it looks at these ports for tls-alpn-01 and http-01.
+    pub(crate) fn start_looking(home: &Path, ca: &Ca, terms: &Terms, looks: [u16; 2]) -> Self {
+        Self::make(home, ca, terms, None, looks)
+    }
+
+    fn make(home: &Path, ca: &Ca, terms: &Terms, dns_port: Option<u16>, [tls, http]: [u16; 2]) -> Self {
+        let [port, admin, dns, management] = [(); 4].map(|()| free_port());
         let files = ca.issue("pebble", &Leaf::server(Key::P256, &["localhost"])).unwrap();
         let config = serde_json::json!({ "pebble": {
             "listenAddress": format!("127.0.0.1:{port}"),
