@@ -1,6 +1,6 @@
 //! Renewal information (ARI, RFC 9773), replacements and certificate profiles, with an authority that has them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use offramp_testkit::server::{Listen, Server, apps};
 
@@ -40,6 +40,12 @@ fn a_certificate_is_renewed_when_the_authority_wants_it_and_replaces_the_old_one
     house.process.wait(crate::house::LIFE).unwrap();
     let home = house.home;
     std::fs::remove_file(home.file("notify.sock")).unwrap();
+    // A certificate that is new is not replaced, whatever the authority suggests.
+    for entry in std::fs::read_dir(home.file("state/acme/certificates")).unwrap() {
+        let path = entry.unwrap().path().join("certificate.pem");
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(SystemTime::now() - LIFE).unwrap();
+    }
     let house = home.run(&text);
     logged(&house, "a certificate was obtained", "names=a.test");
     let second = authority.orders().remove(1);
