@@ -9,7 +9,7 @@ use crate::house::Home;
 use crate::pebble::logged;
 
 /// Short: certificates are a third of their life apart, whatever an authority suggests.
-const LIFE: Duration = Duration::from_secs(300);
+const LIFE: Duration = Duration::from_secs(60);
 
 fn configuration(home: &Home, authority: &Authority, more: &str, app: &Server) -> String {
     format!(
