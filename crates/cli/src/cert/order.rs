@@ -62,15 +62,11 @@ fn one_order(arguments: Order) -> Result<OneOrder, Failure> {
         Some(dir) => file(dir)?,
         None => offramp_config::Config::for_environment(&surroundings::environment()).state_dir,
     };
-    Ok(OneOrder {
-        state_dir,
-        names: arguments.names,
-        key_type: arguments.key_type.into(),
-        authority,
-        listen: listen.into_iter().collect(),
-        cert: arguments.cert.map(file).transpose()?,
-        key: arguments.key.map(file).transpose()?,
-    })
+    let cert = arguments.cert.map(file).transpose()?;
+    // One file for both gets both: the chain must not take the place of the key.
+    let key = arguments.key.map(file).transpose()?.filter(|key| cert.as_ref() != Some(key));
+    let (names, key_type) = (arguments.names, arguments.key_type.into());
+    Ok(OneOrder { state_dir, names, key_type, authority, listen: listen.into_iter().collect(), cert, key })
 }
 
 fn authority(directory: Option<DirectoryUrl>) -> Result<Authority, Failure> {

@@ -57,5 +57,7 @@ pub(super) fn renew(arguments: Renew) -> Result<(), Failure> {
 fn ask(mut stream: UnixStream, name: &str) -> std::io::Result<Vec<String>> {
     stream.set_read_timeout(Some(PATIENCE))?;
     writeln!(stream, "renew {name}")?;
-    BufReader::new(stream).lines().collect()
+    // This may be root's terminal, and that another user's process.
+    let printable = |line: String| line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    BufReader::new(stream).lines().map(|line| line.map(printable)).collect()
 }

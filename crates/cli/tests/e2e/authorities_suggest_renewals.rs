@@ -4,8 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::authority::{Asked, Authority};
+use crate::authority::{Asked, Authority, Fault};
 use crate::house::Home;
+use crate::offramp::{output, stderr};
 use crate::pebble::logged;
 
 /// Short: certificates are a third of their life apart, whatever an authority suggests.
@@ -57,6 +58,26 @@ fn a_certificate_is_renewed_when_the_authority_wants_it_and_replaces_the_old_one
     assert_eq!(authority.orders().len(), 2);
     let asked = authority.requests(&format!("/ari/{}", second.certificate.unwrap()));
     assert_eq!(asked, 1);
+}
+
+/// RFC 9773 has authorities repeat what an order replaces, and say when to ask for advice again. One that does neither is
+/// asked for advice all the same, and its certificates are renewed.
+#[test]
+fn an_authority_that_leaves_out_half_of_it_is_no_reason_to_let_a_certificate_end() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let authority = Authority::start(&home.ca, Duration::from_secs(90 * 24 * 3600));
+    authority.set_fault(Fault::Forgetful);
+    let text = configuration(&home, &authority, "", &app);
+    let house = home.run(&text);
+    logged(&house, "the authority suggests when to renew", "start=2090-01-01T");
+    let renewed = output(house.home.path(), &["cert", "renew", "a.test", "--config", "offramp.toml"]);
+    assert_eq!(renewed.status.code(), Some(0), "{}", stderr(&renewed));
+    let orders = authority.orders();
+    let replaces = |order: &Asked| order.payload["replaces"].is_string();
+    // The one that replaces was placed and came to nothing; the one after it is the renewal.
+    assert_eq!(orders.iter().map(replaces).collect::<Vec<_>>(), [false, true, false]);
+    assert!(orders[1].certificate.is_none() && orders[2].certificate.is_some());
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub(crate) enum Fault {
     Slow,
     /// The certificate is no PEM.
     NoCertificate,
+    /// Responses do not say what an order replaces, nor when to ask for advice again.
+    Forgetful,
 }
 
 /// An order as it was asked for.
@@ -353,12 +355,12 @@ fn answer(
             let under_way = locked.orders.len() - locked.fetched;
             locked.most_at_once = locked.most_at_once.max(under_way);
             let index = locked.orders.len();
-            let body = order(&locked.orders[index - 1], index, &url).to_string();
+            let body = order(&locked.orders[index - 1], index, locked.fault, &url).to_string();
             respond(stream, 201, "application/json", &fields(&format!("/order/{index}")), &body)
         }
         (_, "order") => {
             let locked = state.lock().unwrap();
-            let body = order(&locked.orders[index - 1], index, &url).to_string();
+            let body = order(&locked.orders[index - 1], index, locked.fault, &url).to_string();
             respond(stream, 200, "application/json", &fields(path), &body)
         }
         (_, "finalize") => {
@@ -368,9 +370,10 @@ fn answer(
             let csr = BASE64_URL_SAFE_NO_PAD.decode(payload["csr"].as_str().unwrap_or_default()).unwrap();
             let mut locked = state.lock().unwrap();
             let (chain, id) = signer.sign(&csr, index, locked.life, locked.fault);
+            let fault = locked.fault;
             let asked = &mut locked.orders[index - 1];
             (asked.chain, asked.certificate) = (chain, Some(id));
-            let body = order(asked, index, &url).to_string();
+            let body = order(asked, index, fault, &url).to_string();
             respond(stream, 200, "application/json", &fields(&format!("/order/{index}")), &body)
         }
         (_, "cert") => {
@@ -388,23 +391,27 @@ fn answer(
             let suggested = locked.windows.iter().find(|(id, _)| id == number);
             let suggested = suggested.map(|(_, window)| window.map(rfc3339));
             let [start, end] = suggested.unwrap_or_else(|| days.map(|day| format!("{day}T00:00:00Z")));
+            let fault = locked.fault;
             drop(locked);
             let window = json!({ "start": start, "end": end });
             let body = json!({ "suggestedWindow": window }).to_string();
-            respond(stream, 200, "application/json", &[("Retry-After", "21600".to_owned())], &body)
+            let again = [("Retry-After", "21600".to_owned())];
+            let again = if fault == Fault::Forgetful { &[] } else { &again[..] };
+            respond(stream, 200, "application/json", again, &body)
         }
         _ => problem(stream, 404, "malformed", &[]),
     }
 }
 
-fn order(asked: &Asked, index: usize, url: &impl Fn(&str) -> String) -> Value {
+fn order(asked: &Asked, index: usize, fault: Fault, url: &impl Fn(&str) -> String) -> Value {
     let mut body = json!({
         "status": if asked.certificate.is_some() { "valid" } else { "ready" },
         "identifiers": asked.payload["identifiers"], "authorizations": [],
         "finalize": url(&format!("/finalize/{index}")),
     });
     for key in ["replaces", "profile"] {
-        if !asked.payload[key].is_null() {
+        let is_forgotten = key == "replaces" && fault == Fault::Forgetful;
+        if !asked.payload[key].is_null() && !is_forgotten {
             body[key] = asked.payload[key].clone();
         }
     }

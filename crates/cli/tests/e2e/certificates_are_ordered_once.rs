@@ -50,6 +50,13 @@ fn by_handshake_and_by_response_on_a_port_of_its_own() {
     assert_eq!((mode(&home.file("site.pem")), mode(&home.file("site.key"))), (0o644, 0o600));
     // The port is free again.
     drop(TcpListener::bind(&listen).unwrap());
+    // One file for both has both.
+    let both = ["--listen", &listen, "--cert", "both.pem", "--key", "both.pem"];
+    let issued = order(&home, &pebble, &[&["d.test"][..], &both, &files[4..]].concat());
+    assert_eq!(issued.status.code(), Some(0), "{}", stderr(&issued));
+    let text = fs::read_to_string(home.file("both.pem")).unwrap();
+    assert!(text.contains("BEGIN CERTIFICATE") && text.contains("PRIVATE KEY"), "{text}");
+    assert_eq!(mode(&home.file("both.pem")), 0o600);
     // Another one, with the same account; both parts in the state directory alone.
     let listen = format!("127.0.0.1:{}", pebble.http);
     let arguments = ["c.test", "--challenge", "http-01", "--listen", &listen, "--key-type", "rsa2048"];

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER};
-use http::{Request, Response, Uri};
+use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
@@ -30,6 +30,9 @@ const MOST: usize = 1 << 20;
 /// The longest wait that an authority's `Retry-After` is read as. The library that speaks ACME adds the number to the
 /// clock, and panics where that is beyond the end of time.
 const LONGEST_WAIT: u64 = 30 * 24 * 3600;
+/// The `Retry-After` of an authority that gives advice without one: six hours. The library wants it, the authority need not
+/// send it (RFC 9773 section 4.3). Advice is the only thing with such a field that is got by GET.
+const UNSAID: u64 = 6 * 3600;
 /// How much of a response that is no problem document is shown.
 const SHOWN: usize = 120;
 
@@ -65,7 +68,7 @@ impl Client {
     }
 
     async fn send(self, request: Request<BodyWrapper<Bytes>>) -> Result<Response<Bytes>, String> {
-        let uri = request.uri().clone();
+        let (uri, method) = (request.uri().clone(), request.method().clone());
         let answered = timeout(LIMIT, self.exchange(request)).await;
         let response = answered.map_err(|_| format!("{uri}: no response within {} s", LIMIT.as_secs()));
         let mut response = response?.map_err(|reason| format!("{uri}: {reason}"))?;
@@ -74,6 +77,9 @@ impl Client {
         if let Some(wait) = retry_after(response.headers()).filter(|_| refused) {
             let body = response.body().clone();
             *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some((wait, body));
+        }
+        if method == Method::GET && !refused {
+            response.headers_mut().entry(RETRY_AFTER).or_insert(UNSAID.into());
         }
         match strange(&response, refused) {
             Some(what) => Err(format!("{uri}: {what}")),

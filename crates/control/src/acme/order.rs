@@ -33,6 +33,9 @@ const MOST_RESUMED: u32 = 8;
 /// The longest reason of a failure that is logged, in characters.
 const LONGEST_REASON: usize = 1000;
 
+/// How the library says that an authority has not repeated what an order replaces.
+const NOT_REPLACED: &str = "replaces field mismatch";
+
 /// Why there is no certificate.
 #[derive(Debug)]
 pub(super) struct Failure {
@@ -236,6 +239,9 @@ async fn place(want: &Want, authority: &Authority, shop: &Shop, account: &Accoun
             // Nothing was ordered: it does not know of replacements, or that one was replaced already.
             Err(Error::Unsupported(_)) => {}
             Err(Error::Api(problem)) if !is_limit(&problem) => {}
+            // It has placed the order, and does not say that it replaces anything (RFC 9773 section 5). The library
+            // gives no such order away; without another one nothing would ever be renewed.
+            Err(Error::Other(reason)) if reason.to_string().starts_with(NOT_REPLACED) => {}
             outcome => return outcome,
         }
     }
