@@ -477,7 +477,7 @@ impl Worker {
     /// A request has ended: it is counted.
     pub(crate) fn request_ended(&self, facts: &RequestFacts) {
         self.counters.request_ended(facts);
-        self.shared.refusals.ended(facts.close.cause, &facts.connection.client.address);
+        self.shared.refusals.ended(facts.close.cause, &facts.client());
     }
 
     /// Counts finished facts, and sends them if they are `reported`. A connection that `left` had nothing to finish.
