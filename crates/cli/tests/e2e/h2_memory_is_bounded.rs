@@ -17,6 +17,7 @@ use crate::h2_client::{H2, data, frame, get, post, window};
 use crate::h2_follows_rfc9113::http_house;
 use crate::house::{CERTIFICATE, Home, House};
 use crate::http_curl::HTTP;
+use crate::http_node::node;
 use crate::quiet_http_connections_wake_nobody::sleeps;
 use crate::smuggling_backend::Backend;
 
@@ -60,6 +61,35 @@ fn responses_in_chunks_that_nobody_takes_hold_little() {
         while stream.write_all(chunks.as_bytes()).is_ok() {}
     });
     let house = home.run(&format!("workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    take_little(&house, &config, "/");
+    house.process.signal(Signal::KILL).unwrap();
+    drop(server);
+}
+
+/// A server of HTTP/2 whose responses never end.
+const ENDLESS: &str = r"
+const http2 = require('http2'), piece = Buffer.alloc(16384);
+const server = http2.createServer();
+server.on('stream', stream => {
+  stream.on('error', () => {});
+  stream.respond({ ':status': 200 });
+  const write = () => { while (!stream.destroyed && stream.write(piece)); };
+  stream.on('drain', write);
+  write();
+});
+server.listen('app.sock');
+";
+
+/// The same for a server that speaks HTTP/2: what it may send ahead is counted.
+#[test]
+fn responses_of_http2_servers_that_nobody_takes_hold_little() {
+    let home = Home::new();
+    let config = trusting(&home.ca.certificate());
+    let server = node(&home, ENDLESS);
+    let house = home.run(&format!(
+        "workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n[backend.app]\nservers = [\"unix:app.sock\"]\n\
+         protocol = \"h2\"\n"
+    ));
     take_little(&house, &config, "/");
     house.process.signal(Signal::KILL).unwrap();
     drop(server);

@@ -77,7 +77,12 @@ server.listen('app.sock');
 
 /// Starts the application in the home.
 pub(crate) fn start(home: &Home) -> Process {
-    fs::write(home.file("app.cjs"), APPLICATION).unwrap();
+    node(home, APPLICATION)
+}
+
+/// Starts one in the home that listens on `app.sock`.
+pub(crate) fn node(home: &Home, application: &str) -> Process {
+    fs::write(home.file("app.cjs"), application).unwrap();
     let mut node = Command::new(require("node", "nodejs"));
     node.arg("app.cjs").current_dir(home.path());
     let application = Process::start(node, LIFE).unwrap();

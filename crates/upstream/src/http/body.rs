@@ -89,6 +89,28 @@ impl<B: RequestBody> ServerBody<B> {
         }
     }
 
+    /// Has a server that speaks HTTP/2 send at most so many bytes ahead of what was read, but at least [`FIRST_READ`];
+    /// 256 KiB where nothing is said.
+    ///
+    /// [`FIRST_READ`]: crate::FIRST_READ
+    pub fn set_ahead(&mut self, most: usize) {
+        if let Origin::Stream(source) = &mut self.origin {
+            source.exchange.set_most(most);
+        }
+    }
+
+    /// How many bytes a server that speaks HTTP/2 may have sent ahead of what was read, beyond [`FIRST_READ`]; nothing for
+    /// another server, where no more is needed, and when the body has ended.
+    ///
+    /// [`FIRST_READ`]: crate::FIRST_READ
+    #[must_use]
+    pub fn ahead(&self) -> Option<usize> {
+        match &self.origin {
+            Origin::Stream(source) => source.exchange.ahead(),
+            Origin::Over | Origin::Line(_) => None,
+        }
+    }
+
     /// Has the next frames read in pieces of about so many bytes at the most. Those of HTTP/2 come as they come.
     pub fn limit(&mut self, most: usize) {
         if let Origin::Line(line) = &mut self.origin {

@@ -21,21 +21,26 @@ use tokio::task::spawn_local;
 pub(crate) use exchange::{Broken, Exchange, Head};
 use inbox::Inbox;
 
+use super::line::FIRST_READ;
 use crate::fault::{self, Fault};
 use crate::link::Link;
 
 /// What a server may send.
 ///
-/// All streams together have no bound of their own: with one, clients that take nothing of their responses would hold up
-/// those of all others. Before a server has said how many streams it allows, a hundred are opened at the most. Heads are
-/// bounded as those of HTTP/1.
+/// A stream begins with a window that is no more than the first read of a response over HTTP/1, and gets a larger one
+/// when there is more to come and its user has room for it ([`Exchange::set_window`]). All streams together have no bound of
+/// their own: with one, clients that take nothing of their responses would hold up those of all others. Before a server
+/// has said how many streams it allows, a hundred are opened at the most. Heads are bounded as those of HTTP/1.
 pub(crate) const CONFIG: Config = Config {
-    stream_window: 256 * 1024,
+    stream_window: FIRST_READ as u32,
     connection_window: (1 << 31) - 1,
     shared_window: false,
     max_streams: 100,
     max_head: 128 * 1024,
 };
+
+/// The largest window of a stream.
+pub(crate) const MOST_WINDOW: u32 = 256 * 1024;
 
 /// A connection.
 pub(crate) struct Http2Connection {

@@ -2,7 +2,7 @@
 
 use super::receive::On;
 use super::streams::Remote;
-use super::{Connection, Event, FIRST_WINDOW, LAST};
+use super::{Connection, Event, FIRST_WINDOW, LAST, Role};
 use crate::h2::reader::DataPiece;
 use crate::h2::{Code, FrameHeader, Framed, Violation, flag};
 
@@ -11,9 +11,11 @@ const MOST_WINDOW: i64 = LAST as i64;
 
 impl<T> Connection<T> {
     /// What the peer may send on a new stream: until it has heard our settings, the window of the RFC (RFC 9113 §6.9.2).
+    /// A server has heard them when it gets the first request, which comes behind them.
     pub(super) fn first_room(&self) -> i64 {
         let window = self.config.stream_window;
-        if self.peer.agreed { window.into() } else { window.max(FIRST_WINDOW).into() }
+        let heard = self.peer.agreed || self.role == Role::Client;
+        if heard { window.into() } else { window.max(FIRST_WINDOW).into() }
     }
 
     /// The peer has heard our settings. Frames behind that keep to our window.
@@ -84,7 +86,6 @@ impl<T: Default> Connection<T> {
         if self.is_idle(id) {
             return Err(Violation::protocol("DATA on a stream that was not opened"));
         }
-        let stream_window = self.config.stream_window;
         let Some(stream) = self.streams.live(id) else {
             return self.late(id, "DATA on a stream that has ended");
         };
@@ -106,7 +107,7 @@ impl<T: Default> Connection<T> {
             return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "more data than the stream's window"));
         }
         flow.owed += padding;
-        if flow.owed >= stream_window / 2 && !head.has(flag::END_STREAM) {
+        if flow.owed >= flow.target / 2 && !head.has(flag::END_STREAM) {
             let owed = std::mem::take(&mut flow.owed);
             flow.room += i64::from(owed);
             self.output.window(id, owed);

@@ -224,7 +224,7 @@ impl<T: Default> Connection<T> {
         let mut request = Request::new();
         let control = section.request(&mut request);
         let length = said_length(&request.fields);
-        let windows = (self.peer.stream_window, self.first_room());
+        let windows = (self.peer.stream_window, self.first_room(), self.config.stream_window);
         let mut stream = Stream::new(id, T::default(), windows, self.output.end());
         stream.remote = if end { Remote::Ended } else { Remote::Content };
         if self.closing.said.is_some_and(|last| id > last) {

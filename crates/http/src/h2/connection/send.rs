@@ -55,7 +55,7 @@ impl<T> Connection<T> {
             return Err((Unopened::NoAuthority, user));
         };
         let id = if self.streams.highest == 0 { 1 } else { self.streams.highest + 2 };
-        let windows = (self.peer.stream_window, self.first_room());
+        let windows = (self.peer.stream_window, self.first_room(), self.config.stream_window);
         let mut stream = Stream::new(id, user, windows, self.output.end());
         (stream.sent_all, stream.bodiless) = (end, request.method == Method::HEAD);
         self.streams.insert(stream);
@@ -181,13 +181,41 @@ impl<T> Connection<T> {
         let n = (n as u32).min(stream.flow.held);
         stream.flow.held -= n;
         stream.flow.owed += n;
-        let half = self.config.stream_window / 2;
+        self.say_window(id);
+        self.used(n);
+    }
+
+    /// How much data of the peer's there may be on a stream at a time, sent and not released: at least
+    /// [`Config::stream_window`], with which it begins. A larger window is said to the peer at once, in one frame for all
+    /// of it; a smaller one takes effect as data is released. Gives what there may be now.
+    ///
+    /// [`Config::stream_window`]: super::Config::stream_window
+    pub fn set_window(&mut self, id: u32, target: u32) -> u32 {
+        let least = self.config.stream_window;
+        let Some(stream) = self.streams.get(id) else { return least };
+        let (flow, target) = (&mut stream.flow, target.clamp(least, LAST));
+        if target < flow.target {
+            let less = (flow.target - target).min(flow.owed);
+            flow.target -= less;
+            flow.owed -= less;
+        } else {
+            flow.owed += target - flow.target;
+            flow.target = target;
+        }
+        let target = flow.target;
+        self.say_window(id);
+        target
+    }
+
+    /// Tells the peer of what it may send again on a stream, if that is worth a frame.
+    fn say_window(&mut self, id: u32) {
+        let Some(stream) = self.streams.get(id) else { return };
+        let half = stream.flow.target / 2;
         if stream.flow.owed >= half && stream.is_live() && stream.remote != Remote::Ended {
             let owed = std::mem::take(&mut stream.flow.owed);
             stream.flow.room += i64::from(owed);
             self.output.window(id, owed);
         }
-        self.used(n);
     }
 
     /// The user has used `n` bytes of the connection's window.

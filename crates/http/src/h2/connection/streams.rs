@@ -44,6 +44,8 @@ pub(super) struct StreamFlow {
     /// What the user has and did not release, and what it released and the peer was not told.
     pub(super) held: u32,
     pub(super) owed: u32,
+    /// What these three and what is said come to: how much of the peer's data there may be at a time.
+    pub(super) target: u32,
     /// Whether the user waits until more may be sent.
     pub(super) blocked: bool,
 }
@@ -79,7 +81,7 @@ pub(super) struct Streams<T> {
 }
 
 impl<T> Stream<T> {
-    pub(super) fn new(id: u32, user: T, (window, room): (i64, i64), begin: u64) -> Self {
+    pub(super) fn new(id: u32, user: T, (window, room, target): (i64, i64, u32), begin: u64) -> Self {
         Self {
             id,
             user,
@@ -91,7 +93,7 @@ impl<T> Stream<T> {
             bodiless: false,
             interim: 0,
             length: None,
-            flow: StreamFlow { window, room, held: 0, owed: 0, blocked: false },
+            flow: StreamFlow { window, room, held: 0, owed: 0, target, blocked: false },
             begin,
         }
     }

@@ -41,6 +41,8 @@ enum Step {
     Write { client: bool, first: usize, piece: usize },
     /// One stream of a side lets the other send more.
     Release { client: bool, which: usize },
+    /// One stream of a side gets another window.
+    Window { client: bool, which: usize, target: u32 },
     /// A side ends a stream at once.
     Reset { client: bool, which: usize },
 }
@@ -54,6 +56,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (any::<bool>(), any::<usize>(), 1_usize..2000)
             .prop_map(|(client, first, piece)| Step::Write { client, first, piece }),
         3 => (any::<bool>(), any::<usize>()).prop_map(|(client, which)| Step::Release { client, which }),
+        1 => (any::<bool>(), any::<usize>(), 0_u32..20_000)
+            .prop_map(|(client, which, target)| Step::Window { client, which, target }),
         1 => (any::<bool>(), any::<usize>()).prop_map(|(client, which)| Step::Reset { client, which }),
     ]
 }
@@ -174,6 +178,12 @@ fn run(steps: &[Step], client: &mut Side, server: &mut Side) -> Vec<u32> {
                 let side = if of_client { &mut *client } else { &mut *server };
                 if let Some(id) = side.which(which) {
                     side.release(id);
+                }
+            }
+            Step::Window { client: of_client, which, target } => {
+                let side = if of_client { &mut *client } else { &mut *server };
+                if let Some(id) = side.which(which) {
+                    side.connection.set_window(id, target);
                 }
             }
             Step::Reset { client: of_client, which } => {

@@ -1,7 +1,7 @@
 //! Rules of RFC 9113 that peers keep to.
 
 use http::{Method, StatusCode};
-use offramp_http::h2::{Code, Connection, Kind, Reset, Unopened};
+use offramp_http::h2::{Code, Connection, Kind, Reset, Unopened, Violation};
 use offramp_http::head::{Fields, Request};
 
 use super::frames::{CONFIG, Came, client, content, frame, headers, output, receive, request, resets, sent};
@@ -190,22 +190,56 @@ fn streams_that_wait_take_turns() {
     }
 }
 
-/// Before its peer has heard of smaller windows, it may use those of the RFC (RFC 9113 §6.9.2).
+/// Before a client has heard of smaller windows, it may use those of the RFC (RFC 9113 §6.9.2). A server has heard of
+/// them when it gets a request, which comes behind them.
 #[test]
 fn smaller_windows_hold_once_the_peer_has_heard_of_them() {
     let data = |stream, n| frame(Kind::Data, 0, stream, &content(n));
+    let acknowledged = frame(Kind::Settings, 1, 0, &[]);
+    let too_much = |more: Result<usize, Violation>| more.map_err(|violation| violation.code).err();
     for heard in [false, true] {
-        let mut client = Connection::client(CONFIG, 0);
-        for _ in 0..2 {
-            client.open(Came::default(), &request(Method::GET, "/"), "http", None, true).unwrap();
-        }
+        let (mut client, mut server): (Connection<Came>, Connection<Came>) =
+            (Connection::client(CONFIG, 0), Connection::server(CONFIG, 0));
+        client.open(Came::default(), &request(Method::POST, "/"), "http", None, false).unwrap();
+        receive(&mut server, &output(&mut client, usize::MAX)).unwrap();
+        receive(&mut server, &data(1, 1000)).unwrap();
         receive(&mut client, &[settings(&[]), headers(1, 0, &[OK]), data(1, 1000)].concat()).unwrap();
         if heard {
-            receive(&mut client, &frame(Kind::Settings, 1, 0, &[])).unwrap();
+            receive(&mut client, &acknowledged).unwrap();
+            receive(&mut server, &acknowledged).unwrap();
         }
-        let more = receive(&mut client, &data(1, 1)).map_err(|violation| violation.code);
-        assert_eq!(more.err(), heard.then_some(Code::FLOW_CONTROL_ERROR));
+        let wanted = Some(Code::FLOW_CONTROL_ERROR);
+        assert_eq!(too_much(receive(&mut server, &data(1, 1))), wanted.filter(|_| heard));
+        assert_eq!(too_much(receive(&mut client, &data(1, 1))), wanted);
     }
+}
+
+/// A stream gets a larger window in one frame, and a smaller one as data is released.
+#[test]
+fn the_window_of_a_stream_follows_what_its_user_takes() {
+    let mut client = client();
+    receive(&mut client, &headers(1, 0, &[OK])).unwrap();
+    let data = |n| frame(Kind::Data, 0, 1, &content(n));
+    let said = |n: u32| (Kind::WindowUpdate, 0, 1, n.to_be_bytes().to_vec());
+    assert_eq!(client.set_window(1, 10_000), 10_000);
+    assert_eq!(sent(&mut client), [said(9000)]);
+    receive(&mut client, &data(6000)).unwrap();
+    // Nothing was released that could be taken back.
+    assert_eq!(client.set_window(1, 2000), 10_000);
+    client.release(1, 4000);
+    assert_eq!(client.set_window(1, 2000), 6000);
+    client.release(1, 2000);
+    assert_eq!(client.set_window(1, 2000), 4000);
+    assert!(sent(&mut client).is_empty());
+    // What was said holds.
+    receive(&mut client, &data(4000)).unwrap();
+    client.release(1, 4000);
+    assert_eq!((client.set_window(1, 0), sent(&mut client)), (4000, vec![said(4000)]));
+    receive(&mut client, &data(4000)).unwrap();
+    let over = receive(&mut client, &data(1)).unwrap_err();
+    assert_eq!(over.code, Code::FLOW_CONTROL_ERROR);
+    // It never is smaller than that of the settings, and streams that are over get none.
+    assert_eq!(client.set_window(9, 7), CONFIG.stream_window);
 }
 
 #[test]

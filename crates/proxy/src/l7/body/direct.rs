@@ -4,6 +4,7 @@ use std::io::IoSliceMut;
 use std::task::{Context, Poll, ready};
 
 use hyper::body::Body as _;
+use offramp_upstream::FIRST_READ;
 
 use super::{BodyError, Reply, ReplyContent};
 
@@ -21,6 +22,22 @@ impl Reply {
         match &mut self.content {
             ReplyContent::Server(body) => body.held_memory(),
             _ => 0,
+        }
+    }
+
+    /// How much a server that speaks HTTP/2 may have sent ahead, beyond the first read of a response; nothing where no such
+    /// server sends the body, or that is enough.
+    pub(crate) fn ahead(&self) -> Option<usize> {
+        match &self.content {
+            ReplyContent::Server(body) => body.ahead(),
+            _ => None,
+        }
+    }
+
+    /// How much that may be from now on.
+    pub(crate) fn set_ahead(&mut self, most: usize) {
+        if let ReplyContent::Server(body) = &mut self.content {
+            body.set_ahead(FIRST_READ + most);
         }
     }
 

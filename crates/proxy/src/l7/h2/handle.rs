@@ -111,6 +111,11 @@ impl Respond {
         self.table.borrow_mut().piece(self.key, n);
     }
 
+    /// A server may have sent so many bytes of the response ahead; gives how many it may have from now on.
+    pub(super) fn ahead(&self, now: usize) -> usize {
+        self.table.borrow_mut().ahead(self.key, now)
+    }
+
     /// Has other streams read, if there is room for what they read.
     pub(super) fn let_others_read(&self) {
         self.table.borrow_mut().feed();

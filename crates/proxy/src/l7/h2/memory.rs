@@ -27,6 +27,9 @@ const FEW: usize = 16;
 /// nothing until a piece has left: large pieces one after the other cost no more calls than all at once. Beside one of the
 /// largest there is room for a smaller one, so that a response that stands still does not slow others down.
 pub(super) const PIECES: usize = PIECE + 2 * SMALL_PIECE;
+/// How much servers that speak HTTP/2 may send ahead for all streams of a connection, beyond the first read of each
+/// response: as much as one response needs over a network. Streams beyond that get their responses in smaller steps.
+pub(super) const AHEAD: usize = 256 * 1024;
 /// What a connection may hold however many there are: a few requests at a time.
 const LEAST_SHARE: usize = 8 * STREAM;
 
@@ -66,6 +69,8 @@ pub(super) struct Account {
     /// The fields of its open requests, and pieces of responses that wait.
     fields: usize,
     pieces: usize,
+    /// What servers may have sent ahead.
+    ahead: usize,
 }
 
 impl Account {
@@ -73,7 +78,7 @@ impl Account {
     pub(super) fn new(memory: &Rc<Memory>, limit: usize) -> Self {
         memory.connections.set(memory.connections.get() + 1);
         memory.limit(limit);
-        Self { memory: Rc::clone(memory), used: 0, fields: 0, pieces: 0 }
+        Self { memory: Rc::clone(memory), used: 0, fields: 0, pieces: 0, ahead: 0 }
     }
 
     /// How much is held.
@@ -129,6 +134,19 @@ impl Account {
         self.pieces = self.pieces - before + now;
         self.give(before);
         self.take(now);
+    }
+
+    /// Servers may send so much ahead for a stream, and not so much as before.
+    pub(super) fn ahead(&mut self, before: usize, now: usize) {
+        self.ahead = self.ahead - before + now;
+        self.give(before);
+        self.take(now);
+    }
+
+    /// How much a server may send ahead for a stream that has `own` of that now.
+    pub(super) fn ahead_left(&self, own: usize) -> usize {
+        let left = self.memory.limit.get().saturating_sub(self.memory.used.get());
+        AHEAD.saturating_sub(self.ahead - own).min(left + own)
     }
 
     /// How much of a response may be read now on one of `streams` streams; `None` where too many pieces wait already.

@@ -20,7 +20,7 @@ use super::fields::Ends;
 use super::handle::{Gone, Incoming, Respond};
 use super::hints::Hints;
 use super::runner::Job;
-use crate::l7::body::Reply;
+use crate::l7::body::{BodyError, Reply};
 use crate::l7::exchange::{self, Client};
 use crate::l7::inbound::Inbound;
 use crate::l7::record::Record;
@@ -70,7 +70,9 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
                 // It is written by now, and its memory would be held as long as the client takes.
                 drop(fields);
                 if begun.is_ok() && !over {
-                    let mut pipe = Pipe { respond, body, waiting: None, size: 0, held: 0 };
+                    // Until it is known what the connection has room for.
+                    body.set_ahead(0);
+                    let mut pipe = Pipe { respond, body, waiting: None, size: 0, held: 0, ahead: 0 };
                     life.bound(poll_fn(|cx| pipe.poll(cx))).await;
                 }
             }
@@ -150,6 +152,8 @@ struct Pipe {
     /// The size that it had, and as which it is counted.
     size: usize,
     held: usize,
+    /// How much the server may have sent ahead, as it is counted.
+    ahead: usize,
 }
 
 impl Pipe {
@@ -176,6 +180,25 @@ impl Pipe {
             self.respond.holds(holds);
             self.held = holds;
         }
+        if self.ahead > 0 && self.body.ahead().is_none() {
+            // The body has ended.
+            self.ahead = 0;
+            self.respond.ahead(0);
+        }
+    }
+
+    /// The next part of the body. A server that speaks HTTP/2 may send as much ahead as the connection has room for.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let Some(ahead) = self.body.ahead() else { return self.body.poll_frame(cx) };
+        let most = self.respond.ahead(ahead);
+        self.body.set_ahead(most);
+        let frame = self.body.poll_frame(cx);
+        let ahead = self.body.ahead().unwrap_or(0);
+        if ahead != self.ahead {
+            self.ahead = ahead;
+            self.respond.ahead(ahead);
+        }
+        frame
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
@@ -204,7 +227,7 @@ impl Pipe {
                 Poll::Ready(0) => return Poll::Ready(Err(Gone)),
                 Poll::Ready(most) => self.body.limit(most),
             }
-            let Poll::Ready(frame) = self.body.poll_frame(cx) else {
+            let Poll::Ready(frame) = self.poll_frame(cx) else {
                 return Poll::Pending;
             };
             match frame {

@@ -271,10 +271,11 @@ impl StreamTable {
         }
         let slot = self.slot(key);
         let (counted, waits, hungry) = (slot.counted, slot.waits, slot.hungry);
-        let (fields, piece) = (slot.fields, slot.piece);
+        let (fields, piece, ahead) = (slot.fields, slot.piece, slot.ahead);
         slot.clear();
         self.account.end(fields);
         self.account.piece(piece, 0);
+        self.account.ahead(ahead, 0);
         self.active -= usize::from(counted);
         if waits {
             self.waiting.retain(|(waits, _)| *waits != id);

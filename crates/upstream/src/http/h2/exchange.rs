@@ -14,7 +14,7 @@ use offramp_http::head;
 
 pub(crate) use super::inbox::Head;
 use super::inbox::Inbox;
-use super::{Cause, Ended, Http2Stream};
+use super::{CONFIG, Cause, Ended, Http2Stream, MOST_WINDOW};
 use crate::fault::Fault;
 use crate::http::line::{InterimListener, RequestBody};
 use crate::http::outgoing::{Outgoing, Progress};
@@ -34,6 +34,10 @@ pub(crate) struct Exchange<B> {
     complete: bool,
     /// What is left of the content, where that is known.
     left: Option<u64>,
+    /// The window of the stream, how large it may become, and how much was taken of the response.
+    window: u32,
+    most: u32,
+    taken: usize,
 }
 
 /// How an exchange failed before the response began.
@@ -51,7 +55,48 @@ pub(crate) enum Broken {
 impl<B: RequestBody> Exchange<B> {
     /// A request with this body, which has not begun.
     pub(crate) fn new(stream: Http2Stream, body: Outgoing<B>) -> Self {
-        Self { stream, body, waits: Bytes::new(), over: false, complete: false, left: None }
+        let (window, most) = (CONFIG.stream_window, MOST_WINDOW);
+        Self {
+            stream,
+            body,
+            waits: Bytes::new(),
+            over: false,
+            complete: false,
+            left: None,
+            window,
+            most,
+            taken: 0,
+        }
+    }
+
+    /// Has the server send at most so much of the response ahead: the first read's worth, or more.
+    pub(crate) fn set_most(&mut self, most: usize) {
+        self.most = u32::try_from(most).unwrap_or(MOST_WINDOW).clamp(CONFIG.stream_window, MOST_WINDOW);
+    }
+
+    /// How much the server may have sent ahead beyond what it may for any stream; nothing where that is enough.
+    pub(crate) fn ahead(&self) -> Option<usize> {
+        let ahead = self.window - CONFIG.stream_window;
+        (ahead > 0 || self.is_long()).then_some(ahead as usize)
+    }
+
+    /// Whether the response needs a larger window than the first. One of unknown length that may be small does not: the
+    /// messages of a call would cost a frame more.
+    fn is_long(&self) -> bool {
+        let first = CONFIG.stream_window;
+        self.left.map_or(self.taken >= first as usize / 2, |left| left > first.into())
+    }
+
+    /// Gives the stream the window that its response needs.
+    fn adapt(&mut self) {
+        if self.ahead().is_none() || self.inbox(|inbox| inbox.ended) {
+            return;
+        }
+        let left = self.left.map_or(MOST_WINDOW, |left| u32::try_from(left).unwrap_or(MOST_WINDOW));
+        let wanted = left.min(self.most).max(CONFIG.stream_window);
+        if wanted != self.window {
+            self.window = self.connection(|connection, id| connection.set_window(id, wanted));
+        }
     }
 
     /// The stream.
@@ -214,14 +259,18 @@ impl<B: RequestBody> Exchange<B> {
         if let Err(error) = self.poll_upload(cx) {
             return Poll::Ready(Some(Err(Fault::RequestBody(error))));
         }
-        if let Some(data) = self.inbox(|inbox| inbox.take_data(PIECE)) {
+        let data = self.inbox(|inbox| inbox.take_data(PIECE));
+        if let Some(data) = &data {
             self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
-            let shared = self.stream.shared();
-            let connection = &mut *shared.connection.borrow_mut();
-            connection.release(self.stream.id, data.len());
-            if !connection.output().is_empty() {
-                shared.wake();
-            }
+            self.taken = self.taken.saturating_add(data.len());
+            self.connection(|connection, id| connection.release(id, data.len()));
+        }
+        self.adapt();
+        let shared = self.stream.shared();
+        if !shared.connection.borrow().output().is_empty() {
+            shared.wake();
+        }
+        if let Some(data) = data {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         if self.inbox(|inbox| inbox.ended) {

@@ -10,9 +10,10 @@ use offramp_http::head::{Fields, Response};
 /// The most interim responses that wait. Nobody misses those behind them.
 const MOST_INTERIM: usize = 8;
 /// Data from this size on is not copied, if what was read at once is not many times as large: it would keep all of that.
-const LARGE: usize = 4 * 1024;
-/// How many times: a full read of 64 KiB has the frames of most servers four times, and pieces of others around them.
-const TIMES: usize = 8;
+/// More than the first window of a stream, so that many responses that nobody reads keep no more than their own.
+const LARGE: usize = 12 * 1024;
+/// How many times: a full read of 64 KiB has four frames of the size that most servers send.
+const TIMES: usize = 4;
 
 /// What has come. Its data is bounded by the window of the stream.
 #[derive(Default)]

@@ -148,6 +148,13 @@ impl StreamTable {
         self.feed();
     }
 
+    /// A server may have sent `now` bytes ahead for a stream, and from now on as many as this gives.
+    pub(in crate::l7::h2) fn ahead(&mut self, key: Key, now: usize) -> usize {
+        let before = std::mem::replace(&mut self.slots[key.0].ahead, now);
+        self.account.ahead(before, now);
+        self.account.ahead_left(now)
+    }
+
     /// How many bytes of data may be sent on a stream now; where there is no room its writer is called when there is.
     pub(in crate::l7::h2) fn room(&mut self, key: Key) -> usize {
         let slot = &mut self.slots[key.0];
@@ -224,9 +231,10 @@ impl StreamTable {
         let slot = self.slot(key);
         slot.writes = false;
         slot.writer = None;
-        let piece = std::mem::take(&mut slot.piece);
+        let (piece, ahead) = (std::mem::take(&mut slot.piece), std::mem::take(&mut slot.ahead));
         let (over, reads) = (slot.sent_all, slot.reads);
         self.account.piece(piece, 0);
+        self.account.ahead(ahead, 0);
         self.feed();
         if !over {
             self.reset(key, Code::CANCEL);

@@ -22,6 +22,8 @@ pub(super) struct Slot {
     pub(super) fields: usize,
     pub(super) head: usize,
     pub(super) piece: usize,
+    /// How much a server may have sent ahead of its response.
+    pub(super) ahead: usize,
     /// How it was ended at once, and by whom.
     pub(super) over: Option<Code>,
     pub(super) by_client: bool,

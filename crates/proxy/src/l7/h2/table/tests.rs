@@ -16,7 +16,7 @@ use super::{CONNECTION_WINDOW, FIRST_WINDOW, Opened, STREAM_WINDOW, Shared, Stre
 use crate::l7::date::Date;
 use crate::l7::h2::fields::Ends;
 use crate::l7::h2::handle::{Incoming, Respond};
-use crate::l7::h2::memory::{Account, FIELDS, Memory, PIECE, PIECES, SMALL_PIECE, STREAM};
+use crate::l7::h2::memory::{AHEAD, Account, FIELDS, Memory, PIECE, PIECES, SMALL_PIECE, STREAM};
 
 /// What may happen. A stream is named by its place among all.
 #[derive(Clone, Debug)]
@@ -546,6 +546,24 @@ fn what_a_connection_can_hold_is_known() {
 /// What docs/http.md and the table of docs/http-internals.md say of it.
 const MOST: usize = 2600 * 1024;
 const MOST_WITH_WINDOW: usize = 3700 * 1024;
+
+/// Servers of HTTP/2 may send so much ahead for all streams of a connection together, which counts as held.
+#[test]
+fn servers_send_ahead_for_a_connection_and_not_for_each_stream() {
+    let memory = Rc::default();
+    let table = StreamTable::new(100, Account::new(&memory, 1 << 30));
+    let (first, second) = (opened(&table, 1, 0).unwrap(), opened(&table, 3, 0).unwrap());
+    assert_eq!((first.ahead(0), second.ahead(0)), (AHEAD, AHEAD));
+    assert_eq!(first.ahead(AHEAD - 1000), AHEAD, "what it has, it may keep");
+    assert_eq!((second.ahead(0), second.ahead(1000)), (1000, 1000));
+    assert_eq!(table.borrow().account.used(), 2 * STREAM + AHEAD);
+    drop(first);
+    assert_eq!(second.ahead(1000), AHEAD);
+    table.borrow().limit_memory(STREAM + 3000);
+    assert_eq!(second.ahead(1000), 3000, "the worker has no more");
+    drop(second);
+    assert_eq!(table.borrow().account.used(), 0);
+}
 
 /// The fields of a request count until its response begins; its trailers until the stream ends.
 #[test]
