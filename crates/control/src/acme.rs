@@ -17,6 +17,7 @@ mod requests;
 mod shop;
 mod standalone;
 mod sweep;
+mod turns;
 
 use std::collections::HashMap;
 use std::sync::Arc;

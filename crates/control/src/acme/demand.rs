@@ -311,6 +311,11 @@ impl Desk {
         let storage = &self.shop.storage;
         // Noted first, so that whoever finds the certificate knows what it is.
         self.note(want, name)?;
+        let _turn = self.shop.turns.take(&want.subject).await;
+        if self.has_certificate(want, SystemTime::now()) {
+            // The keeper of the one that has ended has renewed it meanwhile.
+            return Ok(());
+        }
         let _permit = self.shop.permits.acquire().await;
         // Another order may have been refused during the wait.
         if let Err(refusal) = self.paused(want) {

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
@@ -23,6 +24,8 @@ const AT_ONCE: usize = 4;
 const LINE: Duration = Duration::from_secs(10);
 /// A name has at most 253 bytes.
 const LONGEST: u64 = 512;
+/// How often it is looked whether a client that has sent its end is there.
+const LOOK: Duration = Duration::from_secs(2);
 /// After an error of `accept` or `bind`.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -73,10 +76,20 @@ fn bind(path: &Path) -> std::io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// Waits until whoever asked has gone: a request must not keep its place for as long as an order takes. One that only
+/// says nothing more still wants its answer.
+async fn gone(reader: &mut BufReader<OwnedReadHalf>, writer: &OwnedWriteHalf) {
+    let mut more = [0; 64];
+    while let Ok(1..) = reader.read(&mut more).await {}
+    while !writer.ready(Interest::WRITABLE).await.is_ok_and(tokio::io::Ready::is_write_closed) {
+        sleep(LOOK).await;
+    }
+}
+
 async fn answer(stream: UnixStream, shop: &Shop) -> std::io::Result<()> {
     let (reader, mut writer) = stream.into_split();
-    let mut line = String::new();
-    let read = timeout(LINE, BufReader::new(reader.take(LONGEST)).read_line(&mut line)).await;
+    let (mut reader, mut line) = (BufReader::new(reader), String::new());
+    let read = timeout(LINE, (&mut reader).take(LONGEST).read_line(&mut line)).await;
     read.map_err(|_| std::io::ErrorKind::TimedOut)??;
     let Some(name) = line.trim_end().strip_prefix("renew ") else {
         return writer.write_all(b"error the request is none that is known\n").await;
@@ -92,7 +105,11 @@ async fn answer(stream: UnixStream, shop: &Shop) -> std::io::Result<()> {
         waiting.push((keeper.try_send(Prompt::Renew(sender)).is_ok(), receiver));
     }
     for (sent, receiver) in waiting {
-        let outcome = if sent { receiver.await.ok() } else { None };
+        let outcome = tokio::select! {
+            outcome = receiver, if sent => outcome.ok(),
+            () = gone(&mut reader, &writer), if sent => return Ok(()),
+            else => None,
+        };
         let text = match outcome {
             Some(Ok(until)) => format!("ok {until}"),
             Some(Err(why)) => format!("error {why}"),
@@ -103,4 +120,59 @@ async fn answer(stream: UnixStream, shop: &Shop) -> std::io::Result<()> {
         writer.write_all(format!("{text}\n").as_bytes()).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use offramp_certs::DnsPattern;
+    use offramp_observe::Log;
+    use offramp_proxy::Challenges;
+    use tokio::sync::mpsc;
+    use tokio::task::spawn_blocking;
+
+    use super::*;
+
+    /// Clients that have gone keep no place, and one that says nothing more gets its answer.
+    #[tokio::test]
+    async fn whoever_has_gone_keeps_no_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let (obtained, _obtained) = mpsc::unbounded_channel();
+        let shop = Shop::new(folder.path(), Challenges::none(), Arc::default(), Log::silent(), obtained);
+        let (keeper, mut prompts) = mpsc::channel(2 * AT_ONCE);
+        shop.set_keepers(vec![(vec![DnsPattern::parse("a.test").unwrap()], keeper)]);
+        std::fs::create_dir_all(shop.storage.path()).unwrap();
+        tokio::spawn(serve(Arc::new(shop)));
+        let path = socket(folder.path());
+        let ask = move || {
+            let mut client = loop {
+                match UnixStream::connect(&path) {
+                    Ok(client) => break client,
+                    Err(_) => std::thread::yield_now(),
+                }
+            };
+            client.write_all(b"renew a.test\n").unwrap();
+            client
+        };
+        let mut kept = Vec::new();
+        for _ in 0..AT_ONCE {
+            let client = spawn_blocking(ask.clone()).await.unwrap();
+            // Its order goes on when it goes.
+            kept.push(prompts.recv().await.unwrap());
+            drop(client);
+        }
+        let mut client = spawn_blocking(ask).await.unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        let Some(Prompt::Renew(answer)) = prompts.recv().await else {
+            panic!("it waits for those that have gone")
+        };
+        answer.send(Ok("tomorrow".to_owned())).unwrap();
+        let text = spawn_blocking(move || {
+            let mut text = String::new();
+            client.read_to_string(&mut text).map(|_| text)
+        });
+        assert_eq!(text.await.unwrap().unwrap(), "ok tomorrow\n");
+    }
 }

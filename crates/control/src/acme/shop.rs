@@ -22,6 +22,7 @@ use super::claims::Claims;
 use super::http::{Client, is_of_type};
 use super::keeper::Prompt;
 use super::pause::{Bars, Pauses};
+use super::turns::Turns;
 
 /// Orders under way at a time: a start with hundreds of names is to burden neither this machine nor the authority.
 const AT_ONCE: usize = 4;
@@ -51,6 +52,7 @@ pub(super) struct Shop {
     pub(super) log: Log,
     pub(super) permits: Semaphore,
     pub(super) claims: Claims,
+    pub(super) turns: Turns,
     orders: Arc<Orders>,
     obtained: UnboundedSender<()>,
     /// Held while an account is made, so that each is made once.
@@ -93,6 +95,7 @@ impl Shop {
             log,
             permits: Semaphore::new(AT_ONCE),
             claims: Claims::default(),
+            turns: Turns::default(),
             orders,
             obtained,
             accounts: Mutex::new(()),

@@ -117,8 +117,13 @@ async fn an_order_that_fails_takes_no_certificate_away_that_came_meanwhile() {
     // Nothing listens where the authority should be.
     assert!(desk.order(&want, "a.shop.test").await.is_err());
     assert!(desk.shop.storage.demanded(&want.subject).is_none(), "nothing is left of it");
-    // The keeper of the same name has been luckier.
-    issue(&desk.shop.storage, &want.subject, "a.shop.test");
-    assert!(desk.order(&want, "a.shop.test").await.is_ok());
+    // The keeper of the same name orders at the same time, and is luckier.
+    let turn = desk.shop.turns.take(&want.subject).await;
+    let (outcome, ()) = tokio::join!(desk.order(&want, "a.shop.test"), async {
+        tokio::task::yield_now().await;
+        issue(&desk.shop.storage, &want.subject, "a.shop.test");
+        drop(turn);
+    });
+    assert!(outcome.is_ok());
     assert!(desk.has_certificate(&want, SystemTime::now()));
 }
