@@ -22,4 +22,15 @@ impl Frame {
             Self::Trailers(_) => 0,
         }
     }
+
+    /// The data.
+    ///
+    /// # Errors
+    /// The trailers, where it is these.
+    pub fn into_data(self) -> Result<Bytes, Box<Fields>> {
+        match self {
+            Self::Data(data) => Ok(data),
+            Self::Trailers(trailers) => Err(trailers),
+        }
+    }
 }

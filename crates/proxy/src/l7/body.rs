@@ -11,9 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body, SizeHint};
 use offramp_http::body::Frame;
-use offramp_http::head::Fields;
 use offramp_http::semantics::protected::clean_response_trailers;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
@@ -219,35 +217,24 @@ impl Upload {
     }
 }
 
-/// As servers get it. Those that speak HTTP/2 take trailers as a map.
+/// As servers get it.
 impl RequestBody for ClientBody {
-    fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
-        self.0.as_mut().map_or(Poll::Ready(Lent::Nothing), |upload| upload.poll_lend(cx, write))
-    }
-}
-
-impl Body for ClientBody {
-    type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, BodyError>>> {
-        let Some(this) = &mut self.get_mut().0 else { return Poll::Ready(None) };
-        this.poll_frame(cx).map_ok(|frame| match frame {
-            Frame::Data(data) => hyper::body::Frame::data(data),
-            Frame::Trailers(trailers) => hyper::body::Frame::trailers(trailers.to_map()),
-        })
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        self.0.as_mut().map_or(Poll::Ready(None), |upload| upload.poll_frame(cx))
     }
 
     fn is_end_stream(&self) -> bool {
         self.0.as_ref().is_none_or(|upload| upload.incoming.is_end_stream())
     }
 
-    fn size_hint(&self) -> SizeHint {
-        let length = self.0.as_ref().map_or(Some(0), |upload| upload.incoming.length());
-        length.map_or_else(SizeHint::default, SizeHint::with_exact)
+    fn length(&self) -> Option<u64> {
+        self.0.as_ref().map_or(Some(0), |upload| upload.incoming.length())
+    }
+
+    fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
+        self.0.as_mut().map_or(Poll::Ready(Lent::Nothing), |upload| upload.poll_lend(cx, write))
     }
 }
 
@@ -352,16 +339,16 @@ impl Reply {
             }
             ReplyContent::Server(body) => body,
         };
-        match std::task::ready!(Pin::new(&mut *body).poll_frame(cx)) {
+        match std::task::ready!(body.poll_frame(cx)) {
             None => {
                 self.end();
                 Poll::Ready(None)
             }
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
                 let over = body.is_end_stream();
-                let frame = of_server(frame);
-                if let Frame::Data(data) = &frame {
-                    self.sent(data.len());
+                match &mut frame {
+                    Frame::Data(data) => self.sent(data.len()),
+                    Frame::Trailers(trailers) => clean_response_trailers(trailers),
                 }
                 if over {
                     self.end();
@@ -394,21 +381,8 @@ impl Reply {
         match &self.content {
             ReplyContent::Empty | ReplyContent::Tunnel(_) => Some(0),
             ReplyContent::Own(bytes) => Some(bytes.len() as u64),
-            ReplyContent::Server(body) => body.size_hint().exact(),
+            ReplyContent::Server(body) => body.length(),
             ReplyContent::Broken(_) => None,
         }
     }
-}
-
-/// A part of what a server sends, whose trailers come as a map.
-fn of_server(frame: hyper::body::Frame<Bytes>) -> Frame {
-    let frame = match frame.into_data() {
-        Ok(data) => return Frame::Data(data),
-        Err(frame) => frame,
-    };
-    let mut trailers = Fields::new();
-    // There is no third kind.
-    trailers.load_map(&frame.into_trailers().unwrap_or_default());
-    clean_response_trailers(&mut trailers);
-    Frame::Trailers(Box::new(trailers))
 }

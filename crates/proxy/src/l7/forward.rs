@@ -5,12 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::{Method, StatusCode, Version};
-use hyper::body::Body as _;
 use offramp_http::head::{Fields, Known, Request, Response};
 use offramp_http::semantics::{hop_by_hop, protected};
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
-use offramp_upstream::{Affinity, Answer, Backend, InterimListener, Protocol as Speaks, ServerBody, Tunnel};
+use offramp_upstream::{
+    Affinity, Answer, Backend, InterimListener, Protocol as Speaks, RequestBody as _, ServerBody, Tunnel,
+};
 
 use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};

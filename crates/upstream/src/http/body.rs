@@ -2,12 +2,10 @@
 
 use std::fmt;
 use std::io::IoSliceMut;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use offramp_http::body::Frame;
 use offramp_net::clock::coarse_ms;
 
 use super::h2::Exchange;
@@ -162,7 +160,7 @@ impl<B: RequestBody> ServerBody<B> {
 }
 
 impl<B: RequestBody> Source<B> {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         match self.exchange.poll_frame(cx) {
             Poll::Ready(frame) => {
                 self.moved = coarse_ms();
@@ -180,34 +178,38 @@ impl<B: RequestBody> Source<B> {
     }
 }
 
-impl<B: RequestBody> Body for ServerBody<B> {
-    type Data = Bytes;
-    type Error = Fault;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
-        let this = self.get_mut();
-        let frame = match &mut this.origin {
+impl<B: RequestBody> ServerBody<B> {
+    /// The next part; none behind the last.
+    ///
+    /// # Errors
+    /// The response breaks off, and why.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        let frame = match &mut self.origin {
             Origin::Over => None,
             Origin::Line(line) => ready!(line.poll_frame(cx)),
             Origin::Stream(source) => ready!(source.poll_frame(cx)),
         };
         match &frame {
-            Some(Ok(_)) => this.look(),
-            Some(Err(_)) => this.origin = Origin::Over,
-            None => this.end(),
+            Some(Ok(_)) => self.look(),
+            Some(Err(_)) => self.origin = Origin::Over,
+            None => self.end(),
         }
         Poll::Ready(frame)
     }
 
-    fn is_end_stream(&self) -> bool {
+    /// Whether nothing is to come, as far as that is known.
+    #[must_use]
+    pub fn is_end_stream(&self) -> bool {
         matches!(self.origin, Origin::Over)
     }
 
-    fn size_hint(&self) -> SizeHint {
+    /// How many bytes of data are to come, where that is known.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
         match &self.origin {
-            Origin::Over => SizeHint::with_exact(0),
-            Origin::Line(line) => line.size_hint(),
-            Origin::Stream(source) => source.exchange.size_hint(),
+            Origin::Over => Some(0),
+            Origin::Line(line) => line.length(),
+            Origin::Stream(source) => source.exchange.length(),
         }
     }
 }

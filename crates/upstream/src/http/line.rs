@@ -8,6 +8,7 @@ mod encode;
 mod inbound;
 mod outbound;
 
+use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::future::poll_fn;
 use std::io::{self, IoSliceMut};
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use http_body::{Body, Frame, SizeHint};
+use offramp_http::body::Frame;
 use offramp_http::h1::ResponseFraming;
 use offramp_http::head::{self, Fields, Response};
 use offramp_net::clock::coarse_ms;
@@ -35,9 +36,19 @@ use crate::fault::{Breach, Fault, Violation};
 use crate::link::Link;
 
 /// What can be the body of a request. It belongs to one worker and need not be `Send`.
-pub trait RequestBody:
-    Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
-{
+pub trait RequestBody: Unpin + 'static {
+    /// Why it breaks off.
+    type Error: Into<Box<dyn StdError + Send + Sync>>;
+
+    /// The next part; none behind the last.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Self::Error>>>;
+
+    /// Whether nothing is to come, as far as that is known.
+    fn is_end_stream(&self) -> bool;
+
+    /// How many bytes of data are to come, where that is known.
+    fn length(&self) -> Option<u64>;
+
     /// Lends the next piece of the content to `write`, where it lies, and uses up as much of it as that takes. Pending
     /// where nothing has come. What ends or breaks the content is told by the next frame.
     fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
@@ -47,10 +58,22 @@ pub trait RequestBody:
 }
 
 /// Content that is there at once.
-impl RequestBody for String {}
+impl RequestBody for String {
+    type Error = Infallible;
 
-#[cfg(test)]
-impl RequestBody for http_body_util::Full<Bytes> {}
+    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Infallible>>> {
+        let all = std::mem::take(self);
+        Poll::Ready((!all.is_empty()).then(|| Ok(Frame::Data(all.into()))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.len() as u64)
+    }
+}
 
 /// Writes a piece of content to the server, and says how much of it was taken.
 pub type PieceWriter<'w> = dyn FnMut(&mut Context<'_>, &[u8]) -> Poll<io::Result<usize>> + 'w;
@@ -259,8 +282,8 @@ impl<B: RequestBody> Http1Connection<B> {
     }
 
     /// What is known of the length of the rest of the response.
-    pub(crate) fn size_hint(&self) -> SizeHint {
-        self.inbound.size_hint()
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.inbound.length()
     }
 
     /// Holds what is to be held while the body comes.
@@ -269,7 +292,7 @@ impl<B: RequestBody> Http1Connection<B> {
     }
 
     /// The next frame of the body.
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         if let Err(fault) = self.drive(cx) {
             return Poll::Ready(Some(Err(fault)));
         }

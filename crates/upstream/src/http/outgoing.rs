@@ -1,14 +1,15 @@
 //! How a request comes along on its way to a server, and its body where it may have to be sent again.
 
 use std::cell::{Cell, RefCell};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::HeaderMap;
-use http_body::{Body, Frame, SizeHint};
+use offramp_http::body::Frame;
+use offramp_http::head::Fields;
 use offramp_net::clock::coarse_ms;
+
+use super::line::RequestBody;
 
 /// How much is kept of what was sent of a body, in bytes: enough for nearly every message of gRPC.
 pub(crate) const KEPT: usize = 64 * 1024;
@@ -48,7 +49,7 @@ struct Sent {
     rest: Vec<u8>,
     /// How much memory both have.
     memory: usize,
-    trailers: Option<HeaderMap>,
+    trailers: Option<Box<Fields>>,
     /// Whether a piece was ever asked for and came.
     touched: bool,
     /// Whether something that was sent is not here any more.
@@ -167,27 +168,30 @@ impl Sent {
     }
 
     /// What comes next of what was sent before.
-    fn next(&mut self) -> Option<Frame<Bytes>> {
+    fn next(&mut self) -> Option<Frame> {
         if std::mem::take(&mut self.again) {
-            return Some(Frame::data(self.first.clone()));
+            return Some(Frame::Data(self.first.clone()));
         }
         if std::mem::take(&mut self.trailers_again) {
-            return self.trailers.clone().map(Frame::trailers);
+            return self.trailers.clone().map(Frame::Trailers);
         }
         None
     }
 
     /// Keeps a piece, while that is not too much.
-    fn keep(&mut self, frame: &Frame<Bytes>, all: &KeptBytes) {
+    fn keep(&mut self, frame: &Frame, all: &KeptBytes) {
         self.touched = true;
         if self.lost {
             return;
         }
-        if let Some(trailers) = frame.trailers_ref() {
-            self.trailers = Some(trailers.clone());
-            self.ended = true;
-        }
-        let Some(data) = frame.data_ref() else { return };
+        let data = match frame {
+            Frame::Data(data) => data,
+            Frame::Trailers(trailers) => {
+                self.trailers = Some(trailers.clone());
+                self.ended = true;
+                return;
+            }
+        };
         if self.len() + data.len() > KEPT || !self.has_room(data.len(), all) {
             all.give(self.memory);
             (self.first, self.rest, self.memory, self.lost) = (Bytes::new(), Vec::new(), 0, true);
@@ -249,12 +253,9 @@ impl<B> Outgoing<B> {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
+impl<B: RequestBody> Outgoing<B> {
     /// The next piece: what was sent before, and then what follows.
-    pub(crate) fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, B::Error>>> {
         let frame = match self.current() {
             None => Poll::Ready(None),
             Some(kept) => {
@@ -263,7 +264,7 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
                     Some(frame) => Poll::Ready(Some(Ok(frame))),
                     None if sent.ended => Poll::Ready(None),
                     None => {
-                        let frame = Pin::new(&mut *kept.body.borrow_mut()).poll_frame(cx);
+                        let frame = kept.body.borrow_mut().poll_frame(cx);
                         match &frame {
                             Poll::Ready(Some(Ok(frame))) => sent.keep(frame, &kept.all),
                             Poll::Ready(Some(Err(_))) => (sent.touched, sent.lost) = (true, true),
@@ -290,17 +291,12 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
     }
 
     /// What is known of the length of what comes.
-    pub(crate) fn size_hint(&self) -> SizeHint {
-        let Some(kept) = self.current() else { return SizeHint::with_exact(0) };
+    pub(crate) fn length(&self) -> Option<u64> {
+        let Some(kept) = self.current() else { return Some(0) };
         let sent = kept.sent.borrow();
         let before = if sent.again { sent.first.len() as u64 } else { 0 };
-        let rest = if sent.ended { SizeHint::with_exact(0) } else { kept.body.borrow().size_hint() };
-        let mut all = SizeHint::new();
-        if let Some(upper) = rest.upper() {
-            all.set_upper(upper.saturating_add(before));
-        }
-        all.set_lower(rest.lower().saturating_add(before));
-        all
+        let rest = if sent.ended { Some(0) } else { kept.body.borrow().length() };
+        rest.map(|rest| rest.saturating_add(before))
     }
 }
 
@@ -320,19 +316,23 @@ mod tests {
         trailers: bool,
     }
 
-    impl Body for Pieces {
-        type Data = Bytes;
+    impl RequestBody for Pieces {
         type Error = Infallible;
 
-        fn poll_frame(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Infallible>>> {
             if let Some(piece) = self.left.pop_front() {
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
+                return Poll::Ready(Some(Ok(Frame::Data(piece))));
             }
-            let trailers = std::mem::take(&mut self.trailers).then(HeaderMap::new);
-            Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
+            let trailers = std::mem::take(&mut self.trailers).then(Box::default);
+            Poll::Ready(trailers.map(|trailers| Ok(Frame::Trailers(trailers))))
+        }
+
+        fn is_end_stream(&self) -> bool {
+            false
+        }
+
+        fn length(&self) -> Option<u64> {
+            None
         }
     }
 

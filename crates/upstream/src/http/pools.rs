@@ -271,7 +271,6 @@ impl<B: RequestBody> PrivateConnections<B> {
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::Full;
     use offramp_net::Address;
 
     use super::*;
@@ -281,7 +280,7 @@ mod tests {
     #[test]
     fn connections_outlive_the_gap_between_two_snapshots() {
         let backend = || Backend::new("app", [Server::at(Address::Unix("/app.sock".into())).into()]);
-        let pools: Pools<Full<Bytes>> = Pools::new(0);
+        let pools: Pools<String> = Pools::new(0);
         let (old, mut new) = (Arc::new(backend()), backend());
         new.carry_over(&old);
         let new = Arc::new(new);
@@ -308,7 +307,7 @@ mod tests {
     /// was closed is used no more.
     #[test]
     fn connections_of_a_client_to_what_is_gone_are_forgotten() {
-        let pools: Pools<Full<Bytes>> = Pools::new(0);
+        let pools: Pools<String> = Pools::new(0);
         let server = || Server::at(Address::Tcp(([127, 0, 0, 1], 9).into()));
         let private = PrivateConnections::new(Bytes::from_static(b"PROXY UNKNOWN\r\n"));
         // All of them live, so that each has an address of its own.

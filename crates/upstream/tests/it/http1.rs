@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use http_body_util::BodyExt as _;
 use offramp_http::head::{Fields, Known};
 use offramp_upstream::{Affinity, Fault, InterimListener, Pools, PrivateConnections, Sticky};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::server::{HELLO, PATIENCE, Server};
-use crate::world::{Sent, backend, get, nobody, request, send, text, whole, worker};
+use crate::world::{BodyExt as _, Sent, backend, get, nobody, request, send, text, whole, worker};
 
 #[test]
 fn a_connection_is_used_again() {

@@ -10,14 +10,13 @@ use bytes::Bytes;
 use h2::server::{SendResponse, handshake};
 use h2::{Reason as Code, RecvStream};
 use http::{HeaderMap, Request, Response};
-use http_body_util::BodyExt as _;
 use offramp_upstream::{Backend, Fault, Pools, Protocol};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use crate::world::{Sent, backend, get, request, send, text, whole, worker};
+use crate::world::{BodyExt as _, Sent, backend, get, request, send, text, whole, worker};
 
 struct App {
     address: SocketAddr,

@@ -5,13 +5,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http_body_util::BodyExt as _;
 use offramp_upstream::{Backend, Breach, Fault, Pools, Protocol, Violation};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
-use crate::world::{Sent, backend, get, request, send, text, worker};
+use crate::world::{BodyExt as _, Sent, backend, get, request, send, text, worker};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;

@@ -4,11 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use http_body_util::BodyExt as _;
 use offramp_upstream::{Backend, Fault, Pools, Reason};
 
 use crate::server::{HELLO, PATIENCE, Server};
-use crate::world::{backend, get, send, text, worker};
+use crate::world::{BodyExt as _, backend, get, send, text, worker};
 
 fn limited(server: &Server, most: u32) -> Backend {
     let mut backend = backend(&[server.address]);

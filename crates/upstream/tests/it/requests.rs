@@ -1,13 +1,13 @@
 //! How requests with content go to a server.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request};
-use http_body::{Body, Frame, SizeHint};
+use offramp_http::body::Frame;
+use offramp_http::head::Fields;
 use offramp_upstream::{Affinity, Failure, Fault, Pools, RequestBody};
 
 use crate::server::{HELLO, Server};
@@ -15,37 +15,35 @@ use crate::world::{backend, worker};
 
 /// A body of frames that are there; `size` is what it says of itself.
 struct Frames {
-    frames: VecDeque<Frame<Bytes>>,
+    frames: VecDeque<Frame>,
     size: Option<u64>,
 }
 
-impl RequestBody for Frames {}
-
-impl Body for Frames {
-    type Data = Bytes;
+impl RequestBody for Frames {
     type Error = std::convert::Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Self::Error>>> {
         Poll::Ready(self.frames.pop_front().map(Ok))
     }
 
-    fn size_hint(&self) -> SizeHint {
-        self.size.map_or_else(SizeHint::default, SizeHint::with_exact)
+    fn is_end_stream(&self) -> bool {
+        false
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.size
     }
 }
 
-fn data(text: &'static str) -> Frame<Bytes> {
-    Frame::data(Bytes::from_static(text.as_bytes()))
+fn data(text: &'static str) -> Frame {
+    Frame::Data(Bytes::from_static(text.as_bytes()))
 }
 
 /// Sends a request and gives the `n` bytes that the server got of it.
 fn sent(
     method: &str,
     fields: &[(&str, &str)],
-    frames: impl IntoIterator<Item = Frame<Bytes>>,
+    frames: impl IntoIterator<Item = Frame>,
     size: Option<u64>,
     n: usize,
 ) -> Result<String, Failure> {
@@ -77,7 +75,9 @@ fn content_goes_out_as_it_is_framed() {
         let mut trailers = HeaderMap::new();
         trailers.insert("x-sum", "5".parse().unwrap());
         trailers.insert("x-other", "6".parse().unwrap());
-        Frame::trailers(trailers)
+        let mut fields = Fields::new();
+        fields.load_map(&trailers);
+        Frame::Trailers(Box::new(fields))
     };
     let head = |method: &str, fields: &str| format!("{method} / HTTP/1.1\r\nhost: a\r\n{fields}\r\n");
     let chunked = "transfer-encoding: chunked\r\n";
@@ -136,7 +136,7 @@ fn a_body_that_is_not_of_its_length_is_given_up() {
         (vec![], Some(5)),
         (vec![data("hello!")], Some(5)),
         (vec![data("hel"), data("lo!")], Some(5)),
-        (vec![data("hell"), Frame::trailers(HeaderMap::new())], Some(5)),
+        (vec![data("hell"), Frame::Trailers(Box::default())], Some(5)),
     ] {
         let failure = sent("POST", &[], frames, size, 0).unwrap_err();
         assert!(matches!(failure.fault, Fault::RequestBody(_)), "{:?}", failure.fault);

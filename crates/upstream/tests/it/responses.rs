@@ -7,8 +7,6 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http_body::Body as _;
-use http_body_util::BodyExt as _;
 use offramp_upstream::{Backend, Breach, Fault, Pools, ServerBody, Violation};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -16,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::task::{spawn_local, yield_now};
 
 use crate::server::{HELLO, Server};
-use crate::world::{Sent, backend, get, request, send, text, whole, worker};
+use crate::world::{BodyExt as _, Sent, backend, get, request, send, text, whole, worker};
 
 /// What becomes of a response.
 #[derive(Debug, PartialEq)]
@@ -199,7 +197,7 @@ fn a_body_that_is_there_with_its_head_is_known_to_be_all() {
             let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
             let mut answer = send(&pools, &backend, get("/")).await.unwrap();
             let body = &mut answer.response.body;
-            assert_eq!((body.size_hint().exact(), body.is_end_stream()), (size, false));
+            assert_eq!((body.length(), body.is_end_stream()), (size, false));
             let mut cx = Context::from_waker(Waker::noop());
             match Pin::new(&mut *body).poll_frame(&mut cx) {
                 Poll::Ready(Some(Ok(frame))) => assert_eq!(frame.into_data().unwrap(), "hello"),

@@ -1,17 +1,18 @@
 //! A worker's runtime, backends, and requests for tests.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt as _;
+use http::{HeaderMap, Request};
+use offramp_http::body::Frame;
 use offramp_net::Address;
-use offramp_upstream::{Affinity, Answer, Backend, Candidate, Failure, Pools, RequestBody, Server};
+use offramp_upstream::{
+    Affinity, Answer, Backend, Candidate, Failure, Fault, Pools, RequestBody, Server, ServerBody,
+};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -37,20 +38,16 @@ pub(crate) enum Sent {
     Pieces(UnboundedReceiver<Result<Bytes, String>>),
 }
 
-impl Body for Sent {
-    type Data = Bytes;
+impl RequestBody for Sent {
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match self.get_mut() {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Self::Error>>> {
+        match self {
             Sent::Nothing => Poll::Ready(None),
-            Sent::Whole(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Sent::Whole(body) => Poll::Ready(body.take().map(|body| Ok(Frame::Data(body)))),
             Sent::Pieces(pieces) => pieces
                 .poll_recv(cx)
-                .map(|piece| piece.map(|piece| piece.map(Frame::data).map_err(Into::into))),
+                .map(|piece| piece.map(|piece| piece.map(Frame::Data).map_err(Into::into))),
         }
     }
 
@@ -58,16 +55,57 @@ impl Body for Sent {
         matches!(self, Sent::Nothing | Sent::Whole(None))
     }
 
-    fn size_hint(&self) -> SizeHint {
+    fn length(&self) -> Option<u64> {
         match self {
-            Sent::Nothing | Sent::Whole(None) => SizeHint::with_exact(0),
-            Sent::Whole(Some(body)) => SizeHint::with_exact(body.len() as u64),
-            Sent::Pieces(_) => SizeHint::default(),
+            Sent::Nothing | Sent::Whole(None) => Some(0),
+            Sent::Whole(Some(body)) => Some(body.len() as u64),
+            Sent::Pieces(_) => None,
         }
     }
 }
 
-impl RequestBody for Sent {}
+/// What tests read of a response.
+pub(crate) trait BodyExt {
+    /// The next part.
+    async fn frame(&mut self) -> Option<Result<Frame, Fault>>;
+
+    /// All of it.
+    async fn collect(self) -> Result<Collected, Fault>;
+}
+
+/// A body that has come to its end.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    data: Vec<u8>,
+    trailers: Option<HeaderMap>,
+}
+
+impl Collected {
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.data)
+    }
+
+    pub(crate) fn trailers(&self) -> Option<&HeaderMap> {
+        self.trailers.as_ref()
+    }
+}
+
+impl<B: RequestBody> BodyExt for ServerBody<B> {
+    async fn frame(&mut self) -> Option<Result<Frame, Fault>> {
+        poll_fn(|cx| self.poll_frame(cx)).await
+    }
+
+    async fn collect(mut self) -> Result<Collected, Fault> {
+        let mut all = Collected::default();
+        while let Some(frame) = self.frame().await {
+            match frame?.into_data() {
+                Ok(data) => all.data.extend_from_slice(&data),
+                Err(trailers) => all.trailers = Some(trailers.to_map()),
+            }
+        }
+        Ok(all)
+    }
+}
 
 /// A request without a body.
 pub(crate) fn get(path: &str) -> Request<Sent> {

@@ -3,7 +3,6 @@
 use std::io::IoSliceMut;
 use std::task::{Context, Poll, ready};
 
-use hyper::body::Body as _;
 use offramp_upstream::FIRST_READ;
 
 use super::{BodyError, Reply, ReplyContent};

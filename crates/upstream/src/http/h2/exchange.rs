@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use http_body::{Frame, SizeHint};
+use offramp_http::body::Frame;
 use offramp_http::h2::{Code, Connection, Unopened};
 use offramp_http::head;
 
@@ -113,7 +113,7 @@ impl<B: RequestBody> Exchange<B> {
     pub(crate) fn send(&mut self, head: &head::Request) -> Result<(), Broken> {
         self.progress().begin();
         let end = self.body.is_end_stream();
-        let length = self.body.size_hint().exact();
+        let length = self.body.length();
         let length = length.filter(|length| *length > 0 || has_content(&head.method));
         let shared = self.stream.shared();
         let scheme = if shared.secure { "https" } else { "http" };
@@ -231,10 +231,8 @@ impl<B: RequestBody> Exchange<B> {
             let Poll::Ready(frame) = self.body.poll_frame(cx) else { return Ok(false) };
             match frame.transpose().map_err(Into::into)?.map(Frame::into_data) {
                 Some(Ok(data)) => self.waits = data,
-                Some(Err(frame)) => {
-                    let trailers = frame.into_trailers().unwrap_or_default();
-                    let fields = trailers.iter().map(|(name, value)| (name.as_ref(), value.as_bytes()));
-                    self.connection(|connection, id| connection.trailers(id, fields));
+                Some(Err(trailers)) => {
+                    self.connection(|connection, id| connection.trailers(id, trailers.iter()));
                     (self.over, self.complete) = (true, true);
                     return Ok(true);
                 }
@@ -255,7 +253,7 @@ impl<B: RequestBody> Exchange<B> {
     }
 
     /// The next frame of the content.
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         if let Err(error) = self.poll_upload(cx) {
             return Poll::Ready(Some(Err(Fault::RequestBody(error))));
         }
@@ -271,11 +269,11 @@ impl<B: RequestBody> Exchange<B> {
             shared.wake();
         }
         if let Some(data) = data {
-            return Poll::Ready(Some(Ok(Frame::data(data))));
+            return Poll::Ready(Some(Ok(Frame::Data(data))));
         }
         if self.inbox(|inbox| inbox.ended) {
             let trailers = self.inbox(Inbox::take_trailers);
-            return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers.to_map()))));
+            return Poll::Ready(trailers.map(|trailers| Ok(Frame::Trailers(trailers))));
         }
         self.poll_cause(cx).map(|cause| Some(Err(cause.into())))
     }
@@ -295,8 +293,8 @@ impl<B: RequestBody> Exchange<B> {
     }
 
     /// What is known of the length of the rest of the response.
-    pub(crate) fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.left
     }
 
     fn connection<T>(&self, with: impl FnOnce(&mut Connection<Inbox>, u32) -> T) -> T {

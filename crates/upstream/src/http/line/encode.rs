@@ -61,7 +61,7 @@ pub(super) fn head(request: &Request, size: Size, announce: bool, out: &mut Vec<
         Plan::Coded => {
             request.write(KnownSet::of(&[Known::ContentLength]), out);
             if !ends_chunked(&request.fields) {
-                field("transfer-encoding", b"chunked", out);
+                field(b"transfer-encoding", b"chunked", out);
             }
             out.extend_from_slice(b"\r\n");
             Written { framing: Framing::Chunked, trailers: trailers(request, Framing::Chunked) }
@@ -130,9 +130,9 @@ fn ends_chunked(fields: &Fields) -> bool {
     last.trim_ascii().eq_ignore_ascii_case(b"chunked")
 }
 
-pub(super) fn field(name: &str, value: &[u8], out: &mut Vec<u8>) {
+pub(super) fn field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.reserve(name.len() + value.len() + 4);
-    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");

@@ -7,13 +7,11 @@ use std::io::IoSliceMut;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http_body::{Frame, SizeHint};
+use offramp_http::body::Frame;
 use offramp_http::h1::{
     Asked, Chunk, Chunks, Http1Fault, Limits, ResponseFault, ResponseFraming, ResponseHead, ResponseReader,
-    fields,
 };
-use offramp_http::head::Response;
+use offramp_http::head::{Fields, Response};
 
 use crate::fault::{Breach, Fault, Violation};
 use crate::link::Link;
@@ -105,11 +103,11 @@ impl Inbound {
     }
 
     /// What is known of the length of the rest of the content.
-    pub(super) fn size_hint(&self) -> SizeHint {
+    pub(super) fn length(&self) -> Option<u64> {
         match self.content {
-            ResponseContent::Over => SizeHint::with_exact(0),
-            ResponseContent::Length(left) => SizeHint::with_exact(left),
-            ResponseContent::Chunked(..) | ResponseContent::UntilClose => SizeHint::default(),
+            ResponseContent::Over => Some(0),
+            ResponseContent::Length(left) => Some(left),
+            ResponseContent::Chunked(..) | ResponseContent::UntilClose => None,
         }
     }
 
@@ -152,7 +150,7 @@ impl Inbound {
         &mut self,
         cx: &mut Context<'_>,
         link: &mut Link,
-    ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+    ) -> Poll<Option<Result<Frame, Fault>>> {
         let frame = match &self.content {
             ResponseContent::Over => return Poll::Ready(None),
             ResponseContent::Length(left) => ready!(self.poll_length(cx, link, *left)).map(Some),
@@ -223,21 +221,17 @@ impl Inbound {
         cx: &mut Context<'_>,
         link: &mut Link,
         left: u64,
-    ) -> Poll<Result<Frame<Bytes>, Fault>> {
+    ) -> Poll<Result<Frame, Fault>> {
         if self.bytes.is_empty() {
             ready!(self.poll_more(cx, link, left))?;
         }
         let now = usize::try_from(left).map_or(self.bytes.len(), |left| left.min(self.bytes.len()));
         let left = left - now as u64;
         self.content = if left == 0 { ResponseContent::Over } else { ResponseContent::Length(left) };
-        Poll::Ready(Ok(Frame::data(self.bytes.split_to(now).freeze())))
+        Poll::Ready(Ok(Frame::Data(self.bytes.split_to(now).freeze())))
     }
 
-    fn poll_chunked(
-        &mut self,
-        cx: &mut Context<'_>,
-        link: &mut Link,
-    ) -> Poll<Result<Option<Frame<Bytes>>, Fault>> {
+    fn poll_chunked(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<Result<Option<Frame>, Fault>> {
         loop {
             let ResponseContent::Chunked(chunks, ahead) = &mut self.content else {
                 return Poll::Ready(Ok(None));
@@ -252,16 +246,16 @@ impl Inbound {
                     self.bytes.advance(range.start);
                     let data = self.bytes.split_to(range.len()).freeze();
                     self.look_ahead();
-                    return Poll::Ready(Ok(Some(Frame::data(data))));
+                    return Poll::Ready(Ok(Some(Frame::Data(data))));
                 }
                 Chunk::End { trailers, length } => {
-                    let lines = self.bytes.split_to(length).freeze();
+                    let lines = self.bytes.split_to(length);
                     self.content = ResponseContent::Over;
                     if trailers.is_empty() {
                         return Poll::Ready(Ok(None));
                     }
-                    let trailers = trailer_map(&lines.slice(trailers))?;
-                    return Poll::Ready(Ok(Some(Frame::trailers(trailers))));
+                    let trailers = Fields::of_section(&lines[trailers]);
+                    return Poll::Ready(Ok(Some(Frame::Trailers(Box::new(trailers)))));
                 }
             }
         }
@@ -280,16 +274,12 @@ impl Inbound {
         }
     }
 
-    fn poll_rest(
-        &mut self,
-        cx: &mut Context<'_>,
-        link: &mut Link,
-    ) -> Poll<Result<Option<Frame<Bytes>>, Fault>> {
+    fn poll_rest(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<Result<Option<Frame>, Fault>> {
         if self.bytes.is_empty() && !ready!(self.poll_read(cx, link, u64::MAX))? {
             self.content = ResponseContent::Over;
             return Poll::Ready(Ok(None));
         }
-        Poll::Ready(Ok(Some(Frame::data(self.bytes.split().freeze()))))
+        Poll::Ready(Ok(Some(Frame::Data(self.bytes.split().freeze()))))
     }
 
     /// Reads more of a message that has not ended; `wanted` bytes of it are to come at most.
@@ -330,23 +320,6 @@ impl Inbound {
         };
         Ok(ServerHead { response: response.map_err(bad_head)?, framing: head.framing })
     }
-}
-
-fn trailer_map(lines: &Bytes) -> Result<HeaderMap, Fault> {
-    let mut trailers = HeaderMap::new();
-    for (name, value) in fields(lines) {
-        let (name, value) = header(name, lines.slice_ref(value))?;
-        trailers.append(name, value);
-    }
-    Ok(trailers)
-}
-
-/// A field as the types know it; whatever was accepted is one.
-fn header(name: &[u8], value: Bytes) -> Result<(HeaderName, HeaderValue), Fault> {
-    let name = HeaderName::from_bytes(name).map_err(|_| bad_head(ResponseFault::Head(Http1Fault::Name)))?;
-    let value = HeaderValue::from_maybe_shared(value)
-        .map_err(|_| bad_head(ResponseFault::Head(Http1Fault::ControlByte)))?;
-    Ok((name, value))
 }
 
 #[cold]

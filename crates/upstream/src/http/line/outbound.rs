@@ -6,15 +6,14 @@
 
 use std::error::Error as StdError;
 use std::io::{self, IoSlice, Write as _};
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Buf as _;
+use bytes::{Buf as _, Bytes};
 use http::Method;
-use http::header::{HeaderMap, HeaderName};
-use http_body::{Body, Frame};
+use http::header::HeaderName;
+use offramp_http::body::Frame;
 use offramp_http::h1::Asked;
-use offramp_http::head;
+use offramp_http::head::{self, Fields};
 use offramp_http::semantics::is_idempotent;
 
 use super::encode::{self, Framing, Size, Written};
@@ -24,8 +23,6 @@ use crate::link::Link;
 
 /// How many pieces are moved before others have their turn.
 const TURN: usize = 16;
-/// How many parts of a piece that is not in one part are written at once.
-const PARTS: usize = 6;
 /// The capacity up to which memory is kept for the next request.
 const KEEP: usize = 8 * 1024;
 
@@ -36,7 +33,7 @@ pub(crate) struct Outbound<B: RequestBody> {
     before: Vec<u8>,
     /// How much of it has gone.
     gone: usize,
-    data: Option<B::Data>,
+    data: Option<Bytes>,
     /// What goes behind the data.
     after: &'static [u8],
     /// What is not asked for yet.
@@ -86,7 +83,7 @@ impl<B: RequestBody> Outbound<B> {
     pub(super) fn load(&mut self, head: &head::Request, body: B, announce: bool) {
         let size = match body.is_end_stream() {
             true => Size::None,
-            false => body.size_hint().exact().map_or(Size::Unknown, Size::Exact),
+            false => body.length().map_or(Size::Unknown, Size::Exact),
         };
         let mut before = std::mem::take(&mut self.before);
         before.clear();
@@ -259,23 +256,20 @@ impl<B: RequestBody> Outbound<B> {
             // The head promised content, and there is none.
             return if !self.touched && self.is_short() { Err(WRONG_LENGTH.into()) } else { Ok(false) };
         };
-        let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) else { return Ok(true) };
+        let Poll::Ready(frame) = body.poll_frame(cx) else { return Ok(true) };
         let ends = body.is_end_stream();
         self.touched = true;
         progress.note();
         match frame.transpose().map_err(Into::into)?.map(Frame::into_data) {
             Some(Ok(data)) => self.piece(data, ends)?,
-            Some(Err(frame)) => {
-                let trailers = frame.into_trailers().unwrap_or_default();
-                self.end(Some(&trailers))?;
-            }
+            Some(Err(trailers)) => self.end(Some(&trailers))?,
             None => self.end(None)?,
         }
         Ok(false)
     }
 
     /// The next piece of the content; with the last one its end goes along.
-    fn piece(&mut self, data: B::Data, ends: bool) -> Result<(), Box<dyn StdError + Send + Sync>> {
+    fn piece(&mut self, data: Bytes, ends: bool) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let n = data.remaining() as u64;
         match &mut self.framing {
             Framing::Length(left) => {
@@ -302,16 +296,16 @@ impl<B: RequestBody> Outbound<B> {
     }
 
     /// The content has ended.
-    fn end(&mut self, trailers: Option<&HeaderMap>) -> Result<(), Box<dyn StdError + Send + Sync>> {
+    fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Box<dyn StdError + Send + Sync>> {
         self.body = None;
         if self.is_short() {
             return Err(WRONG_LENGTH.into());
         }
         if self.framing == Framing::Chunked {
             self.before.extend_from_slice(b"0\r\n");
-            for (name, value) in trailers.into_iter().flatten() {
-                if self.trailers.contains(name) {
-                    encode::field(name.as_str(), value.as_bytes(), &mut self.before);
+            for (name, value) in trailers.into_iter().flat_map(Fields::iter) {
+                if self.trailers.iter().any(|announced| announced.as_str().as_bytes() == name) {
+                    encode::field(name, value, &mut self.before);
                 }
             }
             self.before.extend_from_slice(b"\r\n");
@@ -338,23 +332,14 @@ impl<B: RequestBody> Outbound<B> {
     /// Writes once.
     fn poll_write(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<Result<(), Halt>> {
         let before = &self.before[self.gone..];
-        let mut parts = [IoSlice::new(&[]); PARTS + 2];
+        let data = self.data.as_deref().unwrap_or_default();
+        let mut parts = [IoSlice::new(&[]); 3];
         let mut filled = 0;
-        if !before.is_empty() {
-            parts[0] = IoSlice::new(before);
-            filled = 1;
-        }
-        if let Some(data) = &self.data {
-            let many = data.chunks_vectored(&mut parts[filled..PARTS + 1]);
-            filled += many;
-            let shown: usize = parts[filled - many..filled].iter().map(|part| part.len()).sum();
-            if shown == data.remaining() && !self.after.is_empty() {
-                parts[filled] = IoSlice::new(self.after);
+        for part in [before, data, self.after] {
+            if !part.is_empty() {
+                parts[filled] = IoSlice::new(part);
                 filled += 1;
             }
-        } else if !self.after.is_empty() {
-            parts[filled] = IoSlice::new(self.after);
-            filled += 1;
         }
         // The call for one buffer is the cheaper one.
         let written = match &parts[..filled] {
