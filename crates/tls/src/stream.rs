@@ -10,6 +10,7 @@ mod batch;
 mod lost;
 mod parts;
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ use lost::Lost;
 
 /// Room for one read from the socket: a full record and the start of the next.
 const READ_ROOM: usize = 17 * 1024;
+/// The most memory that is kept for the next read of a stream that does not read ahead.
+const MOST_KEPT: usize = 4 * READ_ROOM;
 /// The most that one write seals.
 const BLOCK: usize = 68 * 1024;
 /// The most records that one write seals.
@@ -40,7 +43,9 @@ pub struct Stream {
     incoming: Buffer,
     /// Plaintext at the front of `incoming` that the reader has not had yet, and the bytes of the
     /// record that it lies in.
-    opened: Option<(Span, usize)>,
+    opened: Option<Opened>,
+    /// The records behind that one that are opened, too.
+    further: VecDeque<Opened>,
     sending: Sending,
     /// Whose write waits for what is sealed to drain.
     writer: Option<Waker>,
@@ -59,6 +64,10 @@ pub struct Stream {
     /// Bounds the records that are opened before others of the worker have their turn.
     turn: Turn,
 }
+
+/// Where the plaintext of a record lies in it, and how long it is with all records before it that have none. The front
+/// of the plaintext may have been taken.
+type Opened = (Span, usize);
 
 /// Wakes both halves of a split stream.
 struct Both(Waker, Waker);
@@ -85,6 +94,7 @@ impl Stream {
             session,
             incoming,
             opened: None,
+            further: VecDeque::new(),
             sending: Sending::new(size, tickets),
             writer: None,
             ended: None,
@@ -113,9 +123,10 @@ impl Stream {
     /// again costs more than opening a small record. To be taken back when it falls quiet.
     pub fn keep_buffer(&mut self, keeps: bool) {
         self.keeps = keeps;
-        if !keeps && self.incoming.is_empty() {
-            self.incoming.free();
+        if !keeps {
+            self.further.shrink_to_fit();
         }
+        self.settle();
     }
 
     /// How many bytes of records have not reached the socket yet.
@@ -157,32 +168,42 @@ impl Stream {
     }
 
     fn poll_ciphertext(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let outcome = self.incoming.poll_read_from(cx, &self.socket, self.room());
+        let room = self.room();
+        let outcome = self.incoming.poll_read_from(cx, &self.socket, room);
         if let Poll::Ready(Ok(n)) = outcome {
-            self.adapt(n);
+            self.adapt(room, n);
         }
-        if outcome.is_pending() && self.incoming.is_empty() && !self.keeps {
-            self.incoming.free();
+        if outcome.is_pending() {
+            self.settle();
         }
         outcome
     }
 
     /// Takes the first `n` bytes of the opened plaintext away.
-    fn take(&mut self, n: usize) {
-        let Some((span, record)) = &mut self.opened else { return };
-        let n = n.min(span.len);
-        span.start += n;
-        span.len -= n;
-        if span.len == 0 {
+    fn take(&mut self, mut n: usize) {
+        while let Some((span, record)) = &mut self.opened {
+            let now = n.min(span.len);
+            span.start += now;
+            span.len -= now;
+            n -= now;
+            if span.len > 0 {
+                return;
+            }
             let record = *record;
-            self.opened = None;
+            self.opened = self.further.pop_front();
             self.give_up(record);
         }
     }
 
     fn give_up(&mut self, n: usize) {
         self.incoming.consume(n);
-        if self.incoming.is_empty() && !self.keeps {
+        self.settle();
+    }
+
+    /// Gives the buffer back where nothing is in it, and it is not kept or larger than what is kept.
+    fn settle(&mut self) {
+        let kept = self.keeps && (self.ahead || self.incoming.capacity() <= MOST_KEPT);
+        if self.incoming.is_empty() && !kept {
             self.incoming.free();
         }
     }
@@ -190,11 +211,17 @@ impl Stream {
     /// Opens the next record; `true` where more bytes are needed first.
     fn open(&mut self) -> Result<bool, SessionError> {
         let mut span = [Span::default()];
-        let opened = self.session.opener.open(self.incoming.filled_mut(), &mut span);
+        let at = match &self.opened {
+            None => 0,
+            Some((_, record)) => record + self.further.iter().map(|(_, record)| record).sum::<usize>(),
+        };
+        let opened = self.session.opener.open(&mut self.incoming.filled_mut()[at..], &mut span);
         self.turn.spend(Work::Pieces(opened.records));
         if opened.spans == 1 {
             self.turn.spend(Work::Bytes(span[0].len));
-            self.opened = Some((span[0], opened.consumed));
+            self.put((span[0], opened.consumed));
+        } else if let Some((_, last)) = self.further.back_mut().or(self.opened.as_mut()) {
+            *last += opened.consumed;
         } else {
             self.give_up(opened.consumed);
         }
@@ -209,6 +236,14 @@ impl Stream {
             }
         }
         Ok(false)
+    }
+
+    /// Puts a record behind those that are open.
+    fn put(&mut self, record: Opened) {
+        match &self.opened {
+            Some(_) => self.further.push_back(record),
+            None => self.opened = Some(record),
+        }
     }
 
     /// Seals an alert, unless nothing may be sent any more.

@@ -22,8 +22,8 @@ pub use connect::{Connected, Reason, Unreachable, connect};
 pub use fault::{Breach, Failure, Fault, Violation};
 pub use health::{Check, CheckKind, Ejection, ServerHealth};
 pub use http::{
-    Affinity, Answer, FIRST_READ, InterimListener, Lent, PieceWriter, Pools, PrivateConnections, RequestBody,
-    ServerBody, ServerRequest, Tunnel,
+    Affinity, Answer, FIRST_READ, InterimListener, Lent, MOST_PARTS, PieceWriter, Pools, PrivateConnections,
+    RequestBody, ServerBody, ServerRequest, Tunnel,
 };
 pub use link::Link;
 pub use pick::{Candidate, Chooser, HashKey, Picker, Policy};

@@ -16,7 +16,7 @@ use offramp_http::head;
 use offramp_net::Buffer;
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
-use offramp_upstream::{Lent, PieceWriter};
+use offramp_upstream::{Lent, MOST_PARTS, PieceWriter};
 
 use super::content::{Broken, Chunked};
 use super::heads::Heads;
@@ -166,7 +166,7 @@ pub(crate) struct Intake {
     held: Buffer,
     /// Whether the guard has looked at all of `held` and needs more.
     seen: bool,
-    /// How many bytes of content at the front have passed the guard.
+    /// How many bytes of content at the front have passed the guard, in one record or several.
     passing: usize,
     /// How the client's direction failed.
     pub(crate) failed: Option<io::Error>,
@@ -282,16 +282,41 @@ impl Intake {
     }
 
     /// Lends content of a message with a length to `write`, where it lies, and uses up what that takes; nothing at its
-    /// end, and nothing of pieces that are better put together: a call for each would cost more than the copy.
+    /// end. All that has come goes at once, but for bytes of a plain socket that are better put together with more: a
+    /// call for each read would cost more than the copy.
     pub(crate) fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
         // What is broken is told by the next piece that is asked for.
         let Ok(1..) = ready!(self.poll_passed(cx)) else { return Poll::Ready(Lent::Nothing) };
+        let tls = self.transport.is_tls();
+        let mut parts = [&[][..]; MOST_PARTS];
+        let (mut count, mut all) = (0, 0);
+        if self.held.is_empty() {
+            let arrived = match self.transport.arrived(cx, MOST_PARTS) {
+                Ok(arrived) => arrived,
+                Err(error) => {
+                    self.failed = Some(error);
+                    return Poll::Ready(Lent::Nothing);
+                }
+            };
+            for (place, part) in parts.iter_mut().zip(arrived) {
+                if self.passing == all {
+                    if self.guard_state.phase() != Phase::Body {
+                        break;
+                    }
+                    self.passing += self.guard_state.content(part);
+                }
+                *place = &part[..part.len().min(self.passing - all)];
+                (count, all) = (count + 1, all + place.len());
+            }
+        } else {
+            parts[0] = self.held.filled().get(..self.passing).unwrap_or_default();
+            (count, all) = (1, parts[0].len());
+        }
         let more = self.guard_state.phase() == Phase::Body;
-        let Ok(front) = self.front(cx) else { return Poll::Ready(Lent::Nothing) };
-        if more && (BULK..PIECE).contains(&front.len()) {
+        if all == 0 || more && !tls && (BULK..PIECE).contains(&all) {
             return Poll::Ready(Lent::Nothing);
         }
-        Poll::Ready(match write(cx, front) {
+        Poll::Ready(match write(cx, &parts[..count]) {
             Poll::Ready(Ok(n)) => {
                 self.take(n);
                 Lent::Taken(n)
@@ -458,7 +483,10 @@ impl Intake {
         } else {
             self.held.filled()
         };
-        bytes.get(..self.passing).ok_or(Broken::Unreadable)
+        // Of records that have passed together, this is the first.
+        Some(&bytes[..self.passing.min(bytes.len())])
+            .filter(|front| !front.is_empty())
+            .ok_or(Broken::Unreadable)
     }
 
     /// Uses up the first `n` bytes of the content that has passed.

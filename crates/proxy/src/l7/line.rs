@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use offramp_http::h1::RequestHead;
+use offramp_http::h1::{Framing, RequestHead};
 
 use super::heads::Heads;
 use super::inbound::{Inbound, Upload};
@@ -13,6 +13,9 @@ use super::intake::{GuardState, Intake};
 use super::interim::Interim;
 use super::transport::Transport;
 use super::tunnel::Switch;
+
+/// From this length on content is large: reads take as much of it as comes, and not a record or two.
+const LARGE: u64 = 64 * 1024;
 
 /// What the requests of an HTTP/1 connection need of it. All of it belongs to one task, in which one part after
 /// the other has its turn; only the body of a request may be read in another.
@@ -26,6 +29,8 @@ pub(crate) struct ClientConnection {
     pub(crate) intake: RefCell<Intake>,
     /// The number of the request that is under way.
     serial: Cell<u64>,
+    /// Whether its content may be large.
+    large: Cell<bool>,
     /// Whether somebody has its body.
     wanted: Cell<bool>,
     /// Whether somebody waits for more of the body.
@@ -44,6 +49,7 @@ impl ClientConnection {
             interim: RefCell::default(),
             switch: RefCell::default(),
             serial: Cell::new(0),
+            large: Cell::new(false),
             wanted: Cell::new(false),
             awaited: Cell::new(false),
             asking: Cell::new(false),
@@ -60,6 +66,10 @@ impl ClientConnection {
     pub(super) fn begin(self: &Rc<Self>, head: &RequestHead) -> Inbound {
         self.end();
         Interim::renew(&mut self.interim.borrow_mut(), head.expects_continue);
+        if matches!(head.framing, Framing::Chunked | Framing::Length(LARGE..)) {
+            self.large.set(true);
+            self.intake.borrow_mut().transport.read_ahead(true);
+        }
         let upload = Upload::new(self, self.serial.get(), head.framing, head.expects_continue);
         self.wanted.set(upload.is_some());
         self.awaited.set(false);
@@ -71,6 +81,9 @@ impl ClientConnection {
         self.serial.set(self.serial.get() + 1);
         self.wanted.set(false);
         self.asking.set(false);
+        if self.large.take() {
+            self.intake.borrow_mut().transport.read_ahead(false);
+        }
     }
 
     /// Whether request `serial` is under way.

@@ -98,6 +98,32 @@ impl Transport {
         }
     }
 
+    /// What has arrived behind what [`Transport::poll_fill`] has given, too, in `most` parts at the most.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub(crate) fn arrived(
+        &mut self,
+        cx: &Context<'_>,
+        most: usize,
+    ) -> io::Result<impl Iterator<Item = &[u8]>> {
+        let (tls, plain) = match self {
+            Self::Tls(stream) => {
+                stream.open_further(cx, most)?;
+                (Some(stream.opened()), None)
+            }
+            Self::Plain(plain) => (None, Some(plain.incoming.filled())),
+        };
+        Ok(tls.into_iter().flatten().chain(plain))
+    }
+
+    /// Has reads take more at a time where more comes at a time, or not any more.
+    pub(crate) fn read_ahead(&mut self, ahead: bool) {
+        if let Self::Tls(stream) = self {
+            stream.read_ahead(ahead);
+        }
+    }
+
     pub(crate) fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,

@@ -56,7 +56,7 @@ impl Secured {
     #[must_use]
     pub fn into_stream(self, socket: Socket) -> Stream {
         let mut stream = Stream::new(socket, self.session, Vec::new(), self.early, self.record_size);
-        stream.read_ahead();
+        stream.read_ahead(true);
         stream
     }
 }

@@ -15,9 +15,13 @@ const MOST_ROOM: usize = 272 * 1024;
 const GROWTH: usize = 4;
 
 impl Stream {
-    /// Has reads from the socket take more at a time where more comes at a time.
-    pub fn read_ahead(&mut self) {
-        self.ahead = true;
+    /// Has reads from the socket take more at a time where more comes at a time, or not any more.
+    pub fn read_ahead(&mut self, ahead: bool) {
+        self.ahead = ahead;
+        if !ahead {
+            self.room = READ_ROOM;
+            self.settle();
+        }
     }
 
     /// Gives `sink` the opened plaintext that has arrived, `room` bytes at the most, part by part. Only the first part
@@ -52,6 +56,33 @@ impl Stream {
         Poll::Ready(Ok(n))
     }
 
+    /// Opens what has come behind the plaintext that is open, up to `most` records and the end of the turn. It waits for
+    /// nothing and reads nothing.
+    ///
+    /// # Errors
+    /// Where the keys that follow could not be made. What is open stays.
+    pub fn open_further(&mut self, cx: &Context<'_>, most: usize) -> io::Result<()> {
+        while self.opened.is_some()
+            && self.ended.is_none()
+            && self.further.len() + 1 < most
+            && !self.turn.is_over()
+            && !self.open().map_err(io::Error::other)?
+        {
+            self.answer(cx);
+        }
+        Ok(())
+    }
+
+    /// The plaintext that is open, record by record.
+    pub fn opened(&self) -> impl Iterator<Item = &[u8]> {
+        let mut at = 0;
+        self.opened.iter().chain(&self.further).map(move |(span, record)| {
+            let part = &self.incoming.filled()[at..][span.start..span.start + span.len];
+            at += record;
+            part
+        })
+    }
+
     /// Whether the peer has neither ended the stream, as far as is known, nor sent anything that was not read but what
     /// belongs to TLS. It does not wait, and forgets who waits for the peer.
     pub fn is_quiet(&mut self) -> bool {
@@ -78,15 +109,17 @@ impl Stream {
         self.sending.waiting() == 0
     }
 
-    /// How much room the next read from the socket has.
+    /// How much room the next read from the socket has. What is left of the read before takes part of a large one, or
+    /// the buffer would grow with each.
     pub(super) fn room(&self) -> usize {
-        self.room
+        self.room.saturating_sub(self.incoming.len()).max(READ_ROOM)
     }
 
-    /// A read took `n` bytes.
-    pub(super) fn adapt(&mut self, n: usize) {
+    /// A read with `room` took `n` bytes.
+    pub(super) fn adapt(&mut self, room: usize, n: usize) {
         if self.ahead {
-            self.room = if n >= self.room { (self.room * GROWTH).min(MOST_ROOM) } else { n.max(READ_ROOM) };
+            let all = self.incoming.len();
+            self.room = if n >= room { (all.max(room) * GROWTH).min(MOST_ROOM) } else { all.max(READ_ROOM) };
         }
     }
 }

@@ -7,6 +7,7 @@ mod failures;
 mod finished_with_data;
 mod fixtures;
 mod forged;
+mod opened_together;
 mod raw;
 mod rejected_early_data;
 mod resumption;

@@ -75,8 +75,11 @@ impl RequestBody for String {
     }
 }
 
-/// Writes a piece of content to the server, and says how much of it was taken.
-pub type PieceWriter<'w> = dyn FnMut(&mut Context<'_>, &[u8]) -> Poll<io::Result<usize>> + 'w;
+/// Writes a piece of content in its parts, [`MOST_PARTS`] at the most, to the server, and says how much of it was taken.
+pub type PieceWriter<'w> = dyn FnMut(&mut Context<'_>, &[&[u8]]) -> Poll<io::Result<usize>> + 'w;
+
+/// The most parts that a piece of content has: 256 KiB in full TLS records, and one more where they are a little shorter.
+pub const MOST_PARTS: usize = 17;
 
 /// What became of a piece that was lent.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use offramp_http::head::{self, Fields};
 use offramp_http::semantics::is_idempotent;
 
 use super::encode::{self, Framing, Size, Written};
-use super::{Lent, RequestBody};
+use super::{Lent, MOST_PARTS, RequestBody};
 use crate::http::outgoing::Progress;
 use crate::link::Link;
 
@@ -216,13 +216,19 @@ impl<B: RequestBody> Outbound<B> {
         let Some(lender) = body else { return Poll::Ready(Lent::Nothing) };
         let lent = ready!(lender.poll_lend(cx, &mut |cx, piece| {
             let head = &before[*gone..];
+            let mut parts = [IoSlice::new(&[]); MOST_PARTS + 1];
+            parts[0] = IoSlice::new(head);
             // More than was said is for whoever looks at frames to refuse.
-            let most = usize::try_from(*left).map_or(piece.len(), |left| left.min(piece.len()));
-            let piece = &piece[..most];
-            let written = if head.is_empty() {
-                link.poll_write(cx, piece)
-            } else {
-                link.poll_writev(cx, &[IoSlice::new(head), IoSlice::new(piece)])
+            let mut most = usize::try_from(*left).unwrap_or(usize::MAX);
+            for (place, part) in parts[1..].iter_mut().zip(piece) {
+                let part = &part[..part.len().min(most)];
+                most -= part.len();
+                *place = IoSlice::new(part);
+            }
+            let from = usize::from(head.is_empty());
+            let written = match &parts[from..=piece.len().min(MOST_PARTS)] {
+                [only] => link.poll_write(cx, only),
+                parts => link.poll_writev(cx, parts),
             };
             let n = match ready!(written) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
