@@ -23,7 +23,7 @@
 //! | remove the fields of one connection | [`semantics::hop_by_hop`] |
 //! | remove what a client must not say | [`semantics::protected`] |
 //! | know whether a request may be sent again | [`semantics::is_idempotent`] |
-//! | choose between JSON and text for an error | [`semantics::accept::prefers_json`] |
+//! | choose the form of an error | [`semantics::accept::form`] |
 
 pub mod body;
 pub mod forwarded;

@@ -119,6 +119,38 @@ fn each_fault_has_its_status_in_text_and_json() {
 }
 
 #[test]
+fn browsers_get_a_page_and_programs_a_problem() {
+    let street = street();
+    let house = &street.house;
+    let browser = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    for version in ["--http1.1", "--http2"] {
+        for (url, status) in [("https://localhost/nowhere", 404), ("https://localhost/refused", 502)] {
+            let page = get(house, &[version, "--header", browser], url);
+            assert_eq!((page.status(), page.field("content-type")), (status, "text/html; charset=utf-8"));
+            let id = page.field("x-request-id");
+            assert!(page.text().contains(&format!("<h1>{status}</h1>")), "{page:?}");
+            assert!(page.text().contains(&format!("<code>{id}</code>")), "{page:?}");
+            assert!(!page.text().contains("127.0.0.1"), "{page:?}");
+            let head = get(house, &[version, "--head", "--header", browser], url);
+            assert_eq!((head.status(), head.text()), (status, String::new()));
+            assert_eq!(head.field("content-type"), "text/html; charset=utf-8");
+            assert_eq!(head.field("content-length"), page.field("content-length"));
+
+            let problem = get(house, &[version, "--header", "Accept: application/problem+json"], url);
+            assert_eq!(problem.field("content-type"), "application/problem+json");
+            let body: Value = serde_json::from_str(&problem.text()).unwrap();
+            assert_eq!(body["status"].as_u64(), Some(status.into()), "{body}");
+            assert_eq!(text(&body, "request_id"), problem.field("x-request-id"), "{body}");
+        }
+        // Thousands of members cost no more than the first of them.
+        let hostile = format!("Accept: {}text/html", "a/b;q=NaN,".repeat(800));
+        let answer = get(house, &[version, "--header", &hostile], "https://localhost/nowhere");
+        error(house, &answer, 404, "no_route");
+    }
+    street.house.stop();
+}
+
+#[test]
 fn a_head_or_body_that_does_not_come_is_a_408() {
     let street = street();
     let house = &street.house;

@@ -1,30 +1,57 @@
-//! Whether the reader of a short message wants JSON or text (RFC 9110 §12.5.1).
+//! In which form the reader of a short message wants it (RFC 9110 §12.5.1).
 //!
-//! Enough of Accept for the bodies of errors, which exist as plain text and as JSON. It refuses to negotiate
-//! anything else, never fails, and looks at no more than [`MAX_RANGES`] ranges; what it cannot read, it skips.
+//! Enough of Accept for the bodies of errors, which exist in the forms of [`Form`]. It refuses to negotiate anything
+//! else, never fails, and looks at no more than [`MAX_RANGES`] ranges; what it cannot read, it skips.
 
 /// How many media ranges are looked at.
 pub const MAX_RANGES: usize = 32;
 
-/// Whether JSON is preferred over text by the values of the Accept fields, in the order in which they came.
-///
-/// JSON must be wanted more than text, or as much and be named before it; wildcards for both mean text.
-pub fn prefers_json<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> bool {
-    let mut json = Wish::default();
-    let mut text = Wish::default();
+/// The forms of a short message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Plain text, for whoever says nothing.
+    #[default]
+    Text,
+    /// A page for browsers.
+    Html,
+    /// JSON.
+    Json,
+    /// JSON as RFC 9457 describes problems.
+    Problem,
+}
+
+/// The forms with their media types and ranges; the first is for clients to which all are the same.
+const FORMS: [(Form, &[u8], &[u8]); 4] = [
+    (Form::Text, b"text/plain", b"text/*"),
+    (Form::Html, b"text/html", b"text/*"),
+    (Form::Json, b"application/json", b"application/*"),
+    (Form::Problem, b"application/problem+json", b"application/*"),
+];
+
+/// The form that the values of the Accept fields prefer, in the order in which they came: that with the greatest
+/// weight, of several the one that is named first. Who wants none of them gets text.
+pub fn form<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Form {
+    let mut wishes = [const { Wish::NONE }; FORMS.len()];
     let ranges = values.into_iter().flat_map(|value| value.split(|&byte| byte == b','));
     for (at, range) in ranges.take(MAX_RANGES).enumerate() {
         let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
         let name = parts.next().unwrap_or_default();
         let Some(quality) = quality(parts) else { continue };
-        json.hear(specificity(name, &[b"application/json"], b"application/*"), quality, at);
-        text.hear(specificity(name, &[b"text/plain", b"text/html"], b"text/*"), quality, at);
+        for (wish, (_, exact, kind)) in wishes.iter_mut().zip(FORMS) {
+            wish.note(specificity(name, exact, kind), quality, at);
+        }
     }
-    json.quality > text.quality || json.quality > 0 && json.quality == text.quality && json.at < text.at
+    let mut best = (Form::Text, &Wish::NONE);
+    for (wish, (form, ..)) in wishes.iter().zip(FORMS) {
+        let first = wish.quality == best.1.quality && wish.at < best.1.at;
+        if wish.quality > best.1.quality || wish.quality > 0 && first {
+            best = (form, wish);
+        }
+    }
+    best.0
 }
 
-/// What the most specific range says of one kind.
-#[derive(Default)]
+/// What the most specific range says of one form.
 struct Wish {
     specificity: u8,
     /// From 0 to 1000.
@@ -34,7 +61,9 @@ struct Wish {
 }
 
 impl Wish {
-    fn hear(&mut self, specificity: u8, quality: u16, at: usize) {
+    const NONE: Self = Self { specificity: 0, quality: 0, at: usize::MAX };
+
+    fn note(&mut self, specificity: u8, quality: u16, at: usize) {
         let better =
             specificity > self.specificity || specificity == self.specificity && quality > self.quality;
         if specificity > 0 && better {
@@ -44,8 +73,8 @@ impl Wish {
 }
 
 /// 3 for the type itself, 2 for all of its kind, 1 for everything, 0 for something else.
-fn specificity(range: &[u8], types: &[&[u8]], kind: &[u8]) -> u8 {
-    if types.iter().any(|name| range.eq_ignore_ascii_case(name)) {
+fn specificity(range: &[u8], exact: &[u8], kind: &[u8]) -> u8 {
+    if range.eq_ignore_ascii_case(exact) {
         3
     } else if range.eq_ignore_ascii_case(kind) {
         2
@@ -76,34 +105,43 @@ fn quality<'a>(parameters: impl Iterator<Item = &'a [u8]>) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::prefers_json;
+    use super::{Form, MAX_RANGES, form};
 
     #[test]
-    fn json_goes_to_those_who_want_it() {
-        for (accept, json) in [
-            ("", false),
-            ("*/*", false),
-            ("application/json", true),
-            ("Application/JSON; charset=utf-8", true),
-            ("application/json;q=0", false),
-            ("application/json, text/plain, */*", true),
-            ("text/plain, application/json", false),
-            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", false),
-            ("text/html;q=0.5, application/json;q=0.51", true),
-            ("text/*;q=0.9, application/*;q=0.8", false),
-            ("application/*", true),
-            ("*/*;q=0.1, application/json;q=0.05", false),
-            ("*/*, text/*;q=0", true),
-            ("application/json;q=2", false),
-            ("application/json;q=1.000", true),
-            ("application/json;q=0.0001", false),
-            ("image/png", false),
-            (",,;;q=,", false),
+    fn everybody_gets_the_form_that_is_asked_for() {
+        for (accept, expected) in [
+            ("", Form::Text),
+            ("*/*", Form::Text),
+            ("text/*", Form::Text),
+            ("text/html", Form::Html),
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8", Form::Html),
+            ("text/plain, text/html", Form::Text),
+            ("text/html;q=0.9, text/plain", Form::Text),
+            ("text/html, application/json", Form::Html),
+            ("application/json", Form::Json),
+            ("Application/JSON; charset=utf-8", Form::Json),
+            ("application/json;q=0", Form::Text),
+            ("application/json, text/plain, */*", Form::Json),
+            ("text/plain, application/json", Form::Text),
+            ("text/html;q=0.5, application/json;q=0.51", Form::Json),
+            ("text/*;q=0.9, application/*;q=0.8", Form::Text),
+            ("application/*", Form::Json),
+            ("application/problem+json", Form::Problem),
+            ("application/problem+json, application/json", Form::Problem),
+            ("application/json;q=0.5, application/problem+json", Form::Problem),
+            ("*/*;q=0.1, application/json;q=0.05", Form::Text),
+            ("*/*, text/*;q=0", Form::Json),
+            ("application/json;q=2", Form::Text),
+            ("application/json;q=NaN", Form::Text),
+            ("application/json;q=1.000", Form::Json),
+            ("application/json;q=0.0001", Form::Text),
+            ("image/png", Form::Text),
+            (",,;;q=,", Form::Text),
         ] {
-            assert_eq!(prefers_json([accept.as_bytes()]), json, "{accept}");
+            assert_eq!(form([accept.as_bytes()]), expected, "{accept}");
         }
-        assert!(prefers_json([&b"image/png"[..], b"application/json"]));
-        let far = format!("{}application/json", "a/b,".repeat(super::MAX_RANGES));
-        assert!(!prefers_json([far.as_bytes()]));
+        assert_eq!(form([&b"image/png"[..], b"application/json"]), Form::Json);
+        let far = format!("{}application/json", "a/b,".repeat(MAX_RANGES));
+        assert_eq!(form([far.as_bytes()]), Form::Text);
     }
 }

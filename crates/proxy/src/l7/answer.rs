@@ -1,15 +1,18 @@
 //! Responses of our own: errors, redirects, fixed ones.
 //!
-//! An error says its status in words and carries the request's id; why it came to that is in the event only.
+//! An error says its status in words and carries the request's id; why it came to that is in the event only. Browsers
+//! get a page, programs JSON or text, as they ask for it ([`page`]).
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode};
 use offramp_http::Http1Fault;
 use offramp_http::head::{Known, KnownSet, Response};
-use offramp_http::semantics::accept;
+use offramp_http::semantics::accept::{self, Form};
 use offramp_observe::{Cause, Close};
 
 use crate::snapshot::http::Respond;
+
+mod page;
 
 /// Why a request is answered by us.
 #[derive(Debug)]
@@ -39,24 +42,15 @@ impl Refusal {
     }
 }
 
-/// Whether `Accept` prefers JSON to text (RFC 9110 §12.5.1).
-pub(crate) fn wants_json(accept: Option<&[u8]>) -> bool {
-    accept::prefers_json(accept)
+/// The form in which a client wants errors (RFC 9110 §12.5.1).
+pub(crate) fn form(accept: Option<&[u8]>) -> Form {
+    accept::form(accept)
 }
 
 /// The response that tells a client of an error.
-pub(crate) fn error(refusal: &Refusal, json: bool, id: &str) -> Response<Bytes> {
-    let status = refusal.status;
-    let reason = status.canonical_reason().unwrap_or("Error");
-    let (kind, body) = if json {
-        let body =
-            format!("{{\"status\":{},\"error\":\"{reason}\",\"request_id\":\"{id}\"}}\n", status.as_u16());
-        ("application/json", body)
-    } else {
-        let body = format!("{} {reason}\nrequest {id}\n", status.as_u16());
-        ("text/plain; charset=utf-8", body)
-    };
-    let mut response = Response::new(status, Bytes::from(body));
+pub(crate) fn error(refusal: &Refusal, form: Form, id: &str) -> Response<Bytes> {
+    let (kind, body) = page::render(form, refusal.status, id);
+    let mut response = Response::new(refusal.status, Bytes::from(body));
     let fields = &mut response.fields;
     fields.append(b"content-type", kind.as_bytes());
     fields.append(b"cache-control", b"no-store");
@@ -69,7 +63,7 @@ pub(crate) fn error(refusal: &Refusal, json: bool, id: &str) -> Response<Bytes> 
 
 /// The bytes of [`error`] for a client whose request was never served; the connection is closed after it.
 pub(crate) fn written_error(refusal: &Refusal, id: &str) -> Vec<u8> {
-    let response = error(refusal, false, id);
+    let response = error(refusal, Form::Text, id);
     let status = refusal.status;
     let reason = status.canonical_reason().unwrap_or("Error");
     let mut out = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
@@ -118,10 +112,10 @@ mod tests {
             close: Close::from(Cause::TooManyRequests).with_detail("secret"),
             retry_after: Some(3),
         };
-        let text = error(&refusal, false, "id-1");
+        let text = error(&refusal, Form::Text, "id-1");
         assert_eq!(&text.body[..], b"429 Too Many Requests\nrequest id-1\n");
         assert_eq!(text.fields.named(b"retry-after").collect::<Vec<_>>(), [b"3"]);
-        let json = error(&refusal, true, "id-1");
+        let json = error(&refusal, Form::Json, "id-1");
         assert_eq!(
             &json.body[..],
             b"{\"status\":429,\"error\":\"Too Many Requests\",\"request_id\":\"id-1\"}\n"

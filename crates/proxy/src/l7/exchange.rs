@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{Method, StatusCode, Version};
 use offramp_http::head::{self, Known, Response};
-use offramp_http::semantics::hop_by_hop;
+use offramp_http::semantics::{accept::Form, hop_by_hop};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::InterimListener;
@@ -117,8 +117,8 @@ fn answered(
 ) -> Response<Reply> {
     let line = client.line();
     let response = outcome.unwrap_or_else(|(refusal, record_guard)| {
-        let json = answer::wants_json(request.fields.get(Known::Accept));
-        let mut response = refuse(&refusal, record_guard, json, is_head(request));
+        let form = answer::form(request.fields.get(Known::Accept));
+        let mut response = refuse(&refusal, record_guard, form, is_head(request));
         // What is left of the body is not awaited, and the client is to know (RFC 9110 §15.5.9, §15.5.14).
         let unread = matches!(refusal.status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE);
         if unread && line.is_some() {
@@ -366,11 +366,11 @@ fn own(
 pub(crate) fn refuse(
     refusal: &Refusal,
     record_guard: RecordGuard,
-    json: bool,
+    form: Form,
     head: bool,
 ) -> Response<Reply> {
     let id = record_guard.0.id();
-    own(answer::error(refusal, json, &id), record_guard, refusal.close.clone(), head)
+    own(answer::error(refusal, form, &id), record_guard, refusal.close.clone(), head)
 }
 
 impl GuardState {
