@@ -9,10 +9,10 @@ mod body;
 mod h2;
 mod line;
 mod outgoing;
+mod pool;
 mod pools;
 mod reach;
 mod send;
-mod shelf;
 mod watch;
 
 pub use body::ServerBody;

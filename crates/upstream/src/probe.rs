@@ -206,14 +206,14 @@ async fn http2(mut link: Link, path: &str, host: &str) -> Result<u16, ProbeFault
             0 => return Err(ProbeFault::Io(io::ErrorKind::ConnectionAborted.into())),
             n => n,
         };
-        let heard = connection.receive(&buffer[..n], coarse_ms(), &mut |_, (), event| match event {
+        let received = connection.receive(&buffer[..n], coarse_ms(), &mut |_, (), event| match event {
             Event::Response { response, .. } => answer = Some(Ok(response.status.as_u16())),
             Event::Reset(_) => {
                 answer.get_or_insert(Err(ProbeFault::NotHttp));
             }
             _ => {}
         });
-        if heard.is_err() && answer.is_none() {
+        if received.is_err() && answer.is_none() {
             return Err(ProbeFault::NotHttp);
         }
     }

@@ -70,8 +70,8 @@ pub(crate) fn probe_path(text: &str) -> Result<String, Problem> {
     let allowed =
         |b: u8| b.is_ascii_graphic() && !matches!(b, b'#' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`');
     if !text.starts_with('/') || text.len() > 2048 || !text.bytes().all(allowed) {
-        let problem = Problem::new(format!("`{}` cannot be asked for", shown(text)));
-        return Err(problem.help("write a path such as \"/healthz\", other characters escaped as %XX"));
+        let problem = Problem::new(format!("`{}` is not a valid path", shown(text)));
+        return Err(problem.help("write a path such as \"/healthz\", and escape other characters as %XX"));
     }
     Ok(text.to_owned())
 }
@@ -91,10 +91,8 @@ pub(crate) fn probe_host(text: &str) -> Result<String, Problem> {
         None => host.parse::<std::net::Ipv4Addr>().is_ok(),
     };
     if !good_port || !(is_address || host.parse::<HostName>().is_ok()) {
-        let problem = Problem::new(format!("`{}` is not the host of a request", shown(text)));
-        return Err(
-            problem.help("write a name or an address, and a port if it is needed: \"app.internal:8080\"")
-        );
+        let problem = Problem::new(format!("`{}` is not a valid host", shown(text)));
+        return Err(problem.help("write a name or an address, with a port if needed: \"app.internal:8080\""));
     }
     Ok(text.to_owned())
 }
@@ -136,7 +134,7 @@ impl FromStr for StatusRange {
             Ok(status) if digits && (100..=599).contains(&status) => {
                 Ok(StatusRange { first: status, last: status })
             }
-            _ => Err(Problem::new(format!("`{}` is no status", shown(text)))
+            _ => Err(Problem::new(format!("`{}` is not an HTTP status", shown(text)))
                 .help("write statuses from 100 to 599, or classes such as \"2xx\"")),
         }
     }
@@ -148,7 +146,7 @@ impl fmt::Display for StatusRange {
     }
 }
 
-/// When a server that fails in the eyes of clients is taken out.
+/// When a server is ejected because requests to it fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eject {
     /// Failures in a row: 1 to 1000.

@@ -83,7 +83,7 @@ impl<'a> Connectors<'a> {
         Some(Trust { roots: Arc::clone(roots), revoked, domains: Vec::new() })
     }
 
-    /// What is shown to servers; `Some(None)` where that is nothing.
+    /// The certificate for servers that ask for one; `Some(None)` where there is none.
     fn certificate(&self, tls: &model::ServerTls) -> Option<Option<Arc<CertifiedKey>>> {
         let Some(files) = &tls.certificate else { return Some(None) };
         let shown = self.sources.shown(&trust::shown(files))?;
@@ -91,8 +91,8 @@ impl<'a> Connectors<'a> {
     }
 }
 
-/// What is offered to servers of connections. With PostgreSQL it is what its own clients offer, so that no server of
-/// another protocol takes the connection (ALPACA).
+/// The protocols that are offered to servers by ALPN. For PostgreSQL they are those of its own clients, so that no server
+/// of another protocol accepts the connection (ALPACA).
 fn alpn(tls: &model::ServerTls) -> Vec<Vec<u8>> {
     match tls.preamble {
         Some(model::Preamble::Postgres) if tls.alpn.is_empty() => {
@@ -105,7 +105,8 @@ fn alpn(tls: &model::ServerTls) -> Vec<Vec<u8>> {
 /// The name that the certificate of a server must be valid for.
 fn name(said: Option<&TlsName>, address: &ServerAddress) -> Result<ServerName<'static>, String> {
     let host = |host: &model::HostName| {
-        ServerName::try_from(host.to_string()).map_err(|_| format!("`{host}` is no name of a certificate"))
+        ServerName::try_from(host.to_string())
+            .map_err(|_| format!("`{host}` is not a valid name for a certificate"))
     };
     match (said, address) {
         (Some(TlsName::Host(name)), _) => host(name),

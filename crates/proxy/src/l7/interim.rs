@@ -59,7 +59,7 @@ impl Interim {
 }
 
 impl InterimListener for Interim {
-    fn heard(&self, status: StatusCode, fields: &Fields) {
+    fn interim(&self, status: StatusCode, fields: &Fields) {
         if status == StatusCode::CONTINUE && self.expects.load(Ordering::Relaxed) {
             self.continued.store(true, Ordering::Relaxed);
             return;
@@ -106,9 +106,9 @@ mod tests {
             ("content-length", "5"),
         ];
         let headers: Fields = all.into_iter().collect();
-        interim.heard(StatusCode::CONTINUE, &Fields::new());
+        interim.interim(StatusCode::CONTINUE, &Fields::new());
         assert!(interim.may_read() && !interim.is_waiting());
-        interim.heard(StatusCode::EARLY_HINTS, &headers);
+        interim.interim(StatusCode::EARLY_HINTS, &headers);
         assert!(interim.is_waiting());
         let mut out = Vec::new();
         interim.take(&mut out);
@@ -116,7 +116,7 @@ mod tests {
         assert!(!interim.is_waiting());
         Interim::renew(&mut interim, false);
         assert!(!interim.may_read());
-        interim.heard(StatusCode::CONTINUE, &Fields::new());
+        interim.interim(StatusCode::CONTINUE, &Fields::new());
         assert!(interim.is_waiting() && !interim.may_read());
         Interim::renew(&mut interim, false);
         assert!(!interim.is_waiting());
@@ -129,13 +129,13 @@ mod tests {
             let mut interim: Arc<Interim> = Arc::default();
             Interim::renew(&mut interim, true);
             let late = Arc::clone(&interim);
-            late.heard(StatusCode::EARLY_HINTS, &Fields::new());
+            late.interim(StatusCode::EARLY_HINTS, &Fields::new());
             Interim::renew(&mut interim, expects);
             assert!(!interim.is_waiting());
-            late.heard(StatusCode::EARLY_HINTS, &Fields::new());
-            late.heard(StatusCode::CONTINUE, &Fields::new());
+            late.interim(StatusCode::EARLY_HINTS, &Fields::new());
+            late.interim(StatusCode::CONTINUE, &Fields::new());
             assert!(!interim.is_waiting() && !interim.may_read());
-            interim.heard(StatusCode::CONTINUE, &Fields::new());
+            interim.interim(StatusCode::CONTINUE, &Fields::new());
             assert_eq!((interim.may_read(), interim.is_waiting()), (expects, !expects));
         }
     }
@@ -144,7 +144,7 @@ mod tests {
     fn what_waits_is_bounded() {
         let interim = Interim::default();
         for _ in 0..10_000 {
-            interim.heard(StatusCode::PROCESSING, &Fields::new());
+            interim.interim(StatusCode::PROCESSING, &Fields::new());
         }
         let mut out = Vec::new();
         interim.take(&mut out);

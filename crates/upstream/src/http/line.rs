@@ -29,7 +29,7 @@ use self::inbound::{Inbound, ServerHead};
 use self::outbound::Halt;
 pub(crate) use self::outbound::Outbound;
 use super::outgoing::Progress;
-use super::shelf::Shelf;
+use super::pool::ServerPool;
 use super::watch::{Deadline, after};
 use crate::admission::Seat;
 use crate::fault::{Breach, Fault, Violation};
@@ -96,11 +96,11 @@ pub enum Lent {
     Broken(Box<dyn StdError + Send + Sync>),
 }
 
-/// Who is told of the interim responses (1xx) that come before the response to a request (RFC 9110 §15.2), but
-/// for 101. It is called on the worker's thread.
+/// Receives the interim responses (1xx) that come before the response to a request (RFC 9110 §15.2), except 101. It is
+/// called on the worker's thread.
 pub trait InterimListener: Send + Sync {
     /// One has come.
-    fn heard(&self, status: StatusCode, fields: &Fields);
+    fn interim(&self, status: StatusCode, fields: &Fields);
 }
 
 /// The most interim responses to one request. Whoever works for long says so with 102 once in a while.
@@ -122,7 +122,7 @@ pub(crate) struct Http1Connection<B: RequestBody> {
 /// What is held until the body of a response has ended.
 pub(crate) struct Held<B: RequestBody> {
     /// Where the connection goes afterwards.
-    pub(crate) shelf: Rc<Shelf<B>>,
+    pub(crate) pool: Rc<ServerPool<B>>,
     /// The count on the server.
     pub(crate) _seat: Seat,
     pub(crate) deadline: Deadline,
@@ -132,8 +132,8 @@ pub(crate) struct Held<B: RequestBody> {
     pub(crate) moved: u64,
 }
 
-/// What came back from a server.
-pub(crate) enum Heard {
+/// The final head that a server sent.
+pub(crate) enum Received {
     Response(Response),
     /// The protocol changes.
     Switched(Response),
@@ -194,22 +194,22 @@ impl<B: RequestBody> Http1Connection<B> {
     /// connection before it came.
     pub(crate) fn take_back(&mut self, fault: &Fault, pooled: bool) -> Option<Outbound<B>> {
         match fault {
-            Fault::Aborted(_) if !self.inbound.has_heard() => self.out.take_back(pooled),
+            Fault::Aborted(_) if !self.inbound.has_received() => self.out.take_back(pooled),
             _ => None,
         }
     }
 
     /// Sends the request and waits for the head of the response, for at most `limit` while it is the server that
     /// is waited for.
-    pub(crate) async fn hear(
+    pub(crate) async fn receive_head(
         &mut self,
         listener: Option<&Arc<dyn InterimListener>>,
         deadline: &mut Deadline,
         limit: Duration,
-    ) -> Result<Heard, Fault> {
+    ) -> Result<Received, Fault> {
         let mut interim = 0;
         poll_fn(|cx| match self.poll_final(cx, listener, &mut interim) {
-            Poll::Ready(heard) => Poll::Ready(heard),
+            Poll::Ready(received) => Poll::Ready(received),
             Poll::Pending => {
                 let since = self.progress.since();
                 let late = since.is_some_and(|since| deadline.wait(after(since, limit), cx.waker()));
@@ -224,7 +224,7 @@ impl<B: RequestBody> Http1Connection<B> {
         cx: &mut Context<'_>,
         listener: Option<&Arc<dyn InterimListener>>,
         interim: &mut u32,
-    ) -> Poll<Result<Heard, Fault>> {
+    ) -> Poll<Result<Received, Fault>> {
         self.drive(cx)?;
         loop {
             let head = ready!(self.inbound.poll_head(cx, &mut self.link, self.out.asked()));
@@ -236,7 +236,7 @@ impl<B: RequestBody> Http1Connection<B> {
                         return Poll::Ready(Err(Fault::BadResponse(Violation::Interim)));
                     }
                     if let Some(listener) = listener {
-                        listener.heard(response.status, &response.fields);
+                        listener.interim(response.status, &response.fields);
                         // What the listener allows may be asked of the body now.
                         self.drive(cx)?;
                     }
@@ -244,12 +244,12 @@ impl<B: RequestBody> Http1Connection<B> {
                 ResponseFraming::Switched if !self.out.is_complete() => {
                     return Poll::Ready(Err(Fault::BadResponse(Violation::EarlySwitch)));
                 }
-                ResponseFraming::Switched => return Poll::Ready(Ok(Heard::Switched(response))),
+                ResponseFraming::Switched => return Poll::Ready(Ok(Received::Switched(response))),
                 _ => {
                     if self.refused.is_some() {
                         self.out.give_up();
                     }
-                    return Poll::Ready(Ok(Heard::Response(response)));
+                    return Poll::Ready(Ok(Received::Response(response)));
                 }
             }
         }
@@ -354,14 +354,14 @@ impl<B: RequestBody> Http1Connection<B> {
 
     /// The response has ended: keeps the connection for the next request, if it can take one.
     pub(crate) fn give_back(mut self: Box<Self>) {
-        let Some(Held { shelf, .. }) = self.held.take() else { return };
+        let Some(Held { pool, .. }) = self.held.take() else { return };
         // Perhaps the last of the request just waits to be written.
         let moves = self.drive(&mut Context::from_waker(Waker::noop())).is_ok();
         let over = self.out.is_complete() && self.inbound.is_settled() && self.link.is_flushed();
         if moves && self.refused.is_none() && over {
             self.out.trim(false);
             self.inbound.trim(false);
-            shelf.put(self);
+            pool.put(self);
         }
     }
 

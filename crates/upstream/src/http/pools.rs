@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::line::RequestBody;
 use super::outgoing::KeptBytes;
-use super::shelf::Shelf;
+use super::pool::ServerPool;
 use super::watch::{TICK, Watch, after};
 use crate::backend::Backend;
 use crate::health;
@@ -43,10 +43,10 @@ pub struct Pools<B: RequestBody> {
 pub(crate) struct Inner<B: RequestBody> {
     worker: usize,
     /// By the address of the backend, which is kept alive here.
-    houses: RefCell<HashMap<usize, Rc<House<B>>, RandomState>>,
-    shelves: RefCell<HashMap<PoolId, Rc<Shelf<B>>, RandomState>>,
+    states: RefCell<HashMap<usize, Rc<BackendState<B>>, RandomState>>,
+    server_pools: RefCell<HashMap<PoolId, Rc<ServerPool<B>>, RandomState>>,
     /// Those that clients have for themselves: they are swept like the others.
-    private: RefCell<Vec<(PoolId, Weak<Shelf<B>>)>>,
+    private: RefCell<Vec<(PoolId, Weak<ServerPool<B>>)>>,
     watch: Rc<Watch>,
     /// What is kept of bodies that may have to be sent again.
     bodies: Rc<KeptBytes>,
@@ -54,17 +54,17 @@ pub(crate) struct Inner<B: RequestBody> {
     kept: Cell<bool>,
 }
 
-/// What a worker has of one backend of one snapshot.
-pub(crate) struct House<B: RequestBody> {
+/// The state that a worker keeps of one backend of one snapshot.
+pub(crate) struct BackendState<B: RequestBody> {
     backend: Arc<Backend>,
     pub(crate) chooser: RefCell<Chooser>,
     /// By the server's place in the backend.
-    pub(crate) shelves: Box<[Rc<Shelf<B>>]>,
+    pub(crate) server_pools: Box<[Rc<ServerPool<B>>]>,
     /// When it was first seen that nobody else has the backend, if that is so.
     left: Cell<Option<u64>>,
 }
 
-impl<B: RequestBody> House<B> {
+impl<B: RequestBody> BackendState<B> {
     /// Whether a snapshot has the backend, or a request that is under way, or did a moment ago.
     fn is_wanted(self: &Rc<Self>, now: u64) -> bool {
         if Arc::strong_count(&self.backend) > 1 || Rc::strong_count(self) > 1 {
@@ -81,7 +81,7 @@ impl<B: RequestBody> House<B> {
 /// names it. To be kept as long as the client's connection.
 pub struct PrivateConnections<B: RequestBody> {
     prologue: Bytes,
-    shelves: RefCell<Vec<(PoolId, Rc<Shelf<B>>)>>,
+    server_pools: RefCell<Vec<(PoolId, Rc<ServerPool<B>>)>>,
 }
 
 impl<B: RequestBody> Clone for Pools<B> {
@@ -96,8 +96,8 @@ impl<B: RequestBody> Pools<B> {
     pub fn new(worker: usize) -> Self {
         let inner = Inner {
             worker,
-            houses: RefCell::default(),
-            shelves: RefCell::default(),
+            states: RefCell::default(),
+            server_pools: RefCell::default(),
             private: RefCell::default(),
             watch: Rc::default(),
             bodies: Rc::default(),
@@ -114,27 +114,27 @@ impl<B: RequestBody> Pools<B> {
         &self.inner.bodies
     }
 
-    /// What there is of `backend`.
-    pub(crate) fn house(&self, backend: &Arc<Backend>) -> Rc<House<B>> {
+    /// The state of `backend`, made where there is none.
+    pub(crate) fn state(&self, backend: &Arc<Backend>) -> Rc<BackendState<B>> {
         let key = Arc::as_ptr(backend) as usize;
-        if let Some(house) = self.inner.houses.borrow().get(&key) {
-            return Rc::clone(house);
+        if let Some(state) = self.inner.states.borrow().get(&key) {
+            return Rc::clone(state);
         }
-        let mut shelves = self.inner.shelves.borrow_mut();
-        let shelves = (0..backend.servers.len()).map(|server| {
-            let shelf = shelves.entry(backend.pool_id(server)).or_insert_with(Shelf::new);
-            shelf.limit(&backend.limits);
-            Rc::clone(shelf)
+        let mut server_pools = self.inner.server_pools.borrow_mut();
+        let server_pools = (0..backend.servers.len()).map(|server| {
+            let pool = server_pools.entry(backend.pool_id(server)).or_insert_with(ServerPool::new);
+            pool.limit(&backend.limits);
+            Rc::clone(pool)
         });
         let chooser = Chooser::new(Arc::clone(&backend.picker), self.inner.worker, Instant::now());
-        let house = Rc::new(House {
+        let state = Rc::new(BackendState {
             backend: Arc::clone(backend),
             chooser: RefCell::new(chooser),
-            shelves: shelves.collect(),
+            server_pools: server_pools.collect(),
             left: Cell::new(None),
         });
-        self.inner.houses.borrow_mut().insert(key, Rc::clone(&house));
-        house
+        self.inner.states.borrow_mut().insert(key, Rc::clone(&state));
+        state
     }
 
     /// Makes sure that somebody looks after deadlines from now on.
@@ -148,56 +148,53 @@ impl<B: RequestBody> Pools<B> {
     /// How many connections lie idle or are shared, over all servers.
     #[must_use]
     pub fn kept(&self) -> usize {
-        self.inner.shelves.borrow().values().map(|shelf| shelf.len()).sum()
+        self.inner.server_pools.borrow().values().map(|pool| pool.len()).sum()
     }
 }
 
 impl<B: RequestBody> Inner<B> {
     /// One look at everything.
     fn sweep(&self, now: u64) {
-        self.houses.borrow_mut().retain(|_, house| house.is_wanted(now));
-        let houses = self.houses.borrow();
-        let used = |shelf: &Rc<Shelf<B>>| {
-            houses.values().any(|house| house.shelves.iter().any(|other| Rc::ptr_eq(shelf, other)))
+        self.states.borrow_mut().retain(|_, state| state.is_wanted(now));
+        let states = self.states.borrow();
+        let used = |pool: &Rc<ServerPool<B>>| {
+            states.values().any(|state| state.server_pools.iter().any(|other| Rc::ptr_eq(pool, other)))
         };
-        let shelves: Vec<_> =
-            self.shelves.borrow().iter().map(|(id, shelf)| (*id, Rc::clone(shelf))).collect();
-        for (id, shelf) in shelves {
-            if used(&shelf) {
-                shelf.sweep(now);
+        let server_pools: Vec<_> =
+            self.server_pools.borrow().iter().map(|(id, pool)| (*id, Rc::clone(pool))).collect();
+        for (id, pool) in server_pools {
+            if used(&pool) {
+                pool.sweep(now);
             } else {
                 // The server has left the configuration. What is under way is finished.
-                shelf.close();
-                self.shelves.borrow_mut().remove(&id);
+                pool.close();
+                self.server_pools.borrow_mut().remove(&id);
             }
         }
-        self.private.borrow_mut().retain(|(_, shelf)| shelf.strong_count() > 0);
+        self.private.borrow_mut().retain(|(_, pool)| pool.strong_count() > 0);
         let private: Vec<_> = self.private.borrow().clone();
-        for (id, shelf) in private {
-            let Some(shelf) = shelf.upgrade() else { continue };
-            if self.shelves.borrow().contains_key(&id) {
-                shelf.sweep(now);
+        for (id, pool) in private {
+            let Some(pool) = pool.upgrade() else { continue };
+            if self.server_pools.borrow().contains_key(&id) {
+                pool.sweep(now);
             } else {
-                shelf.close();
+                pool.close();
             }
         }
     }
 
     /// Calls those who wait for a server where one's ejection ended between two looks: nobody else knows of it.
     fn note_returns(&self, (before, now): (u64, u64)) {
-        for house in self.houses.borrow().values() {
-            health::note_returns(&house.backend, before, now);
+        for state in self.states.borrow().values() {
+            health::note_returns(&state.backend, before, now);
         }
     }
 
     fn has_idle(&self) -> bool {
         let private = || {
-            self.private
-                .borrow()
-                .iter()
-                .any(|(_, shelf)| shelf.upgrade().is_some_and(|shelf| !shelf.is_empty()))
+            self.private.borrow().iter().any(|(_, pool)| pool.upgrade().is_some_and(|pool| !pool.is_empty()))
         };
-        self.shelves.borrow().values().any(|shelf| !shelf.is_empty()) || private()
+        self.server_pools.borrow().values().any(|pool| !pool.is_empty()) || private()
     }
 }
 
@@ -243,7 +240,7 @@ impl<B: RequestBody> PrivateConnections<B> {
     /// None yet; each will begin with `prologue`.
     #[must_use]
     pub fn new(prologue: impl Into<Bytes>) -> Self {
-        PrivateConnections { prologue: prologue.into(), shelves: RefCell::default() }
+        PrivateConnections { prologue: prologue.into(), server_pools: RefCell::default() }
     }
 
     pub(crate) fn prologue(&self) -> &[u8] {
@@ -251,21 +248,21 @@ impl<B: RequestBody> PrivateConnections<B> {
     }
 
     /// Those to one server; `pools` look after what lies idle there.
-    pub(crate) fn shelf(&self, pools: &Pools<B>, backend: &Backend, server: usize) -> Rc<Shelf<B>> {
+    pub(crate) fn pool(&self, pools: &Pools<B>, backend: &Backend, server: usize) -> Rc<ServerPool<B>> {
         let id = backend.pool_id(server);
-        let mut shelves = self.shelves.borrow_mut();
-        if let Some((_, shelf)) = shelves.iter().find(|(known, shelf)| *known == id && !shelf.is_closed()) {
+        let mut server_pools = self.server_pools.borrow_mut();
+        if let Some((_, pool)) = server_pools.iter().find(|(known, pool)| *known == id && !pool.is_closed()) {
             // A reload may have changed them.
-            shelf.limit(&backend.limits);
-            return Rc::clone(shelf);
+            pool.limit(&backend.limits);
+            return Rc::clone(pool);
         }
         // Those of servers, or of rules of TLS, that a reload has taken away.
-        shelves.retain(|(_, shelf)| !shelf.is_closed());
-        let shelf = Shelf::new();
-        shelf.limit(&backend.limits);
-        shelves.push((id, Rc::clone(&shelf)));
-        pools.inner.private.borrow_mut().push((id, Rc::downgrade(&shelf)));
-        shelf
+        server_pools.retain(|(_, pool)| !pool.is_closed());
+        let pool = ServerPool::new();
+        pool.limit(&backend.limits);
+        server_pools.push((id, Rc::clone(&pool)));
+        pools.inner.private.borrow_mut().push((id, Rc::downgrade(&pool)));
+        pool
     }
 }
 
@@ -284,23 +281,23 @@ mod tests {
         let (old, mut new) = (Arc::new(backend()), backend());
         new.carry_over(&old);
         let new = Arc::new(new);
-        let shelf = Rc::downgrade(&pools.house(&old).shelves[0]);
+        let pool = Rc::downgrade(&pools.state(&old).server_pools[0]);
         let linger = u64::try_from(LINGER.as_millis()).unwrap();
         pools.inner.sweep(1_000);
         drop(old);
         pools.inner.sweep(2_000);
         pools.inner.sweep(2_000 + linger - 1);
         assert!(
-            Weak::ptr_eq(&shelf, &Rc::downgrade(&pools.house(&new).shelves[0])),
+            Weak::ptr_eq(&pool, &Rc::downgrade(&pools.state(&new).server_pools[0])),
             "the servers are the same"
         );
         pools.inner.sweep(2_000 + linger);
-        assert!(shelf.upgrade().is_some());
+        assert!(pool.upgrade().is_some());
         // And no longer than that.
         drop(new);
         pools.inner.sweep(10_000);
         pools.inner.sweep(10_000 + linger);
-        assert!(shelf.upgrade().is_none() && pools.inner.houses.borrow().is_empty());
+        assert!(pool.upgrade().is_none() && pools.inner.states.borrow().is_empty());
     }
 
     /// Each reload has other connectors to servers with TLS. A client that stays has nothing of the old ones, and what
@@ -314,12 +311,12 @@ mod tests {
         let mut all = Vec::new();
         for _ in 0..5 {
             let backend = Backend::new("app", [server().into()]);
-            let shelf = private.shelf(&pools, &backend, 0);
-            assert!(Rc::ptr_eq(&shelf, &private.shelf(&pools, &backend, 0)));
-            assert_eq!(private.shelves.borrow().len(), 1);
-            shelf.close();
-            assert!(!Rc::ptr_eq(&shelf, &private.shelf(&pools, &backend, 0)));
-            private.shelf(&pools, &backend, 0).close();
+            let pool = private.pool(&pools, &backend, 0);
+            assert!(Rc::ptr_eq(&pool, &private.pool(&pools, &backend, 0)));
+            assert_eq!(private.server_pools.borrow().len(), 1);
+            pool.close();
+            assert!(!Rc::ptr_eq(&pool, &private.pool(&pools, &backend, 0)));
+            private.pool(&pools, &backend, 0).close();
             all.push(backend);
         }
     }

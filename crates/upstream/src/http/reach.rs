@@ -6,21 +6,26 @@ use offramp_tls::client::Alpn;
 
 use super::h2::{Http2Connection, Http2Stream};
 use super::line::{Http1Connection, RequestBody};
+use super::pool::{Got, Made, ServerPool};
 use super::send::Affinity;
-use super::shelf::{Got, Made, Shelf};
 use crate::backend::{Backend, Protocol};
 use crate::connect::{Reached, Reason, Way, reach};
 
-/// A connection, or a part of one.
-pub(super) enum Carrier<B: RequestBody> {
-    Line(Box<Http1Connection<B>>, Rc<Shelf<B>>),
-    Stream(Http2Stream),
+/// The connection to a server that a request is sent on.
+pub(super) enum ServerConnection<B: RequestBody> {
+    /// One of its own, and the pool that it goes back to.
+    Http1(Box<Http1Connection<B>>, Rc<ServerPool<B>>),
+    /// A stream of one that is shared.
+    Http2(Http2Stream),
 }
 
 /// A connection that is there already.
-pub(super) fn pooled<B: RequestBody>(protocol: Protocol, shelf: &Rc<Shelf<B>>) -> Option<Carrier<B>> {
-    let line = || shelf.take().map(|line| Carrier::Line(line, Rc::clone(shelf)));
-    let stream = || shelf.stream().map(Carrier::Stream);
+pub(super) fn pooled<B: RequestBody>(
+    protocol: Protocol,
+    pool: &Rc<ServerPool<B>>,
+) -> Option<ServerConnection<B>> {
+    let line = || pool.take().map(|line| ServerConnection::Http1(line, Rc::clone(pool)));
+    let stream = || pool.stream().map(ServerConnection::Http2);
     match protocol {
         Protocol::Http1 => line(),
         Protocol::Http2 => stream(),
@@ -33,12 +38,12 @@ pub(super) async fn connected<B: RequestBody>(
     backend: &Backend,
     protocol: Protocol,
     server: usize,
-    shelf: Rc<Shelf<B>>,
+    pool: Rc<ServerPool<B>>,
     about: &Affinity<'_, B>,
-) -> Result<Carrier<B>, Reason> {
+) -> Result<ServerConnection<B>, Reason> {
     if protocol == Protocol::Http1 {
         let reached = link(backend, server, Alpn::Http1, about).await?;
-        return Ok(Carrier::Line(Box::new(Http1Connection::new(reached.into_link())), shelf));
+        return Ok(ServerConnection::Http1(Box::new(Http1Connection::new(reached.into_link())), pool));
     }
     let make = async || {
         let alpn = if protocol == Protocol::Http2 { Alpn::Http2 } else { Alpn::Either };
@@ -51,13 +56,13 @@ pub(super) async fn connected<B: RequestBody>(
         }
         Ok(Made::Line(Box::new(Http1Connection::new(link))))
     };
-    match shelf.stream_or(make).await? {
-        Got::Stream(stream) => Ok(Carrier::Stream(stream)),
-        Got::Line(line) => Ok(Carrier::Line(line, shelf)),
+    match pool.stream_or(make).await? {
+        Got::Stream(stream) => Ok(ServerConnection::Http2(stream)),
+        Got::Line(line) => Ok(ServerConnection::Http1(line, pool)),
     }
 }
 
-/// A connection to a server that has been told what comes before HTTP.
+/// A connection to a server, on which what comes before HTTP was sent.
 async fn link<B: RequestBody>(
     backend: &Backend,
     server: usize,

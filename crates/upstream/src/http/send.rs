@@ -19,10 +19,10 @@ use offramp_net::clock::coarse_ms;
 use super::again::{Back, Verdict, judge, keep};
 use super::body::ServerBody;
 use super::h2::{Exchange, Head as ServerHead, Http2Stream};
-use super::line::{Heard, Held, Http1Connection, InterimListener, Outbound, RequestBody};
-use super::pools::{House, Pools, PrivateConnections};
-use super::reach::{Carrier, connected, pooled};
-use super::shelf::Shelf;
+use super::line::{Held, Http1Connection, InterimListener, Outbound, Received, RequestBody};
+use super::pool::ServerPool;
+use super::pools::{BackendState, Pools, PrivateConnections};
+use super::reach::{ServerConnection, connected, pooled};
 use super::watch::{Deadline, after};
 use crate::admission::{Denied, Seat, Wish, client_key, seat_later, seat_now};
 use crate::backend::{Backend, Protocol};
@@ -41,9 +41,9 @@ pub struct Affinity<'a, B: RequestBody> {
     pub tls: bool,
     /// The connections to use instead of the worker's.
     pub private: Option<&'a PrivateConnections<B>>,
-    /// Told of each attempt to connect, and whether it succeeded.
+    /// Called for each attempt to connect, with whether it succeeded.
     pub attempted: &'a dyn Fn(bool),
-    /// Told of interim responses; they are dropped where there is none.
+    /// Receives interim responses; without one they are dropped.
     pub interim: Option<Arc<dyn InterimListener>>,
 }
 
@@ -130,14 +130,14 @@ enum Unsent<B: RequestBody> {
 }
 
 /// A request under way.
-struct Journey<'j, B: RequestBody> {
-    head: Head<'j>,
+struct UpstreamRequest<'r, B: RequestBody> {
+    head: Head<'r>,
     /// What is to be sent, while it is not on a connection.
     unsent: Option<Unsent<B>>,
-    pools: &'j Pools<B>,
-    backend: &'j Arc<Backend>,
-    about: &'j Affinity<'j, B>,
-    house: Rc<House<B>>,
+    pools: &'r Pools<B>,
+    backend: &'r Arc<Backend>,
+    about: &'r Affinity<'r, B>,
+    state: Rc<BackendState<B>>,
     key: Option<u64>,
     tied: Option<usize>,
     tried: Tried,
@@ -174,21 +174,21 @@ impl<B: RequestBody> Pools<B> {
     ///
     /// # Errors
     /// [`Failure`] says what to answer and whose fault it is.
-    pub fn send<'j, R: Into<ServerRequest<'j, B>>>(
-        &'j self,
-        backend: &'j Arc<Backend>,
+    pub fn send<'r, R: Into<ServerRequest<'r, B>>>(
+        &'r self,
+        backend: &'r Arc<Backend>,
         request: R,
-        about: &'j Affinity<'j, B>,
-    ) -> impl Future<Output = Result<Answer<B>, Failure>> + use<'j, B, R> {
+        about: &'r Affinity<'r, B>,
+    ) -> impl Future<Output = Result<Answer<B>, Failure>> + use<'r, B, R> {
         self.attend();
         let ServerRequest { head, body } = request.into();
         let names = || backend.servers.iter().map(|server| &*server.name);
         let tied = backend.sticky.as_ref().and_then(|sticky| sticky.server(&head.fields, names()));
-        let mut journey = Journey {
+        let mut request = UpstreamRequest {
             pools: self,
             backend,
             about,
-            house: self.house(backend),
+            state: self.state(backend),
             key: hash_key(&backend.policy, &head.fields, about.client),
             tied,
             head,
@@ -201,16 +201,16 @@ impl<B: RequestBody> Pools<B> {
         };
         // What is taken in is kept once; the arguments of a function would be kept beside what becomes of them.
         async move {
-            match journey.run().await {
-                Ok((response, tunnel)) => Ok(journey.answer(response, tunnel)),
-                Err(fault) => Err(journey.failure(fault)),
+            match request.run().await {
+                Ok((response, tunnel)) => Ok(request.answer(response, tunnel)),
+                Err(fault) => Err(request.failure(fault)),
             }
         }
     }
 }
 
 // A request carries the futures of these along, and they are moved as a whole: what is rare is boxed.
-impl<B: RequestBody> Journey<'_, B> {
+impl<B: RequestBody> UpstreamRequest<'_, B> {
     async fn run(&mut self) -> Result<(Response<ServerBody<B>>, Option<Tunnel>), Fault> {
         let mut unreached: Option<Reason> = None;
         let mut refused: Option<Fault> = None;
@@ -232,7 +232,7 @@ impl<B: RequestBody> Journey<'_, B> {
             match self.attempt(sits, again).await {
                 Attempt::Answered(response, tunnel) => {
                     self.note(server, outcome(response.status));
-                    self.house.chooser.borrow_mut().note_success(server);
+                    self.state.chooser.borrow_mut().note_success(server);
                     return Ok((response, tunnel));
                 }
                 Attempt::Unreached(reason) => {
@@ -241,7 +241,7 @@ impl<B: RequestBody> Journey<'_, B> {
                         return Err(Fault::Connect(reason));
                     }
                     self.note(server, Outcome::Bad);
-                    self.house.chooser.borrow_mut().note_failure(server, Instant::now());
+                    self.state.chooser.borrow_mut().note_failure(server, Instant::now());
                     self.tried.insert(server);
                     unreached = Some(reason);
                     again = false;
@@ -267,13 +267,13 @@ impl<B: RequestBody> Journey<'_, B> {
     /// A seat, if there is one at once; `Err(None)`: nobody is left to be tried.
     fn sit_now(&self) -> Result<Option<Seat>, Option<Reason>> {
         let wish = Wish { key: self.key, tied: self.tied, tried: &self.tried };
-        seat_now(self.backend, &self.house.chooser, wish).map_err(Denied::reason)
+        seat_now(self.backend, &self.state.chooser, wish).map_err(Denied::reason)
     }
 
     /// A seat, after a wait.
     async fn sit(&mut self) -> Result<Seat, Option<Reason>> {
         let wish = Wish { key: self.key, tied: self.tied, tried: &self.tried };
-        let chooser = &self.house.chooser;
+        let chooser = &self.state.chooser;
         let begun = Instant::now();
         let due = after(coarse_ms(), self.backend.limits.queue_timeout);
         let later = seat_later(self.backend, chooser, wish);
@@ -289,27 +289,27 @@ impl<B: RequestBody> Journey<'_, B> {
     async fn attempt(&mut self, seat: Seat, again: bool) -> Attempt<B> {
         self.tries = self.tries.saturating_add(1);
         let server = seat.server();
-        let shelf = match self.about.private {
-            Some(private) => private.shelf(self.pools, self.backend, server),
-            None => Rc::clone(&self.house.shelves[server]),
+        let pool = match self.about.private {
+            Some(private) => private.pool(self.pools, self.backend, server),
+            None => Rc::clone(&self.state.server_pools[server]),
         };
         let protocol = self.protocol();
-        let pooled = if again { None } else { pooled(protocol, &shelf) };
-        let carrier = match pooled {
-            Some(carrier) => carrier,
+        let pooled = if again { None } else { pooled(protocol, &pool) };
+        let connection = match pooled {
+            Some(connection) => connection,
             None => {
                 let begun = Instant::now();
-                let made = Box::pin(connected(self.backend, protocol, server, shelf, self.about)).await;
+                let made = Box::pin(connected(self.backend, protocol, server, pool, self.about)).await;
                 self.connect = Some(self.connect.unwrap_or_default() + begun.elapsed());
                 match made {
-                    Ok(carrier) => carrier,
+                    Ok(connection) => connection,
                     Err(reason) => return Attempt::Unreached(reason),
                 }
             }
         };
-        match carrier {
-            Carrier::Line(line, shelf) => self.over_line(line, shelf, seat).await,
-            Carrier::Stream(stream) => Box::pin(self.over_stream(stream, seat, again)).await,
+        match connection {
+            ServerConnection::Http1(line, pool) => self.over_http1(line, pool, seat).await,
+            ServerConnection::Http2(stream) => Box::pin(self.over_http2(stream, seat, again)).await,
         }
     }
 
@@ -327,10 +327,10 @@ impl<B: RequestBody> Journey<'_, B> {
     }
 
     /// An exchange over HTTP/1.
-    async fn over_line(
+    async fn over_http1(
         &mut self,
         mut line: Box<Http1Connection<B>>,
-        shelf: Rc<Shelf<B>>,
+        pool: Rc<ServerPool<B>>,
         seat: Seat,
     ) -> Attempt<B> {
         let pooled = line.is_reused();
@@ -347,13 +347,13 @@ impl<B: RequestBody> Journey<'_, B> {
         }
         let limits = &self.backend.limits;
         let mut deadline = self.pools.watch().deadline();
-        match line.hear(self.about.interim.as_ref(), &mut deadline, limits.response_timeout).await {
-            Ok(Heard::Response(response)) => {
+        match line.receive_head(self.about.interim.as_ref(), &mut deadline, limits.response_timeout).await {
+            Ok(Received::Response(response)) => {
                 let held =
-                    Held { shelf, _seat: seat, deadline, patience: limits.body_timeout, moved: coarse_ms() };
+                    Held { pool, _seat: seat, deadline, patience: limits.body_timeout, moved: coarse_ms() };
                 Attempt::Answered(response.map(|()| ServerBody::of_line(line, held)), None)
             }
-            Ok(Heard::Switched(response)) => {
+            Ok(Received::Switched(response)) => {
                 let (link, ahead) = line.into_parts();
                 let tunnel = Tunnel { link, ahead, _seat: seat };
                 Attempt::Answered(response.map(|()| ServerBody::empty()), Some(tunnel))
@@ -369,7 +369,7 @@ impl<B: RequestBody> Journey<'_, B> {
     }
 
     /// An exchange over HTTP/2.
-    async fn over_stream(&mut self, stream: Http2Stream, seat: Seat, again: bool) -> Attempt<B> {
+    async fn over_http2(&mut self, stream: Http2Stream, seat: Seat, again: bool) -> Attempt<B> {
         let pooled = stream.is_reused() && !again;
         let body = match self.unsent.take() {
             Some(Unsent::New(body)) => keep(body, self.pools.kept_bodies()),

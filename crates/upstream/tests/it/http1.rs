@@ -138,7 +138,7 @@ fn large_bodies_arrive_whole_both_ways() {
 struct Told(Mutex<Vec<(u16, usize)>>);
 
 impl InterimListener for Told {
-    fn heard(&self, status: StatusCode, fields: &Fields) {
+    fn interim(&self, status: StatusCode, fields: &Fields) {
         self.0.lock().unwrap().push((status.as_u16(), fields.len()));
     }
 }

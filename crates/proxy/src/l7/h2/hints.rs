@@ -48,7 +48,7 @@ impl Hints {
 }
 
 impl InterimListener for Hints {
-    fn heard(&self, status: StatusCode, fields: &Fields) {
+    fn interim(&self, status: StatusCode, fields: &Fields) {
         // Another protocol is agreed on otherwise here (RFC 9113 §8.6).
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return;
@@ -74,10 +74,10 @@ mod tests {
         let hints = Hints::default();
         let all = [("link", "</a.css>; rel=preload"), ("connection", "x"), ("x", "1")];
         let headers: Fields = all.into_iter().collect();
-        hints.heard(StatusCode::SWITCHING_PROTOCOLS, &headers);
+        hints.interim(StatusCode::SWITCHING_PROTOCOLS, &headers);
         assert!(!hints.waiting.load(Ordering::Relaxed));
         for _ in 0..100 {
-            hints.heard(StatusCode::EARLY_HINTS, &headers);
+            hints.interim(StatusCode::EARLY_HINTS, &headers);
         }
         let heads = hints.heads.lock().unwrap();
         assert_eq!(heads.len(), MOST_WAITING);

@@ -170,7 +170,7 @@ impl<B: RequestBody> Exchange<B> {
             };
             // What the listener allows may be asked of the body then.
             if let Some(listener) = listener {
-                listener.heard(interim.status, &interim.fields);
+                listener.interim(interim.status, &interim.fields);
             }
         }
     }

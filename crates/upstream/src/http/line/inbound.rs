@@ -43,7 +43,7 @@ pub(crate) struct Inbound {
     /// The room that was made for the last read.
     made: usize,
     /// Whether a byte of the response has come.
-    heard: bool,
+    received: bool,
     /// Whether the connection may be used again behind the response.
     keep_alive: bool,
 }
@@ -71,20 +71,20 @@ impl Inbound {
             room: FIRST_READ,
             most: READ_MOST,
             made: 0,
-            heard: false,
+            received: false,
             keep_alive: true,
         }
     }
 
     /// A request is sent: what comes is its response.
     pub(super) fn begin(&mut self) {
-        self.heard = false;
+        self.received = false;
         (self.room, self.most) = (FIRST_READ, READ_MOST);
     }
 
     /// Whether a byte of the response has come.
-    pub(super) fn has_heard(&self) -> bool {
-        self.heard
+    pub(super) fn has_received(&self) -> bool {
+        self.received
     }
 
     /// Whether the content has ended.
@@ -141,7 +141,7 @@ impl Inbound {
                 return Poll::Ready(self.head(&head));
             }
             ready!(self.poll_more(cx, link, READ_LEAST as u64))?;
-            self.heard = true;
+            self.received = true;
         }
     }
 

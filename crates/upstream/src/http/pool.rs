@@ -15,7 +15,7 @@ use crate::backend::PoolLimits;
 use crate::connect::Reason;
 
 /// The connections to one server.
-pub(crate) struct Shelf<B: RequestBody> {
+pub(crate) struct ServerPool<B: RequestBody> {
     idle: RefCell<Vec<Idle<B>>>,
     shared: RefCell<Vec<Rc<Http2Connection>>>,
     /// The bounds of the newest snapshot.
@@ -49,9 +49,9 @@ struct Idle<B: RequestBody> {
     since: u64,
 }
 
-impl<B: RequestBody> Shelf<B> {
+impl<B: RequestBody> ServerPool<B> {
     pub(crate) fn new() -> Rc<Self> {
-        Rc::new(Shelf {
+        Rc::new(ServerPool {
             idle: RefCell::default(),
             shared: RefCell::default(),
             most: Cell::new(0),
@@ -189,7 +189,7 @@ impl<B: RequestBody> Shelf<B> {
 }
 
 /// Ends the making of a connection, also where whoever made it has gone.
-struct Connecting<'s, B: RequestBody>(&'s Shelf<B>);
+struct Connecting<'s, B: RequestBody>(&'s ServerPool<B>);
 
 impl<B: RequestBody> Drop for Connecting<'_, B> {
     fn drop(&mut self) {
