@@ -6,7 +6,7 @@ use std::time::Duration;
 use offramp_testkit::process::Signal;
 
 use crate::h2_client::kind::{DATA, GOAWAY, PING};
-use crate::h2_client::{ACK, END_STREAM, H2, data, frame, get, headers, post, reset, window};
+use crate::h2_client::{ACK, END_STREAM, H2, WHOLE, data, frame, get, headers, post, request, reset, window};
 use crate::h2_follows_rfc9113::http_house;
 use crate::house::{PATIENCE, cause, text};
 use crate::smuggling_backend::Backend;
@@ -45,6 +45,47 @@ fn large_downloads_go_on_side_by_side() {
     // How much depends on the server, which may get little of a busy machine. With one stream after the other, the
     // others would have a piece at most.
     assert!(first.values().all(|have| *have > 512 << 10), "when the first had all: {first:?}");
+    house.stop();
+}
+
+/// RFC 9218: a response that is urgent goes before a long one that is not, although that waits for the same window; the
+/// long one goes on.
+#[test]
+fn what_is_urgent_goes_first() {
+    const GRANT: usize = 16_384;
+    let backend = Backend::start();
+    let (house, config) = http_house(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, house.address(), &[(4, WIDE)]);
+    let ask = |id: u32, bytes: usize, priority: &str| {
+        headers(id, WHOLE, &request("GET", &format!("/bytes/{bytes}"), &[("priority", priority)]))
+    };
+    h2.send(&ask(1, 4_000_000, "u=7"));
+    let mut owed = 65_535 - data_to(&mut h2, 0, 65_535);
+    h2.send(&ask(3, 500_000, "u=1"));
+    h2.find("its head", |frame| frame.stream == 3);
+    let (mut urgent, mut other, mut begun, mut over) = (0, 0, false, false);
+    while !over {
+        h2.send(&window(0, u32::try_from(GRANT).unwrap()));
+        owed += GRANT;
+        while owed > 0 && !over {
+            let part = h2.find("data", |frame| frame.kind == DATA);
+            owed -= part.payload.len();
+            begun |= part.stream == 3;
+            match part.stream {
+                3 => urgent += part.payload.len(),
+                _ if begun => other += part.payload.len(),
+                _ => {}
+            }
+            over = part.stream == 3 && part.flags & END_STREAM > 0;
+        }
+    }
+    assert_eq!(urgent, 500_000);
+    // What the server is slow to send leaves room for others.
+    assert!(other < urgent / 2, "{other} bytes of the other response meanwhile");
+    // Said anew, it is the other way round: the end of the first is more urgent than another one.
+    h2.send(&[frame(0x10, 0, 0, &[&1_u32.to_be_bytes()[..], b"u=0"].concat()), window(0, WIDE / 2)].concat());
+    while h2.find("the rest", |frame| frame.kind == DATA).flags & END_STREAM == 0 {}
+    h2.is_well(1001);
     house.stop();
 }
 

@@ -24,8 +24,8 @@
 //! [`Connection::capacity`], by heads, and by answers to control frames: whoever reads for a connection stops while its
 //! output is long. Frames that cost us more than their sender are counted by [`flood`](super::flood).
 //!
-//! It does not push, refuses PUSH_PROMISE, and ignores the priorities of RFC 7540. `priority` of RFC 9218 is a field like
-//! others: streams that wait take turns.
+//! It does not push, refuses PUSH_PROMISE, and ignores the priorities of RFC 7540. Streams of a server that wait to send go
+//! on in the order of RFC 9218 ([`Priority`](super::Priority)), those of a client take turns.
 
 mod content;
 mod receive;
@@ -36,7 +36,7 @@ use std::fmt;
 
 use super::flood::{Flood, Traffic};
 use super::reader::{MOST, Reader};
-use super::{Code, Kind, Output, PREFACE, Setting, Violation, write_settings};
+use super::{Code, Kind, Output, PREFACE, Setting, Updates, Violation, write_settings};
 use crate::head::{Fields, Request, Response};
 use crate::hpack::{Decoder, Encoder};
 use streams::Streams;
@@ -132,6 +132,8 @@ pub struct Connection<T> {
     peer: Peer,
     counted: Counted,
     block: Option<Block>,
+    /// Priorities of streams to come (server).
+    updates: Updates,
     closing: Closing,
 }
 
@@ -223,6 +225,7 @@ impl<T> Connection<T> {
             Setting::MaxConcurrentStreams(config.max_streams),
             Setting::InitialWindowSize(config.stream_window),
             Setting::MaxHeaderListSize(config.max_head),
+            Setting::NoRfc7540Priorities,
         ];
         this.greet(Vec::new(), &said);
         this
@@ -247,6 +250,7 @@ impl<T> Connection<T> {
             },
             counted: Counted { flood: Flood::new(now), traffic: Traffic::default(), faults: 0, refused: 0 },
             block: None,
+            updates: Updates::default(),
             closing: Closing::default(),
         }
     }

@@ -45,6 +45,8 @@ pub enum Kind {
     WindowUpdate,
     /// More of a block of fields.
     Continuation,
+    /// Which response goes first (RFC 9218 §7.1).
+    PriorityUpdate = 0x10,
     /// Anything else, which is to be ignored (§4.1).
     Unknown,
 }
@@ -64,7 +66,11 @@ impl Kind {
     ];
 
     fn of(byte: u8) -> Self {
-        Self::ALL.get(usize::from(byte)).copied().unwrap_or(Self::Unknown)
+        match Self::ALL.get(usize::from(byte)) {
+            Some(kind) => *kind,
+            None if byte == Self::PriorityUpdate as u8 => Self::PriorityUpdate,
+            None => Self::Unknown,
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub enum Setting {
     MaxHeaderListSize(u32),
     /// Extended CONNECT is understood (RFC 8441 §3).
     EnableConnectProtocol,
+    /// The priorities of RFC 7540 are not used (RFC 9218 §2.1).
+    NoRfc7540Priorities,
 }
 
 /// Reads the payload of SETTINGS; what is not known, or nothing to a server, is left out.
@@ -43,6 +45,8 @@ fn setting(&[a, b, c, d, e, f]: &[u8; 6]) -> Result<Option<Setting>, Code> {
         6 => Setting::MaxHeaderListSize(value),
         8 if value > 1 => return Err(Code::PROTOCOL_ERROR),
         8 if value == 1 => Setting::EnableConnectProtocol,
+        9 if value > 1 => return Err(Code::PROTOCOL_ERROR),
+        9 if value == 1 => Setting::NoRfc7540Priorities,
         _ => return Ok(None),
     }))
 }
@@ -57,6 +61,7 @@ pub fn write_settings(settings: &[Setting], out: &mut Vec<u8>) {
             Setting::MaxFrameSize(value) => (5, value),
             Setting::MaxHeaderListSize(value) => (6, value),
             Setting::EnableConnectProtocol => (8, 1),
+            Setting::NoRfc7540Priorities => (9, 1),
         };
         out.extend_from_slice(&name.to_be_bytes());
         out.extend_from_slice(&value.to_be_bytes());
@@ -82,6 +87,7 @@ mod tests {
             Setting::MaxFrameSize(1 << 14),
             Setting::MaxHeaderListSize(u32::MAX),
             Setting::EnableConnectProtocol,
+            Setting::NoRfc7540Priorities,
         ];
         let mut payload = Vec::new();
         write_settings(&all, &mut payload);
@@ -101,6 +107,8 @@ mod tests {
             (5, 1 << 24, Err(Code::PROTOCOL_ERROR)),
             (8, 0, Ok(Vec::new())),
             (8, 2, Err(Code::PROTOCOL_ERROR)),
+            (9, 0, Ok(Vec::new())),
+            (9, 2, Err(Code::PROTOCOL_ERROR)),
             (0xff00, 7, Ok(Vec::new())),
         ] {
             assert_eq!(read(&[(name, value)]), wanted, "{name} {value}");

@@ -26,7 +26,8 @@ impl Violation {
     }
 
     /// For a reason that says itself what it is.
-    pub(super) fn because(code: Code, what: &impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn because(code: Code, what: &impl fmt::Display) -> Self {
         Self { code, what: Cow::Owned(what.to_string()) }
     }
 }

@@ -28,6 +28,8 @@ pub enum Known {
     KeepAlive,
     /// `max-forwards`
     MaxForwards,
+    /// `priority`
+    Priority,
     /// `proxy`, which CGI programs take for the setting of a proxy ("httpoxy", CVE-2016-5385)
     Proxy,
     /// `proxy-connection`
@@ -127,6 +129,7 @@ impl Known {
             5 => const { &[Self::Proxy.entry()] },
             6 => const { &[Self::Accept.entry(), Self::Cookie.entry(), Self::Expect.entry()] },
             7 => const { &[Self::Upgrade.entry(), Self::Referer.entry(), Self::Trailer.entry()] },
+            8 => const { &[Self::Priority.entry()] },
             9 => const { &[Self::Forwarded.entry()] },
             10 => {
                 const {
@@ -183,6 +186,7 @@ impl Known {
             Self::Http2Settings => "http2-settings",
             Self::KeepAlive => "keep-alive",
             Self::MaxForwards => "max-forwards",
+            Self::Priority => "priority",
             Self::Proxy => "proxy",
             Self::ProxyConnection => "proxy-connection",
             Self::Referer => "referer",
@@ -210,7 +214,7 @@ impl Known {
 
     /// All of them but [`Known::Other`].
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Accept,
         Self::Connection,
         Self::ContentLength,
@@ -222,6 +226,7 @@ impl Known {
         Self::Http2Settings,
         Self::KeepAlive,
         Self::MaxForwards,
+        Self::Priority,
         Self::Proxy,
         Self::ProxyConnection,
         Self::Referer,

@@ -23,15 +23,13 @@ mod runner;
 mod stream;
 mod table;
 
-use std::borrow::Cow;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use offramp_http::h2::Code;
+use offramp_http::h2::{Code, Violation};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use tokio::time::{Instant, sleep};
@@ -50,30 +48,11 @@ const TICK: Duration = Duration::from_secs(1);
 /// How much the coarse clock may lag behind, so that a bound is not looked at too early again and again.
 const COARSE: Duration = Duration::from_millis(offramp_net::clock::COARSE_MS);
 
-/// A rule that a client broke, so that its connection ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Violation {
-    code: Code,
-    what: Cow<'static, str>,
-}
-
-impl Violation {
-    const fn new(code: Code, what: &'static str) -> Self {
-        Self { code, what: Cow::Borrowed(what) }
-    }
-
-    /// For a reason that says itself what it is.
-    fn because(code: Code, what: &impl fmt::Display) -> Self {
-        Self { code, what: Cow::Owned(what.to_string()) }
-    }
-}
-
-impl From<Violation> for Close {
-    fn from(violation: Violation) -> Self {
-        let Violation { code, what } = violation;
-        let cause = if code == Code::ENHANCE_YOUR_CALM { Cause::H2Flood } else { Cause::H2ProtocolError };
-        Self::from(cause).with_detail(&format!("{}: {what}", code.name()))
-    }
+/// What is said of a connection whose client broke a rule.
+fn broken_rule(violation: &Violation) -> Close {
+    let cause =
+        if violation.code == Code::ENHANCE_YOUR_CALM { Cause::H2Flood } else { Cause::H2ProtocolError };
+    Close::from(cause).with_detail(&violation.to_string())
 }
 
 /// Serves the streams of a connection until it ends. `early` came already.
@@ -237,7 +216,7 @@ fn look(
 fn verdict(connection: &Connection, outcome: Result<(), Fall>, ordinary: Cause) -> Close {
     match outcome {
         Ok(()) => ordinary.into(),
-        Err(Fall::Violation(violation)) => violation.into(),
+        Err(Fall::Violation(violation)) => broken_rule(&violation),
         Err(Fall::Io(error)) => connection.transport.close(&error),
     }
 }

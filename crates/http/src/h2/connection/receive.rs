@@ -3,8 +3,10 @@
 use super::streams::{Remote, Stream};
 use super::{Block, Connection, Event, GOODBYE, LAST, Reset, Role};
 use crate::h2::reader::Step;
-use crate::h2::{Code, FrameHeader, Framed, Kind, Setting, Violation, flag, settings};
-use crate::head::{FieldSection, Fields, Request, Response};
+use crate::h2::{
+    Code, FrameHeader, Framed, Kind, Priority, Setting, Violation, flag, priority_update, settings,
+};
+use crate::head::{FieldSection, Fields, Known, Request, Response};
 
 use super::send::said_length;
 
@@ -64,7 +66,7 @@ impl<T: Default> Connection<T> {
 
     fn frame(&mut self, head: &FrameHeader, payload: &[u8], on: On<'_, T>) -> Result<(), Violation> {
         self.allow(head, payload.len())?;
-        let own = matches!(head.kind, Kind::Settings | Kind::Ping | Kind::GoAway);
+        let own = matches!(head.kind, Kind::Settings | Kind::Ping | Kind::GoAway | Kind::PriorityUpdate);
         let of_streams = matches!(
             head.kind,
             Kind::Headers | Kind::Priority | Kind::ResetStream | Kind::Continuation | Kind::PushPromise
@@ -91,6 +93,18 @@ impl<T: Default> Connection<T> {
                 self.window_grows(head.stream, number(0) & LAST, on)
             }
             Kind::Priority => size(payload.len() == 5),
+            Kind::PriorityUpdate if self.role == Role::Client => {
+                Err(Violation::protocol("PRIORITY_UPDATE of a server"))
+            }
+            Kind::PriorityUpdate => {
+                let (id, priority) = priority_update(payload)?;
+                if id > self.streams.highest {
+                    self.updates.put(id, priority);
+                } else {
+                    self.streams.prioritize(id, |_| priority);
+                }
+                Ok(())
+            }
             Kind::Settings => self.settings(head, payload, on),
             Kind::Ping => {
                 size(payload.len() == 8)?;
@@ -227,6 +241,8 @@ impl<T: Default> Connection<T> {
         let windows = (self.peer.stream_window, self.first_room(), self.config.stream_window);
         let mut stream = Stream::new(id, T::default(), windows, self.output.end());
         stream.remote = if end { Remote::Ended } else { Remote::Content };
+        let said = || request.fields.get(Known::Priority).map(Priority::of_request);
+        let priority = self.updates.take(id).or_else(said);
         if self.closing.said.is_some_and(|last| id > last) {
             // The client hears of it by GOAWAY.
             self.streams.highest = id;
@@ -252,8 +268,13 @@ impl<T: Default> Connection<T> {
             self.streams.remember(id);
             return self.output.reset(id, code);
         }
-        let stream = self.streams.insert(stream);
-        on(id, &mut stream.user, Event::Request { request, end });
+        self.streams.insert(stream);
+        if let Some(priority) = priority {
+            self.streams.prioritize(id, |_| priority);
+        }
+        if let Some(stream) = self.streams.get(id) {
+            on(id, &mut stream.user, Event::Request { request, end });
+        }
     }
 
     /// The head of a response, final or not (client).
@@ -348,7 +369,8 @@ impl<T: Default> Connection<T> {
                 // A head that is larger is refused by whoever gets it.
                 Setting::MaxConcurrentStreams(_)
                 | Setting::MaxHeaderListSize(_)
-                | Setting::EnableConnectProtocol => {}
+                | Setting::EnableConnectProtocol
+                | Setting::NoRfc7540Priorities => {}
             }
         }
         let pushes = |pair: &[u8; 6]| pair[..2] == [0, 2] && pair[5] == 1;

@@ -78,6 +78,9 @@ impl<T> Connection<T> {
         if let Some(stream) = self.streams.live(id) {
             stream.answered = true;
         }
+        if let Some(said) = fields.get(Known::Priority) {
+            self.streams.prioritize(id, |asked| asked.of_response(said));
+        }
         self.head(id, status, fields, end);
     }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Event;
+use crate::h2::Priority;
 
 /// How many of the streams that we reset are remembered at the least: what was under way for them is no fault.
 const RESET: usize = 128;
@@ -25,6 +26,8 @@ pub(super) struct Stream<T> {
     counted: bool,
     /// Whether the response has no content whatever its fields say: the request was HEAD.
     pub(super) bodiless: bool,
+    /// What goes before others (server).
+    pub(super) priority: Priority,
     /// How many interim responses came.
     pub(super) interim: u16,
     /// What is left of a length that was said.
@@ -78,6 +81,8 @@ pub(super) struct Streams<T> {
     remembered: usize,
     /// The stream that has written last: those behind it are called first.
     pub(super) turn: u32,
+    /// Whether a stream ever had a priority of its own.
+    prioritized: bool,
 }
 
 impl<T> Stream<T> {
@@ -91,6 +96,7 @@ impl<T> Stream<T> {
             answered: false,
             counted: true,
             bodiless: false,
+            priority: Priority::default(),
             interim: 0,
             length: None,
             flow: StreamFlow { window, room, held: 0, owed: 0, target, blocked: false },
@@ -116,6 +122,7 @@ impl<T> Streams<T> {
             ours: VecDeque::new(),
             remembered: most.clamp(RESET, 8 * RESET),
             turn: 0,
+            prioritized: false,
         }
     }
 
@@ -204,16 +211,28 @@ impl<T> Streams<T> {
         self.ours.contains(&id)
     }
 
-    /// Tells the streams that wait that more may be sent, those first whose turn it is.
+    /// Tells the streams that wait that more may be sent: in the order of their priorities, and among equals those first
+    /// whose turn it is.
     pub(super) fn call(&mut self, on: &mut dyn FnMut(u32, &mut T, Event<'_>)) {
         let next = self.ids.partition_point(|(id, _)| *id <= self.turn);
-        for at in (next..self.ids.len()).chain(0..next) {
-            let (id, place) = self.ids[at];
-            let Some(stream) = &mut self.slots[place] else { continue };
-            if stream.flow.blocked && stream.flow.window > 0 {
-                stream.flow.blocked = false;
-                on(id, &mut stream.user, Event::Writable);
-            }
+        let turns = (next..self.ids.len()).chain(0..next);
+        if !self.prioritized {
+            return turns.for_each(|at| call_one(self.ids[at], &mut self.slots, on));
+        }
+        let rank = |(id, place): (u32, usize)| {
+            let stream = self.slots[place].as_ref()?;
+            Some((stream.priority.rank(id, false, 0), (id, place)))
+        };
+        let mut all: Vec<_> = turns.filter_map(|at| rank(self.ids[at])).collect();
+        all.sort_by_key(|(rank, _)| *rank);
+        all.into_iter().for_each(|(_, one)| call_one(one, &mut self.slots, on));
+    }
+
+    /// A stream gets another priority than it had.
+    pub(super) fn prioritize(&mut self, id: u32, other: impl FnOnce(Priority) -> Priority) {
+        if let Some(stream) = self.get(id) {
+            stream.priority = other(stream.priority);
+            self.prioritized = true;
         }
     }
 
@@ -229,5 +248,18 @@ impl<T> Streams<T> {
         self.slots.capacity() * size_of::<Option<Stream<T>>>()
             + self.ids.capacity() * size_of::<(u32, usize)>()
             + (self.free.capacity() + self.ours.capacity()) * size_of::<usize>()
+    }
+}
+
+/// Tells a stream that more may be sent, if it waits for that.
+fn call_one<T>(
+    (id, place): (u32, usize),
+    slots: &mut [Option<Stream<T>>],
+    on: &mut dyn FnMut(u32, &mut T, Event<'_>),
+) {
+    let Some(stream) = &mut slots[place] else { return };
+    if stream.flow.blocked && stream.flow.window > 0 {
+        stream.flow.blocked = false;
+        on(id, &mut stream.user, Event::Writable);
     }
 }

@@ -190,6 +190,50 @@ fn streams_that_wait_take_turns() {
     }
 }
 
+/// A server calls streams that wait in the order of RFC 9218; a client hears nothing of priorities.
+#[test]
+fn the_urgent_go_on_first() {
+    let (mut client, mut server): (Connection<Came>, Connection<Came>) =
+        (Connection::client(CONFIG, 0), Connection::server(CONFIG, 0));
+    for priority in ["u=6", "u=1", "u=4", ""] {
+        let mut request = request(Method::GET, "/");
+        if !priority.is_empty() {
+            request.fields.append(b"priority", priority.as_bytes());
+        }
+        client.open(Came::default(), &request, "http", None, true).unwrap();
+    }
+    receive(&mut server, &output(&mut client, usize::MAX)).unwrap();
+    let update = |id: u32, value: &[u8]| [&id.to_be_bytes()[..], value].concat();
+    receive(&mut server, &frame(Kind::PriorityUpdate, 0, 0, &update(5, b"u=0"))).unwrap();
+    for id in [1, 3, 5, 7] {
+        let fields: Fields =
+            if id == 7 { [("priority", "u=2")].into_iter().collect() } else { Fields::new() };
+        server.respond(id, StatusCode::OK, &fields, false);
+        let room = server.capacity(id);
+        server.data(id, content(room), false);
+        assert_eq!(server.capacity(id), 0);
+    }
+    output(&mut server, usize::MAX);
+    let mut called = Vec::new();
+    server.receive(&settings(&[(4, 1 << 20)]), 0, &mut |id, _, _| called.push(id)).unwrap();
+    server.receive(&window(0, 1 << 20), 0, &mut |id, _, _| called.push(id)).unwrap();
+    assert_eq!(called, [5, 3, 7, 1]);
+    let bad = [
+        (frame(Kind::PriorityUpdate, 0, 3, &update(5, b"")), Code::PROTOCOL_ERROR),
+        (frame(Kind::PriorityUpdate, 0, 0, &update(0, b"")), Code::PROTOCOL_ERROR),
+        (frame(Kind::PriorityUpdate, 0, 0, &[0; 3]), Code::FRAME_SIZE_ERROR),
+    ];
+    for (bytes, code) in bad {
+        let mut server: Connection<Came> = Connection::server(CONFIG, 0);
+        let greeting = [offramp_http::h2::PREFACE, &settings(&[])[..]].concat();
+        receive(&mut server, &greeting).unwrap();
+        assert_eq!(receive(&mut server, &bytes).unwrap_err().code, code);
+    }
+    receive(&mut client, &settings(&[])).unwrap();
+    let of_server = receive(&mut client, &frame(Kind::PriorityUpdate, 0, 0, &update(1, b""))).unwrap_err();
+    assert_eq!(of_server.code, Code::PROTOCOL_ERROR);
+}
+
 /// Before a client has heard of smaller windows, it may use those of the RFC (RFC 9113 §6.9.2). A server has heard of
 /// them when it gets a request, which comes behind them.
 #[test]

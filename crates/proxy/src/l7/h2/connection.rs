@@ -76,6 +76,7 @@ impl Connection {
             Setting::InitialWindowSize(STREAM_WINDOW),
             Setting::MaxHeaderListSize(limits.request_header_size),
             Setting::EnableConnectProtocol,
+            Setting::NoRfc7540Priorities,
         ];
         write_settings(&said, &mut first);
         {

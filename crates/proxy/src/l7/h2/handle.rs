@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http::StatusCode;
 use offramp_http::h2::Code;
-use offramp_http::head::Fields;
+use offramp_http::head::{Fields, Known};
 
 use super::connection::MOST_WAITING;
 use super::fields::{self, Ends};
@@ -62,6 +62,9 @@ impl Respond {
         }
         let over = ends.over;
         table.response_begins(self.key);
+        if let Some(said) = all.get(Known::Priority) {
+            table.respond_priority(self.key, said);
+        }
         table.fields(self.key, over, |encoder, block| {
             fields::response(encoder, status, all, ends, block);
         });

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::Method;
 use offramp_http::h2::flood::Flood;
-use offramp_http::h2::{Code, FrameHeader, Framed, Kind, flag};
-use offramp_http::head::{ControlData, FieldSection, Request};
+use offramp_http::h2::{Code, FrameHeader, Framed, Kind, flag, priority_update};
+use offramp_http::head::{ControlData, FieldSection, Known, Request};
 use offramp_http::hpack::Decoder;
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
@@ -167,7 +167,7 @@ impl FrameReceiver {
         self.flood.earn(&std::mem::take(&mut table.borrow_mut().traffic));
         let early = head.kind == Kind::ResetStream && table.borrow().is_unanswered(head.stream);
         self.allow(head, payload.len(), early)?;
-        let own = matches!(head.kind, Kind::Settings | Kind::Ping | Kind::GoAway);
+        let own = matches!(head.kind, Kind::Settings | Kind::Ping | Kind::GoAway | Kind::PriorityUpdate);
         let of_streams =
             matches!(head.kind, Kind::Headers | Kind::Priority | Kind::ResetStream | Kind::Continuation);
         if own && head.stream != 0 || of_streams && head.stream == 0 {
@@ -206,6 +206,10 @@ impl FrameReceiver {
                 table.borrow_mut().window_grows(head.stream, more)?;
             }
             Kind::Priority => size(payload.len() == 5)?,
+            Kind::PriorityUpdate => {
+                let (id, priority) = priority_update(payload)?;
+                table.borrow_mut().update_priority(id, priority);
+            }
             Kind::Settings => {
                 self.greeted = true;
                 if head.has(flag::ACK) {
@@ -344,6 +348,7 @@ impl FrameReceiver {
                 return Ok(());
             }
         };
+        shared.begin_priority(key, head.fields.get(Known::Priority));
         drop(shared);
         let respond = Respond::new(table, key);
         let incoming = (!ends).then(|| Incoming::new(table, key));

@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::Waker;
 
-use offramp_http::h2::Code;
 use offramp_http::h2::flood::Traffic;
+use offramp_http::h2::{Code, Priority, Rank, Updates};
 use offramp_http::hpack::Encoder;
 
 use super::memory::Account;
@@ -82,6 +82,9 @@ pub(super) struct StreamTable {
     frame: usize,
     encoder: Encoder,
     pub(super) out: Out,
+    /// Whether a priority was ever said, and those of streams to come.
+    prioritized: bool,
+    updates: Updates,
     /// Whether the client knows how many streams may be open.
     pub(super) agreed: bool,
     /// Streams that were turned away before it could know.
@@ -125,6 +128,8 @@ impl StreamTable {
             frame: super::reader::MOST,
             encoder: Encoder::new(),
             out: Out::default(),
+            prioritized: false,
+            updates: Updates::default(),
             agreed: false,
             turned_away: 0,
             waiting: Vec::new(),
@@ -200,6 +205,42 @@ impl StreamTable {
             let slot = &self.slots[key.0];
             slot.over.is_none() && !slot.answered
         })
+    }
+
+    /// A stream was opened with the priority that its request says, or that was said before of it.
+    pub(super) fn begin_priority(&mut self, key: Key, said: Option<&[u8]>) {
+        let id = self.slots[key.0].id;
+        let said = || said.map(Priority::of_request);
+        if let Some(priority) = self.updates.take(id).or_else(said) {
+            self.prioritize(key, priority);
+        }
+    }
+
+    /// PRIORITY_UPDATE came.
+    pub(super) fn update_priority(&mut self, id: u32, priority: Priority) {
+        match self.find(id) {
+            Some(key) => self.prioritize(key, priority),
+            None if id > self.last => self.updates.put(id, priority),
+            None => {}
+        }
+    }
+
+    /// The server says something of its response.
+    pub(super) fn respond_priority(&mut self, key: Key, said: &[u8]) {
+        let priority = self.slots[key.0].priority.of_response(said);
+        self.prioritize(key, priority);
+    }
+
+    fn prioritize(&mut self, key: Key, priority: Priority) {
+        self.slots[key.0].priority = priority;
+        self.prioritized = true;
+    }
+
+    /// The place of a stream among those that wait.
+    fn rank(&self, key: Key, now: u64) -> Rank {
+        let slot = &self.slots[key.0];
+        let waits = if slot.blocked > 0 { now.saturating_sub(slot.blocked) } else { 0 };
+        slot.priority.rank(slot.id, slot.wrote, waits)
     }
 
     fn slot(&mut self, key: Key) -> &mut Slot {

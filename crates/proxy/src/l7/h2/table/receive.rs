@@ -327,12 +327,14 @@ impl StreamTable {
             // We open no streams, and send what servers send.
             Setting::MaxConcurrentStreams(_)
             | Setting::MaxHeaderListSize(_)
-            | Setting::EnableConnectProtocol => {}
+            | Setting::EnableConnectProtocol
+            | Setting::NoRfc7540Priorities => {}
         }
         Ok(())
     }
 
-    /// What was written has left: others may write, those first that could not when it was written.
+    /// What was written has left: others may write, in the order of their priorities, and among equals those first that
+    /// could not when it was written.
     pub(in crate::l7::h2) fn call(&mut self) {
         // Heads need no window.
         let heads = std::mem::take(&mut self.heads_wait);
@@ -340,6 +342,17 @@ impl StreamTable {
             return;
         }
         let mut waiting = std::mem::take(&mut self.waiting);
+        if self.prioritized {
+            let now = coarse_ms();
+            waiting.sort_by_key(|(_, key)| self.rank(*key, now));
+            for (id, key) in waiting.drain(..) {
+                let slot = self.slot(key);
+                if slot.id == id && slot.waits {
+                    (slot.waits, slot.wrote) = (false, false);
+                    slot.wake_writer();
+                }
+            }
+        }
         for had_their_turn in [false, true] {
             for (id, key) in &waiting {
                 let slot = self.slot(*key);

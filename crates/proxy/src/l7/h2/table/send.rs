@@ -63,7 +63,9 @@ impl StreamTable {
         // What was read already needs no turn, and would never leave if it waited for one.
         let may_wait = slot.fed && slot.piece == 0;
         // Without a window of the connection nothing can be sent but an end, which comes behind the last data.
-        let is_closed = slot.sized && self.window <= 0;
+        // One that goes before others is to have something when the window opens.
+        let is_closed = slot.sized && self.window <= 0 && !self.goes_before_others(key);
+        let slot = &mut self.slots[key.0];
         let is_called = std::mem::take(&mut slot.called);
         let piece = self.account.appetite(self.ids.len());
         if let Some(piece) = piece.filter(|_| is_called || self.hungry.is_empty()) {
@@ -84,6 +86,12 @@ impl StreamTable {
         0
     }
 
+    /// Whether a less urgent stream waits to send.
+    fn goes_before_others(&self, key: Key) -> bool {
+        let urgency = |key: Key| self.slots[key.0].priority.urgency;
+        self.prioritized && self.waiting.iter().any(|(_, other)| urgency(*other) > urgency(key))
+    }
+
     /// Whether a piece that waits can leave as soon as what was written has: a window lets it.
     fn will_move(&self) -> bool {
         let moves = |slot: &Slot| slot.piece > 0 && slot.window > 0 && slot.over.is_none();
@@ -102,6 +110,12 @@ impl StreamTable {
             None if self.will_move() => return,
             None => (usize::MAX, !closed),
         };
+        if self.prioritized {
+            let now = coarse_ms();
+            let mut hungry = std::mem::take(&mut self.hungry);
+            hungry.make_contiguous().sort_by_key(|(_, key)| self.rank(*key, now));
+            self.hungry = hungry;
+        }
         let (slots, mut left) = (&mut self.slots, count);
         self.hungry.retain(|(_, key)| {
             let slot = &mut slots[key.0];

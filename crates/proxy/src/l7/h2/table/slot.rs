@@ -3,7 +3,7 @@
 use std::task::Waker;
 
 use bytes::BytesMut;
-use offramp_http::h2::Code;
+use offramp_http::h2::{Code, Priority};
 use offramp_http::head::Fields;
 
 use super::STREAM_WINDOW;
@@ -24,6 +24,8 @@ pub(super) struct Slot {
     pub(super) piece: usize,
     /// How much a server may have sent ahead of its response.
     pub(super) ahead: usize,
+    /// What goes before others.
+    pub(super) priority: Priority,
     /// How it was ended at once, and by whom.
     pub(super) over: Option<Code>,
     pub(super) by_client: bool,

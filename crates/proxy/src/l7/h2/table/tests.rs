@@ -1,14 +1,14 @@
 //! Whatever a client and the tasks of its streams do, in whatever order: windows add up, and nothing is left over.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::StatusCode;
-use offramp_http::h2::{Code, FrameHeader, Framed, Kind, Setting, flag, write_settings};
+use offramp_http::h2::{Code, FrameHeader, Framed, Kind, Priority, Setting, flag, write_settings};
 use offramp_http::head::Fields;
 use proptest::prelude::*;
 
@@ -33,6 +33,7 @@ enum TableStep {
     Write { at: usize, size: usize, over: bool },
     Hold { at: usize, size: usize },
     DropWriter { at: usize },
+    Prioritize { id: u32, urgency: u8, incremental: bool },
     Sent,
     Later,
     Part,
@@ -56,6 +57,8 @@ fn steps() -> impl Strategy<Value = TableStep> {
             .prop_map(|(at, size, over)| TableStep::Write { at, size, over }),
         1 => (at.clone(), 0..PIECES).prop_map(|(at, size)| TableStep::Hold { at, size }),
         1 => at.prop_map(|at| TableStep::DropWriter { at }),
+        1 => (0..12_u32, 0..8_u8, any::<bool>())
+            .prop_map(|(id, urgency, incremental)| TableStep::Prioritize { id, urgency, incremental }),
         2 => Just(TableStep::Sent),
         1 => Just(TableStep::Later),
         1 => Just(TableStep::Part),
@@ -155,6 +158,9 @@ impl World {
                 if let Some(stream) = self.streams.get_mut(at) {
                     stream.1 = None;
                 }
+            }
+            TableStep::Prioritize { id, urgency, incremental } => {
+                self.table.borrow_mut().update_priority(id, Priority { urgency, incremental });
             }
             TableStep::Sent => {
                 let table = &mut self.table.borrow_mut();
@@ -483,6 +489,46 @@ impl std::task::Wake for Woken {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Relaxed);
     }
+}
+
+/// Notes that it was woken.
+struct Order(u32, Arc<Mutex<Vec<u32>>>);
+
+impl std::task::Wake for Order {
+    fn wake(self: Arc<Self>) {
+        self.1.lock().unwrap().push(self.0);
+    }
+}
+
+/// Streams that wait go on in the order of their priorities: as their requests, an update, or a response has it.
+#[test]
+fn the_urgent_are_called_first() {
+    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
+    table.borrow_mut().update_priority(9, Priority { urgency: 0, incremental: false });
+    let said: [Option<&[u8]>; 6] =
+        [None, Some(b"u=7"), Some(b"u=5"), Some(b"u=1"), Some(b"u=6"), Some(b"u=3, i")];
+    let woken = Arc::new(Mutex::new(Vec::new()));
+    table.borrow_mut().window = 0;
+    let streams: Vec<_> = (1..)
+        .step_by(2)
+        .zip(said)
+        .map(|(id, said)| {
+            let respond = opened(&table, id, 0).unwrap();
+            let key = table.borrow().find(id).unwrap();
+            table.borrow_mut().begin_priority(key, said);
+            let waker = Waker::from(Arc::new(Order(id, Arc::clone(&woken))));
+            assert!(respond.poll_room(&mut Context::from_waker(&waker)).is_pending());
+            respond
+        })
+        .collect();
+    let date = Date::default();
+    let ends = Ends { over: false, length: None, date: &date };
+    streams[2].head(StatusCode::OK, &[("priority", "u=0")].into_iter().collect(), ends).unwrap();
+    table.borrow_mut().update_priority(7, Priority { urgency: 2, incremental: true });
+    table.borrow_mut().window_grows(0, 1 << 20).unwrap();
+    assert_eq!(*woken.lock().unwrap(), [5, 9, 7, 1, 11, 3]);
+    assert!(table.borrow().waiting.is_empty());
+    drop(streams);
 }
 
 /// The last pieces of requests whose clients may send as much again are bounded together.
