@@ -7,20 +7,20 @@ use std::time::Duration;
 use offramp_observe::counters::{Direction, Totals};
 use offramp_testkit::server::{Listen, Pattern, Server, Stream, apps};
 
-use crate::house::{Door, House, PATIENCE, Terms};
+use crate::test_proxy::{ListenerKind, PATIENCE, Setup, TestProxy};
 
 /// What the kernel's buffers may take, with one batch of ours, by far.
 const MOST: u64 = 48 << 20;
 const LENGTH: u64 = 96 << 20;
 
 /// Waits until a figure stands still, and returns it.
-fn settled(house: &House, figure: impl Fn(&Totals) -> u64) -> u64 {
-    let mut seen = figure(&house.totals());
+fn settled(proxy: &TestProxy, figure: impl Fn(&Totals) -> u64) -> u64 {
+    let mut seen = figure(&proxy.totals());
     let (mut quiet, wait) = (0, Duration::from_millis(20));
     // Standing still is what there is to be seen, so this looks again and again.
     while quiet < 5 {
         std::thread::park_timeout(wait);
-        let now = figure(&house.totals());
+        let now = figure(&proxy.totals());
         quiet = if now == seen && now > 0 { quiet + 1 } else { 0 };
         seen = now;
     }
@@ -30,12 +30,12 @@ fn settled(house: &House, figure: impl Fn(&Totals) -> u64) -> u64 {
 #[test]
 fn a_client_that_does_not_read_stops_the_server() {
     let app = Server::start(&Listen::Ipv4, apps::source(1, LENGTH)).unwrap();
-    for door in [Door::Tls, Door::Plain] {
-        let house = House::open(&[app.address()], &Terms::default());
-        let mut tls = (door == Door::Tls).then(|| house.tls());
-        let mut plain = (door == Door::Plain).then(|| house.knock(door));
-        let stuck = settled(&house, |totals| totals.bytes_relayed(Direction::ServerToClient));
-        assert!(stuck < MOST, "{door:?}: {stuck} bytes were taken for a client that does not read");
+    for kind in [ListenerKind::Tls, ListenerKind::Plain] {
+        let proxy = TestProxy::open(&[app.address()], &Setup::default());
+        let mut tls = (kind == ListenerKind::Tls).then(|| proxy.tls());
+        let mut plain = (kind == ListenerKind::Plain).then(|| proxy.connect(kind));
+        let stuck = settled(&proxy, |totals| totals.bytes_relayed(Direction::ServerToClient));
+        assert!(stuck < MOST, "{kind:?}: {stuck} bytes were taken for a client that does not read");
         // It goes on where it stopped, and nothing is lost.
         let mut part = vec![0; 4 << 20];
         match (&mut tls, &mut plain) {
@@ -46,7 +46,7 @@ fn a_client_that_does_not_read_stops_the_server() {
         Pattern::new(1).fill(&mut expected);
         assert!(part == expected);
         drop((tls, plain));
-        assert_eq!(house.end_of_one()["cause"], "client_reset", "{door:?}");
+        assert_eq!(proxy.end_of_one()["cause"], "client_reset", "{kind:?}");
     }
 }
 
@@ -59,23 +59,23 @@ fn a_server_that_does_not_read_stops_the_client() {
         apps::sink(stream);
     })
     .unwrap();
-    for door in [Door::Tls, Door::Plain] {
-        let house = House::open(&[app.address()], &Terms::default());
-        let tls = (door == Door::Tls).then(|| house.tls());
-        let socket = tls.as_ref().map_or_else(|| house.knock(door), |tls| tls.sock.try_clone().unwrap());
+    for kind in [ListenerKind::Tls, ListenerKind::Plain] {
+        let proxy = TestProxy::open(&[app.address()], &Setup::default());
+        let tls = (kind == ListenerKind::Tls).then(|| proxy.tls());
+        let socket = tls.as_ref().map_or_else(|| proxy.connect(kind), |tls| tls.sock.try_clone().unwrap());
         let mut plain = socket.try_clone().unwrap();
         let writing = std::thread::spawn(move || match tls {
             Some(mut tls) => fill(&mut tls),
             None => fill(&mut plain),
         });
-        let stuck = settled(&house, |totals| totals.bytes_relayed(Direction::ClientToServer));
-        assert!(stuck < MOST, "{door:?}: {stuck} bytes were taken for a server that does not read");
+        let stuck = settled(&proxy, |totals| totals.bytes_relayed(Direction::ClientToServer));
+        assert!(stuck < MOST, "{kind:?}: {stuck} bytes were taken for a server that does not read");
         release.send(()).unwrap();
         // What was kept goes on as soon as there is room.
-        house.wait(|totals| totals.bytes_relayed(Direction::ClientToServer) > stuck);
+        proxy.wait(|totals| totals.bytes_relayed(Direction::ClientToServer) > stuck);
         socket.shutdown(Shutdown::Both).unwrap();
         writing.join().unwrap();
-        house.end();
+        proxy.end();
     }
 }
 

@@ -9,9 +9,9 @@ use offramp_proxy::{Action, Respond};
 use offramp_testkit::server::{Address, Listen, Server, Stream, apps};
 use proptest::prelude::*;
 
-use crate::house::{Door, House, Terms, at, proxied, to};
 use crate::model::{application, letters};
 use crate::requests::{Got, ask, head, response};
+use crate::test_proxy::{ListenerKind, Setup, TestProxy, at, proxied, to};
 
 /// A request, and what its response is made of: the line that the application saw, and the body.
 struct Known {
@@ -67,7 +67,7 @@ fn knowns() -> Vec<Known> {
 #[test]
 fn it_does_not_matter_where_a_stream_of_requests_is_cut() {
     let address = application();
-    let house = House::open(&[&Address::Tcp(address)], &Terms::default());
+    let proxy = TestProxy::open(&[&Address::Tcp(address)], &Setup::default());
     let knowns = knowns();
     let last = b"GET /length/0 HTTP/1.1\r\nhost: a.test\r\nconnection: close\r\n\r\n";
     let choice = prop::collection::vec(0..knowns.len(), 1..12);
@@ -82,7 +82,7 @@ fn it_does_not_matter_where_a_stream_of_requests_is_cut() {
         let mut all: Vec<u8> = asked.iter().flat_map(|known| known.bytes.clone()).collect();
         all.extend_from_slice(last);
         // Each piece is a record of its own, and is read as one.
-        let mut stream = house.https();
+        let mut stream = proxy.https();
         let mut rest = &all[..];
         for size in cuts.iter().cycle() {
             let (piece, more) = rest.split_at(rest.len().min(*size));
@@ -104,14 +104,14 @@ fn it_does_not_matter_where_a_stream_of_requests_is_cut() {
         prop_assert_eq!(end.field("connection"), Some("close"));
         prop_assert_eq!(got.read(&mut [0]).unwrap(), 0, "something follows");
     });
-    house.end();
+    proxy.end();
 }
 
 #[test]
 fn a_pipeline_is_answered_in_its_order() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
-    let stream = house.knock(Door::Http);
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let stream = proxy.connect(ListenerKind::Http);
     let all: String = (0..500).map(|at| format!("GET /{at} HTTP/1.1\r\nhost: a.test\r\n\r\n")).collect();
     let mut writer = stream.try_clone().unwrap();
     let sending = std::thread::spawn(move || writer.write_all(all.as_bytes()).unwrap());
@@ -121,15 +121,15 @@ fn a_pipeline_is_answered_in_its_order() {
     }
     sending.join().unwrap();
     drop(stream);
-    assert_eq!(house.end().len(), 500);
+    assert_eq!(proxy.end().len(), 500);
 }
 
 #[test]
 fn http_1_0_is_framed_as_it_knows() {
     let address = application();
-    let house = House::open(&[&Address::Tcp(address)], &Terms::default());
+    let proxy = TestProxy::open(&[&Address::Tcp(address)], &Setup::default());
     // Of known length: the connection may be kept, where that is asked for.
-    let mut stream = BufReader::new(house.knock(Door::Http));
+    let mut stream = BufReader::new(proxy.connect(ListenerKind::Http));
     for path in ["/length/3", "/length/4"] {
         let request = format!("GET {path} HTTP/1.0\r\nhost: a.test\r\nconnection: keep-alive\r\n\r\n");
         stream.get_mut().write_all(request.as_bytes()).unwrap();
@@ -168,8 +168,8 @@ fn trailing() -> Server {
 #[test]
 fn trailers_reach_who_wants_them() {
     let app = trailing();
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut stream = BufReader::new(house.https());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut stream = BufReader::new(proxy.https());
     for (fields, sum) in [("te: trailers\r\n", Some("1")), ("", None), ("te: gzip\r\n", None)] {
         let request = format!("GET / HTTP/1.1\r\nhost: a.test\r\n{fields}\r\n");
         stream.get_mut().write_all(request.as_bytes()).unwrap();
@@ -190,9 +190,9 @@ fn answered_by_us() -> Vec<(offramp_proxy::PathMatch, offramp_proxy::HttpRoute)>
 #[test]
 fn a_body_that_nobody_reads_is_dropped_or_ends_the_connection() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = House::open(&[app.address()], &Terms { routes: answered_by_us, ..Terms::default() });
+    let proxy = TestProxy::open(&[app.address()], &Setup { routes: answered_by_us, ..Setup::default() });
     // What is there already is no reason to close.
-    let mut stream = BufReader::new(house.https());
+    let mut stream = BufReader::new(proxy.https());
     for content in
         ["content-length: 5\r\n\r\nhello", "transfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"]
     {
@@ -209,18 +209,18 @@ fn a_body_that_nobody_reads_is_dropped_or_ends_the_connection() {
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     // Nor is a client asked for what nobody reads.
     let expecting = format!("{}expect: 100-continue\r\n\r\n", half.strip_suffix("\r\nhalf").unwrap());
-    let got = ask(&house, &expecting);
+    let got = ask(&proxy, &expecting);
     assert_eq!((got.status, got.field("connection")), (200, Some("close")));
-    house.end();
+    proxy.end();
 }
 
 #[test]
 fn half_a_request_is_no_request() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
     let requests = ["GET / HTTP/1.1\r\nho", "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhalf"];
     for request in requests {
-        let mut stream = house.knock(Door::Http);
+        let mut stream = proxy.connect(ListenerKind::Http);
         stream.write_all(request.as_bytes()).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         // A client that has only half closed may still hear why.
@@ -229,7 +229,7 @@ fn half_a_request_is_no_request() {
         assert!(!rest.starts_with("HTTP/1.1 2"), "{rest}");
     }
     let mut causes: Vec<_> =
-        house.end().iter().map(|event| event["cause"].as_str().unwrap().to_owned()).collect();
+        proxy.end().iter().map(|event| event["cause"].as_str().unwrap().to_owned()).collect();
     causes.sort();
     assert_eq!(causes, ["client_aborted", "client_vanished"]);
 }
@@ -245,9 +245,9 @@ fn a_response_leaves_behind_the_interim_ones() {
         let _ = stream.read(&mut [0]);
     })
     .unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
     for (version, hints) in [("1.1", 3), ("1.0", 0)] {
-        let mut stream = BufReader::new(house.knock(Door::Http));
+        let mut stream = BufReader::new(proxy.connect(ListenerKind::Http));
         let request = format!("GET / HTTP/{version}\r\nhost: a.test\r\n\r\n");
         stream.get_mut().write_all(request.as_bytes()).unwrap();
         for _ in 0..hints {

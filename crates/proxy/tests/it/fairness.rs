@@ -13,7 +13,7 @@ use offramp_testkit::server::{Listen, Server, Stream, apps};
 use offramp_testkit::tls_client::wire::alert;
 use offramp_testkit::tls_client::{Cipher, Client, Event, Options, Received, Seal, Suite, Version, wire};
 
-use crate::house::{Door, House, NAME, PATIENCE, Terms, echo, shake};
+use crate::test_proxy::{ListenerKind, NAME, PATIENCE, Setup, TestProxy, echo, shake};
 
 const IN: Direction = Direction::ClientToServer;
 /// The most of each within one turn, with some room above what `net::turn` allows.
@@ -36,10 +36,10 @@ fn echo_or_sink(mut stream: Stream) {
 
 type Hostile = Client<TcpStream>;
 
-fn hostile(house: &House, version: Version) -> Hostile {
+fn hostile(proxy: &TestProxy, version: Version) -> Hostile {
     let mut options = Options::new(Suite::new(version, Cipher::Aes128Gcm));
     options.server_name = Some(NAME.into());
-    let mut client = Client::new(house.knock(Door::Tls), options).unwrap();
+    let mut client = Client::new(proxy.connect(ListenerKind::Tls), options).unwrap();
     client.handshake().unwrap();
     client
 }
@@ -108,10 +108,10 @@ fn rows() -> Vec<Row> {
 fn a_turn_of_a_client_has_a_bound_whatever_it_sends() {
     let app = Server::start(&Listen::Ipv4, echo_or_sink).unwrap();
     for row in rows() {
-        let house = House::open(&[app.address()], &Terms::default());
-        let mut honest = house.tls();
+        let proxy = TestProxy::open(&[app.address()], &Setup::default());
+        let mut honest = proxy.tls();
         echo(&mut honest, b"e");
-        let mut client = hostile(&house, row.version);
+        let mut client = hostile(&proxy, row.version);
         let mut all = client.seal(&Seal::data(b"s"));
         for _ in 0..row.times {
             all.extend((row.piece)(&mut client));
@@ -121,14 +121,14 @@ fn a_turn_of_a_client_has_a_bound_whatever_it_sends() {
             let sending = scope.spawn(|| client.write_raw(&all).unwrap());
             // Another connection of the same worker goes on meanwhile.
             let (mut echoed, deadline) = (1, Instant::now() + 6 * PATIENCE);
-            while house.totals().bytes_relayed(IN) < relayed + echoed {
+            while proxy.totals().bytes_relayed(IN) < relayed + echoed {
                 assert!(Instant::now() < deadline, "{:?}: not everything was relayed", row.name);
                 echo(&mut honest, b"hello");
                 echoed += 5;
             }
             sending.join().unwrap();
         });
-        let totals = house.totals();
+        let totals = proxy.totals();
         let turns = totals.turns();
         let name = (row.name, row.version);
         assert!(row.times * row.records <= turns * MOST_RECORDS, "{name:?}: {turns} turns");
@@ -136,54 +136,54 @@ fn a_turn_of_a_client_has_a_bound_whatever_it_sends() {
         assert_eq!(totals.key_updates(IN), row.times * row.updates, "{name:?}");
         assert!(row.times * row.updates <= turns * MOST_UPDATES, "{name:?}: {turns} turns");
         drop((client, honest));
-        house.end();
+        proxy.end();
     }
 }
 
 /// Without TLS of ours, and in the other direction, only bytes count.
 #[test]
-fn bulk_is_relayed_in_many_turns_through_every_door() {
+fn bulk_is_relayed_in_many_turns_through_every_listener() {
     const LENGTH: u64 = 32 << 20;
     let app = Server::start(&Listen::Ipv4, echo_or_sink).unwrap();
-    let inner = House::open(&[app.address()], &Terms::default());
-    let door = offramp_testkit::server::Address::Tcp(inner.knock(Door::Tls).peer_addr().unwrap());
-    let outer = House::open(&[&door], &Terms::default());
-    let plain = House::open(&[app.address()], &Terms::default());
+    let inner = TestProxy::open(&[app.address()], &Setup::default());
+    let kind = offramp_testkit::server::Address::Tcp(inner.connect(ListenerKind::Tls).peer_addr().unwrap());
+    let outer = TestProxy::open(&[&kind], &Setup::default());
+    let plain = TestProxy::open(&[app.address()], &Setup::default());
     let chunk = vec![0; 1 << 20];
-    let mut passing = shake(outer.knock(Door::Passthrough)).unwrap();
-    let mut clear = plain.knock(Door::Plain);
+    let mut passing = shake(outer.connect(ListenerKind::Passthrough)).unwrap();
+    let mut clear = plain.connect(ListenerKind::Plain);
     for _ in 0..LENGTH >> 20 {
         passing.write_all(&chunk).unwrap();
         clear.write_all(&chunk).unwrap();
     }
-    for house in [&outer, &inner, &plain] {
-        house.wait(|totals| totals.bytes_relayed(IN) >= LENGTH);
-        let turns = house.totals().turns();
+    for proxy in [&outer, &inner, &plain] {
+        proxy.wait(|totals| totals.bytes_relayed(IN) >= LENGTH);
+        let turns = proxy.totals().turns();
         assert!(turns >= LENGTH / MOST_BYTES, "{turns} turns");
     }
     drop((passing, clear));
-    [outer, inner, plain].into_iter().for_each(|house| drop(house.end()));
+    [outer, inner, plain].into_iter().for_each(|proxy| drop(proxy.end()));
 }
 
 #[test]
 fn a_server_that_sends_in_bulk_has_many_turns() {
     const LENGTH: u64 = 64 << 20;
     let app = Server::start(&Listen::Ipv4, apps::source(3, LENGTH)).unwrap();
-    for door in [Door::Tls, Door::Plain] {
-        let house = House::open(&[app.address()], &Terms::default());
-        let mut client: Box<dyn Read> = match door {
-            Door::Tls => Box::new(house.tls()),
-            _ => Box::new(house.knock(door)),
+    for kind in [ListenerKind::Tls, ListenerKind::Plain] {
+        let proxy = TestProxy::open(&[app.address()], &Setup::default());
+        let mut client: Box<dyn Read> = match kind {
+            ListenerKind::Tls => Box::new(proxy.tls()),
+            _ => Box::new(proxy.connect(kind)),
         };
         let mut part = vec![0; 1 << 20];
         let mut got = 0;
         while got < LENGTH {
             got += client.read(&mut part).unwrap() as u64;
         }
-        let turns = house.totals().turns();
-        assert!(turns >= LENGTH / MOST_BYTES, "{door:?}: {turns} turns");
+        let turns = proxy.totals().turns();
+        assert!(turns >= LENGTH / MOST_BYTES, "{kind:?}: {turns} turns");
         drop(client);
-        house.end();
+        proxy.end();
     }
 }
 
@@ -209,10 +209,10 @@ fn a_client_that_is_faster_than_its_server_wakes_little() {
     let directory = tempfile::tempdir().unwrap();
     let first = vec![0; more_than_fits()];
     let all = first.len() + SEGMENTS * SEGMENT.len();
-    for (index, door) in [(4001, Door::Plain), (4002, Door::Tls)] {
+    for (index, kind) in [(4001, ListenerKind::Plain), (4002, ListenerKind::Tls)] {
         let ((go, wait), (tell, done)) = (channel::<()>(), channel::<()>());
         let wait = Mutex::new(wait);
-        let listen = Listen::Unix(directory.path().join(format!("{door:?}")));
+        let listen = Listen::Unix(directory.path().join(format!("{kind:?}")));
         let app = Server::start(&listen, move |mut stream: Stream| {
             let _ = wait.lock().unwrap().recv();
             let mut taken = 0;
@@ -225,10 +225,10 @@ fn a_client_that_is_faster_than_its_server_wakes_little() {
             let _ = tell.send(());
         })
         .unwrap();
-        let house = House::of_worker(index, &[app.address()], &Terms::default());
-        let (mut tls, mut plain) = match door {
-            Door::Tls => (Some(house.tls()), None),
-            _ => (None, Some(house.knock(door))),
+        let proxy = TestProxy::of_worker(index, &[app.address()], &Setup::default());
+        let (mut tls, mut plain) = match kind {
+            ListenerKind::Tls => (Some(proxy.tls()), None),
+            _ => (None, Some(proxy.connect(kind))),
         };
         let socket = tls.as_ref().map_or_else(|| plain.as_ref().unwrap(), |tls| &tls.sock);
         socket.set_nodelay(true).unwrap();
@@ -236,7 +236,7 @@ fn a_client_that_is_faster_than_its_server_wakes_little() {
             (Some(tls), _) => tls.write_all(bytes).unwrap(),
             (_, plain) => plain.as_mut().unwrap().write_all(bytes).unwrap(),
         };
-        let before = house.waits();
+        let before = proxy.waits();
         send(&first);
         // These come behind what the server does not take.
         for _ in 0..SEGMENTS {
@@ -244,29 +244,29 @@ fn a_client_that_is_faster_than_its_server_wakes_little() {
             // Time for a worker that is woken to fall asleep again.
             std::thread::park_timeout(Duration::from_millis(1));
         }
-        let blocked = house.waits() - before;
-        assert!(blocked <= FEW, "{door:?}: it fell asleep {blocked} times for {SEGMENTS} packets");
+        let blocked = proxy.waits() - before;
+        assert!(blocked <= FEW, "{kind:?}: it fell asleep {blocked} times for {SEGMENTS} packets");
         go.send(()).unwrap();
         done.recv_timeout(PATIENCE).unwrap();
-        let waits = house.waits() - before;
+        let waits = proxy.waits() - before;
         println!(
-            "{door:?}: it fell asleep {blocked} times while the server took nothing, {waits} times in all"
+            "{kind:?}: it fell asleep {blocked} times while the server took nothing, {waits} times in all"
         );
         assert!(
             waits <= FEW,
-            "{door:?}: it fell asleep {waits} times, {blocked} of them before the server read"
+            "{kind:?}: it fell asleep {waits} times, {blocked} of them before the server read"
         );
         drop((tls, plain));
-        house.end();
+        proxy.end();
     }
 }
 
 /// A client whose hello has `padding` more bytes, one in each record; what became of it.
-fn fragmented(house: &House, padding: usize) -> (Hostile, Result<(), String>) {
+fn fragmented(proxy: &TestProxy, padding: usize) -> (Hostile, Result<(), String>) {
     let mut options = Options::new(Suite::new(Version::Tls13, Cipher::Aes128Gcm));
     options.server_name = Some(NAME.into());
     options.padding = padding;
-    let mut client = Client::new(house.knock(Door::Tls), options).unwrap();
+    let mut client = Client::new(proxy.connect(ListenerKind::Tls), options).unwrap();
     let records: Vec<u8> = client
         .hello()
         .chunks(1)
@@ -286,8 +286,8 @@ fn fragmented(house: &House, padding: usize) -> (Hostile, Result<(), String>) {
 #[test]
 fn a_hello_in_thousands_of_records_is_served_or_refused_at_once() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
-    let (mut served, outcome) = fragmented(&house, 2000);
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let (mut served, outcome) = fragmented(&proxy, 2000);
     outcome.unwrap();
     served.send(&Seal::data(b"hello")).unwrap();
     loop {
@@ -299,14 +299,14 @@ fn a_hello_in_thousands_of_records_is_served_or_refused_at_once() {
     }
     served.send(&Seal::alert(&[alert::WARNING, alert::CLOSE_NOTIFY])).unwrap();
     drop(served);
-    house.wait(|totals| totals.active() == 0);
-    let handshakes = house.totals().handshake_time().count();
-    let (refused, outcome) = fragmented(&house, 5000);
+    proxy.wait(|totals| totals.active() == 0);
+    let handshakes = proxy.totals().handshake_time().count();
+    let (refused, outcome) = fragmented(&proxy, 5000);
     let error = outcome.unwrap_err();
     drop(refused);
-    house.wait(|totals| totals.active() == 0);
-    assert_eq!(house.totals().handshake_time().count(), handshakes, "it was refused before the handshake");
-    let events = house.end();
+    proxy.wait(|totals| totals.active() == 0);
+    assert_eq!(proxy.totals().handshake_time().count(), handshakes, "it was refused before the handshake");
+    let events = proxy.end();
     let [served, refused] = &events[..] else { panic!("{events:?}") };
     assert_eq!((&served["cause"], &served["sni"]), (&"client_closed".into(), &NAME.into()), "{served}");
     assert_eq!(refused["cause"], "client_hello_too_large", "{refused} {error}");

@@ -21,8 +21,8 @@ use hyper_util::rt::TokioIo;
 use offramp_testkit::server;
 use proptest::prelude::*;
 
-use crate::house::{Door, House, PATIENCE, Terms};
 use crate::requests::{Got, head};
+use crate::test_proxy::{ListenerKind, PATIENCE, Setup, TestProxy};
 
 /// What a proxy adds, or may do its own way.
 const MAY_DIFFER: [&str; 5] = ["date", "connection", "x-request-id", "content-length", "transfer-encoding"];
@@ -364,7 +364,7 @@ fn direct(address: SocketAddr) -> TcpStream {
 #[test]
 fn a_proxied_connection_gives_what_a_direct_one_gives() {
     let address = application();
-    let house = House::open(&[&server::Address::Tcp(address)], &Terms::default());
+    let proxy = TestProxy::open(&[&server::Address::Tcp(address)], &Setup::default());
     let config = ProptestConfig {
         cases: CASES,
         max_shrink_time: 20_000,
@@ -372,7 +372,7 @@ fn a_proxied_connection_gives_what_a_direct_one_gives() {
         ..ProptestConfig::default()
     };
     proptest!(config, |(script in script())| {
-        let through = play(&script, house.knock(Door::Http));
+        let through = play(&script, proxy.connect(ListenerKind::Http));
         let model = play(&script.up_to_the_end(), direct(address));
         prop_assert_eq!(through.len(), model.len());
         for ((through, mut model), ask) in through.into_iter().zip(model).zip(&script.asks) {
@@ -381,7 +381,7 @@ fn a_proxied_connection_gives_what_a_direct_one_gives() {
             prop_assert_eq!(&through, &model, "{:?}", ask);
         }
     });
-    house.end();
+    proxy.end();
 }
 
 /// How many sequences are tried.

@@ -1,4 +1,4 @@
-//! Bytes both ways through every door, half-closes, and what the events say about it.
+//! Bytes both ways through every listener, half-closes, and what the events say about it.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -6,23 +6,23 @@ use std::num::NonZeroU32;
 
 use offramp_testkit::server::{Listen, Pattern, Server, apps, faults};
 
-use crate::house::{Door, House, Terms, echo, finish, shake};
+use crate::test_proxy::{ListenerKind, Setup, TestProxy, echo, finish, shake};
 
 #[test]
-fn an_echo_through_every_door() {
+fn an_echo_through_every_listener() {
     let directory = tempfile::tempdir().unwrap();
     for listen in [Listen::Ipv4, Listen::Unix(directory.path().join("app"))] {
         let app = Server::start(&listen, apps::echo).unwrap();
-        let house = House::open(&[app.address()], &Terms::default());
-        let mut tls = house.tls();
+        let proxy = TestProxy::open(&[app.address()], &Setup::default());
+        let mut tls = proxy.tls();
         echo(&mut tls, b"secret");
-        let mut plain = house.knock(Door::Plain);
+        let mut plain = proxy.connect(ListenerKind::Plain);
         echo(&mut plain, &[7; 100_000]);
         finish(&mut tls);
         assert_eq!(tls.read(&mut [0; 1]).unwrap(), 0);
         plain.shutdown(Shutdown::Write).unwrap();
         assert_eq!(plain.read(&mut [0; 1]).unwrap(), 0);
-        let mut events = house.end();
+        let mut events = proxy.end();
         events.sort_by_key(|event| event["listener"].to_string());
         let [plain, tls] = &events[..] else { panic!("{events:?}") };
         for (event, bytes) in [(plain, 100_000), (tls, 6)] {
@@ -41,13 +41,13 @@ fn an_echo_through_every_door() {
 }
 
 #[test]
-fn passthrough_reaches_tls_behind_the_house() {
-    // The house is its own backend: what passes is answered by its other door.
+fn passthrough_reaches_tls_behind_the_proxy() {
+    // The proxy is its own backend: what passes is answered by its other listener.
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let inner = House::open(&[app.address()], &Terms::default());
-    let door = offramp_testkit::server::Address::Tcp(inner.knock(Door::Tls).peer_addr().unwrap());
-    let outer = House::open(&[&door], &Terms::default());
-    let mut tls = shake(outer.knock(Door::Passthrough)).unwrap();
+    let inner = TestProxy::open(&[app.address()], &Setup::default());
+    let kind = offramp_testkit::server::Address::Tcp(inner.connect(ListenerKind::Tls).peer_addr().unwrap());
+    let outer = TestProxy::open(&[&kind], &Setup::default());
+    let mut tls = shake(outer.connect(ListenerKind::Passthrough)).unwrap();
     echo(&mut tls, &[3; 300_000]);
     finish(&mut tls);
     assert_eq!(tls.read(&mut [0; 1]).unwrap(), 0);
@@ -64,14 +64,14 @@ fn passthrough_reaches_tls_behind_the_house() {
 fn large_transfers_arrive_whole_in_both_directions_at_once() {
     const LENGTH: usize = 8 << 20;
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
-    for door in [Door::Plain, Door::Tls] {
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    for kind in [ListenerKind::Plain, ListenerKind::Tls] {
         let mut sent = vec![0; LENGTH];
         Pattern::new(5).fill(&mut sent);
-        let back = match door {
-            Door::Tls => {
+        let back = match kind {
+            ListenerKind::Tls => {
                 // One thread: a part is written, then read.
-                let mut tls = house.tls();
+                let mut tls = proxy.tls();
                 let mut back = vec![0; LENGTH];
                 for (out, into) in sent.chunks(100_000).zip(back.chunks_mut(100_000)) {
                     tls.write_all(out).unwrap();
@@ -82,7 +82,7 @@ fn large_transfers_arrive_whole_in_both_directions_at_once() {
                 back
             }
             _ => {
-                let mut stream = house.knock(door);
+                let mut stream = proxy.connect(kind);
                 let (mut writer, all) = (stream.try_clone().unwrap(), sent.clone());
                 let writing = std::thread::spawn(move || {
                     writer.write_all(&all).unwrap();
@@ -94,9 +94,9 @@ fn large_transfers_arrive_whole_in_both_directions_at_once() {
                 back
             }
         };
-        assert!(back == sent, "{door:?}");
+        assert!(back == sent, "{kind:?}");
     }
-    for event in house.end() {
+    for event in proxy.end() {
         assert_eq!(event["bytes_to_client"], LENGTH);
         assert_eq!(event["bytes_from_client"], LENGTH);
         assert_eq!(event["cause"], "client_closed");
@@ -106,21 +106,21 @@ fn large_transfers_arrive_whole_in_both_directions_at_once() {
 #[test]
 fn a_client_that_finished_still_gets_its_answer() {
     let app = Server::start(&Listen::Ipv4, faults::answer_after_eof(b"late answer")).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut tls = house.tls();
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut tls = proxy.tls();
     tls.write_all(b"question").unwrap();
     finish(&mut tls);
     let mut answer = String::new();
     // rustls says `UnexpectedEof` where close_notify is missing.
     tls.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "late answer");
-    let mut plain = house.knock(Door::Plain);
+    let mut plain = proxy.connect(ListenerKind::Plain);
     plain.write_all(b"question").unwrap();
     plain.shutdown(Shutdown::Write).unwrap();
     answer.clear();
     plain.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "late answer");
-    for event in house.end() {
+    for event in proxy.end() {
         assert_eq!(event["cause"], "client_closed");
         assert_eq!(event["bytes_from_client"], 8);
     }
@@ -129,20 +129,20 @@ fn a_client_that_finished_still_gets_its_answer() {
 #[test]
 fn a_server_that_finished_still_gets_the_upload() {
     let app = Server::start(&Listen::Ipv4, faults::close_own_side_first(b"greeting")).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut tls = house.tls();
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut tls = proxy.tls();
     let mut greeting = String::new();
     tls.read_to_string(&mut greeting).unwrap();
     assert_eq!(greeting, "greeting");
     tls.write_all(&[1; 200_000]).unwrap();
     finish(&mut tls);
-    let mut plain = house.knock(Door::Plain);
+    let mut plain = proxy.connect(ListenerKind::Plain);
     greeting.clear();
     plain.read_to_string(&mut greeting).unwrap();
     assert_eq!(greeting, "greeting");
     plain.write_all(&[1; 200_000]).unwrap();
     plain.shutdown(Shutdown::Write).unwrap();
-    for event in house.end() {
+    for event in proxy.end() {
         assert_eq!(event["cause"], "server_closed", "{event}");
         assert_eq!(event["bytes_from_client"], 200_000);
     }
@@ -151,23 +151,23 @@ fn a_server_that_finished_still_gets_the_upload() {
 #[test]
 fn sampling_leaves_out_connections_that_went_well() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let rare = Terms { log_one_in: NonZeroU32::new(1_000_000).unwrap(), ..Terms::default() };
-    let house = House::open(&[app.address()], &rare);
+    let rare = Setup { log_one_in: NonZeroU32::new(1_000_000).unwrap(), ..Setup::default() };
+    let proxy = TestProxy::open(&[app.address()], &rare);
     for _ in 0..3 {
-        let mut plain = house.knock(Door::Plain);
+        let mut plain = proxy.connect(ListenerKind::Plain);
         echo(&mut plain, b"hello");
         plain.shutdown(Shutdown::Write).unwrap();
         assert_eq!(plain.read(&mut [0; 1]).unwrap(), 0);
-        let mut tls = house.tls();
+        let mut tls = proxy.tls();
         echo(&mut tls, b"hello");
         finish(&mut tls);
         assert_eq!(tls.read(&mut [0; 1]).unwrap(), 0);
     }
     // This one leaves without close_notify.
-    let mut tls = house.tls();
+    let mut tls = proxy.tls();
     echo(&mut tls, b"hello");
     tls.sock.shutdown(Shutdown::Both).unwrap();
-    house.wait(|totals| totals.active() == 0);
-    let event = house.end_of_one();
+    proxy.wait(|totals| totals.active() == 0);
+    let event = proxy.end_of_one();
     assert_eq!(event["fault"], "client", "{event}");
 }

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use offramp_proxy::{Action, HeaderRules, Network, PathMatch, Proxy, Redirect, Respond, Rewrite, Template};
 use offramp_testkit::server::{Listen, Recording, Server, Stream, apps};
 
-use crate::house::{Door, House, Terms, at, proxied, to};
+use crate::test_proxy::{ListenerKind, Setup, TestProxy, at, proxied, to};
 
 /// One response as it came.
 #[derive(Debug)]
@@ -76,8 +76,8 @@ pub(crate) fn response(from: &mut impl BufRead, bodiless: bool) -> Got {
 }
 
 /// Sends `request` to a fresh connection without TLS and reads one response.
-pub(crate) fn ask(house: &House, request: &str) -> Got {
-    let mut stream = BufReader::new(house.knock(Door::Http));
+pub(crate) fn ask(proxy: &TestProxy, request: &str) -> Got {
+    let mut stream = BufReader::new(proxy.connect(ListenerKind::Http));
     stream.get_mut().write_all(request.as_bytes()).unwrap();
     response(&mut stream, request.starts_with("HEAD"))
 }
@@ -103,18 +103,18 @@ fn mirror(stream: Stream) {
     }
 }
 
-pub(crate) fn mirrored(terms: &Terms) -> (Server, House) {
+pub(crate) fn mirrored(setup: &Setup) -> (Server, TestProxy) {
     let app = Server::start(&Listen::Ipv4, mirror).unwrap();
-    let house = House::open(&[app.address()], terms);
-    (app, house)
+    let proxy = TestProxy::open(&[app.address()], setup);
+    (app, proxy)
 }
 
 #[test]
 fn a_connection_serves_request_after_request_with_and_without_tls() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut tls = BufReader::new(house.https());
-    let mut plain = BufReader::new(house.knock(Door::Http));
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut tls = BufReader::new(proxy.https());
+    let mut plain = BufReader::new(proxy.connect(ListenerKind::Http));
     for path in ["/a", "/b?q=1", "/c"] {
         tls.get_mut().write_all(get("a.test", path).as_bytes()).unwrap();
         assert_eq!(response(&mut tls, false).text().trim(), format!("hello {path}"));
@@ -126,7 +126,7 @@ fn a_connection_serves_request_after_request_with_and_without_tls() {
     tls.get_mut().write_all(upload.as_bytes()).unwrap();
     assert_eq!(response(&mut tls, false).text(), body);
     drop((tls, plain));
-    let events = house.end();
+    let events = proxy.end();
     assert_eq!(events.len(), 7, "{events:?}");
     for event in &events {
         assert_eq!(event["cause"], "completed", "{event}");
@@ -143,9 +143,9 @@ fn a_connection_serves_request_after_request_with_and_without_tls() {
 
 #[test]
 fn servers_see_who_asks_and_nothing_of_the_connection() {
-    let (_app, house) = mirrored(&Terms::default());
+    let (_app, proxy) = mirrored(&Setup::default());
     let got = ask(
-        &house,
+        &proxy,
         "GET /x HTTP/1.1\r\nhost: a.test:8080\r\nx-forwarded-for: 6.6.6.6\r\nforwarded: for=6.6.6.6\r\n\
          x-request-id: mine\r\nconnection: x-secret\r\nx-secret: 1\r\nproxy: evil\r\nte: trailers\r\n\r\n",
     );
@@ -163,15 +163,15 @@ fn servers_see_who_asks_and_nothing_of_the_connection() {
     }
     let id = seen.field("x-request-id").unwrap().to_owned();
     assert_ne!(id, "mine");
-    assert_eq!(house.end_of_one()["id"], id);
+    assert_eq!(proxy.end_of_one()["id"], id);
 }
 
 #[test]
 fn trusted_proxies_are_extended() {
     let trusted_proxies = vec![Network::new("127.0.0.0".parse().unwrap(), 8)];
-    let (_app, house) = mirrored(&Terms { trusted_proxies, via: true, ..Terms::default() });
+    let (_app, proxy) = mirrored(&Setup { trusted_proxies, via: true, ..Setup::default() });
     let got = ask(
-        &house,
+        &proxy,
         "GET /x HTTP/1.1\r\nhost: a.test\r\nx-forwarded-for: 192.0.2.1\r\nx-forwarded-for: 192.0.2.2\r\n\
          x-forwarded-proto: https\r\nx-request-id: theirs\r\nvia: 1.1 front\r\n\r\n",
     );
@@ -181,7 +181,7 @@ fn trusted_proxies_are_extended() {
     assert_eq!(seen.field("x-request-id"), Some("theirs"));
     assert_eq!(seen.field("via"), Some("1.1 front, 1.1 offramp"));
     assert_eq!(got.field("via"), Some("1.1 offramp"));
-    assert_eq!(house.end_of_one()["id"], "theirs");
+    assert_eq!(proxy.end_of_one()["id"], "theirs");
 }
 
 fn many_routes() -> Vec<(PathMatch, offramp_proxy::HttpRoute)> {
@@ -218,29 +218,29 @@ fn many_routes() -> Vec<(PathMatch, offramp_proxy::HttpRoute)> {
 
 #[test]
 fn routes_do_what_they_say() {
-    let (_app, house) = mirrored(&Terms { routes: many_routes, ..Terms::default() });
-    assert!(ask(&house, &get("A.test", "/strip/x?q")).text().starts_with("GET /x?q HTTP/1.1\r\n"));
-    assert!(ask(&house, &get("a.test.", "/replace/x")).text().starts_with("GET /new/x HTTP/1.1\r\n"));
-    let got = ask(&house, "GET /ruled HTTP/1.1\r\nhost: a.test\r\ncookie: c\r\nx-add: 1\r\n\r\n");
+    let (_app, proxy) = mirrored(&Setup { routes: many_routes, ..Setup::default() });
+    assert!(ask(&proxy, &get("A.test", "/strip/x?q")).text().starts_with("GET /x?q HTTP/1.1\r\n"));
+    assert!(ask(&proxy, &get("a.test.", "/replace/x")).text().starts_with("GET /new/x HTTP/1.1\r\n"));
+    let got = ask(&proxy, "GET /ruled HTTP/1.1\r\nhost: a.test\r\ncookie: c\r\nx-add: 1\r\n\r\n");
     assert!(got.text().contains("x-add: 1\r\n") && got.text().contains("x-add: 2\r\n"), "{got:?}");
     assert!(got.text().contains("x-set: 1\r\n") && !got.text().contains("cookie"), "{got:?}");
     assert_eq!((got.field("x-app"), got.field("strict-transport-security")), (None, None));
-    let got = ask(&house, &get("go.test:80", "/x?y=1"));
+    let got = ask(&proxy, &get("go.test:80", "/x?y=1"));
     assert_eq!((got.status, got.field("location")), (308, Some("https://go.test/x?y=1")));
-    let got = ask(&house, &get("tea.pot.test", "/"));
+    let got = ask(&proxy, &get("tea.pot.test", "/"));
     assert_eq!((got.status, got.text().as_str()), (418, "short and stout\n"));
-    let got = ask(&house, "HEAD / HTTP/1.1\r\nhost: tea.pot.test\r\n\r\n");
+    let got = ask(&proxy, "HEAD / HTTP/1.1\r\nhost: tea.pot.test\r\n\r\n");
     assert_eq!((got.status, got.field("content-length")), (418, Some("16")));
-    assert_eq!(ask(&house, &get("other.test", "/")).status, 404);
-    let got = ask(&house, "POST /small HTTP/1.1\r\nhost: a.test\r\ncontent-length: 11\r\n\r\nhello world");
+    assert_eq!(ask(&proxy, &get("other.test", "/")).status, 404);
+    let got = ask(&proxy, "POST /small HTTP/1.1\r\nhost: a.test\r\ncontent-length: 11\r\n\r\nhello world");
     assert_eq!(got.status, 413);
     let got = ask(
-        &house,
+        &proxy,
         "POST /small HTTP/1.1\r\nhost: a.test\r\ntransfer-encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n",
     );
     assert_eq!(got.status, 413);
     let causes: Vec<_> =
-        house.end().iter().map(|event| event["cause"].as_str().unwrap().to_owned()).collect();
+        proxy.end().iter().map(|event| event["cause"].as_str().unwrap().to_owned()).collect();
     assert_eq!(causes.iter().filter(|cause| *cause == "completed").count(), 6, "{causes:?}");
     assert_eq!(causes.iter().filter(|cause| *cause == "body_too_large").count(), 2, "{causes:?}");
     assert!(causes.contains(&"no_route".to_owned()), "{causes:?}");
@@ -249,23 +249,23 @@ fn routes_do_what_they_say() {
 #[test]
 fn what_is_refused_is_answered_and_told() {
     let (app, _) = Recording::start(&Listen::Ipv4).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
     for (request, status) in [
         ("GET / HTTP/1.1\r\n\r\n", 400),
         ("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n", 400),
         ("GET / HTTP/1.1\nhost: a\n\n", 400),
         ("GET / HTTP/3.0\r\nhost: a\r\n\r\n", 505),
     ] {
-        let got = ask(&house, request);
+        let got = ask(&proxy, request);
         assert_eq!(got.status, status, "{request}");
         assert_eq!(got.field("connection"), Some("close"));
         assert!(got.text().contains("request "), "{got:?}");
     }
     let long = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "x".repeat(9000));
-    assert_eq!(ask(&house, &long).status, 414);
+    assert_eq!(ask(&proxy, &long).status, 414);
     let many = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(100));
-    assert_eq!(ask(&house, &many).status, 431);
-    let events = house.end();
+    assert_eq!(ask(&proxy, &many).status, 431);
+    let events = proxy.end();
     assert_eq!(events.len(), 6, "{events:?}");
     for event in events {
         assert!(event["status"].as_u64().unwrap() >= 400, "{event}");
@@ -276,8 +276,8 @@ fn what_is_refused_is_answered_and_told() {
 #[test]
 fn a_pipeline_is_answered_up_to_what_is_refused() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut stream = BufReader::new(house.https());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut stream = BufReader::new(proxy.https());
     let pipeline =
         format!("{}{}GET /bad HTTP/1.1\r\nho st: a\r\n\r\n", get("a.test", "/1"), get("a.test", "/2"));
     stream.get_mut().write_all(pipeline.as_bytes()).unwrap();
@@ -285,21 +285,21 @@ fn a_pipeline_is_answered_up_to_what_is_refused() {
     assert_eq!(response(&mut stream, false).text().trim(), "hello /2");
     assert_eq!(response(&mut stream, false).status, 400);
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
-    assert_eq!(house.end().len(), 3);
+    assert_eq!(proxy.end().len(), 3);
 }
 
 #[test]
 fn http_1_0_and_close_end_the_connection() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
     for request in ["GET /x HTTP/1.0\r\n\r\n", "GET /x HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"] {
-        let mut stream = BufReader::new(house.knock(Door::Http));
+        let mut stream = BufReader::new(proxy.connect(ListenerKind::Http));
         stream.get_mut().write_all(request.as_bytes()).unwrap();
         let mut all = String::new();
         stream.read_to_string(&mut all).unwrap();
         assert!(all.starts_with("HTTP/1.") && all.trim_end().ends_with("hello /x"), "{all}");
     }
-    house.end();
+    proxy.end();
 }
 
 #[test]
@@ -307,28 +307,28 @@ fn no_server_is_a_502_without_a_reason() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = offramp_testkit::server::Address::Tcp(nobody.local_addr().unwrap());
     drop(nobody);
-    let house = House::open(&[&address], &Terms::default());
-    let got = ask(&house, "GET / HTTP/1.1\r\nhost: a\r\naccept: application/json\r\n\r\n");
+    let proxy = TestProxy::open(&[&address], &Setup::default());
+    let got = ask(&proxy, "GET / HTTP/1.1\r\nhost: a\r\naccept: application/json\r\n\r\n");
     assert_eq!((got.status, got.field("content-type")), (502, Some("application/json")));
     assert!(!got.text().contains("refused"), "{got:?}");
-    let event = house.end_of_one();
+    let event = proxy.end_of_one();
     assert_eq!((&event["cause"], &event["fault"]), (&"server_refused".into(), &"server".into()));
     assert!(got.text().contains(event["id"].as_str().unwrap()));
 }
 
 #[test]
 fn sampling_leaves_out_what_went_well() {
-    let (_app, house) = mirrored(&Terms {
+    let (_app, proxy) = mirrored(&Setup {
         routes: || {
             let mut route = to(proxied());
             route.log_one_in = NonZeroU32::new(1_000_000).unwrap();
             vec![(at(&["a.test"], "/"), route)]
         },
-        ..Terms::default()
+        ..Setup::default()
     });
     for _ in 0..5 {
-        assert_eq!(ask(&house, &get("a.test", "/")).status, 200);
+        assert_eq!(ask(&proxy, &get("a.test", "/")).status, 200);
     }
-    assert_eq!(ask(&house, &get("b.test", "/")).status, 404);
-    assert_eq!(house.end_of_one()["cause"], "no_route");
+    assert_eq!(ask(&proxy, &get("b.test", "/")).status, 404);
+    assert_eq!(proxy.end_of_one()["cause"], "no_route");
 }

@@ -6,20 +6,20 @@ use std::net::Shutdown;
 use offramp_proxy::SendProxy;
 use offramp_testkit::server::{Listen, Recording, Refusing, Server, Stream, apps, faults};
 
-use crate::house::{Door, House, PATIENCE, Terms, echo, finish};
+use crate::test_proxy::{ListenerKind, PATIENCE, Setup, TestProxy, echo, finish};
 
 #[test]
 fn the_next_server_is_tried_where_one_refuses() {
     let refusing = Refusing::new(&Listen::Ipv4).unwrap();
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = House::open(&[refusing.address(), app.address()], &Terms::default());
+    let proxy = TestProxy::open(&[refusing.address(), app.address()], &Setup::default());
     for _ in 0..4 {
-        let mut tls = house.tls();
+        let mut tls = proxy.tls();
         echo(&mut tls, b"anyone?");
         finish(&mut tls);
         assert_eq!(tls.read(&mut [0; 1]).unwrap(), 0);
     }
-    let events = house.end();
+    let events = proxy.end();
     assert!(events.iter().all(|event| event["server"] == app.address().to_string()));
     // The first was passed over once, and is no first choice for a second.
     assert_eq!(events.iter().filter(|event| event["tries"] == 2).count(), 1, "{events:?}");
@@ -28,12 +28,12 @@ fn the_next_server_is_tried_where_one_refuses() {
 #[test]
 fn nobody_is_there() {
     let refusing = Refusing::new(&Listen::Ipv4).unwrap();
-    let house = House::open(&[refusing.address()], &Terms::default());
-    let mut tls = house.tls();
+    let proxy = TestProxy::open(&[refusing.address()], &Setup::default());
+    let mut tls = proxy.tls();
     let error = tls.read(&mut [0; 1]).unwrap_err().to_string();
     assert!(error.contains("InternalError"), "{error}");
     drop(tls);
-    let event = house.end_of_one();
+    let event = proxy.end_of_one();
     assert_eq!(event["cause"], "server_refused");
     assert_eq!(event["fault"], "server");
     assert_eq!(event["alert_sent"], "internal_error");
@@ -42,28 +42,32 @@ fn nobody_is_there() {
 #[test]
 fn a_reset_in_the_middle_is_no_orderly_end_for_the_client() {
     let app = Server::start(&Listen::Ipv4, faults::reset_in_the_middle(b"half an ans")).unwrap();
-    for door in [Door::Tls, Door::Plain] {
-        let house = House::open(&[app.address()], &Terms::default());
+    for kind in [ListenerKind::Tls, ListenerKind::Plain] {
+        let proxy = TestProxy::open(&[app.address()], &Setup::default());
         let mut answer = Vec::new();
-        let outcome = if door == Door::Tls {
-            let mut tls = house.tls();
+        let outcome = if kind == ListenerKind::Tls {
+            let mut tls = proxy.tls();
             tls.write_all(b"question").unwrap();
             tls.read_to_end(&mut answer)
         } else {
-            let mut plain = house.knock(door);
+            let mut plain = proxy.connect(kind);
             plain.write_all(b"question").unwrap();
             plain.read_to_end(&mut answer)
         };
-        assert!(outcome.is_err(), "{door:?}: {}", answer.escape_ascii());
-        let event = house.end_of_one();
-        assert_eq!(event["cause"], "server_reset", "{door:?}");
+        assert!(outcome.is_err(), "{kind:?}: {}", answer.escape_ascii());
+        let event = proxy.end_of_one();
+        assert_eq!(event["cause"], "server_reset", "{kind:?}");
     }
 }
 
 #[test]
 fn a_reset_of_the_client_is_no_orderly_end_for_the_server() {
-    for (door, finished) in [(Door::Tls, false), (Door::Plain, false), (Door::Tls, true), (Door::Plain, true)]
-    {
+    for (kind, finished) in [
+        (ListenerKind::Tls, false),
+        (ListenerKind::Plain, false),
+        (ListenerKind::Tls, true),
+        (ListenerKind::Plain, true),
+    ] {
         let (tell, ends) = std::sync::mpsc::channel();
         let app = Server::start(&Listen::Ipv4, move |mut stream: Stream| {
             if finished {
@@ -72,30 +76,30 @@ fn a_reset_of_the_client_is_no_orderly_end_for_the_server() {
             let _ = tell.send(stream.read_to_end(&mut Vec::new()).map(drop));
         })
         .unwrap();
-        let house = House::open(&[app.address()], &Terms::default());
-        let mut socket = if door == Door::Tls {
-            let mut tls = house.tls();
+        let proxy = TestProxy::open(&[app.address()], &Setup::default());
+        let mut socket = if kind == ListenerKind::Tls {
+            let mut tls = proxy.tls();
             tls.write_all(b"half an upl").unwrap();
             if finished {
                 assert_eq!(tls.read(&mut [0; 1]).unwrap(), 0);
             }
             tls.sock
         } else {
-            let mut plain = house.knock(door);
+            let mut plain = proxy.connect(kind);
             plain.write_all(b"half an upl").unwrap();
             plain
         };
         if finished {
             let _ = socket.read(&mut [0; 1]).unwrap();
         }
-        house.wait(|totals| totals.bytes_relayed(offramp_observe::counters::Direction::ClientToServer) > 0);
+        proxy.wait(|totals| totals.bytes_relayed(offramp_observe::counters::Direction::ClientToServer) > 0);
         Stream::Tcp(socket).reset_on_close().unwrap();
         assert!(
             ends.recv_timeout(PATIENCE).unwrap().is_err(),
-            "{door:?} {finished}: it looked like an orderly end"
+            "{kind:?} {finished}: it looked like an orderly end"
         );
         let cause = if finished { "server_closed" } else { "client_reset" };
-        assert_eq!(house.end_of_one()["cause"], cause, "{door:?}");
+        assert_eq!(proxy.end_of_one()["cause"], cause, "{kind:?}");
     }
 }
 
@@ -112,25 +116,25 @@ fn an_answer_in_the_middle_of_an_upload_arrives() {
     let directory = tempfile::tempdir().unwrap();
     for listen in [Listen::Ipv4, Listen::Unix(directory.path().join("app"))] {
         let app = Server::start(&listen, answer_and_leave).unwrap();
-        for door in [Door::Tls, Door::Plain] {
-            let house = House::open(&[app.address()], &Terms::default());
+        for kind in [ListenerKind::Tls, ListenerKind::Plain] {
+            let proxy = TestProxy::open(&[app.address()], &Setup::default());
             let mut answer = Vec::new();
             // Until the upload fails or is over; then what was answered must still be there.
-            if door == Door::Tls {
-                let mut tls = house.tls();
+            if kind == ListenerKind::Tls {
+                let mut tls = proxy.tls();
                 for _ in 0..60 {
                     let _ = tls.write_all(&[0; 100_000]);
                 }
                 let _ = tls.read_to_end(&mut answer);
             } else {
-                let mut plain = house.knock(door);
+                let mut plain = proxy.connect(kind);
                 for _ in 0..60 {
                     let _ = plain.write_all(&[0; 100_000]);
                 }
                 let _ = plain.read_to_end(&mut answer);
             }
-            assert_eq!(answer.len(), 50_000, "{door:?} {listen:?}");
-            let event = house.end_of_one();
+            assert_eq!(answer.len(), 50_000, "{kind:?} {listen:?}");
+            let event = proxy.end_of_one();
             assert_eq!(event["bytes_to_client"], 50_000);
             assert!(event["cause"] == "server_closed" || event["cause"] == "server_reset", "{event}");
         }
@@ -141,8 +145,9 @@ fn an_answer_in_the_middle_of_an_upload_arrives() {
 fn the_server_is_told_who_the_client_is() {
     for version in [SendProxy::V1, SendProxy::V2 { crc32c: true, client_certificate: false }] {
         let (app, recording) = Recording::start(&Listen::Ipv4).unwrap();
-        let house = House::open(&[app.address()], &Terms { send_proxy: Some(version), ..Terms::default() });
-        let mut tls = house.tls();
+        let proxy =
+            TestProxy::open(&[app.address()], &Setup { send_proxy: Some(version), ..Setup::default() });
+        let mut tls = proxy.tls();
         tls.write_all(b"question").unwrap();
         let client = tls.sock.local_addr().unwrap();
         let seen = recording.wait_until(PATIENCE, |all| all.iter().any(|one| one.ends_with(b"question")));
@@ -157,6 +162,6 @@ fn the_server_is_told_who_the_client_is() {
             assert_eq!(value.tlvs.authority(), Some("a.test"));
         }
         drop(tls);
-        house.end();
+        proxy.end();
     }
 }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 
-use crate::house::{Door, House, PATIENCE, Terms};
+use crate::test_proxy::{ListenerKind, PATIENCE, Setup, TestProxy};
 
 /// Runs a client, with a bound.
 fn run<T>(client: impl Future<Output = T>) -> T {
@@ -26,8 +26,8 @@ fn run<T>(client: impl Future<Output = T>) -> T {
 type Sender = SendRequest<Full<Bytes>>;
 
 /// Speaks HTTP/2 without TLS, with prior knowledge.
-async fn connect(house: &House) -> (Sender, JoinHandle<hyper::Result<()>>) {
-    let stream = house.knock(Door::Http);
+async fn connect(proxy: &TestProxy) -> (Sender, JoinHandle<hyper::Result<()>>) {
+    let stream = proxy.connect(ListenerKind::Http);
     stream.set_nonblocking(true).unwrap();
     let io = TokioIo::new(tokio::net::TcpStream::from_std(stream).unwrap());
     let (sender, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
@@ -45,9 +45,9 @@ async fn text(response: http::Response<Incoming>) -> String {
 #[test]
 fn streams_run_side_by_side() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
     run(async {
-        let (sender, connection) = connect(&house).await;
+        let (sender, connection) = connect(&proxy).await;
         let asked: Vec<_> = (0..20)
             .map(|at| {
                 let mut sender = sender.clone();
@@ -65,7 +65,7 @@ fn streams_run_side_by_side() {
         drop(sender);
         connection.await.unwrap().unwrap();
     });
-    let events = house.end();
+    let events = proxy.end();
     assert_eq!(events.len(), 21);
     assert!(
         events.iter().all(|event| event["cause"] == "completed" && event["protocol"] == "HTTP/2.0"),
@@ -98,9 +98,9 @@ fn websocket_over_http_2_becomes_an_upgrade() {
         apps::echo(stream);
     })
     .unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
     run(async {
-        let (mut sender, connection) = connect(&house).await;
+        let (mut sender, connection) = connect(&proxy).await;
         // The SETTINGS that allow it come before the first response.
         assert_eq!(sender.send_request(get("/before")).await.unwrap().status(), StatusCode::BAD_REQUEST);
         let request = Request::builder()
@@ -123,7 +123,7 @@ fn websocket_over_http_2_becomes_an_upgrade() {
         drop((socket, sender));
         connection.abort();
     });
-    let events = house.end();
+    let events = proxy.end();
     let event = events.iter().find(|event| event["path"] == "/chat" && event["status"] == 200).unwrap();
     assert_eq!((&event["cause"], &event["bytes_to_client"]), (&"completed".into(), &4.into()), "{event}");
 }
@@ -134,8 +134,8 @@ const BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// Sends `frame` so many times; how the connection ended, and what came.
 fn flood(frame: &[u8], times: usize) -> (serde_json::Value, Vec<u8>) {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut stream = house.knock(Door::Http);
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut stream = proxy.connect(ListenerKind::Http);
     stream.write_all(BEGIN).unwrap();
     let mut reader = stream.try_clone().unwrap();
     let reading = std::thread::spawn(move || {
@@ -151,7 +151,7 @@ fn flood(frame: &[u8], times: usize) -> (serde_json::Value, Vec<u8>) {
     }
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let all = reading.join().unwrap();
-    (house.end_of_one(), all)
+    (proxy.end_of_one(), all)
 }
 
 #[test]
@@ -182,16 +182,16 @@ fn what_is_no_http_2_is_named() {
 fn a_stream_that_is_reset_is_a_client_that_left() {
     let app =
         Server::start(&Listen::Ipv4, |mut stream: Stream| drop(stream.read_to_end(&mut Vec::new()))).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
     run(async {
-        let (mut sender, _connection) = connect(&house).await;
+        let (mut sender, _connection) = connect(&proxy).await;
         let mut asking = pin!(sender.send_request(get("/slow")));
         // It is under way when a server is asked.
-        while house.totals().connect_attempts() == 0 {
+        while proxy.totals().connect_attempts() == 0 {
             assert!(tokio::time::timeout(Duration::from_millis(5), &mut asking).await.is_err());
         }
     });
-    let events = house.end();
+    let events = proxy.end();
     assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!(events[0]["cause"], "client_aborted");
 }
@@ -199,11 +199,11 @@ fn a_stream_that_is_reset_is_a_client_that_left() {
 #[test]
 fn a_drain_lets_streams_finish() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
     let events = run(async {
-        let (mut sender, connection) = connect(&house).await;
+        let (mut sender, connection) = connect(&proxy).await;
         assert_eq!(sender.send_request(get("/1")).await.unwrap().status(), StatusCode::OK);
-        let ending = tokio::task::spawn_blocking(move || house.end());
+        let ending = tokio::task::spawn_blocking(move || proxy.end());
         // GOAWAY ends the connection in order.
         connection.await.unwrap().unwrap();
         ending.await.unwrap()

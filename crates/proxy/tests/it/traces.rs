@@ -4,22 +4,22 @@ use std::num::NonZeroU32;
 
 use offramp_proxy::Tracing;
 
-use crate::house::{House, Terms};
 use crate::requests::{Got, ask, mirrored};
+use crate::test_proxy::{Setup, TestProxy};
 
 const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-fn terms(sample_one_in: u32) -> Terms {
-    Terms {
+fn setup(sample_one_in: u32) -> Setup {
+    Setup {
         tracing: NonZeroU32::new(sample_one_in).map(|sample_one_in| Tracing { sample_one_in }),
-        ..Terms::default()
+        ..Setup::default()
     }
 }
 
 /// Asks with `fields`; what the server saw is the body of the answer.
-fn asked(house: &House, fields: &str) -> Got {
+fn asked(proxy: &TestProxy, fields: &str) -> Got {
     let request = format!("GET / HTTP/1.1\r\nhost: a.test\r\n{fields}\r\n");
-    let got = ask(house, &request);
+    let got = ask(proxy, &request);
     assert_eq!(got.status, 200, "{got:?}");
     got
 }
@@ -33,26 +33,26 @@ fn seen(got: &Got, name: &str) -> Option<String> {
 
 #[test]
 fn without_tracing_the_header_passes_as_it_came() {
-    let (_app, house) = mirrored(&Terms::default());
+    let (_app, proxy) = mirrored(&Setup::default());
     for value in [GIVEN, "nonsense"] {
-        let got = asked(&house, &format!("traceparent: {value}\r\ntracestate: a=b\r\n"));
+        let got = asked(&proxy, &format!("traceparent: {value}\r\ntracestate: a=b\r\n"));
         assert_eq!(seen(&got, "traceparent").as_deref(), Some(value));
         assert_eq!(seen(&got, "tracestate").as_deref(), Some("a=b"));
     }
-    assert_eq!(seen(&asked(&house, ""), "traceparent"), None);
-    for event in house.end() {
+    assert_eq!(seen(&asked(&proxy, ""), "traceparent"), None);
+    for event in proxy.end() {
         assert_eq!(event.get("trace_id"), None, "{event}");
     }
 }
 
 #[test]
-fn a_trace_goes_on_through_the_house() {
+fn a_trace_goes_on_through_the_proxy() {
     // That none is begun changes nothing for those that came.
-    let (_app, house) = mirrored(&terms(1_000_000));
-    let got = asked(&house, &format!("traceparent: {GIVEN}\r\ntracestate: a=b\r\n"));
+    let (_app, proxy) = mirrored(&setup(1_000_000));
+    let got = asked(&proxy, &format!("traceparent: {GIVEN}\r\ntracestate: a=b\r\n"));
     let sent = seen(&got, "traceparent").unwrap();
     assert_eq!(seen(&got, "tracestate").as_deref(), Some("a=b"));
-    let event = house.end_of_one();
+    let event = proxy.end_of_one();
     let span = event["span_id"].as_str().unwrap();
     assert_eq!(event["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736");
     assert_ne!(span, "00f067aa0ba902b7");
@@ -61,15 +61,15 @@ fn a_trace_goes_on_through_the_house() {
 
 #[test]
 fn requests_without_a_trace_begin_one() {
-    let (_app, house) = mirrored(&terms(1));
+    let (_app, proxy) = mirrored(&setup(1));
     let sent: Vec<String> = ["", "traceparent: nonsense\r\ntracestate: a=b\r\n"]
         .map(|fields| {
-            let got = asked(&house, fields);
+            let got = asked(&proxy, fields);
             assert_eq!(seen(&got, "tracestate"), None);
             seen(&got, "traceparent").unwrap()
         })
         .into();
-    let expected: Vec<String> = house
+    let expected: Vec<String> = proxy
         .end()
         .iter()
         .map(|event| {
@@ -82,11 +82,11 @@ fn requests_without_a_trace_begin_one() {
 
 #[test]
 fn requests_that_begin_none_are_as_they_were() {
-    let (_app, house) = mirrored(&terms(1_000_000));
-    assert_eq!(seen(&asked(&house, ""), "traceparent"), None);
-    let got = asked(&house, "traceparent: nonsense\r\n");
+    let (_app, proxy) = mirrored(&setup(1_000_000));
+    assert_eq!(seen(&asked(&proxy, ""), "traceparent"), None);
+    let got = asked(&proxy, "traceparent: nonsense\r\n");
     assert_eq!(seen(&got, "traceparent").as_deref(), Some("nonsense"));
-    for event in house.end() {
+    for event in proxy.end() {
         assert_eq!(event.get("trace_id"), None, "{event}");
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use offramp_proxy::limit::Rate;
 use offramp_testkit::server::{Listen, Server, Stream, apps};
 
-use crate::house::{Door, House, PATIENCE, Terms, at, proxied, to};
 use crate::requests::{ask, head, response};
+use crate::test_proxy::{ListenerKind, PATIENCE, Setup, TestProxy, at, proxied, to};
 
 /// A bound that is to pass. Clients and servers that go on must do so in this time, even on a machine that is busy.
 const SHORT: Duration = Duration::from_secs(3);
@@ -41,15 +41,15 @@ fn early_hints_come_first() {
         say(&mut stream, "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n");
         say(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     });
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut stream = BufReader::new(house.https());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut stream = BufReader::new(proxy.https());
     stream.get_mut().write_all(GET.as_bytes()).unwrap();
     let hints = response(&mut stream, false);
     assert_eq!((hints.status, hints.field("link")), (103, Some("</a>")));
     let last = response(&mut stream, false);
     assert_eq!((last.status, last.text().as_str()), (200, "ok"));
     drop(stream);
-    assert_eq!(house.end_of_one()["status"], 200);
+    assert_eq!(proxy.end_of_one()["status"], 200);
 }
 
 const EXPECTING: &str =
@@ -65,8 +65,8 @@ fn a_body_is_asked_for_when_the_server_asks() {
             let _ = stream.get_mut().write_all(&body);
         }
     });
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut stream = BufReader::new(house.knock(Door::Http));
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut stream = BufReader::new(proxy.connect(ListenerKind::Http));
     stream.get_mut().write_all(EXPECTING.as_bytes()).unwrap();
     assert_eq!(response(&mut stream, false).status, 100);
     stream.get_mut().write_all(b"hello").unwrap();
@@ -78,15 +78,15 @@ fn a_body_that_the_server_does_not_want_is_never_asked_for() {
     let app = after_head(|mut stream| {
         say(&mut stream, "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     });
-    let house = House::open(&[app.address()], &Terms::default());
-    assert_eq!(ask(&house, EXPECTING).status, 403);
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    assert_eq!(ask(&proxy, EXPECTING).status, 403);
 }
 
 #[test]
 fn a_server_that_knows_no_expectations_gets_the_body_all_the_same() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut stream = BufReader::new(house.knock(Door::Http));
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut stream = BufReader::new(proxy.connect(ListenerKind::Http));
     stream.get_mut().write_all(EXPECTING.as_bytes()).unwrap();
     assert_eq!(response(&mut stream, false).status, 100);
     stream.get_mut().write_all(b"hello").unwrap();
@@ -115,8 +115,8 @@ const UPGRADE: &str = "GET /ws HTTP/1.1\r\nhost: a.test\r\nconnection: upgrade\r
 #[test]
 fn another_protocol_passes_both_ways_until_both_have_ended() {
     let app = switching();
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut stream = BufReader::new(house.knock(Door::Http));
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut stream = BufReader::new(proxy.connect(ListenerKind::Http));
     // What comes with the request belongs to the new protocol.
     stream.get_mut().write_all(format!("{UPGRADE}early").as_bytes()).unwrap();
     let got = response(&mut stream, false);
@@ -126,7 +126,7 @@ fn another_protocol_passes_both_ways_until_both_have_ended() {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap();
     assert!(all.starts_with(b"hiearlyxxx") && all.len() == 100_007, "{}", all.len());
-    let event = house.end_of_one();
+    let event = proxy.end_of_one();
     assert_eq!((&event["status"], &event["cause"]), (&101.into(), &"completed".into()));
     assert_eq!((&event["bytes_from_client"], &event["bytes_to_client"]), (&100_005.into(), &100_007.into()));
 }
@@ -134,8 +134,8 @@ fn another_protocol_passes_both_ways_until_both_have_ended() {
 #[test]
 fn a_refused_upgrade_leaves_the_connection_as_it_was() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut stream = BufReader::new(house.https());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut stream = BufReader::new(proxy.https());
     stream.get_mut().write_all(format!("{UPGRADE}{GET}").as_bytes()).unwrap();
     assert_eq!(response(&mut stream, false).text().trim(), "hello /ws");
     assert_eq!(response(&mut stream, false).text().trim(), "hello /x");
@@ -144,17 +144,17 @@ fn a_refused_upgrade_leaves_the_connection_as_it_was() {
 #[test]
 fn a_head_that_does_not_come_is_a_408() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let mut terms = Terms::default();
-    terms.http.request_header_timeout = SHORT;
-    let house = House::open(&[app.address()], &terms);
-    let mut stream = BufReader::new(house.https());
+    let mut setup = Setup::default();
+    setup.http.request_header_timeout = SHORT;
+    let proxy = TestProxy::open(&[app.address()], &setup);
+    let mut stream = BufReader::new(proxy.https());
     stream.get_mut().write_all(GET.as_bytes()).unwrap();
     assert_eq!(response(&mut stream, false).status, 200);
     stream.get_mut().write_all(b"GET /slow HTTP/1.1\r\nhost:").unwrap();
     let got = response(&mut stream, false);
     assert_eq!((got.status, got.field("connection")), (408, Some("close")));
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
-    let events = house.end();
+    let events = proxy.end();
     assert_eq!(
         (&events[1]["cause"], &events[1]["method"]),
         (&"request_header_timeout".into(), &"GET".into())
@@ -164,23 +164,23 @@ fn a_head_that_does_not_come_is_a_408() {
 #[test]
 fn a_body_that_does_not_come_is_a_408() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let mut terms = Terms::default();
-    terms.http.request_body_timeout = SHORT;
-    let house = House::open(&[app.address()], &terms);
-    let got = ask(&house, "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nhalf");
+    let mut setup = Setup::default();
+    setup.http.request_body_timeout = SHORT;
+    let proxy = TestProxy::open(&[app.address()], &setup);
+    let got = ask(&proxy, "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nhalf");
     assert_eq!(got.status, 408);
-    let event = house.end_of_one();
+    let event = proxy.end_of_one();
     assert_eq!((&event["cause"], &event["bytes_from_client"]), (&"request_body_timeout".into(), &4.into()));
 }
 
 #[test]
 fn a_chunk_that_is_refused_is_a_400() {
     let app = Server::start(&Listen::Ipv4, apps::sink).unwrap();
-    let house = House::open(&[app.address()], &Terms::default());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
     let got =
-        ask(&house, "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n-1\r\n");
+        ask(&proxy, "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n-1\r\n");
     assert_eq!(got.status, 400);
-    let event = house.end_of_one();
+    let event = proxy.end_of_one();
     assert_eq!(event["cause"], "bad_request");
     assert!(event["detail"].as_str().unwrap().contains("chunk"), "{event}");
 }
@@ -188,11 +188,11 @@ fn a_chunk_that_is_refused_is_a_400() {
 #[test]
 fn too_many_requests_are_told_when_to_come_again() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let mut terms = Terms::default();
-    terms.http.requests_per_client = Some(Rate { count: 2, per: Duration::from_secs(3600) });
-    let house = House::open(&[app.address()], &terms);
-    assert_eq!((ask(&house, GET).status, ask(&house, GET).status), (200, 200));
-    let got = ask(&house, GET);
+    let mut setup = Setup::default();
+    setup.http.requests_per_client = Some(Rate { count: 2, per: Duration::from_secs(3600) });
+    let proxy = TestProxy::open(&[app.address()], &setup);
+    assert_eq!((ask(&proxy, GET).status, ask(&proxy, GET).status), (200, 200));
+    let got = ask(&proxy, GET);
     assert_eq!(got.status, 429);
     assert!((1700..=1800).contains(&got.field("retry-after").unwrap().parse::<u32>().unwrap()), "{got:?}");
 }
@@ -201,11 +201,11 @@ fn too_many_requests_are_told_when_to_come_again() {
 #[test]
 fn a_quiet_client_comes_back() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let mut terms = Terms::default();
+    let mut setup = Setup::default();
     // The turn ends as soon as the shortest bound allows.
-    terms.limits.idle_timeout = Duration::from_millis(20);
-    let house = House::open(&[app.address()], &terms);
-    let mut stream = BufReader::new(house.https());
+    setup.limits.idle_timeout = Duration::from_millis(20);
+    let proxy = TestProxy::open(&[app.address()], &setup);
+    let mut stream = BufReader::new(proxy.https());
     for _ in 0..4 {
         stream.get_mut().write_all(GET.as_bytes()).unwrap();
         assert_eq!(response(&mut stream, false).status, 200);
@@ -213,53 +213,53 @@ fn a_quiet_client_comes_back() {
         std::thread::park_timeout(Duration::from_millis(60));
     }
     drop(stream);
-    assert_eq!(house.end().len(), 4);
+    assert_eq!(proxy.end().len(), 4);
 }
 
 #[test]
 fn a_kept_connection_ends_after_its_time() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let mut terms = Terms::default();
-    terms.http.keepalive_timeout = SHORT;
-    let house = House::open(&[app.address()], &terms);
-    let mut stream = BufReader::new(house.https());
+    let mut setup = Setup::default();
+    setup.http.keepalive_timeout = SHORT;
+    let proxy = TestProxy::open(&[app.address()], &setup);
+    let mut stream = BufReader::new(proxy.https());
     stream.get_mut().write_all(GET.as_bytes()).unwrap();
     assert_eq!(response(&mut stream, false).status, 200);
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
-    assert_eq!(house.end_of_one()["cause"], "completed");
+    assert_eq!(proxy.end_of_one()["cause"], "completed");
 }
 
 #[test]
 fn a_server_that_dies_in_its_response_cuts_it_off() {
     let app = after_head(|mut stream| say(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf"));
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut stream = BufReader::new(house.knock(Door::Http));
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut stream = BufReader::new(proxy.connect(ListenerKind::Http));
     stream.get_mut().write_all(GET.as_bytes()).unwrap();
     assert!(head(&mut stream).starts_with("HTTP/1.1 200"));
     let mut body = Vec::new();
     let _ = stream.read_to_end(&mut body);
     assert_eq!(body, b"half");
-    let event = house.end_of_one();
+    let event = proxy.end_of_one();
     assert_eq!((&event["cause"], &event["fault"]), (&"server_aborted".into(), &"server".into()));
 }
 
 #[test]
 fn what_is_no_http_is_a_502() {
     let app = after_head(|mut stream| say(&mut stream, "SSH-2.0-OpenSSH\r\n\r\n"));
-    let house = House::open(&[app.address()], &Terms::default());
-    assert_eq!(ask(&house, GET).status, 502);
-    assert_eq!(house.end_of_one()["cause"], "bad_response");
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    assert_eq!(ask(&proxy, GET).status, 502);
+    assert_eq!(proxy.end_of_one()["cause"], "bad_response");
 }
 
 #[test]
 fn a_client_that_leaves_is_told_of() {
     let app = after_head(|mut stream| drop(stream.read(&mut [0; 1])));
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut stream = house.knock(Door::Http);
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut stream = proxy.connect(ListenerKind::Http);
     stream.write_all(GET.as_bytes()).unwrap();
-    house.wait(|totals| totals.connect_attempts() == 1);
+    proxy.wait(|totals| totals.connect_attempts() == 1);
     drop(stream);
-    let event = house.end_of_one();
+    let event = proxy.end_of_one();
     assert_eq!((&event["cause"], &event["status"]), (&"client_aborted".into(), &0.into()));
 }
 
@@ -271,12 +271,12 @@ fn a_drain_lets_requests_finish_and_closes_who_is_quiet() {
         let _ = release.lock().unwrap().recv_timeout(PATIENCE);
         say(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     });
-    let house = House::open(&[app.address()], &Terms::default());
-    let mut quiet = house.https();
-    let mut busy = BufReader::new(house.https());
+    let proxy = TestProxy::open(&[app.address()], &Setup::default());
+    let mut quiet = proxy.https();
+    let mut busy = BufReader::new(proxy.https());
     busy.get_mut().write_all(GET.as_bytes()).unwrap();
-    house.wait(|totals| totals.connect_attempts() == 1);
-    let ending = std::thread::spawn(move || house.end());
+    proxy.wait(|totals| totals.connect_attempts() == 1);
+    let ending = std::thread::spawn(move || proxy.end());
     assert_eq!(quiet.read(&mut [0; 1]).unwrap(), 0);
     hold.send(()).unwrap();
     let got = response(&mut busy, false);
@@ -311,9 +311,9 @@ fn servers_can_be_told_by_a_proxy_header_instead() {
         }
         vec![(at(&[], "/"), to(action))]
     };
-    let house = House::open(&[app.address()], &Terms { routes, ..Terms::default() });
+    let proxy = TestProxy::open(&[app.address()], &Setup { routes, ..Setup::default() });
     for _ in 0..2 {
-        let mut stream = BufReader::new(house.knock(Door::Http));
+        let mut stream = BufReader::new(proxy.connect(ListenerKind::Http));
         let port = stream.get_ref().local_addr().unwrap().port();
         for _ in 0..2 {
             stream.get_mut().write_all(GET.as_bytes()).unwrap();

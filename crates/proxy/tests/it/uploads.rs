@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use offramp_testkit::server::{Listen, Server, Stream};
 use proptest::prelude::*;
 
-use crate::house::{House, Terms};
 use crate::requests::response;
+use crate::test_proxy::{Setup, TestProxy};
 
 /// Reads content as slowly as the request says, and answers with its length and hash.
 fn slow(stream: Stream) {
@@ -56,7 +56,7 @@ fn content(length: usize, seed: usize) -> Vec<u8> {
 
 fn arrives(listen: &Listen) {
     let server = Server::start(listen, slow).unwrap();
-    let house = House::open(&[server.address()], &Terms::default());
+    let proxy = TestProxy::open(&[server.address()], &Setup::default());
     // From a part of a record to many, around the sizes at which pieces are put together.
     let length = prop_oneof![
         1..300_usize,
@@ -84,7 +84,7 @@ fn arrives(listen: &Listen) {
             expected.push(told(&content));
         }
         // Several requests one behind the other, cut anywhere.
-        let mut stream = BufReader::new(house.https());
+        let mut stream = BufReader::new(proxy.https());
         let mut rest = &all[..];
         for size in records.iter().cycle() {
             let (record, more) = rest.split_at(rest.len().min(*size));
@@ -98,7 +98,7 @@ fn arrives(listen: &Listen) {
             prop_assert_eq!(response(&mut stream, false).text(), expected);
         }
     });
-    house.end();
+    proxy.end();
 }
 
 #[test]

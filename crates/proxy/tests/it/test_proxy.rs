@@ -36,9 +36,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The name that the certificate is for.
 pub(crate) const NAME: &str = "a.test";
 
-/// The listeners of every house.
+/// The listeners of every proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum ListenerKind {
     /// TLS ends here.
     Tls,
     /// The client's TLS goes on as it came.
@@ -51,7 +51,7 @@ pub(crate) enum Door {
     Http,
 }
 
-impl Door {
+impl ListenerKind {
     const ALL: [Self; 5] = [Self::Tls, Self::Passthrough, Self::Plain, Self::Https, Self::Http];
 
     const fn name(self) -> &'static str {
@@ -65,12 +65,12 @@ impl Door {
     }
 }
 
-/// What a test may want otherwise.
-pub(crate) struct Terms {
+/// What a test may set.
+pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) drain: Duration,
     pub(crate) send_proxy: Option<SendProxy>,
-    /// Of the connections of every door.
+    /// Of the connections of every listener.
     pub(crate) log_one_in: NonZeroU32,
     pub(crate) tracing: Option<Tracing>,
     pub(crate) trusted: Vec<Network>,
@@ -106,7 +106,7 @@ pub(crate) fn at(hosts: &[&str], path: &str) -> PathMatch {
     PathMatch { hosts: hosts.iter().map(ToString::to_string).collect(), path: path.to_owned() }
 }
 
-impl Default for Terms {
+impl Default for Setup {
     fn default() -> Self {
         Self {
             limits: Limits {
@@ -162,9 +162,9 @@ fn pki() -> &'static Pki {
     })
 }
 
-/// A running worker; ended by [`House::end`].
-pub(crate) struct House {
-    doors: HashMap<&'static str, SocketAddr>,
+/// A running worker; ended by [`TestProxy::end`].
+pub(crate) struct TestProxy {
+    listeners: HashMap<&'static str, SocketAddr>,
     worker: WorkerHandle,
     index: usize,
     counters: Counters,
@@ -173,21 +173,21 @@ pub(crate) struct House {
     drain: Duration,
 }
 
-impl House {
-    /// Serves `servers`, as one backend, behind every door.
-    pub(crate) fn open(servers: &[&server::Address], terms: &Terms) -> Self {
-        Self::of_worker(0, servers, terms)
+impl TestProxy {
+    /// Serves `servers`, as one backend, behind every listener.
+    pub(crate) fn open(servers: &[&server::Address], setup: &Setup) -> Self {
+        Self::of_worker(0, servers, setup)
     }
 
-    /// The same by a worker of this number. If no other test has it, its thread can be told from theirs.
-    pub(crate) fn of_worker(index: usize, servers: &[&server::Address], terms: &Terms) -> Self {
+    /// The same by a worker of this number. If no other test uses it, its thread is known by it.
+    pub(crate) fn of_worker(index: usize, servers: &[&server::Address], setup: &Setup) -> Self {
         let events = tempfile::NamedTempFile::new().unwrap();
         let output = Output::File(events.path().to_path_buf());
         let settings = FlusherSettings::new(1, output, EventFormat::Json, Log::silent());
         let (flusher, mut senders) = Flusher::start(settings).unwrap();
         let (counters, mut own) = Counters::new(1);
         let shared = Shared {
-            current: Arc::new(ArcSwap::from_pointee(snapshot(servers, terms))),
+            current: Arc::new(ArcSwap::from_pointee(snapshot(servers, setup))),
             admission: Admission::new(),
             clients: ClientTable::new(Instant::now()),
             held: offramp_proxy::limit::Held::new(),
@@ -197,18 +197,18 @@ impl House {
             log: Log::silent(),
         };
         let worker = Worker::start(index, None, own.remove(0), senders.remove(0), shared, 7).unwrap();
-        let mut doors = HashMap::new();
-        for (id, door) in (0..).zip(Door::ALL) {
+        let mut listeners = HashMap::new();
+        for (id, kind) in (0..).zip(ListenerKind::ALL) {
             let fd = listen::open(&Address::Tcp("127.0.0.1:0".parse().unwrap()), 1).unwrap().remove(0);
-            doors.insert(door.name(), listen::bound_address(&fd).unwrap());
-            worker.send(Command::Listen { id: AcceptorId(id), listener: door.name().into(), fd });
+            listeners.insert(kind.name(), listen::bound_address(&fd).unwrap());
+            worker.send(Command::Listen { id: AcceptorId(id), listener: kind.name().into(), fd });
         }
-        Self { doors, worker, index, counters, flusher, events, drain: terms.drain }
+        Self { listeners, worker, index, counters, flusher, events, drain: setup.drain }
     }
 
-    /// A plain connection to a door.
-    pub(crate) fn knock(&self, door: Door) -> TcpStream {
-        let stream = TcpStream::connect_timeout(&self.doors[door.name()], PATIENCE).unwrap();
+    /// A plain connection to a listener.
+    pub(crate) fn connect(&self, kind: ListenerKind) -> TcpStream {
+        let stream = TcpStream::connect_timeout(&self.listeners[kind.name()], PATIENCE).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream
@@ -216,12 +216,12 @@ impl House {
 
     /// A TLS connection whose handshake is done.
     pub(crate) fn tls(&self) -> Tls {
-        shake(self.knock(Door::Tls)).unwrap()
+        shake(self.connect(ListenerKind::Tls)).unwrap()
     }
 
     /// The same for HTTP.
     pub(crate) fn https(&self) -> Tls {
-        shake(self.knock(Door::Https)).unwrap()
+        shake(self.connect(ListenerKind::Https)).unwrap()
     }
 
     /// What is counted now.
@@ -229,7 +229,7 @@ impl House {
         self.counters.totals()
     }
 
-    /// How often the thread of the worker has fallen asleep; its number is its own, see [`House::of_worker`].
+    /// How often the thread of the worker has fallen asleep; its number is its own, see [`TestProxy::of_worker`].
     pub(crate) fn waits(&self) -> u64 {
         let name = format!("offramp-{}", self.index);
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
@@ -256,7 +256,7 @@ impl House {
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// [`House::end`] where there was one connection.
+    /// [`TestProxy::end`] where there was one connection.
     pub(crate) fn end_of_one(self) -> Value {
         let mut events = self.end();
         assert_eq!(events.len(), 1, "{events:?}");
@@ -273,7 +273,7 @@ pub(crate) fn eventually(done: impl Fn() -> bool) {
     }
 }
 
-fn snapshot(servers: &[&server::Address], terms: &Terms) -> Snapshot {
+fn snapshot(servers: &[&server::Address], setup: &Setup) -> Snapshot {
     let tickets = Arc::new(TicketKeys::new(Duration::from_secs(3600)).unwrap());
     let policy = Policy { tls12: true, post_quantum: false, tickets: 2 };
     let configs = Configs::build(&policy, &pki().store, &[], &ClientAuth::None, &tickets).unwrap();
@@ -284,54 +284,54 @@ fn snapshot(servers: &[&server::Address], terms: &Terms) -> Snapshot {
             backend: 0,
             tls,
             allow: None,
-            send_proxy: terms.send_proxy,
+            send_proxy: setup.send_proxy,
             configured: Arc::default(),
         })
     };
-    let listener = |door: Door| {
-        let target = match door {
-            Door::Tls => relay(Some(configs.clone())),
-            Door::Passthrough => Target::Passthrough { backend: 0, send_proxy: terms.send_proxy },
-            Door::Plain => relay(None),
-            Door::Https | Door::Http => Target::Http(HttpTls {
-                tls: (door == Door::Https).then(|| http.clone()),
+    let listener = |kind: ListenerKind| {
+        let target = match kind {
+            ListenerKind::Tls => relay(Some(configs.clone())),
+            ListenerKind::Passthrough => Target::Passthrough { backend: 0, send_proxy: setup.send_proxy },
+            ListenerKind::Plain => relay(None),
+            ListenerKind::Https | ListenerKind::Http => Target::Http(HttpTls {
+                tls: (kind == ListenerKind::Https).then(|| http.clone()),
                 allow: None,
                 configured: Arc::default(),
                 client_auth: AuthClass::default(),
             }),
         };
-        let tls = (!matches!(door, Door::Plain | Door::Http)).then(|| ListenerTls {
+        let tls = (!matches!(kind, ListenerKind::Plain | ListenerKind::Http)).then(|| ListenerTls {
             store: Arc::clone(&pki().store),
             fallback: configs.clone(),
             ja4: true,
             preamble: None,
         });
         let route = Route {
-            name: door.name().into(),
+            name: kind.name().into(),
             target,
             deny_ja4: Arc::default(),
-            log_one_in: terms.log_one_in,
+            log_one_in: setup.log_one_in,
         };
         let routes = Table::new(vec![Rule { matches: Match::default(), to: route }]);
-        let name: Arc<str> = door.name().into();
-        let accept_proxy = terms.trusted.clone();
-        let http = matches!(door, Door::Https | Door::Http).then(|| Http {
-            routes: Paths::new((terms.routes)()),
-            trusted_proxies: terms.trusted_proxies.clone(),
-            via: terms.via,
-            limits: terms.http,
+        let name: Arc<str> = kind.name().into();
+        let accept_proxy = setup.trusted.clone();
+        let http = matches!(kind, ListenerKind::Https | ListenerKind::Http).then(|| Http {
+            routes: Paths::new((setup.routes)()),
+            trusted_proxies: setup.trusted_proxies.clone(),
+            via: setup.via,
+            limits: setup.http,
         });
         let listener = Listener { name: Arc::clone(&name), accept_proxy, tls, routes, http };
         (name, Arc::new(listener))
     };
     Snapshot {
         generation: 1,
-        listeners: Door::ALL.into_iter().map(listener).collect(),
+        listeners: ListenerKind::ALL.into_iter().map(listener).collect(),
         backends: vec![Arc::new(backend(servers))],
-        limits: terms.limits,
+        limits: setup.limits,
         record_size: RecordSize::Adaptive,
         choice: Choice::always(Library::Ring),
-        tracing: terms.tracing,
+        tracing: setup.tracing,
     }
 }
 
