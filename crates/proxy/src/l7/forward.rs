@@ -247,8 +247,10 @@ impl Forward<'_> {
 
     /// What the server is asked for.
     fn target(&self, request: &mut Request, speaks: Speaks) -> Result<(), Refusal> {
-        let rewritten = rewrite(&self.proxy.rewrite, request.path(), request.query());
-        if let Some(target) = rewritten {
+        // Finding the path costs as much as finding a route.
+        if !matches!(self.proxy.rewrite, Rewrite::Keep)
+            && let Some(target) = rewrite(&self.proxy.rewrite, request.path(), request.query())
+        {
             request.set_target(target.as_bytes());
         }
         // A URI of HTTP/2 has an authority.
