@@ -16,6 +16,7 @@ mod acme;
 mod backends;
 mod certificates;
 mod conflicts;
+mod files;
 mod headers;
 mod listeners;
 mod modes;

@@ -18,6 +18,7 @@ pub use address::{Cidr, ListenAddress, ServerAddress};
 pub use backend::{Backend, Balance, BalanceWay, HashKey, Pool, Protocol, Server};
 pub use bounded::{Bounded, RecordSizeLimit, Size, Tickets, Weight};
 pub use figures::{Endpoint, GraphitePrefix, LogStore, Metrics, OtlpUrl, StoreUrl, Tracing};
+pub use files::StaticFiles;
 pub use fingerprint::Ja4Pattern;
 pub use header::{CookieName, HeaderChanges, HeaderField, HeaderName, HeaderValue};
 pub use health::{Eject, Health, HttpProbe, Probe, StatusRange};
@@ -41,6 +42,7 @@ use words::words;
 
 pub(crate) mod acme;
 pub(crate) mod figures;
+mod files;
 pub(crate) mod header;
 pub(crate) mod health;
 pub(crate) mod http;

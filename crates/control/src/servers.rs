@@ -63,7 +63,7 @@ fn servers<'c>(config: &'c Config, route: &'c Route) -> Vec<(&'c At, &'c ServerA
             let servers = config.backend(name).map(|backend| &backend.servers);
             servers.into_iter().flatten().map(|server| (&server.at, &server.address)).collect()
         }
-        RouteTarget::Redirect(_) | RouteTarget::Respond(_) => Vec::new(),
+        RouteTarget::Redirect(_) | RouteTarget::Respond(_) | RouteTarget::Files(_) => Vec::new(),
     }
 }
 

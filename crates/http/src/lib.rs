@@ -23,9 +23,11 @@
 //! | remove the fields of one connection | [`semantics::hop_by_hop`] |
 //! | remove what a client must not say | [`semantics::protected`] |
 //! | know whether a request may be sent again | [`semantics::is_idempotent`] |
+//! | know which file is asked for, which parts of it, and whether the client has it | [`files`] |
 //! | choose the form of an error | [`semantics::accept::form`] |
 
 pub mod body;
+pub mod files;
 pub mod forwarded;
 pub mod h1;
 pub mod h2;

@@ -1,7 +1,7 @@
 //! A listener in mode `http`: requests are understood, routed one by one, and answered or passed on.
 //!
 //! HTTP/1 is spoken over the guard of [`intake`] ([`h1`]), HTTP/2 by [`h2`]. Both lead to the way of a request
-//! ([`exchange`], [`forward`]), what becomes of its fields ([`offramp_http::semantics`], [`told`]), bodies ([`inbound`], [`body`]), other
+//! ([`exchange`], [`forward`]), files ([`files`]), what becomes of its fields ([`offramp_http::semantics`], [`told`]), bodies ([`inbound`], [`body`]), other
 //! protocols ([`tunnel`]), and one event for each request ([`record`]).
 
 mod answer;
@@ -10,6 +10,7 @@ mod client_certificate;
 mod content;
 mod date;
 mod exchange;
+mod files;
 mod forward;
 mod forwarded_fields;
 mod h1;
@@ -34,6 +35,7 @@ pub(crate) use answer::Refusal;
 pub(crate) use body::ClientBody;
 pub(crate) use client_certificate::ClientCertificate;
 pub(crate) use date::Date;
+pub(crate) use files::Roots;
 pub(crate) use h2::Runners;
 pub(crate) use heads::Heads;
 pub(crate) use record::Record;

@@ -30,7 +30,8 @@ pub use limit::{Admission, ClientTable, Held};
 pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, Paths, Rule, Table, Template};
 pub use snapshot::http::{
-    Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Proxy, Redirect, Respond, Rewrite,
+    Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Proxy, Redirect, Respond,
+    Rewrite,
 };
 pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target, Tracing};
 pub use worker::{AcceptorId, Command, Commander, Shared, Worker, WorkerHandle};

@@ -32,7 +32,7 @@ use tokio::time::timeout;
 
 use crate::challenges::Challenges;
 use crate::demand::Demand;
-use crate::l7::{ClientBody, Date, Heads, Runners};
+use crate::l7::{ClientBody, Date, Heads, Roots, Runners};
 use crate::limit::{Admission, ClientTable, Held};
 use crate::refusals::Refusals;
 use crate::slots::{self, SPANS};
@@ -42,6 +42,9 @@ use crate::snapshot::{Current, Snapshot};
 const CUT: Duration = Duration::from_secs(1);
 /// How long the timer waits that stands before all others; see [`Worker::stand_by`].
 const STAND_BY: Duration = Duration::from_secs(1);
+
+/// How many threads of a worker wait for disks at a time; files that are in memory need none.
+const DISK_THREADS: usize = 8;
 
 /// What all workers have in common.
 #[derive(Clone)]
@@ -168,6 +171,8 @@ pub struct Worker {
     pub(crate) runners: Rc<Runners>,
     /// What responses say of the time.
     pub(crate) date: Date,
+    /// The roots of files that are open.
+    pub(crate) roots: Roots,
     begun: Cell<u64>,
     /// Connections that were closed though they had not finished. Not the worker's own: it outlives the tasks.
     cut_off: Rc<Cell<u64>>,
@@ -280,7 +285,7 @@ impl Worker {
         let (commands, receiver) = unbounded_channel();
         // Made here, so that the caller learns of a failure; the loop itself is bound to its thread.
         let mut builder = Builder::new_current_thread();
-        builder.enable_io().enable_time();
+        builder.enable_io().enable_time().max_blocking_threads(DISK_THREADS).thread_name("offramp-disk");
         let (started, outcome) = std::sync::mpsc::channel();
         let (living, alive) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name(format!("offramp-{index}")).spawn(move || {
@@ -300,8 +305,8 @@ impl Worker {
             let worker = Self::new(index, counters, events, shared, seed);
             let cut_off = Rc::clone(&worker.cut_off);
             runtime.block_on(worker.run(receiver));
-            // What is still open ends here.
-            drop(runtime);
+            // What is still open ends here. A disk that does not answer is not waited for.
+            runtime.shutdown_background();
             cut_off.get()
         })?;
         match outcome.recv() {
@@ -343,6 +348,7 @@ impl Worker {
             handshakes: HandshakeQueue::default(),
             runners,
             date: Date::default(),
+            roots: Roots::default(),
             begun: Cell::new(0),
             cut_off: Rc::default(),
             lingering: Cell::new(0),

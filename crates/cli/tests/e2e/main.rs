@@ -34,6 +34,7 @@ mod duplex;
 mod examples_serve;
 mod figures;
 mod files_are_included;
+mod files_are_served;
 mod grafana_asks_offramp;
 mod h2_abuse_is_bounded;
 mod h2_client;

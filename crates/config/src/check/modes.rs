@@ -10,10 +10,11 @@ use crate::model::{
 use crate::raw::Section;
 
 /// The keys that only requests of HTTP can match or follow.
-const OF_REQUESTS: [&str; 9] = [
+const OF_REQUESTS: [&str; 10] = [
     "path",
     "redirect",
     "respond",
+    "root",
     "strip_path",
     "replace_path",
     "request_headers",

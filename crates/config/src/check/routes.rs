@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use super::{Known, Reader, Sorted, reference, rules};
+use super::{Known, Reader, Sorted, files, reference, rules};
 use crate::error::Problem;
 use crate::model::{
     AuthMode, ClientAuth, FilePath, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay, RelayTarget,
@@ -12,7 +12,7 @@ use crate::model::{
 use crate::raw::{Section, Spanned};
 
 /// The keys of which a route has exactly one.
-const TARGETS: [&str; 5] = ["backend", "server", "passthrough", "redirect", "respond"];
+const TARGETS: [&str; 6] = ["backend", "server", "passthrough", "redirect", "respond", "root"];
 
 /// What a route that is not terminated cannot have, and why.
 const NOT_WITH_PASSTHROUGH: [(&str, &str); 9] = [
@@ -94,7 +94,7 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
     match written[..] {
         [] => {
             let problem = Problem::new("this route has no target");
-            let help = "add one of `server`, `backend`, `passthrough`, `redirect` and `respond`";
+            let help = "add one of `server`, `backend`, `root`, `passthrough`, `redirect` and `respond`";
             reader.report.whole(&section.span, problem.help(help));
             return None;
         }
@@ -104,6 +104,7 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
             reader.report.local(section.key_span(second), problem.help("keep one of the two"));
         }
     }
+    files::only_with_root(section, reader);
     if section.mentions("passthrough") {
         for (name, why) in NOT_WITH_PASSTHROUGH.into_iter().filter(|(name, _)| section.mentions(name)) {
             let problem = Problem::new(format!("`{name}` cannot go with `passthrough`"));
@@ -113,14 +114,19 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
         let server = server(section, "passthrough", reader)?;
         return Some(Target::Passthrough(Passthrough { server, send_proxy }));
     }
-    if let Some(answer) = ["redirect", "respond"].into_iter().find(|name| section.mentions(name)) {
+    if let Some(answer) = ["redirect", "respond", "root"].into_iter().find(|name| section.mentions(name)) {
         for name in NOT_WITH_ANSWERS.into_iter().filter(|name| section.mentions(name)) {
+            // What is taken off is not looked for among the files.
+            if (answer, name) == ("root", "strip_path") {
+                continue;
+            }
             let problem = Problem::new(format!("`{name}` cannot go with `{answer}`"));
             let help = "leave it out: no server gets these requests";
             reader.report.local(section.key_span(name), problem.help(help));
         }
         return match answer {
             "redirect" => rules::redirect(section, reader).map(Target::Redirect),
+            "root" => files::files(section, reader).map(Target::Files),
             _ => rules::respond(section, reader).map(Target::Respond),
         };
     }

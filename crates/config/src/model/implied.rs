@@ -139,7 +139,7 @@ impl Route {
 
     /// Whether it says something that only requests of HTTP can match or follow.
     pub fn is_of_requests(&self) -> bool {
-        let answers = matches!(self.target, Target::Redirect(_) | Target::Respond(_));
+        let answers = matches!(self.target, Target::Redirect(_) | Target::Respond(_) | Target::Files(_));
         let tells = self.client_auth.as_ref().is_some_and(|auth| auth.xfcc);
         answers || tells || !self.path.is_root() || self.http != HttpRules::default()
     }

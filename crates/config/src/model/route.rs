@@ -7,6 +7,7 @@ use std::str::FromStr;
 use super::words::words;
 use super::{
     AlpnId, FilePath, HostPattern, HttpRules, Ja4Pattern, Name, Redirect, Respond, RoutePath, ServerAddress,
+    StaticFiles,
 };
 use crate::error::{At, Problem, shown};
 
@@ -79,6 +80,8 @@ pub enum Target {
     Redirect(Redirect),
     /// Requests are answered with a fixed response; only HTTP.
     Respond(Respond),
+    /// Requests are answered with files; only HTTP.
+    Files(StaticFiles),
 }
 
 /// A server that gets the TLS of clients as it came.

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use super::{array, bare, list, path, quoted, text};
 use crate::model::{
-    ClientAuth, FilePath, HeaderChanges, HeaderField, Hsts, HttpRules, Listeners, ProxyV2, ProxyVersion,
-    Redirect, Relay, RelayTarget, Respond, Rewrite, Route, SendProxy, Target, TrustDomain,
+    ClientAuth, FilePath, HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules, Listeners, ProxyV2,
+    ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route, SendProxy, StaticFiles, Target,
+    TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -35,6 +36,7 @@ pub(super) fn route(out: &mut String, route: &Route) {
             let to = quoted(&to.to_string());
             bare(out, "redirect", format_args!("{{ to = {to}, status = {status} }}"));
         }
+        Target::Files(files) => self::files(out, files),
         Target::Respond(Respond { status, body, content_type }) => {
             let (body, kind) = (quoted(body), quoted(content_type.as_str()));
             bare(
@@ -55,6 +57,24 @@ pub(super) fn route(out: &mut String, route: &Route) {
         bare(out, "log_one_in", route.log_one_in);
     }
     out.push('\n');
+}
+
+fn files(out: &mut String, files: &StaticFiles) {
+    let StaticFiles { root, index, tries, fallback, hidden, cache_control } = files;
+    text(out, "root", path(root));
+    list(out, "index", index);
+    list(out, "try", tries);
+    if let Some(fallback) = fallback {
+        text(out, "fallback", fallback);
+    }
+    bare(out, "hidden", hidden);
+    if !cache_control.is_empty() {
+        let pair = |(pattern, value): &(String, HeaderValue)| {
+            format!("{} = {}", quoted(pattern), quoted(value.as_str()))
+        };
+        let pairs: Vec<String> = cache_control.iter().map(pair).collect();
+        bare(out, "cache_control", format_args!("{{ {} }}", pairs.join(", ")));
+    }
 }
 
 fn relay(out: &mut String, relay: &Relay) {

@@ -11,8 +11,8 @@ use offramp_config::model::{self, AlpnId, AuthMode, HeaderChanges, HeaderField};
 use offramp_config::{At, Config};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{
-    Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Match, Network, PathMatch, Paths,
-    Proxy, Redirect, Respond, Rewrite, Route, Rule, Target, Template,
+    Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Match, Network, PathMatch,
+    Paths, Proxy, Redirect, Respond, Rewrite, Route, Rule, Target, Template,
 };
 
 use super::Report;
@@ -213,6 +213,9 @@ fn action(
             rewrite: rewrite(route),
         })),
         model::Target::Redirect(redirect) => self::redirect(redirect).map(Action::Redirect),
+        model::Target::Files(files) => {
+            self::files(route, files, report).map(|files| Action::Files(Arc::new(files)))
+        }
         model::Target::Respond(respond) => self::respond(respond).map(Action::Respond),
         // It was decided before there was a request.
         model::Target::Passthrough(_) => return None,
@@ -245,6 +248,26 @@ fn redirect(redirect: &model::Redirect) -> Result<Redirect, String> {
 fn respond(respond: &model::Respond) -> Result<Respond, String> {
     let content_type = if respond.body.is_empty() { None } else { Some(value(&respond.content_type)?) };
     Ok(Respond { status: status(respond.status)?, content_type, body: respond.body.clone().into() })
+}
+
+/// The files of a route. A root that cannot be read is a mistake in its line.
+fn files(route: &model::Route, files: &model::StaticFiles, report: &mut Report) -> Result<Files, String> {
+    let root = &files.root;
+    if let Err(error) = std::fs::read_dir(&root.path) {
+        report.error(&root.at, format!("root: cannot read the directory {}: {error}", root.path.display()));
+    }
+    let texts = |texts: &[String]| texts.iter().map(|text| text.as_str().into()).collect();
+    let rule =
+        |(pattern, value): &(String, model::HeaderValue)| Ok((pattern.as_str().into(), self::value(value)?));
+    Ok(Files {
+        root: root.path.as_path().into(),
+        strip: if route.http.rewrite == model::Rewrite::Strip { route.path.as_str().len() } else { 0 },
+        index: texts(&files.index),
+        tries: texts(&files.tries),
+        fallback: files.fallback.as_deref().map(|path| path.trim_start_matches('/').into()),
+        hidden: files.hidden,
+        cache_control: files.cache_control.iter().map(rule).collect::<Result<_, String>>()?,
+    })
 }
 
 fn status(status: u16) -> Result<StatusCode, String> {

@@ -143,7 +143,7 @@ impl Prepared {
             }
             model::Target::Relay(relay) => relay,
             // Only listeners of HTTP have them.
-            model::Target::Redirect(_) | model::Target::Respond(_) => return None,
+            model::Target::Redirect(_) | model::Target::Respond(_) | model::Target::Files(_) => return None,
         };
         let backend = place(&relay.to, &route.at, backends, report)?;
         let auth = route.client_auth.as_ref();

@@ -175,6 +175,9 @@ causes! {
     QueueFull, "queue_full", Policy, "All servers were at `max_connections`, and as many requests as `queue` allows were waiting; answered with 503.";
     QueueTimeout, "queue_timeout", Policy, "All servers were at `max_connections`, and none had a free place within `queue_timeout`; answered with 503.";
 
+    // Files.
+    FileFailed, "file_failed", Us, "A file below the `root` of a route could not be opened or read, or became shorter while it was sent; `detail` says which of them. Answered with 500, or cut off so that the client notices.";
+
     // The PROXY protocol, inbound.
     ProxyStranger, "proxy_stranger", Client, "A PROXY header came from a source that `accept_proxy` does not list.";
     ProxyMissing, "proxy_missing", Client, "A source in `accept_proxy` sent no PROXY header.";

@@ -19,6 +19,7 @@ use offramp_upstream::{Lent, PieceWriter, RequestBody, ServerBody};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::answer::Refusal;
+use super::files::FileContent;
 use super::inbound::Inbound;
 use super::intake::{GuardState, Stop};
 use super::interim::Interim;
@@ -251,6 +252,7 @@ enum ReplyContent {
     Empty,
     Own(Bytes),
     Server(ServerBody<ClientBody>),
+    File(Box<FileContent>),
     /// Another protocol, on a stream of HTTP/2.
     Tunnel(Switch),
     /// The server broke off; whoever writes learns it when what came before has left.
@@ -275,6 +277,27 @@ impl Reply {
         }
         let close = Some(Cause::Completed.into());
         Self { content: ReplyContent::Server(body), record_guard: Some(record_guard), close }
+    }
+
+    /// Content from a file.
+    pub(crate) fn file(content: FileContent, record_guard: RecordGuard) -> Self {
+        if content.left() == 0 {
+            record_guard.0.end(Cause::Completed);
+            return Self::nothing();
+        }
+        let close = Some(Cause::Completed.into());
+        Self { content: ReplyContent::File(Box::new(content)), record_guard: Some(record_guard), close }
+    }
+
+    /// A file that could not be read further.
+    fn file_failed(&mut self, error: std::io::Error) -> BodyError {
+        if let Some(record_guard) = &self.record_guard {
+            let close = Close::from(Cause::FileFailed).with_detail(&error.to_string());
+            *record_guard.0.body_fault.borrow_mut() = Some(close);
+        }
+        let error: BodyError = error.into();
+        self.broken(&error);
+        error
     }
 
     /// No body; the end of the request is reported elsewhere.
@@ -337,6 +360,25 @@ impl Reply {
                 };
                 return Poll::Ready(Some(Err(error)));
             }
+            ReplyContent::File(content) => {
+                let outcome = std::task::ready!(content.poll_frame(cx));
+                let over = content.left() == 0;
+                return match outcome {
+                    Ok(data) => {
+                        self.sent(data.len());
+                        if over {
+                            self.end();
+                        }
+                        Poll::Ready(Some(Ok(Frame::Data(data))))
+                    }
+                    Err(error) => {
+                        // As where a server breaks off, below.
+                        self.content = ReplyContent::Broken(self.file_failed(error));
+                        cx.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                };
+            }
             ReplyContent::Server(body) => body,
         };
         match std::task::ready!(body.poll_frame(cx)) {
@@ -373,6 +415,7 @@ impl Reply {
             ReplyContent::Empty | ReplyContent::Tunnel(_) => true,
             ReplyContent::Own(_) | ReplyContent::Broken(_) => false,
             ReplyContent::Server(body) => body.is_end_stream(),
+            ReplyContent::File(content) => content.left() == 0,
         }
     }
 
@@ -382,6 +425,7 @@ impl Reply {
             ReplyContent::Empty | ReplyContent::Tunnel(_) => Some(0),
             ReplyContent::Own(bytes) => Some(bytes.len() as u64),
             ReplyContent::Server(body) => body.length(),
+            ReplyContent::File(content) => Some(content.left()),
             ReplyContent::Broken(_) => None,
         }
     }

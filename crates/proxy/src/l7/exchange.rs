@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use super::answer::{self, Refusal};
 use super::body::Reply;
 use super::client_certificate::ClientCertificate;
+use super::files;
 use super::forward::{Forward, Forwarded};
 use super::forwarded_fields;
 use super::inbound::Inbound;
@@ -28,7 +29,7 @@ use super::record::{Record, RecordGuard};
 use super::session::{Session, View, decimal};
 use super::trace;
 use crate::route::Parts;
-use crate::snapshot::http::{Action, Http, HttpRoute};
+use crate::snapshot::http::{Action, Files, Http, HttpRoute};
 
 /// How much is read of a body that nobody wants.
 const UNWANTED: usize = 64 * 1024;
@@ -101,6 +102,10 @@ pub(crate) fn serve(
             RouteStep::Forward(forward, forwarded, record_guard) => {
                 forward.forward(&head, forwarded, record_guard).await
             }
+            RouteStep::Files(route, files, waiting) => {
+                let outcome = waiting.answer(&session, files, &head).await;
+                finished(&session, route, outcome)
+            }
         };
         let response = answered(&client, context.head_flags, &head, outcome);
         session.worker.heads.put(head);
@@ -142,6 +147,8 @@ enum RouteStep<'e> {
     Answered(Outcome),
     /// It goes to a server.
     Forward(Forward<'e>, Forwarded, RecordGuard),
+    /// A file is looked for on a disk.
+    Files(&'e HttpRoute, &'e Files, Box<files::Waiting>),
 }
 
 /// What becomes of a request: a response, or why there is none.
@@ -275,6 +282,13 @@ fn route<'e>(
             unwanted(request, body);
             own(answer::fixed(respond), record_guard, Cause::Completed.into(), is_head(request))
         }
+        Action::Files(files) => {
+            unwanted(request, body);
+            return match files::begin(session, files, request, record_guard) {
+                files::Step::Answered(outcome) => RouteStep::Answered(finished(session, route, outcome)),
+                files::Step::Waiting(waiting) => RouteStep::Files(route, files, waiting),
+            };
+        }
         // It may go no farther: who is asked is this proxy (RFC 9110 §7.6.2).
         Action::Proxy(_) if hop_by_hop::forwards_left(&request.method, &request.fields) == Some(0) => {
             unwanted(request, body);
@@ -332,6 +346,14 @@ fn unwanted(request: &head::Request, mut body: Inbound) {
     });
 }
 
+/// An outcome with what a route adds to responses.
+fn finished(session: &Session, route: &HttpRoute, mut outcome: Outcome) -> Outcome {
+    if let Ok(response) = &mut outcome {
+        finish(session, route, response);
+    }
+    outcome
+}
+
 /// What a route adds to every response of its own or its servers'.
 pub(crate) fn finish(session: &Session, route: &HttpRoute, response: &mut Response<Reply>) {
     if let Some(hsts) = &route.hsts
@@ -343,7 +365,7 @@ pub(crate) fn finish(session: &Session, route: &HttpRoute, response: &mut Respon
 }
 
 /// A response of our own on its way.
-fn own(
+pub(crate) fn own(
     mut response: Response<Bytes>,
     record_guard: RecordGuard,
     close: Close,

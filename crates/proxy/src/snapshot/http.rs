@@ -2,6 +2,7 @@
 //! done to them on their way. Names and values of headers are checked once, when a snapshot is built.
 
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,6 +104,27 @@ pub enum Action {
     Redirect(Redirect),
     /// It is answered as configured.
     Respond(Respond),
+    /// It is answered with a file.
+    Files(Arc<Files>),
+}
+
+/// Files below a directory.
+#[derive(Debug)]
+pub struct Files {
+    /// The directory; nothing outside of it is served.
+    pub root: Box<Path>,
+    /// The bytes that are taken off the path of a request first.
+    pub strip: usize,
+    /// What a directory is served with: the first of these that it has.
+    pub index: Vec<Box<str>>,
+    /// The names that are looked for in turn, below the root; `{path}` stands for the path of the request.
+    pub tries: Vec<Box<str>>,
+    /// The path below the root of what is served where there is nothing else.
+    pub fallback: Option<Box<str>>,
+    /// Whether names that begin with a dot are served.
+    pub hidden: bool,
+    /// Values of `Cache-Control` by patterns of names, the preferred ones first.
+    pub cache_control: Vec<(Box<str>, HeaderValue)>,
 }
 
 /// A request that goes to a server.

@@ -12,14 +12,21 @@ impl Reply {
     pub(crate) fn direct(&self) -> u64 {
         match &self.content {
             ReplyContent::Server(body) => body.direct(),
+            ReplyContent::File(content) => content.direct(),
             _ => 0,
         }
+    }
+
+    /// Whether the first bytes can be read at once, without a wait for a server.
+    pub(crate) fn is_at_hand(&self) -> bool {
+        matches!(self.content, ReplyContent::File(_))
     }
 
     /// How much memory is held for what was read and did not come out yet, in bytes.
     pub(crate) fn held_memory(&mut self) -> usize {
         match &mut self.content {
             ReplyContent::Server(body) => body.held_memory(),
+            ReplyContent::File(content) => content.held_memory(),
             _ => 0,
         }
     }
@@ -42,8 +49,10 @@ impl Reply {
 
     /// Has the next frames read in pieces of about so many bytes at the most.
     pub(crate) fn limit(&mut self, most: usize) {
-        if let ReplyContent::Server(body) = &mut self.content {
-            body.limit(most);
+        match &mut self.content {
+            ReplyContent::Server(body) => body.limit(most),
+            ReplyContent::File(content) => content.limit(most),
+            _ => {}
         }
     }
 
@@ -54,6 +63,20 @@ impl Reply {
         cx: &mut Context<'_>,
         slots: &mut [IoSliceMut<'_>],
     ) -> Poll<Result<usize, BodyError>> {
+        if let ReplyContent::File(content) = &mut self.content {
+            let outcome = ready!(content.poll_into(cx, slots));
+            let over = content.left() == 0;
+            return Poll::Ready(match outcome {
+                Ok(n) => {
+                    self.sent(n);
+                    if over {
+                        self.end();
+                    }
+                    Ok(n)
+                }
+                Err(error) => Err(self.file_failed(error)),
+            });
+        }
         let ReplyContent::Server(body) = &mut self.content else {
             return Poll::Ready(Err("there is nothing to read from".into()));
         };

@@ -242,7 +242,7 @@ where
                 Poll::Ready(Ok(())) => {}
             }
         }
-        let fresh = self.outbox.is_empty() && self.direct() > 0;
+        let fresh = (self.outbox.is_empty() || self.reply.is_at_hand()) && self.direct() > 0;
         let gathered = if fresh { Gathered::Some } else { self.gather(cx) };
         if matches!(gathered, Gathered::Some)
             && let most @ 1.. = self.direct()

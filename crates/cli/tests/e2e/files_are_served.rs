@@ -1,0 +1,239 @@
+//! Files below a root: which ones, with which fields, in which parts; and nothing outside of it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use crate::house::{CERTIFICATE, Home, House, cause};
+use crate::http_curl::{HTTP, curl, get};
+use crate::offramp::{output, stderr};
+
+const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
+
+/// A root with files, and one beside it.
+fn serve(keys: &str) -> (House, std::path::PathBuf) {
+    let home = Home::new();
+    let root = home.file("www");
+    fs::create_dir_all(root.join("sub/.git")).unwrap();
+    fs::write(home.file("secret"), "secret").unwrap();
+    fs::write(root.join("index.html"), "<p>home").unwrap();
+    fs::write(root.join("sub/index.html"), "<p>sub").unwrap();
+    fs::write(root.join("sub/.git/config"), "hidden").unwrap();
+    fs::write(root.join("page.html"), "<p>page").unwrap();
+    fs::write(root.join("ten.txt"), "0123456789").unwrap();
+    fs::write(root.join("a b.bin"), large()).unwrap();
+    fs::write(root.join("empty"), "").unwrap();
+    symlink("../ten.txt", root.join("sub/inside")).unwrap();
+    symlink("../secret", root.join("outside")).unwrap();
+    symlink("/etc/passwd", root.join("passwd")).unwrap();
+    assert!(Command::new("mkfifo").arg(root.join("fifo")).status().unwrap().success());
+    let root_key = format!("[[route]]\nroot = \"{}\"\n", root.display());
+    let house = home.run(&format!("{CERTIFICATE}{HTTP}{root_key}{keys}"));
+    (house, root)
+}
+
+/// More than a batch of records has room for, and not a multiple of anything.
+fn large() -> Vec<u8> {
+    (0..3_000_017_u32).map(|at| (at ^ (at >> 8)) as u8).collect()
+}
+
+#[test]
+fn each_path_has_its_file_or_none() {
+    let (house, _) = serve("");
+    for (path, status, body) in [
+        ("/", 200, "<p>home"),
+        ("/index.html", 200, "<p>home"),
+        ("/sub/", 200, "<p>sub"),
+        ("/sub", 301, ""),
+        ("/sub?a=b", 301, ""),
+        ("/ten.txt", 200, "0123456789"),
+        ("/%74en.txt?x", 200, "0123456789"),
+        ("/sub/inside", 200, "0123456789"),
+        ("/empty", 200, ""),
+        ("/page", 404, "404"),
+        ("/ten.txt/", 404, "404"),
+        ("/outside", 404, "404"),
+        ("/passwd", 404, "404"),
+        ("/fifo", 404, "404"),
+        ("/sub/.git/config", 404, "404"),
+        ("//etc/passwd", 404, "404"),
+        ("/sub//index.html", 404, "404"),
+        ("/../secret", 400, "400"),
+        ("/sub/../ten.txt", 400, "400"),
+        ("/%2e%2e/secret", 400, "400"),
+        ("/..%2fsecret", 400, "400"),
+        ("/sub/%2E%2E/ten.txt", 400, "400"),
+        ("/ten.txt%00.html", 400, "400"),
+        ("/sub%5cindex.html", 400, "400"),
+        ("/%c0%ae%c0%ae/secret", 400, "400"),
+        ("/%ff", 400, "400"),
+    ] {
+        for version in VERSIONS {
+            let answer = get(&house, &[version, "--path-as-is"], &format!("https://localhost{path}"));
+            assert_eq!(answer.status(), status, "{path} {version}: {answer:?}");
+            assert!(answer.text().starts_with(body), "{path} {version}: {answer:?}");
+            assert!(!answer.text().contains("secret"), "{path} {version}: {answer:?}");
+        }
+    }
+    let answer = get(&house, &[], "https://localhost/sub?a=b");
+    assert_eq!(answer.field("location"), "/sub/?a=b");
+    let events = house.stop();
+    assert!(events.iter().all(|event| event["server"].is_null()), "{events:?}");
+    assert!(events.iter().all(|event| matches!(cause(event), "completed" | "bad_request")), "{events:?}");
+}
+
+#[test]
+fn large_files_come_whole_and_in_parts() {
+    let (house, _) = serve("");
+    let url = "https://localhost/a%20b.bin";
+    let all = large();
+    for version in ["--http1.0", "--http1.1", "--http2"] {
+        let answer = get(&house, &[version], url);
+        assert!(answer.status() == 200 && answer.body == all, "{version} {:?}", answer.heads);
+        assert_eq!(answer.field("content-length"), all.len().to_string());
+        assert_eq!(answer.field("content-type"), "application/octet-stream");
+        assert_eq!(answer.field("accept-ranges"), "bytes");
+        let head = get(&house, &[version, "--head"], url);
+        assert_eq!((head.status(), head.body.len()), (200, 0));
+        assert_eq!(head.field("content-length"), all.len().to_string());
+        let part = get(&house, &[version, "--range", "1000000-2500000"], url);
+        assert!(part.status() == 206 && part.body == all[1_000_000..=2_500_000], "{:?}", part.heads);
+        assert_eq!(part.field("content-range"), format!("bytes 1000000-2500000/{}", all.len()));
+        let end = get(&house, &[version, "--range", "-17"], url);
+        assert_eq!((end.status(), &end.body[..]), (206, &all[3_000_000..]));
+        let none = get(&house, &[version, "--range", "3000017-"], url);
+        assert_eq!((none.status(), none.field("content-range")), (416, "bytes */3000017"));
+        let parts = get(&house, &[version, "--range", "0-1,70000-200000,-5"], url);
+        let boundary = parts.field("content-type").strip_prefix("multipart/byteranges; boundary=").unwrap();
+        let mut expected = Vec::new();
+        for (first, last) in [(0, 1), (70_000, 200_000), (3_000_012, 3_000_016)] {
+            let range = format!("content-range: bytes {first}-{last}/3000017");
+            let kind = "content-type: application/octet-stream";
+            expected.extend(format!("--{boundary}\r\n{kind}\r\n{range}\r\n\r\n").bytes());
+            expected.extend(&all[first..=last]);
+            expected.extend(b"\r\n");
+        }
+        expected.extend(format!("--{boundary}--\r\n").bytes());
+        assert!(parts.status() == 206 && parts.body == expected, "{:?}", parts.heads);
+    }
+    house.stop();
+}
+
+#[test]
+fn conditions_are_obeyed() {
+    let (house, root) = serve("");
+    let url = "https://localhost/ten.txt";
+    for version in VERSIONS {
+        let first = get(&house, &[version], url);
+        assert_eq!(first.field("content-type"), "text/plain; charset=utf-8");
+        let (tag, date) = (first.field("etag").to_owned(), first.field("last-modified").to_owned());
+        let with = |field: String, more: &[&str]| {
+            get(&house, &[&[version, "--header", &field][..], more].concat(), url)
+        };
+        let same = with(format!("If-None-Match: {tag}"), &[]);
+        assert_eq!((same.status(), same.body.len(), same.field("etag")), (304, 0, &*tag));
+        assert_eq!(with(format!("If-Modified-Since: {date}"), &[]).status(), 304);
+        assert_eq!(with("If-None-Match: \"x\"".to_owned(), &[]).status(), 200);
+        assert_eq!(with("If-Match: \"x\"".to_owned(), &[]).status(), 412);
+        let part = ["--range", "2-3"];
+        assert_eq!(with(format!("If-Range: {tag}"), &part).text(), "23");
+        assert_eq!(with("If-Range: \"x\"".to_owned(), &part).text(), "0123456789");
+        // Another file with the same length has another tag.
+        fs::write(root.join("new"), "9876543210").unwrap();
+        fs::rename(root.join("new"), root.join("ten.txt")).unwrap();
+        let changed = with(format!("If-None-Match: {tag}"), &[]);
+        assert_eq!((changed.status(), changed.text().as_str()), (200, "9876543210"));
+        fs::write(root.join("ten.txt"), "0123456789").unwrap();
+        let post = get(&house, &[version, "--data", "x"], url);
+        assert_eq!((post.status(), post.field("allow")), (405, "GET, HEAD"));
+    }
+    house.stop();
+}
+
+#[test]
+fn keys_say_what_else_is_served() {
+    let (house, _) = serve(
+        "try = [\"{path}\", \"{path}.html\"]\nfallback = \"/index.html\"\nhidden = true\nindex = \"none\"\n\
+         cache_control = { \"*.txt\" = \"no-cache\", \"/sub/*\" = \"max-age=60\" }\n\
+         response_headers = { set = { X-Set = \"1\" } }\n",
+    );
+    for version in VERSIONS {
+        let ask = |path: &str| get(&house, &[version], &format!("https://localhost{path}"));
+        assert_eq!(ask("/page").text(), "<p>page");
+        assert_eq!((ask("/deep/link").status(), ask("/deep/link").text().as_str()), (200, "<p>home"));
+        assert_eq!(ask("/sub/.git/config").text(), "hidden");
+        assert_eq!(ask("/ten.txt").field("cache-control"), "no-cache");
+        assert_eq!(ask("/sub/inside").field("cache-control"), "max-age=60");
+        assert_eq!(ask("/page").field("cache-control"), "");
+        assert_eq!(ask("/page").field("x-set"), "1");
+    }
+    house.stop();
+}
+
+#[test]
+fn a_file_that_becomes_shorter_is_cut_off() {
+    let (house, root) = serve("");
+    // So large that the client has not got it when it becomes shorter: its size is only said.
+    let file = fs::File::create(root.join("shrinks")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    for version in VERSIONS {
+        file.set_len(1 << 40).unwrap();
+        let shrink = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| {
+                // A slow client: Offramp is in the middle when the file changes.
+                curl(
+                    &house,
+                    &[version, "--limit-rate", "1M", "--output", "/dev/null"],
+                    "https://localhost/shrinks",
+                )
+            });
+            let opened =
+                |link: fs::DirEntry| fs::read_link(link.path()).is_ok_and(|to| to == root.join("shrinks"));
+            let folder = format!("/proc/{}/fd", house.process.id());
+            while !fs::read_dir(&folder).unwrap().flatten().any(opened) {
+                std::thread::yield_now();
+            }
+            file.set_len(10).unwrap();
+            asked.join().unwrap()
+        });
+        assert_ne!(shrink.code, 0, "{version}");
+    }
+    let events = house.stop();
+    assert!(events.iter().all(|event| cause(event) == "file_failed"), "{events:?}");
+}
+
+#[test]
+fn a_root_that_is_put_in_its_place_is_served() {
+    let (house, root) = serve("");
+    let ask = || get(&house, &[], "https://localhost/").text();
+    assert_eq!(ask(), "<p>home");
+    let other = root.with_file_name("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("index.html"), "<p>other").unwrap();
+    fs::rename(&root, root.with_file_name("old")).unwrap();
+    fs::rename(&other, &root).unwrap();
+    let begun = std::time::Instant::now();
+    while ask() != "<p>other" {
+        assert!(begun.elapsed().as_secs() < 60, "the old root is still served");
+    }
+    house.stop();
+}
+
+#[test]
+fn roots_that_cannot_be_served_are_named() {
+    let home = Home::new();
+    for (keys, part) in [
+        ("root = \"/does/not/exist\"", "root: cannot read the directory /does/not/exist"),
+        ("root = \"www\"", "`root` is not an absolute path"),
+        ("root = \"/\"\nserver = \"unix:a.sock\"", "cannot have both `server` and `root`"),
+        ("root = \"/\"\nfallback = \"/../x\"", "`fallback` is not the path of a file"),
+        ("root = \"/\"\ntry = [\"x\"]", "this names no file for a request"),
+        ("server = \"unix:a.sock\"\nindex = \"a\"", "`index` has an effect only with `root`"),
+    ] {
+        fs::write(home.file("o.toml"), format!("{CERTIFICATE}{HTTP}[[route]]\n{keys}\n")).unwrap();
+        let outcome = output(home.path(), &["check", "-c", "o.toml"]);
+        assert_eq!(outcome.status.code(), Some(2), "{keys}");
+        assert!(stderr(&outcome).contains(part), "{keys}: {}", stderr(&outcome));
+        assert!(stderr(&outcome).contains("o.toml"), "{keys}: {}", stderr(&outcome));
+    }
+}

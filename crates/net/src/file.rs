@@ -1,0 +1,179 @@
+//! Files below a root: opened so that nothing leads out of it, and read without a wait where that is possible.
+//!
+//! `openat2` with `RESOLVE_BENEATH` has the kernel refuse every step out of the root, be it by `..`, by an absolute
+//! symbolic link or by a race. [`Wait::Never`] asks only for what the kernel has in memory: names by `RESOLVE_CACHED`,
+//! content by `preadv2` with `RWF_NOWAIT`. What is not there fails with [`io::ErrorKind::WouldBlock`], and is to be asked
+//! for again on a thread that may wait.
+
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+/// Whether a call may wait for a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// No.
+    Never,
+    /// As long as it takes.
+    Allowed,
+}
+
+/// A file that is open.
+#[derive(Debug)]
+pub struct File {
+    /// The descriptor.
+    pub fd: OwnedFd,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// When its content changed: seconds and nanoseconds since 1970.
+    pub modified: (i64, u64),
+    /// Its number in its file system.
+    pub inode: u64,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One with content.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A device, a FIFO, a socket.
+    Special,
+}
+
+/// How often a path is looked up again that another process changes meanwhile.
+const LOOKS: usize = 16;
+
+/// Opens a directory as a root; symbolic links on the way to it are followed.
+///
+/// # Errors
+/// What the kernel says; [`io::ErrorKind::WouldBlock`] where it would have to wait and must not.
+pub fn root(path: &Path, wait: Wait) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat2(CWD, path, flags, Mode::empty(), cached(wait)).map_err(|error| cold(error, wait))?)
+}
+
+/// Opens the file at a path below a root. It does not wait for the other end of a FIFO.
+///
+/// # Errors
+/// What the kernel says: `EXDEV` where the path leads out of the root. [`io::ErrorKind::WouldBlock`] where it would have
+/// to wait and must not.
+pub fn open(root: impl AsFd, path: &str, wait: Wait) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | cached(wait);
+    let mut looks = 0;
+    let fd = loop {
+        looks += 1;
+        match openat2(&root, path, flags, Mode::empty(), resolve) {
+            // Something was renamed on the way.
+            Err(Errno::AGAIN) if wait == Wait::Allowed && looks < LOOKS => {}
+            outcome => break outcome.map_err(|error| cold(error, wait))?,
+        }
+    };
+    let found = fstat(&fd)?;
+    let kind = match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => Kind::Regular,
+        FileType::Directory => Kind::Directory,
+        _ => Kind::Special,
+    };
+    Ok(File {
+        fd,
+        kind,
+        size: u64::try_from(found.st_size).unwrap_or_default(),
+        modified: (found.st_mtime, found.st_mtime_nsec),
+        inode: found.st_ino,
+    })
+}
+
+fn cached(wait: Wait) -> ResolveFlags {
+    if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() }
+}
+
+/// A kernel before 5.12 does not know `RESOLVE_CACHED`.
+fn cold(error: Errno, wait: Wait) -> Errno {
+    if wait == Wait::Never && error == Errno::INVAL { Errno::AGAIN } else { error }
+}
+
+/// Reads from `offset` on into `slots`, in their order, and tells how much; 0 is the end of the file.
+///
+/// # Errors
+/// What the kernel says; [`io::ErrorKind::WouldBlock`] where it would have to wait and must not.
+pub fn read(fd: impl AsFd, slots: &mut [IoSliceMut<'_>], offset: u64, wait: Wait) -> io::Result<usize> {
+    let flags = if wait == Wait::Never { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
+    loop {
+        match preadv2(&fd, slots, offset, flags) {
+            Err(Errno::INTR) => {}
+            // Not every file system can; and Linux 5.9 and 5.10 say the end where there is none.
+            Err(Errno::OPNOTSUPP) | Ok(0) if wait == Wait::Never => {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            outcome => return Ok(outcome?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::mkfifoat;
+
+    use super::*;
+
+    #[test]
+    fn nothing_leads_out_of_the_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        fs::create_dir_all(path.join("www/sub")).unwrap();
+        fs::write(path.join("secret"), "secret").unwrap();
+        fs::write(path.join("www/a"), "hello").unwrap();
+        symlink("../a", path.join("www/sub/inside")).unwrap();
+        symlink("../../secret", path.join("www/sub/outside")).unwrap();
+        symlink(path.join("www/a"), path.join("www/absolute")).unwrap();
+        symlink("..", path.join("www/up")).unwrap();
+        symlink("/proc/self/root", path.join("www/magic")).unwrap();
+        let root = root(&path.join("www"), Wait::Allowed).unwrap();
+        let open = |name: &str| open(&root, name, Wait::Allowed);
+        for name in ["a", "sub/inside", "sub/../a"] {
+            let file = open(name).unwrap();
+            assert_eq!((file.kind, file.size), (Kind::Regular, 5), "{name}");
+        }
+        assert_eq!(open("sub").unwrap().kind, Kind::Directory);
+        for name in ["../secret", "/etc/passwd", "sub/outside", "absolute", "up/secret", "magic/etc/passwd"] {
+            assert_eq!(open(name).unwrap_err().raw_os_error(), Some(18), "{name}");
+        }
+        assert_eq!(open("a/").unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(open("b").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_fifo_keeps_nobody_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = root(folder.path(), Wait::Allowed).unwrap();
+        mkfifoat(&root, "fifo", Mode::RUSR | Mode::WUSR).unwrap();
+        assert_eq!(open(&root, "fifo", Wait::Allowed).unwrap().kind, Kind::Special);
+    }
+
+    #[test]
+    fn content_is_read_from_any_place() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "0123456789").unwrap();
+        let root = root(folder.path(), Wait::Allowed).unwrap();
+        let file = open(&root, "a", Wait::Allowed).unwrap();
+        let (mut one, mut two) = ([0; 2], [0; 9]);
+        let mut slots = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+        assert_eq!(read(&file.fd, &mut slots, 5, Wait::Allowed).unwrap(), 5);
+        assert_eq!((&one, &two[..3]), (b"56", &b"789"[..]));
+        assert_eq!(read(&file.fd, &mut [IoSliceMut::new(&mut one)], 10, Wait::Allowed).unwrap(), 0);
+        // Whoever must not wait is not told of an end.
+        let end = read(&file.fd, &mut [IoSliceMut::new(&mut one)], 10, Wait::Never).unwrap_err();
+        assert_eq!(end.kind(), io::ErrorKind::WouldBlock);
+    }
+}

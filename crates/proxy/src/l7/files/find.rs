@@ -1,0 +1,156 @@
+//! Which file a request asks for, and the roots that a worker has open.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use offramp_net::clock::coarse_ms;
+use offramp_net::file::{self, File, Kind, Wait};
+
+use crate::snapshot::http::Files;
+
+/// Permission denied.
+const EACCES: i32 = 13;
+/// The path leads out of the root.
+const EXDEV: i32 = 18;
+/// Symbolic links in a circle.
+const ELOOP: i32 = 40;
+/// There is no such file: ENOENT, ENXIO (a socket), ENODEV, ENOTDIR, EINVAL, ENAMETOOLONG.
+const NAMES: [i32; 6] = [2, 6, 19, 20, 22, 36];
+/// How long an open root is taken for the directory at its path, in milliseconds: then another one may have its place.
+const FRESH: u64 = 1000;
+/// How many roots of a worker are open.
+const MOST_ROOTS: usize = 64;
+
+/// What was found.
+pub(crate) enum Found {
+    /// A file, and its path below the root.
+    File(File, String),
+    /// A directory that was asked for without the slash at its end.
+    Directory,
+    /// Nothing, or nothing that is served.
+    Nothing,
+    /// Something that this process may not read.
+    Denied,
+}
+
+/// What is looked for.
+pub(crate) struct Search {
+    pub(crate) files: Arc<Files>,
+    /// The path below the root that the request names.
+    pub(crate) name: String,
+}
+
+/// The roots that a worker has open.
+#[derive(Default)]
+pub(crate) struct Roots {
+    open: RefCell<Vec<Open>>,
+}
+
+struct Open {
+    of: Arc<Files>,
+    root: Arc<OwnedFd>,
+    since: u64,
+}
+
+impl Roots {
+    /// Searches without a wait.
+    pub(crate) fn search(&self, search: &Search) -> io::Result<Found> {
+        let root = self.root(&search.files)?;
+        search.run(Some(root.as_fd()), Wait::Never)
+    }
+
+    fn root(&self, files: &Arc<Files>) -> io::Result<Arc<OwnedFd>> {
+        let now = coarse_ms();
+        let mut open = self.open.borrow_mut();
+        if let Some(known) = open.iter().find(|known| Arc::ptr_eq(&known.of, files))
+            && now.saturating_sub(known.since) < FRESH
+        {
+            return Ok(Arc::clone(&known.root));
+        }
+        // Those of configurations that are gone, too.
+        open.retain(|known| now.saturating_sub(known.since) < FRESH && !Arc::ptr_eq(&known.of, files));
+        let root = Arc::new(file::root(&files.root, Wait::Never)?);
+        if open.len() < MOST_ROOTS {
+            open.push(Open { of: Arc::clone(files), root: Arc::clone(&root), since: now });
+        }
+        Ok(root)
+    }
+}
+
+impl Search {
+    /// Searches below `root`, or else below the directory that is at its path now.
+    ///
+    /// # Errors
+    /// What the kernel says, but for what [`Found`] tells.
+    pub(crate) fn run(&self, root: Option<BorrowedFd<'_>>, wait: Wait) -> io::Result<Found> {
+        let own;
+        let root = match root {
+            Some(root) => root,
+            None => {
+                own = file::root(&self.files.root, wait)?;
+                own.as_fd()
+            }
+        };
+        let mut directory = false;
+        for pattern in &self.files.tries {
+            let name = self.candidate(pattern);
+            match self.look(root, name, wait)? {
+                Found::Nothing => {}
+                // The redirect is for what was asked for.
+                Found::Directory => directory |= &**pattern == PATH,
+                found => return Ok(found),
+            }
+        }
+        if directory {
+            return Ok(Found::Directory);
+        }
+        match &self.files.fallback {
+            Some(fallback) => Ok(match self.look(root, fallback.to_string(), wait)? {
+                Found::Directory => Found::Nothing,
+                found => found,
+            }),
+            None => Ok(Found::Nothing),
+        }
+    }
+
+    fn candidate(&self, pattern: &str) -> String {
+        // A name that goes on is not that of something in the directory.
+        let goes_on = !pattern.ends_with(PATH);
+        let name = if goes_on { self.name.trim_end_matches('/') } else { &self.name };
+        pattern.replacen(PATH, name, 1)
+    }
+
+    fn look(&self, root: BorrowedFd<'_>, name: String, wait: Wait) -> io::Result<Found> {
+        if !name.is_empty() && !name.ends_with('/') {
+            return look(root, name, wait);
+        }
+        for index in &self.files.index {
+            match look(root, format!("{name}{index}"), wait)? {
+                Found::Nothing | Found::Directory => {}
+                found => return Ok(found),
+            }
+        }
+        Ok(Found::Nothing)
+    }
+}
+
+/// What stands for the path of the request.
+const PATH: &str = "{path}";
+
+fn look(root: BorrowedFd<'_>, name: String, wait: Wait) -> io::Result<Found> {
+    match file::open(root, &name, wait) {
+        Ok(file) => Ok(match file.kind {
+            Kind::Regular => Found::File(file, name),
+            Kind::Directory => Found::Directory,
+            Kind::Special => Found::Nothing,
+        }),
+        Err(error) => match error.raw_os_error() {
+            Some(EXDEV | ELOOP) => Ok(Found::Nothing),
+            Some(EACCES) => Ok(Found::Denied),
+            Some(number) if NAMES.contains(&number) => Ok(Found::Nothing),
+            _ => Err(error),
+        },
+    }
+}
