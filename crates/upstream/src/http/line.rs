@@ -249,6 +249,7 @@ impl<B: RequestBody> Http1Connection<B> {
                     if self.refused.is_some() {
                         self.out.give_up();
                     }
+                    self.out.answered();
                     return Poll::Ready(Ok(Received::Response(response)));
                 }
             }

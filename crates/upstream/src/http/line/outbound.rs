@@ -23,6 +23,9 @@ use crate::link::Link;
 
 /// How many pieces are moved before others have their turn.
 const TURN: usize = 16;
+/// The capacity up to which the memory of a head is kept while its response comes: no more than a stream of a client is
+/// counted as for it.
+const KEEP_ANSWERED: usize = 1024;
 /// The capacity up to which memory is kept for the next request.
 const KEEP: usize = 8 * 1024;
 
@@ -135,6 +138,14 @@ impl<B: RequestBody> Outbound<B> {
     pub(super) fn give_up(&mut self) {
         self.drop_rest();
         self.broken = true;
+    }
+
+    /// The response has begun: the request is not sent again. A long head that has gone is not held as long as the body of
+    /// the response takes.
+    pub(super) fn answered(&mut self) {
+        if self.gone == self.before.len() && self.before.capacity() > KEEP_ANSWERED {
+            (self.before, self.gone) = (Vec::new(), 0);
+        }
     }
 
     /// Gives memory back: all of it, or what few requests need.
@@ -386,3 +397,25 @@ impl<B: RequestBody> Outbound<B> {
 }
 
 const WRONG_LENGTH: &str = "it is not of the length that its head says";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 responses that a client does not read would hold the heads of their requests, which nobody counts any more.
+    #[test]
+    fn a_long_head_is_forgotten_when_the_response_begins() {
+        for (length, kept) in [(10, true), (20_000, false)] {
+            let mut request = head::Request::new();
+            request.fields.append(b"cookie", &vec![b'x'; length]);
+            let mut out = Outbound::<String>::idle();
+            out.load(&request, String::new(), false);
+            out.answered();
+            assert!(out.before.len() > length, "what has not gone stays");
+            out.gone = out.before.len();
+            out.answered();
+            assert!(out.is_complete());
+            assert_eq!(out.before.capacity() > 0, kept, "{length}");
+        }
+    }
+}
