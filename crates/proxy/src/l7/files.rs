@@ -30,7 +30,8 @@ pub(crate) use content::{FileContent, Piece};
 pub(crate) use find::Roots;
 use find::{Found, Search};
 
-/// What a request for a file has come to.
+/// What a request for a file has come to. Large, and moved once.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Step {
     /// It has a response, or is refused.
     Answered(Outcome),
