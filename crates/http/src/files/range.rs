@@ -83,6 +83,7 @@ mod tests {
 
     /// As parts of a file of ten bytes.
     #[test]
+    #[allow(clippy::single_range_in_vec_init)] // One range is meant, not its numbers.
     fn ranges() {
         let parts = |parts: &[Range<u64>]| Selection::Parts(parts.to_vec());
         for (value, expected) in [
