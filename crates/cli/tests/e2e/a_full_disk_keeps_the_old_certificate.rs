@@ -12,7 +12,7 @@ use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::authority::{Authority, Fault};
 use crate::crowd::{connect, trusting};
-use crate::house::{Home, LIFE, PATIENCE};
+use crate::instance::{Home, LIFE, PATIENCE};
 use crate::offramp::{output, stderr};
 
 /// Polls until there is something.

@@ -9,7 +9,7 @@ use offramp_testkit::server::{Listen, Pattern, Server, Stream, Sum};
 use rustls::version::{TLS12, TLS13};
 
 use crate::duplex::{Receiver, Sender, connect, speaking};
-use crate::house::{Home, PATIENCE, cause};
+use crate::instance::{Home, PATIENCE, cause};
 
 /// Writes `length` bytes of the pattern by `send`, and gives their sum.
 pub(crate) fn pour(seed: u64, length: u64, mut send: impl FnMut(&[u8])) -> String {
@@ -73,12 +73,12 @@ fn a_gibibyte_goes_both_ways() {
             told.lock().unwrap().send(sums).unwrap();
         };
         let app = Server::start(&listen, behaviour).unwrap();
-        let house = home.run(&Home::one_route(app.address()));
-        let config = speaking(version, &house.home.ca.certificate());
-        let (sent, received) = exchange(length, connect(&config, house.address()));
+        let instance = home.run(&Home::one_route(app.address()));
+        let config = speaking(version, &instance.home.ca.certificate());
+        let (sent, received) = exchange(length, connect(&config, instance.address()));
         let (app_sent, app_received) = hear.recv_timeout(PATIENCE).unwrap();
         assert_eq!((&app_received, &received), (&sent, &app_sent), "{version:?}");
-        let [event] = &house.stop()[..] else { panic!("one event") };
+        let [event] = &instance.stop()[..] else { panic!("one event") };
         assert_eq!(event["bytes_from_client"], length, "{event}");
         assert_eq!(event["bytes_to_client"], length, "{event}");
         assert!(["client_closed", "server_closed"].contains(&cause(event)), "{event}");

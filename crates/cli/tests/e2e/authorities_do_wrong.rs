@@ -10,7 +10,7 @@ use offramp_testkit::server::{Listen, Server, apps};
 use crate::authority::{Authority, Fault};
 use crate::crowd::{connect, trusting};
 use crate::figures::Page;
-use crate::house::{Home, House};
+use crate::instance::{Home, Instance};
 use crate::offramp::{output, stderr};
 use crate::openssl::echo;
 use crate::pebble::logged;
@@ -25,18 +25,18 @@ fn configuration(home: &Home, authority: &Authority, app: &Server) -> String {
 }
 
 /// The certificate that clients get, in PEM.
-fn shown(house: &House) -> String {
-    let said = echo(house, &["-servername", "a.test"]);
+fn shown(instance: &Instance) -> String {
+    let said = echo(instance, &["-servername", "a.test"]);
     let begin = said.find("-----BEGIN CERTIFICATE-----").unwrap();
     said[begin..].split("-----END CERTIFICATE-----").next().unwrap().to_owned()
 }
 
-fn renew(house: &House) -> Output {
-    output(house.home.path(), &["cert", "renew", "a.test", "--config", "offramp.toml"])
+fn renew(instance: &Instance) -> Output {
+    output(instance.home.path(), &["cert", "renew", "a.test", "--config", "offramp.toml"])
 }
 
-fn failed(house: &House) -> f64 {
-    Page::scrape(house.metrics()).get("offramp_acme_orders_total{outcome=\"failed\"}")
+fn failed(instance: &Instance) -> f64 {
+    Page::scrape(instance.metrics()).get("offramp_acme_orders_total{outcome=\"failed\"}")
 }
 
 /// Has each fault stand in the way of a renewal, and expects a reason that has its text.
@@ -46,28 +46,28 @@ fn faults(faults: &[(Fault, &str)]) {
     let home = Home::new();
     let authority = Authority::start(&home.ca, Duration::from_secs(90 * 24 * 3600));
     let text = configuration(&home, &authority, &app);
-    let house = home.run(&text);
-    logged(&house, "certificates changed", "");
-    let before = shown(&house);
+    let instance = home.run(&text);
+    logged(&instance, "certificates changed", "");
+    let before = shown(&instance);
     for (count, (fault, reason)) in (1..).zip(faults) {
         authority.set_fault(*fault);
-        let refused = renew(&house);
+        let refused = renew(&instance);
         assert_eq!(refused.status.code(), Some(1), "{fault:?}: {}", stderr(&refused));
         assert!(stderr(&refused).contains(reason), "{fault:?}: {}", stderr(&refused));
         assert!(stderr(&refused).len() < 1500, "{fault:?}: {}", stderr(&refused));
-        assert_eq!(shown(&house), before, "{fault:?}");
-        assert_eq!(failed(&house), f64::from(count), "{fault:?}");
-        let line = logged(&house, "the next attempt comes later", &format!("failures={count} "));
+        assert_eq!(shown(&instance), before, "{fault:?}");
+        assert_eq!(failed(&instance), f64::from(count), "{fault:?}");
+        let line = logged(&instance, "the next attempt comes later", &format!("failures={count} "));
         assert!(line.contains("names=a.test") && line.contains("not_after=20"), "{line}");
     }
     // What was wrong is over, and nothing is left of it.
     authority.set_fault(Fault::None);
     if faults.len() < 5 {
-        let renewed = renew(&house);
+        let renewed = renew(&instance);
         assert_eq!(renewed.status.code(), Some(0), "{}", stderr(&renewed));
-        house.until("clients get the new one", || (shown(&house) != before).then_some(()));
+        instance.until("clients get the new one", || (shown(&instance) != before).then_some(()));
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -105,26 +105,26 @@ fn an_authority_that_asks_to_be_left_alone_is() {
     let home = Home::new();
     let authority = Authority::start(&home.ca, Duration::from_secs(90 * 24 * 3600));
     let text = configuration(&home, &authority, &app);
-    let house = home.run(&text);
-    logged(&house, "certificates changed", "");
+    let instance = home.run(&text);
+    logged(&instance, "certificates changed", "");
     authority.set_fault(Fault::Limited(7200));
-    let refused = renew(&house);
+    let refused = renew(&instance);
     assert!(stderr(&refused).contains("rateLimited"), "{}", stderr(&refused));
-    let line = logged(&house, "the next attempt comes later", "failures=1 ");
+    let line = logged(&instance, "the next attempt comes later", "failures=1 ");
     let seconds: u64 = line.split("seconds=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!((7100..=7200).contains(&seconds), "{line}");
     authority.set_fault(Fault::None);
     let asked = authority.requests("/order");
-    let refused = renew(&house);
+    let refused = renew(&instance);
     assert!(stderr(&refused).contains("are not asked again before 20"), "{}", stderr(&refused));
     for _ in 0..3 {
-        house.process.signal(Signal::HUP).unwrap();
+        instance.process.signal(Signal::HUP).unwrap();
     }
-    house.until("the reloads have come", || {
-        let lines = house.process.lines(Source::Stderr);
+    instance.until("the reloads have come", || {
+        let lines = instance.process.lines(Source::Stderr);
         (lines.iter().filter(|line| line.contains(" reloaded ")).count() >= 1).then_some(())
     });
-    let refused = renew(&house);
+    let refused = renew(&instance);
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(authority.requests("/order"), asked);
 }
@@ -135,25 +135,25 @@ fn the_less_an_old_certificate_has_left_the_more_urgent_the_log_is() {
     let home = Home::new();
     let authority = Authority::start(&home.ca, Duration::from_secs(30));
     let text = configuration(&home, &authority, &app);
-    let house = home.run(&text);
-    logged(&house, "certificates changed", "");
-    let before = shown(&house);
+    let instance = home.run(&text);
+    logged(&instance, "certificates changed", "");
+    let before = shown(&instance);
     authority.set_fault(Fault::Error);
     let left = || {
-        let page = Page::scrape(house.metrics());
+        let page = Page::scrape(instance.metrics());
         page.get("offramp_certificate_expiry_seconds{name=\"a.test\",source=\"acme\"}")
     };
     // A third of its life, and nobody waits for the next attempt.
-    house.until("it expires soon", || (left() < 10.0).then_some(()));
-    assert_eq!(renew(&house).status.code(), Some(1));
-    let line = logged(&house, "the old certificate expires soon, and there is no new one", "names=a.test");
+    instance.until("it expires soon", || (left() < 10.0).then_some(()));
+    assert_eq!(renew(&instance).status.code(), Some(1));
+    let line = logged(&instance, "the old certificate expires soon, and there is no new one", "names=a.test");
     assert!(line.contains("ERROR") && line.contains("failures=1 "), "{line}");
-    house.until("it has expired", || (left() < 0.0).then_some(()));
-    assert_eq!(renew(&house).status.code(), Some(1));
-    logged(&house, "the old certificate has expired, and there is no new one", "failures=2 ");
+    instance.until("it has expired", || (left() < 0.0).then_some(()));
+    assert_eq!(renew(&instance).status.code(), Some(1));
+    logged(&instance, "the old certificate has expired, and there is no new one", "failures=2 ");
     // Clients get it all the same: many only warn, and nothing else is better.
-    assert_eq!(shown(&house), before);
-    assert!((failed(&house) - 2.0).abs() < 0.1);
+    assert_eq!(shown(&instance), before);
+    assert!((failed(&instance) - 2.0).abs() < 0.1);
 }
 
 /// What an authority wants holds for all names: those that clients ask for, and those that are to be renewed.
@@ -165,25 +165,25 @@ fn a_pause_is_shared_by_all_names() {
     let text = configuration(&home, &authority, &app)
         + "[[certificate]]\nacme = \"own\"\non_demand = { names = \"*.shop.test\", wait = \"60s\" }\n\
            [limits]\nhandshake_timeout = \"1m\"\n";
-    let house = home.run(&text);
-    logged(&house, "certificates changed", "");
-    let client = trusting(&authority.root(house.home.path()));
-    connect(&client, house.address(), "first.shop.test").unwrap();
+    let instance = home.run(&text);
+    logged(&instance, "certificates changed", "");
+    let client = trusting(&authority.root(instance.home.path()));
+    connect(&client, instance.address(), "first.shop.test").unwrap();
     let orders = authority.requests("/order");
     authority.set_fault(Fault::Limited(7200));
-    assert!(connect(&client, house.address(), "second.shop.test").is_err());
+    assert!(connect(&client, instance.address(), "second.shop.test").is_err());
     assert_eq!(authority.requests("/order"), orders + 1);
     // Neither the next name nor a renewal wakes it, though it would be served now.
     authority.set_fault(Fault::None);
     for name in ["third.shop.test", "fourth.shop.test"] {
-        assert!(connect(&client, house.address(), name).is_err(), "{name}");
+        assert!(connect(&client, instance.address(), name).is_err(), "{name}");
     }
-    let refused = renew(&house);
+    let refused = renew(&instance);
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("not asked again before"), "{}", stderr(&refused));
     assert_eq!(authority.requests("/order"), orders + 1);
-    let page = Page::scrape(house.metrics());
+    let page = Page::scrape(instance.metrics());
     assert_eq!(page.get("offramp_acme_on_demand_total{outcome=\"paused\"}"), 2.0);
     assert_eq!(page.get("offramp_acme_on_demand_total{outcome=\"failed\"}"), 1.0);
-    house.stop();
+    instance.stop();
 }

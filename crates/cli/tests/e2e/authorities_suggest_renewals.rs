@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::authority::{Asked, Authority, Fault};
-use crate::house::Home;
+use crate::instance::Home;
 use crate::offramp::{output, stderr};
 use crate::pebble::logged;
 
@@ -27,8 +27,8 @@ fn a_certificate_is_renewed_when_the_authority_wants_it_and_replaces_the_old_one
     let home = Home::new();
     let authority = Authority::start(&home.ca, LIFE);
     let text = configuration(&home, &authority, "profile = \"shortlived\"", &app);
-    let house = home.run(&text);
-    let line = logged(&house, "the authority suggests when to renew", "names=a.test");
+    let instance = home.run(&text);
+    let line = logged(&instance, "the authority suggests when to renew", "names=a.test");
     assert!(line.contains("start=2090-01-01T") && line.contains("end=2090-01-02T"), "{line}");
     let first: Asked = authority.orders().remove(0);
     assert_eq!(first.payload["profile"], "shortlived");
@@ -37,9 +37,9 @@ fn a_certificate_is_renewed_when_the_authority_wants_it_and_replaces_the_old_one
     assert_eq!(authority.requests(&format!("/ari/{id}")), 1);
     // It will be told at the next question, which a start asks at once.
     authority.suggest(&id);
-    house.process.signal(offramp_testkit::process::Signal::KILL).unwrap();
-    house.process.wait(crate::house::LIFE).unwrap();
-    let home = house.home;
+    instance.process.signal(offramp_testkit::process::Signal::KILL).unwrap();
+    instance.process.wait(crate::instance::LIFE).unwrap();
+    let home = instance.home;
     std::fs::remove_file(home.file("notify.sock")).unwrap();
     // A certificate that is new is not replaced, whatever the authority suggests.
     for entry in std::fs::read_dir(home.file("state/acme/certificates")).unwrap() {
@@ -47,14 +47,14 @@ fn a_certificate_is_renewed_when_the_authority_wants_it_and_replaces_the_old_one
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.set_modified(SystemTime::now() - LIFE).unwrap();
     }
-    let house = home.run(&text);
-    logged(&house, "a certificate was obtained", "names=a.test");
+    let instance = home.run(&text);
+    logged(&instance, "a certificate was obtained", "names=a.test");
     let second = authority.orders().remove(1);
     assert_eq!(
         (second.payload["replaces"].as_str(), second.payload["profile"].as_str()),
         (Some(id.as_str()), Some("shortlived"))
     );
-    logged(&house, "the authority suggests when to renew", "start=2090-01-01T");
+    logged(&instance, "the authority suggests when to renew", "start=2090-01-01T");
     assert_eq!(authority.orders().len(), 2);
     let asked = authority.requests(&format!("/ari/{}", second.certificate.unwrap()));
     assert_eq!(asked, 1);
@@ -69,9 +69,9 @@ fn an_authority_that_leaves_out_half_of_it_is_no_reason_to_let_a_certificate_end
     let authority = Authority::start(&home.ca, Duration::from_secs(90 * 24 * 3600));
     authority.set_fault(Fault::Forgetful);
     let text = configuration(&home, &authority, "", &app);
-    let house = home.run(&text);
-    logged(&house, "the authority suggests when to renew", "start=2090-01-01T");
-    let renewed = output(house.home.path(), &["cert", "renew", "a.test", "--config", "offramp.toml"]);
+    let instance = home.run(&text);
+    logged(&instance, "the authority suggests when to renew", "start=2090-01-01T");
+    let renewed = output(instance.home.path(), &["cert", "renew", "a.test", "--config", "offramp.toml"]);
     assert_eq!(renewed.status.code(), Some(0), "{}", stderr(&renewed));
     let orders = authority.orders();
     let replaces = |order: &Asked| order.payload["replaces"].is_string();
@@ -86,7 +86,7 @@ fn a_profile_that_the_authority_does_not_have_is_told() {
     let home = Home::new();
     let authority = Authority::start(&home.ca, LIFE);
     let text = configuration(&home, &authority, "profile = \"eternal\"", &app);
-    let house = home.run(&text);
-    let line = logged(&house, "no certificate was obtained", "names=a.test");
+    let instance = home.run(&text);
+    let line = logged(&instance, "no certificate was obtained", "names=a.test");
     assert!(line.contains("invalidProfile"), "{line}");
 }

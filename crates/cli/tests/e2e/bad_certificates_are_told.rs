@@ -6,7 +6,7 @@ use offramp_testkit::ca::{Key, Leaf, Validity};
 use offramp_testkit::process::{Process, Ready, Signal, Source};
 
 use crate::crowd::{connect, trusting};
-use crate::house::{CERTIFICATE, Home, LIFE, LISTENER, PATIENCE};
+use crate::instance::{CERTIFICATE, Home, LIFE, LISTENER, PATIENCE};
 use crate::offramp::{offramp, output, stderr};
 
 const ROUTE: &str = "[[route]]\nserver = \"127.0.0.1:9\"\n";
@@ -35,18 +35,18 @@ fn refused(spoil: impl Fn(&Home), part: &str) {
     assert_ne!(status.code(), Some(0), "{}", start.transcript());
     assert!(start.transcript().contains(reason), "{reason} in {}", start.transcript());
 
-    let house = Home::new().run(&configuration());
-    spoil(&house.home);
-    house.process.signal(Signal::HUP).unwrap();
-    house.wait_for_notification("RELOADING=1");
-    house.process.wait_for(&Ready::Line("reload refused".into()), PATIENCE).unwrap();
-    assert!(house.process.transcript().contains(part), "{part} in {}", house.process.transcript());
-    let ca = house.home.ca.certificate();
-    let good = connect(&trusting(&ca), house.address(), "localhost");
+    let instance = Home::new().run(&configuration());
+    spoil(&instance.home);
+    instance.process.signal(Signal::HUP).unwrap();
+    instance.wait_for_notification("RELOADING=1");
+    instance.process.wait_for(&Ready::Line("reload refused".into()), PATIENCE).unwrap();
+    assert!(instance.process.transcript().contains(part), "{part} in {}", instance.process.transcript());
+    let ca = instance.home.ca.certificate();
+    let good = connect(&trusting(&ca), instance.address(), "localhost");
     // There is nobody behind it, but the handshake is made with the old certificate.
     assert!(good.is_ok(), "{good:?}");
     drop(good);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -101,22 +101,22 @@ fn one_that_has_run_out_is_used_with_a_loud_warning() {
     };
     assert!(stderr(&check).lines().map(str::to_owned).any(|line| is_warning(&line)), "{}", stderr(&check));
 
-    let house = home.run(&configuration());
-    let warnings = || house.process.lines(Source::Stderr).into_iter().filter(is_warning).count();
-    house.until("a warning at the start", || (warnings() == 1).then_some(()));
-    let ca = house.home.ca.certificate();
-    let error = connect(&trusting(&ca), house.address(), "localhost").unwrap_err();
+    let instance = home.run(&configuration());
+    let warnings = || instance.process.lines(Source::Stderr).into_iter().filter(is_warning).count();
+    instance.until("a warning at the start", || (warnings() == 1).then_some(()));
+    let ca = instance.home.ca.certificate();
+    let error = connect(&trusting(&ca), instance.address(), "localhost").unwrap_err();
     assert!(error.to_string().contains("xpired"), "{error}");
-    let event = house.event("the client's refusal", |event| event["cause"] == "handshake_alert");
+    let event = instance.event("the client's refusal", |event| event["cause"] == "handshake_alert");
     assert_eq!(event["alert_received"], "certificate_expired", "{event}");
 
     // Read again, it is warned of again; renewed, it is not.
-    house.process.signal(Signal::HUP).unwrap();
-    house.until("a warning on reload", || (warnings() == 2).then_some(()));
-    house.home.ca.issue("server", &Leaf::server(Key::P256, &["localhost"])).unwrap();
-    house.process.signal(Signal::HUP).unwrap();
+    instance.process.signal(Signal::HUP).unwrap();
+    instance.until("a warning on reload", || (warnings() == 2).then_some(()));
+    instance.home.ca.issue("server", &Leaf::server(Key::P256, &["localhost"])).unwrap();
+    instance.process.signal(Signal::HUP).unwrap();
     // By the reload or by the watcher of the files, whichever was faster.
-    house.until("the new certificate", || connect(&trusting(&ca), house.address(), "localhost").ok());
+    instance.until("the new certificate", || connect(&trusting(&ca), instance.address(), "localhost").ok());
     assert_eq!(warnings(), 2);
-    house.stop();
+    instance.stop();
 }

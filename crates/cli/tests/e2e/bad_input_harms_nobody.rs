@@ -13,7 +13,7 @@ use socket2::SockRef;
 
 use crate::crowd::{Crowd, tcp, trusting};
 use crate::figures::{Page, descriptors, resident};
-use crate::house::{CERTIFICATE, Home, House, LISTENER, text};
+use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, text};
 
 /// What a client does, and the cause by which that ends.
 struct Case {
@@ -266,7 +266,7 @@ const BELIEVED: &[Case] = &[
     },
 ];
 
-fn house(app: &Server) -> House {
+fn instance(app: &Server) -> Instance {
     // Long enough for those who mean well on a machine that is busy.
     let limits = "[limits]\nhandshake_timeout = \"4s\"\n";
     let believing = "[[listener]]\nname = \"believing\"\naddress = \"[::1]:0\"\naccept_proxy = [\"::1\"]\n";
@@ -278,16 +278,16 @@ fn house(app: &Server) -> House {
 }
 
 /// Runs a case and checks its event.
-fn encounter(house: &House, case: &Case, believing: bool) {
+fn encounter(instance: &Instance, case: &Case, believing: bool) {
     let listener = if believing { "believing" } else { "default" };
-    let before = house.events().len();
-    let mut stream = tcp(house.address_of(listener)).unwrap();
+    let before = instance.events().len();
+    let mut stream = tcp(instance.address_of(listener)).unwrap();
     let port = stream.local_addr().unwrap().port();
     (case.run)(&mut stream);
     drop(stream);
-    let event = house.until(case.name, || {
+    let event = instance.until(case.name, || {
         let is = |event: &Value| event["listener"] == listener && event["client_port"] == port;
-        house.events().into_iter().skip(before).find(is)
+        instance.events().into_iter().skip(before).find(is)
     });
     assert_eq!(text(&event, "cause"), case.cause, "{}: {event}", case.name);
     assert_eq!(text(&event, "fault"), if case.cause == "client_silent" { "nobody" } else { "client" });
@@ -296,46 +296,46 @@ fn encounter(house: &House, case: &Case, believing: bool) {
 #[test]
 fn every_fault_has_its_name_and_nobody_else_notices() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = house(&app);
-    let crowd = Crowd::send(2, &trusting(&house.home.ca.certificate()), house.address(), "localhost");
+    let instance = instance(&app);
+    let crowd = Crowd::send(2, &trusting(&instance.home.ca.certificate()), instance.address(), "localhost");
     crowd.busy(10);
     let mut expected = std::collections::BTreeMap::new();
     for (cases, believing) in [(GREETINGS, false), (RECORDS, false), (BELIEVED, true)] {
         for case in cases {
-            encounter(&house, case, believing);
+            encounter(&instance, case, believing);
             *expected.entry(case.cause).or_insert(0.0) += 1.0;
         }
     }
     crowd.busy(10);
     let tally = crowd.stop();
     assert!(tally.failures.is_empty() && tally.turned_away == 0, "{tally:?}");
-    let page = Page::scrape(house.metrics());
+    let page = Page::scrape(instance.metrics());
     for (cause, count) in expected {
         assert_eq!(page.closed(cause), count, "{cause}");
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn nothing_is_left_behind() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = house(&app);
-    let process = house.process.id();
+    let instance = instance(&app);
+    let process = instance.process.id();
     let quick = || {
         let quick = GREETINGS.iter().filter(|case| case.cause != "proxy_timeout").chain(RECORDS);
-        quick.for_each(|case| encounter(&house, case, false));
+        quick.for_each(|case| encounter(&instance, case, false));
     };
     // The first round pays for what is kept for good.
     quick();
-    house.until("nothing is open", || {
-        (Page::scrape(house.metrics()).get("offramp_connections_active") == 0.0).then_some(())
+    instance.until("nothing is open", || {
+        (Page::scrape(instance.metrics()).get("offramp_connections_active") == 0.0).then_some(())
     });
     let (files, memory) = (descriptors(process).len(), resident(process));
     for _ in 0..8 {
         quick();
     }
-    house.until("all descriptors are closed", || (descriptors(process).len() <= files).then_some(()));
+    instance.until("all descriptors are closed", || (descriptors(process).len() <= files).then_some(()));
     let grown = resident(process).saturating_sub(memory);
     assert!(grown < 4 << 20, "{grown} bytes more");
-    house.stop();
+    instance.stop();
 }

@@ -6,7 +6,7 @@ use offramp_testkit::ca::{Key, Leaf, Validity};
 use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::client_pki;
-use crate::house::{CERTIFICATE, Home, LISTENER, PATIENCE, ask};
+use crate::instance::{CERTIFICATE, Home, LISTENER, PATIENCE, ask};
 use crate::offramp::offramp;
 
 fn run(home: &Home, arguments: &[&str]) -> Output {
@@ -83,11 +83,11 @@ fn a_chain_is_shown_with_what_is_wrong_with_it() {
 #[test]
 fn a_server_is_asked_for_its_chain() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = Home::new().run(&Home::one_route(app.address()));
-    let target = house.address().to_string();
+    let instance = Home::new().run(&Home::one_route(app.address()));
+    let target = instance.address().to_string();
     let asked = |more: &[&str]| {
         let arguments = [&["cert", "inspect", &target, "--ca", "ca.pem"][..], more].concat();
-        ask(offramp(house.home.path(), &arguments), b"", PATIENCE)
+        ask(offramp(instance.home.path(), &arguments), b"", PATIENCE)
     };
     let good = asked(&["--name", "localhost"]);
     assert_eq!(good.status.code(), Some(0), "{good:?}");
@@ -97,5 +97,5 @@ fn a_server_is_asked_for_its_chain() {
     }
     let other = asked(&["--name", "other.test"]);
     assert!(said(&other).contains("is not for other.test"), "{other:?}");
-    house.stop();
+    instance.stop();
 }

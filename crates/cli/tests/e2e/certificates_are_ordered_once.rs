@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use offramp_testkit::process::require;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::Home;
+use crate::instance::Home;
 use crate::knot::{Knot, SECRET};
 use crate::offramp::{output, stderr, stdout};
 use crate::pebble::{Pebble, Terms, logged};
@@ -135,9 +135,9 @@ fn what_is_in_the_way_is_told() {
         pebble.tls,
         app.address()
     );
-    let house = home.run(&text);
-    logged(&house, "a certificate was obtained", "");
-    let refused = order(&house.home, &pebble, &["a.test", "--listen", "127.0.0.1:0"]);
+    let instance = home.run(&text);
+    logged(&instance, "a certificate was obtained", "");
+    let refused = order(&instance.home, &pebble, &["a.test", "--listen", "127.0.0.1:0"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr(&refused).contains("use `offramp cert renew`"), "{}", stderr(&refused));
 }

@@ -2,14 +2,14 @@
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::{Home, House};
+use crate::instance::{Home, Instance};
 use crate::offramp::{output, stderr, stdout};
 use crate::openssl::echo;
 use crate::pebble::{Pebble, Terms, logged};
 
 /// The certificate that clients get, in PEM.
-fn shown(house: &House) -> String {
-    let said = echo(house, &["-servername", "a.test"]);
+fn shown(instance: &Instance) -> String {
+    let said = echo(instance, &["-servername", "a.test"]);
     let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
     let begin = said.find(begin).unwrap();
     said[begin..].split(end).next().unwrap().to_owned()
@@ -33,20 +33,21 @@ fn a_renewal_is_reported_and_used_at_once_and_a_failure_leaves_the_old_one() {
     let none = output(home.path(), &["cert", "renew", "a.test", "--config", configuration]);
     assert_eq!(none.status.code(), Some(1));
     assert!(stderr(&none).contains("no running Offramp keeps certificates of authorities in"), "{none:?}");
-    let house = home.run(&text);
-    logged(&house, "certificates changed", "");
-    let before = shown(&house);
-    let renew = |name: &str| output(house.home.path(), &["cert", "renew", name, "--config", configuration]);
+    let instance = home.run(&text);
+    logged(&instance, "certificates changed", "");
+    let before = shown(&instance);
+    let renew =
+        |name: &str| output(instance.home.path(), &["cert", "renew", name, "--config", configuration]);
     let renewed = renew("B.test");
     assert_eq!(renewed.status.code(), Some(0), "{renewed:?}");
     assert!(stdout(&renewed).starts_with("b.test: renewed, valid until 20"), "{renewed:?}");
-    house.until("clients get the new one", || (shown(&house) != before).then_some(()));
+    instance.until("clients get the new one", || (shown(&instance) != before).then_some(()));
     assert_eq!(pebble.count("Added order"), 2);
     let stranger = renew("c.test");
     assert_eq!(stranger.status.code(), Some(1));
     assert!(stderr(&stranger).contains("no certificate of an authority has the name c.test"), "{stranger:?}");
     // One that fails says why, in the authority's words.
-    let before = shown(&house);
+    let before = shown(&instance);
     pebble.tell_names("/set-default-ipv4", "{\"ip\":\"127.0.0.9\"}");
     let failed = renew("a.test");
     assert_eq!((failed.status.code(), stdout(&failed).as_str()), (Some(1), ""));
@@ -54,7 +55,7 @@ fn a_renewal_is_reported_and_used_at_once_and_a_failure_leaves_the_old_one() {
         stderr(&failed).contains("error: pebble: ") && stderr(&failed).contains("urn:ietf:params:acme"),
         "{failed:?}"
     );
-    assert_eq!(shown(&house), before);
+    assert_eq!(shown(&instance), before);
     // However often somebody asks, the authority looks in vain for no name more than five times in an hour.
     for _ in 0..8 {
         let failed = renew("a.test");
@@ -81,21 +82,21 @@ fn a_name_in_two_certificates_fails_no_more_often_than_authorities_allow() {
         pebble.tls,
         app.address()
     );
-    let house = home.run(&text);
+    let instance = home.run(&text);
     for other in ["a.test b.test", "a.test c.test"] {
-        logged(&house, "no certificate was obtained", other);
+        logged(&instance, "no certificate was obtained", other);
     }
     let mut said = String::new();
     for _ in 0..4 {
-        let refused = output(house.home.path(), &["cert", "renew", "a.test", "--config", "offramp.toml"]);
+        let refused = output(instance.home.path(), &["cert", "renew", "a.test", "--config", "offramp.toml"]);
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
         said = stderr(&refused);
     }
     // Two of each, and one more.
     assert_eq!(said.matches("not asked again before 20").count(), 2, "{said}");
-    let looked = house.process.lines(offramp_testkit::process::Source::Stderr);
+    let looked = instance.process.lines(offramp_testkit::process::Source::Stderr);
     let looked = looked
         .iter()
         .filter(|line| line.contains("no certificate was obtained") && line.contains("127.0.0.9"));
-    assert_eq!(looked.count(), 5, "{}", house.process.transcript());
+    assert_eq!(looked.count(), 5, "{}", instance.process.transcript());
 }

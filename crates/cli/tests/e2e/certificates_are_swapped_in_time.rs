@@ -12,11 +12,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
 use crate::crowd::{connect, trusting};
-use crate::house::{Home, House, LISTENER};
+use crate::instance::{Home, Instance, LISTENER};
 
 /// What a client is shown for a name.
-fn shown(house: &House, name: &str) -> CertificateDer<'static> {
-    let tls = connect(&trusting(&house.home.ca.certificate()), house.address(), name).unwrap();
+fn shown(instance: &Instance, name: &str) -> CertificateDer<'static> {
+    let tls = connect(&trusting(&instance.home.ca.certificate()), instance.address(), name).unwrap();
     tls.conn.peer_certificates().unwrap()[0].clone()
 }
 
@@ -70,7 +70,7 @@ fn certificates_are_swapped_in_time() {
     let pair = |cert: &str, key: &str| {
         format!("[[certificate]]\ncert = \"watched/{cert}\"\nkey = \"watched/{key}\"\n")
     };
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{}{}{}{LISTENER}[[route]]\nserver = \"{}\"\n",
         pair("renamed.pem", "renamed.key"),
         pair("written.pem", "written.key"),
@@ -80,11 +80,12 @@ fn certificates_are_swapped_in_time() {
     let mut times = Vec::new();
     for round in 1..=3 {
         for name in NAMES {
-            let expected = mint(&house.home, name);
-            assert_ne!(shown(&house, name), expected);
-            put(house.home.path(), name, round);
+            let expected = mint(&instance.home, name);
+            assert_ne!(shown(&instance, name), expected);
+            put(instance.home.path(), name, round);
             let begun = Instant::now();
-            house.until("the new certificate is shown", || (shown(&house, name) == expected).then_some(()));
+            instance
+                .until("the new certificate is shown", || (shown(&instance, name) == expected).then_some(()));
             println!("{name}: after {:.2} s", begun.elapsed().as_secs_f64());
             times.push(begun.elapsed());
         }
@@ -92,5 +93,5 @@ fn certificates_are_swapped_in_time() {
     times.sort_unstable();
     let middle = times[times.len() / 2];
     assert!(middle < Duration::from_secs(20), "{times:?}");
-    house.stop();
+    instance.stop();
 }

@@ -9,7 +9,7 @@ use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::crowd::{Crowd, trusting};
 use crate::figures::Page;
-use crate::house::{Home, House, LIFE, ask};
+use crate::instance::{Home, Instance, LIFE, ask};
 use crate::offramp::offramp;
 use crate::openssl::{command, echo};
 use crate::pebble::{KEY, Pebble, Terms, logged, section};
@@ -36,14 +36,14 @@ fn route(app: &Server) -> String {
 }
 
 /// Whom the certificate that this name gets is from.
-fn issuer(house: &House, name: &str) -> String {
-    let said = echo(house, &["-servername", name]);
+fn issuer(instance: &Instance, name: &str) -> String {
+    let said = echo(instance, &["-servername", name]);
     said.lines().find(|line| line.trim_start().starts_with("issuer=")).unwrap_or_default().to_owned()
 }
 
-fn obtained(house: &House) {
-    logged(house, "a certificate was obtained", "");
-    logged(house, "certificates changed", "");
+fn obtained(instance: &Instance) {
+    logged(instance, "a certificate was obtained", "");
+    logged(instance, "certificates changed", "");
 }
 
 #[test]
@@ -55,21 +55,21 @@ fn by_handshake_in_tcp_mode_though_every_second_nonce_is_refused() {
     let section = pebble.section(&home.ca, "");
     let text =
         [&*section, &certificate("\"a.test\", \"b.test\""), &listener(pebble.tls), &route(&app)].concat();
-    let house = home.run(&text);
-    let line = logged(&house, "ordering a certificate", "authority=pebble");
+    let instance = home.run(&text);
+    let line = logged(&instance, "ordering a certificate", "authority=pebble");
     assert!(line.contains("a.test b.test") && line.contains("local CA"), "{line}");
-    obtained(&house);
+    obtained(&instance);
     for name in ["a.test", "B.test"] {
-        assert!(issuer(&house, name).contains("Pebble"), "{name}");
+        assert!(issuer(&instance, name).contains("Pebble"), "{name}");
     }
-    let kept = house.home.file("state/acme/certificates");
+    let kept = instance.home.file("state/acme/certificates");
     let directory = fs::read_dir(kept).unwrap().next().unwrap().unwrap().path();
     let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(directory.clone()), mode(directory.join("certificate.pem"))), (0o700, 0o600));
     assert!(!directory.join("order.json").exists());
-    let events = house.stop();
+    let events = instance.stop();
     // The authority looks from several places.
-    let challenges = events.iter().filter(|event| crate::house::cause(event) == "acme_challenge");
+    let challenges = events.iter().filter(|event| crate::instance::cause(event) == "acme_challenge");
     assert!(
         challenges.clone().count() >= 2 && challenges.clone().all(|event| event["alpn"] == "acme-tls/1"),
         "{events:?}"
@@ -83,22 +83,24 @@ fn what_was_obtained_outlives_a_restart_and_is_not_ordered_again() {
     let pebble = Pebble::start(home.path(), &home.ca, &Terms::default());
     let section = pebble.section(&home.ca, "");
     let text = [&*section, &certificate("\"a.test\""), &listener(pebble.tls), &route(&app)].concat();
-    let house = home.run(&text);
-    obtained(&house);
-    let house = again(house, &text);
-    assert!(issuer(&house, "a.test").contains("Pebble"));
+    let instance = home.run(&text);
+    obtained(&instance);
+    let instance = again(instance, &text);
+    assert!(issuer(&instance, "a.test").contains("Pebble"));
     // A reload looks at everything once more.
-    house.process.signal(Signal::HUP).unwrap();
-    logged(&house, " reloaded ", "");
+    instance.process.signal(Signal::HUP).unwrap();
+    logged(&instance, " reloaded ", "");
     assert_eq!(pebble.count("Added order"), 1);
-    assert!(house.process.lines(Source::Stderr).iter().all(|line| !line.contains("ordering a certificate")));
+    assert!(
+        instance.process.lines(Source::Stderr).iter().all(|line| !line.contains("ordering a certificate"))
+    );
 }
 
 /// Kills it without warning, and starts it in the same place.
-fn again(house: House, text: &str) -> House {
-    house.process.signal(Signal::KILL).unwrap();
-    house.process.wait(LIFE).unwrap();
-    let home = house.home;
+fn again(instance: Instance, text: &str) -> Instance {
+    instance.process.signal(Signal::KILL).unwrap();
+    instance.process.wait(LIFE).unwrap();
+    let home = instance.home;
     fs::remove_file(home.file("notify.sock")).unwrap();
     home.run(text)
 }
@@ -113,14 +115,14 @@ fn by_plain_http_before_routes_and_redirects_for_the_hosts_of_routes() {
         app.address()
     );
     let section = pebble.section(&home.ca, "challenge = \"http-01\"");
-    let house = home.run(&[&*section, &listener(pebble.tls), &plain(pebble.http), &hosts].concat());
+    let instance = home.run(&[&*section, &listener(pebble.tls), &plain(pebble.http), &hosts].concat());
     for name in ["a.test", "b.test"] {
-        logged(&house, "a certificate was obtained", &format!("names={name} "));
+        logged(&instance, "a certificate was obtained", &format!("names={name} "));
     }
-    house.until("both are served", || {
-        ["a.test", "b.test"].iter().all(|name| issuer(&house, name).contains("Pebble")).then_some(())
+    instance.until("both are served", || {
+        ["a.test", "b.test"].iter().all(|name| issuer(&instance, name).contains("Pebble")).then_some(())
     });
-    let events = house.stop();
+    let events = instance.stop();
     let answered = events
         .iter()
         .filter(|event| event["path"].as_str().is_some_and(|path| path.contains("acme-challenge")));
@@ -163,11 +165,11 @@ fn by_records_of_dns_for_wildcards_with_an_account_elsewhere_and_a_key_of_rsa() 
         &listener(pebble.tls),
         &route(&app),
     ];
-    let house = home.run(&text.concat());
-    obtained(&house);
-    let said = echo(&house, &["-servername", "x.w.test"]);
+    let instance = home.run(&text.concat());
+    obtained(&instance);
+    let said = echo(&instance, &["-servername", "x.w.test"]);
     assert!(said.contains("Pebble") && said.contains("RSA"), "{said}");
-    let calls = fs::read_to_string(house.home.file("calls")).unwrap();
+    let calls = fs::read_to_string(instance.home.file("calls")).unwrap();
     assert_eq!(calls, "present _acme-challenge.w.test\ncleanup _acme-challenge.w.test\n");
 }
 
@@ -181,17 +183,17 @@ fn a_name_that_leads_elsewhere_is_told_and_tried_again_with_a_reload() {
     let section = pebble.section(&home.ca, "");
     let metrics = "[metrics]\naddress = \"127.0.0.1:0\"\n";
     let text = [&*section, metrics, &certificate("\"a.test\""), &listener(pebble.tls), &route(&app)].concat();
-    let house = home.run(&text);
-    let line = logged(&house, "no certificate was obtained", "names=a.test");
+    let instance = home.run(&text);
+    let line = logged(&instance, "no certificate was obtained", "names=a.test");
     assert!(line.contains("authority=pebble") && line.contains("urn:ietf:params:acme:error"), "{line}");
-    let line = logged(&house, "the next attempt comes later", "failures=1");
+    let line = logged(&instance, "the next attempt comes later", "failures=1");
     assert!(line.contains("seconds=60") || line.contains("seconds=59"), "{line}");
-    assert!(issuer(&house, "a.test").contains("Offramp Local CA"));
+    assert!(issuer(&instance, "a.test").contains("Offramp Local CA"));
     pebble.tell_names("/set-default-ipv4", "{\"ip\":\"127.0.0.1\"}");
-    house.process.signal(Signal::HUP).unwrap();
-    obtained(&house);
-    assert!(issuer(&house, "a.test").contains("Pebble"));
-    let page = Page::scrape(house.metrics());
+    instance.process.signal(Signal::HUP).unwrap();
+    obtained(&instance);
+    assert!(issuer(&instance, "a.test").contains("Pebble"));
+    let page = Page::scrape(instance.metrics());
     for outcome in ["failed", "obtained"] {
         assert_eq!(
             page.get(&format!("offramp_acme_orders_total{{outcome=\"{outcome}\"}}")),
@@ -214,16 +216,16 @@ fn an_authority_that_is_down_or_answers_pages_for_people_stops_nothing() {
     let other = section(down, &home.ca, "").replace("[acme.pebble]", "[acme.down]");
     let both = "[[certificate]]\nacme = [\"down\", \"pebble\"]\nnames = [\"a.test\"]\n";
     let text = [&*section(page, &home.ca, ""), &other, both, &listener(own), &route(&app)].concat();
-    let house = home.run(&text);
-    let line = logged(&house, "no certificate was obtained", "authority=down");
+    let instance = home.run(&text);
+    let line = logged(&instance, "no certificate was obtained", "authority=down");
     assert!(line.contains("cannot connect"), "{line}");
     // It may not listen yet, which a reload mends.
-    house.until("a page is answered", || {
-        house.process.signal(Signal::HUP).unwrap();
-        let lines = house.process.lines(Source::Stderr);
+    instance.until("a page is answered", || {
+        instance.process.signal(Signal::HUP).unwrap();
+        let lines = instance.process.lines(Source::Stderr);
         lines.into_iter().find(|line| line.contains("authority=pebble") && line.contains("text/html"))
     });
-    assert!(issuer(&house, "a.test").contains("Offramp Local CA"));
+    assert!(issuer(&instance, "a.test").contains("Offramp Local CA"));
 }
 
 #[test]
@@ -233,21 +235,21 @@ fn of_two_processes_on_one_state_dir_one_orders_and_both_serve() {
     let pebble = Pebble::start(home.path(), &home.ca, &Terms::default());
     let section = pebble.section(&home.ca, "");
     let text = [&*section, &certificate("\"a.test\""), &listener(pebble.tls), &route(&app)].concat();
-    let house = home.run(&text);
-    obtained(&house);
-    let other = house.home.file("other.toml");
-    let first = fs::read_to_string(house.home.file("offramp.toml")).unwrap();
+    let instance = home.run(&text);
+    obtained(&instance);
+    let other = instance.home.file("other.toml");
+    let first = fs::read_to_string(instance.home.file("offramp.toml")).unwrap();
     let port = free_port();
     fs::write(&other, first.replace(&format!(":{}\"", pebble.tls), &format!(":{port}\""))).unwrap();
-    let mut second = offramp(house.home.path(), &["run", "--config"]);
+    let mut second = offramp(instance.home.path(), &["run", "--config"]);
     second.arg(other);
     let second = Process::start(second, LIFE).unwrap();
-    let line = house.until("the second process says that the lock is taken", || {
+    let line = instance.until("the second process says that the lock is taken", || {
         let lines = second.lines(Source::Stderr);
         lines.into_iter().find(|line| line.contains("this process orders no certificates"))
     });
     assert!(line.contains("another process has the lock") && line.contains("state/acme"), "{line}");
-    let mut client = command(&house, &["-servername", "a.test", "-brief"]);
+    let mut client = command(&instance, &["-servername", "a.test", "-brief"]);
     let address = format!("127.0.0.1:{port}");
     let arguments: Vec<_> = client.get_args().map(std::ffi::OsStr::to_owned).collect();
     let mut to_second = std::process::Command::new(client.get_program());
@@ -271,17 +273,17 @@ fn a_renewal_under_load_fails_no_connection() {
     let root = pebble.root(home.path());
     let section = pebble.section(&home.ca, "");
     let text = [&*section, &certificate("\"a.test\""), &listener(pebble.tls), &route(&app)].concat();
-    let house = home.run(&text);
-    obtained(&house);
+    let instance = home.run(&text);
+    obtained(&instance);
     let renewals = || {
-        let lines = house.process.lines(Source::Stderr);
+        let lines = instance.process.lines(Source::Stderr);
         lines.iter().filter(|line| line.contains("certificates changed")).count()
     };
-    let crowd = Crowd::send(4, &trusting(&root), house.address(), "a.test");
+    let crowd = Crowd::send(4, &trusting(&root), instance.address(), "a.test");
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(150);
     while renewals() < 2 {
         crowd.busy(10);
-        assert!(std::time::Instant::now() < deadline, "{}", house.process.transcript());
+        assert!(std::time::Instant::now() < deadline, "{}", instance.process.transcript());
     }
     crowd.busy(20);
     let tally = crowd.stop();

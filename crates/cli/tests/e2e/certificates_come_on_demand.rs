@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection};
 
 use crate::crowd::{connect, tcp, trusting};
 use crate::figures::Page;
-use crate::house::{CERTIFICATE, Home, House, LIFE};
+use crate::instance::{CERTIFICATE, Home, Instance, LIFE};
 use crate::openssl::echo;
 use crate::pebble::{Pebble, Terms, logged};
 
@@ -51,15 +51,15 @@ fn decider() -> (Server, Arc<Mutex<Vec<String>>>) {
     (Server::start(&Listen::Ipv4, decide).unwrap(), asked)
 }
 
-fn on_demand(house: &House, outcome: &str) -> f64 {
-    Page::scrape(house.metrics()).get(&format!("offramp_acme_on_demand_total{{outcome=\"{outcome}\"}}"))
+fn on_demand(instance: &Instance, outcome: &str) -> f64 {
+    Page::scrape(instance.metrics()).get(&format!("offramp_acme_on_demand_total{{outcome=\"{outcome}\"}}"))
 }
 
 /// Kills it without warning, and starts it in the same place.
-fn again(house: House, text: &str) -> House {
-    house.process.signal(Signal::KILL).unwrap();
-    house.process.wait(LIFE).unwrap();
-    let home = house.home;
+fn again(instance: Instance, text: &str) -> Instance {
+    instance.process.signal(Signal::KILL).unwrap();
+    instance.process.wait(LIFE).unwrap();
+    let home = instance.home;
     std::fs::remove_file(home.file("notify.sock")).unwrap();
     home.run(text)
 }
@@ -73,40 +73,40 @@ fn the_first_handshake_waits_for_a_name_that_an_application_allows() {
     let client = trusting(&pebble.root(home.path()));
     let terms = format!("ask = \"http://{}/may?key=1\", wait = \"60s\"", decider.address());
     let text = configuration(&home, &pebble, &terms, &app) + "[limits]\nhandshake_timeout = \"1m\"\n";
-    let house = home.run(&text);
+    let instance = home.run(&text);
     // Many at once: one order.
     let clients: Vec<_> = (0..8)
         .map(|_| {
-            let (client, address) = (Arc::clone(&client), house.address());
+            let (client, address) = (Arc::clone(&client), instance.address());
             thread::spawn(move || connect(&client, address, "good.test").map(drop))
         })
         .collect();
     for client in clients {
         client.join().unwrap().unwrap();
     }
-    let line = logged(&house, "ordering a certificate", "good.test");
+    let line = logged(&instance, "ordering a certificate", "good.test");
     assert!(line.contains("clients_get=\"a wait"), "{line}");
     // A refusal is remembered, and nobody waits for it.
     for _ in 0..5 {
-        assert!(connect(&client, house.address(), "bad.test").is_err());
+        assert!(connect(&client, instance.address(), "bad.test").is_err());
     }
     let lines = asked.lock().unwrap().clone();
     let of =
         |name: &str| lines.iter().filter(|line| line.contains(&format!("/may?key=1&domain={name} "))).count();
     assert_eq!((of("good.test"), of("bad.test"), lines.len()), (1, 1, 2), "{lines:?}");
-    assert_eq!((on_demand(&house, "obtained"), on_demand(&house, "denied")), (1.0, 1.0));
+    assert_eq!((on_demand(&instance, "obtained"), on_demand(&instance, "denied")), (1.0, 1.0));
     assert_eq!(pebble.count("Added order"), 1);
     // It comes back after a restart, without a question or an order.
-    let house = again(house, &text);
-    connect(&client, house.address(), "GOOD.test").unwrap();
+    let instance = again(instance, &text);
+    connect(&client, instance.address(), "GOOD.test").unwrap();
     assert_eq!((pebble.count("Added order"), asked.lock().unwrap().len()), (1, lines.len()));
     // So it does after a reload that allows no other name; one that allows none at all takes it away.
     for (path, found) in [("good.test", true), ("other.test", false)] {
         let terms = format!("names = \"{path}\"");
-        house.home.configure(&configuration(&house.home, &pebble, &terms, &app));
-        house.process.signal(Signal::HUP).unwrap();
-        house.until("the reload is in force", || {
-            (connect(&client, house.address(), "good.test").is_ok() == found).then_some(())
+        instance.home.configure(&configuration(&instance.home, &pebble, &terms, &app));
+        instance.process.signal(Signal::HUP).unwrap();
+        instance.until("the reload is in force", || {
+            (connect(&client, instance.address(), "good.test").is_ok() == found).then_some(())
         });
     }
 }
@@ -119,19 +119,19 @@ fn names_that_match_a_pattern_are_ordered_within_a_rate() {
     let client = trusting(&pebble.root(home.path()));
     let terms = "names = \"*.shop.test\", rate = \"2/h\", wait = \"60s\"";
     let text = configuration(&home, &pebble, terms, &app) + "[limits]\nhandshake_timeout = \"1m\"\n";
-    let house = home.run(&text);
+    let instance = home.run(&text);
     for name in ["a.shop.test", "b.shop.test"] {
-        connect(&client, house.address(), name).unwrap();
+        connect(&client, instance.address(), name).unwrap();
     }
     for name in ["c.shop.test", "d.shop.test", "shop.test", "a.b.shop.test", "a.test"] {
-        assert!(connect(&client, house.address(), name).is_err(), "{name}");
+        assert!(connect(&client, instance.address(), name).is_err(), "{name}");
     }
-    let line = logged(&house, "more names than the rate allows", "rate=2/h");
+    let line = logged(&instance, "more names than the rate allows", "rate=2/h");
     assert!(line.contains("key=certificate.on_demand.rate") && line.contains("shop.test"), "{line}");
-    assert_eq!((on_demand(&house, "over_rate"), on_demand(&house, "obtained")), (2.0, 2.0));
+    assert_eq!((on_demand(&instance, "over_rate"), on_demand(&instance, "obtained")), (2.0, 2.0));
     assert_eq!(pebble.count("Added order"), 2);
     // What is there goes on.
-    connect(&client, house.address(), "a.shop.test").unwrap();
+    connect(&client, instance.address(), "a.shop.test").unwrap();
 }
 
 #[test]
@@ -143,23 +143,23 @@ fn a_name_that_leads_elsewhere_is_not_ordered_again_and_leaves_nothing_behind() 
     let client = trusting(&pebble.root(home.path()));
     let terms = "names = \"*.shop.test\", wait = \"60s\"";
     let text = configuration(&home, &pebble, terms, &app) + "[limits]\nhandshake_timeout = \"1m\"\n";
-    let house = home.run(&text);
+    let instance = home.run(&text);
     for _ in 0..3 {
-        assert!(connect(&client, house.address(), "a.shop.test").is_err());
+        assert!(connect(&client, instance.address(), "a.shop.test").is_err());
     }
-    assert_eq!((on_demand(&house, "failed"), pebble.count("Added order")), (1.0, 1));
-    let kept = std::fs::read_dir(house.home.file("state/acme/certificates")).unwrap().count();
+    assert_eq!((on_demand(&instance, "failed"), pebble.count("Added order")), (1.0, 1));
+    let kept = std::fs::read_dir(instance.home.file("state/acme/certificates")).unwrap().count();
     assert_eq!(kept, 0);
     // The reason is known by name, so that another process knows it too.
-    let validations = std::fs::read_to_string(house.home.file("state/acme/validations.json")).unwrap();
+    let validations = std::fs::read_to_string(instance.home.file("state/acme/validations.json")).unwrap();
     assert!(validations.contains(" a.shop.test\""), "{validations}");
 }
 
 /// The ClientHello for this name, sent; nothing is read.
-fn greet(config: &Arc<ClientConfig>, house: &House, name: &str) -> TcpStream {
+fn greet(config: &Arc<ClientConfig>, instance: &Instance, name: &str) -> TcpStream {
     let mut client =
         ClientConnection::new(Arc::clone(config), ServerName::try_from(name.to_owned()).unwrap()).unwrap();
-    let mut stream = tcp(house.address()).unwrap();
+    let mut stream = tcp(instance.address()).unwrap();
     client.write_tls(&mut stream).unwrap();
     stream
 }
@@ -174,25 +174,28 @@ fn a_flood_of_names_makes_few_questions_and_no_order_and_delays_nobody() {
     let terms = format!("ask = \"http://{}/\", wait = \"60s\"", silent.address());
     let text = configuration(&home, &pebble, &terms, &app) + CERTIFICATE;
     let client = trusting(&home.ca.certificate());
-    let house = home.run(&text);
-    let flood: Vec<_> = (0..NAMES).map(|number| greet(&client, &house, &format!("n{number}.test"))).collect();
-    house.until("the names have come", || (on_demand(&house, "busy") > 0.0).then_some(()));
+    let instance = home.run(&text);
+    let flood: Vec<_> =
+        (0..NAMES).map(|number| greet(&client, &instance, &format!("n{number}.test"))).collect();
+    instance.until("the names have come", || (on_demand(&instance, "busy") > 0.0).then_some(()));
     // Others are served meanwhile.
     for _ in 0..3 {
-        echo(&house, &["-servername", "localhost"]);
+        echo(&instance, &["-servername", "localhost"]);
     }
     // Names that wait for a question make room for others as soon as there are too many questions.
-    assert!(on_demand(&house, "busy") <= (NAMES - 4) as f64);
+    assert!(on_demand(&instance, "busy") <= (NAMES - 4) as f64);
     assert!(silent.accepted() <= 64, "{}", silent.accepted());
-    house.until("questions have had their time", || (on_demand(&house, "unanswered") >= 4.0).then_some(()));
-    let line = logged(&house, "nobody says whether a name may have a certificate", "no response within 5 s");
+    instance
+        .until("questions have had their time", || (on_demand(&instance, "unanswered") >= 4.0).then_some(()));
+    let line =
+        logged(&instance, "nobody says whether a name may have a certificate", "no response within 5 s");
     assert!(line.contains("name=n"), "{line}");
-    let warnings = house.process.lines(Source::Stderr);
+    let warnings = instance.process.lines(Source::Stderr);
     let warnings = warnings.iter().filter(|line| line.contains("nobody says whether")).count();
     assert!(warnings <= 2, "{warnings}");
     drop(flood);
     assert_eq!(pebble.count("Added order"), 0);
-    let kept = std::fs::read_dir(house.home.file("state/acme/certificates")).unwrap().count();
+    let kept = std::fs::read_dir(instance.home.file("state/acme/certificates")).unwrap().count();
     assert_eq!(kept, 0);
 }
 
@@ -205,23 +208,23 @@ fn what_is_used_is_renewed_and_what_is_not_ends() {
     let client = trusting(&pebble.root(home.path()));
     let terms = "names = [\"used.test\", \"unused.test\"], wait = \"60s\"";
     let text = configuration(&home, &pebble, terms, &app) + "[limits]\nhandshake_timeout = \"1m\"\n";
-    let house = home.run(&text);
+    let instance = home.run(&text);
     for name in ["used.test", "unused.test"] {
-        connect(&client, house.address(), name).unwrap();
+        connect(&client, instance.address(), name).unwrap();
     }
     let said = |text: &str, more: &str| {
-        let lines = house.process.lines(Source::Stderr);
+        let lines = instance.process.lines(Source::Stderr);
         lines.iter().filter(|line| line.contains(text) && line.contains(more)).count()
     };
     let deadline = Instant::now() + Duration::from_secs(200);
     while said("a certificate was obtained", "names=used.test") < 2
         || said("has ended unused", "unused.test") < 1
     {
-        connect(&client, house.address(), "used.test").unwrap();
-        assert!(Instant::now() < deadline, "{}", house.process.transcript());
+        connect(&client, instance.address(), "used.test").unwrap();
+        assert!(Instant::now() < deadline, "{}", instance.process.transcript());
         thread::park_timeout(Duration::from_millis(500));
     }
     assert_eq!(said("a certificate was obtained", "names=unused.test"), 1);
-    let kept = std::fs::read_dir(house.home.file("state/acme/certificates")).unwrap();
+    let kept = std::fs::read_dir(instance.home.file("state/acme/certificates")).unwrap();
     assert_eq!(kept.count(), 1);
 }

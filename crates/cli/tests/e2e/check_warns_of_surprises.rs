@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use offramp_testkit::ca::{Key, Leaf, Validity};
 use offramp_testkit::process::{Source, require};
 
-use crate::house::{CERTIFICATE, Home};
+use crate::instance::{CERTIFICATE, Home};
 use crate::offramp::{output, stderr, stdout};
 
 /// A home whose key is its owner's alone.
@@ -157,13 +157,13 @@ fn run_warns_of_the_same() {
     for part in told {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let house = home.run(&text);
+    let instance = home.run(&text);
     for part in told {
-        house.until(part, || {
-            house.process.lines(Source::Stderr).iter().any(|line| line.contains(part)).then_some(())
+        instance.until(part, || {
+            instance.process.lines(Source::Stderr).iter().any(|line| line.contains(part)).then_some(())
         });
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -198,10 +198,10 @@ fn mistakes_of_the_text_hide_none_of_the_files() {
 fn a_log_beside_the_configuration_is_a_file() {
     let home = home();
     let text = format!("[access_log]\noutput = \"access.log\"\n{}", Home::one_route("127.0.0.1:1"));
-    let house = home.run(&text);
-    let path = house.home.file("access.log");
-    house.until("the log is there", || path.exists().then_some(()));
-    house.stop();
+    let instance = home.run(&text);
+    let path = instance.home.file("access.log");
+    instance.until("the log is there", || path.exists().then_some(()));
+    instance.stop();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use offramp_testkit::process::{Process, Ready, require};
 use serde_json::Value;
 
-use crate::house::{Home, House, LIFE, PATIENCE, ask, cause, text};
+use crate::instance::{Home, Instance, LIFE, PATIENCE, ask, cause, text};
 
 /// Serves the files of the directory `site` on the Unix socket `app.sock`.
 const APPLICATION: &str = r#"
@@ -47,7 +47,7 @@ const SITE: [(&str, &str); 4] = [
 ];
 
 /// The application and Offramp before it; a browser has its home there too.
-fn served() -> (Process, House) {
+fn served() -> (Process, Instance) {
     let home = Home::new();
     fs::create_dir(home.file("site")).unwrap();
     for (name, content) in SITE {
@@ -61,7 +61,7 @@ fn served() -> (Process, House) {
 }
 
 /// Has the browser show the page of the application, with a fresh profile whose home is at `home`.
-fn browse(house: &House, home: &Path) -> Output {
+fn browse(instance: &Instance, home: &Path) -> Output {
     let mut chromium = Command::new(require("chromium", "chromium"));
     chromium.env("HOME", home).env_remove("XDG_CONFIG_HOME").current_dir(home);
     // Containers have neither the namespaces nor the shared memory that it would like.
@@ -74,7 +74,7 @@ fn browse(house: &House, home: &Path) -> Output {
     ]);
     chromium.args(["--disable-background-networking", "--disable-quic", "--virtual-time-budget=10000"]);
     chromium.arg(format!("--user-data-dir={}", home.join("profile").display())).arg("--dump-dom");
-    chromium.arg(format!("https://localhost:{}/", house.address().port()));
+    chromium.arg(format!("https://localhost:{}/", instance.address().port()));
     ask(chromium, b"", Duration::from_secs(90))
 }
 
@@ -95,17 +95,17 @@ pub(crate) fn trust(home: &Path, ca: &Path) {
 
 #[test]
 fn chromium_uses_an_application() {
-    let (_application, house) = served();
-    let browser = house.home.file("browser");
-    trust(&browser, &house.home.ca.certificate());
-    let shown = browse(&house, &browser);
+    let (_application, instance) = served();
+    let browser = instance.home.file("browser");
+    trust(&browser, &instance.home.ca.certificate());
+    let shown = browse(&instance, &browser);
     let page = String::from_utf8_lossy(&shown.stdout).into_owned();
     let complaint = String::from_utf8_lossy(&shown.stderr).into_owned();
     assert!(shown.status.success(), "{complaint}");
     for part in ["<title>Real</title>", "From a file", "7 items, rgb(1, 2, 3), https:, true"] {
         assert!(page.contains(part), "{part} in {page}\n{complaint}");
     }
-    let events = house.stop();
+    let events = instance.stop();
     let used = |event: &&Value| event["bytes_to_client"].as_u64().is_some_and(|bytes| bytes > 0);
     let used: Vec<_> = events.iter().filter(used).collect();
     assert!(!used.is_empty(), "{events:?}");
@@ -117,17 +117,17 @@ fn chromium_uses_an_application() {
 
 #[test]
 fn chromium_refuses_a_ca_that_it_does_not_trust() {
-    let (_application, house) = served();
-    let browser = house.home.file("browser");
+    let (_application, instance) = served();
+    let browser = instance.home.file("browser");
     fs::create_dir(&browser).unwrap();
-    let shown = browse(&house, &browser);
+    let shown = browse(&instance, &browser);
     let page = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(!page.contains("From a file"), "{page}");
-    let refused = house.event("a refused certificate", |event| cause(event) == "handshake_alert");
+    let refused = instance.event("a refused certificate", |event| cause(event) == "handshake_alert");
     assert_eq!(
         (text(&refused, "alert_received"), text(&refused, "fault")),
         ("certificate_unknown", "client")
     );
-    let events = house.stop();
+    let events = instance.stop();
     assert!(events.iter().all(|event| event["bytes_to_client"] == 0), "{events:?}");
 }

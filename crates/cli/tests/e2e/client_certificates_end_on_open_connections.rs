@@ -11,9 +11,9 @@ use rustls::ClientConfig;
 
 use crate::crowd::{Tls, connect, get, with_certificate};
 use crate::h2_client::{self, H2, PREFACE, kind};
-use crate::house::{CERTIFICATE, Home, House, cause, text};
 use crate::http_app::{self, respond};
 use crate::http_curl::HTTP;
+use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
 
 /// How long certificates are valid; a machine that is too slow for the first gets more time.
 const LIVES: [u64; 4] = [3, 9, 27, 81];
@@ -57,39 +57,43 @@ fn application(home: &Home) -> (Server, Shared) {
     (app, shared)
 }
 
-fn served() -> (Server, Shared, House) {
+fn served() -> (Server, Shared, Instance) {
     let home = Home::new();
     let (app, shared) = application(&home);
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{CERTIFICATE}{HTTP}[limits]\nkeepalive_timeout = \"1h\"\n[[route]]\nserver = \"unix:app.sock\"\n\
          client_auth = {{ mode = \"required\", ca = \"ca.pem\" }}\n"
     ));
-    (app, shared, house)
+    (app, shared, instance)
 }
 
 /// A client whose certificate ends soon, in the middle of what `begin` does with it; that gives nothing where the
 /// machine was too slow.
-fn with_short_life<T>(house: &House, shared: &Shared, begin: impl Fn(&Arc<ClientConfig>) -> Option<T>) -> T {
+fn with_short_life<T>(
+    instance: &Instance,
+    shared: &Shared,
+    begin: impl Fn(&Arc<ClientConfig>) -> Option<T>,
+) -> T {
     let begun = LIVES.into_iter().find_map(|seconds| {
         let end = SystemTime::now() + Duration::from_secs(seconds);
         shared.0.lock().unwrap().0 = Some(end);
         let leaf = Leaf { validity: Validity::Until(end), ..Leaf::client("dave", &[]) };
-        let files = house.home.ca.issue("dave", &leaf).unwrap();
-        begin(&with_certificate(&house.home.ca.certificate(), &files.cert, &files.key))
+        let files = instance.home.ca.issue("dave", &leaf).unwrap();
+        begin(&with_certificate(&instance.home.ca.certificate(), &files.cert, &files.key))
     });
     begun.expect("81 seconds are enough")
 }
 
 /// One connection over HTTP/1.1, on which a request was served.
-fn first(house: &House, config: &Arc<ClientConfig>) -> Option<Tls> {
-    let mut tls = connect(config, house.address(), "localhost").ok()?;
+fn first(instance: &Instance, config: &Arc<ClientConfig>) -> Option<Tls> {
+    let mut tls = connect(config, instance.address(), "localhost").ok()?;
     let response = get(&mut tls, "/first").ok()?;
     (response == "served").then_some(tls)
 }
 
 /// The event of a connection that ended with the certificate.
-fn ended(house: &House) {
-    let event = house.event("the certificate has ended", |event| {
+fn ended(instance: &Instance) {
+    let event = instance.event("the certificate has ended", |event| {
         cause(event) == "client_certificate_expired" && event["status"].is_null()
     });
     assert_eq!(text(&event, "fault"), "client", "{event}");
@@ -97,25 +101,25 @@ fn ended(house: &House) {
 
 #[test]
 fn a_quiet_connection_closes_when_the_certificate_of_its_client_ends() {
-    let (_app, shared, house) = served();
-    let mut tls = with_short_life(&house, &shared, |config| first(&house, config));
+    let (_app, shared, instance) = served();
+    let mut tls = with_short_life(&instance, &shared, |config| first(&instance, config));
     tls.sock.set_read_timeout(Some(LONG)).unwrap();
     // In order, by close_notify, and not before.
     assert_eq!(tls.read(&mut [0; 100]).unwrap(), 0);
     assert!(SystemTime::now() + Duration::from_secs(1) >= shared.end());
-    ended(&house);
-    house.stop();
+    ended(&instance);
+    instance.stop();
 }
 
 #[test]
 fn a_request_that_is_under_way_is_the_last_one() {
-    let (_app, shared, house) = served();
-    let mut tls = with_short_life(&house, &shared, |config| {
-        let mut tls = first(&house, config)?;
+    let (_app, shared, instance) = served();
+    let mut tls = with_short_life(&instance, &shared, |config| {
+        let mut tls = first(&instance, config)?;
         // The second one is sent ahead.
         let both = ["/held", "/after"].map(|path| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         tls.write_all(both.concat().as_bytes()).unwrap();
-        house.until("the application is asked, or the connection has ended", || {
+        instance.until("the application is asked, or the connection has ended", || {
             let asked = shared.0.lock().unwrap().1.iter().any(|target| target == "/held");
             (asked || SystemTime::now() > shared.end()).then_some(())
         });
@@ -128,21 +132,21 @@ fn a_request_that_is_under_way_is_the_last_one() {
     assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("served"), "{said}");
     assert!(said.to_ascii_lowercase().contains("\r\nconnection: close\r\n"), "{said}");
     assert!(shared.asked().is_empty());
-    ended(&house);
-    house.stop();
+    ended(&instance);
+    instance.stop();
 }
 
 #[test]
 fn streams_after_the_end_are_refused_and_the_connection_is_going_away() {
-    let (_app, shared, house) = served();
-    let mut h2 = with_short_life(&house, &shared, |config| {
-        let mut h2 = H2::silent(config, house.address());
+    let (_app, shared, instance) = served();
+    let mut h2 = with_short_life(&instance, &shared, |config| {
+        let mut h2 = H2::silent(config, instance.address());
         h2.patience(LONG);
         let first = [PREFACE, &h2_client::settings(&[]), &h2_client::get(1, "/held")].concat();
         if !h2.send(&first) {
             return None;
         }
-        house.until("the application is asked, or the connection has ended", || {
+        instance.until("the application is asked, or the connection has ended", || {
             let asked = !shared.0.lock().unwrap().1.is_empty();
             (asked || SystemTime::now() > shared.end()).then_some(())
         });
@@ -163,6 +167,6 @@ fn streams_after_the_end_are_refused_and_the_connection_is_going_away() {
     let others = statuses.iter().filter(|(stream, _)| *stream != 1);
     assert!(others.clone().all(|other| *other == (3, 421)), "{statuses:?}");
     assert!(shared.asked().is_empty());
-    ended(&house);
-    house.stop();
+    ended(&instance);
+    instance.stop();
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use offramp_testkit::process::require;
 
-use crate::house::{PATIENCE, ask};
+use crate::instance::{PATIENCE, ask};
 
 /// The configuration of `openssl ca`, and of the extensions of what is issued.
 const CONFIGURATION: &str = "\

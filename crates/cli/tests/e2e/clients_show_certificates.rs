@@ -6,7 +6,7 @@ use offramp_testkit::ca::{Ca, Key, Leaf, Name, Validity};
 use offramp_testkit::process::require;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::{CERTIFICATE, Home, House, LISTENER, PATIENCE, ask, cause, text};
+use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
 use crate::openssl::{echo, refused};
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
@@ -14,7 +14,7 @@ const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
 /// An Offramp whose one route to `app` wants `client_auth`, with these client certificates in its home:
 /// `alice` (common name, DNS name and URI), `expired`, `early`, `server` (not for clients), `self` (signed
 /// by itself), and in `elsewhere` one of a CA that only bears the same name.
-fn house(app: &Server, client_auth: &str) -> House {
+fn instance(app: &Server, client_auth: &str) -> Instance {
     let home = Home::new();
     let names = [Name::Dns("alice.svc.test".into()), Name::Uri("spiffe://example.org/alice".into())];
     let alice = Leaf::client("alice", &names);
@@ -55,14 +55,14 @@ fn files(name: &str) -> [String; 2] {
 #[test]
 fn clients_show_certificates() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = house(&app, "mode = \"required\"");
+    let instance = instance(&app, "mode = \"required\"");
     for version in VERSIONS {
         for name in ["alice", "rsa"] {
-            let said = echo(&house, &shows(version, &files(name)));
+            let said = echo(&instance, &shows(version, &files(name)));
             assert!(said.contains("CN = Offramp test CA"), "the authorities are named: {said}");
         }
     }
-    for event in house.stop() {
+    for event in instance.stop() {
         assert_eq!((cause(&event), text(&event, "client_cn")), ("client_closed", "alice"), "{event}");
     }
 }
@@ -70,7 +70,7 @@ fn clients_show_certificates() {
 #[test]
 fn clients_without_a_good_certificate_are_refused_where_it_is_required() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = house(&app, "mode = \"required\"");
+    let instance = instance(&app, "mode = \"required\"");
     let cases = [
         (None, "client_certificate_missing", "certificate_required"),
         (Some("self"), "client_certificate_unknown_issuer", "unknown_ca"),
@@ -81,12 +81,12 @@ fn clients_without_a_good_certificate_are_refused_where_it_is_required() {
     ];
     for (name, expected, alert) in cases {
         for version in VERSIONS {
-            let seen = house.events().len();
+            let seen = instance.events().len();
             match name {
-                None => refused(&house, &[version]),
-                Some(name) => refused(&house, &shows(version, &files(name))),
+                None => refused(&instance, &[version]),
+                Some(name) => refused(&instance, &shows(version, &files(name))),
             };
-            let event = house.events_of(seen + 1).pop().unwrap();
+            let event = instance.events_of(seen + 1).pop().unwrap();
             assert_eq!(cause(&event), expected, "{name:?} {event}");
             assert_eq!(event["fault"], "client", "{event}");
             assert_eq!(text(&event, "alert_sent"), alert, "{name:?} {event}");
@@ -95,19 +95,19 @@ fn clients_without_a_good_certificate_are_refused_where_it_is_required() {
         }
     }
     assert_eq!(app.accepted(), 0);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn clients_need_no_certificate_where_it_is_optional_but_a_bad_one_is_refused() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = house(&app, "mode = \"optional\"");
+    let instance = instance(&app, "mode = \"optional\"");
     for version in VERSIONS {
-        echo(&house, &[version]);
-        echo(&house, &shows(version, &files("alice")));
-        refused(&house, &shows(version, &files("elsewhere/stranger")));
+        echo(&instance, &[version]);
+        echo(&instance, &shows(version, &files("alice")));
+        refused(&instance, &shows(version, &files("elsewhere/stranger")));
     }
-    let told: Vec<_> = house
+    let told: Vec<_> = instance
         .stop()
         .iter()
         .map(|event| (cause(event).to_owned(), text(event, "client_cn").to_owned()))
@@ -129,17 +129,17 @@ fn clients_are_let_in_by_the_names_of_their_certificate() {
         ("cn:alice", true),
         ("cn:bob", false),
     ] {
-        let house = house(&app, &format!("mode = \"required\", allow = \"{allow}\""));
+        let instance = instance(&app, &format!("mode = \"required\", allow = \"{allow}\""));
         for version in VERSIONS {
             let before = app.accepted();
             if admits {
-                echo(&house, &shows(version, &files("alice")));
+                echo(&instance, &shows(version, &files("alice")));
             } else {
-                refused(&house, &shows(version, &files("alice")));
+                refused(&instance, &shows(version, &files("alice")));
             }
             assert_eq!(app.accepted() - before, usize::from(admits), "{allow}");
         }
-        for event in house.stop() {
+        for event in instance.stop() {
             let expected = if admits {
                 ("client_closed", "nobody", "")
             } else {

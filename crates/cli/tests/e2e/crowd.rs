@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::house::PATIENCE;
+use crate::instance::PATIENCE;
 
 /// An open TLS connection.
 pub(crate) type Tls = StreamOwned<ClientConnection, TcpStream>;

@@ -7,26 +7,26 @@ use std::time::Duration;
 use offramp_testkit::process::require;
 use offramp_testkit::server::{Listen, Pattern, Server, Sum, apps};
 
-use crate::house::{Home, House, ask, cause, text};
+use crate::instance::{Home, Instance, ask, cause, text};
 
 /// A home whose application is on `app.sock`, and Offramp before it.
-fn served() -> (Server, House) {
+fn served() -> (Server, Instance) {
     let home = Home::new();
     let app = Server::start(&Listen::Unix(home.file("app.sock")), apps::http).unwrap();
     (app, home.run(&Home::one_route("unix:app.sock")))
 }
 
 /// Asks for these paths with these arguments more, on as few connections as curl can.
-fn curl(house: &House, paths: &[&str], arguments: &[&str]) -> Output {
+fn curl(instance: &Instance, paths: &[&str], arguments: &[&str]) -> Output {
     // -q: without the machine's own curlrc.
     let mut command = Command::new(require("curl", "curl"));
     command.args(["-q", "--silent", "--show-error", "--noproxy", "*", "--cacert"]);
-    command.arg(house.home.ca.certificate());
-    let port = house.address().port();
+    command.arg(instance.home.ca.certificate());
+    let port = instance.address().port();
     command.args(["--connect-to", &format!("localhost:{port}:127.0.0.1:{port}")]);
     command.args(arguments);
     command.args(paths.iter().map(|path| format!("https://localhost:{port}{path}")));
-    command.current_dir(house.home.path());
+    command.current_dir(instance.home.path());
     ask(command, b"", Duration::from_secs(120))
 }
 
@@ -37,48 +37,48 @@ fn good(output: &Output) -> String {
 
 #[test]
 fn curl_reaches_an_application() {
-    let (app, house) = served();
-    let said = good(&curl(&house, &["/over/there"], &[]));
+    let (app, instance) = served();
+    let said = good(&curl(&instance, &["/over/there"], &[]));
     assert_eq!(said, "hello /over/there\n");
 
     // Without the CA curl refuses, and says so by an alert.
-    let port = house.address().port();
+    let port = instance.address().port();
     let mut distrustful = Command::new(require("curl", "curl"));
     distrustful.args(["-q", "--silent", "--noproxy", "*", &format!("https://localhost:{port}/")]);
     assert_eq!(ask(distrustful, b"", Duration::from_secs(30)).status.code(), Some(60));
     assert_eq!(app.accepted(), 1);
 
-    let events = house.stop();
+    let events = instance.stop();
     assert!(text(&events[0], "server").ends_with("/app.sock"), "{}", events[0]);
     assert_eq!((cause(&events[1]), text(&events[1], "alert_received")), ("handshake_alert", "unknown_ca"));
 }
 
 #[test]
 fn curl_keeps_its_connection() {
-    let (app, house) = served();
+    let (app, instance) = served();
     let paths: Vec<_> = (0..50).map(|number| format!("/{number}")).collect();
     let paths: Vec<_> = paths.iter().map(String::as_str).collect();
-    let said = good(&curl(&house, &paths, &["--http1.1"]));
+    let said = good(&curl(&instance, &paths, &["--http1.1"]));
     let expected: String = paths.iter().map(|path| format!("hello {path}\n")).collect();
     assert_eq!(said, expected);
     assert_eq!(app.accepted(), 1);
-    assert_eq!(house.stop().len(), 1);
+    assert_eq!(instance.stop().len(), 1);
 }
 
 #[test]
 fn curl_moves_a_hundred_mebibytes_up_and_down() {
-    let (_app, house) = served();
+    let (_app, instance) = served();
     let mut body = vec![0; 100 << 20];
     Pattern::new(1).fill(&mut body);
-    fs::write(house.home.file("up"), &body).unwrap();
+    fs::write(instance.home.file("up"), &body).unwrap();
     // Without Expect the body follows its header at once.
     let arguments = ["--data-binary", "@up", "--header", "Expect:", "--output", "down"];
-    good(&curl(&house, &["/"], &arguments));
+    good(&curl(&instance, &["/"], &arguments));
     let (mut up, mut down) = (Sum::new(), Sum::new());
     up.add(&body);
-    down.add(&fs::read(house.home.file("down")).unwrap());
+    down.add(&fs::read(instance.home.file("down")).unwrap());
     assert_eq!(up.to_string(), down.to_string());
-    let [event] = &house.stop()[..] else { panic!("one event") };
+    let [event] = &instance.stop()[..] else { panic!("one event") };
     for field in ["bytes_from_client", "bytes_to_client"] {
         let bytes = event[field].as_u64().unwrap();
         // The body and the header before it.

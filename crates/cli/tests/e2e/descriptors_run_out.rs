@@ -15,15 +15,15 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::crowd::{connect, echo, get, tcp, trusting, until};
 use crate::figures::{Page, cpu, descriptors};
-use crate::house::{Home, House, LIFE, PATIENCE};
+use crate::instance::{Home, Instance, LIFE, PATIENCE};
 
 /// Lowers the limit of open files of a running process, soft and hard, so that it can open `more`.
-fn leave(house: &House, more: usize) {
-    let used = descriptors(house.process.id());
+fn leave(instance: &Instance, more: usize) {
+    let used = descriptors(instance.process.id());
     // The limit is on the numbers, of which the lowest free one is always taken.
     let first_refused = (0..).filter(|number| !used.contains(number)).nth(more).unwrap();
     let files = Some(first_refused);
-    let pid = Pid::from_raw(house.process.id().try_into().unwrap());
+    let pid = Pid::from_raw(instance.process.id().try_into().unwrap());
     prlimit(pid, Resource::Nofile, Rlimit { current: files, maximum: files }).unwrap();
 }
 
@@ -31,17 +31,17 @@ fn leave(house: &House, more: usize) {
 fn accepting_pauses_and_recovers() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
     let text = "workers = 1\n[limits]\nhandshake_timeout = \"2m\"\n[metrics]\naddress = \"127.0.0.1:0\"\n";
-    let house = Home::new().run(&format!("{text}{}", Home::one_route(app.address())));
-    let (address, process) = (house.address(), house.process.id());
-    let config = trusting(&house.home.ca.certificate());
+    let instance = Home::new().run(&format!("{text}{}", Home::one_route(app.address())));
+    let (address, process) = (instance.address(), instance.process.id());
+    let config = trusting(&instance.home.ca.certificate());
     let mut kept = connect(&config, address, "localhost").unwrap();
     assert_eq!(get(&mut kept, "/x").unwrap(), "hello /x\n");
-    leave(&house, 10);
+    leave(&instance, 10);
 
     // Many more than fit: those that are not accepted wait in the kernel's queue.
     let crowd: Vec<TcpStream> = (0..40).map(|_| tcp(address).unwrap()).collect();
     let warnings = || {
-        let lines = house.process.lines(Source::Stderr);
+        let lines = instance.process.lines(Source::Stderr);
         lines.into_iter().filter(|line| line.contains("accepting pauses")).collect::<Vec<_>>()
     };
     until("a warning", || (!warnings().is_empty()).then_some(()));
@@ -61,10 +61,10 @@ fn accepting_pauses_and_recovers() {
         get(&mut next, "/z").ok().filter(|answer| answer == "hello /z\n")
     });
     drop(kept);
-    let page = Page::scrape(house.metrics());
+    let page = Page::scrape(instance.metrics());
     assert!(page.get("offramp_accept_pauses_total{reason=\"descriptors\"}") >= 1.0);
     assert_eq!(warnings().len(), 1, "{:?}", warnings());
-    let events = house.stop();
+    let events = instance.stop();
     assert!(events.len() >= 42, "{}", events.len());
 }
 
@@ -72,16 +72,16 @@ fn accepting_pauses_and_recovers() {
 fn a_client_for_whose_server_none_is_left_is_told() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let text = "workers = 1\n[metrics]\naddress = \"127.0.0.1:0\"\n";
-    let house = Home::new().run(&format!("{text}{}", Home::one_route(app.address())));
-    let config = trusting(&house.home.ca.certificate());
-    let mut kept = connect(&config, house.address(), "localhost").unwrap();
+    let instance = Home::new().run(&format!("{text}{}", Home::one_route(app.address())));
+    let config = trusting(&instance.home.ca.certificate());
+    let mut kept = connect(&config, instance.address(), "localhost").unwrap();
     echo(&mut kept, "hello").unwrap();
     // One for the client, none for the server.
-    leave(&house, 1);
-    let mut refused = connect(&config, house.address(), "localhost").unwrap();
+    leave(&instance, 1);
+    let mut refused = connect(&config, instance.address(), "localhost").unwrap();
     let error = echo(&mut refused, "hello").unwrap_err();
     drop(refused);
-    let event = house.events_of(1).remove(0);
+    let event = instance.events_of(1).remove(0);
     assert_eq!(
         (&event["cause"], &event["fault"]),
         (&"descriptors_exhausted".into(), &"us".into()),
@@ -90,8 +90,8 @@ fn a_client_for_whose_server_none_is_left_is_told() {
     assert!(error.to_string().contains("InternalError"), "{error}");
     echo(&mut kept, "still here").unwrap();
     drop(kept);
-    assert_eq!(Page::scrape(house.metrics()).closed("descriptors_exhausted"), 1.0);
-    house.stop();
+    assert_eq!(Page::scrape(instance.metrics()).closed("descriptors_exhausted"), 1.0);
+    instance.stop();
 }
 
 #[test]
@@ -172,23 +172,23 @@ fn a_slow_client_gets_its_response_whole() {
             }
         })
         .unwrap();
-        let house = Home::new().run(&format!("workers = 1\n{}", Home::one_route(app.address())));
-        let config = trusting(&house.home.ca.certificate());
-        let mut client = connect(&config, house.address(), "localhost").unwrap();
+        let instance = Home::new().run(&format!("workers = 1\n{}", Home::one_route(app.address())));
+        let config = trusting(&instance.home.ca.certificate());
+        let mut client = connect(&config, instance.address(), "localhost").unwrap();
         client.read_exact(&mut [0]).unwrap();
-        leave(&house, 0);
+        leave(&instance, 0);
         client.write_all(b"?").unwrap();
         let got = read_bulk(&mut client, &written);
         assert!(is_whole(&got), "{listen:?}: {} of {BULK} bytes", got.len());
         let _ = client.read(&mut [0]);
         drop(client);
-        let event = house.events_of(1).remove(0);
+        let event = instance.events_of(1).remove(0);
         assert_eq!(
             (&event["fault"], &event["cause"]),
             (&"nobody".into(), &"server_closed".into()),
             "{event}"
         );
-        house.stop();
+        instance.stop();
     }
 }
 
@@ -206,17 +206,17 @@ fn a_slow_application_gets_its_upload_whole() {
             }
         })
         .unwrap();
-        let house = Home::new().run(&format!("workers = 1\n{}", Home::one_route(app.address())));
-        let config = trusting(&house.home.ca.certificate());
-        let mut client = connect(&config, house.address(), "localhost").unwrap();
+        let instance = Home::new().run(&format!("workers = 1\n{}", Home::one_route(app.address())));
+        let config = trusting(&instance.home.ca.certificate());
+        let mut client = connect(&config, instance.address(), "localhost").unwrap();
         client.read_exact(&mut [0]).unwrap();
-        leave(&house, 0);
+        leave(&instance, 0);
         write_bulk(&mut client, &written);
         let mut verdict = String::new();
         client.read_to_string(&mut verdict).unwrap();
         assert_eq!(verdict, "whole", "{listen:?}");
         drop(client);
-        assert_eq!(house.events_of(1).remove(0)["fault"], "nobody");
-        house.stop();
+        assert_eq!(instance.events_of(1).remove(0)["fault"], "nobody");
+        instance.stop();
     }
 }

@@ -8,9 +8,9 @@ use offramp_testkit::process::free_port;
 use offramp_testkit::server::{Listen, Recording, Server};
 
 use crate::conversation::Conversation;
-use crate::house::{Home, House, PATIENCE};
 use crate::http_app::{Seen, named};
 use crate::http_curl::get;
+use crate::instance::{Home, Instance, PATIENCE};
 use crate::offramp::{output, stderr};
 use crate::openssl::{connect, refused};
 
@@ -39,7 +39,7 @@ fn example(name: &str, replaced: &[(&str, String)]) -> String {
 }
 
 /// Has `check` look at the example without a complaint, and starts it.
-fn start(home: Home, text: &str) -> House {
+fn start(home: Home, text: &str) -> Instance {
     let path = home.configure(text);
     let checked = output(home.path(), &["check", "-c", path.to_str().unwrap()]);
     assert!(checked.status.success(), "{}", stderr(&checked));
@@ -64,8 +64,8 @@ fn a_home_server_has_an_application_under_each_name() {
         ("127.0.0.1:8080", port(&cloud.0)),
         ("127.0.0.1:9980", port(&office.0)),
     ];
-    let house = start(home, &example("home-server.toml", &replaced));
-    let trust = ["--cacert".to_owned(), house.home.file("state/ca/ca.pem").display().to_string()];
+    let instance = start(home, &example("home-server.toml", &replaced));
+    let trust = ["--cacert".to_owned(), instance.home.file("state/ca/ca.pem").display().to_string()];
     let trust = trust.each_ref().map(String::as_str);
     let rows = [
         ("https://git.home.arpa/", "git"),
@@ -74,15 +74,15 @@ fn a_home_server_has_an_application_under_each_name() {
         ("https://cloud.home.arpa/office/x", "office"),
     ];
     for (url, application) in rows {
-        assert_eq!(get(&house, &trust, url).text().trim(), application, "{url}");
+        assert_eq!(get(&instance, &trust, url).text().trim(), application, "{url}");
     }
-    let plain = get(&house, &trust, "http://music.home.arpa/a?b");
+    let plain = get(&instance, &trust, "http://music.home.arpa/a?b");
     assert_eq!((plain.status(), plain.field("location")), (308, "https://music.home.arpa/a?b"));
-    house.until("the access log has every request", || {
-        let log = fs::read_to_string(house.home.file("access.log")).ok()?;
+    instance.until("the access log has every request", || {
+        let log = fs::read_to_string(instance.home.file("access.log")).ok()?;
         (log.lines().filter(|line| line.contains(".home.arpa")).count() == 5).then_some(())
     });
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -101,12 +101,12 @@ fn a_database_is_for_clients_with_a_certificate_and_hears_who_they_are() {
         ("name = \"db\"", "name = \"default\"".to_owned()),
         ("listener = \"db\"", "listener = \"default\"".to_owned()),
     ];
-    let house = start(home, &example("database.toml", &replaced));
+    let instance = start(home, &example("database.toml", &replaced));
     let name = ["-servername", "db.example.org"];
-    refused(&house, &name);
-    refused(&house, &[&name[..], &["-cert", "guest.pem", "-key", "guest.key"]].concat());
+    refused(&instance, &name);
+    refused(&instance, &[&name[..], &["-cert", "guest.pem", "-key", "guest.key"]].concat());
     let mut client: Conversation =
-        connect(&house, &[&name[..], &["-cert", "worker.pem", "-key", "worker.key"]].concat());
+        connect(&instance, &[&name[..], &["-cert", "worker.pem", "-key", "worker.key"]].concat());
     client.say("hello database\n");
     recording
         .wait_until(PATIENCE, |connections| {
@@ -116,7 +116,7 @@ fn a_database_is_for_clients_with_a_certificate_and_hears_who_they_are() {
         })
         .unwrap();
     client.end();
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -133,20 +133,20 @@ fn requests_go_to_the_servers_that_are_alive() {
         ("127.0.0.1:50051", format!("127.0.0.1:{}", free_port())),
         ("127.0.0.1:50052", format!("127.0.0.1:{}", free_port())),
     ];
-    let house = start(home, &example("balancing.toml", &replaced));
+    let instance = start(home, &example("balancing.toml", &replaced));
     let mut answers: Vec<String> =
-        (0..8).map(|_| get(&house, &[], "https://api.example.org/").text().trim().to_owned()).collect();
+        (0..8).map(|_| get(&instance, &[], "https://api.example.org/").text().trim().to_owned()).collect();
     answers.sort();
     answers.dedup();
     assert_eq!(answers, ["one", "two"], "the backup waits");
     // Nobody listens where the gRPC servers should be: that is told, and harms nobody else.
-    let refused = get(&house, &[], "https://api.example.org/shop.Orders/List").status();
+    let refused = get(&instance, &[], "https://api.example.org/shop.Orders/List").status();
     assert!([502, 503].contains(&refused), "{refused}");
     drop((one, two));
-    house.until("the backup answers", || {
-        let answer = get(&house, &[], "https://api.example.org/");
+    instance.until("the backup answers", || {
+        let answer = get(&instance, &[], "https://api.example.org/");
         (answer.status() == 200 && answer.text().trim() == "spare").then_some(())
     });
-    house.metrics();
-    house.stop();
+    instance.metrics();
+    instance.stop();
 }

@@ -4,14 +4,14 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use crate::house::{CERTIFICATE, Home, House, cause};
 use crate::http_curl::{HTTP, curl, get};
+use crate::instance::{CERTIFICATE, Home, Instance, cause};
 use crate::offramp::{output, stderr};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 
 /// A root with files, and one beside it.
-fn serve(keys: &str) -> (House, std::path::PathBuf) {
+fn serve(keys: &str) -> (Instance, std::path::PathBuf) {
     let home = Home::new();
     let root = home.file("www");
     fs::create_dir_all(root.join("sub/.git")).unwrap();
@@ -28,8 +28,8 @@ fn serve(keys: &str) -> (House, std::path::PathBuf) {
     symlink("/etc/passwd", root.join("passwd")).unwrap();
     assert!(Command::new("mkfifo").arg(root.join("fifo")).status().unwrap().success());
     let root_key = format!("[[route]]\nroot = \"{}\"\n", root.display());
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}{root_key}{keys}"));
-    (house, root)
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{root_key}{keys}"));
+    (instance, root)
 }
 
 /// More than a batch of records has room for, and not a multiple of anything.
@@ -39,7 +39,7 @@ fn large() -> Vec<u8> {
 
 #[test]
 fn each_path_has_its_file_or_none() {
-    let (house, _) = serve("");
+    let (instance, _) = serve("");
     for (path, status, body) in [
         ("/", 200, "<p>home"),
         ("/index.html", 200, "<p>home"),
@@ -69,41 +69,41 @@ fn each_path_has_its_file_or_none() {
         ("/%ff", 400, "400"),
     ] {
         for version in VERSIONS {
-            let answer = get(&house, &[version, "--path-as-is"], &format!("https://localhost{path}"));
+            let answer = get(&instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
             assert_eq!(answer.status(), status, "{path} {version}: {answer:?}");
             assert!(answer.text().starts_with(body), "{path} {version}: {answer:?}");
             assert!(!answer.text().contains("secret"), "{path} {version}: {answer:?}");
         }
     }
-    let answer = get(&house, &[], "https://localhost/sub?a=b");
+    let answer = get(&instance, &[], "https://localhost/sub?a=b");
     assert_eq!(answer.field("location"), "/sub/?a=b");
-    let events = house.stop();
+    let events = instance.stop();
     assert!(events.iter().all(|event| event["server"].is_null()), "{events:?}");
     assert!(events.iter().all(|event| matches!(cause(event), "completed" | "bad_request")), "{events:?}");
 }
 
 #[test]
 fn large_files_come_whole_and_in_parts() {
-    let (house, _) = serve("");
+    let (instance, _) = serve("");
     let url = "https://localhost/a%20b.bin";
     let all = large();
     for version in ["--http1.0", "--http1.1", "--http2"] {
-        let answer = get(&house, &[version], url);
+        let answer = get(&instance, &[version], url);
         assert!(answer.status() == 200 && answer.body == all, "{version} {:?}", answer.heads);
         assert_eq!(answer.field("content-length"), all.len().to_string());
         assert_eq!(answer.field("content-type"), "application/octet-stream");
         assert_eq!(answer.field("accept-ranges"), "bytes");
-        let head = get(&house, &[version, "--head"], url);
+        let head = get(&instance, &[version, "--head"], url);
         assert_eq!((head.status(), head.body.len()), (200, 0));
         assert_eq!(head.field("content-length"), all.len().to_string());
-        let part = get(&house, &[version, "--range", "1000000-2500000"], url);
+        let part = get(&instance, &[version, "--range", "1000000-2500000"], url);
         assert!(part.status() == 206 && part.body == all[1_000_000..=2_500_000], "{:?}", part.heads);
         assert_eq!(part.field("content-range"), format!("bytes 1000000-2500000/{}", all.len()));
-        let end = get(&house, &[version, "--range", "-17"], url);
+        let end = get(&instance, &[version, "--range", "-17"], url);
         assert_eq!((end.status(), &end.body[..]), (206, &all[3_000_000..]));
-        let none = get(&house, &[version, "--range", "3000017-"], url);
+        let none = get(&instance, &[version, "--range", "3000017-"], url);
         assert_eq!((none.status(), none.field("content-range")), (416, "bytes */3000017"));
-        let parts = get(&house, &[version, "--range", "0-1,70000-200000,-5"], url);
+        let parts = get(&instance, &[version, "--range", "0-1,70000-200000,-5"], url);
         let boundary = parts.field("content-type").strip_prefix("multipart/byteranges; boundary=").unwrap();
         let mut expected = Vec::new();
         for (first, last) in [(0, 1), (70_000, 200_000), (3_000_012, 3_000_016)] {
@@ -116,19 +116,19 @@ fn large_files_come_whole_and_in_parts() {
         expected.extend(format!("--{boundary}--\r\n").bytes());
         assert!(parts.status() == 206 && parts.body == expected, "{:?}", parts.heads);
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn conditions_are_obeyed() {
-    let (house, root) = serve("");
+    let (instance, root) = serve("");
     let url = "https://localhost/ten.txt";
     for version in VERSIONS {
-        let first = get(&house, &[version], url);
+        let first = get(&instance, &[version], url);
         assert_eq!(first.field("content-type"), "text/plain; charset=utf-8");
         let (tag, date) = (first.field("etag").to_owned(), first.field("last-modified").to_owned());
         let with = |field: String, more: &[&str]| {
-            get(&house, &[&[version, "--header", &field][..], more].concat(), url)
+            get(&instance, &[&[version, "--header", &field][..], more].concat(), url)
         };
         let same = with(format!("If-None-Match: {tag}"), &[]);
         assert_eq!((same.status(), same.body.len(), same.field("etag")), (304, 0, &*tag));
@@ -144,21 +144,21 @@ fn conditions_are_obeyed() {
         let changed = with(format!("If-None-Match: {tag}"), &[]);
         assert_eq!((changed.status(), changed.text().as_str()), (200, "9876543210"));
         fs::write(root.join("ten.txt"), "0123456789").unwrap();
-        let post = get(&house, &[version, "--data", "x"], url);
+        let post = get(&instance, &[version, "--data", "x"], url);
         assert_eq!((post.status(), post.field("allow")), (405, "GET, HEAD"));
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn keys_say_what_else_is_served() {
-    let (house, _) = serve(
+    let (instance, _) = serve(
         "try = [\"{path}\", \"{path}.html\"]\nfallback = \"/index.html\"\nhidden = true\nindex = \"none\"\n\
          cache_control = { \"*.txt\" = \"no-cache\", \"/sub/*\" = \"max-age=60\" }\n\
          response_headers = { set = { X-Set = \"1\" } }\n",
     );
     for version in VERSIONS {
-        let ask = |path: &str| get(&house, &[version], &format!("https://localhost{path}"));
+        let ask = |path: &str| get(&instance, &[version], &format!("https://localhost{path}"));
         assert_eq!(ask("/page").text(), "<p>page");
         assert_eq!((ask("/deep/link").status(), ask("/deep/link").text().as_str()), (200, "<p>home"));
         assert_eq!(ask("/sub/.git/config").text(), "hidden");
@@ -167,13 +167,13 @@ fn keys_say_what_else_is_served() {
         assert_eq!(ask("/page").field("cache-control"), "");
         assert_eq!(ask("/page").field("x-set"), "1");
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn a_file_that_becomes_shorter_is_cut_off() {
     const SIZE: u64 = 1 << 34;
-    let (house, root) = serve("");
+    let (instance, root) = serve("");
     // So large that the client has not got it when it becomes shorter: its size is only said.
     let file = fs::File::create(root.join("shrinks")).unwrap();
     let got = root.with_file_name("got");
@@ -184,12 +184,12 @@ fn a_file_that_becomes_shorter_is_cut_off() {
             let asked = scope.spawn(|| {
                 // A slow client: Offramp is in the middle when the file changes.
                 curl(
-                    &house,
+                    &instance,
                     &[version, "--no-buffer", "--limit-rate", "1M", "--output", got.to_str().unwrap()],
                     "https://localhost/shrinks",
                 )
             });
-            house.until("the first bytes", || {
+            instance.until("the first bytes", || {
                 fs::metadata(&got).is_ok_and(|file| file.len() > 0).then_some(())
             });
             file.set_len(10).unwrap();
@@ -197,14 +197,14 @@ fn a_file_that_becomes_shorter_is_cut_off() {
         });
         assert_ne!(shrink.code, 0, "{version}");
     }
-    let events = house.stop();
+    let events = instance.stop();
     assert!(events.iter().all(|event| cause(event) == "file_failed"), "{events:?}");
 }
 
 #[test]
 fn a_root_that_is_put_in_its_place_is_served() {
-    let (house, root) = serve("");
-    let ask = || get(&house, &[], "https://localhost/").text();
+    let (instance, root) = serve("");
+    let ask = || get(&instance, &[], "https://localhost/").text();
     assert_eq!(ask(), "<p>home");
     let other = root.with_file_name("other");
     fs::create_dir(&other).unwrap();
@@ -215,7 +215,7 @@ fn a_root_that_is_put_in_its_place_is_served() {
     while ask() != "<p>other" {
         assert!(begun.elapsed().as_secs() < 60, "the old root is still served");
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::crowd::{close, connect, echo, trusting};
 use crate::figures::ask;
-use crate::house::{Home, LIFE, PATIENCE};
+use crate::instance::{Home, LIFE, PATIENCE};
 use crate::offramp::{offramp, output, stderr};
 
 /// Asks for a table of one target.
@@ -40,25 +40,25 @@ fn address(process: &Process, message: &str) -> SocketAddr {
 #[test]
 fn a_running_proxy_answers_about_its_own_traffic() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = Home::new().run(&format!(
+    let instance = Home::new().run(&format!(
         "[admin]\naddress = \"127.0.0.1:0\"\n[log_store]\nurl = \"sqlite:access.db\"\n{}",
         Home::one_route(app.address())
     ));
-    let admin = address(&house.process, "admin");
-    let config = trusting(&house.home.ca.certificate());
+    let admin = address(&instance.process, "admin");
+    let config = trusting(&instance.home.ca.certificate());
     for _ in 0..3 {
-        let mut tls = connect(&config, house.address(), "localhost").unwrap();
+        let mut tls = connect(&config, instance.address(), "localhost").unwrap();
         echo(&mut tls, "hello").unwrap();
         close(tls).unwrap();
     }
-    house.events_of(3);
+    instance.events_of(3);
     let expected = json!([["localhost", 3, 15]]);
-    house.until("the store has the connections", || {
+    instance.until("the store has the connections", || {
         (query(admin, "/grafana/query", "sites", None)[0]["rows"] == expected).then_some(())
     });
     let (head, _) = ask(admin, "GET /grafana/ HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-    house.stop();
+    instance.stop();
     assert!(std::net::TcpStream::connect(admin).is_err(), "it ends with the proxy");
 }
 

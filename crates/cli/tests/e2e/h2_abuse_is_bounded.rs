@@ -11,9 +11,9 @@ use crate::h2_client::{
     ACK, END_HEADERS, END_STREAM, H2, PREFACE, WHOLE, block, data, frame, get, headers, post, request, reset,
     settings, text, window,
 };
-use crate::h2_follows_rfc9113::http_house;
+use crate::h2_follows_rfc9113::http_instance;
 use crate::h2_rules::{CALM, CANCEL, FLOW_CONTROL, PROTOCOL};
-use crate::house::{House, PATIENCE, cause, text as field};
+use crate::instance::{Instance, PATIENCE, cause, text as field};
 use crate::smuggling_backend::Backend;
 
 /// How often a flood says the same, at the most.
@@ -98,8 +98,8 @@ fn pour(h2: &mut H2, flood: &Flood) -> Option<u32> {
 }
 
 /// Waits for an event of this connection with one of the causes.
-fn tells(house: &House, port: u16, causes: &[&str]) {
-    house.event(&format!("{causes:?} of {port}"), |event| {
+fn tells(instance: &Instance, port: u16, causes: &[&str]) {
+    instance.event(&format!("{causes:?} of {port}"), |event| {
         event["client_port"] == port && causes.contains(&cause(event))
     });
 }
@@ -107,23 +107,23 @@ fn tells(house: &House, port: u16, causes: &[&str]) {
 #[test]
 fn floods_are_ended_and_named() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
+    let (instance, config) = http_instance(&backend, "workers = 1");
     let mut before = None;
     for flood in floods() {
-        let mut h2 = H2::open(&config, house.address(), &[]);
+        let mut h2 = H2::open(&config, instance.address(), &[]);
         let code = pour(&mut h2, &flood);
         // A reset may overtake the GOAWAY, as the client was still talking.
         assert!(matches!(code, None | Some(CALM | PROTOCOL)), "{}: {code:?}", flood.what);
         let port = h2.port;
         drop(h2);
         println!("{}", flood.what);
-        tells(&house, port, flood.ends);
-        H2::open(&config, house.address(), &[]).is_well(1);
-        let now = resident(house.process.id());
+        tells(&instance, port, flood.ends);
+        H2::open(&config, instance.address(), &[]).is_well(1);
+        let now = resident(instance.process.id());
         let first = *before.get_or_insert(now);
         assert!(now < first + SLACK, "{}: from {first} to {now} bytes", flood.what);
     }
-    house.stop();
+    instance.stop();
 }
 
 /// gRPC libraries measure a connection: for each DATA frame they send a PING, and WINDOW_UPDATE for the connection and
@@ -131,8 +131,8 @@ fn floods_are_ended_and_named() {
 #[test]
 fn frames_that_answer_data_are_not_counted_against_a_client() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
-    let mut h2 = H2::open(&config, house.address(), &[]);
+    let (instance, config) = http_instance(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, instance.address(), &[]);
     let answers = |id, size| [window(0, size), window(id, size), frame(PING, 0, 0, &[0; 8])].concat();
     let mut id = 1;
     // Far more than time pays for in a burst.
@@ -155,16 +155,16 @@ fn frames_that_answer_data_are_not_counted_against_a_client() {
     }
     h2.is_well(id);
     drop(h2);
-    house.stop();
+    instance.stop();
 }
 
 /// §6.8: a client that will not ask again gets the answer that it waits for, whatever else it says meanwhile.
 #[test]
 fn who_says_goodbye_is_answered_to_the_end() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
+    let (instance, config) = http_instance(&backend, "workers = 1");
     for _ in 0..5 {
-        let mut h2 = H2::open(&config, house.address(), &[(4, 2 << 20)]);
+        let mut h2 = H2::open(&config, instance.address(), &[(4, 2 << 20)]);
         h2.send(&[window(0, 2 << 20), get(1, "/bytes/2000000"), frame(GOAWAY, 0, 0, &[0; 8])].concat());
         let (mut have, mut ended) = (0, false);
         while !ended {
@@ -176,16 +176,16 @@ fn who_says_goodbye_is_answered_to_the_end() {
         }
         assert_eq!(have, 2_000_000);
         while h2.next().is_some() {}
-        tells(&house, h2.port, &["completed"]);
+        tells(&instance, h2.port, &["completed"]);
     }
-    house.stop();
+    instance.stop();
 }
 
 /// RFC 7541 §7.1.3, RFC 9113 §10.5.1: few bytes that stand for many.
 #[test]
 fn bombs_of_fields_are_refused() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
+    let (instance, config) = http_instance(&backend, "workers = 1");
     let plain = block(&request("GET", "/", &[]));
     // One field of 4000 bytes is put into the table, and meant 12,000 times by one byte each.
     let mut bomb = [&plain[..], &[0x40]].concat();
@@ -197,8 +197,8 @@ fn bombs_of_fields_are_refused() {
     let large = block(&request("GET", "/", &large));
     let many: Vec<_> = (0..150).map(|_| ("x-many", "1")).collect();
     let long = format!("/{}", "p".repeat(9000));
-    H2::open(&config, house.address(), &[]).is_well(1);
-    let before = resident(house.process.id());
+    H2::open(&config, instance.address(), &[]).is_well(1);
+    let before = resident(instance.process.id());
     for (what, first, more, status, name) in [
         ("a bomb", &bomb[..16_000], &bomb[16_000..], 431, "headers_too_large"),
         ("48 kB", &large[..16_000], &large[16_000..], 431, "headers_too_large"),
@@ -206,7 +206,7 @@ fn bombs_of_fields_are_refused() {
         ("a path of 9000 bytes", &block(&request("GET", &long, &[]))[..], &[][..], 414, "target_too_long"),
     ] {
         for _ in 0..5 {
-            let mut h2 = H2::open(&config, house.address(), &[]);
+            let mut h2 = H2::open(&config, instance.address(), &[]);
             let mut bytes = frame(HEADERS, END_STREAM, 1, first);
             let parts: Vec<_> = more.chunks(16_000).collect();
             parts.iter().for_each(|part| bytes.extend(frame(CONTINUATION, 0, 1, part)));
@@ -219,20 +219,20 @@ fn bombs_of_fields_are_refused() {
             }
             let port = h2.port;
             drop(h2);
-            tells(&house, port, &[name, "h2_protocol_error", "h2_flood"]);
+            tells(&instance, port, &[name, "h2_protocol_error", "h2_flood"]);
         }
     }
-    let now = resident(house.process.id());
+    let now = resident(instance.process.id());
     assert!(now < before + SLACK, "from {before} to {now} bytes");
-    house.stop();
+    instance.stop();
 }
 
 /// §6.9.1: no byte above the window, and all of them when it opens.
 #[test]
 fn windows_of_clients_are_kept() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
-    let mut h2 = H2::open(&config, house.address(), &[(4, 10)]);
+    let (instance, config) = http_instance(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, instance.address(), &[(4, 10)]);
     h2.send(&get(1, "/bytes/100000"));
     let mut have = 0;
     // Each time the barrier is answered, what the window allows has come and nothing else.
@@ -257,7 +257,7 @@ fn windows_of_clients_are_kept() {
     assert_eq!(have, 100_000);
     h2.is_well(3);
     drop(h2);
-    house.stop();
+    instance.stop();
 }
 
 /// A client that asks and then gives no window holds nothing for longer than `idle_timeout`: its stream is reset,
@@ -265,9 +265,9 @@ fn windows_of_clients_are_kept() {
 #[test]
 fn windows_that_never_open_end_by_time() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1\n[limits]\nidle_timeout = \"3s\"");
+    let (instance, config) = http_instance(&backend, "workers = 1\n[limits]\nidle_timeout = \"3s\"");
     for size in [0, 1, 100] {
-        let mut h2 = H2::open(&config, house.address(), &[(4, size)]);
+        let mut h2 = H2::open(&config, instance.address(), &[(4, size)]);
         h2.send(&[get(1, "/bytes/1000000"), get(3, "/bytes/20000000")].concat());
         // Both have begun, and taken what their windows allow.
         let (mut begun, mut taken) = (0, 0);
@@ -293,20 +293,21 @@ fn windows_that_never_open_end_by_time() {
         h2.patience(PATIENCE);
         h2.is_well(5);
         let port = h2.port;
-        house.event("the stream that stood still", |event| {
+        instance.event("the stream that stood still", |event| {
             event["client_port"] == port
                 && cause(event) == "idle_timeout"
                 && field(event, "path") == "/bytes/1000000"
         });
     }
-    house.stop();
+    instance.stop();
 }
 
 /// `request_header_timeout`: a block of fields, or a frame, or the greeting, that has begun is to come to its end.
 #[test]
 fn what_begins_and_does_not_go_on_ends_by_time() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1\n[limits]\nrequest_header_timeout = \"3s\"");
+    let (instance, config) =
+        http_instance(&backend, "workers = 1\n[limits]\nrequest_header_timeout = \"3s\"");
     let whole = get(3, "/");
     for (what, bytes, drip) in [
         ("half of the preface", PREFACE[..9].to_vec(), None),
@@ -322,7 +323,7 @@ fn what_begins_and_does_not_go_on_ends_by_time() {
             Some(frame(CONTINUATION, 0, 1, &block(&[("x-a", "1")]))),
         ),
     ] {
-        let mut h2 = H2::silent(&config, house.address());
+        let mut h2 = H2::silent(&config, instance.address());
         h2.send(&bytes);
         h2.patience(Duration::from_millis(200));
         let begun = Instant::now();
@@ -336,23 +337,23 @@ fn what_begins_and_does_not_go_on_ends_by_time() {
         let port = h2.port;
         drop(h2);
         println!("{what}");
-        tells(&house, port, &["request_header_timeout"]);
+        tells(&instance, port, &["request_header_timeout"]);
     }
     // Whoever has said all that was begun may take his time.
-    let mut h2 = H2::open(&config, house.address(), &[]);
+    let mut h2 = H2::open(&config, instance.address(), &[]);
     for id in [1, 3, 5] {
         h2.is_well(id);
         std::thread::sleep(Duration::from_millis(1700));
     }
-    house.stop();
+    instance.stop();
 }
 
 /// §6.9.1: a client that sends more than it was allowed is not listened to.
 #[test]
 fn windows_of_ours_are_enforced() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
-    let mut h2 = H2::open(&config, house.address(), &[]);
+    let (instance, config) = http_instance(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, instance.address(), &[]);
     h2.send(&post(1, "/deaf", &[]));
     let mut sent = 0_u64;
     while sent < 64 << 20 && h2.send(&data(1, 0, &[0; 16_384])) {
@@ -364,8 +365,8 @@ fn windows_of_ours_are_enforced() {
     assert!(end.is_none_or(|end| end.code() == FLOW_CONTROL));
     let port = h2.port;
     drop(h2);
-    tells(&house, port, &["h2_protocol_error"]);
-    assert!(resident(house.process.id()) < 200 << 20);
-    H2::open(&config, house.address(), &[]).is_well(1);
-    house.stop();
+    tells(&instance, port, &["h2_protocol_error"]);
+    assert!(resident(instance.process.id()) < 200 << 20);
+    H2::open(&config, instance.address(), &[]).is_well(1);
+    instance.stop();
 }

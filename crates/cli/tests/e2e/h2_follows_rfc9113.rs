@@ -15,24 +15,24 @@ use crate::h2_client::{ACK, H2, PREFACE, frame, get, reset, settings};
 use crate::h2_messages::{lengths, names_and_values, order, pseudo_fields, pseudo_values};
 use crate::h2_rules::{Connection, FRAME_SIZE, Nothing, PROTOCOL, Row, Status, Stream, Then};
 use crate::h2_rules::{compression, frames, numbers, of_blocks, of_connections, of_streams, streams};
-use crate::house::{Home, House, PATIENCE, cause};
+use crate::instance::{Home, Instance, PATIENCE, cause};
 use crate::smuggling_backend::Backend;
 
 /// One route for HTTP to `backend`, with `more` as configuration.
-pub(crate) fn http_house(backend: &Backend, more: &str) -> (House, Arc<ClientConfig>) {
+pub(crate) fn http_instance(backend: &Backend, more: &str) -> (Instance, Arc<ClientConfig>) {
     let home = Home::new();
     let config = trusting(&home.ca.certificate());
     let text = format!(
         "{more}\n{}[[listener]]\nname = \"default\"\naddress = \"127.0.0.1:0\"\nmode = \"http\"\n[[route]]\nserver = \"{}\"\n",
-        crate::house::CERTIFICATE,
+        crate::instance::CERTIFICATE,
         backend.address()
     );
     (home.run(&text), config)
 }
 
 /// Says a row on a connection of its own; what followed, and the connection's port.
-fn say(house: &House, config: &Arc<ClientConfig>, row: &Row) -> (Option<Then>, u16) {
-    let mut h2 = H2::open(config, house.address(), &[]);
+fn say(instance: &Instance, config: &Arc<ClientConfig>, row: &Row) -> (Option<Then>, u16) {
+    let mut h2 = H2::open(config, instance.address(), &[]);
     // In one piece: what comes behind the end of a connection may be answered by a reset, which overtakes GOAWAY.
     h2.send(&[&row.bytes[..], &frame(PING, 0, 0, b"and then")].concat());
     let then = follow(&mut h2, row);
@@ -69,7 +69,7 @@ fn is_as_good(then: Then, wanted: Then) -> bool {
 }
 
 /// Whether an event tells of what followed on the connection from `port`.
-fn told(house: &House, port: u16, then: Then) -> bool {
+fn told(instance: &Instance, port: u16, then: Then) -> bool {
     let wanted: &[&str] = match then {
         Connection(_) | Stream(_) => &["h2_protocol_error", "h2_flood"],
         Status(200..=299) => &["completed"],
@@ -80,7 +80,7 @@ fn told(house: &House, port: u16, then: Then) -> bool {
     let of = |event: &serde_json::Value| event["client_port"] == port && wanted.contains(&cause(event));
     let deadline = std::time::Instant::now() + PATIENCE;
     while std::time::Instant::now() < deadline {
-        if house.events().iter().any(of) {
+        if instance.events().iter().any(of) {
             return true;
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -90,22 +90,22 @@ fn told(house: &House, port: u16, then: Then) -> bool {
 
 fn hold(rows: impl IntoIterator<Item = Row>) {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
+    let (instance, config) = http_instance(&backend, "workers = 1");
     let mut wrong = BTreeMap::new();
     for row in rows {
-        let (then, port) = say(&house, &config, &row);
+        let (then, port) = say(&instance, &config, &row);
         let name = format!("§{} {}", row.section, row.what);
         if !then.is_some_and(|then| row.then.iter().any(|wanted| is_as_good(then, *wanted))) {
             wrong.insert(name, format!("{then:?} instead of {:?}", row.then));
-        } else if !told(&house, port, then.unwrap()) {
-            let events = house.events().into_iter().filter(|event| event["client_port"] == port);
+        } else if !told(&instance, port, then.unwrap()) {
+            let events = instance.events().into_iter().filter(|event| event["client_port"] == port);
             let causes: Vec<_> = events.map(|event| cause(&event).to_owned()).collect();
             wrong.insert(name, format!("{then:?}, but the events say {causes:?}"));
         }
-        H2::open(&config, house.address(), &[]).is_well(1);
+        H2::open(&config, instance.address(), &[]).is_well(1);
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -137,8 +137,8 @@ fn pseudo_fields_of_section_8() {
 #[test]
 fn prefaces_of_section_3() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
-    let mut h2 = H2::open(&config, house.address(), &[]);
+    let (instance, config) = http_instance(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, instance.address(), &[]);
     let first = h2.next().unwrap();
     assert!(first.kind == SETTINGS && first.flags == 0, "{first:?}");
     h2.find("acknowledgement", |frame| frame.kind == SETTINGS && frame.flags == ACK);
@@ -154,7 +154,7 @@ fn prefaces_of_section_3() {
         ([PREFACE, &get(1, "/")].concat(), PROTOCOL),
         ([PREFACE, &frame(SETTINGS, ACK, 0, &[])].concat(), PROTOCOL),
     ] {
-        let mut h2 = H2::silent(&config, house.address());
+        let mut h2 = H2::silent(&config, instance.address());
         h2.send(&bytes);
         let mut code = None;
         while let Some(frame) = h2.next() {
@@ -164,9 +164,9 @@ fn prefaces_of_section_3() {
         assert!(code.is_none_or(|code| code == wanted), "{} gets {code:?}", bytes.escape_ascii());
         let port = h2.port;
         drop(h2);
-        assert!(told(&house, port, Connection(PROTOCOL)), "nobody tells of {}", bytes.escape_ascii());
-        H2::open(&config, house.address(), &[]).is_well(1);
+        assert!(told(&instance, port, Connection(PROTOCOL)), "nobody tells of {}", bytes.escape_ascii());
+        H2::open(&config, instance.address(), &[]).is_well(1);
     }
     assert_eq!(backend.take().1.len(), 7);
-    house.stop();
+    instance.stop();
 }

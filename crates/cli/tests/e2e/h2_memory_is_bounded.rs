@@ -14,10 +14,10 @@ use crate::crowd::trusting;
 use crate::figures::{Page, resident};
 use crate::h2_client::kind::{DATA, HEADERS, PING, RST_STREAM, WINDOW_UPDATE};
 use crate::h2_client::{H2, data, frame, get, post, window};
-use crate::h2_follows_rfc9113::http_house;
-use crate::house::{CERTIFICATE, Home, House};
+use crate::h2_follows_rfc9113::http_instance;
 use crate::http_curl::HTTP;
 use crate::http_node::node;
+use crate::instance::{CERTIFICATE, Home, Instance};
 use crate::quiet_http_connections_wake_nobody::sleeps;
 use crate::smuggling_backend::Backend;
 
@@ -30,12 +30,12 @@ const STREAMS: u32 = 100;
 const MOST: u64 = 3700 << 10;
 
 /// Memory when the worker has done what there was to do: it sleeps, however often one looks.
-fn settled(house: &House) -> u64 {
+fn settled(instance: &Instance) -> u64 {
     const LOOKS: usize = 20;
     let asleep = Cell::new(0);
-    house.until("the worker has nothing to do", || {
-        asleep.set(if sleeps(house) { asleep.get() + 1 } else { 0 });
-        (asleep.get() >= LOOKS).then(|| resident(house.process.id()))
+    instance.until("the worker has nothing to do", || {
+        asleep.set(if sleeps(instance) { asleep.get() + 1 } else { 0 });
+        (asleep.get() >= LOOKS).then(|| resident(instance.process.id()))
     })
 }
 
@@ -43,10 +43,10 @@ fn settled(house: &House) -> u64 {
 #[test]
 fn responses_that_nobody_takes_hold_little() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
-    H2::open(&config, house.address(), &[]).is_well(1);
-    take_little(&house, &config, "/bytes/600000");
-    house.stop();
+    let (instance, config) = http_instance(&backend, "workers = 1");
+    H2::open(&config, instance.address(), &[]).is_well(1);
+    take_little(&instance, &config, "/bytes/600000");
+    instance.stop();
 }
 
 /// The same for responses in small chunks: of each little waits, and much was read with it.
@@ -60,9 +60,10 @@ fn responses_in_chunks_that_nobody_takes_hold_little() {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
         while stream.write_all(chunks.as_bytes()).is_ok() {}
     });
-    let house = home.run(&format!("workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
-    take_little(&house, &config, "/");
-    house.process.signal(Signal::KILL).unwrap();
+    let instance =
+        home.run(&format!("workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    take_little(&instance, &config, "/");
+    instance.process.signal(Signal::KILL).unwrap();
     drop(server);
 }
 
@@ -86,18 +87,18 @@ fn responses_of_http2_servers_that_nobody_takes_hold_little() {
     let home = Home::new();
     let config = trusting(&home.ca.certificate());
     let server = node(&home, ENDLESS);
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n[backend.app]\nservers = [\"unix:app.sock\"]\n\
          protocol = \"h2\"\n"
     ));
-    take_little(&house, &config, "/");
-    house.process.signal(Signal::KILL).unwrap();
+    take_little(&instance, &config, "/");
+    instance.process.signal(Signal::KILL).unwrap();
     drop(server);
 }
 
-fn take_little(house: &House, config: &Arc<ClientConfig>, path: &str) {
-    let before = resident(house.process.id());
-    let mut clients: Vec<_> = (0..2).map(|_| H2::open(config, house.address(), &[(4, 1 << 30)])).collect();
+fn take_little(instance: &Instance, config: &Arc<ClientConfig>, path: &str) {
+    let before = resident(instance.process.id());
+    let mut clients: Vec<_> = (0..2).map(|_| H2::open(config, instance.address(), &[(4, 1 << 30)])).collect();
     for h2 in &mut clients {
         let all: Vec<u8> = (0..STREAMS).flat_map(|n| get(1 + 2 * n, path)).collect();
         h2.send(&[window(0, 1 << 30), all].concat());
@@ -107,7 +108,7 @@ fn take_little(house: &House, config: &Arc<ClientConfig>, path: &str) {
             *taken.entry(part.stream).or_insert(0) += part.payload.len();
         }
     }
-    let held = settled(house).saturating_sub(before) / clients.len() as u64;
+    let held = settled(instance).saturating_sub(before) / clients.len() as u64;
     println!("{held} bytes for a connection with {STREAMS} responses that are not taken");
     assert!(held < MOST, "{held} bytes for a connection with {STREAMS} responses that are not taken");
     drop(clients);
@@ -131,9 +132,9 @@ fn a_worker_holds_no_more_than_its_memory() {
              {CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"
         )
     };
-    let house = home.run(&text("1MiB"));
-    let page = || Page::scrape(house.metrics());
-    let mut h2 = H2::open(&config, house.address(), &[]);
+    let instance = home.run(&text("1MiB"));
+    let page = || Page::scrape(instance.metrics());
+    let mut h2 = H2::open(&config, instance.address(), &[]);
     let mut ask = |from: u32, count: u32| {
         let all: Vec<u8> = (0..count).flat_map(|n| get(from + 2 * n, "/")).collect();
         h2.send(&[&all[..], &frame(PING, 0, 0, b"and then")].concat());
@@ -156,20 +157,20 @@ fn a_worker_holds_no_more_than_its_memory() {
     assert!((900_000.0..=1_048_576.0).contains(&used), "{used}");
     assert_eq!(figures.get("offramp_limit{limit=\"memory\"}"), 1_048_576.0);
     assert_eq!(figures.get("offramp_limit_refusals_total{limit=\"memory\"}"), f64::from(refused));
-    house.until("the line of the log", || {
-        let lines = house.process.lines(Source::Stderr);
+    instance.until("the line of the log", || {
+        let lines = instance.process.lines(Source::Stderr);
         lines.into_iter().find(|line| line.contains("limit=memory ") && line.contains("key=limits.memory"))
     });
-    let outcome = crate::reload_loses_no_request::reload_to(&house, &text("64MiB"));
+    let outcome = crate::reload_loses_no_request::reload_to(&instance, &text("64MiB"));
     assert!(outcome.contains(" reloaded "), "{outcome}");
     assert_eq!(ask(1 + 2 * STREAMS, 10), 0, "a reload holds for connections that are open");
     assert_eq!(page().get("offramp_limit{limit=\"memory\"}"), 67_108_864.0);
     drop(h2);
-    house.until("nothing is held", || {
+    instance.until("nothing is held", || {
         (page().get("offramp_limit_used{limit=\"memory\"}") == 0.0).then_some(())
     });
     drop(over);
-    house.stop();
+    instance.stop();
     drop(server);
 }
 
@@ -185,12 +186,12 @@ fn requests_that_no_server_takes_hold_little() {
         let _ = stream.read(&mut [0; 16]);
         drop(wait.lock().map(|wait| wait.recv()));
     });
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "workers = 1\n[limits]\nmin_body_rate = \"0B\"\n{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"
     ));
-    let mut h2 = H2::open(&config, house.address(), &[]);
+    let mut h2 = H2::open(&config, instance.address(), &[]);
     h2.send(&(0..STREAMS).flat_map(|n| post(1 + 2 * n, "/", &[])).collect::<Vec<_>>());
-    let before = settled(&house);
+    let before = settled(&instance);
     // The windows of the connection and of each stream, as they were announced.
     let mut windows: HashMap<u32, usize> = (0..STREAMS).map(|n| (1 + 2 * n, 256 * 1024)).collect();
     windows.insert(0, 1024 * 1024);
@@ -215,10 +216,10 @@ fn requests_that_no_server_takes_hold_little() {
             None => break,
         }
     }
-    let held = settled(&house).saturating_sub(before);
+    let held = settled(&instance).saturating_sub(before);
     println!("{held} bytes for a connection that has sent {sent} on {STREAMS} streams");
     assert!(held < MOST, "{held} bytes for a connection that has sent {sent} on {STREAMS} streams");
     drop((h2, over));
-    house.process.signal(Signal::KILL).unwrap();
+    instance.process.signal(Signal::KILL).unwrap();
     drop(server);
 }

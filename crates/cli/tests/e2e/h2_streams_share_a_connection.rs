@@ -7,8 +7,8 @@ use offramp_testkit::process::Signal;
 
 use crate::h2_client::kind::{DATA, GOAWAY, PING};
 use crate::h2_client::{ACK, END_STREAM, H2, WHOLE, data, frame, get, headers, post, request, reset, window};
-use crate::h2_follows_rfc9113::http_house;
-use crate::house::{PATIENCE, cause, text};
+use crate::h2_follows_rfc9113::http_instance;
+use crate::instance::{PATIENCE, cause, text};
 use crate::smuggling_backend::Backend;
 
 /// The largest window.
@@ -27,8 +27,8 @@ fn data_to(h2: &mut H2, mut have: usize, wanted: usize) -> usize {
 #[test]
 fn large_downloads_go_on_side_by_side() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
-    let mut h2 = H2::open(&config, house.address(), &[(4, WIDE)]);
+    let (instance, config) = http_instance(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, instance.address(), &[(4, WIDE)]);
     let each = 20_000_000;
     let path = format!("/bytes/{each}");
     h2.send(&[window(0, WIDE - 65_535), get(1, &path), get(3, &path), get(5, &path)].concat());
@@ -45,7 +45,7 @@ fn large_downloads_go_on_side_by_side() {
     // How much depends on the server, which may get little of a busy machine. With one stream after the other, the
     // others would have a piece at most.
     assert!(first.values().all(|have| *have > 512 << 10), "when the first had all: {first:?}");
-    house.stop();
+    instance.stop();
 }
 
 /// RFC 9218: a response that is urgent goes before a long one that is not, although that waits for the same window; the
@@ -54,8 +54,8 @@ fn large_downloads_go_on_side_by_side() {
 fn what_is_urgent_goes_first() {
     const GRANT: usize = 16_384;
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
-    let mut h2 = H2::open(&config, house.address(), &[(4, WIDE)]);
+    let (instance, config) = http_instance(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, instance.address(), &[(4, WIDE)]);
     let ask = |id: u32, bytes: usize, priority: &str| {
         headers(id, WHOLE, &request("GET", &format!("/bytes/{bytes}"), &[("priority", priority)]))
     };
@@ -86,14 +86,14 @@ fn what_is_urgent_goes_first() {
     h2.send(&[frame(0x10, 0, 0, &[&1_u32.to_be_bytes()[..], b"u=0"].concat()), window(0, WIDE / 2)].concat());
     while h2.find("the rest", |frame| frame.kind == DATA).flags & END_STREAM == 0 {}
     h2.is_well(1001);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn what_is_taken_back_at_once_reaches_no_server() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
-    let mut h2 = H2::open(&config, house.address(), &[]);
+    let (instance, config) = http_instance(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, instance.address(), &[]);
     // From now on there is a connection to the server that a request could go by at once.
     h2.is_well(1);
     let hasty = |n: u32| [get(3 + 2 * n, "/hasty"), reset(3 + 2 * n, 8)].concat();
@@ -102,24 +102,24 @@ fn what_is_taken_back_at_once_reaches_no_server() {
     h2.is_well(1001);
     let (_, whole) = backend.take();
     assert_eq!(whole.len(), 2, "{whole:?}");
-    house.stop();
+    instance.stop();
 }
 
 /// RFC 9113 §8.1: whoever resets in the middle of a request has not asked it, whatever code that has.
 #[test]
 fn half_an_upload_never_looks_whole() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
+    let (instance, config) = http_instance(&backend, "workers = 1");
     for code in [0, 8] {
-        let mut h2 = H2::open(&config, house.address(), &[]);
+        let mut h2 = H2::open(&config, instance.address(), &[]);
         h2.send(&[post(1, "/half", &[]), data(1, 0, b"the first half")].concat());
         let raw = std::cell::RefCell::new(Vec::new());
-        house.until("the first half", || {
+        instance.until("the first half", || {
             raw.borrow_mut().extend(backend.take().0);
             raw.borrow().ends_with(b"the first half\r\n").then_some(())
         });
         h2.send(&[data(1, 0, b"and more"), reset(1, code)].concat());
-        house.event("the client that left", |event| {
+        instance.event("the client that left", |event| {
             event["client_port"] == h2.port
                 && text(event, "path") == "/half"
                 && cause(event) == "client_aborted"
@@ -129,7 +129,7 @@ fn half_an_upload_never_looks_whole() {
         assert!(whole.iter().all(|one| one.head.starts_with("GET /well ")), "{code}: {whole:?}");
         assert!(!raw.windows(5).any(|bytes| bytes == b"0\r\n\r\n"), "{code}: {}", raw.escape_ascii());
     }
-    house.stop();
+    instance.stop();
 }
 
 /// A request that was served is told of when its response was read from the server. Its connection stays for as
@@ -137,8 +137,8 @@ fn half_an_upload_never_looks_whole() {
 #[test]
 fn a_response_behind_a_closed_window_is_waited_for() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1\n[limits]\nkeepalive_timeout = \"3s\"");
-    let mut h2 = H2::open(&config, house.address(), &[]);
+    let (instance, config) = http_instance(&backend, "workers = 1\n[limits]\nkeepalive_timeout = \"3s\"");
+    let mut h2 = H2::open(&config, instance.address(), &[]);
     h2.send(&get(1, "/bytes/100000"));
     let have = data_to(&mut h2, 0, 65_535);
     // Longer than the bound between requests.
@@ -150,18 +150,18 @@ fn a_response_behind_a_closed_window_is_waited_for() {
     assert_eq!(data_to(&mut h2, have, 100_000), 100_000);
     // And then the bound holds.
     h2.find("goodbye", |frame| frame.kind == GOAWAY);
-    house.stop();
+    instance.stop();
 }
 
 /// RFC 9113 §6.8: what comes behind the last stream that is served is no fault, and ends nobody else's.
 #[test]
 fn who_asks_behind_the_end_disturbs_nobody() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
-    let mut h2 = H2::open(&config, house.address(), &[]);
+    let (instance, config) = http_instance(&backend, "workers = 1");
+    let mut h2 = H2::open(&config, instance.address(), &[]);
     h2.send(&get(1, "/bytes/100000"));
     let have = data_to(&mut h2, 0, 65_535);
-    house.process.signal(Signal::TERM).unwrap();
+    instance.process.signal(Signal::TERM).unwrap();
     let last = |h2: &mut H2| {
         let said = h2.find("goodbye", |frame| frame.kind == GOAWAY);
         u32::from_be_bytes(said.payload[..4].try_into().unwrap())
@@ -180,5 +180,5 @@ fn who_asks_behind_the_end_disturbs_nobody() {
     assert_eq!(data_to(&mut h2, have, 100_000), 100_000);
     let (_, whole) = backend.take();
     assert_eq!(whole.len(), 1, "{whole:?}");
-    house.process.wait(PATIENCE).unwrap();
+    instance.process.wait(PATIENCE).unwrap();
 }

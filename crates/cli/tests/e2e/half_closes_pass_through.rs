@@ -10,7 +10,7 @@ use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
 use crate::duplex::{connect, speaking};
-use crate::house::{Home, House, PATIENCE, cause};
+use crate::instance::{Home, Instance, PATIENCE, cause};
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 const LENGTH: usize = 3 << 20;
@@ -33,17 +33,17 @@ fn a_server_answers_after_the_client_has_closed() {
     for (home, listen) in listens() {
         // It answers only when its input is at its end.
         let app = Server::start(&listen, apps::sink).unwrap();
-        let house = home.run(&Home::one_route(app.address()));
+        let instance = home.run(&Home::one_route(app.address()));
         for version in VERSIONS {
-            let config = speaking(version, &house.home.ca.certificate());
-            let (mut sender, mut receiver) = connect(&config, house.address());
+            let config = speaking(version, &instance.home.ca.certificate());
+            let (mut sender, mut receiver) = connect(&config, instance.address());
             sender.send(&pattern(3));
             sender.close();
             let expected = format!("{}\n", Pattern::new(3).sum(LENGTH as u64));
             assert_eq!(String::from_utf8_lossy(&receiver.rest()), expected);
             receiver.end();
         }
-        for event in house.stop() {
+        for event in instance.stop() {
             assert_eq!(event["bytes_from_client"], LENGTH, "{event}");
             assert_eq!((cause(&event), &event["fault"]), ("client_closed", &"nobody".into()), "{event}");
         }
@@ -63,10 +63,10 @@ fn a_client_goes_on_after_the_server_has_closed() {
             told.lock().unwrap().send(received).unwrap();
         };
         let app = Server::start(&listen, behaviour).unwrap();
-        let house = home.run(&Home::one_route(app.address()));
+        let instance = home.run(&Home::one_route(app.address()));
         for version in VERSIONS {
-            let config = speaking(version, &house.home.ca.certificate());
-            let (mut sender, mut receiver) = connect(&config, house.address());
+            let config = speaking(version, &instance.home.ca.certificate());
+            let (mut sender, mut receiver) = connect(&config, instance.address());
             // Up to close_notify, which is sent before this client has said anything.
             assert_eq!(receiver.rest(), b"that is all from me");
             sender.send(&pattern(4));
@@ -74,7 +74,7 @@ fn a_client_goes_on_after_the_server_has_closed() {
             assert!(hear.recv_timeout(PATIENCE).unwrap() == pattern(4));
             receiver.end();
         }
-        for event in house.stop() {
+        for event in instance.stop() {
             assert_eq!(event["bytes_from_client"], LENGTH, "{event}");
             assert_eq!(event["bytes_to_client"], 19, "{event}");
             assert_eq!(event["fault"], "nobody", "{event}");
@@ -85,17 +85,17 @@ fn a_client_goes_on_after_the_server_has_closed() {
 #[test]
 fn a_client_that_ends_tcp_alone_is_served_whole() {
     let app = Server::start(&Listen::Ipv4, apps::sink).unwrap();
-    let house = House::before(app.address());
+    let instance = Instance::before(app.address());
     for version in VERSIONS {
-        let config = speaking(version, &house.home.ca.certificate());
-        let (mut sender, mut receiver) = connect(&config, house.address());
+        let config = speaking(version, &instance.home.ca.certificate());
+        let (mut sender, mut receiver) = connect(&config, instance.address());
         sender.send(&pattern(5));
         sender.cut();
         let expected = format!("{}\n", Pattern::new(5).sum(LENGTH as u64));
         assert_eq!(String::from_utf8_lossy(&receiver.rest()), expected);
         receiver.end();
     }
-    for event in house.stop() {
+    for event in instance.stop() {
         assert_eq!((cause(&event), &event["fault"]), ("client_vanished", &"client".into()), "{event}");
     }
 }

@@ -18,7 +18,7 @@ use rustls::ClientConfig;
 use crate::crowd::{Tls, connect, tcp, trusting};
 use crate::h2_client::kind::PING;
 use crate::h2_client::{END_HEADERS, H2, PREFACE, data, frame, headers, request, settings};
-use crate::house::{CERTIFICATE, Home, House, LISTENER};
+use crate::instance::{CERTIFICATE, Home, Instance, LISTENER};
 
 /// What every row is to stay below.
 const BOUND: Duration = Duration::from_millis(20);
@@ -36,7 +36,7 @@ type Raw = Client<TcpStream>;
 type Sender = Box<dyn FnOnce() + Send>;
 
 struct World {
-    house: House,
+    instance: Instance,
     config: Arc<ClientConfig>,
     relay: SocketAddr,
     web: SocketAddr,
@@ -48,17 +48,17 @@ impl World {
     fn new(app: &Server) -> Self {
         let home = Home::new();
         let config = trusting(&home.ca.certificate());
-        let house = home.run(&format!(
+        let instance = home.run(&format!(
             "workers = 1\n{CERTIFICATE}{LISTENER}[[listener]]\nname = \"web\"\naddress = \"127.0.0.1:0\"\nmode = \"http\"\n\
              [[route]]\nlistener = [\"web\"]\npath = \"/well\"\nrespond = {{ body = \"ok\" }}\n[[route]]\nserver = \"{}\"\n",
             app.address()
         ));
-        let tasks = fs::read_dir(format!("/proc/{}/task", house.process.id())).unwrap();
+        let tasks = fs::read_dir(format!("/proc/{}/task", instance.process.id())).unwrap();
         let mut tasks = tasks.map(|task| task.unwrap().path());
         let is_worker = |task: &PathBuf| fs::read_to_string(task.join("comm")).unwrap().trim() == "offramp-0";
         let schedstat = tasks.find(is_worker).expect("the thread of the worker").join("schedstat");
-        let (relay, web) = (house.address(), house.address_of("web"));
-        Self { house, config, relay, web, schedstat }
+        let (relay, web) = (instance.address(), instance.address_of("web"));
+        Self { instance, config, relay, web, schedstat }
     }
 
     /// The CPU time of the worker so far.
@@ -235,7 +235,7 @@ fn whatever_a_client_sends_others_are_served_soon() {
             slow.push((name, median, bound));
         }
         drop(honest);
-        drop(world.house);
+        drop(world.instance);
     }
     assert!(slow.is_empty(), "{slow:?}");
 }

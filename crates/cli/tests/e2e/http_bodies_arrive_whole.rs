@@ -13,9 +13,9 @@ use offramp_testkit::server::{Listen, Pattern, Server, Stream, Sum};
 
 use crate::crowd::{connect, get, trusting};
 use crate::figures::resident;
-use crate::house::{CERTIFICATE, Home, House, PATIENCE, cause, text};
 use crate::http_curl::{HTTP, command};
 use crate::http_h2;
+use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause, text};
 
 const LENGTH: u64 = 256 << 20;
 
@@ -73,27 +73,28 @@ fn large(length: u64) -> impl Fn(Stream) + Send + Sync + 'static {
     move |stream| drop(serve(stream))
 }
 
-fn served(behaviour: impl Fn(Stream) + Send + Sync + 'static) -> (Server, House) {
+fn served(behaviour: impl Fn(Stream) + Send + Sync + 'static) -> (Server, Instance) {
     let home = Home::new();
     let app = Server::start(&Listen::Unix(home.file("app.sock")), behaviour).unwrap();
-    let house = home.run(&format!("workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
-    (app, house)
+    let instance =
+        home.run(&format!("workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    (app, instance)
 }
 
 #[test]
 fn a_quarter_of_a_gibibyte_goes_both_ways() {
-    let (_app, house) = served(large(LENGTH));
+    let (_app, instance) = served(large(LENGTH));
     let expected = Pattern::new(1).sum(LENGTH);
-    let mut file = io::BufWriter::new(File::create(house.home.file("up")).unwrap());
+    let mut file = io::BufWriter::new(File::create(instance.home.file("up")).unwrap());
     let (mut pattern, mut chunk) = (Pattern::new(1), vec![0; 1 << 20]);
     for _ in 0..LENGTH >> 20 {
         pattern.fill(&mut chunk);
         file.write_all(&chunk).unwrap();
     }
     drop(file);
-    let before = resident(house.process.id());
+    let before = resident(instance.process.id());
     for version in ["--http1.1", "--http2"] {
-        let mut curl = command(&house, "https");
+        let mut curl = command(&instance, "https");
         let mut curl = curl.args([version, "https://localhost/"]).stdout(Stdio::piped()).spawn().unwrap();
         let (mut out, mut sum) = (curl.stdout.take().unwrap(), Sum::new());
         while let Ok(length @ 1..) = out.read(&mut chunk) {
@@ -102,13 +103,13 @@ fn a_quarter_of_a_gibibyte_goes_both_ways() {
         assert!(curl.wait().unwrap().success(), "{version}");
         assert_eq!(sum.to_string(), expected, "{version}");
 
-        let mut curl = command(&house, "https");
+        let mut curl = command(&instance, "https");
         let output = curl.args([version, "--upload-file", "up", "https://localhost/"]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{version}");
     }
-    let grown = resident(house.process.id()).saturating_sub(before);
+    let grown = resident(instance.process.id()).saturating_sub(before);
     assert!(grown < GROWTH, "{} KiB", grown >> 10);
-    let events = house.stop();
+    let events = instance.stop();
     for (event, [up, down]) in events.iter().zip([[0, LENGTH], [LENGTH, 0]].into_iter().cycle()) {
         assert_eq!(cause(event), "completed", "{event}");
         assert_eq!(event["bytes_from_client"].as_u64(), Some(up), "{event}");
@@ -119,14 +120,14 @@ fn a_quarter_of_a_gibibyte_goes_both_ways() {
 
 #[test]
 fn a_client_that_does_not_read_stops_its_server_and_nobody_else() {
-    let (_app, house) = served(large(LENGTH));
-    let config = trusting(&house.home.ca.certificate());
-    let before = resident(house.process.id());
+    let (_app, instance) = served(large(LENGTH));
+    let config = trusting(&instance.home.ca.certificate());
+    let before = resident(instance.process.id());
     // One over HTTP/1.1, and eight streams of HTTP/2 on one connection.
-    let mut idle = connect(&config, house.address(), "localhost").unwrap();
+    let mut idle = connect(&config, instance.address(), "localhost").unwrap();
     idle.write_all(b"GET /unread HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     http_h2::run(async {
-        let mut sender = http_h2::connect(&config, house.address()).await.unwrap();
+        let mut sender = http_h2::connect(&config, instance.address()).await.unwrap();
         let mut unread = Vec::new();
         for _ in 0..8 {
             sender = sender.ready().await.unwrap();
@@ -134,7 +135,7 @@ fn a_client_that_does_not_read_stops_its_server_and_nobody_else() {
             let (response, _) = sender.send_request(request, true).unwrap();
             unread.push(response.await.unwrap());
         }
-        let mut other = connect(&config, house.address(), "localhost").unwrap();
+        let mut other = connect(&config, instance.address(), "localhost").unwrap();
         write!(other, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut sum = Sum::new();
         let (_, early) = head(&mut other).unwrap();
@@ -144,7 +145,7 @@ fn a_client_that_does_not_read_stops_its_server_and_nobody_else() {
             let length = other.read(&mut chunk).unwrap();
             sum.add(&chunk[..length]);
         }
-        let grown = resident(house.process.id()).saturating_sub(before);
+        let grown = resident(instance.process.id()).saturating_sub(before);
         assert!(grown < GROWTH, "{} KiB", grown >> 10);
     });
     // What was not read is still to be had.
@@ -156,9 +157,9 @@ fn a_client_that_does_not_read_stops_its_server_and_nobody_else() {
         sum.add(&chunk[..length]);
     }
     drop(idle);
-    let aborted = house.event("nine who went away", |event| text(event, "path") == "/unread");
+    let aborted = instance.event("nine who went away", |event| text(event, "path") == "/unread");
     assert_eq!(text(&aborted, "fault"), "client", "{aborted}");
-    drop(house);
+    drop(instance);
 }
 
 /// Reads a head, and no more until it is let go.
@@ -191,15 +192,15 @@ fn reluctant(go: Sender<Sender<()>>) -> impl Fn(Stream) + Send + Sync + 'static 
 #[test]
 fn a_server_that_does_not_read_stops_its_client_and_nobody_else() {
     let (go, asked) = channel();
-    let (_app, house) = served(reluctant(go));
-    let config = trusting(&house.home.ca.certificate());
+    let (_app, instance) = served(reluctant(go));
+    let config = trusting(&instance.home.ca.certificate());
     let mut body = vec![0; 64 << 20];
     Pattern::new(1).fill(&mut body);
     let expected = Pattern::new(1).sum(64 << 20);
-    fs::write(house.home.file("up"), &body).unwrap();
-    let before = resident(house.process.id());
+    fs::write(instance.home.file("up"), &body).unwrap();
+    let before = resident(instance.process.id());
     let upload = |version: &str| -> std::process::Child {
-        let mut curl: Command = command(&house, "https");
+        let mut curl: Command = command(&instance, "https");
         curl.args([version, "--upload-file", "up", "https://localhost/"]).stdout(Stdio::piped());
         curl.spawn().unwrap()
     };
@@ -207,7 +208,7 @@ fn a_server_that_does_not_read_stops_its_client_and_nobody_else() {
     let let_go: Vec<_> = (0..2).map(|_| asked.recv_timeout(PATIENCE).unwrap()).collect();
     // A stream of the tests' own is given as much window as the server takes: little.
     http_h2::run(async {
-        let mut sender = http_h2::connect(&config, house.address()).await.unwrap().ready().await.unwrap();
+        let mut sender = http_h2::connect(&config, instance.address()).await.unwrap().ready().await.unwrap();
         let request =
             http::Request::put("https://localhost/").header("content-length", 64 << 20).body(()).unwrap();
         let (_response, mut stream) = sender.send_request(request, false).unwrap();
@@ -227,8 +228,11 @@ fn a_server_that_does_not_read_stops_its_client_and_nobody_else() {
         let (response, _) = sender.send_request(request, true).unwrap();
         assert_eq!(response.await.unwrap().status(), 200);
     });
-    assert_eq!(get(&mut connect(&config, house.address(), "localhost").unwrap(), "/").unwrap(), "at once\n");
-    let grown = resident(house.process.id()).saturating_sub(before);
+    assert_eq!(
+        get(&mut connect(&config, instance.address(), "localhost").unwrap(), "/").unwrap(),
+        "at once\n"
+    );
+    let grown = resident(instance.process.id()).saturating_sub(before);
     assert!(grown < GROWTH, "{} KiB", grown >> 10);
     for one in let_go {
         one.send(()).unwrap();
@@ -237,5 +241,5 @@ fn a_server_that_does_not_read_stops_its_client_and_nobody_else() {
         let output = upload.wait_with_output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
     }
-    house.stop();
+    instance.stop();
 }

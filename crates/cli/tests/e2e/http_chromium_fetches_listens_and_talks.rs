@@ -9,9 +9,9 @@ use offramp_testkit::process::{Process, require};
 use serde_json::Value;
 
 use crate::chromium_uses_an_application::trust;
-use crate::house::{CERTIFICATE, Home, House, LIFE, cause, text};
 use crate::http_curl::HTTP;
 use crate::http_node;
+use crate::instance::{CERTIFICATE, Home, Instance, LIFE, cause, text};
 
 /// Posts all that it has lived through.
 const PAGE: &str = r#"<!doctype html><meta charset=utf-8><title>All of it</title><script>
@@ -58,40 +58,40 @@ fn chromium_fetches_listens_and_talks() {
     let home = Home::new();
     fs::write(home.file("page.html"), PAGE).unwrap();
     let application = http_node::start(&home);
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
-    let told: Value = serde_json::from_str(&browse(&house, &application)).unwrap();
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    let told: Value = serde_json::from_str(&browse(&instance, &application)).unwrap();
     assert_eq!(told["fetched"], 20, "{told}");
     assert_eq!(told["listened"], "1:number 1,2:number 2,3:number 3,4:number 4,5:number 5", "{told}");
     assert_eq!(told["talked"], "text,70000*7, 4321 done true", "{told}");
     assert_eq!(told["protocol"], "h2", "{told}");
 
-    let socket = house.event("the WebSocket", |event| text(event, "path") == "/socket");
+    let socket = instance.event("the WebSocket", |event| text(event, "path") == "/socket");
     assert_eq!((text(&socket, "method"), text(&socket, "protocol")), ("CONNECT", "HTTP/2.0"), "{socket}");
     assert_eq!((socket["status"].as_u64(), cause(&socket)), (Some(200), "completed"), "{socket}");
     assert!(socket["bytes_from_client"].as_u64().unwrap() > 70_000, "{socket}");
-    house.event("the events that were not listened to any more", |event| text(event, "path") == "/events");
-    let events = house.stop();
+    instance.event("the events that were not listened to any more", |event| text(event, "path") == "/events");
+    let events = instance.stop();
     let failed = |event: &&Value| event["status"].as_u64().is_some_and(|status| status >= 500);
     assert!(!events.iter().any(|event| failed(&event)), "{events:?}");
 }
 
 /// Has the browser open the page, and gives what the page told. On a busy machine Chromium sometimes starts and
 /// opens nothing at all; it is started anew then, but not once it has asked for anything.
-fn browse(house: &House, application: &Process) -> String {
+fn browse(instance: &Instance, application: &Process) -> String {
     for attempt in 0..4 {
-        let browser = house.home.file(&format!("browser-{attempt}"));
-        trust(&browser, &house.home.ca.certificate());
-        let chromium = Process::start(chromium(house, &browser), LIFE).unwrap();
+        let browser = instance.home.file(&format!("browser-{attempt}"));
+        trust(&browser, &instance.home.ca.certificate());
+        let chromium = Process::start(chromium(instance, &browser), LIFE).unwrap();
         if let Some(told) = http_node::report(application) {
             return told;
         }
-        let events = house.events();
+        let events = instance.events();
         assert!(events.is_empty(), "the page never told: {events:?}\n{}", chromium.transcript());
     }
     panic!("Chromium asked for nothing in four attempts");
 }
 
-fn chromium(house: &House, browser: &Path) -> Command {
+fn chromium(instance: &Instance, browser: &Path) -> Command {
     let mut chromium = Command::new(require("chromium", "chromium"));
     chromium.env("HOME", browser).env_remove("XDG_CONFIG_HOME").current_dir(browser);
     // Containers have neither the namespaces nor the shared memory that it would like.
@@ -100,6 +100,6 @@ fn chromium(house: &House, browser: &Path) -> Command {
     // Without one of these it ends as soon as the page is there.
     chromium.arg("--remote-debugging-port=0");
     chromium.arg(format!("--user-data-dir={}", browser.join("profile").display()));
-    chromium.arg(format!("https://localhost:{}/", house.address().port()));
+    chromium.arg(format!("https://localhost:{}/", instance.address().port()));
     chromium
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use offramp_testkit::process::require;
 
-use crate::house::{House, ask};
+use crate::instance::{Instance, ask};
 
 /// A listener in mode `http` on a free port, as configuration; its name is `default`.
 pub(crate) const HTTP: &str = "\
@@ -82,22 +82,22 @@ impl Answer {
     }
 }
 
-/// A curl that trusts the CA of the house, and sends every URL to its listener of that scheme.
-pub(crate) fn command(house: &House, scheme: &str) -> Command {
+/// A curl that trusts the CA of the instance, and sends every URL to its listener of that scheme.
+pub(crate) fn command(instance: &Instance, scheme: &str) -> Command {
     let listener = if scheme == "http" { "plain" } else { "default" };
     let mut command = Command::new(require("curl", "curl"));
     // -q: without the machine's own curlrc.
     command.args(["-q", "--silent", "--show-error", "--max-time", "100", "--noproxy", "*", "--cacert"]);
-    command.arg(house.home.ca.certificate());
-    command.args(["--connect-to", &format!("::127.0.0.1:{}", house.address_of(listener).port())]);
-    command.current_dir(house.home.path());
+    command.arg(instance.home.ca.certificate());
+    command.args(["--connect-to", &format!("::127.0.0.1:{}", instance.address_of(listener).port())]);
+    command.current_dir(instance.home.path());
     command
 }
 
 /// Asks for one URL with these arguments more, and gives what came.
 #[track_caller]
-pub(crate) fn curl(house: &House, arguments: &[&str], url: &str) -> Answer {
-    let mut command = command(house, url.split(':').next().unwrap_or_default());
+pub(crate) fn curl(instance: &Instance, arguments: &[&str], url: &str) -> Answer {
+    let mut command = command(instance, url.split(':').next().unwrap_or_default());
     command.arg("--include").args(arguments).arg(url);
     let output = ask(command, b"", Duration::from_secs(110));
     let (heads, body) = Answer::parse(&output.stdout);
@@ -107,8 +107,8 @@ pub(crate) fn curl(house: &House, arguments: &[&str], url: &str) -> Answer {
 
 /// The same for a response that must be whole.
 #[track_caller]
-pub(crate) fn get(house: &House, arguments: &[&str], url: &str) -> Answer {
-    let answer = curl(house, arguments, url);
-    assert_eq!(answer.code, 0, "{url}: {}\n{}", answer.said, house.process.transcript());
+pub(crate) fn get(instance: &Instance, arguments: &[&str], url: &str) -> Answer {
+    let answer = curl(instance, arguments, url);
+    assert_eq!(answer.code, 0, "{url}: {}\n{}", answer.said, instance.process.transcript());
     answer
 }

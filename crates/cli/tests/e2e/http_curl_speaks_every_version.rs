@@ -5,12 +5,12 @@ use std::io::Write as _;
 
 use offramp_testkit::server::{Listen, Pattern, Server};
 
-use crate::house::{CERTIFICATE, Home, House, cause, text};
 use crate::http_app::{Seen, app, named, respond};
 use crate::http_curl::{HTTP, PLAIN, curl, get};
+use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
 
 /// An application called `app` on a Unix socket, and Offramp before it with and without TLS.
-fn served() -> (Server, Seen, House) {
+fn served() -> (Server, Seen, Instance) {
     let home = Home::new();
     let (server, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
     let text = format!("{CERTIFICATE}{HTTP}{PLAIN}[[route]]\nserver = \"unix:app.sock\"\n");
@@ -23,14 +23,14 @@ const VERSIONS: [(&str, &str); 3] =
 
 #[test]
 fn every_version_gets_the_same_response_with_and_without_tls() {
-    let (_app, seen, house) = served();
+    let (_app, seen, instance) = served();
     for (option, protocol) in VERSIONS {
         for scheme in ["https", "http"] {
             // Without TLS curl would ask for an upgrade to h2c, which no server grants any more.
             let option =
                 if (scheme, option) == ("http", "--http2") { "--http2-prior-knowledge" } else { option };
             let url = format!("{scheme}://localhost/{protocol}?{scheme}");
-            let answer = get(&house, &[option], &url);
+            let answer = get(&instance, &[option], &url);
             assert_eq!((answer.status(), answer.text().as_str()), (200, "app\n"), "{answer:?}");
             assert_eq!((answer.field("content-length"), answer.field("x-app")), ("4", "yes"), "{answer:?}");
             let request = seen.one();
@@ -39,13 +39,13 @@ fn every_version_gets_the_same_response_with_and_without_tls() {
                 ("GET", &url["https://localhost".len() - usize::from(scheme == "http")..])
             );
             assert_eq!((request.field("host"), request.field("x-forwarded-proto")), ("localhost", scheme));
-            let event = house.event(&url, |event| {
+            let event = instance.event(&url, |event| {
                 text(event, "path") == format!("/{protocol}") && text(event, "query") == scheme
             });
             assert_eq!((text(&event, "protocol"), cause(&event)), (protocol, "completed"), "{event}");
         }
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -55,13 +55,13 @@ fn head_has_the_length_and_no_body() {
         assert_eq!(request.method, "HEAD");
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 123456\r\nETag: \"x\"\r\n\r\n")
     });
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}{PLAIN}[[route]]\nserver = \"unix:app.sock\"\n"));
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{PLAIN}[[route]]\nserver = \"unix:app.sock\"\n"));
     for (option, _) in VERSIONS {
-        let answer = get(&house, &[option, "--head"], "https://localhost/");
+        let answer = get(&instance, &[option, "--head"], "https://localhost/");
         assert_eq!((answer.status(), answer.field("content-length")), (200, "123456"), "{option} {answer:?}");
         assert!(answer.body.is_empty() && answer.field("etag") == "\"x\"", "{answer:?}");
     }
-    let events = house.stop();
+    let events = instance.stop();
     assert!(events.iter().all(|event| text(event, "method") == "HEAD" && event["bytes_to_client"] == 0));
 }
 
@@ -72,16 +72,16 @@ fn a_large_upload_waits_to_be_asked_for() {
         let expected = request.field("expect");
         respond(stream, 200, &[&format!("X-Expect: {expected}")], &request.body)
     });
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
     let mut body = vec![0; 3 << 20];
     Pattern::new(7).fill(&mut body);
-    fs::write(house.home.file("up"), &body).unwrap();
+    fs::write(instance.home.file("up"), &body).unwrap();
     for chunked in [false, true] {
         let mut arguments = vec!["--http1.1", "--data-binary", "@up", "--header", "Expect: 100-continue"];
         if chunked {
             arguments.extend(["--header", "Transfer-Encoding: chunked"]);
         }
-        let answer = get(&house, &arguments, "https://localhost/");
+        let answer = get(&instance, &arguments, "https://localhost/");
         let statuses: Vec<_> = answer.heads.iter().filter_map(|head| head.split(' ').nth(1)).collect();
         assert!(
             matches!(&statuses[..], [first, last] if first.starts_with("100") && last.starts_with("200")),
@@ -91,9 +91,9 @@ fn a_large_upload_waits_to_be_asked_for() {
         assert_eq!(answer.field("x-expect"), "100-continue");
         assert!(answer.body == body, "{} bytes", answer.body.len());
     }
-    let answer = get(&house, &["--http2", "--data-binary", "@up"], "https://localhost/");
+    let answer = get(&instance, &["--http2", "--data-binary", "@up"], "https://localhost/");
     assert!(answer.body == body, "{} bytes", answer.body.len());
-    for event in house.stop() {
+    for event in instance.stop() {
         assert_eq!(
             (event["bytes_from_client"].as_u64(), event["bytes_to_client"].as_u64()),
             (Some(3 << 20), Some(3 << 20)),
@@ -117,13 +117,13 @@ fn an_upload_that_the_server_does_not_want_is_never_sent() {
         let _ = respond(&mut stream, 403, &["Connection: close"], b"no\n");
     })
     .unwrap();
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
-    fs::write(house.home.file("up"), vec![b'x'; 5 << 20]).unwrap();
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    fs::write(instance.home.file("up"), vec![b'x'; 5 << 20]).unwrap();
     // curl waits a minute for the 100 before it sends anyway.
     let wait = ["--http1.1", "--data-binary", "@up", "--header", "Expect: 100-continue"];
-    let answer = get(&house, &[&wait[..], &["--expect100-timeout", "60"]].concat(), "https://localhost/");
+    let answer = get(&instance, &[&wait[..], &["--expect100-timeout", "60"]].concat(), "https://localhost/");
     assert_eq!((answer.status(), answer.text().as_str()), (403, "no\n"), "{answer:?}");
-    let events = house.stop();
+    let events = instance.stop();
     assert_eq!(events[0]["bytes_from_client"], 0, "{}", events[0]);
 }
 
@@ -134,12 +134,12 @@ fn early_hints_are_passed_on() {
         stream.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n")?;
         respond(stream, 200, &[], b"hinted\n")
     });
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
     for (option, first, last) in [
         ("--http1.1", "< HTTP/1.1 103 Early Hints", "< HTTP/1.1 200"),
         ("--http2", "< HTTP/2 103", "< HTTP/2 200"),
     ] {
-        let answer = get(&house, &[option, "--verbose"], "https://localhost/");
+        let answer = get(&instance, &[option, "--verbose"], "https://localhost/");
         for part in [first, "< link: </a.css>; rel=preload", last] {
             assert!(
                 answer.said.to_ascii_lowercase().contains(&part.to_ascii_lowercase()),
@@ -150,23 +150,23 @@ fn early_hints_are_passed_on() {
         assert_eq!(answer.text(), "hinted\n");
     }
     // What knows no interim responses gets none (RFC 9110 §15.2).
-    let answer = get(&house, &["--http1.0"], "https://localhost/");
+    let answer = get(&instance, &["--http1.0"], "https://localhost/");
     assert_eq!((answer.heads.len(), answer.text().as_str()), (1, "hinted\n"), "{answer:?}");
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn one_connection_carries_many_requests() {
-    let (_app, seen, house) = served();
+    let (_app, seen, instance) = served();
     for option in ["--http1.1", "--http2"] {
-        let answer = curl(&house, &[option, "--write-out", "%{num_connects}"], "https://localhost/[1-50]");
+        let answer = curl(&instance, &[option, "--write-out", "%{num_connects}"], "https://localhost/[1-50]");
         assert_eq!(answer.code, 0, "{}", answer.said);
         let told = answer.text();
         // Behind each response curl writes how many connections it took.
         assert_eq!((told.matches("app\n").count(), told.matches("app\n0").count()), (50, 49), "{told}");
     }
     assert_eq!(seen.take().len(), 100);
-    let events = house.stop();
+    let events = instance.stop();
     let mut connections: Vec<_> = events.iter().map(|event| text(event, "connection")).collect();
     connections.dedup();
     assert_eq!((events.len(), connections.len()), (100, 2));

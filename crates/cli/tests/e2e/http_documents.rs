@@ -9,8 +9,8 @@ use std::process::Command;
 use offramp_testkit::process::{Process, Ready, Signal, Source, require};
 use offramp_testkit::server::{Listen, Server, Stream};
 
-use crate::house::{Home, House, LIFE, PATIENCE, ask};
 use crate::http_app::{Request, app, respond};
+use crate::instance::{Home, Instance, LIFE, PATIENCE, ask};
 use crate::offramp::offramp;
 
 /// A configuration, and the commands behind it with what they print.
@@ -54,7 +54,7 @@ fn tell(name: &str, request: &Request, stream: &mut Stream) -> io::Result<()> {
 }
 
 /// Starts what the configuration names: applications on Unix sockets, and Offramp on free ports.
-fn start(configuration: &str) -> (Vec<Server>, House) {
+fn start(configuration: &str) -> (Vec<Server>, Instance) {
     let home = Home::new();
     let text = configuration.replace("unix:/run/", "unix:").replace("\"[::]:80\"", "\"127.0.0.1:0\"");
     // Where no address is written it is one with a port that tests must not take.
@@ -86,24 +86,24 @@ fn the_page_on_http_says_what_happens() {
     let (mut configurations, mut commands) = (0, 0);
     for example in examples() {
         configurations += 1;
-        let (_apps, house) = start(&example.configuration);
+        let (_apps, instance) = start(&example.configuration);
         for (line, expected) in example.commands {
             commands += 1;
             let listener = if line.contains("http://") { "plain" } else { "default" };
-            let port = house.address_of(listener).port();
-            let ca = house.home.file("state/ca/ca.pem");
+            let port = instance.address_of(listener).port();
+            let ca = instance.home.file("state/ca/ca.pem");
             let curl = format!(
                 "curl -q --silent --show-error --noproxy '*' --cacert {} --connect-to ::127.0.0.1:{port} ",
                 ca.display()
             );
             let mut shell = Command::new("sh");
-            shell.arg("-c").arg(line.replacen("curl ", &curl, 1)).current_dir(house.home.path());
+            shell.arg("-c").arg(line.replacen("curl ", &curl, 1)).current_dir(instance.home.path());
             let output = ask(shell, b"", PATIENCE);
             let said = String::from_utf8_lossy(&output.stdout).replace('\r', "");
             let complaint = String::from_utf8_lossy(&output.stderr);
             assert!(is_like(&said, &expected), "{line}\n{said}{complaint}instead of\n{expected}");
         }
-        house.stop();
+        instance.stop();
     }
     assert!(configurations >= 6 && commands >= 13, "{configurations} configurations, {commands} commands");
 }

@@ -8,13 +8,13 @@ use offramp_testkit::server::{Listen, Refusing, Server, faults};
 use serde_json::Value;
 
 use crate::crowd::{connect, trusting};
-use crate::house::{CERTIFICATE, Home, House, cause, text};
 use crate::http_app::named;
 use crate::http_curl::{Answer, HTTP, curl, get};
+use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
 
 /// Every fault that a server can have, at a path of its own.
 struct Street {
-    house: House,
+    instance: Instance,
     _apps: Vec<Server>,
     _refusing: Refusing,
 }
@@ -47,13 +47,13 @@ fn street() -> Street {
             "[[route]]\nhost = \"localhost\"\npath = \"/{path}\"\nserver = \"{server}\"\n"
         ));
     }
-    let house = home.run(&text);
-    Street { house, _apps: vec![good, hang, garbage, close, reset], _refusing: refusing }
+    let instance = home.run(&text);
+    Street { instance, _apps: vec![good, hang, garbage, close, reset], _refusing: refusing }
 }
 
 /// The answer is an error of ours, in both forms alike, whose id leads to an event with this cause.
 #[track_caller]
-fn error(house: &House, answer: &Answer, status: u16, expected: &str) -> Value {
+fn error(instance: &Instance, answer: &Answer, status: u16, expected: &str) -> Value {
     assert_eq!(answer.status(), status, "{answer:?}");
     let id = answer.field("x-request-id");
     let body = answer.text();
@@ -68,7 +68,7 @@ fn error(house: &House, answer: &Answer, status: u16, expected: &str) -> Value {
         assert_eq!((lines.next(), lines.next()), (Some(format!("request {id}").as_str()), None), "{body}");
     }
     assert!(!body.contains("127.0.0.1") && !body.contains("sock"), "{body}");
-    let event = house.event(&format!("{status} of {id}"), |event| text(event, "id") == id);
+    let event = instance.event(&format!("{status} of {id}"), |event| text(event, "id") == id);
     assert_eq!((event["status"].as_u64(), cause(&event)), (Some(status.into()), expected), "{event}");
     event
 }
@@ -76,9 +76,9 @@ fn error(house: &House, answer: &Answer, status: u16, expected: &str) -> Value {
 #[test]
 fn each_fault_has_its_status_in_text_and_json() {
     let street = street();
-    let house = &street.house;
-    house.until("the server that is down is known to be", || {
-        (curl(house, &[], "https://localhost/down").status() == 503).then_some(())
+    let instance = &street.instance;
+    instance.until("the server that is down is known to be", || {
+        (curl(instance, &[], "https://localhost/down").status() == 503).then_some(())
     });
     let long = format!("https://localhost/good/{}", "x".repeat(100));
     let fields: Vec<String> = (0..30).map(|number| format!("X-{number}: y")).collect();
@@ -103,16 +103,16 @@ fn each_fault_has_its_status_in_text_and_json() {
             for accept in ["*/*", "application/json"] {
                 let accept = format!("Accept: {accept}");
                 let arguments = [&[version, "--header", &accept], more].concat();
-                let answer = get(house, &arguments, url);
+                let answer = get(instance, &arguments, url);
                 let json = answer.field("content-type") == "application/json";
                 // What the guard before HTTP/1 refuses it has not read to the end: it answers in text.
                 let unread = version == "--http1.1" && [414, 431].contains(&status);
                 assert_eq!(json, accept.ends_with("json") && !unread, "{url} {version} {answer:?}");
-                error(house, &answer, status, expected);
+                error(instance, &answer, status, expected);
             }
         }
     }
-    for event in street.house.stop() {
+    for event in street.instance.stop() {
         let server = event["status"].as_u64().is_some_and(|status| status >= 500);
         assert_eq!(text(&event, "fault") == "server", server, "{event}");
     }
@@ -121,22 +121,22 @@ fn each_fault_has_its_status_in_text_and_json() {
 #[test]
 fn browsers_get_a_page_and_programs_a_problem() {
     let street = street();
-    let house = &street.house;
+    let instance = &street.instance;
     let browser = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
     for version in ["--http1.1", "--http2"] {
         for (url, status) in [("https://localhost/nowhere", 404), ("https://localhost/refused", 502)] {
-            let page = get(house, &[version, "--header", browser], url);
+            let page = get(instance, &[version, "--header", browser], url);
             assert_eq!((page.status(), page.field("content-type")), (status, "text/html; charset=utf-8"));
             let id = page.field("x-request-id");
             assert!(page.text().contains(&format!("<h1>{status}</h1>")), "{page:?}");
             assert!(page.text().contains(&format!("<code>{id}</code>")), "{page:?}");
             assert!(!page.text().contains("127.0.0.1"), "{page:?}");
-            let head = get(house, &[version, "--head", "--header", browser], url);
+            let head = get(instance, &[version, "--head", "--header", browser], url);
             assert_eq!((head.status(), head.text()), (status, String::new()));
             assert_eq!(head.field("content-type"), "text/html; charset=utf-8");
             assert_eq!(head.field("content-length"), page.field("content-length"));
 
-            let problem = get(house, &[version, "--header", "Accept: application/problem+json"], url);
+            let problem = get(instance, &[version, "--header", "Accept: application/problem+json"], url);
             assert_eq!(problem.field("content-type"), "application/problem+json");
             let body: Value = serde_json::from_str(&problem.text()).unwrap();
             assert_eq!(body["status"].as_u64(), Some(status.into()), "{body}");
@@ -144,17 +144,17 @@ fn browsers_get_a_page_and_programs_a_problem() {
         }
         // Thousands of members cost no more than the first of them.
         let hostile = format!("Accept: {}text/html", "a/b;q=NaN,".repeat(800));
-        let answer = get(house, &[version, "--header", &hostile], "https://localhost/nowhere");
-        error(house, &answer, 404, "no_route");
+        let answer = get(instance, &[version, "--header", &hostile], "https://localhost/nowhere");
+        error(instance, &answer, 404, "no_route");
     }
-    street.house.stop();
+    street.instance.stop();
 }
 
 #[test]
 fn a_head_or_body_that_does_not_come_is_a_408() {
     let street = street();
-    let house = &street.house;
-    let config = trusting(&house.home.ca.certificate());
+    let instance = &street.instance;
+    let config = trusting(&instance.home.ca.certificate());
     for (said, expected) in [
         ("GET /good HTTP/1.1\r\nHost: loc", "request_header_timeout"),
         ("POST /good HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf", "request_body_timeout"),
@@ -163,37 +163,37 @@ fn a_head_or_body_that_does_not_come_is_a_408() {
             "request_body_timeout",
         ),
     ] {
-        let mut tls = connect(&config, house.address(), "localhost").unwrap();
+        let mut tls = connect(&config, instance.address(), "localhost").unwrap();
         tls.write_all(said.as_bytes()).unwrap();
         let mut heard = String::new();
         tls.read_to_string(&mut heard).unwrap();
         assert!(heard.starts_with("HTTP/1.1 408 "), "{said:?} {heard:?}");
         let id = heard.lines().last().unwrap().strip_prefix("request ").unwrap();
-        let event = house.event(expected, |event| text(event, "id") == id);
+        let event = instance.event(expected, |event| text(event, "id") == id);
         assert_eq!((cause(&event), event["status"].as_u64()), (expected, Some(408)), "{event}");
         assert!(heard.contains("connection: close\r\n"), "{heard:?}");
     }
-    street.house.stop();
+    street.instance.stop();
 }
 
 #[test]
 fn whoever_asks_too_often_is_told_when_to_come_back() {
     let home = Home::new();
     let (_app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "[limits]\nrequests_per_client = \"5/h\"\n{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"
     ));
     for _ in 0..5 {
-        assert_eq!(get(&house, &["--http2"], "https://localhost/").status(), 200);
+        assert_eq!(get(&instance, &["--http2"], "https://localhost/").status(), 200);
     }
     for version in ["--http1.1", "--http2"] {
-        let answer = get(&house, &[version], "https://localhost/");
+        let answer = get(&instance, &[version], "https://localhost/");
         let seconds: u64 = answer.field("retry-after").parse().unwrap();
         assert!((1..=720).contains(&seconds), "{answer:?}");
-        error(&house, &answer, 429, "too_many_requests");
+        error(&instance, &answer, 429, "too_many_requests");
     }
     assert_eq!(seen.take().len(), 5);
-    let lines = house.process.lines(Source::Stderr);
+    let lines = instance.process.lines(Source::Stderr);
     let said: Vec<_> = lines.iter().filter(|line| line.contains("a limit refuses clients")).collect();
     assert_eq!(said.len(), 1, "{said:?}");
     for part in
@@ -201,14 +201,14 @@ fn whoever_asks_too_often_is_told_when_to_come_back() {
     {
         assert!(said[0].contains(part), "{part} in {said:?}");
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn malformed_requests_are_refused_and_end_the_connection() {
     let street = street();
-    let house = &street.house;
-    let config = trusting(&house.home.ca.certificate());
+    let instance = &street.instance;
+    let config = trusting(&instance.home.ca.certificate());
     for said in [
         "GET /good HTTP/1.1\r\n\r\n",
         "GET /good HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
@@ -218,7 +218,7 @@ fn malformed_requests_are_refused_and_end_the_connection() {
         "GET  /good HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "nonsense\r\n\r\n",
     ] {
-        let mut tls = connect(&config, house.address(), "localhost").unwrap();
+        let mut tls = connect(&config, instance.address(), "localhost").unwrap();
         tls.write_all(said.as_bytes()).unwrap();
         let mut heard = String::new();
         tls.read_to_string(&mut heard).unwrap();
@@ -227,10 +227,10 @@ fn malformed_requests_are_refused_and_end_the_connection() {
             "{said:?} {heard:?}"
         );
         let id = heard.lines().last().unwrap().strip_prefix("request ").unwrap();
-        let event = house.event(said, |event| text(event, "id") == id);
+        let event = instance.event(said, |event| text(event, "id") == id);
         assert_eq!((cause(&event), text(&event, "fault")), ("bad_request", "client"), "{event}");
         assert!(!text(&event, "detail").is_empty(), "{event}");
     }
-    let events = street.house.stop();
+    let events = street.instance.stop();
     assert_eq!(events.len(), 7, "{events:?}");
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use offramp_testkit::process::{Process, Ready, require};
 
-use crate::house::{CERTIFICATE, Home, House, LIFE, PATIENCE, ask, cause};
 use crate::http_curl::HTTP;
+use crate::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask, cause};
 use crate::{npm, venv};
 
 /// What the scripts below were written for.
@@ -107,9 +107,12 @@ const streaming = async () => {
 "#;
 
 /// Has a client call in both ways, with so many calls at a time: none may fail.
-fn call(house: &House, mut client: Command, lanes: &str) {
+fn call(instance: &Instance, mut client: Command, lanes: &str) {
     let who = format!("{:?}", client.get_program());
-    client.arg(house.address().port().to_string()).arg(house.home.ca.certificate()).args([lanes, SECONDS]);
+    client
+        .arg(instance.address().port().to_string())
+        .arg(instance.home.ca.certificate())
+        .args([lanes, SECONDS]);
     let output = ask(client, b"", Duration::from_secs(120));
     let said = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -118,7 +121,7 @@ fn call(house: &House, mut client: Command, lanes: &str) {
     assert_eq!(rows.len(), 2, "{who} {lanes}: {said}{complaint}");
     for row in rows {
         let good = matches!(row[..], [_, calls, "well", "0", "failed", ..] if calls != "0");
-        assert!(good, "{who} {lanes}: {said}{complaint}{}", house.process.transcript());
+        assert!(good, "{who} {lanes}: {said}{complaint}{}", instance.process.transcript());
     }
 }
 
@@ -132,18 +135,18 @@ fn not_one_call_fails() {
     let server = Process::start(server, LIFE).unwrap();
     server.wait_for(&Ready::Line("serving".to_owned()), PATIENCE).unwrap();
     std::fs::write(home.file("client.cjs"), NODE).unwrap();
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{CERTIFICATE}{HTTP}[[route]]\nbackend = \"grpc\"\nlog_one_in = 1000000\n\
          [backend.grpc]\nservers = \"unix:grpc.sock\"\nprotocol = \"h2\"\n"
     ));
     for lanes in AT_A_TIME {
         let mut client = Command::new(&python);
         client.args(["-c", PYTHON]);
-        call(&house, client, lanes);
+        call(&instance, client, lanes);
         let mut client = Command::new(require("node", "nodejs"));
-        client.arg(house.home.file("client.cjs")).env("NODE_PATH", &modules);
-        call(&house, client, lanes);
+        client.arg(instance.home.file("client.cjs")).env("NODE_PATH", &modules);
+        call(&instance, client, lanes);
     }
-    let events = house.stop();
+    let events = instance.stop();
     assert!(events.iter().all(|event| cause(event) != "h2_flood"), "{events:?}");
 }

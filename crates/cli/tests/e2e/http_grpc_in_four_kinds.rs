@@ -7,8 +7,8 @@ use std::time::Duration;
 use offramp_testkit::process::{Process, Ready};
 use serde_json::Value;
 
-use crate::house::{CERTIFICATE, Home, LIFE, PATIENCE, ask, cause, text};
 use crate::http_curl::HTTP;
+use crate::instance::{CERTIFICATE, Home, LIFE, PATIENCE, ask, cause, text};
 use crate::venv;
 
 /// What the scripts below were written for.
@@ -139,18 +139,18 @@ fn all_four_kinds(lines: &str, tls: bool) {
     }
     let server = Process::start(server, LIFE).unwrap();
     server.wait_for(&Ready::Line("serving".to_owned()), PATIENCE).unwrap();
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "[limits]\nmin_body_rate = \"0B\"\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"grpc\"\n\
          [backend.grpc]\nservers = \"unix:grpc.sock\"\n{lines}"
     ));
     let mut client = Command::new(&python);
-    client.args(["-c", CLIENT, &house.address().port().to_string()]).arg(house.home.ca.certificate());
+    client.args(["-c", CLIENT, &instance.address().port().to_string()]).arg(instance.home.ca.certificate());
     let output = ask(client, b"", Duration::from_secs(60));
     let said = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("all is well"), "{said}{complaint}{}", house.process.transcript());
-    let events = house.events_of(208);
-    house.stop();
+    assert!(said.contains("all is well"), "{said}{complaint}{}", instance.process.transcript());
+    let events = instance.events_of(208);
+    instance.stop();
     // Where time ran out, client and server end the call, and either may be first.
     let well = |event: &Value| event["status"] == 200 && cause(event) == "completed";
     let late: Vec<_> = events.iter().filter(|event| !well(event)).collect();

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use offramp_testkit::process::require;
 
-use crate::house::{CERTIFICATE, Home, ask};
 use crate::http_curl::HTTP;
+use crate::instance::{CERTIFICATE, Home, ask};
 
 /// What the script below was written for.
 const VERSION: &str = "1.13.4";
@@ -92,19 +92,19 @@ fn package() -> PathBuf {
 #[test]
 fn a_rolling_restart_loses_no_call() {
     let package = package();
-    let house = Home::new().run(&format!(
+    let instance = Home::new().run(&format!(
         "[limits]\nmin_body_rate = \"0B\"\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"grpc\"\n\
          [backend.grpc]\nservers = [\"unix:one.sock\", \"unix:two.sock\"]\nprotocol = \"h2\"\n"
     ));
-    fs::write(house.home.file("roll.js"), ROLL).unwrap();
+    fs::write(instance.home.file("roll.js"), ROLL).unwrap();
     let mut client = Command::new(require("node", "nodejs"));
-    client.arg(house.home.file("roll.js")).arg(package).arg(house.address().port().to_string());
-    client.arg(house.home.ca.certificate()).arg(house.home.path()).arg("12");
+    client.arg(instance.home.file("roll.js")).arg(package).arg(instance.address().port().to_string());
+    client.arg(instance.home.ca.certificate()).arg(instance.home.path()).arg("12");
     let output = ask(client, b"", Duration::from_secs(120));
     let said = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("calls, 0 ways to fail"), "{said}{complaint}");
     // Without a call that was sent again nothing was shown.
-    let events = house.stop();
+    let events = instance.stop();
     assert!(events.iter().any(|event| event["tries"] == 2), "{} calls, none of them twice", events.len());
 }

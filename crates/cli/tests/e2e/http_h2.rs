@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::crowd::offering;
-use crate::house::PATIENCE;
+use crate::instance::PATIENCE;
 
 /// Runs a client to its end, which must come within [`PATIENCE`] twice over.
 pub(crate) fn run<T>(client: impl Future<Output = T>) -> T {

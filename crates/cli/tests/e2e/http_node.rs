@@ -6,7 +6,7 @@ use std::process::Command;
 
 use offramp_testkit::process::{Process, Ready, Source, require};
 
-use crate::house::{Home, LIFE, PATIENCE};
+use crate::instance::{Home, LIFE, PATIENCE};
 
 /// Listens on `app.sock`, and prints what is posted to `/report`.
 const APPLICATION: &str = r#"

@@ -14,10 +14,10 @@ use rustls::ClientConfig;
 use serde_json::Value;
 
 use crate::crowd::{Crowd, connect, trusting};
-use crate::house::{CERTIFICATE, Home, House, LIFE, PATIENCE, cause, text};
 use crate::http_app::{app, respond};
 use crate::http_curl::HTTP;
 use crate::http_h2;
+use crate::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, cause, text};
 use crate::reload_loses_no_request::reload_to;
 
 /// Answers as a [`Crowd`] expects.
@@ -32,23 +32,23 @@ fn configuration(server: &str) -> String {
 }
 
 /// The events so far, from a file: whoever reads a pipe too slowly loses some.
-fn events(house: &House) -> Vec<Value> {
-    let text = fs::read_to_string(house.home.file("events")).unwrap();
+fn events(instance: &Instance) -> Vec<Value> {
+    let text = fs::read_to_string(instance.home.file("events")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Stops it as systemd does, expects that it ends in order, and gives all events.
-fn stopped(house: &House) -> Vec<Value> {
-    house.process.signal(Signal::TERM).unwrap();
-    let status = house.process.wait(PATIENCE).unwrap();
-    assert_eq!(status.code(), Some(0), "{}", house.process.transcript());
-    events(house)
+fn stopped(instance: &Instance) -> Vec<Value> {
+    instance.process.signal(Signal::TERM).unwrap();
+    let status = instance.process.wait(PATIENCE).unwrap();
+    assert_eq!(status.code(), Some(0), "{}", instance.process.transcript());
+    events(instance)
 }
 
-/// h2load with these arguments, against the house.
-fn h2load(house: &House, arguments: &[&str]) -> Process {
+/// h2load with these arguments, against the instance.
+fn h2load(instance: &Instance, arguments: &[&str]) -> Process {
     let mut command = Command::new(require("h2load", "nghttp2-client"));
-    command.args(arguments).arg(format!("https://localhost:{}/load", house.address().port()));
+    command.args(arguments).arg(format!("https://localhost:{}/load", instance.address().port()));
     Process::start(command, LIFE).unwrap()
 }
 
@@ -78,12 +78,12 @@ fn all_well(load: &Process) -> usize {
 fn h2load_finds_no_failure() {
     let home = Home::new();
     let nginx = nginx(&home);
-    let house = home.run(&configuration("unix:nginx.sock"));
+    let instance = home.run(&configuration("unix:nginx.sock"));
     for protocol in ["--npn-list=http/1.1", "--npn-list=h2"] {
-        let load = h2load(&house, &["-n", "5000", "-c", "20", "-m", "10", "-t", "1", protocol]);
+        let load = h2load(&instance, &["-n", "5000", "-c", "20", "-m", "10", "-t", "1", protocol]);
         assert_eq!(all_well(&load), 5000);
     }
-    let events = stopped(&house);
+    let events = stopped(&instance);
     assert!(events.iter().all(|event| cause(event) == "completed" && event["status"] == 200));
     assert_eq!(events.len(), 10_000);
     drop(nginx);
@@ -107,14 +107,14 @@ fn nginx(home: &Home) -> Process {
 fn no_request_fails_while_the_configuration_is_swapped() {
     let home = Home::new();
     let apps = ["0", "1"].map(|name| hello(&Listen::Unix(home.file(&format!("{name}.sock")))));
-    let house = home.run(&configuration("unix:0.sock"));
+    let instance = home.run(&configuration("unix:0.sock"));
     let loads = ["--npn-list=http/1.1", "--npn-list=h2"].map(|protocol| {
-        h2load(&house, &["-D", "4", "-c", "8", "-m", "4", "-t", "1", "--rps", "100", protocol])
+        h2load(&instance, &["-D", "4", "-c", "8", "-m", "4", "-t", "1", "--rps", "100", protocol])
     });
-    let config = trusting(&house.home.ca.certificate());
-    let crowd = Crowd::send(4, &config, house.address(), "localhost");
+    let config = trusting(&instance.home.ca.certificate());
+    let crowd = Crowd::send(4, &config, instance.address(), "localhost");
     for turn in 1..=6 {
-        let outcome = reload_to(&house, &configuration(&format!("unix:{}.sock", turn % 2)));
+        let outcome = reload_to(&instance, &configuration(&format!("unix:{}.sock", turn % 2)));
         assert!(outcome.contains(" reloaded "), "{outcome}");
         let before = apps[turn % 2].accepted();
         crowd.busy(5);
@@ -123,7 +123,7 @@ fn no_request_fails_while_the_configuration_is_swapped() {
     let tally = crowd.stop();
     assert!(tally.failures.is_empty() && tally.turned_away == 0, "{tally:?}");
     let answered: usize = loads.iter().map(all_well).sum::<usize>() + tally.answered;
-    let events = stopped(&house);
+    let events = stopped(&instance);
     let told = events.iter().filter(|event| text(event, "event") == "request").count();
     // h2load forgets what is under way when its time is over.
     assert!((answered..=answered + 64).contains(&told), "{answered} answered, {told} told");
@@ -144,16 +144,16 @@ fn a_server_that_leaves_finishes_what_it_has_begun() {
         (0..500).try_for_each(|_| stream.write_all(&[b'x'; 100_000]))
     });
     let _next = hello(&Listen::Unix(home.file("1.sock")));
-    let house = home.run(&configuration("unix:0.sock"));
-    let config = trusting(&house.home.ca.certificate());
+    let instance = home.run(&configuration("unix:0.sock"));
+    let config = trusting(&instance.home.ca.certificate());
     http_h2::run(async {
-        let mut sender = http_h2::connect(&config, house.address()).await.unwrap().ready().await.unwrap();
+        let mut sender = http_h2::connect(&config, instance.address()).await.unwrap().ready().await.unwrap();
         let ask = |path: &str| http::Request::get(format!("https://localhost{path}")).body(()).unwrap();
         let (response, _) = sender.send_request(ask("/download"), true).unwrap();
         let mut body = response.await.unwrap().into_body();
         let first = body.data().await.unwrap().unwrap();
         body.flow_control().release_capacity(first.len()).unwrap();
-        let outcome = reload_to(&house, &configuration("unix:1.sock"));
+        let outcome = reload_to(&instance, &configuration("unix:1.sock"));
         assert!(outcome.contains(" reloaded "), "{outcome}");
         // The same connection is served by the new one from now on.
         let (response, _) = sender.send_request(ask("/next"), true).unwrap();
@@ -163,7 +163,7 @@ fn a_server_that_leaves_finishes_what_it_has_begun() {
         assert_eq!(first.len() + rest.len(), 50_000_000);
     });
     assert_eq!(leaving.accepted(), 1);
-    assert!(stopped(&house).iter().all(|event| cause(event) == "completed"));
+    assert!(stopped(&instance).iter().all(|event| cause(event) == "completed"));
 }
 
 /// What clients that obey the rules of HTTP live through while a server stops.
@@ -218,21 +218,21 @@ fn ask_until_closed(config: &Arc<ClientConfig>, address: SocketAddr, tally: &Arc
 fn stopping_fails_no_request_of_http_2() {
     let home = Home::new();
     let _app = hello(&Listen::Unix(home.file("app.sock")));
-    let house = home.run(&configuration("unix:app.sock"));
-    let config = trusting(&house.home.ca.certificate());
+    let instance = home.run(&configuration("unix:app.sock"));
+    let config = trusting(&instance.home.ca.certificate());
     let tally = Arc::new(Tally::default());
-    let clients: Vec<_> = (0..4).map(|_| ask_until_closed(&config, house.address(), &tally)).collect();
-    house.until("a crowd that is served", || (tally.answered.load(Ordering::SeqCst) > 200).then_some(()));
+    let clients: Vec<_> = (0..4).map(|_| ask_until_closed(&config, instance.address(), &tally)).collect();
+    instance.until("a crowd that is served", || (tally.answered.load(Ordering::SeqCst) > 200).then_some(()));
     tally.closing.store(true, Ordering::SeqCst);
-    house.process.signal(Signal::TERM).unwrap();
+    instance.process.signal(Signal::TERM).unwrap();
     for client in clients {
         client.join().unwrap();
     }
-    let status = house.process.wait(PATIENCE).unwrap();
-    assert_eq!(status.code(), Some(0), "{}", house.process.transcript());
+    let status = instance.process.wait(PATIENCE).unwrap();
+    assert_eq!(status.code(), Some(0), "{}", instance.process.transcript());
     let failed = tally.failed.lock().unwrap();
     assert!(failed.is_empty(), "{failed:?}");
-    let events = events(&house);
+    let events = events(&instance);
     let told = events.iter().filter(|event| text(event, "event") == "request").count();
     assert_eq!(told, tally.answered.load(Ordering::SeqCst), "every request has its event, and no other");
     assert!(events.iter().all(|event| cause(event) == "completed" || text(event, "event") != "request"));
@@ -242,24 +242,24 @@ fn stopping_fails_no_request_of_http_2() {
 fn stopping_fails_no_request_of_http_1() {
     let home = Home::new();
     let _app = hello(&Listen::Unix(home.file("app.sock")));
-    let house = home.run(&configuration("unix:app.sock"));
-    let config = trusting(&house.home.ca.certificate());
+    let instance = home.run(&configuration("unix:app.sock"));
+    let config = trusting(&instance.home.ca.certificate());
     let tally = Arc::new(Tally::default());
     let clients: Vec<_> = (0..4)
         .map(|_| {
-            let (config, tally, address) = (Arc::clone(&config), Arc::clone(&tally), house.address());
+            let (config, tally, address) = (Arc::clone(&config), Arc::clone(&tally), instance.address());
             std::thread::spawn(move || ask_1_until_closed(&config, address, &tally))
         })
         .collect();
-    house.until("a crowd that is served", || (tally.answered.load(Ordering::SeqCst) > 200).then_some(()));
-    house.process.signal(Signal::TERM).unwrap();
+    instance.until("a crowd that is served", || (tally.answered.load(Ordering::SeqCst) > 200).then_some(()));
+    instance.process.signal(Signal::TERM).unwrap();
     for client in clients {
         client.join().unwrap();
     }
-    let status = house.process.wait(PATIENCE).unwrap();
-    assert_eq!(status.code(), Some(0), "{}", house.process.transcript());
+    let status = instance.process.wait(PATIENCE).unwrap();
+    assert_eq!(status.code(), Some(0), "{}", instance.process.transcript());
     let failed = tally.failed.lock().unwrap();
-    let odd: Vec<_> = events(&house).into_iter().filter(|event| cause(event) != "completed").collect();
+    let odd: Vec<_> = events(&instance).into_iter().filter(|event| cause(event) != "completed").collect();
     assert!(failed.is_empty(), "{failed:?} {odd:?}");
 }
 

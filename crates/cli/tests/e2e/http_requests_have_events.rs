@@ -5,18 +5,18 @@ use std::fs;
 use offramp_testkit::server::{Listen, Server};
 use serde_json::Value;
 
-use crate::house::{CERTIFICATE, Home, House, cause, text};
 use crate::http_app::named;
 use crate::http_curl::{HTTP, PLAIN, get};
+use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
 
-fn served(settings: &str, route: &str) -> (Server, House) {
+fn served(settings: &str, route: &str) -> (Server, Instance) {
     let home = Home::new();
     let (app, _) = named(&Listen::Unix(home.file("app.sock")), "app");
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{settings}{CERTIFICATE}{HTTP}{PLAIN}[[route]]\nhost = \"localhost\"\nbackend = \"app\"\n{route}\
          [backend.app]\nservers = \"unix:app.sock\"\n"
     ));
-    (app, house)
+    (app, instance)
 }
 
 const REQUEST: [&str; 8] = [
@@ -32,10 +32,10 @@ const REQUEST: [&str; 8] = [
 
 #[test]
 fn an_event_has_every_field() {
-    let (_app, house) = served("", "");
-    get(&house, &[&["--http2"][..], &REQUEST].concat(), "https://LocalHost:443/a%20path/?q=1&r=/x");
-    get(&house, &["--http1.1"], "http://localhost/plain");
-    let events = house.stop();
+    let (_app, instance) = served("", "");
+    get(&instance, &[&["--http2"][..], &REQUEST].concat(), "https://LocalHost:443/a%20path/?q=1&r=/x");
+    get(&instance, &["--http1.1"], "http://localhost/plain");
+    let events = instance.stop();
     let [event, plain] = &events[..] else { panic!("{events:?}") };
     let expected = [
         ("event", "request"),
@@ -87,28 +87,28 @@ fn an_event_has_every_field() {
 fn an_access_log_is_written_as_nginx_does() {
     for (format, end) in [("combined", "\"\n"), ("vhost", "\" \"localhost\"\n")] {
         let settings = format!("[access_log]\nformat = \"{format}\"\noutput = \"./access.log\"\n");
-        let (_app, house) = served(&settings, "");
-        get(&house, &[&["--http2"][..], &REQUEST].concat(), "https://localhost/a%20path/?q=1");
-        let file = house.home.file("access.log");
+        let (_app, instance) = served(&settings, "");
+        get(&instance, &[&["--http2"][..], &REQUEST].concat(), "https://localhost/a%20path/?q=1");
+        let file = instance.home.file("access.log");
         let line =
-            house.until("a line", || fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n')));
+            instance.until("a line", || fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n')));
         assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
         let rest = "] \"POST /a%20path/?q=1 HTTP/2.0\" 200 4 \"https://there.test/\\x22page\\x22\" \"Cli\\xC3\\xABnt/1.0 (\\x5C)";
         assert!(line.ends_with(&format!("{rest}{end}")), "{line}");
-        house.stop();
+        instance.stop();
     }
 }
 
 #[test]
 fn a_route_may_be_sampled_and_failures_are_told_always() {
-    let (_app, house) = served("", "log_one_in = 50\nmax_body = \"3B\"\n");
+    let (_app, instance) = served("", "log_one_in = 50\nmax_body = \"3B\"\n");
     for version in ["--http1.1", "--http2"] {
-        get(&house, &[version], "https://localhost/[1-200]");
+        get(&instance, &[version], "https://localhost/[1-200]");
         for _ in 0..3 {
-            assert_eq!(get(&house, &[version, "--data", "four"], "https://localhost/").status(), 413);
+            assert_eq!(get(&instance, &[version, "--data", "four"], "https://localhost/").status(), 413);
         }
     }
-    let events = house.stop();
+    let events = instance.stop();
     let failures = events.iter().filter(|event| cause(event) == "body_too_large").count();
     let ordinary = events.len() - failures;
     // Of 400 about 8; 40 or more never come.

@@ -4,9 +4,9 @@
 use offramp_testkit::ca::{Key, Leaf};
 use offramp_testkit::server::{Listen, Server};
 
-use crate::house::{CERTIFICATE, Home, House, cause, text};
 use crate::http_app::{Seen, named};
 use crate::http_curl::{HTTP, PLAIN, curl, get};
+use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
 
 /// What the tests below ask for; each route leads to the application of its name.
 const ROUTES: &str = r#"
@@ -58,7 +58,7 @@ redirect = "https"
 
 struct Street {
     apps: Vec<(&'static str, Server, Seen)>,
-    house: House,
+    instance: Instance,
 }
 
 fn street() -> Street {
@@ -67,8 +67,8 @@ fn street() -> Street {
         let (server, seen) = named(&Listen::Unix(home.file(&format!("{name}.sock"))), name);
         (name, server, seen)
     });
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}{PLAIN}{ROUTES}"));
-    Street { apps: apps.into(), house }
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{PLAIN}{ROUTES}"));
+    Street { apps: apps.into(), instance }
 }
 
 impl Street {
@@ -95,12 +95,12 @@ fn requests_go_where_host_and_path_say() {
         ("https://a.example.org:8443/port", "exact", "/port"),
     ] {
         for version in ["--http1.1", "--http2"] {
-            let answer = get(&street.house, &[version, "--path-as-is"], url);
+            let answer = get(&street.instance, &[version, "--path-as-is"], url);
             assert_eq!(answer.text(), format!("{app}\n"), "{url}");
             assert_eq!(street.seen(app).one().target, target, "{url}");
         }
     }
-    street.house.stop();
+    street.instance.stop();
 }
 
 #[test]
@@ -108,13 +108,13 @@ fn headers_are_changed_as_the_route_says() {
     let street = street();
     let more = ["--header", "X-Remove: a", "--header", "X-Set: b", "--header", "X-Add: c"];
     for version in ["--http1.1", "--http2"] {
-        let answer = get(&street.house, &[&[version][..], &more].concat(), "https://a.example.org/api/");
+        let answer = get(&street.instance, &[&[version][..], &more].concat(), "https://a.example.org/api/");
         assert_eq!((answer.field("x-app"), answer.field("vary")), ("changed", "X"), "{answer:?}");
         let request = street.seen("api").one();
         assert_eq!((request.field("x-set"), request.field("x-remove")), ("1", ""));
         assert_eq!(request.values("x-add"), ["c", "2"]);
         // The route beside it changes nothing, and says that TLS is here to stay.
-        let answer = get(&street.house, &[&[version][..], &more].concat(), "https://a.example.org/");
+        let answer = get(&street.instance, &[&[version][..], &more].concat(), "https://a.example.org/");
         let hsts = "max-age=31536000; includeSubDomains; preload";
         assert_eq!((answer.field("x-app"), answer.field("strict-transport-security")), ("yes", hsts));
         let request = street.seen("exact").one();
@@ -123,24 +123,24 @@ fn headers_are_changed_as_the_route_says() {
             ("b", "a", "c")
         );
     }
-    street.house.stop();
+    street.instance.stop();
 }
 
 #[test]
 fn some_routes_answer_by_themselves() {
     let street = street();
     for version in ["--http1.0", "--http1.1", "--http2"] {
-        let answer = get(&street.house, &[version], "https://a.example.org/robots.txt");
+        let answer = get(&street.instance, &[version], "https://a.example.org/robots.txt");
         assert_eq!((answer.status(), answer.text().as_str()), (200, "User-agent: *\n"));
         assert_eq!(answer.field("content-type"), "text/plain; charset=utf-8");
-        let answer = get(&street.house, &[version, "--head"], "https://a.example.org/teapot");
+        let answer = get(&street.instance, &[version, "--head"], "https://a.example.org/teapot");
         assert_eq!((answer.status(), answer.body.len()), (418, 0));
         assert_eq!((answer.field("content-type"), answer.field("content-length")), ("application/json", "2"));
-        let answer = get(&street.house, &[version], "https://a.example.org/old/thing?a=1&b=2");
+        let answer = get(&street.instance, &[version], "https://a.example.org/old/thing?a=1&b=2");
         let to = "https://a.example.org/new/old/thing?a=1&b=2";
         assert_eq!((answer.status(), answer.field("location")), (301, to), "{answer:?}");
     }
-    let events = street.house.stop();
+    let events = street.instance.stop();
     assert!(events.iter().all(|event| cause(event) == "completed" && event["tries"].is_null()), "{events:?}");
 }
 
@@ -150,12 +150,12 @@ fn plain_text_is_sent_to_https() {
     for (version, method) in [("--http1.0", "GET"), ("--http1.1", "POST"), ("--http2-prior-knowledge", "GET")]
     {
         let arguments = [version, "--request", method];
-        let answer = get(&street.house, &arguments, "http://localhost/a%20b?c=d");
+        let answer = get(&street.instance, &arguments, "http://localhost/a%20b?c=d");
         let to = "https://localhost/a%20b?c=d";
         assert_eq!((answer.status(), answer.field("location")), (308, to), "{answer:?}");
         assert_eq!(answer.field("strict-transport-security"), "", "{answer:?}");
     }
-    street.house.stop();
+    street.instance.stop();
 }
 
 #[test]
@@ -164,10 +164,10 @@ fn a_host_of_another_certificate_is_misdirected() {
     let (_app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
     home.ca.issue("other", &Leaf::server(Key::P256, &["other.test"])).unwrap();
     let more = "[[certificate]]\ncert = \"other.chain.pem\"\nkey = \"other.key\"\n";
-    let house = home.run(&format!("{CERTIFICATE}{more}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    let instance = home.run(&format!("{CERTIFICATE}{more}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
     for version in ["--http1.1", "--http2"] {
         let ask = |host: &str, url: &str| {
-            get(&house, &[version, "--header", &format!("Host: {host}")], url).status()
+            get(&instance, &[version, "--header", &format!("Host: {host}")], url).status()
         };
         assert_eq!(ask("localhost", "https://localhost/"), 200);
         // Covered by the same certificate: clients may share the connection (RFC 9113 §9.1.1).
@@ -177,7 +177,7 @@ fn a_host_of_another_certificate_is_misdirected() {
         assert_eq!(ask("localhost", "https://other.test/"), 421);
     }
     assert_eq!(seen.take().len(), 6);
-    let events = house.stop();
+    let events = instance.stop();
     let misdirected: Vec<_> = events.iter().filter(|event| event["status"] == 421).collect();
     assert_eq!(misdirected.len(), 4);
     assert!(
@@ -191,7 +191,7 @@ fn a_route_with_client_certificates_is_for_connections_that_showed_one() {
     let home = Home::new();
     let (_app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
     home.ca.issue("client", &Leaf::client("somebody", &[])).unwrap();
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n\
          [[route]]\nhost = \"a.example.org\"\nserver = \"unix:app.sock\"\n\
          client_auth = {{ mode = \"required\", ca = \"ca.pem\" }}\n"
@@ -199,14 +199,14 @@ fn a_route_with_client_certificates_is_for_connections_that_showed_one() {
     let shown = ["--cert", "client.chain.pem", "--key", "client.key"];
     for version in ["--http1.1", "--http2"] {
         let with = [&[version][..], &shown].concat();
-        assert_eq!(get(&house, &with, "https://a.example.org/").status(), 200);
-        assert_ne!(curl(&house, &[version], "https://a.example.org/").code, 0);
+        assert_eq!(get(&instance, &with, "https://a.example.org/").status(), 200);
+        assert_ne!(curl(&instance, &[version], "https://a.example.org/").code, 0);
         // The same certificate serves both hosts, but nobody was asked who they are.
         let host = ["--header", "Host: a.example.org"];
-        let answer = get(&house, &[&[version][..], &host].concat(), "https://localhost/");
+        let answer = get(&instance, &[&[version][..], &host].concat(), "https://localhost/");
         assert_eq!(answer.status(), 421, "{answer:?}");
     }
     assert_eq!(seen.take().len(), 2);
-    let events = house.stop();
+    let events = instance.stop();
     assert!(events.iter().any(|event| cause(event) == "client_certificate_missing"), "{events:?}");
 }

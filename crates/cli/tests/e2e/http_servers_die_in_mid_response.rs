@@ -9,8 +9,8 @@ use offramp_testkit::process::{Process, Ready, require};
 use offramp_testkit::server::{Listen, Server, faults};
 
 use crate::crowd::{connect, tcp, trusting};
-use crate::house::{CERTIFICATE, Home, LIFE, PATIENCE, cause, text};
 use crate::http_curl::{HTTP, command, curl};
+use crate::instance::{CERTIFICATE, Home, LIFE, PATIENCE, cause, text};
 
 #[test]
 fn a_response_that_is_cut_off_does_not_look_whole() {
@@ -33,47 +33,47 @@ fn a_response_that_is_cut_off_does_not_look_whole() {
         text_.push_str(&format!("[[route]]\npath = \"/{name}\"\nserver = \"{}\"\n", server.address()));
         servers.push(server);
     }
-    let house = home.run(&text_);
+    let instance = home.run(&text_);
     for (name, _, reset) in cut {
         // 18: partial file; 92: HTTP/2 stream error; 56: the connection was reset or truncated.
         for (version, codes) in
             [("--http1.0", &[18, 56][..]), ("--http1.1", &[18, 56]), ("--http2", &[92, 18])]
         {
-            let answer = curl(&house, &[version], &format!("https://localhost/{name}?{version}"));
+            let answer = curl(&instance, &[version], &format!("https://localhost/{name}?{version}"));
             assert!(codes.contains(&answer.code), "{name} {version}: {answer:?}");
             // A reset may overtake what was sent before it.
             assert!(
                 reset || (answer.status(), answer.text().as_str()) == (200, "half"),
                 "{name} {version}: {answer:?}"
             );
-            let event = house.event(name, |event| {
+            let event = instance.event(name, |event| {
                 text(event, "path") == format!("/{name}") && text(event, "query") == version
             });
             assert_eq!((cause(&event), text(&event, "fault")), ("server_aborted", "server"), "{event}");
         }
     }
     let whole = "a response whose end is the end of the connection";
-    drop(house);
+    drop(instance);
     // A client of HTTP/1.0 in plain text has nothing but the end of the connection.
     let plain = HTTP.replace("mode", "tls = false\nmode");
     let chunked = Server::start(&Listen::Ipv4, faults::close_in_the_middle(cut[1].1)).unwrap();
-    let house = Home::new().run(&format!("{plain}[[route]]\nserver = \"{}\"\n", chunked.address()));
-    let mut client = tcp(house.address()).unwrap();
+    let instance = Home::new().run(&format!("{plain}[[route]]\nserver = \"{}\"\n", chunked.address()));
+    let mut client = tcp(instance.address()).unwrap();
     client.write_all(b"GET / HTTP/1.0\r\nHost: a.test\r\n\r\n").unwrap();
     let read = client.read_to_end(&mut Vec::new());
     assert_eq!(read.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset));
-    house.stop();
+    instance.stop();
     // In order that is no fault (RFC 9112 §6.3).
     let home = Home::new();
     let said = b"HTTP/1.1 200 OK\r\n\r\nto the end";
     let _app =
         Server::start(&Listen::Unix(home.file("app.sock")), faults::close_in_the_middle(said)).unwrap();
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
     for version in ["--http1.0", "--http1.1", "--http2"] {
-        let answer = curl(&house, &[version], "https://localhost/");
+        let answer = curl(&instance, &[version], "https://localhost/");
         assert_eq!((answer.code, answer.text().as_str()), (0, "to the end"), "{whole}: {answer:?}");
     }
-    assert!(house.stop().iter().all(|event| cause(event) == "completed"));
+    assert!(instance.stop().iter().all(|event| cause(event) == "completed"));
 }
 
 /// A server of HTTP/2 that breaks a rule: clients get 502, or the end of a response that had begun, and the event names
@@ -102,20 +102,20 @@ fn a_server_that_breaks_rules_of_http2_gets_no_client_into_trouble() {
         ));
         servers.push(server);
     }
-    let house = Home::new().run(&configuration);
+    let instance = Home::new().run(&configuration);
     for (name, _, status, rule) in rows {
         for version in ["--http1.1", "--http2"] {
-            let answer = curl(&house, &[version], &format!("https://localhost/{name}?{version}"));
+            let answer = curl(&instance, &[version], &format!("https://localhost/{name}?{version}"));
             assert_eq!(answer.code == 0, status == 502, "{name} {version}: {answer:?}");
             assert_eq!(answer.status(), status, "{name} {version}: {answer:?}");
-            let event = house.event(name, |event| {
+            let event = instance.event(name, |event| {
                 text(event, "path") == format!("/{name}") && text(event, "query") == version
             });
             assert_eq!(text(&event, "fault"), "server", "{event}");
             assert!(text(&event, "detail").contains(rule), "{event}");
         }
     }
-    house.stop();
+    instance.stop();
 }
 
 /// The kernel tells the reset to the write of the upload. What is read then looks like the end of the response.
@@ -126,16 +126,16 @@ fn a_reset_in_an_upload_is_no_end_of_the_response() {
     let app = Server::start(&Listen::Ipv4, faults::reset_in_the_middle(said)).unwrap();
     std::fs::write(home.file("body"), vec![b'x'; 30 << 20]).unwrap();
     let upload = format!("@{}", home.file("body").display());
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"{}\"\n", app.address()));
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"{}\"\n", app.address()));
     for version in ["--http1.0", "--http1.1", "--http2"] {
         // Without a wait for 100, so that the upload is under way.
         let answer =
-            curl(&house, &[version, "-H", "Expect:", "--data-binary", &upload], "https://localhost/");
+            curl(&instance, &[version, "-H", "Expect:", "--data-binary", &upload], "https://localhost/");
         // The head may be lost with the reset; that is answered with 502.
         let whole = answer.code == 0 && answer.status() == 200;
         assert!(!whole, "{version}: {} {}", answer.code, answer.said);
     }
-    house.stop();
+    instance.stop();
 }
 
 /// A long one goes another way than a short one.
@@ -146,12 +146,12 @@ fn a_long_response_that_is_cut_off_does_not_look_whole() {
     said.resize(said.len() + 600_000, b'x');
     let app = faults::close_in_the_middle(said.leak());
     let _app = Server::start(&Listen::Unix(home.file("app.sock")), app).unwrap();
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
     for (version, codes) in [("--http1.1", &[18, 56][..]), ("--http2", &[92, 18])] {
-        let answer = curl(&house, &[version], &format!("https://localhost/?{version}"));
+        let answer = curl(&instance, &[version], &format!("https://localhost/?{version}"));
         assert!(codes.contains(&answer.code), "{version}: {}", answer.code);
         assert_eq!((answer.status(), answer.text().len()), (200, 600_000), "{version}");
-        let event = house.event("the cut", |event| text(event, "query") == version);
+        let event = instance.event("the cut", |event| text(event, "query") == version);
         assert_eq!((cause(&event), text(&event, "fault")), ("server_aborted", "server"), "{event}");
         assert_eq!(event["bytes_to_client"].as_u64(), Some(600_000), "{event}");
     }
@@ -179,10 +179,10 @@ fn a_server_that_is_killed_is_told_in_the_event() {
     python.args(["-c", ENDLESS]).current_dir(home.path());
     let application = Process::start(python, LIFE).unwrap();
     application.wait_for(&Ready::Line("listening".to_owned()), PATIENCE).unwrap();
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
     let mut clients: Vec<_> = ["--http1.1", "--http2"]
         .map(|version| {
-            let mut curl = command(&house, "https");
+            let mut curl = command(&instance, "https");
             curl.args(["--no-buffer", version, "https://localhost/"]);
             curl.stdout(Stdio::piped()).spawn().unwrap()
         })
@@ -197,7 +197,7 @@ fn a_server_that_is_killed_is_told_in_the_event() {
         let output = client.wait_with_output().unwrap();
         assert!(matches!(output.status.code(), Some(18 | 56 | 92)), "{output:?}");
     }
-    for event in house.events_of(2) {
+    for event in instance.events_of(2) {
         assert_eq!((cause(&event), text(&event, "fault")), ("server_aborted", "server"), "{event}");
         assert_eq!(
             (event["status"].as_u64(), event["bytes_to_client"].as_u64()),
@@ -205,7 +205,7 @@ fn a_server_that_is_killed_is_told_in_the_event() {
             "{event}"
         );
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -222,14 +222,14 @@ fn a_client_that_goes_away_ends_the_work_of_its_server() {
         let _ = told.lock().unwrap().send(rest);
     })
     .unwrap();
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
-    let config = trusting(&house.home.ca.certificate());
-    let mut tls = connect(&config, house.address(), "localhost").unwrap();
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n"));
+    let config = trusting(&instance.home.ca.certificate());
+    let mut tls = connect(&config, instance.address(), "localhost").unwrap();
     tls.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     assert!(tells.recv_timeout(PATIENCE).unwrap() > 0, "a request at the server");
     drop(tls);
     assert_eq!(tells.recv_timeout(PATIENCE).unwrap(), 0);
-    let event = house.event("a client that went away", |_| true);
+    let event = instance.event("a client that went away", |_| true);
     assert_eq!((event["status"].as_u64(), text(&event, "fault")), (Some(0), "client"), "{event}");
-    house.stop();
+    instance.stop();
 }

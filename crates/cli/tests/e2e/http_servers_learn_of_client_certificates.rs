@@ -7,9 +7,9 @@ use offramp_testkit::process::require;
 use offramp_testkit::server::{Listen, Server};
 
 use crate::client_pki;
-use crate::house::{CERTIFICATE, Home, House, PATIENCE, ask};
 use crate::http_app::{Seen, named};
 use crate::http_curl::{HTTP, PLAIN, get};
+use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask};
 
 /// What a client says of itself.
 const CLAIMS: [&str; 10] = [
@@ -25,7 +25,7 @@ const CLAIMS: [&str; 10] = [
     "X-Other: kept",
 ];
 
-fn served(client_auth: &str) -> (Server, Seen, House) {
+fn served(client_auth: &str) -> (Server, Seen, Instance) {
     let home = Home::new();
     client_pki::make(home.path());
     let (app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
@@ -37,23 +37,25 @@ fn served(client_auth: &str) -> (Server, Seen, House) {
 }
 
 /// The base64 of a certificate's DER, by openssl.
-fn base64(house: &House, cert: &str) -> String {
+fn base64(instance: &Instance, cert: &str) -> String {
     let mut command = Command::new(require("openssl", "openssl"));
-    command.args(["x509", "-in", cert]).current_dir(house.home.path());
+    command.args(["x509", "-in", cert]).current_dir(instance.home.path());
     let pem = String::from_utf8(ask(command, b"", PATIENCE).stdout).unwrap();
     pem.lines().filter(|line| !line.starts_with("-----")).collect()
 }
 
 #[test]
 fn servers_get_what_a_client_has_shown() {
-    let (_app, seen, house) = served("client_auth = { mode = \"optional\", ca = \"oca.pem\", xfcc = true }");
-    let chain = [std::fs::read(house.home.file("carol.pem")), std::fs::read(house.home.file("middle.pem"))];
-    std::fs::write(house.home.file("chain.pem"), chain.map(Result::unwrap).concat()).unwrap();
-    let carol = format!(":{}:", base64(&house, "carol.pem"));
-    let middle = format!(":{}:", base64(&house, "middle.pem"));
+    let (_app, seen, instance) =
+        served("client_auth = { mode = \"optional\", ca = \"oca.pem\", xfcc = true }");
+    let chain =
+        [std::fs::read(instance.home.file("carol.pem")), std::fs::read(instance.home.file("middle.pem"))];
+    std::fs::write(instance.home.file("chain.pem"), chain.map(Result::unwrap).concat()).unwrap();
+    let carol = format!(":{}:", base64(&instance, "carol.pem"));
+    let middle = format!(":{}:", base64(&instance, "middle.pem"));
     for version in ["--http1.1", "--http2"] {
         let shows = [version, "--cert", "chain.pem", "--key", "carol.key"];
-        get(&house, &[&shows[..], &CLAIMS].concat(), "https://a.example.org/x");
+        get(&instance, &[&shows[..], &CLAIMS].concat(), "https://a.example.org/x");
         let request = seen.one();
         assert_eq!(request.field("client-cert"), carol, "{version}");
         assert_eq!(request.field("client-cert-chain"), middle, "{version}");
@@ -69,30 +71,30 @@ fn servers_get_what_a_client_has_shown() {
             assert!(envoy.contains(part), "{part}: {envoy}");
         }
         // A client that shows none says nothing by saying so.
-        get(&house, &[&[version][..], &CLAIMS].concat(), "https://a.example.org/x");
+        get(&instance, &[&[version][..], &CLAIMS].concat(), "https://a.example.org/x");
         let request = seen.one();
         assert!(!format!("{request:?}").contains("forged") && !format!("{request:?}").contains("Zm9yZ2Vk"));
         assert_eq!(request.field("x-other"), "kept");
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn the_field_of_envoy_is_sent_only_on_request_and_claims_are_dropped_everywhere() {
-    let (_app, seen, house) = served("client_auth = { ca = \"oca.pem\" }");
+    let (_app, seen, instance) = served("client_auth = { ca = \"oca.pem\" }");
     let shows = ["--cert", "bob.pem", "--key", "bob.key"];
-    get(&house, &[&shows[..], &CLAIMS].concat(), "https://a.example.org/x");
+    get(&instance, &[&shows[..], &CLAIMS].concat(), "https://a.example.org/x");
     let request = seen.one();
-    assert_eq!(request.field("client-cert"), format!(":{}:", base64(&house, "bob.pem")));
+    assert_eq!(request.field("client-cert"), format!(":{}:", base64(&instance, "bob.pem")));
     for absent in ["client-cert-chain", "x-forwarded-client-cert", "client_cert"] {
         assert_eq!(request.field(absent), "");
     }
     for url in ["https://b.example.org/x", "http://b.example.org/x"] {
-        get(&house, &CLAIMS, url);
+        get(&instance, &CLAIMS, url);
         let request = seen.one();
         for absent in ["client-cert", "client-cert-chain", "x-forwarded-client-cert", "client_cert"] {
             assert_eq!(request.field(absent), "", "{url}");
         }
     }
-    house.stop();
+    instance.stop();
 }

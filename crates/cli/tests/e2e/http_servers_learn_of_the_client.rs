@@ -7,9 +7,9 @@ use offramp_testkit::server::{Listen, Server};
 
 use crate::h2_client::kind::HEADERS;
 use crate::h2_client::{END_HEADERS, END_STREAM, H2, data, headers};
-use crate::house::{CERTIFICATE, Home, House, text};
 use crate::http_app::{Seen, named};
 use crate::http_curl::{HTTP, PLAIN, get};
+use crate::instance::{CERTIFICATE, Home, Instance, text};
 use crate::pebble::logged;
 
 /// What a client claims of whom it speaks for.
@@ -28,7 +28,7 @@ const CLAIMS: [&str; 12] = [
     "X-Request-Id: given-1",
 ];
 
-fn served(listener: &str, route: &str) -> (Server, Seen, House) {
+fn served(listener: &str, route: &str) -> (Server, Seen, Instance) {
     let home = Home::new();
     let (app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
     let text = format!(
@@ -39,12 +39,12 @@ fn served(listener: &str, route: &str) -> (Server, Seen, House) {
 
 #[test]
 fn what_strangers_claim_is_replaced() {
-    let (_app, seen, house) = served("", "");
+    let (_app, seen, instance) = served("", "");
     for version in ["--http1.0", "--http1.1", "--http2"] {
         for claims in [&[][..], &CLAIMS] {
-            get(&house, &[&[version][..], claims].concat(), "https://a.example.org/x");
+            get(&instance, &[&[version][..], claims].concat(), "https://a.example.org/x");
             let request = seen.one();
-            let port = house.address().port().to_string();
+            let port = instance.address().port().to_string();
             for (name, value) in [
                 ("x-forwarded-for", "127.0.0.1"),
                 ("x-forwarded-proto", "https"),
@@ -58,24 +58,24 @@ fn what_strangers_claim_is_replaced() {
             }
             let id = request.field("x-request-id");
             assert!(id.len() > 30 && id != "given-1", "{id}");
-            house.event("the request of this id", |event| text(event, "id") == id);
+            instance.event("the request of this id", |event| text(event, "id") == id);
         }
     }
-    get(&house, &[], "http://localhost/");
+    get(&instance, &[], "http://localhost/");
     let request = seen.one();
     assert_eq!(
         (request.field("x-forwarded-proto"), request.field("forwarded")),
         ("http", "for=127.0.0.1;proto=http;host=localhost")
     );
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn what_trusted_proxies_say_is_extended() {
-    let (_app, seen, house) = served("trusted_proxies = [\"127.0.0.0/8\"]\nvia = true\n", "");
+    let (_app, seen, instance) = served("trusted_proxies = [\"127.0.0.0/8\"]\nvia = true\n", "");
     for (version, spoken) in [("--http1.0", "1.0"), ("--http1.1", "1.1"), ("--http2", "2.0")] {
         let more = [&[version][..], &CLAIMS, &["--header", "Via: 1.1 outer"]].concat();
-        let answer = get(&house, &more, "https://a.example.org/x");
+        let answer = get(&instance, &more, "https://a.example.org/x");
         assert_eq!(answer.field("via"), "1.1 offramp", "{answer:?}");
         let request = seen.one();
         for (name, value) in [
@@ -95,7 +95,7 @@ fn what_trusted_proxies_say_is_extended() {
         let vendors =
             ["CF-Connecting-IP: 198.51.100.7", "X-Real-IP: 198.51.100.7", "CF_Connecting_IP: 6.6.6.6"];
         let forged: Vec<&str> = forged.iter().chain(&vendors).flat_map(|line| ["--header", line]).collect();
-        get(&house, &[&[version][..], &forged].concat(), "https://a.example.org/x");
+        get(&instance, &[&[version][..], &forged].concat(), "https://a.example.org/x");
         let request = seen.one();
         assert!(!format!("{request:?}").contains("6.6.6.6"), "{version} {request:?}");
         assert!(request.field("forwarded").starts_with("for=198.51.100.7, "), "{request:?}");
@@ -103,10 +103,10 @@ fn what_trusted_proxies_say_is_extended() {
             assert_eq!(request.field(vendor), "198.51.100.7", "{version} {request:?}");
         }
         // An id that could break a log or a header is none.
-        get(&house, &[version, "--header", "X-Request-Id: a b\"c"], "https://a.example.org/x");
+        get(&instance, &[version, "--header", "X-Request-Id: a b\"c"], "https://a.example.org/x");
         assert!(seen.one().field("x-request-id").len() > 30);
     }
-    let events = house.stop();
+    let events = instance.stop();
     assert!(events.iter().any(|event| text(event, "id") == "given-1"), "{events:?}");
 }
 
@@ -114,7 +114,7 @@ fn what_trusted_proxies_say_is_extended() {
 #[test]
 fn strangers_claim_nothing_by_other_names_or_later() {
     let backend = crate::smuggling_backend::Backend::start();
-    let (house, config) = crate::h2_follows_rfc9113::http_house(&backend, "workers = 1");
+    let (instance, config) = crate::h2_follows_rfc9113::http_instance(&backend, "workers = 1");
     let claims = [
         "x-forwarded-for",
         "x_forwarded_for",
@@ -135,7 +135,7 @@ fn strangers_claim_nothing_by_other_names_or_later() {
         "X-Original-Forwarded-For",
     ];
     let lines: String = claims.iter().map(|name| format!("{name}: 6.6.6.6\r\n")).collect();
-    let mut tls = crate::crowd::connect(&config, house.address(), "localhost").unwrap();
+    let mut tls = crate::crowd::connect(&config, instance.address(), "localhost").unwrap();
     let announced = claims.join(", ");
     let request = format!(
         "POST / HTTP/1.1\r\nHost: localhost\r\n{lines}Trailer: {announced}, x-sum\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -149,7 +149,7 @@ fn strangers_claim_nothing_by_other_names_or_later() {
     let fields: Vec<_> = lower.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     let trailers = [&fields[..], &[("x-sum", "1")]].concat();
     let head = crate::h2_client::request("POST", "/", &[&fields[..], &[("trailer", &announced)]].concat());
-    let mut h2 = H2::open(&config, house.address(), &[]);
+    let mut h2 = H2::open(&config, instance.address(), &[]);
     h2.send(
         &[headers(1, END_HEADERS, &head), data(1, 0, b"ok"), headers(1, END_HEADERS | END_STREAM, &trailers)]
             .concat(),
@@ -159,7 +159,7 @@ fn strangers_claim_nothing_by_other_names_or_later() {
     assert_eq!(whole.len(), 2);
     assert!(!raw.windows(7).any(|bytes| bytes == b"6.6.6.6"), "{}", raw.escape_ascii());
     assert!(whole[0].body.ends_with(b"x-sum: 1\r\n\r\n"), "{}", raw.escape_ascii());
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -167,12 +167,12 @@ fn who_trusted_proxies_name_is_the_client() {
     let home = Home::new();
     let (_app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
     let (_other, others) = named(&Listen::Unix(home.file("other.sock")), "other");
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{CERTIFICATE}[limits]\nrequests_per_client = \"2/h\"\n{HTTP}trusted_proxies = [\"127.0.0.0/8\", \"10.0.0.0/8\"]\n\
          [[route]]\nbackend = \"app\"\n[backend.app]\nservers = [\"unix:app.sock\", \"unix:other.sock\"]\nbalance = \"hash:client\"\n"
     ));
     let ask = |claim: &str, version: &str| {
-        get(&house, &[version, "--header", claim], "https://localhost/").status()
+        get(&instance, &[version, "--header", claim], "https://localhost/").status()
     };
     // Each client has its own two requests, however it is named, and not its proxy.
     for (claim, version, client) in [
@@ -185,7 +185,7 @@ fn who_trusted_proxies_name_is_the_client() {
         assert_eq!(ask(claim, version), if client.is_empty() { 429 } else { 200 }, "{claim}");
         let Some(request) = seen.take().into_iter().chain(others.take()).next() else {
             // The operator wants to know who it was, not which proxy.
-            logged(&house, "a limit refuses clients", "client=203.0.113.9 ");
+            logged(&instance, "a limit refuses clients", "client=203.0.113.9 ");
             continue;
         };
         if client != "127.0.0.1" {
@@ -193,7 +193,7 @@ fn who_trusted_proxies_name_is_the_client() {
             assert!(request.field("forwarded").contains(client), "{request:?}");
         }
         let id = request.field("x-request-id");
-        let event = house.event("the request", |event| text(event, "id") == id);
+        let event = instance.event("the request", |event| text(event, "id") == id);
         assert_eq!(text(&event, "client"), client, "{event}");
         let peer = if client == "127.0.0.1" { "" } else { "127.0.0.1" };
         assert_eq!(event["peer"].as_str().unwrap_or_default(), peer, "{event}");
@@ -209,18 +209,18 @@ fn who_trusted_proxies_name_is_the_client() {
         servers.insert(counts);
     }
     assert_eq!(servers.len(), 2, "the hash of one address alone");
-    house.stop();
+    instance.stop();
 }
 
 /// RFC 9110 §7.6.2.
 #[test]
 fn what_may_be_forwarded_no_farther_is_answered_here() {
-    let (_app, seen, house) = served("", "");
+    let (_app, seen, instance) = served("", "");
     for version in ["--http1.1", "--http2"] {
         for (method, status) in [("OPTIONS", 204), ("TRACE", 405)] {
             let with = |value: &str| {
                 let field = format!("Max-Forwards: {value}");
-                get(&house, &[version, "--request", method, "--header", &field], "https://localhost/")
+                get(&instance, &[version, "--request", method, "--header", &field], "https://localhost/")
             };
             let answer = with("0");
             assert_eq!(answer.status(), status);
@@ -229,15 +229,15 @@ fn what_may_be_forwarded_no_farther_is_answered_here() {
             assert_eq!(with("3").status(), 200);
             assert_eq!(seen.one().field("max-forwards"), "2");
         }
-        get(&house, &[version, "--header", "Max-Forwards: 0"], "https://localhost/");
+        get(&instance, &[version, "--header", "Max-Forwards: 0"], "https://localhost/");
         assert_eq!(seen.one().field("max-forwards"), "0", "GET takes no notice");
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn fields_of_one_connection_stay_on_it() {
-    let (_app, seen, house) = served("", "");
+    let (_app, seen, instance) = served("", "");
     let more = [
         "--http1.1",
         "--header",
@@ -255,24 +255,24 @@ fn fields_of_one_connection_stay_on_it() {
         "--header",
         "Upgrade: h2c",
     ];
-    get(&house, &more, "https://localhost/");
+    get(&instance, &more, "https://localhost/");
     let request = seen.one();
     for name in ["x-secret", "keep-alive", "proxy-connection", "upgrade"] {
         assert_eq!(request.field(name), "", "{name} in {request:?}");
     }
     assert_eq!(request.field("x-stays"), "1");
     // One field for all cookies, however HTTP/2 splits them (RFC 9113 §8.2.3).
-    get(&house, &["--http2", "--header", "Cookie: a=1; b=2"], "https://localhost/");
+    get(&instance, &["--http2", "--header", "Cookie: a=1; b=2"], "https://localhost/");
     assert_eq!(seen.one().field("cookie"), "a=1; b=2");
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn a_proxy_header_comes_before_requests() {
-    let (app, seen, house) = served("", "send_proxy = \"v1\"\n");
-    let port = house.address().port();
+    let (app, seen, instance) = served("", "send_proxy = \"v1\"\n");
+    let port = instance.address().port();
     for version in ["--http1.1", "--http2"] {
-        let answer = get(&house, &[version], "https://localhost/[1-3]");
+        let answer = get(&instance, &[version], "https://localhost/[1-3]");
         assert_eq!(answer.code, 0, "{}", answer.said);
         let requests = seen.take();
         assert_eq!(requests.len(), 3);
@@ -286,7 +286,7 @@ fn a_proxy_header_comes_before_requests() {
         assert!(requests[1..].iter().all(|request| request.prologue.is_empty()));
     }
     assert_eq!(app.accepted(), 2);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -296,21 +296,21 @@ fn a_believed_proxy_header_names_the_client() {
     let text_ = format!(
         "{CERTIFICATE}{HTTP}accept_proxy = [\"127.0.0.0/8\"]\n[[route]]\nserver = \"unix:app.sock\"\n"
     );
-    let house = home.run(&text_);
-    let answer = get(&house, &["--haproxy-protocol", "--http2"], "https://localhost/");
+    let instance = home.run(&text_);
+    let answer = get(&instance, &["--haproxy-protocol", "--http2"], "https://localhost/");
     assert_eq!(answer.status(), 200);
     assert_eq!(seen.one().field("x-forwarded-for"), "127.0.0.1");
-    let event = &house.stop()[0];
+    let event = &instance.stop()[0];
     assert_eq!((text(event, "client"), text(event, "peer")), ("127.0.0.1", "127.0.0.1"), "{event}");
 }
 
 /// A connection to a server belongs to the client that its header names, and not to the proxy that brought several.
 #[test]
 fn a_proxy_header_names_whom_trusted_proxies_name() {
-    let (app, seen, house) = served("trusted_proxies = [\"127.0.0.0/8\"]\n", "send_proxy = \"v1\"\n");
-    let config = crate::crowd::trusting(&house.home.ca.certificate());
-    let mut tls = crate::crowd::connect(&config, house.address(), "localhost").unwrap();
-    let port = house.address().port();
+    let (app, seen, instance) = served("trusted_proxies = [\"127.0.0.0/8\"]\n", "send_proxy = \"v1\"\n");
+    let config = crate::crowd::trusting(&instance.home.ca.certificate());
+    let mut tls = crate::crowd::connect(&config, instance.address(), "localhost").unwrap();
+    let port = instance.address().port();
     let mut ask = |claim: &str| {
         let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{claim}\r\n");
         tls.write_all(request.as_bytes()).unwrap();
@@ -342,5 +342,5 @@ fn a_proxy_header_names_whom_trusted_proxies_name() {
     }
     assert_eq!(ask("X-Forwarded-For: 198.51.100.15\r\n"), "");
     assert!(ask(one).starts_with("PROXY TCP4 203.0.113.9 "));
-    house.stop();
+    instance.stop();
 }

@@ -10,30 +10,30 @@ use std::sync::{Arc, Mutex};
 use offramp_testkit::server::{Listen, Refusing, Server, faults};
 
 use crate::crowd::{Tls, connect, trusting};
-use crate::house::{CERTIFICATE, Home, House, PATIENCE, cause, text};
 use crate::http_app::{Seen, app, named, respond};
 use crate::http_curl::{HTTP, curl, get};
+use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause, text};
 
 /// Applications `0.sock`, `1.sock`, `2.sock` that answer with their number, behind a backend with these
 /// words after each and these keys.
-fn three(words: [&str; 3], keys: &str) -> (Vec<(Server, Seen)>, House) {
+fn three(words: [&str; 3], keys: &str) -> (Vec<(Server, Seen)>, Instance) {
     let home = Home::new();
     let apps = [0, 1, 2]
         .map(|number| named(&Listen::Unix(home.file(&format!("{number}.sock"))), &number.to_string()))
         .into();
     let servers: Vec<String> =
         words.iter().enumerate().map(|(number, word)| format!("\"unix:{number}.sock{word}\"")).collect();
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"three\"\n\
          [backend.three]\nservers = [{}]\n{keys}",
         servers.join(", ")
     ));
-    (apps, house)
+    (apps, instance)
 }
 
 /// Who answers so many requests, one after the other, with these arguments of curl.
-fn answers(house: &House, arguments: &[&str], count: usize) -> BTreeMap<String, usize> {
-    let told = get(house, arguments, &format!("https://localhost/[1-{count}]")).text();
+fn answers(instance: &Instance, arguments: &[&str], count: usize) -> BTreeMap<String, usize> {
+    let told = get(instance, arguments, &format!("https://localhost/[1-{count}]")).text();
     // curl prints heads between bodies.
     let mut sums = BTreeMap::new();
     for line in told.lines().chain(["0"]).filter(|line| ["0", "1", "2"].contains(line)) {
@@ -53,22 +53,22 @@ fn counted(sums: [(&str, usize); 3]) -> BTreeMap<String, usize> {
 #[test]
 fn in_turn_with_weights() {
     for version in ["--http1.1", "--http2"] {
-        let (_apps, house) = three(["", " weight=3", ""], "");
-        assert_eq!(answers(&house, &[version], 50), counted([("0", 10), ("1", 30), ("2", 10)]));
-        house.stop();
+        let (_apps, instance) = three(["", " weight=3", ""], "");
+        assert_eq!(answers(&instance, &[version], 50), counted([("0", 10), ("1", 30), ("2", 10)]));
+        instance.stop();
     }
 }
 
 #[test]
 fn by_hash_of_client_cookie_and_header() {
-    let (_apps, house) = three(["", "", ""], "balance = \"hash:client\"\n");
-    assert_eq!(answers(&house, &["--http1.1"], 20).len(), 1);
-    house.stop();
+    let (_apps, instance) = three(["", "", ""], "balance = \"hash:client\"\n");
+    assert_eq!(answers(&instance, &["--http1.1"], 20).len(), 1);
+    instance.stop();
     for (keys, field) in [
         ("balance = \"hash:header:X-Key\"\n", "X-Key: "),
         ("balance = \"hash:cookie:key\"\n", "Cookie: other=1; key="),
     ] {
-        let (_apps, house) = three(["", "", ""], keys);
+        let (_apps, instance) = three(["", "", ""], keys);
         let mut used = BTreeSet::new();
         // Servers' names differ from run to run: a dozen keys may leave one out, sixty do not.
         for key in 0..60 {
@@ -76,24 +76,24 @@ fn by_hash_of_client_cookie_and_header() {
                 break;
             }
             let field = format!("{field}{key}");
-            let first = answers(&house, &["--http2", "--header", &field], 3);
+            let first = answers(&instance, &["--http2", "--header", &field], 3);
             assert_eq!(
-                (first.len(), answers(&house, &["--http1.1", "--header", &field], 3)),
+                (first.len(), answers(&instance, &["--http1.1", "--header", &field], 3)),
                 (1, first.clone())
             );
             used.extend(first.into_keys());
         }
         assert_eq!(used.len(), 3, "{keys}");
-        house.stop();
+        instance.stop();
     }
 }
 
 #[test]
 fn a_cookie_keeps_a_client_with_its_server() {
-    let (_apps, house) = three(["", "", ""], "sticky_cookie = \"stays\"\n");
+    let (_apps, instance) = three(["", "", ""], "sticky_cookie = \"stays\"\n");
     let mut servers = BTreeMap::new();
     for _ in 0..6 {
-        let answer = get(&house, &[], "https://localhost/");
+        let answer = get(&instance, &[], "https://localhost/");
         let cookie = answer.field("set-cookie");
         assert!(
             cookie.starts_with("stays=") && cookie.ends_with("; Path=/; HttpOnly; SameSite=Lax; Secure"),
@@ -105,14 +105,15 @@ fn a_cookie_keeps_a_client_with_its_server() {
     assert_eq!(servers.len(), 3);
     for (server, pair) in &servers {
         for version in ["--http1.1", "--http2"] {
-            let answer = get(&house, &[version, "--cookie", &format!("a=b; {pair}")], "https://localhost/");
+            let answer =
+                get(&instance, &[version, "--cookie", &format!("a=b; {pair}")], "https://localhost/");
             assert_eq!((answer.text(), answer.field("set-cookie")), (server.clone(), ""), "{pair}");
         }
     }
     // One that means nothing is replaced.
-    let answer = get(&house, &["--cookie", "stays=nonsense"], "https://localhost/");
+    let answer = get(&instance, &["--cookie", "stays=nonsense"], "https://localhost/");
     assert!(answer.field("set-cookie").starts_with("stays="), "{answer:?}");
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -120,17 +121,17 @@ fn a_backup_stands_in_while_the_others_are_away() {
     let home = Home::new();
     let refusing = Refusing::new(&Listen::Ipv4).unwrap();
     let (_app, _) = named(&Listen::Unix(home.file("backup.sock")), "backup");
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n\
          [backend.app]\nservers = [\"{}\", \"unix:backup.sock backup\"]\n",
         refusing.address()
     ));
     for version in ["--http1.1", "--http2"] {
-        assert_eq!(get(&house, &[version], "https://localhost/").text(), "backup\n");
-        let posted = get(&house, &[version, "--data", "x"], "https://localhost/");
+        assert_eq!(get(&instance, &[version], "https://localhost/").text(), "backup\n");
+        let posted = get(&instance, &[version, "--data", "x"], "https://localhost/");
         assert_eq!(posted.text(), "backup\n");
     }
-    let events = house.stop();
+    let events = instance.stop();
     assert!(events.iter().all(|event| text(event, "server").ends_with("backup.sock")), "{events:?}");
     assert_eq!(events[0]["tries"], 2, "{}", events[0]);
 }
@@ -153,32 +154,32 @@ fn a_check_takes_a_server_out_and_in_again() {
     let well = [(); 2].map(|()| Arc::new(AtomicBool::new(true)));
     let _apps = [("0", 0), ("1", 1)]
         .map(|(name, at)| checked(&Listen::Unix(home.file(&format!("{name}.sock"))), name, &well[at]));
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n\
          [backend.app]\nservers = [\"unix:0.sock\", \"unix:1.sock\"]\n\
          health = {{ path = \"/health\", interval = \"20ms\", rise = 2, fall = 2 }}\n\
          eject = {{ slow_start = \"0s\" }}\n"
     ));
     let both = counted([("0", 5), ("1", 5), ("2", 0)]);
-    assert_eq!(answers(&house, &[], 10), both);
+    assert_eq!(answers(&instance, &[], 10), both);
     well[0].store(false, Ordering::SeqCst);
-    house.until("only the other one", || {
-        (answers(&house, &[], 10) == counted([("0", 0), ("1", 10), ("2", 0)])).then_some(())
+    instance.until("only the other one", || {
+        (answers(&instance, &[], 10) == counted([("0", 0), ("1", 10), ("2", 0)])).then_some(())
     });
     well[1].store(false, Ordering::SeqCst);
-    let answer =
-        house.until("nobody", || Some(curl(&house, &[], "https://localhost/")).filter(|a| a.status() == 503));
-    house.event("a dead backend", |event| {
+    let answer = instance
+        .until("nobody", || Some(curl(&instance, &[], "https://localhost/")).filter(|a| a.status() == 503));
+    instance.event("a dead backend", |event| {
         text(event, "id") == answer.field("x-request-id") && cause(event) == "no_server_alive"
     });
     for one in &well {
         one.store(true, Ordering::SeqCst);
     }
-    house.until("both again", || {
-        let some = curl(&house, &[], "https://localhost/").status() == 200;
-        (some && answers(&house, &[], 10) == both).then_some(())
+    instance.until("both again", || {
+        let some = curl(&instance, &[], "https://localhost/").status() == 200;
+        (some && answers(&instance, &[], 10) == both).then_some(())
     });
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -188,13 +189,13 @@ fn a_server_that_fails_clients_is_taken_out_for_a_while() {
         Server::start(&Listen::Unix(home.file("0.sock")), faults::close_in_the_middle(b"nonsense\r\n\r\n"))
             .unwrap();
     let (_good, _) = named(&Listen::Unix(home.file("1.sock")), "1");
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n\
          [backend.app]\nservers = [\"unix:0.sock\", \"unix:1.sock\"]\neject = {{ failures = 2, for = \"1h\" }}\n"
     ));
-    let failed = (0..20).filter(|_| curl(&house, &[], "https://localhost/").status() == 502).count();
+    let failed = (0..20).filter(|_| curl(&instance, &[], "https://localhost/").status() == 502).count();
     assert_eq!((failed, broken.accepted()), (2, 2));
-    house.stop();
+    instance.stop();
 }
 
 /// An application that answers `/held` only when the test says so.
@@ -218,35 +219,35 @@ fn the_less_busy_one_is_chosen() {
     for balance in ["least_conn", "two_choices"] {
         let home = Home::new();
         let apps = ["0", "1"].map(|name| held(&home, name));
-        let house = home.run(&format!(
+        let instance = home.run(&format!(
             "workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n\
              [backend.app]\nservers = [\"unix:0.sock\", \"unix:1.sock\"]\nbalance = \"{balance}\"\n"
         ));
-        let config = trusting(&house.home.ca.certificate());
-        let mut waiting = connect(&config, house.address(), "localhost").unwrap();
+        let config = trusting(&instance.home.ca.certificate());
+        let mut waiting = connect(&config, instance.address(), "localhost").unwrap();
         waiting.write_all(b"GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let (busy, let_go) = house.until("a busy server", || {
+        let (busy, let_go) = instance.until("a busy server", || {
             apps.iter().enumerate().find_map(|(at, app)| Some((at, app.1.try_recv().ok()?)))
         });
         let other = if busy == 0 { "1" } else { "0" };
-        assert_eq!(answers(&house, &[], 10), BTreeMap::from([(other.to_owned(), 10)]), "{balance}");
+        assert_eq!(answers(&instance, &[], 10), BTreeMap::from([(other.to_owned(), 10)]), "{balance}");
         let_go.send(()).unwrap();
         drop(waiting);
-        house.stop();
+        instance.stop();
     }
 }
 
 /// A backend with one place and one seat to wait for it, and the one that holds the place.
-fn full(queue_timeout: &str) -> (Server, House, Sender<()>, [Tls; 3]) {
+fn full(queue_timeout: &str) -> (Server, Instance, Sender<()>, [Tls; 3]) {
     let home = Home::new();
     let (app, told) = held(&home, "app");
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n[backend.app]\nservers = \"unix:app.sock\"\n\
          max_connections = 1\nqueue = 1\nqueue_timeout = \"{queue_timeout}\"\n"
     ));
-    let config = trusting(&house.home.ca.certificate());
+    let config = trusting(&instance.home.ca.certificate());
     let ask = |path: &str| {
-        let mut tls = connect(&config, house.address(), "localhost").unwrap();
+        let mut tls = connect(&config, instance.address(), "localhost").unwrap();
         write!(tls, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         tls
     };
@@ -254,35 +255,35 @@ fn full(queue_timeout: &str) -> (Server, House, Sender<()>, [Tls; 3]) {
     let let_go = told.recv_timeout(PATIENCE).unwrap();
     // One of these two waits, and the other finds nowhere to.
     let others = [ask("/one"), ask("/other")];
-    let event = house.event("no room", |event| cause(event) == "queue_full");
+    let event = instance.event("no room", |event| cause(event) == "queue_full");
     assert_eq!((event["status"].as_u64(), text(&event, "fault")), (Some(503), "policy"), "{event}");
     let [one, other] = others;
-    (app, house, let_go, [first, one, other])
+    (app, instance, let_go, [first, one, other])
 }
 
 #[test]
 fn who_waits_too_long_for_room_is_told() {
-    let (_app, house, let_go, clients) = full("3s");
-    let event = house.event("too long", |event| cause(event) == "queue_timeout");
+    let (_app, instance, let_go, clients) = full("3s");
+    let event = instance.event("too long", |event| cause(event) == "queue_timeout");
     assert_eq!((event["status"].as_u64(), text(&event, "fault")), (Some(503), "policy"), "{event}");
     assert!(event["queue_us"].as_u64().unwrap() >= 3_000_000, "{event}");
     let_go.send(()).unwrap();
-    house.event("the one that held the place", |event| {
+    instance.event("the one that held the place", |event| {
         text(event, "path") == "/held" && event["status"] == 200
     });
     drop(clients);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn who_waits_for_room_gets_it() {
-    let (_app, house, let_go, clients) = full("5m");
+    let (_app, instance, let_go, clients) = full("5m");
     let_go.send(()).unwrap();
     let waited =
-        house.event("one that waited", |event| event["status"] == 200 && text(event, "path") != "/held");
+        instance.event("one that waited", |event| event["status"] == 200 && text(event, "path") != "/held");
     assert!(cause(&waited) == "completed" && waited["queue_us"].as_u64().unwrap() > 0, "{waited}");
     drop(clients);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -308,18 +309,18 @@ fn connections_that_servers_close_fail_nobody() {
         }
         respond(stream, 200, &[], b"2\n")
     });
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n\
          [backend.app]\nservers = [\"unix:0.sock\", \"unix:1.sock\", \"unix:2.sock\"]\n"
     ));
     for version in ["--http1.1", "--http2"] {
-        let told = get(&house, &[version, "--header", "X-First: yes"], "https://localhost/[1-3]");
+        let told = get(&instance, &[version, "--header", "X-First: yes"], "https://localhost/[1-3]");
         assert_eq!(told.code, 0);
-        let sums = answers(&house, &[version], 60);
+        let sums = answers(&instance, &[version], 60);
         assert_eq!(sums.len(), 3, "{sums:?}");
     }
     assert!(says.accepted() > 20 && silent.accepted() > 20 && rude.accepted() >= 1);
-    for event in house.stop() {
+    for event in instance.stop() {
         assert_eq!((event["status"].as_u64(), cause(&event)), (Some(200), "completed"), "{event}");
     }
 }

@@ -12,8 +12,8 @@ use offramp_testkit::process::{Process, Ready, Source, require, temp_dir};
 use offramp_testkit::server::{Listen, Server, apps};
 use rustls::{ServerConnection, StreamOwned};
 
-use crate::house::{CERTIFICATE, Home, House, LIFE, LISTENER, PATIENCE, cause, text};
 use crate::http_curl::{HTTP, get};
+use crate::instance::{CERTIFICATE, Home, Instance, LIFE, LISTENER, PATIENCE, cause, text};
 
 /// A Node.js server that speaks what the environment says. It tells which HTTP it was asked in, and echoes bodies.
 const NODE: &str = r#"
@@ -51,7 +51,7 @@ fn node(home: &Home, kind: &str) -> (Process, String) {
 }
 
 /// An Offramp whose backend has these lines beside its servers.
-fn house(home: &Home, server: &str, protocol: &str, more: &str) -> House {
+fn instance(home: &Home, server: &str, protocol: &str, more: &str) -> Instance {
     let ca = home.ca.certificate();
     Home::new().run(&format!(
         "workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n[backend.app]\nservers = \"{server}\"\n\
@@ -71,11 +71,11 @@ fn protocols_are_chosen_by_alpn() {
         ("h1", "h1", "1.1"),
     ] {
         let (_app, server) = node(&home, kind);
-        let house = house(&home, &server, protocol, "");
+        let instance = instance(&home, &server, protocol, "");
         let what = format!("{kind} {protocol}");
         let mut ports = Vec::new();
         for size in [0_usize, 10, 20_000, 5_000_000] {
-            let answer = get(&house, &["--http1.1"], &format!("https://a.example.org/{size}"));
+            let answer = get(&instance, &["--http1.1"], &format!("https://a.example.org/{size}"));
             assert_eq!((answer.status(), answer.body.len()), (200, size), "{what}: {answer:?}");
             assert_eq!((answer.field("x-version"), answer.field("x-name")), (version, "localhost"), "{what}");
             assert!(answer.field("x-host").starts_with("a.example.org"), "{what}: {answer:?}");
@@ -90,14 +90,14 @@ fn protocols_are_chosen_by_alpn() {
         fs::write(&body, vec![b'y'; 3_000_000]).unwrap();
         for http in ["--http1.1", "--http2"] {
             let upload = format!("@{}", body.display());
-            let answer = get(&house, &[http, "--data-binary", &upload], "https://a.example.org/echo");
+            let answer = get(&instance, &[http, "--data-binary", &upload], "https://a.example.org/echo");
             assert_eq!((answer.status(), answer.body.len()), (200, 3_000_000), "{what}: {}", answer.said);
             assert_eq!(answer.field("x-version"), version, "{what}");
             let chunked = ["-H", "Transfer-Encoding: chunked", "-T", body.to_str().unwrap()];
-            let answer = get(&house, &[&[http], &chunked[..]].concat(), "https://a.example.org/echo");
+            let answer = get(&instance, &[&[http], &chunked[..]].concat(), "https://a.example.org/echo");
             assert_eq!((answer.status(), answer.body.len()), (200, 3_000_000), "{what}: {}", answer.said);
         }
-        for event in house.stop() {
+        for event in instance.stop() {
             assert_eq!(cause(&event), "completed", "{what}: {event}");
         }
     }
@@ -110,18 +110,18 @@ fn a_host_that_a_route_sets_reaches_every_server() {
     for (kind, protocol) in [("h2", "h2"), ("h2", "auto"), ("h1", "h1")] {
         let (_app, server) = node(&home, kind);
         let ca = home.ca.certificate();
-        let house = Home::new().run(&format!(
+        let instance = Home::new().run(&format!(
             "workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n\
              request_headers = {{ set = {{ Host = \"inside.test\" }} }}\n[backend.app]\nservers = \"{server}\"\n\
              protocol = \"{protocol}\"\ntls = {{ verify = \"{}\" }}\n",
             ca.display()
         ));
         for http in ["--http1.1", "--http2"] {
-            let answer = get(&house, &[http], "https://a.example.org/");
+            let answer = get(&instance, &[http], "https://a.example.org/");
             let what = format!("{http} {kind} {protocol}");
             assert_eq!((answer.status(), answer.field("x-host")), (200, "inside.test"), "{what}: {answer:?}");
         }
-        house.stop();
+        instance.stop();
     }
 }
 
@@ -148,10 +148,10 @@ fn idle_connections_end_in_order() {
         // What would be a cut is an error.
         tls.read(&mut [0])
     });
-    let house = house(&home, &server, "h1", "idle_timeout = \"100ms\"\n");
-    assert_eq!(get(&house, &[], "https://a.example.org/").text(), "hi\n");
+    let instance = instance(&home, &server, "h1", "idle_timeout = \"100ms\"\n");
+    assert_eq!(get(&instance, &[], "https://a.example.org/").text(), "hi\n");
     assert_eq!(serving.join().unwrap().unwrap(), 0);
-    house.stop();
+    instance.stop();
 }
 
 /// Upgrades go over HTTP/1.1, whatever else the server would choose.
@@ -160,9 +160,9 @@ fn another_protocol_runs_within_tls() {
     use std::io::{Read as _, Write as _};
     let home = Home::new();
     let (_app, server) = node(&home, "h1");
-    let house = house(&home, &server, "auto", "");
-    let config = crate::crowd::trusting(&house.home.ca.certificate());
-    let mut tls = crate::crowd::connect(&config, house.address(), "a.example.org").unwrap();
+    let instance = instance(&home, &server, "auto", "");
+    let config = crate::crowd::trusting(&instance.home.ca.certificate());
+    let mut tls = crate::crowd::connect(&config, instance.address(), "a.example.org").unwrap();
     tls.write_all(b"GET / HTTP/1.1\r\nHost: a.example.org\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
         .unwrap();
     let mut head = Vec::new();
@@ -180,7 +180,7 @@ fn another_protocol_runs_within_tls() {
         assert!(back == part);
     }
     drop(tls);
-    house.stop();
+    instance.stop();
 }
 
 /// Certificates that must not be believed, one backend each; the last has a good server behind a bad one.
@@ -219,7 +219,7 @@ fn bad_certificates_are_refused_with_their_cause() {
     let tls = format!("tls = {{ verify = \"{}\", name = \"localhost\" }}\n", ca.display());
     let mut text_of = format!("{CERTIFICATE}{HTTP}");
     let mut inner = Vec::new();
-    let backend = |name: &str, server: &House, tls: &str| {
+    let backend = |name: &str, server: &Instance, tls: &str| {
         format!(
             "[[route]]\nhost = \"{name}.example.org\"\nbackend = \"{name}\"\n[backend.{name}]\nservers = \"{}\"\n{tls}",
             server.address()
@@ -240,20 +240,20 @@ fn bad_certificates_are_refused_with_their_cause() {
     text_of.push_str(&format!(
         "[[route]]\nhost = \"two.example.org\"\nbackend = \"two\"\n[backend.two]\nservers = {pair:?}\n{tls}"
     ));
-    let house = Home::new().run(&text_of);
+    let instance = Home::new().run(&text_of);
     for (name, _, expected) in &rows {
-        let answer = get(&house, &[], &format!("https://{name}.example.org/"));
+        let answer = get(&instance, &[], &format!("https://{name}.example.org/"));
         assert_eq!(answer.status(), 502, "{name}: {answer:?}");
-        let event = house.event(name, |event| text(event, "host").starts_with(name));
+        let event = instance.event(name, |event| text(event, "host").starts_with(name));
         let said = (cause(&event), text(&event, "fault"));
         assert_eq!(said, (*expected, "server"), "{name}: {event}");
         assert!(text(&event, "detail").contains("certificate"), "{event}");
     }
     for _ in 0..4 {
-        assert_eq!(get(&house, &[], "https://two.example.org/x").text(), "hello /x\n");
+        assert_eq!(get(&instance, &[], "https://two.example.org/x").text(), "hello /x\n");
     }
-    assert_eq!(get(&house, &[], "https://right.example.org/x").text(), "hello /x\n");
-    house.stop();
+    assert_eq!(get(&instance, &[], "https://right.example.org/x").text(), "hello /x\n");
+    instance.stop();
     for server in inner.into_iter().chain([sound]) {
         server.stop();
     }
@@ -266,18 +266,18 @@ fn health_checks_speak_tls() {
     let (_app, server) = node(&home, "h2");
     let health = "health = { path = \"/5\", interval = \"50ms\", timeout = \"1m\", fall = 1, rise = 1 }\n";
     for protocol in ["h1", "h2", "auto"] {
-        let house = house(&home, &server, protocol, health);
-        assert_eq!(get(&house, &[], "https://a.example.org/7").status(), 200, "{protocol}");
-        let log = house.process.lines(Source::Stderr);
+        let instance = instance(&home, &server, protocol, health);
+        assert_eq!(get(&instance, &[], "https://a.example.org/7").status(), 200, "{protocol}");
+        let log = instance.process.lines(Source::Stderr);
         assert!(!log.iter().any(|line| line.contains("is down")), "{log:?}");
-        house.stop();
+        instance.stop();
     }
     let strange = Home::new();
-    let house = house(&strange, &server, "auto", health);
-    house.until("a server is down", || {
-        let log = house.process.lines(Source::Stderr);
+    let instance = instance(&strange, &server, "auto", health);
+    instance.until("a server is down", || {
+        let log = instance.process.lines(Source::Stderr);
         log.iter().any(|line| line.contains("a server is down") && line.contains("certificate")).then_some(())
     });
-    assert_eq!(get(&house, &[], "https://a.example.org/7").status(), 503);
-    house.stop();
+    assert_eq!(get(&instance, &[], "https://a.example.org/7").status(), 503);
+    instance.stop();
 }

@@ -10,9 +10,9 @@ use offramp_testkit::server::{Listen, Server};
 use crate::crowd::{connect, get, trusting};
 use crate::h2_client::kind::{DATA, HEADERS, SETTINGS};
 use crate::h2_client::{self, ACK, END_HEADERS, END_STREAM, H2, data, headers, request};
-use crate::house::{CERTIFICATE, Home, cause, text};
 use crate::http_app::{app, respond};
 use crate::http_curl::HTTP;
+use crate::instance::{CERTIFICATE, Home, cause, text};
 use crate::{http_h2, http_node};
 
 /// A masked frame (RFC 6455 §5.2) whose mask is nothing but zeros.
@@ -48,8 +48,9 @@ fn head(stream: &mut impl std::io::Read) -> String {
 fn a_websocket_passes_over_http_1() {
     let home = Home::new();
     let _application = http_node::start(&home);
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
-    let mut tls = connect(&trusting(&house.home.ca.certificate()), house.address(), "localhost").unwrap();
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    let mut tls =
+        connect(&trusting(&instance.home.ca.certificate()), instance.address(), "localhost").unwrap();
     // A request before it on the same connection, and a frame that does not wait for the 101.
     assert!(get(&mut tls, "/before").unwrap().contains("/before"));
     let message = vec![b'm'; 1 << 20];
@@ -73,20 +74,20 @@ fn a_websocket_passes_over_http_1() {
     assert_eq!(end, [0x88, 0]);
     tls.conn.send_close_notify();
     tls.flush().unwrap();
-    let event = house.event("the WebSocket", |event| event["status"] == 101);
+    let event = instance.event("the WebSocket", |event| event["status"] == 101);
     assert_eq!((cause(&event), text(&event, "path")), ("completed", "/socket"), "{event}");
     assert!(event["bytes_to_client"].as_u64().unwrap() > 1 << 20, "{event}");
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn a_websocket_passes_over_http_2() {
     let home = Home::new();
     let _application = http_node::start(&home);
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
-    let config = trusting(&house.home.ca.certificate());
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    let config = trusting(&instance.home.ca.certificate());
     http_h2::run(async {
-        let mut sender = http_h2::connect(&config, house.address()).await.unwrap().ready().await.unwrap();
+        let mut sender = http_h2::connect(&config, instance.address()).await.unwrap().ready().await.unwrap();
         while !sender.is_extended_connect_protocol_enabled() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -124,12 +125,12 @@ fn a_websocket_passes_over_http_2() {
         let (response, mut up) = sender.send_request(request(), false).unwrap();
         assert_eq!(response.await.unwrap().status(), 200);
         up.send_reset(h2::Reason::CANCEL);
-        let aborted = || house.events().into_iter().find(|event| cause(event) == "client_aborted");
+        let aborted = || instance.events().into_iter().find(|event| cause(event) == "client_aborted");
         while aborted().is_none() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
-    let events = house.stop();
+    let events = instance.stop();
     let sockets: Vec<_> = events.iter().filter(|event| text(event, "path") == "/socket").collect();
     let told: Vec<_> = sockets.iter().map(|e| (text(e, "method"), e["status"].as_u64(), cause(e))).collect();
     assert_eq!(told, [("CONNECT", Some(200), "completed"), ("CONNECT", Some(200), "client_aborted")]);
@@ -181,8 +182,8 @@ fn there_and_back(h2: &mut H2, stream: u32, bytes: &[u8], cuts: &[usize], window
 fn no_message_is_left_behind() {
     let home = Home::new();
     let _app = shouting_back(&home);
-    let house = home.run(&format!("workers = 1\n{CERTIFICATE}{HTTP}{ROUTE}"));
-    let config = trusting(&house.home.ca.certificate());
+    let instance = home.run(&format!("workers = 1\n{CERTIFICATE}{HTTP}{ROUTE}"));
+    let config = trusting(&instance.home.ca.certificate());
     let messages = [
         &[0x81, 0x84, 1, 2, 3, 4, b't', b'e', b'x', b't'][..],
         &[0x82, 0xff, 0, 0, 0, 0, 0, 1, 0x11, 0x70, 1, 2, 3, 4],
@@ -199,7 +200,7 @@ fn no_message_is_left_behind() {
         usize::try_from(seed % most as u64).unwrap()
     };
     for window in [65_535, 16_384, 70_019, 6 << 20] {
-        let mut h2 = H2::open(&config, house.address(), &[(4, u32::try_from(window).unwrap())]);
+        let mut h2 = H2::open(&config, instance.address(), &[(4, u32::try_from(window).unwrap())]);
         // The server's own windows hold when they are acknowledged.
         h2.find("settings", |frame| frame.kind == SETTINGS && frame.flags == 0);
         assert!(h2.send(&h2_client::frame(SETTINGS, ACK, 0, &[])));
@@ -215,7 +216,7 @@ fn no_message_is_left_behind() {
             there_and_back(&mut h2, 1 + 2 * round, &messages, &cuts, window);
         }
     }
-    let events = house.stop();
+    let events = instance.stop();
     assert_eq!(events.len(), 200);
     assert!(events.iter().all(|event| cause(event) == "completed"), "{events:?}");
 }
@@ -238,8 +239,9 @@ fn any_protocol_may_be_agreed_on_and_ends_half_by_half() {
         stream.write_all(&all).unwrap();
     })
     .unwrap();
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
-    let mut tls = connect(&trusting(&house.home.ca.certificate()), house.address(), "localhost").unwrap();
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    let mut tls =
+        connect(&trusting(&instance.home.ca.certificate()), instance.address(), "localhost").unwrap();
     tls.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: shout/1\r\n\r\n")
         .unwrap();
     let head = head(&mut tls);
@@ -250,7 +252,7 @@ fn any_protocol_may_be_agreed_on_and_ends_half_by_half() {
     let mut said = String::new();
     tls.read_to_string(&mut said).unwrap();
     assert_eq!(said, "ready ANYBODY THERE?");
-    let event = &house.stop()[0];
+    let event = &instance.stop()[0];
     assert_eq!((event["status"].as_u64(), cause(event)), (Some(101), "completed"), "{event}");
     assert_eq!(
         (event["bytes_from_client"].as_u64(), event["bytes_to_client"].as_u64()),
@@ -265,8 +267,9 @@ fn a_server_may_decline_to_change_the_protocol() {
     let _app = app(&Listen::Unix(home.file("app.sock")), |request, stream| {
         respond(stream, 200, &[], format!("stay {}\n", request.target).as_bytes())
     });
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
-    let mut tls = connect(&trusting(&house.home.ca.certificate()), house.address(), "localhost").unwrap();
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    let mut tls =
+        connect(&trusting(&instance.home.ca.certificate()), instance.address(), "localhost").unwrap();
     tls.write_all(b"GET /1 HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: other/1\r\n\r\n")
         .unwrap();
     let head = head(&mut tls);
@@ -276,13 +279,13 @@ fn a_server_may_decline_to_change_the_protocol() {
     assert_eq!(&body, b"stay /1\n");
     assert_eq!(get(&mut tls, "/2").unwrap(), "stay /2\n");
     drop(tls);
-    house.stop();
+    instance.stop();
 }
 
 /// The answer to an extended CONNECT for a protocol; 0 where there is none.
-fn connect_for(house: &crate::house::House, protocol: &str) -> u16 {
-    let config = trusting(&house.home.ca.certificate());
-    let mut h2 = H2::open(&config, house.address(), &[]);
+fn connect_for(instance: &crate::instance::Instance, protocol: &str) -> u16 {
+    let config = trusting(&instance.home.ca.certificate());
+    let mut h2 = H2::open(&config, instance.address(), &[]);
     let fields = [
         (":method", "CONNECT"),
         (":protocol", protocol),
@@ -301,12 +304,12 @@ fn connect_for(house: &crate::house::House, protocol: &str) -> u16 {
 fn connect_is_for_websocket_alone() {
     let home = Home::new();
     let (_app, seen) = crate::http_app::named(&Listen::Unix(home.file("app.sock")), "app");
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
     for protocol in ["h2c", "connect-udp", "webtransport", "websocket, h2c", "websocket/13", "HTTP/2.0"] {
-        assert_eq!(connect_for(&house, protocol), 501, "{protocol}");
+        assert_eq!(connect_for(&instance, protocol), 501, "{protocol}");
         assert!(seen.take().is_empty(), "{protocol} reached the application");
     }
-    house.stop();
+    instance.stop();
 }
 
 /// A client of RFC 8441 takes 200 for an open WebSocket (§5): only the switch of the server is one.
@@ -327,9 +330,9 @@ fn a_response_that_is_no_switch_opens_no_websocket() {
         };
         write!(stream, "HTTP/1.1 {}\r\n{fields}\r\n\r\n", answers[at])
     });
-    let house = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
     for (answer, status) in answers.iter().zip([502, 502, 502, 502, 403, 302]) {
-        assert_eq!(connect_for(&house, "WebSocket"), status, "{answer}");
+        assert_eq!(connect_for(&instance, "WebSocket"), status, "{answer}");
     }
-    house.stop();
+    instance.stop();
 }

@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::crowd::tcp;
 use crate::figures::{Page, cpu, resident};
-use crate::house::Home;
+use crate::instance::Home;
 
 const CONNECTIONS: usize = 5000;
 /// The figure to reach is 8 KiB, in a build that is optimized.
@@ -62,11 +62,11 @@ fn five_thousand_stay_alive() {
     let path = home.file("app.sock");
     let application = Application::start(UnixListener::bind(&path).unwrap());
     let limits = "[limits]\nconnections_per_client = 10000\nidle_timeout = \"1h\"\n";
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "workers = 2\n{limits}[metrics]\naddress = \"127.0.0.1:0\"\n{}",
         Home::one_route(format_args!("unix:{}", path.display()))
     ));
-    let (address, metrics, process) = (house.address(), house.metrics(), house.process.id());
+    let (address, metrics, process) = (instance.address(), instance.metrics(), instance.process.id());
     let before = resident(process);
     let mut clients: Vec<_> = thread::scope(|scope| {
         let halves =
@@ -106,6 +106,6 @@ fn five_thousand_stay_alive() {
     }
     drop(held);
     drop(clients);
-    house.until("all are closed", || (active() == 0.0).then_some(()));
-    assert_eq!(house.stop().len(), CONNECTIONS);
+    instance.until("all are closed", || (active() == 0.0).then_some(()));
+    assert_eq!(instance.stop().len(), CONNECTIONS);
 }

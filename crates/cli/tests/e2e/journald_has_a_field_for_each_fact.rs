@@ -10,7 +10,7 @@ use std::time::Duration;
 use offramp_testkit::process::require;
 use serde_json::Value;
 
-use crate::house::{CERTIFICATE, Home, ask};
+use crate::instance::{CERTIFICATE, Home, ask};
 
 /// Starts journald and Offramp, makes two requests, and prints what journalctl finds of one host.
 const SCRIPT: &str = "

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use offramp_testkit::process::{Process, Ready, free_port, require};
 
-use crate::house::{LIFE, PATIENCE};
+use crate::instance::{LIFE, PATIENCE};
 
 /// The key `offramp`, in base64.
 pub(crate) const SECRET: &str = "c2VjcmV0IG9mIHR3ZW50eS1mb3VyIGJ5dGVz";

@@ -15,36 +15,37 @@ use socket2::{Domain, Socket, Type};
 
 use crate::crowd::{close, connect, echo, secure, tcp, trusting};
 use crate::figures::Page;
-use crate::house::{CERTIFICATE, Home, House, LISTENER, PATIENCE, cause};
+use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, cause};
 
 const METRICS: &str = "[metrics]\naddress = \"127.0.0.1:0\"\n";
 
 /// An echo behind Offramp with these limits.
-fn limited(limits: &str) -> (Server, House) {
+fn limited(limits: &str) -> (Server, Instance) {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = Home::new().run(&format!("[limits]\n{limits}\n{METRICS}{}", Home::one_route(app.address())));
-    (app, house)
+    let instance =
+        Home::new().run(&format!("[limits]\n{limits}\n{METRICS}{}", Home::one_route(app.address())));
+    (app, instance)
 }
 
 /// The event of the connection whose client had this address.
-fn event_of(house: &House, client: SocketAddr) -> Value {
-    house.event(&format!("of {client}"), |event| event["client_port"] == client.port())
+fn event_of(instance: &Instance, client: SocketAddr) -> Value {
+    instance.event(&format!("of {client}"), |event| event["client_port"] == client.port())
 }
 
 /// That the connection ended by this cause, and that the counter knows it.
 #[track_caller]
-fn ended(house: &House, client: SocketAddr, name: &str, fault: &str) -> Value {
-    let event = event_of(house, client);
+fn ended(instance: &Instance, client: SocketAddr, name: &str, fault: &str) -> Value {
+    let event = event_of(instance, client);
     assert_eq!((cause(&event), &event["fault"]), (name, &fault.into()), "{event}");
-    assert!(Page::scrape(house.metrics()).closed(name) >= 1.0, "no counter for {name}");
+    assert!(Page::scrape(instance.metrics()).closed(name) >= 1.0, "no counter for {name}");
     event
 }
 
 /// That a new client is served.
 #[track_caller]
-fn others_are_served(house: &House) {
-    let config = trusting(&house.home.ca.certificate());
-    let mut tls = connect(&config, house.address(), "localhost").unwrap();
+fn others_are_served(instance: &Instance) {
+    let config = trusting(&instance.home.ca.certificate());
+    let mut tls = connect(&config, instance.address(), "localhost").unwrap();
     echo(&mut tls, "others").unwrap();
     close(tls).unwrap();
 }
@@ -68,11 +69,11 @@ fn hello(stream: TcpStream) -> (Vec<u8>, Client<TcpStream>) {
 
 #[test]
 fn a_handshake_that_takes_too_long() {
-    let (_app, house) = limited("handshake_timeout = \"3s\"");
+    let (_app, instance) = limited("handshake_timeout = \"3s\"");
     let begun = Instant::now();
-    let silent = tcp(house.address()).unwrap();
-    let dripping = tcp(house.address()).unwrap();
-    let half = tcp(house.address()).unwrap();
+    let silent = tcp(instance.address()).unwrap();
+    let dripping = tcp(instance.address()).unwrap();
+    let half = tcp(instance.address()).unwrap();
     // The hello is sent whole, and nothing after it.
     let (record, mut client) = hello(half.try_clone().unwrap());
     client.write_raw(&record).unwrap();
@@ -89,9 +90,9 @@ fn a_handshake_that_takes_too_long() {
                 thread::sleep(Duration::from_millis(40));
             }
         });
-        others_are_served(&house);
+        others_are_served(&instance);
         for client in clients {
-            ended(&house, client, "handshake_timeout", "client");
+            ended(&instance, client, "handshake_timeout", "client");
         }
         assert!(begun.elapsed() >= Duration::from_millis(2900), "{:?}", begun.elapsed());
     });
@@ -99,14 +100,14 @@ fn a_handshake_that_takes_too_long() {
     for stream in &mut streams {
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    others_are_served(&house);
-    house.stop();
+    others_are_served(&instance);
+    instance.stop();
 }
 
 #[test]
 fn a_client_hello_that_comes_byte_by_byte_in_time() {
-    let (_app, house) = limited("handshake_timeout = \"30s\"");
-    let (record, mut client) = hello(tcp(house.address()).unwrap());
+    let (_app, instance) = limited("handshake_timeout = \"30s\"");
+    let (record, mut client) = hello(tcp(instance.address()).unwrap());
     for byte in record {
         client.write_raw(&[byte]).unwrap();
         thread::sleep(Duration::from_millis(1));
@@ -119,9 +120,9 @@ fn a_client_hello_that_comes_byte_by_byte_in_time() {
     }
     client.complete(&finished).unwrap();
     drop(client);
-    let event = house.events_of(1).remove(0);
+    let event = instance.events_of(1).remove(0);
     assert_eq!(event["tls_version"], "TLSv1.3", "{event}");
-    house.stop();
+    instance.stop();
 }
 
 /// Addresses at which connecting takes for ever: backlogs that are full.
@@ -164,35 +165,35 @@ fn a_server_that_does_not_accept() {
     let full = [Full::tcp(), Full::unix(&home)];
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let [a, b] = full.each_ref().map(|full| &full.address);
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "[limits]\nconnect_timeout = \"1s\"\n{METRICS}{CERTIFICATE}{LISTENER}\
          [[route]]\nhost = \"tcp.example.org\"\nserver = \"{a}\"\n\
          [[route]]\nhost = \"unix.example.org\"\nserver = \"{b}\"\n\
          [[route]]\nserver = \"{}\"\n",
         app.address()
     ));
-    let config = trusting(&house.home.ca.certificate());
+    let config = trusting(&instance.home.ca.certificate());
     for name in ["tcp.example.org", "unix.example.org"] {
-        let stream = tcp(house.address()).unwrap();
+        let stream = tcp(instance.address()).unwrap();
         let client = stream.local_addr().unwrap();
         let mut tls = secure(&config, stream, name).unwrap();
-        others_are_served(&house);
+        others_are_served(&instance);
         let error = tls.read(&mut [0; 16]).unwrap_err();
         assert!(error.to_string().contains("InternalError"), "{error}");
-        let event = ended(&house, client, "connect_timeout", "server");
+        let event = ended(&instance, client, "connect_timeout", "server");
         assert_eq!((&event["alert_sent"], &event["tries"]), (&"internal_error".into(), &1.into()), "{event}");
         assert!(event["connect_us"].as_u64().unwrap() >= 1_000_000, "{event}");
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn a_connection_on_which_nothing_moves() {
-    let (_app, house) = limited("idle_timeout = \"3s\"");
-    let config = trusting(&house.home.ca.certificate());
-    let mut idle = connect(&config, house.address(), "localhost").unwrap();
+    let (_app, instance) = limited("idle_timeout = \"3s\"");
+    let config = trusting(&instance.home.ca.certificate());
+    let mut idle = connect(&config, instance.address(), "localhost").unwrap();
     let client = idle.sock.local_addr().unwrap();
-    let mut busy = connect(&config, house.address(), "localhost").unwrap();
+    let mut busy = connect(&config, instance.address(), "localhost").unwrap();
     let begun = Instant::now();
     echo(&mut idle, "hello").unwrap();
     thread::scope(|scope| {
@@ -207,18 +208,18 @@ fn a_connection_on_which_nothing_moves() {
         assert_eq!(idle.read(&mut [0; 16]).unwrap(), 0);
         assert!(begun.elapsed() >= Duration::from_millis(2900), "{:?}", begun.elapsed());
     });
-    ended(&house, client, "idle_timeout", "nobody");
+    ended(&instance, client, "idle_timeout", "nobody");
     close(busy).unwrap();
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn too_many_connections_wait_for_a_place() {
-    let (_app, house) = limited("connections = 3");
-    let config = trusting(&house.home.ca.certificate());
+    let (_app, instance) = limited("connections = 3");
+    let config = trusting(&instance.home.ca.certificate());
     let mut held: Vec<_> = (0..3)
         .map(|_| {
-            let mut tls = connect(&config, house.address(), "localhost").unwrap();
+            let mut tls = connect(&config, instance.address(), "localhost").unwrap();
             echo(&mut tls, "in").unwrap();
             tls
         })
@@ -226,18 +227,18 @@ fn too_many_connections_wait_for_a_place() {
     thread::scope(|scope| {
         let waits = |_| {
             scope.spawn(|| {
-                let mut tls = connect(&config, house.address(), "localhost").unwrap();
+                let mut tls = connect(&config, instance.address(), "localhost").unwrap();
                 echo(&mut tls, "in as well").unwrap();
                 close(tls).unwrap();
             })
         };
         let waiting: Vec<_> = (0..4).map(waits).collect();
         let paused =
-            || Page::scrape(house.metrics()).get("offramp_accept_pauses_total{reason=\"connections\"}");
-        house.until("a pause", || (paused() >= 1.0).then_some(()));
+            || Page::scrape(instance.metrics()).get("offramp_accept_pauses_total{reason=\"connections\"}");
+        instance.until("a pause", || (paused() >= 1.0).then_some(()));
         held.iter_mut().for_each(|tls| echo(tls, "still in").unwrap());
         assert!(waiting.iter().all(|thread| !thread.is_finished()));
-        let page = Page::scrape(house.metrics());
+        let page = Page::scrape(instance.metrics());
         assert_eq!(page.get("offramp_limit{limit=\"connections\"}"), 3.0);
         assert_eq!(page.get("offramp_limit_used{limit=\"connections\"}"), 3.0);
         assert_eq!(page.get("offramp_connections_active"), 3.0);
@@ -246,8 +247,8 @@ fn too_many_connections_wait_for_a_place() {
     });
     drop(held);
     let said = |line: &String| line.contains("accepting pauses") && line.contains("limits.connections");
-    assert_eq!(house.process.lines(Source::Stderr).into_iter().filter(said).count(), 1);
-    let events = house.stop();
+    assert_eq!(instance.process.lines(Source::Stderr).into_iter().filter(said).count(), 1);
+    let events = instance.stop();
     assert_eq!(events.len(), 7, "{events:?}");
     assert!(events.iter().all(|event| cause(event) != "limit_connections"), "{events:?}");
 }
@@ -263,33 +264,33 @@ fn tcp_of(client: &str, to: SocketAddr) -> TcpStream {
 #[test]
 fn too_many_connections_of_one_client() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = Home::new().run(&format!(
+    let instance = Home::new().run(&format!(
         "[limits]\nconnections_per_client = 2\n{METRICS}{CERTIFICATE}{LISTENER}accept_proxy = \"127.0.0.0/8\"\n\
          [[route]]\nserver = \"{}\"\n",
         app.address()
     ));
-    let config = trusting(&house.home.ca.certificate());
+    let config = trusting(&instance.home.ca.certificate());
     let enter = |client: &str| {
-        let mut tls = secure(&config, tcp_of(client, house.address()), "localhost").ok()?;
+        let mut tls = secure(&config, tcp_of(client, instance.address()), "localhost").ok()?;
         echo(&mut tls, "in").ok().map(|()| tls)
     };
     let mut held = ["198.51.100.2"; 2].map(|client| enter(client).unwrap());
     for _ in 0..5 {
-        let mut refused = tcp_of("198.51.100.2", house.address());
+        let mut refused = tcp_of("198.51.100.2", instance.address());
         let client = refused.local_addr().unwrap();
         assert!(!matches!(refused.read(&mut [0; 16]), Ok(1..)));
-        let event = ended(&house, client, "limit_connections_per_client", "policy");
+        let event = ended(&instance, client, "limit_connections_per_client", "policy");
         assert_eq!(event["client"], "198.51.100.2");
     }
-    let page = Page::scrape(house.metrics());
+    let page = Page::scrape(instance.metrics());
     assert_eq!(page.get("offramp_limit_used{limit=\"connections_per_client\"}"), 2.0);
     assert_eq!(page.get("offramp_limit_refusals_total{limit=\"limit_connections_per_client\"}"), 5.0);
     drop(enter("198.51.100.3").expect("another client"));
     held.iter_mut().for_each(|tls| echo(tls, "still in").unwrap());
     drop(held);
-    drop(house.until("the client has its places again", || enter("198.51.100.2")));
+    drop(instance.until("the client has its places again", || enter("198.51.100.2")));
     // One line for the first, and one at the end for the rest.
-    let said = said_of(&house, "limit_connections_per_client");
+    let said = said_of(&instance, "limit_connections_per_client");
     assert_eq!(said.len(), 2, "{said:?}");
     for part in ["client=198.51.100.2", "refused=1 ", "key=limits.connections_per_client"] {
         assert!(said[0].contains(part), "{part} in {}", said[0]);
@@ -300,49 +301,51 @@ fn too_many_connections_of_one_client() {
 }
 
 /// Stops it, and gives what the log says of a limit that refuses.
-fn said_of(house: &House, limit: &str) -> Vec<String> {
-    house.process.signal(Signal::TERM).unwrap();
-    house.process.wait(PATIENCE).unwrap();
-    let lines = house.process.lines(Source::Stderr).into_iter();
+fn said_of(instance: &Instance, limit: &str) -> Vec<String> {
+    instance.process.signal(Signal::TERM).unwrap();
+    instance.process.wait(PATIENCE).unwrap();
+    let lines = instance.process.lines(Source::Stderr).into_iter();
     let limit = format!("limit={limit} ");
     lines.filter(|line| line.contains("a limit refuses clients") && line.contains(&limit)).collect()
 }
 
 #[test]
 fn a_load_test_from_this_machine_meets_no_limit_of_clients() {
-    let (_app, house) = limited("connections_per_client = 2\ndrain_timeout = \"1s\"");
-    let config = trusting(&house.home.ca.certificate());
+    let (_app, instance) = limited("connections_per_client = 2\ndrain_timeout = \"1s\"");
+    let config = trusting(&instance.home.ca.certificate());
     // More at a time than one client may have, and more in a moment than there were handshakes a second once.
     let held: Vec<_> = thread::scope(|scope| {
         let some = |_| {
-            scope.spawn(|| (0..75).map(|_| connect(&config, house.address(), "localhost").unwrap()).collect())
+            scope.spawn(|| {
+                (0..75).map(|_| connect(&config, instance.address(), "localhost").unwrap()).collect()
+            })
         };
         let threads: Vec<thread::ScopedJoinHandle<'_, Vec<_>>> = (0..2).map(some).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    let page = Page::scrape(house.metrics());
+    let page = Page::scrape(instance.metrics());
     assert_eq!(page.get("offramp_limit_used{limit=\"connections_per_client\"}"), 150.0);
     let refused = |name: &str, value: f64| name.starts_with("offramp_limit_refusals_total") && value > 0.0;
     assert!(!page.0.iter().any(|(name, value)| refused(name, *value)));
     drop(held);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn too_many_handshakes_of_one_client() {
-    let (_app, house) = limited("handshakes_per_client = \"3/h\"");
-    let config = trusting(&house.home.ca.certificate());
+    let (_app, instance) = limited("handshakes_per_client = \"3/h\"");
+    let config = trusting(&instance.home.ca.certificate());
     for _ in 0..3 {
-        let mut tls = secure(&config, tcp_from(3, house.address()), "localhost").unwrap();
+        let mut tls = secure(&config, tcp_from(3, instance.address()), "localhost").unwrap();
         echo(&mut tls, "in").unwrap();
         close(tls).unwrap();
     }
-    let mut refused = tcp_from(3, house.address());
+    let mut refused = tcp_from(3, instance.address());
     let client = refused.local_addr().unwrap();
     assert!(!matches!(refused.read(&mut [0; 16]), Ok(1..)));
-    ended(&house, client, "limit_handshakes_per_client", "policy");
-    others_are_served(&house);
-    let said = said_of(&house, "limit_handshakes_per_client");
+    ended(&instance, client, "limit_handshakes_per_client", "policy");
+    others_are_served(&instance);
+    let said = said_of(&instance, "limit_handshakes_per_client");
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(
         said[0].contains("client=127.0.0.3 ") && said[0].contains("key=limits.handshakes_per_client"),

@@ -7,7 +7,7 @@ use std::path::Path;
 use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::crowd::{close, connect, echo, trusting};
-use crate::house::{Home, LISTENER};
+use crate::instance::{Home, LISTENER};
 use crate::offramp::{output, stderr, stdout};
 
 /// Every file below `directory`, with its mode.
@@ -30,19 +30,19 @@ fn it_vouches_for_the_hosts_of_the_routes() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let route =
         format!("[[route]]\nhost = [\"a.home.arpa\", \"*.b.home.arpa\"]\nserver = \"{}\"\n", app.address());
-    let house = Home::new().run(&format!("{LISTENER}{route}"));
-    let ca = house.home.file("state/ca/ca.pem");
+    let instance = Home::new().run(&format!("{LISTENER}{route}"));
+    let ca = instance.home.file("state/ca/ca.pem");
     let config = trusting(&ca);
     for name in ["a.home.arpa", "x.b.home.arpa"] {
-        let mut tls = connect(&config, house.address(), name).unwrap();
+        let mut tls = connect(&config, instance.address(), name).unwrap();
         echo(&mut tls, "hello").unwrap();
         close(tls).unwrap();
     }
     // Not with the CA of the test, and not for a name that was not asked for.
-    assert!(connect(&trusting(&house.home.ca.certificate()), house.address(), "a.home.arpa").is_err());
-    assert!(connect(&config, house.address(), "c.home.arpa").is_err());
+    assert!(connect(&trusting(&instance.home.ca.certificate()), instance.address(), "a.home.arpa").is_err());
+    assert!(connect(&config, instance.address(), "c.home.arpa").is_err());
 
-    let state = house.home.file("state");
+    let state = instance.home.file("state");
     assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
     let modes = modes(&state);
     let keys: Vec<_> = modes
@@ -52,11 +52,11 @@ fn it_vouches_for_the_hosts_of_the_routes() {
     assert!(!keys.is_empty() && keys.iter().all(|(_, mode)| *mode == 0o600), "{modes:?}");
 
     // `offramp ca` tells where the very same certificate is, and not the key.
-    let told = output(house.home.path(), &["ca", "-c", "offramp.toml"]);
+    let told = output(instance.home.path(), &["ca", "-c", "offramp.toml"]);
     assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
     assert!(stdout(&told).contains(&ca.display().to_string()), "{}", stdout(&told));
     assert!(!stdout(&told).contains("PRIVATE KEY") && !stdout(&told).contains("ca.key"));
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -68,9 +68,9 @@ fn a_restart_keeps_it() {
     let made = output(home.path(), &["ca", "-c", "offramp.toml"]);
     assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
     let before = fs::read(home.file("state/ca/ca.pem")).unwrap();
-    let house = home.run(&text);
-    assert_eq!(fs::read(house.home.file("state/ca/ca.pem")).unwrap(), before);
-    let config = trusting(&house.home.file("state/ca/ca.pem"));
-    assert!(connect(&config, house.address(), "a.home.arpa").is_ok());
-    house.stop();
+    let instance = home.run(&text);
+    assert_eq!(fs::read(instance.home.file("state/ca/ca.pem")).unwrap(), before);
+    let config = trusting(&instance.home.file("state/ca/ca.pem"));
+    assert!(connect(&config, instance.address(), "a.home.arpa").is_ok());
+    instance.stop();
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use offramp_testkit::process::{Signal, require};
 
-use crate::house::{CERTIFICATE, Home, House, PATIENCE, ask};
+use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask};
 use crate::logs_desk::{answer, assert_counts, refusal, rows, until};
 
 /// Two hosts that answer by themselves over HTTPS, and what is said of requests.
@@ -20,12 +20,12 @@ pub(crate) fn config(settings: &str) -> String {
 }
 
 /// Asks for URLs, which may have curl's ranges, as this agent.
-pub(crate) fn fetch(house: &House, agent: &str, urls: &[&str]) {
+pub(crate) fn fetch(instance: &Instance, agent: &str, urls: &[&str]) {
     let mut curl = Command::new(require("curl", "curl"));
     curl.args(["-q", "--silent", "--show-error", "--noproxy", "*", "--output", "/dev/null", "--user-agent"]);
     curl.args([agent, "--referer", &format!("https://referrer.test/{}", agent.len())]);
-    curl.args(["--connect-to", &format!("::{}", house.address()), "--cacert"]);
-    curl.arg(house.home.ca.certificate()).args(urls);
+    curl.args(["--connect-to", &format!("::{}", instance.address()), "--cacert"]);
+    curl.arg(instance.home.ca.certificate()).args(urls);
     let output = ask(curl, b"", Duration::from_secs(60));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -37,10 +37,14 @@ fn count(home: &Path, store: &str, requests: u64) {
 
 #[test]
 fn every_list_is_as_python_counts_it() {
-    let house = Home::new().run(&config("[log_store]\nurl = \"sqlite:access.db\"\n"));
-    fetch(&house, "Mozilla/5.0 (X11; Linux x86_64)", &["https://a.example.org/page-[1-40]?id=[1-3]"]);
-    fetch(&house, "Googlebot/2.1", &["https://b.example.org/missing/[1-7]", "https://a.example.org/page-1"]);
-    let home = house.home.path().to_owned();
+    let instance = Home::new().run(&config("[log_store]\nurl = \"sqlite:access.db\"\n"));
+    fetch(&instance, "Mozilla/5.0 (X11; Linux x86_64)", &["https://a.example.org/page-[1-40]?id=[1-3]"]);
+    fetch(
+        &instance,
+        "Googlebot/2.1",
+        &["https://b.example.org/missing/[1-7]", "https://a.example.org/page-1"],
+    );
+    let home = instance.home.path().to_owned();
     let store = format!("sqlite:{}", home.join("access.db").display());
     // While it runs: what is served is there within seconds.
     count(&home, &store, 128);
@@ -61,13 +65,13 @@ fn every_list_is_as_python_counts_it() {
     let traffic = rows(&home, &["traffic", "--interval", "1d", "--by-host"]);
     assert!(traffic.iter().all(|row| row["time"].as_str().unwrap().ends_with("T00:00:00Z")), "{traffic:?}");
     assert_eq!(traffic.iter().filter_map(|row| row["requests"].as_u64()).sum::<u64>(), 128);
-    assert_counts_after(&house, &home, &store);
+    assert_counts_after(&instance, &home, &store);
 }
 
 /// Stops the proxy and compares its store, and one that is made of its log, with the log.
-fn assert_counts_after(house: &House, home: &Path, store: &str) {
-    house.process.signal(Signal::TERM).unwrap();
-    assert_eq!(house.process.wait(PATIENCE).unwrap().code(), Some(0), "{}", house.process.transcript());
+fn assert_counts_after(instance: &Instance, home: &Path, store: &str) {
+    instance.process.signal(Signal::TERM).unwrap();
+    assert_eq!(instance.process.wait(PATIENCE).unwrap().code(), Some(0), "{}", instance.process.transcript());
     let log = home.join("access.log");
     assert_counts(home, store, &log);
     let other = format!("sqlite:{}", home.join("other.db").display());
@@ -80,13 +84,13 @@ fn assert_counts_after(house: &House, home: &Path, store: &str) {
 #[test]
 fn what_is_anonymous_in_events_is_so_in_the_store() {
     let settings = "anonymize = \"ip\"\n[log_store]\nurl = \"sqlite:access.db\"\n";
-    let house = Home::new().run(&config(settings));
-    fetch(&house, "curl", &["https://a.example.org/"]);
-    let home = house.home.path().to_owned();
+    let instance = Home::new().run(&config(settings));
+    fetch(&instance, "curl", &["https://a.example.org/"]);
+    let home = instance.home.path().to_owned();
     count(&home, "sqlite:access.db", 1);
     assert_eq!(rows(&home, &["top", "clients"])[0]["client"], "127.0.0.0");
-    house.process.signal(Signal::TERM).unwrap();
-    house.process.wait(PATIENCE).unwrap();
+    instance.process.signal(Signal::TERM).unwrap();
+    instance.process.wait(PATIENCE).unwrap();
 }
 
 #[test]

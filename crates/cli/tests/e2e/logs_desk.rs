@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use offramp_testkit::process::require;
 use serde_json::Value;
 
-use crate::house::PATIENCE;
+use crate::instance::PATIENCE;
 use crate::offramp::{offramp, stderr, stdout};
 
 /// `offramp logs` with these arguments, in `home`.

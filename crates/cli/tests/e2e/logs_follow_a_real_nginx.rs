@@ -8,7 +8,7 @@ use std::process::Command;
 
 use offramp_testkit::process::{Process, Ready, Signal, free_port, require, temp_dir};
 
-use crate::house::{LIFE, PATIENCE};
+use crate::instance::{LIFE, PATIENCE};
 use crate::logs_desk::{answer, assert_counts, command, rows, until};
 
 /// A format of somebody's own: with the time in it and its fields in another order.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use offramp_testkit::process::{Process, Ready, Signal, require, temp_dir};
 
-use crate::house::{LIFE, PATIENCE, ask};
+use crate::instance::{LIFE, PATIENCE, ask};
 use crate::logs_desk::{answer, command, output, refusal, rows, until};
 use crate::offramp::stderr;
 

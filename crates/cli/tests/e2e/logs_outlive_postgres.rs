@@ -5,7 +5,7 @@ use std::io::Write as _;
 use offramp_testkit::postgres::Server;
 use offramp_testkit::process::{Process, Signal};
 
-use crate::house::{Home, LIFE, PATIENCE};
+use crate::instance::{Home, LIFE, PATIENCE};
 use crate::logs_answer_for_what_was_served::{config, fetch};
 use crate::logs_desk::{assert_counts, command, refusal, rows, until};
 
@@ -13,10 +13,10 @@ use crate::logs_desk::{assert_counts, command, refusal, rows, until};
 fn requests_wait_while_postgres_is_away() {
     let mut postgres = Server::start();
     let url = postgres.database();
-    let house = Home::new().run(&config(&format!("[log_store]\nurl = \"{url}\"\n")));
-    let home = house.home.path().to_owned();
+    let instance = Home::new().run(&config(&format!("[log_store]\nurl = \"{url}\"\n")));
+    let home = instance.home.path().to_owned();
     let count = ["query", "SELECT count(*)::bigint AS n FROM requests"];
-    fetch(&house, "one", &["https://a.example.org/before-[1-50]"]);
+    fetch(&instance, "one", &["https://a.example.org/before-[1-50]"]);
     until(&home, &count, |rows| rows[0]["n"] == 50);
     let follower = ["ingest", "--follow", "other.log", "--format", "vhost", "--host", "other.test"];
     let (before, after) = OTHER.split_at(OTHER.find('\n').unwrap() + 1);
@@ -25,22 +25,22 @@ fn requests_wait_while_postgres_is_away() {
     // It has a connection: without one it would only have to wait for the server, not to find it again.
     until(&home, &count, |rows| rows[0]["n"] == 51);
     postgres.pause();
-    fetch(&house, "two", &["https://b.example.org/while-it-is-away-[1-500]"]);
+    fetch(&instance, "two", &["https://b.example.org/while-it-is-away-[1-500]"]);
     let mut other = std::fs::OpenOptions::new().append(true).open(home.join("other.log")).unwrap();
     other.write_all(after.as_bytes()).unwrap();
-    house.until("the follower says that it waits", || {
+    instance.until("the follower says that it waits", || {
         follower.transcript().contains("waiting for it").then_some(())
     });
-    house.until("the log says that events wait", || {
-        let log = house.process.transcript();
+    instance.until("the log says that events wait", || {
+        let log = instance.process.transcript();
         log.contains("wait in the spool").then_some(())
     });
     let said = refusal(&home, &["top", "pages"], 1);
     assert!(said.contains("cannot be reached"), "{said}");
     postgres.resume();
     until(&home, &count, |rows| rows[0]["n"] == 552);
-    house.until("the log says that it caught up", || {
-        house.process.transcript().contains("caught up").then_some(())
+    instance.until("the log says that it caught up", || {
+        instance.process.transcript().contains("caught up").then_some(())
     });
     follower.signal(Signal::TERM).unwrap();
     assert_eq!(follower.wait(PATIENCE).unwrap().code(), Some(0), "{}", follower.transcript());
@@ -52,8 +52,8 @@ fn requests_wait_while_postgres_is_away() {
         let output = crate::logs_desk::output(&home, &["query", sql]);
         assert!(!output.status.success(), "{sql}");
     }
-    house.process.signal(Signal::TERM).unwrap();
-    assert_eq!(house.process.wait(PATIENCE).unwrap().code(), Some(0), "{}", house.process.transcript());
+    instance.process.signal(Signal::TERM).unwrap();
+    assert_eq!(instance.process.wait(PATIENCE).unwrap().code(), Some(0), "{}", instance.process.transcript());
     let log = std::fs::read_to_string(home.join("access.log")).unwrap();
     std::fs::write(home.join("all.log"), log + &OTHER.replace("\"-\"\n", "\"other.test\"\n")).unwrap();
     assert_counts(&home, &url, &home.join("all.log"));

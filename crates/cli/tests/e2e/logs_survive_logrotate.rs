@@ -8,7 +8,7 @@ use std::process::Command;
 
 use offramp_testkit::process::{Process, Signal, require, temp_dir};
 
-use crate::house::{LIFE, PATIENCE};
+use crate::instance::{LIFE, PATIENCE};
 use crate::logs_desk::{answer, command, output, rows, until};
 use crate::offramp::stderr;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use offramp_testkit::process::{Process, Signal, Source, temp_dir};
 
-use crate::house::{LIFE, PATIENCE};
+use crate::instance::{LIFE, PATIENCE};
 use crate::logs_desk::{answer, command};
 
 /// Writes a request of now with this path and status to the store.

@@ -7,15 +7,15 @@ use offramp_testkit::process::Source;
 use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::crowd::{connect, trusting};
-use crate::house::{Home, House};
+use crate::instance::{Home, Instance};
 use crate::pebble::{Pebble, Terms};
 
 const NAMES: usize = 40;
 
 /// The CPU time of the workers and of all threads, in ticks of 10 ms.
-fn ticks(house: &House) -> (u64, u64) {
+fn ticks(instance: &Instance) -> (u64, u64) {
     let (mut workers, mut all) = (0, 0);
-    for task in fs::read_dir(format!("/proc/{}/task", house.process.id())).unwrap() {
+    for task in fs::read_dir(format!("/proc/{}/task", instance.process.id())).unwrap() {
         // A thread may have ended meanwhile.
         let Ok(stat) = fs::read_to_string(task.unwrap().path().join("stat")) else { continue };
         let (head, rest) = stat.rsplit_once(')').unwrap();
@@ -43,15 +43,15 @@ fn orders_are_spread_and_leave_workers_alone() {
         pebble.section(&home.ca, ""),
         app.address()
     );
-    let house = home.run(&text);
-    let (workers_before, all_before) = ticks(&house);
-    let lines = || house.process.lines(Source::Stderr);
+    let instance = home.run(&text);
+    let (workers_before, all_before) = ticks(&instance);
+    let lines = || instance.process.lines(Source::Stderr);
     let deadline = Instant::now() + Duration::from_secs(240);
     while lines().iter().filter(|line| line.contains("a certificate was obtained")).count() < NAMES {
-        assert!(Instant::now() < deadline, "{}", house.process.transcript());
+        assert!(Instant::now() < deadline, "{}", instance.process.transcript());
         std::thread::park_timeout(Duration::from_millis(100));
     }
-    let (workers, all) = ticks(&house);
+    let (workers, all) = ticks(&instance);
     let (workers, all) = (workers - workers_before, all - all_before);
     // The challenge is believed, so that whatever workers do is for the orders themselves.
     assert!(workers <= 3 || workers * 20 <= all, "{workers} of {all} ticks");
@@ -59,10 +59,10 @@ fn orders_are_spread_and_leave_workers_alone() {
     for line in lines() {
         under_way += usize::from(line.contains("ordering a certificate"));
         under_way -= usize::from(line.contains("a certificate was obtained"));
-        assert!(under_way <= 4, "{}", house.process.transcript());
+        assert!(under_way <= 4, "{}", instance.process.transcript());
     }
-    house.until("all are served", || {
-        names.iter().all(|name| connect(&client, house.address(), name).is_ok()).then_some(())
+    instance.until("all are served", || {
+        names.iter().all(|name| connect(&client, instance.address(), name).is_ok()).then_some(())
     });
     assert_eq!(pebble.count("Added order"), NAMES);
 }

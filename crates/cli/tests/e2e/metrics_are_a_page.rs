@@ -6,9 +6,9 @@ use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::crowd::{close, connect, echo, trusting};
 use crate::figures::{Page, ask};
-use crate::house::{Home, House};
+use crate::instance::{Home, Instance};
 
-fn house(app: &Server) -> House {
+fn instance(app: &Server) -> Instance {
     let settings = "[metrics]\naddress = \"127.0.0.1:0\"\n[log_store]\nurl = \"sqlite:access.db\"\n";
     Home::new().run(&format!("{settings}{}", Home::one_route(app.address())))
 }
@@ -16,15 +16,15 @@ fn house(app: &Server) -> House {
 #[test]
 fn every_metric_is_there_and_described() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = house(&app);
-    let config = trusting(&house.home.ca.certificate());
-    let mut tls = connect(&config, house.address(), "localhost").unwrap();
+    let instance = instance(&app);
+    let config = trusting(&instance.home.ca.certificate());
+    let mut tls = connect(&config, instance.address(), "localhost").unwrap();
     echo(&mut tls, "hello").unwrap();
-    assert_eq!(Page::scrape(house.metrics()).get("offramp_connections_active"), 1.0);
+    assert_eq!(Page::scrape(instance.metrics()).get("offramp_connections_active"), 1.0);
     close(tls).unwrap();
-    house.events_of(1);
+    instance.events_of(1);
 
-    let (head, body) = ask(house.metrics(), "GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n");
+    let (head, body) = ask(instance.metrics(), "GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n");
     assert!(head.to_lowercase().contains("content-type: text/plain; version=0.0.4"), "{head}");
     for metric in names::ALL {
         // One with labels is told from the first of its samples on.
@@ -45,20 +45,20 @@ fn every_metric_is_there_and_described() {
     ] {
         assert_eq!(page.get(name), figure, "{name} in {body}");
     }
-    house.until("the event is in the log store", || {
-        let page = Page::scrape(house.metrics());
+    instance.until("the event is in the log store", || {
+        let page = Page::scrape(instance.metrics());
         let stored = page.get("offramp_log_store_events_total{outcome=\"stored\"}");
         (stored == 1.0 && page.get("offramp_log_store_up") == 1.0).then_some(())
     });
     assert_eq!(page.get("offramp_log_store_spool_limit_bytes"), f64::from(64 << 20));
     assert!(page.get("process_open_fds") > 0.0 && page.get("process_resident_memory_bytes") > 1e6);
     // The limit of open files is raised to the hard one at the start.
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", house.process.id())).unwrap();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", instance.process.id())).unwrap();
     let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let words: Vec<&str> = files.split_whitespace().collect();
     assert_eq!(words[3], words[4], "{files}");
     assert_eq!(page.get("process_max_fds").to_string(), words[3]);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -68,10 +68,10 @@ fn what_operators_look_for_first_is_there() {
         "[limits]\nhandshakes_per_client = \"120/m\"\n[metrics]\naddress = \"127.0.0.1:0\"\n{}",
         Home::one_route(app.address())
     );
-    let house = Home::new().run(&text);
+    let instance = Home::new().run(&text);
     let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
     let began = now();
-    let page = Page::scrape(house.metrics());
+    let page = Page::scrape(instance.metrics());
     assert!(page.0.keys().any(|name| name.starts_with("offramp_build_info{version=\"")));
     let expiry = page.get("offramp_certificate_expiry_timestamp_seconds{name=\"localhost\",key=\"ecdsa\"}");
     // That of tests lives very long.
@@ -88,10 +88,10 @@ fn what_operators_look_for_first_is_there() {
     assert_eq!(page.0["offramp_limit_refusals_total{limit=\"limit_handshakes_per_client\"}"], 0.0);
 
     let reload = |text: &str, outcome: &str| {
-        house.home.configure(text);
-        house.process.signal(Signal::HUP).unwrap();
+        instance.home.configure(text);
+        instance.process.signal(Signal::HUP).unwrap();
         let name = format!("offramp_config_reloads_total{{outcome=\"{outcome}\"}}");
-        house.until(&name, || Some(Page::scrape(house.metrics())).filter(|page| page.get(&name) == 1.0))
+        instance.until(&name, || Some(Page::scrape(instance.metrics())).filter(|page| page.get(&name) == 1.0))
     };
     let page = reload("nonsense", "refused");
     assert_eq!((page.get("offramp_config_last_reload_successful"), page.get(loaded)), (0.0, first));
@@ -99,33 +99,34 @@ fn what_operators_look_for_first_is_there() {
     assert_eq!(page.get("offramp_config_last_reload_successful"), 1.0);
     assert!(page.get(loaded) > first);
     assert_eq!(page.get("offramp_limit{limit=\"handshakes_per_client_per_second\"}"), 10.0);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn whoever_asks_for_openmetrics_gets_it() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = house(&app);
+    let instance = instance(&app);
     let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
     let (head, body) =
-        ask(house.metrics(), &format!("GET /metrics HTTP/1.1\r\nHost: test\r\n{accept}\r\n\r\n"));
+        ask(instance.metrics(), &format!("GET /metrics HTTP/1.1\r\nHost: test\r\n{accept}\r\n\r\n"));
     assert!(head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
     assert!(body.ends_with("# EOF\n") && body.contains("# TYPE offramp_connections counter\n"), "{body}");
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn there_is_nothing_else() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = house(&app);
-    let answer = |request: &str| ask(house.metrics(), &format!("{request} HTTP/1.1\r\nHost: test\r\n\r\n"));
+    let instance = instance(&app);
+    let answer =
+        |request: &str| ask(instance.metrics(), &format!("{request} HTTP/1.1\r\nHost: test\r\n\r\n"));
     let (head, body) = answer("HEAD /metrics");
     assert!(head.starts_with("HTTP/1.1 200 ") && body.is_empty(), "{head} {body}");
     assert!(answer("GET /").0.starts_with("HTTP/1.1 404 "));
     assert!(answer("GET /metrics/").0.starts_with("HTTP/1.1 404 "));
     let (head, _) = answer("POST /metrics");
     assert!(head.starts_with("HTTP/1.1 405 ") && head.to_lowercase().contains("allow: get, head"), "{head}");
-    let (head, _) = ask(house.metrics(), "nonsense\r\n\r\n");
+    let (head, _) = ask(instance.metrics(), "nonsense\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
-    house.stop();
+    instance.stop();
 }

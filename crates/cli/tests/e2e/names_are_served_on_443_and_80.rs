@@ -9,7 +9,7 @@ use std::process::Command;
 use offramp_testkit::process::{Process, Ready, Source, require};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::{Home, LIFE, PATIENCE, ask};
+use crate::instance::{Home, LIFE, PATIENCE, ask};
 use crate::offramp::{offramp, output, stderr, stdout};
 use crate::pebble::{Pebble, Terms};
 use crate::the_first_minutes_are_plain::stopped;

@@ -4,11 +4,11 @@
 use offramp_testkit::ca::{Key, Leaf};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::{CERTIFICATE, Home, House, LISTENER, cause, text};
+use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
 use crate::openssl::{echo, refused};
 
 /// An Offramp with a certificate for `localhost` and one for `other.test`; the application is an echo.
-fn house(app: &Server, default: &str) -> House {
+fn instance(app: &Server, default: &str) -> Instance {
     let home = Home::new();
     home.ca.issue("other", &Leaf::server(Key::P256, &["other.test"])).unwrap();
     home.run(&format!(
@@ -21,7 +21,7 @@ fn house(app: &Server, default: &str) -> House {
 #[test]
 fn names_choose_certificates() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = house(&app, "");
+    let instance = instance(&app, "");
     let asked = [
         (&["-servername", "localhost"][..], "localhost"),
         (&["-servername", "git.example.org"], "localhost"),
@@ -33,11 +33,11 @@ fn names_choose_certificates() {
     ];
     for (arguments, subject) in asked {
         for version in ["-tls1_2", "-tls1_3"] {
-            let said = echo(&house, &[&[version], arguments].concat());
+            let said = echo(&instance, &[&[version], arguments].concat());
             assert!(said.contains(&format!("subject=CN = {subject}\n")), "{arguments:?}: {said}");
         }
     }
-    let events = house.stop();
+    let events = instance.stop();
     let names: Vec<_> = events.iter().step_by(2).map(|event| text(event, "sni")).collect();
     assert_eq!(names, ["localhost", "git.example.org", "other.test", "nobody.test", "a.b.example.org", ""]);
     assert!(events.iter().all(|event| cause(event) == "client_closed"));
@@ -46,20 +46,20 @@ fn names_choose_certificates() {
 #[test]
 fn without_a_default_an_unknown_name_is_refused() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = house(&app, "default = false");
-    echo(&house, &["-servername", "other.test"]);
+    let instance = instance(&app, "default = false");
+    echo(&instance, &["-servername", "other.test"]);
     for version in ["-tls1_2", "-tls1_3"] {
-        let said = refused(&house, &[version, "-servername", "nobody.test"]);
+        let said = refused(&instance, &[version, "-servername", "nobody.test"]);
         assert!(said.contains("unrecognized name") && said.contains("SSL alert number 112"), "{said}");
     }
     // RFC 8446 §9.2 has an alert for a client that names nobody; TLS 1.2 has not.
-    let said = refused(&house, &["-tls1_3", "-noservername"]);
+    let said = refused(&instance, &["-tls1_3", "-noservername"]);
     assert!(said.contains("SSL alert number 109"), "{said}");
-    let said = refused(&house, &["-tls1_2", "-noservername"]);
+    let said = refused(&instance, &["-tls1_2", "-noservername"]);
     assert!(said.contains("SSL alert number 112"), "{said}");
     assert_eq!(app.accepted(), 1);
 
-    let events = house.stop();
+    let events = instance.stop();
     assert_eq!(events.len(), 5);
     for (event, (name, alert)) in events[1..].iter().zip([
         ("nobody.test", "unrecognized_name"),

@@ -3,7 +3,7 @@
 use offramp_testkit::process::{Process, Ready, require};
 use std::process::Command;
 
-use crate::house::{Home, LIFE, PATIENCE};
+use crate::instance::{Home, LIFE, PATIENCE};
 
 /// An nginx with these servers, the last of which listens on the Unix socket `ready` of the home.
 pub(crate) fn nginx(home: &Home, servers: &str, ready: &str) -> Process {

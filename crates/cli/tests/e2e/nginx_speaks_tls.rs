@@ -9,8 +9,8 @@ use offramp_testkit::ca::{Ca, Key, Leaf};
 use offramp_testkit::process::{Process, Signal, Source, require, temp_dir};
 
 use crate::crowd::tcp;
-use crate::house::{CERTIFICATE, Home, House, ask, cause};
 use crate::http_curl::{HTTP, get};
+use crate::instance::{CERTIFICATE, Home, Instance, ask, cause};
 use crate::nginx::nginx;
 
 /// Says of a request which HTTP it came in, what was agreed on and asked for, whether the session was resumed (`r`),
@@ -20,7 +20,7 @@ const SAYS: &str = "location / { return 200 \"$server_protocol $ssl_alpn_protoco
 
 /// An nginx that speaks HTTP/1.1 on `h1.sock` and what clients like on `h2.sock`, and an Offramp before it, which
 /// checks the first by `one.pem` and the second by `two.pem`.
-fn start() -> (Process, House) {
+fn start() -> (Process, Instance) {
     let home = Home::new();
     for name in ["one.pem", "two.pem"] {
         fs::copy(home.ca.certificate(), home.file(name)).unwrap();
@@ -43,20 +43,20 @@ fn start() -> (Process, House) {
                   [[route]]\nlistener = \"tunnel\"\nbackend = \"raw\"\n[backend.raw]\n\
                   servers = \"unix:h1.sock\"\ntls = { verify = \"one.pem\", name = \"localhost\" }\n";
     let (one, two) = (backend("one", "h1.sock", "one.pem"), backend("two", "h2.sock", "two.pem"));
-    let house = home.run(&format!("workers = 1\n{CERTIFICATE}{HTTP}{tunnel}{one}{two}"));
-    (nginx, house)
+    let instance = home.run(&format!("workers = 1\n{CERTIFICATE}{HTTP}{tunnel}{one}{two}"));
+    (nginx, instance)
 }
 
 /// What nginx says of a request for this host.
-fn said(house: &House, host: &str) -> Vec<String> {
-    let answer = get(house, &[], &format!("https://{host}.example.org/"));
+fn said(instance: &Instance, host: &str) -> Vec<String> {
+    let answer = get(instance, &[], &format!("https://{host}.example.org/"));
     assert_eq!(answer.status(), 200, "{answer:?}");
     answer.text().split(' ').map(str::to_owned).collect()
 }
 
 /// What it says of one that comes through the tunnel, whose connection is new each time: whether it is resumed.
-fn resumed(house: &House) -> bool {
-    let mut client = tcp(house.address_of("tunnel")).unwrap();
+fn resumed(instance: &Instance) -> bool {
+    let mut client = tcp(instance.address_of("tunnel")).unwrap();
     client.write_all(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
     let mut page = String::new();
     client.read_to_string(&mut page).unwrap();
@@ -66,31 +66,31 @@ fn resumed(house: &House) -> bool {
 
 #[test]
 fn nginx_is_asked_in_the_protocol_that_it_chooses() {
-    let (_nginx, house) = start();
+    let (_nginx, instance) = start();
     for (host, expected) in [("one", ["HTTP/1.1", "http/1.1"]), ("two", ["HTTP/2.0", "h2"])] {
-        let first = said(&house, host);
+        let first = said(&instance, host);
         assert_eq!(first[..3], [expected[0], expected[1], "localhost"], "{first:?}");
-        assert_eq!(said(&house, host), first, "the connection is kept");
+        assert_eq!(said(&instance, host), first, "the connection is kept");
     }
     for host in ["one", "two"] {
         let mut h2load = Command::new(require("h2load", "nghttp2-client"));
         h2load.args(["-n", "5000", "-c", "10", "-m", "10", "-t", "1"]);
-        h2load.arg(format!("--connect-to=127.0.0.1:{}", house.address().port()));
+        h2load.arg(format!("--connect-to=127.0.0.1:{}", instance.address().port()));
         h2load.arg(format!("https://{host}.example.org/"));
         let output = ask(h2load, b"", Duration::from_secs(120));
         let report = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(report.contains(" 5000 succeeded, 0 failed, 0 errored, 0 timeout"), "{host}: {report}");
         assert!(report.contains("5000 2xx"), "{host}: {report}");
     }
-    for event in house.stop() {
+    for event in instance.stop() {
         assert_eq!(cause(&event), "completed", "{event}");
     }
 }
 
 /// Waits until the log has this line so many times.
-fn until_told(house: &House, text: &str, times: usize) {
-    house.until(text, || {
-        let log = house.process.lines(Source::Stderr);
+fn until_told(instance: &Instance, text: &str, times: usize) {
+    instance.until(text, || {
+        let log = instance.process.lines(Source::Stderr);
         (log.iter().filter(|line| line.contains(text)).count() >= times).then_some(())
     });
 }
@@ -98,40 +98,40 @@ fn until_told(house: &House, text: &str, times: usize) {
 /// A change replaces connections and sessions of those servers alone that are checked in another way from then on.
 #[test]
 fn connections_and_sessions_outlive_changes_that_are_not_theirs() {
-    let (_nginx, house) = start();
-    let (one, two) = (said(&house, "one"), said(&house, "two"));
-    assert!(!resumed(&house) && resumed(&house));
+    let (_nginx, instance) = start();
+    let (one, two) = (said(&instance, "one"), said(&instance, "two"));
+    assert!(!resumed(&instance) && resumed(&instance));
     let same = |what: &str| {
-        assert_eq!((said(&house, "one"), said(&house, "two")), (one.clone(), two.clone()), "{what}");
-        assert!(resumed(&house), "{what}");
+        assert_eq!((said(&instance, "one"), said(&instance, "two")), (one.clone(), two.clone()), "{what}");
+        assert!(resumed(&instance), "{what}");
     };
     same("nothing has changed");
     // The certificate for clients.
-    house.home.ca.issue("server", &Leaf::server(Key::P256, &["localhost", "*.example.org"])).unwrap();
-    until_told(&house, " certificates changed ", 1);
+    instance.home.ca.issue("server", &Leaf::server(Key::P256, &["localhost", "*.example.org"])).unwrap();
+    until_told(&instance, " certificates changed ", 1);
     same("another certificate for clients");
-    house.process.signal(Signal::HUP).unwrap();
-    until_told(&house, " reloaded ", 1);
+    instance.process.signal(Signal::HUP).unwrap();
+    until_told(&instance, " reloaded ", 1);
     same("a reload of the same");
     // Other authorities for one of the two.
     let elsewhere = temp_dir();
     let other = Ca::new(elsewhere.path()).unwrap();
     let both =
-        [fs::read(house.home.ca.certificate()).unwrap(), fs::read(other.certificate()).unwrap()].concat();
-    fs::write(house.home.file("one.pem"), both).unwrap();
-    until_told(&house, " certificates changed ", 2);
-    assert!(!resumed(&house), "no session outlives the rule by which its certificate was checked");
-    let (anew, kept) = (said(&house, "one"), said(&house, "two"));
+        [fs::read(instance.home.ca.certificate()).unwrap(), fs::read(other.certificate()).unwrap()].concat();
+    fs::write(instance.home.file("one.pem"), both).unwrap();
+    until_told(&instance, " certificates changed ", 2);
+    assert!(!resumed(&instance), "no session outlives the rule by which its certificate was checked");
+    let (anew, kept) = (said(&instance, "one"), said(&instance, "two"));
     assert_ne!(anew[4], one[4], "the connection is another");
     assert_eq!(kept, two);
     // Authorities that do not vouch for it: it is not asked any more.
-    fs::copy(other.certificate(), house.home.file("one.pem")).unwrap();
-    until_told(&house, " certificates changed ", 3);
-    assert_eq!(get(&house, &[], "https://one.example.org/").status(), 502);
-    assert_eq!(said(&house, "two"), two);
+    fs::copy(other.certificate(), instance.home.file("one.pem")).unwrap();
+    until_told(&instance, " certificates changed ", 3);
+    assert_eq!(get(&instance, &[], "https://one.example.org/").status(), 502);
+    assert_eq!(said(&instance, "two"), two);
     // Half-written, it changes nothing.
-    fs::write(house.home.file("two.pem"), "-----BEGIN CERTIFICATE-----\nAAAA").unwrap();
-    until_told(&house, "what was read before stays in use", 1);
-    assert_eq!(said(&house, "two"), two);
-    house.stop();
+    fs::write(instance.home.file("two.pem"), "-----BEGIN CERTIFICATE-----\nAAAA").unwrap();
+    until_told(&instance, "what was read before stays in use", 1);
+    assert_eq!(said(&instance, "two"), two);
+    instance.stop();
 }

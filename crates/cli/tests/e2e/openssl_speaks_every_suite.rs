@@ -3,7 +3,7 @@
 use offramp_testkit::ca::{Key, Leaf};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::{CERTIFICATE, Home, LISTENER, cause, text};
+use crate::instance::{CERTIFICATE, Home, LISTENER, cause, text};
 use crate::openssl::echo;
 
 /// OpenSSL's name of each suite, its IANA name in the event, and the kind of key that it needs.
@@ -32,11 +32,11 @@ fn openssl_speaks_every_suite() {
     for name in ["rsa", "ed25519"] {
         configuration += &format!("[[certificate]]\ncert = \"{name}.chain.pem\"\nkey = \"{name}.key\"\n");
     }
-    let house = home.run(&configuration);
+    let instance = home.run(&configuration);
 
     let mut expected = Vec::new();
     for (openssl, suite, scheme) in TLS12 {
-        let said = echo(&house, &["-tls1_2", "-cipher", openssl, "-verify_return_error"]);
+        let said = echo(&instance, &["-tls1_2", "-cipher", openssl, "-verify_return_error"]);
         assert!(said.contains(&format!("New, TLSv1.2, Cipher is {openssl}")), "{said}");
         expected.push(("TLSv1.2", suite, scheme));
     }
@@ -56,12 +56,12 @@ fn openssl_speaks_every_suite() {
                 "X25519",
                 "-verify_return_error",
             ];
-            let said = echo(&house, &arguments);
+            let said = echo(&instance, &arguments);
             assert!(said.contains(&format!("New, TLSv1.3, Cipher is {suite}")), "{said}");
             expected.push(("TLSv1.3", suite, scheme));
         }
     }
-    let events = house.stop();
+    let events = instance.stop();
     assert_eq!(events.len(), expected.len());
     for (event, (version, suite, scheme)) in events.iter().zip(expected) {
         assert_eq!(text(event, "tls_version"), version, "{event}");
@@ -79,7 +79,7 @@ fn openssl_speaks_every_suite() {
 #[test]
 fn openssl_agrees_on_each_group() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = crate::house::House::before(app.address());
+    let instance = crate::instance::Instance::before(app.address());
     for (version, asked, group) in [
         // In TLS 1.2 the list also says which curves a certificate may be on (RFC 8422 §5.1).
         ("-tls1_2", "X25519:P-256", "x25519"),
@@ -90,10 +90,10 @@ fn openssl_agrees_on_each_group() {
         // A first offer without a usable share: HelloRetryRequest.
         ("-tls1_3", "P-521:P-384", "secp384r1"),
     ] {
-        echo(&house, &[version, "-groups", asked]);
-        let event = house.event(group, |event| text(event, "tls_group") == group);
+        echo(&instance, &[version, "-groups", asked]);
+        let event = instance.event(group, |event| text(event, "tls_group") == group);
         assert_eq!(cause(&event), "client_closed", "{event}");
     }
-    let groups: Vec<_> = house.stop().iter().map(|event| text(event, "tls_group").to_owned()).collect();
+    let groups: Vec<_> = instance.stop().iter().map(|event| text(event, "tls_group").to_owned()).collect();
     assert_eq!(groups, ["x25519", "secp256r1", "x25519", "secp256r1", "secp384r1", "secp384r1"]);
 }

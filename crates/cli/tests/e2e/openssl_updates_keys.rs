@@ -3,14 +3,14 @@
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::{House, cause};
+use crate::instance::{Instance, cause};
 use crate::openssl::connect;
 
 #[test]
 fn openssl_updates_keys() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = House::before(app.address());
-    let mut client = connect(&house, &["-tls1_3", "-msg"]);
+    let instance = Instance::before(app.address());
+    let mut client = connect(&instance, &["-tls1_3", "-msg"]);
     client.say("before any update\n");
     client.hear("before any update");
     // The command is told by the first letter of what s_client reads, and so stands alone.
@@ -28,6 +28,6 @@ fn openssl_updates_keys() {
         said.lines().filter(|line| line.starts_with(from) && line.ends_with(", KeyUpdate")).count()
     };
     assert_eq!((updates(">>>"), updates("<<<")), (6, 3), "{said}");
-    let [event] = &house.stop()[..] else { panic!("one event") };
+    let [event] = &instance.stop()[..] else { panic!("one event") };
     assert_eq!(cause(event), "client_closed", "{event}");
 }

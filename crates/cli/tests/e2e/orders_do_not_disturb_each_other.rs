@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use offramp_testkit::process::{Signal, Source, require};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::{CERTIFICATE, Home, LIFE, LISTENER};
+use crate::instance::{CERTIFICATE, Home, LIFE, LISTENER};
 use crate::openssl::echo;
 use crate::pebble::{Pebble, Terms, logged};
 
@@ -26,13 +26,13 @@ fn two_kinds_of_key_for_one_name_are_proved_one_after_the_other() {
         pebble.tls,
         app.address()
     );
-    let house = home.run(&text);
+    let instance = home.run(&text);
     let both = || {
-        let lines = house.process.lines(Source::Stderr);
+        let lines = instance.process.lines(Source::Stderr);
         let obtained = lines.iter().filter(|line| line.contains("a certificate was obtained")).count();
         (obtained == 2).then_some(())
     };
-    house.until("both certificates are there", both);
+    instance.until("both certificates are there", both);
     assert_eq!(pebble.count("set INVALID"), 0);
 }
 
@@ -71,20 +71,20 @@ fn a_record_of_a_process_that_was_killed_is_removed_by_the_next_one() {
     };
     let (first, second) = (text("1h"), text("0s"));
     let calls = home.file("calls");
-    let house = home.run(&first);
-    house.until("the record is set", || calls.exists().then_some(()));
-    house.process.signal(Signal::KILL).unwrap();
-    house.process.wait(LIFE).unwrap();
+    let instance = home.run(&first);
+    instance.until("the record is set", || calls.exists().then_some(()));
+    instance.process.signal(Signal::KILL).unwrap();
+    instance.process.wait(LIFE).unwrap();
     assert_eq!(fs::read_to_string(&calls).unwrap(), "present\n");
-    let home = house.home;
+    let home = instance.home;
     fs::remove_file(home.file("notify.sock")).unwrap();
-    let house = home.run(&second);
-    logged(&house, "certificates changed", "");
-    assert!(echo(&house, &["-servername", "w.test"]).contains("Pebble"));
+    let instance = home.run(&second);
+    logged(&instance, "certificates changed", "");
+    assert!(echo(&instance, &["-servername", "w.test"]).contains("Pebble"));
     let calls = fs::read_to_string(calls).unwrap();
     assert_eq!(calls, "present\ncleanup\npresent\ncleanup\n");
     let left =
-        fs::read_dir(house.home.file("state/acme/certificates")).unwrap().next().unwrap().unwrap().path();
+        fs::read_dir(instance.home.file("state/acme/certificates")).unwrap().next().unwrap().unwrap().path();
     assert!(!left.join("records.json").exists());
 }
 
@@ -102,25 +102,26 @@ fn a_record_of_a_certificate_that_was_removed_does_not_stay() {
         let rest = format!("{CERTIFICATE}{LISTENER}[[route]]\nserver = \"{}\"\n", app.address());
         let wanted = "[[certificate]]\nacme = \"pebble\"\nnames = [\"w.test\"]\n";
         let calls = home.file("calls");
-        let house = home.run(&[&*section, wanted, &rest].concat());
-        house.until("the record is set", || calls.exists().then_some(()));
+        let instance = home.run(&[&*section, wanted, &rest].concat());
+        instance.until("the record is set", || calls.exists().then_some(()));
         let without = [&*section, &rest].concat();
-        let house = if by_reload {
-            house.home.configure(&without);
-            house.process.signal(Signal::HUP).unwrap();
-            house
+        let instance = if by_reload {
+            instance.home.configure(&without);
+            instance.process.signal(Signal::HUP).unwrap();
+            instance
         } else {
-            house.process.signal(Signal::KILL).unwrap();
-            house.process.wait(LIFE).unwrap();
-            fs::remove_file(house.home.file("notify.sock")).unwrap();
-            house.home.run(&without)
+            instance.process.signal(Signal::KILL).unwrap();
+            instance.process.wait(LIFE).unwrap();
+            fs::remove_file(instance.home.file("notify.sock")).unwrap();
+            instance.home.run(&without)
         };
-        let left = fs::read_dir(house.home.file("state/acme/certificates")).unwrap().next().unwrap().unwrap();
+        let left =
+            fs::read_dir(instance.home.file("state/acme/certificates")).unwrap().next().unwrap().unwrap();
         let records = left.path().join("records.json");
-        house.until("the record is removed", || {
+        instance.until("the record is removed", || {
             let done = fs::read_to_string(&calls).unwrap() == "present\ncleanup\n";
             (done && !records.exists()).then_some(())
         });
-        house.stop();
+        instance.stop();
     }
 }

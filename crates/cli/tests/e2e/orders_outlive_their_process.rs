@@ -9,7 +9,7 @@ use std::thread;
 use offramp_testkit::process::Signal;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::{Home, LIFE};
+use crate::instance::{Home, LIFE};
 use crate::openssl::echo;
 use crate::pebble::{Pebble, Terms, logged, section};
 
@@ -90,22 +90,22 @@ fn an_order_goes_on_wherever_its_process_was_killed() {
         );
         let (orders, invalid) = (pebble.count("Added order"), pebble.count("set INVALID"));
         gate.hold(number);
-        let house = home.run(&text);
-        let done = || logged_now(&house, "a certificate was obtained");
-        let finished = house.until("the connection is held, or the certificate there", || {
+        let instance = home.run(&text);
+        let done = || logged_now(&instance, "a certificate was obtained");
+        let finished = instance.until("the connection is held, or the certificate there", || {
             if done() { Some(true) } else { gate.is_holding().then_some(false) }
         });
-        house.process.signal(Signal::KILL).unwrap();
-        house.process.wait(LIFE).unwrap();
+        instance.process.signal(Signal::KILL).unwrap();
+        instance.process.wait(LIFE).unwrap();
         gate.hold(0);
-        let home = house.home;
+        let home = instance.home;
         std::fs::remove_file(home.file("notify.sock")).unwrap();
-        let house = home.run(&text);
+        let instance = home.run(&text);
         if !finished {
             interrupted += 1;
-            logged(&house, "certificates changed", "");
+            logged(&instance, "certificates changed", "");
         }
-        assert!(echo(&house, &["-servername", &name]).contains("Pebble"), "{number}");
+        assert!(echo(&instance, &["-servername", &name]).contains("Pebble"), "{number}");
         let placed = pebble.count("Added order") - orders;
         // The authority may have looked while nobody was there, which ends the order.
         let spoilt = pebble.count("set INVALID") - invalid;
@@ -117,6 +117,6 @@ fn an_order_goes_on_wherever_its_process_was_killed() {
     assert!((7..MOST).contains(&interrupted), "{interrupted}");
 }
 
-fn logged_now(house: &crate::house::House, text: &str) -> bool {
-    house.process.lines(offramp_testkit::process::Source::Stderr).iter().any(|line| line.contains(text))
+fn logged_now(instance: &crate::instance::Instance, text: &str) -> bool {
+    instance.process.lines(offramp_testkit::process::Source::Stderr).iter().any(|line| line.contains(text))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use offramp_testkit::ca::{Ca, Key, Leaf};
 use offramp_testkit::process::{Process, Ready, Source, free_port, require};
 
-use crate::house::{House, LIFE, PATIENCE};
+use crate::instance::{Instance, LIFE, PATIENCE};
 
 /// What an authority is asked to do.
 pub(crate) struct Terms {
@@ -147,9 +147,9 @@ pub(crate) fn section(port: u16, ca: &Ca, more: &str) -> String {
 }
 
 /// Waits until a line of the log has both texts, and gives it.
-pub(crate) fn logged(house: &House, text: &str, more: &str) -> String {
-    house.until(&format!("the log says `{text}` with `{more}`"), || {
-        let lines = house.process.lines(Source::Stderr);
+pub(crate) fn logged(instance: &Instance, text: &str, more: &str) -> String {
+    instance.until(&format!("the log says `{text}` with `{more}`"), || {
+        let lines = instance.process.lines(Source::Stderr);
         lines.into_iter().find(|line| line.contains(text) && line.contains(more))
     })
 }

@@ -11,7 +11,7 @@ use offramp_testkit::process::{Source, require};
 use offramp_testkit::server::{Listen, Server, faults};
 
 use crate::crowd::tcp;
-use crate::house::{CERTIFICATE, Home, House, LISTENER, PATIENCE, ask, cause, text};
+use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
 use crate::the_first_minutes_are_plain::{said, started, stopped};
 
 const PLAIN: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = false\n";
@@ -58,25 +58,25 @@ fn psql_in_clear_reaches_a_postgresql_with_tls_by_one_command() {
 fn tls_on_both_sides_and_health_checks_ask_for_it() {
     let home = Home::new();
     let (server, name) = server(&home);
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{CERTIFICATE}{LISTENER}preamble = \"postgres\"\n[[route]]\nbackend = \"db\"\n[backend.db]\n\
          servers = \"{}\"\nhealth = {{ interval = \"100ms\", timeout = \"30s\" }}\n\
          tls = {{ verify = \"ca.pem\", name = \"localhost\", preamble = \"postgres\" }}\n",
         server.secure_address()
     ));
-    let ca = house.home.ca.certificate();
+    let ca = instance.home.ca.certificate();
     let open = format!("dbname={name} sslmode=verify-full sslrootcert={}", ca.display());
     for _ in 0..5 {
-        let (ok, said) = psql(house.address(), &open, HOW);
-        assert!(ok && said.contains("t   | TLSv1.3"), "{said}\n{}", house.process.transcript());
+        let (ok, said) = psql(instance.address(), &open, HOW);
+        assert!(ok && said.contains("t   | TLSv1.3"), "{said}\n{}", instance.process.transcript());
     }
-    let log = house.process.lines(Source::Stderr);
+    let log = instance.process.lines(Source::Stderr);
     assert!(!log.iter().any(|line| line.contains("a server is down")), "{log:?}");
-    house.stop();
+    instance.stop();
 }
 
 /// An Offramp before this server, which is asked for TLS.
-fn before(server: &str, more: &str) -> House {
+fn before(server: &str, more: &str) -> Instance {
     Home::new().run(&format!(
         "{PLAIN}[[route]]\nbackend = \"db\"\n[backend.db]\n\
          servers = \"{server}\"\ntls = {{ verify = \"ca.pem\", name = \"localhost\", preamble = \"postgres\" }}\n{more}"
@@ -107,15 +107,15 @@ fn what_is_no_yes_has_a_cause() {
     for (server, expected, detail) in rows {
         let limits =
             if expected == "connect_timeout" { "[limits]\nconnect_timeout = \"500ms\"\n" } else { "" };
-        let house = before(&server, limits);
-        let mut client = tcp(house.address()).unwrap();
+        let instance = before(&server, limits);
+        let mut client = tcp(instance.address()).unwrap();
         let mut got = Vec::new();
         let _ = client.read_to_end(&mut got);
         assert!(got.is_empty(), "{server}: {got:?}");
-        let event = house.events_of(1).remove(0);
+        let event = instance.events_of(1).remove(0);
         assert_eq!((cause(&event), text(&event, "fault")), (expected, "server"), "{event}");
         assert!(text(&event, "detail").contains(detail), "{event}");
-        house.stop();
+        instance.stop();
     }
 }
 
@@ -123,11 +123,11 @@ fn what_is_no_yes_has_a_cause() {
 fn a_server_without_tls_is_down_by_its_health_check() {
     let declines = Server::start(&Listen::Ipv4, faults::close_in_the_middle(b"N")).unwrap();
     let health = "health = { interval = \"50ms\", timeout = \"30s\", fall = 1 }\n";
-    let house = before(&declines.address().to_string(), health);
-    let line = house.until("the log says why the server is down", || {
-        let log = house.process.lines(Source::Stderr);
+    let instance = before(&declines.address().to_string(), health);
+    let line = instance.until("the log says why the server is down", || {
+        let log = instance.process.lines(Source::Stderr);
         log.into_iter().find(|line| line.contains("answered N to SSLRequest"))
     });
     assert!(line.contains("server"), "{line}");
-    house.stop();
+    instance.stop();
 }

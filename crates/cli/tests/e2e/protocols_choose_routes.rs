@@ -2,7 +2,7 @@
 
 use offramp_testkit::server::{Listen, Server};
 
-use crate::house::{CERTIFICATE, Home, House, LISTENER, cause, text};
+use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
 use crate::openssl::{connect, refused};
 
 /// An application that says its name and waits for the client to go.
@@ -17,8 +17,8 @@ fn says(name: &'static str) -> Server {
 }
 
 /// Connects, waits for what the application says, and gives all that s_client has written.
-fn hear(house: &House, arguments: &[&str], name: &str) -> String {
-    let mut client = connect(house, arguments);
+fn hear(instance: &Instance, arguments: &[&str], name: &str) -> String {
+    let mut client = connect(instance, arguments);
     client.hear(name);
     client.say("Q\n");
     client.end().1
@@ -33,7 +33,7 @@ fn protocols_choose_routes() {
         configuration += &format!("[[route]]\nalpn = [{protocols}]\nserver = \"{}\"\n", server.address());
     }
     configuration += &format!("[[route]]\nserver = \"{}\"\n", any.address());
-    let house = Home::new().run(&configuration);
+    let instance = Home::new().run(&configuration);
     let asked = [
         ("h2", "I-am-h2", "h2"),
         ("http/1.1", "I-am-http", "http/1.1"),
@@ -44,15 +44,15 @@ fn protocols_choose_routes() {
     ];
     for (offered, name, agreed) in asked {
         for version in ["-tls1_2", "-tls1_3"] {
-            let said = hear(&house, &[version, "-alpn", offered], name);
+            let said = hear(&instance, &[version, "-alpn", offered], name);
             assert!(said.contains(&format!("ALPN protocol: {agreed}\n")), "{said}");
         }
     }
     for arguments in [&["-alpn", "ftp"][..], &[]] {
-        let said = hear(&house, arguments, "I-am-any");
+        let said = hear(&instance, arguments, "I-am-any");
         assert!(said.contains("No ALPN negotiated"), "{said}");
     }
-    let events = house.stop();
+    let events = instance.stop();
     let agreed: Vec<_> = events.iter().map(|event| text(event, "alpn")).collect();
     assert_eq!(
         agreed[..10],
@@ -64,7 +64,7 @@ fn protocols_choose_routes() {
 #[test]
 fn where_no_route_takes_the_protocol_the_alert_says_so() {
     let (h2, http) = (says("I-am-h2"), says("I-am-http"));
-    let house = Home::new().run(&format!(
+    let instance = Home::new().run(&format!(
         "{CERTIFICATE}{LISTENER}[[route]]\nhost = \"localhost\"\nalpn = \"h2\"\nserver = \"{}\"\n\
          [[route]]\nhost = \"localhost\"\nalpn = \"http/1.1\"\nserver = \"{}\"\n",
         h2.address(),
@@ -72,14 +72,14 @@ fn where_no_route_takes_the_protocol_the_alert_says_so() {
     ));
     for version in ["-tls1_2", "-tls1_3"] {
         // RFC 7301 §3.2.
-        let said = refused(&house, &[version, "-alpn", "ftp,redis"]);
+        let said = refused(&instance, &[version, "-alpn", "ftp,redis"]);
         assert!(said.contains("no application protocol") && said.contains("SSL alert number 120"), "{said}");
     }
     // A name without any route is another matter.
-    let said = refused(&house, &["-alpn", "h2", "-servername", "nobody.test"]);
+    let said = refused(&instance, &["-alpn", "h2", "-servername", "nobody.test"]);
     assert!(said.contains("SSL alert number 112"), "{said}");
 
-    let events = house.stop();
+    let events = instance.stop();
     for event in &events[..2] {
         assert_eq!((cause(event), text(event, "alert_sent")), ("no_common_alpn", "no_application_protocol"));
         assert_eq!(event["offered_alpn"], serde_json::json!(["ftp", "redis"]), "{event}");

@@ -21,19 +21,19 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 
 use crate::crowd::{Tls, close, connect, echo, get, offering, secure, tcp, trusting, with_certificate};
-use crate::house::{CERTIFICATE, Home, House, LISTENER, PATIENCE, text};
+use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, text};
 
 /// A server that records, and Offramp before it with this in its only route.
-fn recorded(home: Home, route: &str) -> (Server, Recording, House) {
+fn recorded(home: Home, route: &str) -> (Server, Recording, Instance) {
     let (server, recording) = Recording::start(&Listen::Ipv4).unwrap();
-    let house =
+    let instance =
         home.run(&format!("{CERTIFICATE}{LISTENER}[[route]]\nserver = \"{}\"\n{route}\n", server.address()));
-    (server, recording, house)
+    (server, recording, instance)
 }
 
 /// Connects, waits until the header has come back (the server echoes it), and gives the client's address.
-fn visit(house: &House, config: &Arc<ClientConfig>) -> (Tls, SocketAddr) {
-    let stream = tcp(house.address()).unwrap();
+fn visit(instance: &Instance, config: &Arc<ClientConfig>) -> (Tls, SocketAddr) {
+    let stream = tcp(instance.address()).unwrap();
     let client = stream.local_addr().unwrap();
     let mut tls = secure(config, stream, "app.example.org").unwrap();
     assert!(tls.read(&mut [0; 4096]).unwrap() > 0);
@@ -62,18 +62,18 @@ fn version_2_tells_everything() {
     let own = home.ca.issue("client", &Leaf::client("backup", &names)).unwrap();
     let route = "send_proxy = { version = \"v2\", crc32c = true, client_certificate = true }\n\
                  alpn = [\"redis\"]\nclient_auth = { mode = \"required\", ca = \"ca.pem\" }";
-    let (_server, recording, house) = recorded(home, route);
-    let ca = house.home.ca.certificate();
+    let (_server, recording, instance) = recorded(home, route);
+    let ca = instance.home.ca.certificate();
     let config = offering(&with_certificate(&ca, &own.chain, &own.key), &["other", "redis"]);
     for resumed in [false, true] {
-        let (tls, client) = visit(&house, &config);
+        let (tls, client) = visit(&instance, &config);
         assert_eq!(tls.conn.handshake_kind().unwrap() == rustls::HandshakeKind::Resumed, resumed);
         drop(tls);
-        let event = house.events_of(1 + usize::from(resumed)).pop().unwrap();
+        let event = instance.events_of(1 + usize::from(resumed)).pop().unwrap();
         let bytes = recording.snapshot().pop().unwrap();
         let header = parsed(&bytes);
         assert_eq!(header.version, Version::V2);
-        let expected = Addresses::Tcp { source: client, destination: house.address() };
+        let expected = Addresses::Tcp { source: client, destination: instance.address() };
         assert_eq!(header.addresses, expected);
         let tlvs = header.tlvs;
         assert_eq!((tlvs.alpn(), tlvs.authority()), (Some(&b"redis"[..]), Some("app.example.org")));
@@ -95,24 +95,24 @@ fn version_2_tells_everything() {
         let certificate = CertificateDer::from_pem_file(&own.cert).unwrap();
         assert_eq!(tls.client_certificate, Some(certificate.as_ref()));
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn version_2_leaves_out_what_there_is_not() {
-    let (_server, recording, house) = recorded(Home::new(), "send_proxy = \"v2\"");
-    let (tls, client) = visit(&house, &trusting(&house.home.ca.certificate()));
+    let (_server, recording, instance) = recorded(Home::new(), "send_proxy = \"v2\"");
+    let (tls, client) = visit(&instance, &trusting(&instance.home.ca.certificate()));
     drop(tls);
-    house.events_of(1);
+    instance.events_of(1);
     let bytes = recording.snapshot().pop().unwrap();
     let header = parsed(&bytes);
-    assert_eq!(header.addresses, Addresses::Tcp { source: client, destination: house.address() });
+    assert_eq!(header.addresses, Addresses::Tcp { source: client, destination: instance.address() });
     assert_eq!((header.tlvs.alpn(), header.tlvs.find(kind::CRC32C)), (None, None));
     let tls = header.tlvs.tls().unwrap();
     assert_eq!((tls.client, tls.common_name, tls.client_certificate), (CLIENT_SSL, None, None));
     // Not zero: no certificate was verified.
     assert_ne!(tls.verify, 0);
-    house.stop();
+    instance.stop();
 }
 
 /// The client's TLS follows the header as it came, and the header tells what of it is in clear.
@@ -121,21 +121,21 @@ fn a_passthrough_server_gets_a_header_too() {
     for (version, v2) in [("\"v1\"", false), ("\"v2\"", true), ("{ version = \"v2\", crc32c = true }", true)]
     {
         let (server, recording) = Recording::start(&Listen::Ipv4).unwrap();
-        let house = Home::new().run(&format!(
+        let instance = Home::new().run(&format!(
             "{CERTIFICATE}{LISTENER}[[route]]\npassthrough = \"{}\"\nsend_proxy = {version}\n",
             server.address()
         ));
-        let stream = tcp(house.address()).unwrap();
+        let stream = tcp(instance.address()).unwrap();
         let client = stream.local_addr().unwrap();
         // What comes back is no TLS: the server echoes.
-        assert!(secure(&trusting(&house.home.ca.certificate()), stream, "app.example.org").is_err());
-        let event = house.events_of(1).remove(0);
+        assert!(secure(&trusting(&instance.home.ca.certificate()), stream, "app.example.org").is_err());
+        let event = instance.events_of(1).remove(0);
         let bytes = recording.snapshot().pop().unwrap();
         let Step::Done { value: header, consumed } = parse(&bytes) else {
             panic!("{}", bytes.escape_ascii())
         };
         assert_eq!(header.version, if v2 { Version::V2 } else { Version::V1 });
-        assert_eq!(header.addresses, Addresses::Tcp { source: client, destination: house.address() });
+        assert_eq!(header.addresses, Addresses::Tcp { source: client, destination: instance.address() });
         assert!(bytes[consumed..].starts_with(b"\x16\x03"), "the ClientHello follows");
         // The header is not the client's.
         assert!(event["bytes_from_client"].as_u64() < Some(bytes.len() as u64), "{event}");
@@ -146,47 +146,47 @@ fn a_passthrough_server_gets_a_header_too() {
             // TLS does not end here, so that there is nothing to say of it.
             assert!(tlvs.tls().is_none());
         }
-        house.stop();
+        instance.stop();
     }
 }
 
 #[test]
 fn version_1_is_one_line() {
-    let (_server, recording, house) = recorded(Home::new(), "send_proxy = \"v1\"");
-    let (tls, client) = visit(&house, &trusting(&house.home.ca.certificate()));
+    let (_server, recording, instance) = recorded(Home::new(), "send_proxy = \"v1\"");
+    let (tls, client) = visit(&instance, &trusting(&instance.home.ca.certificate()));
     drop(tls);
-    let (from, to) = (client.port(), house.address().port());
+    let (from, to) = (client.port(), instance.address().port());
     let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {from} {to}\r\n");
     let all = recording.wait_until(PATIENCE, |all| all.iter().any(|bytes| !bytes.is_empty())).unwrap();
     assert_eq!(String::from_utf8_lossy(&all[0]), line);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn every_kind_of_address_has_its_form() {
     let (server, recording) = Recording::start(&Listen::Ipv4).unwrap();
-    let house = Home::new().run(&format!(
+    let instance = Home::new().run(&format!(
         "{CERTIFICATE}[[listener]]\naddress = [\"[::1]:0\", \"unix:tls.sock\"]\n\
          [[route]]\nserver = \"{}\"\nsend_proxy = \"v2\"\n",
         server.address()
     ));
-    let listener = house.until("the address", || {
-        let lines = house.process.lines(Source::Stderr);
+    let listener = instance.until("the address", || {
+        let lines = instance.process.lines(Source::Stderr);
         let mut addresses = lines.iter().filter_map(|line| line.split("address=").nth(1));
         addresses.find(|at| at.contains("[::1]"))?.trim_matches('"').parse().ok()
     });
     let stream = tcp(listener).unwrap();
     let client = stream.local_addr().unwrap();
-    drop(secure(&trusting(&house.home.ca.certificate()), stream, "localhost").unwrap());
-    house.events_of(1);
+    drop(secure(&trusting(&instance.home.ca.certificate()), stream, "localhost").unwrap());
+    instance.events_of(1);
 
     // TLS 1.2 has names of its own for suites.
     let suite = Suite::ALL.into_iter().find(|suite| suite.version == TlsVersion::Tls12).unwrap();
-    let stream = UnixStream::connect(house.home.file("tls.sock")).unwrap();
+    let stream = UnixStream::connect(instance.home.file("tls.sock")).unwrap();
     let mut old = Client::new(stream, Options::new(suite)).unwrap();
     old.handshake().unwrap();
     drop(old);
-    let event = house.events_of(2).pop().unwrap();
+    let event = instance.events_of(2).pop().unwrap();
 
     let whole = |all: &[Vec<u8>]| all.iter().filter(|one| !one.is_empty()).count() == 2;
     let all = recording.wait_until(PATIENCE, whole).unwrap();
@@ -198,7 +198,7 @@ fn every_kind_of_address_has_its_form() {
     assert!(tls.cipher.unwrap().starts_with("ECDHE-ECDSA-"), "{tls:?}");
     assert!(text(&event, "tls_suite").starts_with("TLS_ECDHE_ECDSA_WITH_"), "{event}");
     assert_eq!(text(&event, "client"), "unix");
-    house.stop();
+    instance.stop();
 }
 
 /// Sends each of our headers to a receiver of another make, which answers what it has read: `expected` of
@@ -206,18 +206,18 @@ fn every_kind_of_address_has_its_form() {
 fn agrees(receiver: SocketAddr, expected: impl Fn(&str, SocketAddr, SocketAddr, &Value) -> String) {
     let headers = [("v1", "\"v1\""), ("v2", "\"v2\""), ("v2", "{ version = \"v2\", crc32c = true }")];
     for (version, header) in headers {
-        let house = Home::new().run(&format!(
+        let instance = Home::new().run(&format!(
             "{CERTIFICATE}{LISTENER}[[route]]\nserver = \"{receiver}\"\nsend_proxy = {header}\n"
         ));
-        let stream = tcp(house.address()).unwrap();
+        let stream = tcp(instance.address()).unwrap();
         let client = stream.local_addr().unwrap();
-        let config = trusting(&house.home.ca.certificate());
+        let config = trusting(&instance.home.ca.certificate());
         let mut tls = secure(&config, stream, "app.example.org").unwrap();
         let answer = get(&mut tls, &format!("/{version}")).unwrap();
         drop(tls);
-        let event = house.events_of(1).remove(0);
-        assert_eq!(answer.trim_end(), expected(version, client, house.address(), &event), "{header}");
-        house.stop();
+        let event = instance.events_of(1).remove(0);
+        assert_eq!(answer.trim_end(), expected(version, client, instance.address(), &event), "{header}");
+        instance.stop();
     }
 }
 
@@ -274,15 +274,15 @@ fn nginx_reads_them() {
 #[test]
 fn a_header_never_vanishes() {
     let (server, recording) = Recording::start(&Listen::Ipv4).unwrap();
-    let house = Home::new().run(&format!(
+    let instance = Home::new().run(&format!(
         "{CERTIFICATE}[[listener]]\naddress = \"127.0.0.1:0\"\naccept_proxy = [\"127.0.0.0/24\"]\n\
          [[route]]\nserver = \"{}\"\nsend_proxy = \"v2\"\n",
         server.address()
     ));
-    let config = trusting(&house.home.ca.certificate());
+    let config = trusting(&instance.home.ca.certificate());
     let forged = b"PROXY TCP4 6.6.6.6 6.6.6.6 6 6\r\n";
     for (number, source) in [[&b"\0"[..], &[0xff; 107]].concat(), vec![b'x'; 108]].into_iter().enumerate() {
-        let mut stream = tcp(house.address()).unwrap();
+        let mut stream = tcp(instance.address()).unwrap();
         let block = [&b"\r\n\r\n\0\r\nQUIT\n\x21\x31\0\xd8"[..], &source, b"/run/it", &[0; 101]].concat();
         std::io::Write::write_all(&mut stream, &block).unwrap();
         let mut tls = secure(&config, stream, "app.example.org").unwrap();
@@ -292,29 +292,29 @@ fn a_header_never_vanishes() {
         let header = parsed(all[number].strip_suffix(forged).unwrap());
         assert_eq!(header.addresses, Addresses::Unix { source: &source, destination: b"/run/it" });
         drop(tls);
-        let event = house.events_of(number + 1).pop().unwrap();
+        let event = instance.events_of(number + 1).pop().unwrap();
         assert!(text(&event, "client").starts_with("unix:"), "{event}");
     }
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn headers_from_those_who_are_believed_go_on() {
     let (server, recording) = Recording::start(&Listen::Ipv4).unwrap();
     let plain = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = Home::new().run(&format!(
+    let instance = Home::new().run(&format!(
         "{CERTIFICATE}[[listener]]\naddress = \"127.0.0.1:0\"\naccept_proxy = [\"127.0.0.0/24\"]\n\
          [[route]]\nhost = \"localhost\"\nserver = \"{}\"\n\
          [[route]]\nserver = \"{}\"\nsend_proxy = \"v1\"\n",
         plain.address(),
         server.address()
     ));
-    let config = trusting(&house.home.ca.certificate());
+    let config = trusting(&instance.home.ca.certificate());
     let block =
         [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &[192, 0, 2, 9, 198, 51, 100, 1, 0x12, 0x34, 1, 187]];
     let line = b"PROXY TCP4 192.0.2.9 198.51.100.1 4660 443\r\n";
     for (number, header) in [&line[..], &block.concat()].into_iter().enumerate() {
-        let mut stream = tcp(house.address()).unwrap();
+        let mut stream = tcp(instance.address()).unwrap();
         let peer = stream.local_addr().unwrap();
         std::io::Write::write_all(&mut stream, header).unwrap();
         let mut tls = secure(&config, stream, "app.example.org").unwrap();
@@ -324,7 +324,7 @@ fn headers_from_those_who_are_believed_go_on() {
         // The destination too is that of the first header, not the address of this proxy.
         assert_eq!(told.as_bytes(), line);
         drop(tls);
-        let event = house.events_of(number + 1).pop().unwrap();
+        let event = instance.events_of(number + 1).pop().unwrap();
         assert_eq!((text(&event, "client"), &event["client_port"]), ("192.0.2.9", &4660.into()), "{event}");
         assert_eq!(
             (text(&event, "peer"), &event["peer_port"]),
@@ -335,19 +335,19 @@ fn headers_from_those_who_are_believed_go_on() {
     assert_eq!(recording.snapshot().len(), 2);
 
     // Of its own accord, as a health check: the client is who it is.
-    let mut stream = tcp(house.address()).unwrap();
+    let mut stream = tcp(instance.address()).unwrap();
     let peer = stream.local_addr().unwrap();
     std::io::Write::write_all(&mut stream, b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0").unwrap();
     let mut tls = secure(&config, stream, "localhost").unwrap();
     echo(&mut tls, "hello").unwrap();
     close(tls).unwrap();
-    let event = house.events_of(3).pop().unwrap();
+    let event = instance.events_of(3).pop().unwrap();
     assert_eq!(
         (text(&event, "client"), &event["client_port"]),
         ("127.0.0.1", &peer.port().into()),
         "{event}"
     );
     // Without a header there is no way in.
-    assert!(connect(&config, house.address(), "localhost").is_err());
-    house.stop();
+    assert!(connect(&config, instance.address(), "localhost").is_err());
+    instance.stop();
 }

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 
-use crate::house::{Home, LISTENER};
+use crate::instance::{Home, LISTENER};
 use crate::offramp::{offramp, stderr};
 
 #[test]
@@ -12,7 +12,7 @@ fn nobody_is_told_that_it_is_ready_when_the_admin_address_is_taken() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(
         "{}{LISTENER}[admin]\naddress = \"{}\"\n[[route]]\nserver = \"127.0.0.1:1\"\n",
-        crate::house::CERTIFICATE,
+        crate::instance::CERTIFICATE,
         taken.local_addr().unwrap()
     );
     let configuration = home.configure(&text);

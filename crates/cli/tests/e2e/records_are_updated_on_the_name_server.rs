@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::Home;
+use crate::instance::Home;
 use crate::knot::{Knot, SECRET};
 use crate::openssl::echo;
 use crate::pebble::{Pebble, Terms, logged};
@@ -36,11 +36,11 @@ fn by_signed_updates_for_a_name_and_its_wildcard_at_once() {
          [[listener]]\naddress = \"127.0.0.1:0\"\n[[route]]\nserver = \"{}\"\n",
         app.address()
     );
-    let house = home.run(&(section + &rest));
-    logged(&house, "certificates changed", "");
-    assert!(echo(&house, &["-servername", "x.w.test"]).contains("Pebble"));
-    house.until("the records are gone", || (!knot.has_text("_acme-challenge.w.test")).then_some(()));
-    assert!(!house.process.transcript().contains("stays behind"));
+    let instance = home.run(&(section + &rest));
+    logged(&instance, "certificates changed", "");
+    assert!(echo(&instance, &["-servername", "x.w.test"]).contains("Pebble"));
+    instance.until("the records are gone", || (!knot.has_text("_acme-challenge.w.test")).then_some(()));
+    assert!(!instance.process.transcript().contains("stays behind"));
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn a_key_or_a_zone_that_the_server_does_not_know_is_told() {
             app.address()
         );
         let text = pebble.section(&home.ca, &update(&knot, key, zone)) + &rest;
-        let house = home.run(&text);
-        let line = logged(&house, "no certificate was obtained", "_acme-challenge.w.test");
+        let instance = home.run(&text);
+        let line = logged(&instance, "no certificate was obtained", "_acme-challenge.w.test");
         assert!(line.contains(told), "{line}");
     }
 }
@@ -127,9 +127,9 @@ fn an_answer_that_does_not_fit_comes_over_tcp() {
         app.address()
     );
     let text = pebble.section(&home.ca, &updates) + &rest;
-    let house = home.run(&text);
-    logged(&house, "certificates changed", "");
-    house.until("the record is gone", || (!knot.has_text("_acme-challenge.w.test")).then_some(()));
+    let instance = home.run(&text);
+    logged(&instance, "certificates changed", "");
+    instance.until("the record is gone", || (!knot.has_text("_acme-challenge.w.test")).then_some(()));
     let [udp, tcp] = [0, 1].map(|index: usize| counts[index].load(Ordering::Relaxed));
     assert_eq!((udp, tcp), (2, 2));
 }

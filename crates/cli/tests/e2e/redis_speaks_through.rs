@@ -6,12 +6,12 @@ use std::time::Duration;
 use offramp_testkit::process::{Process, Ready, require};
 
 use crate::conversation::Conversation;
-use crate::house::{Home, House, LIFE, PATIENCE, ask, cause, text};
+use crate::instance::{Home, Instance, LIFE, PATIENCE, ask, cause, text};
 
 /// A Redis on a Unix socket of the home and an Offramp before it.
 struct Served {
     _redis: Process,
-    house: House,
+    instance: Instance,
 }
 
 impl Served {
@@ -24,16 +24,16 @@ impl Served {
         command.arg("--dir").arg(home.path());
         let redis = Process::start(command, LIFE).unwrap();
         redis.wait_for(&Ready::Unix(socket), PATIENCE).unwrap();
-        let house = home.run(&Home::one_route("unix:redis.sock"));
-        Self { _redis: redis, house }
+        let instance = home.run(&Home::one_route("unix:redis.sock"));
+        Self { _redis: redis, instance }
     }
 
     fn cli(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(require("redis-cli", "redis-tools"));
-        let address = self.house.address();
+        let address = self.instance.address();
         command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
-        command.args(["--tls", "--sni", "localhost", "--cacert"]).arg(self.house.home.ca.certificate());
-        command.args(arguments).current_dir(self.house.home.path());
+        command.args(["--tls", "--sni", "localhost", "--cacert"]).arg(self.instance.home.ca.certificate());
+        command.args(arguments).current_dir(self.instance.home.path());
         command
     }
 
@@ -51,7 +51,7 @@ fn redis_sets_and_gets() {
     let served = Served::start();
     assert_eq!(served.answer(&["SET", "colour", "green"], b""), b"OK\n");
     assert_eq!(served.answer(&["GET", "colour"], b""), b"green\n");
-    let events = served.house.stop();
+    let events = served.instance.stop();
     assert_eq!(events.len(), 2);
     for event in &events {
         assert!(text(event, "server").ends_with("/redis.sock"), "{event}");
@@ -70,7 +70,7 @@ fn redis_takes_a_pipeline() {
     assert!(said.contains("errors: 0, replies: 20000"), "{said}");
     assert_eq!(served.answer(&["DBSIZE"], b""), b"20000\n");
     assert_eq!(served.answer(&["GET", "key:19999"], b""), b"value:19999\n");
-    served.house.stop();
+    served.instance.stop();
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn redis_keeps_a_value_of_five_mebibytes() {
     let mut got = served.answer(&["GET", "large"], b"");
     assert_eq!(got.pop(), Some(b'\n'));
     assert!(got == value, "{} bytes came back", got.len());
-    served.house.stop();
+    served.instance.stop();
 }
 
 #[test]
@@ -99,5 +99,5 @@ fn redis_publishes_to_who_listens() {
     let expected: String = (1..=50).map(|number| format!("message\nnews\nitem-{number}-\n")).collect();
     listener.hear(&expected);
     drop(listener);
-    served.house.stop();
+    served.instance.stop();
 }

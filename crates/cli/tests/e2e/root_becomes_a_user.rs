@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use offramp_testkit::ca::{Key, Leaf};
 use offramp_testkit::process::{Process, Ready, Source};
 
-use crate::house::{Home, LIFE, PATIENCE};
+use crate::instance::{Home, LIFE, PATIENCE};
 use crate::offramp::offramp;
 
 /// The words behind `name:` in the status of a thread.

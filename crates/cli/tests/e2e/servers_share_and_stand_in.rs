@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use crate::crowd::{Tls, close, connect, get, trusting};
 use crate::figures::Page;
-use crate::house::{CERTIFICATE, Home, House, LISTENER, cause, text};
+use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
 
 const METRICS: &str = "[metrics]\naddress = \"127.0.0.1:0\"\n";
 
-fn client(house: &House) -> Tls {
-    connect(&trusting(&house.home.ca.certificate()), house.address(), "localhost").unwrap()
+fn client(instance: &Instance) -> Tls {
+    connect(&trusting(&instance.home.ca.certificate()), instance.address(), "localhost").unwrap()
 }
 
 /// One worker, so that turns can be counted, before a backend of these servers.
-fn backend(servers: &[String]) -> House {
+fn backend(servers: &[String]) -> Instance {
     let limits = "[limits]\nidle_timeout = \"3s\"\n";
     let backend = format!("[backend.app]\nservers = {servers:?}\n");
     Home::new().run(&format!(
@@ -26,13 +26,13 @@ fn backend(servers: &[String]) -> House {
 }
 
 /// `count` requests, each on a connection of its own; all must be answered. Gives their events.
-fn requests(house: &House, count: usize) -> Vec<Value> {
+fn requests(instance: &Instance, count: usize) -> Vec<Value> {
     for _ in 0..count {
-        let mut tls = client(house);
+        let mut tls = client(instance);
         assert_eq!(get(&mut tls, "/x").unwrap(), "hello /x\n");
         close(tls).unwrap();
     }
-    house.events_of(count)
+    instance.events_of(count)
 }
 
 fn served_by(events: &[Value], address: &Address) -> usize {
@@ -44,8 +44,8 @@ fn one_of_three_is_down_and_nobody_notices() {
     let apps = [1, 2].map(|_| Server::start(&Listen::Ipv4, apps::http).unwrap());
     let dead = Refusing::new(&Listen::Ipv4).unwrap();
     let [a, b] = apps.each_ref().map(Server::address);
-    let house = backend(&[a.to_string(), dead.address().to_string(), b.to_string()]);
-    let events = requests(&house, 30);
+    let instance = backend(&[a.to_string(), dead.address().to_string(), b.to_string()]);
+    let events = requests(&instance, 30);
     assert!(events.iter().all(|event| cause(event) == "client_closed" && event["backend"] == "app"));
     assert_eq!(served_by(&events, dead.address()), 0);
     let (one, other) = (served_by(&events, a), served_by(&events, b));
@@ -53,20 +53,20 @@ fn one_of_three_is_down_and_nobody_notices() {
     let tries: Vec<u64> = events.iter().map(|event| event["tries"].as_u64().unwrap()).collect();
     assert!(tries.contains(&2) && tries.iter().all(|&tries| tries <= 2), "{tries:?}");
     let retries: u64 = tries.iter().map(|tries| tries - 1).sum();
-    let page = Page::scrape(house.metrics());
+    let page = Page::scrape(instance.metrics());
     assert_eq!(page.get("offramp_connect_failures_total"), retries as f64);
     assert_eq!(page.get("offramp_connect_attempts_total"), (30 + retries) as f64);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn weights_are_shares() {
     let apps = [1, 2].map(|_| Server::start(&Listen::Ipv4, apps::http).unwrap());
     let [a, b] = apps.each_ref().map(Server::address);
-    let house = backend(&[format!("{a} weight=2"), b.to_string()]);
-    let events = requests(&house, 30);
+    let instance = backend(&[format!("{a} weight=2"), b.to_string()]);
+    let events = requests(&instance, 30);
     assert_eq!((served_by(&events, a), served_by(&events, b)), (20, 10));
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -74,45 +74,45 @@ fn a_backup_serves_when_no_other_does() {
     let home = Home::new();
     let backup = Server::start(&Listen::Unix(home.file("backup.sock")), apps::http).unwrap();
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let house = backend(&[app.address().to_string(), format!("{} backup", backup.address())]);
-    let events = requests(&house, 6);
+    let instance = backend(&[app.address().to_string(), format!("{} backup", backup.address())]);
+    let events = requests(&instance, 6);
     assert_eq!(served_by(&events, app.address()), 6);
-    house.stop();
+    instance.stop();
 
     let dead = Refusing::new(&Listen::Ipv4).unwrap();
-    let house = backend(&[dead.address().to_string(), format!("{} backup", backup.address())]);
-    let events = requests(&house, 6);
+    let instance = backend(&[dead.address().to_string(), format!("{} backup", backup.address())]);
+    let events = requests(&instance, 6);
     assert_eq!(served_by(&events, backup.address()), 6);
     assert_eq!(events[0]["tries"], 2);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn all_are_down() {
     let dead = [Refusing::new(&Listen::Ipv4).unwrap(), Refusing::new(&Listen::Ipv4).unwrap()];
-    let house = backend(&dead.each_ref().map(|dead| dead.address().to_string()));
-    let error = client(&house).read(&mut [0; 16]).unwrap_err();
+    let instance = backend(&dead.each_ref().map(|dead| dead.address().to_string()));
+    let error = client(&instance).read(&mut [0; 16]).unwrap_err();
     assert!(error.to_string().contains("InternalError"), "{error}");
-    let event = house.events_of(1).remove(0);
+    let event = instance.events_of(1).remove(0);
     assert_eq!((cause(&event), &event["tries"]), ("all_servers_failed", &2.into()), "{event}");
     assert_eq!((&event["fault"], &event["alert_sent"]), (&"server".into(), &"internal_error".into()));
     assert!(text(&event, "detail").contains("refused"), "{event}");
-    assert_eq!(Page::scrape(house.metrics()).closed("all_servers_failed"), 1.0);
-    house.stop();
+    assert_eq!(Page::scrape(instance.metrics()).closed("all_servers_failed"), 1.0);
+    instance.stop();
 }
 
 /// One connection to a single server; what the client got, how it ended, and the event.
 fn encounter(server: &Address, say: &[u8]) -> (Vec<u8>, std::io::Result<usize>, Value) {
-    let house = backend(&[server.to_string()]);
-    let mut tls = client(&house);
+    let instance = backend(&[server.to_string()]);
+    let mut tls = client(&instance);
     let _ = tls.write_all(say).and_then(|()| tls.flush());
     let mut got = Vec::new();
     let end = tls.read_to_end(&mut got);
     drop(tls);
-    let event = house.events_of(1).remove(0);
-    let page = Page::scrape(house.metrics());
+    let event = instance.events_of(1).remove(0);
+    let page = Page::scrape(instance.metrics());
     assert_eq!(page.closed(cause(&event)), 1.0, "{event}");
-    house.stop();
+    instance.stop();
     (got, end, event)
 }
 

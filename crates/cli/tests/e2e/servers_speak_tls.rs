@@ -17,7 +17,7 @@ use crate::a_gibibyte_goes_both_ways::{both_ways, exchange};
 use crate::conversation::Conversation;
 use crate::crowd::tcp;
 use crate::duplex::{connect, speaking};
-use crate::house::{CERTIFICATE, Home, House, LIFE, LISTENER, PATIENCE, ask, cause, text};
+use crate::instance::{CERTIFICATE, Home, Instance, LIFE, LISTENER, PATIENCE, ask, cause, text};
 use crate::offramp::offramp;
 use crate::quiet_http_connections_wake_nobody::{sleeps, waits};
 use crate::the_first_minutes_are_plain::{said, started, stopped};
@@ -27,7 +27,7 @@ const PLAIN: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = false\n";
 
 /// An Offramp with this listener whose server is `server`, which has a certificate for `localhost` by the CA of
 /// `inner`.
-fn before(listener: &str, server: impl std::fmt::Display, inner: &Home, more: &str) -> House {
+fn before(listener: &str, server: impl std::fmt::Display, inner: &Home, more: &str) -> Instance {
     let ca = inner.ca.certificate();
     let ca = ca.display();
     let tls = format!("tls = {{ verify = \"{ca}\", name = \"localhost\"{more} }}");
@@ -47,14 +47,14 @@ fn sixty_four_mebibytes_go_both_ways() {
         let told = Mutex::new(told);
         let behaviour = move |stream| told.lock().unwrap().send(both_ways(stream, MUCH)).unwrap();
         let app = Server::start(&Listen::Ipv4, behaviour).unwrap();
-        let inner = House::before(app.address());
+        let inner = Instance::before(app.address());
         let outer = before(LISTENER, inner.address(), &inner.home, "");
         let config = speaking(version, &outer.home.ca.certificate());
         let (sent, received) = exchange(MUCH, connect(&config, outer.address()));
         let (app_sent, app_received) = hear.recv_timeout(PATIENCE).unwrap();
         assert_eq!((&app_received, &received), (&sent, &app_sent), "{version:?}");
-        for house in [outer, inner] {
-            let [event] = &house.stop()[..] else { panic!("one event") };
+        for instance in [outer, inner] {
+            let [event] = &instance.stop()[..] else { panic!("one event") };
             assert_eq!(event["bytes_from_client"], MUCH, "{event}");
             assert_eq!(event["bytes_to_client"], MUCH, "{event}");
             assert!(["client_closed", "server_closed"].contains(&cause(event)), "{event}");
@@ -70,7 +70,7 @@ fn half_closes_pass_through_both_ways() {
     let expected = format!("{}\n", Pattern::new(3).sum(LENGTH as u64));
     // It answers only when its input is at its end.
     let app = Server::start(&Listen::Ipv4, apps::sink).unwrap();
-    let inner = House::before(app.address());
+    let inner = Instance::before(app.address());
     let outer = before(LISTENER, inner.address(), &inner.home, "");
     for version in [&TLS12, &TLS13] {
         let (mut sender, mut receiver) =
@@ -87,8 +87,8 @@ fn half_closes_pass_through_both_ways() {
     let mut got = String::new();
     client.read_to_string(&mut got).unwrap();
     assert_eq!(got, expected);
-    for house in [outer, tunnel, inner] {
-        for event in house.stop() {
+    for instance in [outer, tunnel, inner] {
+        for event in instance.stop() {
             assert_eq!(event["bytes_from_client"], LENGTH, "{event}");
             assert_eq!((cause(&event), &event["fault"]), ("client_closed", &"nobody".into()), "{event}");
         }
@@ -123,7 +123,7 @@ fn source_that_blocks(length: u64, blocked: &mpsc::Sender<u64>) -> std::net::Soc
 fn a_slow_client_slows_the_server_down() {
     const LENGTH: u64 = 64 << 20;
     let (blocked, hear) = mpsc::channel();
-    let inner = House::before(source_that_blocks(LENGTH, &blocked));
+    let inner = Instance::before(source_that_blocks(LENGTH, &blocked));
     let tunnel = before(PLAIN, inner.address(), &inner.home, "");
     let mut client = tcp(tunnel.address()).unwrap();
     let sent = hear.recv_timeout(PATIENCE).expect("somebody takes all that comes");
@@ -213,12 +213,12 @@ fn redis_speaks_tls() {
     let server = format!("localhost:{port}");
 
     let outer = before(LISTENER, &server, &home, &own);
-    let cli = |house: &House, tls: bool, arguments: &[&str], input: &[u8]| {
+    let cli = |instance: &Instance, tls: bool, arguments: &[&str], input: &[u8]| {
         let mut command = Command::new(require("redis-cli", "redis-tools"));
-        let address = house.address();
+        let address = instance.address();
         command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
         if tls {
-            command.args(["--tls", "--sni", "localhost", "--cacert"]).arg(house.home.ca.certificate());
+            command.args(["--tls", "--sni", "localhost", "--cacert"]).arg(instance.home.ca.certificate());
         }
         let output = ask(
             {
@@ -228,7 +228,7 @@ fn redis_speaks_tls() {
             input,
             Duration::from_secs(60),
         );
-        assert!(output.status.success(), "{output:?}\n{}", house.process.transcript());
+        assert!(output.status.success(), "{output:?}\n{}", instance.process.transcript());
         String::from_utf8(output.stdout).unwrap()
     };
     let commands: String = (0..20_000).map(|n| format!("SET key:{n} value:{n}\r\n")).collect();
@@ -240,8 +240,8 @@ fn redis_speaks_tls() {
     let tunnel = before(PLAIN, &server, &home, &own);
     assert_eq!(cli(&tunnel, false, &["GET", "key:19999"], b""), "value:19999\n");
     assert_eq!(cli(&tunnel, false, &["GET", "large"], b"").trim_end().as_bytes(), value);
-    for house in [outer, tunnel] {
-        for event in house.stop() {
+    for instance in [outer, tunnel] {
+        for event in instance.stop() {
             assert!(["client_closed", "client_vanished"].contains(&cause(&event)), "{event}");
         }
     }
@@ -340,19 +340,19 @@ fn servers_fail_in_the_handshake() {
     ];
     for (server, limit, expected) in rows {
         let ca = home.ca.certificate();
-        let house = Home::new().run(&format!(
+        let instance = Home::new().run(&format!(
             "[limits]\nconnect_timeout = \"{limit}\"\n{PLAIN}[[route]]\nbackend = \"app\"\n[backend.app]\n\
              servers = \"{server}\"\ntls = {{ verify = \"{}\", name = \"localhost\" }}\n",
             ca.display()
         ));
-        let mut client = TcpStream::connect(house.address()).unwrap();
+        let mut client = TcpStream::connect(instance.address()).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut got = Vec::new();
         let _ = client.read_to_end(&mut got);
         assert!(got.is_empty());
-        let event = house.events_of(1).remove(0);
+        let event = instance.events_of(1).remove(0);
         assert_eq!((cause(&event), text(&event, "fault")), (expected, "server"), "{event}");
-        house.stop();
+        instance.stop();
     }
 }
 
@@ -384,7 +384,7 @@ fn redis_is_reached_through_one_command() {
 #[test]
 fn one_command_makes_a_tunnel() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let inner = House::before(app.address());
+    let inner = Instance::before(app.address());
     let ca = inner.home.ca.certificate().display().to_string();
     let target = format!("tls://localhost:{}", inner.address().port());
     let home = Home::new();

@@ -15,8 +15,8 @@ use offramp_testkit::process::require;
 
 use crate::crowd::{connect, tcp};
 use crate::figures::{delay, delayed};
-use crate::h2_follows_rfc9113::http_house;
-use crate::house::{House, ask, cause};
+use crate::h2_follows_rfc9113::http_instance;
+use crate::instance::{Instance, ask, cause};
 use crate::smuggling_backend::Backend;
 
 /// Connections of the tool.
@@ -35,11 +35,11 @@ const SHORT: &str = "workers = 2\n[limits]\nrequest_header_timeout = \"4s\"\nreq
 /// Runs the tool beside a healthy client; its report without colours, and the causes of all events.
 fn under(mode: &[&str]) -> (String, Vec<String>) {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, SHORT);
-    let address = house.address();
+    let (instance, config) = http_instance(&backend, SHORT);
+    let address = instance.address();
     let over = Arc::new(AtomicBool::new(false));
     let application = backend.address().socket();
-    let process = house.process.id();
+    let process = instance.process.id();
     let own = || delay(Path::new("/proc/thread-self/schedstat"));
     let beside = [
         asking(
@@ -62,7 +62,7 @@ fn under(mode: &[&str]) -> (String, Vec<String>) {
         "the healthy client waited {worst:?}, without Offramp {direct:?}"
     );
     let report = plain(&String::from_utf8_lossy(&output.stdout));
-    let causes = causes(house);
+    let causes = causes(instance);
     (report, causes)
 }
 
@@ -103,9 +103,9 @@ fn healthy(stream: &mut (impl Read + Write)) {
     assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", answer.escape_ascii());
 }
 
-/// Stops the house; slow ones that are still there are of no interest to the drain.
-fn causes(house: House) -> Vec<String> {
-    house.stop().iter().map(|event| cause(event).to_owned()).collect()
+/// Stops the instance; slow ones that are still there are of no interest to the drain.
+fn causes(instance: Instance) -> Vec<String> {
+    instance.stop().iter().map(|event| cause(event).to_owned()).collect()
 }
 
 /// The text without the sequences that colour it.

@@ -5,7 +5,7 @@
 
 use crate::h2_client::kind::{GOAWAY, HEADERS, RST_STREAM};
 use crate::h2_client::{END_HEADERS, END_STREAM, H2, WHOLE, data, headers, request};
-use crate::h2_follows_rfc9113::http_house;
+use crate::h2_follows_rfc9113::http_instance;
 use crate::smuggling_backend::Backend;
 use crate::smuggling_rows::SMUGGLED;
 
@@ -108,12 +108,12 @@ fn attacks() -> Vec<Fields<'static>> {
 #[test]
 fn what_hides_in_http2_does_not_come_out_in_http1() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
+    let (instance, config) = http_instance(&backend, "workers = 1");
     assert_eq!(SMUGGLED.len(), 43);
     let mut wrong = Vec::new();
     for fields in attacks() {
         let get = fields.contains(&(":method", "GET"));
-        let mut h2 = H2::open(&config, house.address(), &[]);
+        let mut h2 = H2::open(&config, instance.address(), &[]);
         if get {
             h2.send(&headers(1, WHOLE, &fields));
         } else {
@@ -124,7 +124,7 @@ fn what_hides_in_http2_does_not_come_out_in_http1() {
             wrong.push(format!("{fields:?} is answered {}", end.status()));
         }
         // A well request on a connection to the application that was used before finds nothing left over.
-        H2::open(&config, house.address(), &[]).is_well(1);
+        H2::open(&config, instance.address(), &[]).is_well(1);
         let (raw, whole) = backend.take();
         let bad = whole.iter().any(|one| !one.head.starts_with("GET /well "));
         if bad || raw.windows(9).any(|bytes| bytes == b"/smuggled") {
@@ -132,14 +132,14 @@ fn what_hides_in_http2_does_not_come_out_in_http1() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    house.stop();
+    instance.stop();
 }
 
 /// What may pass is framed anew, and exactly once.
 #[test]
 fn what_is_honest_in_http2_is_whole_in_http1() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
+    let (instance, config) = http_instance(&backend, "workers = 1");
     let length = SMUGGLED.len().to_string();
     let chunks = format!("2B\r\n{SMUGGLED}\r\n0\r\n\r\n");
     for (fields, head, body) in [
@@ -155,7 +155,7 @@ fn what_is_honest_in_http2_is_whole_in_http1() {
             &*chunks,
         ),
     ] {
-        let mut h2 = H2::open(&config, house.address(), &[]);
+        let mut h2 = H2::open(&config, instance.address(), &[]);
         h2.send(&[headers(1, END_HEADERS, &fields), data(1, END_STREAM, SMUGGLED.as_bytes())].concat());
         let answer = h2.find("answer", |frame| frame.kind == HEADERS);
         assert_eq!(answer.status(), 200);
@@ -165,5 +165,5 @@ fn what_is_honest_in_http2_is_whole_in_http1() {
         assert_eq!(String::from_utf8_lossy(&whole[0].body), body);
         assert_eq!(raw.len(), whole[0].head.len() + whole[0].body.len());
     }
-    house.stop();
+    instance.stop();
 }

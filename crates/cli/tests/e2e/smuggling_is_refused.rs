@@ -10,14 +10,14 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 
 use crate::crowd::{Tls, connect};
-use crate::h2_follows_rfc9113::http_house;
-use crate::house::{House, cause, text};
+use crate::h2_follows_rfc9113::http_instance;
+use crate::instance::{Instance, cause, text};
 use crate::smuggling_backend::Backend;
 use crate::smuggling_rows::{Bad, GOOD, SMUGGLED, chunks, codings, hosts, lengths, lines};
 
 /// Sends bytes on a connection of their own and reads all that is said until it ends.
-fn say(house: &House, config: &Arc<ClientConfig>, bytes: &[u8]) -> (String, u16) {
-    let mut tls = connect(config, house.address(), "localhost").unwrap();
+fn say(instance: &Instance, config: &Arc<ClientConfig>, bytes: &[u8]) -> (String, u16) {
+    let mut tls = connect(config, instance.address(), "localhost").unwrap();
     let port = tls.sock.local_addr().unwrap().port();
     tls.write_all(bytes).unwrap();
     tls.flush().unwrap();
@@ -33,13 +33,13 @@ fn rest(tls: &mut Tls) -> String {
 
 fn hold(rows: Vec<Bad>, passes: bool) {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
+    let (instance, config) = http_instance(&backend, "workers = 1");
     let mut wrong = Vec::new();
     for row in rows {
-        let (answer, port) = say(&house, &config, &[&row.bytes[..], SMUGGLED.as_bytes()].concat());
+        let (answer, port) = say(&instance, &config, &[&row.bytes[..], SMUGGLED.as_bytes()].concat());
         let (raw, whole) = backend.take();
         let name = row.bytes.escape_ascii().to_string();
-        let event = house.event(&name, |event| event["client_port"] == port);
+        let event = instance.event(&name, |event| event["client_port"] == port);
         let detail = text(&event, "detail").split(':').next().unwrap_or_default().to_owned();
         if !answer.starts_with(&format!("HTTP/1.1 {} ", row.status))
             || answer.matches("HTTP/1.1 ").count() != 1
@@ -55,7 +55,7 @@ fn hold(rows: Vec<Bad>, passes: bool) {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    house.stop();
+    instance.stop();
 }
 
 #[test]
@@ -86,12 +86,12 @@ fn chunks_have_one_form() {
 #[test]
 fn what_has_one_reading_arrives_once() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
+    let (instance, config) = http_instance(&backend, "workers = 1");
     for row in GOOD {
         let last = "GET /last HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         // Whole, and byte by byte.
         for step in [row.bytes.len(), 1] {
-            let mut tls = connect(&config, house.address(), "localhost").unwrap();
+            let mut tls = connect(&config, instance.address(), "localhost").unwrap();
             for part in row.bytes.as_bytes().chunks(step).chain([last.as_bytes()]) {
                 tls.write_all(part).unwrap();
                 tls.flush().unwrap();
@@ -110,7 +110,7 @@ fn what_has_one_reading_arrives_once() {
             }
         }
     }
-    house.stop();
+    instance.stop();
 }
 
 /// The content of chunks: how they are cut is nobody's business.
@@ -131,21 +131,21 @@ fn unchunked(body: &str) -> String {
 #[test]
 fn what_is_cut_short_is_not_completed_by_others() {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
+    let (instance, config) = http_instance(&backend, "workers = 1");
     let whole =
         format!("POST /cut HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", SMUGGLED.len() + 40);
     for cut in [10, 30, whole.len(), whole.len() + 20] {
-        let mut tls = connect(&config, house.address(), "localhost").unwrap();
+        let mut tls = connect(&config, instance.address(), "localhost").unwrap();
         tls.write_all(&[whole.as_bytes(), &[b'x'; 40]].concat()[..cut]).unwrap();
         tls.flush().unwrap();
         tls.sock.shutdown(Shutdown::Both).unwrap();
         let (answer, _) =
-            say(&house, &config, b"GET /next HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+            say(&instance, &config, b"GET /next HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         assert!(answer.ends_with("ok"), "{answer}");
         let (_, requests) = backend.take();
         assert_eq!(requests.len(), 1, "{requests:?}");
         assert!(requests[0].head.starts_with("GET /next "), "{requests:?}");
     }
-    house.stop();
+    instance.stop();
 }

@@ -12,8 +12,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::house::{CERTIFICATE, Home, House, LISTENER, cause, text};
 use crate::http_curl::{HTTP, curl};
+use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
 
 /// One authority of each trust domain, and the one that follows the first.
 struct Domains {
@@ -40,9 +40,9 @@ fn svid(authority: &Ca, name: &str, id: &str) -> (String, String) {
     (files.cert.display().to_string(), files.key.display().to_string())
 }
 
-fn client(house: &House, (cert, key): &(String, String)) -> Arc<ClientConfig> {
+fn client(instance: &Instance, (cert, key): &(String, String)) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(house.home.ca.certificate()).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_file(instance.home.ca.certificate()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
@@ -54,8 +54,8 @@ fn client(house: &House, (cert, key): &(String, String)) -> Arc<ClientConfig> {
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 /// Connects and has a word echoed; `None`: it was refused.
-fn admitted(house: &House, config: &Arc<ClientConfig>) -> Option<Tls> {
-    let stream = crate::crowd::tcp(house.address()).unwrap();
+fn admitted(instance: &Instance, config: &Arc<ClientConfig>) -> Option<Tls> {
+    let stream = crate::crowd::tcp(instance.address()).unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let mut tls = StreamOwned::new(ClientConnection::new(Arc::clone(config), name).unwrap(), stream);
     echoed(&mut tls).then_some(tls)
@@ -66,9 +66,9 @@ fn echoed(tls: &mut Tls) -> bool {
     tls.write_all(b"hello").is_ok() && tls.read_exact(&mut back).is_ok() && &back == b"hello"
 }
 
-fn until_changed(house: &House, times: usize) {
-    house.until("the bundle is in use", || {
-        let log = house.process.lines(Source::Stderr);
+fn until_changed(instance: &Instance, times: usize) {
+    instance.until("the bundle is in use", || {
+        let log = instance.process.lines(Source::Stderr);
         (log.iter().filter(|line| line.contains("certificates changed")).count() >= times).then_some(())
     });
 }
@@ -87,7 +87,7 @@ fn spiffe_identities_of_two_domains_are_let_in_by_their_uris() {
     let domains = Domains::new(&home);
     bundle(&home, &[&domains.own]);
     let allow = "allow = [\"uri:spiffe://example.org/ns/prod/*\", \"uri:spiffe://partner.test/billing\"]";
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{CERTIFICATE}{LISTENER}[[route]]\nserver = \"{}\"\n\
          client_auth = {{ ca = [\"bundle.pem\", \"partner/ca.pem\"], {allow} }}\n",
         app.address()
@@ -103,8 +103,8 @@ fn spiffe_identities_of_two_domains_are_let_in_by_their_uris() {
     ];
     for (number, (authority, id, expected)) in rows.into_iter().enumerate() {
         let files = svid(authority, &format!("svid-{number}"), id);
-        drop(admitted(&house, &client(&house, &files)));
-        let event = house.events_of(number + 1).remove(number);
+        drop(admitted(&instance, &client(&instance, &files)));
+        let event = instance.events_of(number + 1).remove(number);
         let ended = [expected, "client_vanished"].contains(&cause(&event));
         assert!(ended && (expected == "client_closed" || cause(&event) == expected), "{id}: {event}");
         if expected != "client_closed" {
@@ -112,7 +112,7 @@ fn spiffe_identities_of_two_domains_are_let_in_by_their_uris() {
         }
     }
     assert_eq!(app.accepted(), 2);
-    house.stop();
+    instance.stop();
 }
 
 /// With `trust_domains` an authority vouches for the identities of its own domain alone, also by a ticket of a route on
@@ -122,7 +122,7 @@ fn no_authority_issues_identities_of_another_trust_domain() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let home = Home::new();
     let domains = Domains::new(&home);
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{CERTIFICATE}{LISTENER}[[route]]\nserver = \"{0}\"\nclient_auth = {{ trust_domains = {{ \
          \"example.org\" = [\"own/ca.pem\", \"own-next/ca.pem\"], \"partner.test\" = \"partner/ca.pem\" }} }}\n\
          [[route]]\nhost = \"any.example.org\"\nserver = \"{0}\"\n\
@@ -149,21 +149,21 @@ fn no_authority_issues_identities_of_another_trust_domain() {
         let leaf = Leaf { common_name: None, key: Key::P256, ..Leaf::client("svid", &names) };
         let files = authority.issue(&format!("svid-{number}"), &leaf).unwrap();
         let files = (files.cert.display().to_string(), files.key.display().to_string());
-        let admitted = admitted(&house, &client(&house, &files)).is_some();
+        let admitted = admitted(&instance, &client(&instance, &files)).is_some();
         assert_eq!(admitted, expected == "client_closed", "{names:?}");
-        let event = house.events_of(number + 1).remove(number);
+        let event = instance.events_of(number + 1).remove(number);
         let ended = cause(&event) == expected || (admitted && cause(&event) == "client_vanished");
         assert!(ended, "{names:?}: {event}");
     }
     // The route for everybody gives a ticket, which is none for the other route.
-    let config = client(&house, &svid(partner, "minted", "spiffe://example.org/web"));
-    let stream = crate::crowd::tcp(house.address()).unwrap();
+    let config = client(&instance, &svid(partner, "minted", "spiffe://example.org/web"));
+    let stream = crate::crowd::tcp(instance.address()).unwrap();
     let name = ServerName::try_from("any.example.org").unwrap();
     let mut tls = StreamOwned::new(ClientConnection::new(Arc::clone(&config), name).unwrap(), stream);
     assert!(echoed(&mut tls));
     drop(tls);
-    assert!(admitted(&house, &config).is_none());
-    house.stop();
+    assert!(admitted(&instance, &config).is_none());
+    instance.stop();
 }
 
 /// The authorities of a domain are rotated as SPIRE does it: first both, then the new one alone. Who is connected stays,
@@ -176,26 +176,26 @@ fn a_bundle_changes_while_connections_live() {
     bundle(&home, &[&domains.own]);
     let id = "spiffe://example.org/ns/prod/sa/web";
     let auth = "client_auth = { ca = \"bundle.pem\", allow = \"uri:spiffe://example.org/*\" }";
-    let house =
+    let instance =
         home.run(&format!("{CERTIFICATE}{LISTENER}[[route]]\nserver = \"{}\"\n{auth}\n", app.address()));
-    let old = client(&house, &svid(&domains.own, "old", id));
-    let new = client(&house, &svid(&domains.own_next, "new", id));
-    let mut first = admitted(&house, &old).expect("the old identity is good");
-    assert!(admitted(&house, &new).is_none());
-    bundle(&house.home, &[&domains.own, &domains.own_next]);
-    until_changed(&house, 1);
-    let mut second = admitted(&house, &new).expect("the new one is good");
-    assert!(admitted(&house, &old).is_some() && echoed(&mut first));
-    bundle(&house.home, &[&domains.own_next]);
-    until_changed(&house, 2);
+    let old = client(&instance, &svid(&domains.own, "old", id));
+    let new = client(&instance, &svid(&domains.own_next, "new", id));
+    let mut first = admitted(&instance, &old).expect("the old identity is good");
+    assert!(admitted(&instance, &new).is_none());
+    bundle(&instance.home, &[&domains.own, &domains.own_next]);
+    until_changed(&instance, 1);
+    let mut second = admitted(&instance, &new).expect("the new one is good");
+    assert!(admitted(&instance, &old).is_some() && echoed(&mut first));
+    bundle(&instance.home, &[&domains.own_next]);
+    until_changed(&instance, 2);
     // Its ticket does not help it either: the configuration of the client has kept one.
-    assert!(admitted(&house, &old).is_none());
-    assert!(admitted(&house, &new).is_some());
+    assert!(admitted(&instance, &old).is_none());
+    assert!(admitted(&instance, &new).is_some());
     for _ in 0..3 {
         assert!(echoed(&mut first) && echoed(&mut second));
     }
     drop((first, second));
-    house.stop();
+    instance.stop();
 }
 
 /// Over an open HTTP connection a client is not asked again, so that its further requests are sent elsewhere.
@@ -206,11 +206,11 @@ fn requests_on_a_connection_from_before_are_misdirected() {
     bundle(&home, &[&domains.own]);
     let (cert, key) = svid(&domains.own, "web", "spiffe://example.org/web");
     let auth = "client_auth = { ca = \"bundle.pem\", allow = \"uri:spiffe://example.org/*\" }";
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{CERTIFICATE}{HTTP}[[route]]\nrespond = {{ status = 200, body = \"here\" }}\n{auth}\n"
     ));
-    let config = client(&house, &(cert.clone(), key.clone()));
-    let stream = crate::crowd::tcp(house.address()).unwrap();
+    let config = client(&instance, &(cert.clone(), key.clone()));
+    let stream = crate::crowd::tcp(instance.address()).unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let mut tls = StreamOwned::new(ClientConnection::new(config, name).unwrap(), stream);
     let mut status = || {
@@ -225,15 +225,15 @@ fn requests_on_a_connection_from_before_are_misdirected() {
     };
     assert_eq!(status(), "200");
     assert_eq!(status(), "200");
-    bundle(&house.home, &[&domains.own_next]);
-    until_changed(&house, 1);
+    bundle(&instance.home, &[&domains.own_next]);
+    until_changed(&instance, 1);
     assert_eq!(status(), "421");
     // The client needs a new connection, and is told so.
     let mut rest = Vec::new();
     tls.read_to_end(&mut rest).unwrap();
     assert!(String::from_utf8_lossy(&rest).to_ascii_lowercase().contains("connection: close"));
     // Nor by a new one.
-    let refused = curl(&house, &["--cert", &cert, "--key", &key], "https://localhost/");
+    let refused = curl(&instance, &["--cert", &cert, "--key", &key], "https://localhost/");
     assert_ne!(refused.code, 0, "{refused:?}");
-    house.stop();
+    instance.stop();
 }

@@ -11,7 +11,7 @@ use std::process::Command;
 use offramp_testkit::server::{Listen, Server, apps};
 use serde_json::Value;
 
-use crate::house::{Home, LISTENER};
+use crate::instance::{Home, LISTENER};
 use crate::venv::{self, succeed};
 
 /// What the expectations below were written for.
@@ -21,18 +21,22 @@ const VERSION: &str = "6.3.1";
 /// printed and what is found.
 fn scan(settings: &str, route: &str, mozilla: &str) -> (String, Value) {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let house = Home::new().run(&format!(
+    let instance = Home::new().run(&format!(
         "{settings}{LISTENER}[[certificate]]\nlocal = true\nnames = [\"localhost\"]\n[[route]]\nserver = \"{}\"\n{route}",
         app.address()
     ));
     let mut sslyze = Command::new(venv::python("sslyze", VERSION));
     sslyze.args(["-m", "sslyze", &format!("--mozilla_config={mozilla}"), "--certinfo", "--early_data"]);
-    sslyze.arg("--certinfo_ca_file").arg(house.home.file("state/ca/ca.pem"));
-    sslyze.args(["--json_out", "found.json", &format!("localhost:{}{{127.0.0.1}}", house.address().port())]);
-    sslyze.current_dir(house.home.path());
+    sslyze.arg("--certinfo_ca_file").arg(instance.home.file("state/ca/ca.pem"));
+    sslyze.args([
+        "--json_out",
+        "found.json",
+        &format!("localhost:{}{{127.0.0.1}}", instance.address().port()),
+    ]);
+    sslyze.current_dir(instance.home.path());
     let said = succeed(sslyze, "SSLyze says what is not compliant");
-    let found = fs::read_to_string(house.home.file("found.json")).unwrap();
-    house.stop();
+    let found = fs::read_to_string(instance.home.file("found.json")).unwrap();
+    instance.stop();
     (said, serde_json::from_str(&found).unwrap())
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use offramp_testkit::process::require;
 use serde_json::Value;
 
-use crate::house::{CERTIFICATE, Home, ask};
+use crate::instance::{CERTIFICATE, Home, ask};
 
 /// Makes a request of an Offramp that writes to syslog, and stops it.
 const REQUEST: &str = "
@@ -43,8 +43,8 @@ kill -TERM $rsyslogd
 wait $rsyslogd
 ";
 
-/// A house that writes to this socket.
-fn house(socket: &Path) -> Home {
+/// A instance that writes to this socket.
+fn instance(socket: &Path) -> Home {
     let home = Home::new();
     home.configure(&format!(
         "{CERTIFICATE}[access_log]\noutput = \"syslog\"\nsyslog = \"unix:{}\"\n[[listener]]\n\
@@ -72,7 +72,7 @@ fn journald_knows_priority_tag_and_process() {
         eprintln!("skipped: it needs root, and systemd's journald");
         return;
     }
-    let home = house(Path::new("/run/systemd/journal/dev-log"));
+    let home = instance(Path::new("/run/systemd/journal/dev-log"));
     let mut unshare = Command::new(require("unshare", "util-linux"));
     unshare.args(["-m", "sh"]);
     let output = run(unshare, JOURNALD, &home, &[]);
@@ -90,7 +90,7 @@ fn journald_knows_priority_tag_and_process() {
 #[test]
 fn rsyslog_knows_priority_tag_and_process() {
     let directory = offramp_testkit::process::temp_dir();
-    let home = house(&directory.path().join("log"));
+    let home = instance(&directory.path().join("log"));
     let conf = format!(
         "module(load=\"imuxsock\" SysSock.Use=\"off\")\n\
          input(type=\"imuxsock\" Socket=\"{0}/log\")\n\

@@ -10,7 +10,7 @@ use rustls::ClientConfig;
 use crate::crowd::connect;
 use crate::h2_client::kind::{GOAWAY, HEADERS, RST_STREAM};
 use crate::h2_client::{END_HEADERS, END_STREAM, H2, WHOLE, data, headers};
-use crate::h2_follows_rfc9113::http_house;
+use crate::h2_follows_rfc9113::http_instance;
 use crate::smuggling_backend::Backend;
 use crate::smuggling_rows::{SMUGGLED, codings, hosts, lengths};
 
@@ -61,7 +61,7 @@ const TARGETS: [(&str, bool); 40] = [
     ("/a\u{7f}", false),
 ];
 
-/// A house, and whom its clients trust.
+/// A instance, and whom its clients trust.
 struct Stage {
     backend: Backend,
     address: SocketAddr,
@@ -101,10 +101,10 @@ impl Stage {
     }
 }
 
-fn stage() -> (Stage, crate::house::House) {
+fn stage() -> (Stage, crate::instance::Instance) {
     let backend = Backend::start();
-    let (house, config) = http_house(&backend, "workers = 1");
-    (Stage { backend, address: house.address(), config }, house)
+    let (instance, config) = http_instance(&backend, "workers = 1");
+    (Stage { backend, address: instance.address(), config }, instance)
 }
 
 fn get(target: &str) -> [(&str, &str); 4] {
@@ -113,7 +113,7 @@ fn get(target: &str) -> [(&str, &str); 4] {
 
 #[test]
 fn a_target_is_served_by_both_versions_or_by_none() {
-    let (stage, house) = stage();
+    let (stage, instance) = stage();
     let mut wrong = Vec::new();
     for (target, served) in TARGETS {
         let first = stage.over_http1(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
@@ -128,13 +128,13 @@ fn a_target_is_served_by_both_versions_or_by_none() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    house.stop();
+    instance.stop();
 }
 
 /// What stands behind an authority, or a scheme, and what the application is asked for.
 #[test]
 fn the_application_is_asked_in_one_form() {
-    let (stage, house) = stage();
+    let (stage, instance) = stage();
     for (method, target, asked) in [
         ("GET", "http://localhost?y", Some("/?y")),
         ("GET", "https://localhost?y#z", None),
@@ -162,7 +162,7 @@ fn the_application_is_asked_in_one_form() {
         let expected = if status == 200 { vec![path.to_owned()] } else { Vec::new() };
         assert_eq!(stage.asked(), expected, "{method} {scheme} {path}");
     }
-    house.stop();
+    instance.stop();
 }
 
 /// A row of HTTP/1 as a request of HTTP/2, where it can be said there: its lines are fields.
@@ -193,7 +193,7 @@ fn as_http2(row: &[u8]) -> Option<Vec<(String, String)>> {
 
 #[test]
 fn what_smuggles_over_http_1_does_not_over_http_2() {
-    let (stage, house) = stage();
+    let (stage, instance) = stage();
     let (mut wrong, mut count) = (Vec::new(), 0);
     for row in lengths().into_iter().chain(codings()).chain(hosts()) {
         let Some(fields) = as_http2(&row.bytes) else { continue };
@@ -211,5 +211,5 @@ fn what_smuggles_over_http_1_does_not_over_http_2() {
     }
     assert!(count > 60, "{count} rows");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    house.stop();
+    instance.stop();
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use offramp_testkit::process::require;
 use serde_json::Value;
 
-use crate::house::{Home, LISTENER, PATIENCE, ask};
+use crate::instance::{Home, LISTENER, PATIENCE, ask};
 
 /// Mints a certificate as public authorities issue it: for 90 days, and with a place for revocations.
 fn mint(home: &Home) {
@@ -60,7 +60,7 @@ fn testssl_finds_nothing_above_low_where_clients_show_certificates() {
 fn scan(line: &str) -> impl Fn(&str) -> String + use<> {
     let home = Home::new();
     mint(&home);
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{LISTENER}mode = \"http\"\n[[certificate]]\ncert = \"public.pem\"\nkey = \"public.key\"\n\
          [[route]]\nrespond = {{ status = 200, body = \"here\" }}\n{line}"
     ));
@@ -75,10 +75,10 @@ fn scan(line: &str) -> impl Fn(&str) -> String + use<> {
         "--server-defaults",
         "--vulnerable",
     ]);
-    testssl.arg(format!("https://localhost:{}", house.address().port())).current_dir(house.home.path());
+    testssl.arg(format!("https://localhost:{}", instance.address().port())).current_dir(instance.home.path());
     let output = ask(testssl, b"", Duration::from_secs(280));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let found = fs::read_to_string(house.home.file("found.json")).unwrap_or_else(|_| panic!("{said}"));
+    let found = fs::read_to_string(instance.home.file("found.json")).unwrap_or_else(|_| panic!("{said}"));
     let found: Vec<Value> = serde_json::from_str(&found).unwrap();
     let severity = |one: &Value| one["severity"].as_str().unwrap_or_default().to_owned();
     // WARN is a check that testssl could not make. That of resumption closes its input at once, and so may leave
@@ -105,6 +105,6 @@ fn scan(line: &str) -> impl Fn(&str) -> String + use<> {
         assert_eq!(finding(id), "not offered", "{id}");
     }
     assert!(finding("TLS1_3").starts_with("offered") && finding("cert_chain_of_trust") == "passed.");
-    house.stop();
+    instance.stop();
     finding
 }

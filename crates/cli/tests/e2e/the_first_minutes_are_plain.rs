@@ -8,8 +8,8 @@ use offramp_testkit::process::{Process, Ready, Signal, Source, require};
 use offramp_testkit::server::{Listen, Server, apps};
 use rustix::process::{Pid, kill_process};
 
-use crate::house::{Home, LIFE, PATIENCE, ask};
 use crate::http_app::named;
+use crate::instance::{Home, LIFE, PATIENCE, ask};
 use crate::offramp::offramp;
 
 /// Starts `offramp to` and waits until it has said all that it says by itself.

@@ -9,7 +9,7 @@ use offramp_testkit::process::Signal;
 use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::authority::Authority;
-use crate::house::{Home, LIFE};
+use crate::instance::{Home, LIFE};
 use crate::openssl::echo;
 
 const CERTIFICATES: usize = 200;
@@ -53,16 +53,16 @@ fn two_hundred_certificates_are_renewed_in_one_night() {
         authority.section(&home.ca.certificate(), ""),
         app.address()
     );
-    let house = home.run(&text);
+    let instance = home.run(&text);
     issued(&authority, CERTIFICATES);
-    house.until("the last one is on disk", || {
-        let all = fs::read_dir(house.home.file("state/acme/certificates")).unwrap();
+    instance.until("the last one is on disk", || {
+        let all = fs::read_dir(instance.home.file("state/acme/certificates")).unwrap();
         let kept = all.filter(|entry| entry.as_ref().unwrap().path().join("certificate.pem").exists());
         (kept.count() == CERTIFICATES).then_some(())
     });
-    house.process.signal(Signal::TERM).unwrap();
-    house.process.wait(LIFE).unwrap();
-    let home = house.home;
+    instance.process.signal(Signal::TERM).unwrap();
+    instance.process.wait(LIFE).unwrap();
+    let home = instance.home;
     fs::remove_file(home.file("notify.sock")).unwrap();
 
     age(&home);
@@ -73,7 +73,7 @@ fn two_hundred_certificates_are_renewed_in_one_night() {
     for order in authority.orders() {
         authority.suggest_between(&order.certificate.unwrap(), window);
     }
-    let house = home.run(&text);
+    let instance = home.run(&text);
     issued(&authority, 2 * CERTIFICATES);
 
     let orders = authority.orders();
@@ -102,15 +102,15 @@ fn two_hundred_certificates_are_renewed_in_one_night() {
         pem.split("-----END").next().unwrap().to_owned()
     };
     let kept = |name: &str| {
-        let all = fs::read_dir(house.home.file("state/acme/certificates")).unwrap();
+        let all = fs::read_dir(instance.home.file("state/acme/certificates")).unwrap();
         let mut paths = all.map(|entry| entry.unwrap().path());
         let found = paths.find(|path| path.file_name().unwrap().to_string_lossy().starts_with(name)).unwrap();
         serial(&fs::read_to_string(found.join("certificate.pem")).unwrap())
     };
     for name in ["a0.test", "a199.test"] {
-        house.until("clients get the new one", || {
-            (serial(&echo(&house, &["-servername", name])) == kept(&format!("{name}-"))).then_some(())
+        instance.until("clients get the new one", || {
+            (serial(&echo(&instance, &["-servername", name])) == kept(&format!("{name}-"))).then_some(())
         });
     }
-    house.stop();
+    instance.stop();
 }

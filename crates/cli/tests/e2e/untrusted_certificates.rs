@@ -8,8 +8,8 @@ use offramp_testkit::process::{Process, require};
 use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::client_pki::{openssl, pin};
-use crate::house::{CERTIFICATE, Home, House, LISTENER, PATIENCE, ask, cause, text};
 use crate::http_curl::get;
+use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
 use crate::nginx::nginx;
 use crate::openssl::{echo, refused};
 
@@ -138,32 +138,33 @@ fn clients_are_refused_with_alert_and_cause() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let home = Home::new();
     make(home.path(), "clients", "servers");
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "{CERTIFICATE}{LISTENER}[[route]]\nserver = \"{}\"\nclient_auth = {{ ca = \"root.pem\", crl = \"crl.pem\" }}\n",
         app.address()
     ));
     for version in ["-tls1_2", "-tls1_3"] {
         for (name, expected, alert) in CLIENTS {
             let [cert, key] = ["pem", "key"].map(|end| format!("{name}.{end}"));
-            let seen = house.events().len();
-            refused(&house, &[version, "-cert", &cert, "-key", &key]);
-            let event = house.until("the event of the refusal", || house.events().into_iter().nth(seen));
+            let seen = instance.events().len();
+            refused(&instance, &[version, "-cert", &cert, "-key", &key]);
+            let event =
+                instance.until("the event of the refusal", || instance.events().into_iter().nth(seen));
             let said = (cause(&event), text(&event, "alert_sent"), text(&event, "fault"));
             assert_eq!(said, (expected, alert, "client"), "{version} {name}: {event}");
             assert_eq!(text(&event, "client_cn"), name, "{event}");
             let whose = text(&event, "detail");
             assert!(whose.starts_with(&format!("CN={name}")) && whose.contains("; issuer CN="), "{event}");
         }
-        let seen = house.events().len();
-        echo(&house, &[version, "-cert", "good.pem", "-key", "good.key"]);
+        let seen = instance.events().len();
+        echo(&instance, &[version, "-cert", "good.pem", "-key", "good.key"]);
         echo(
-            &house,
+            &instance,
             &[version, "-cert", "chainless.pem", "-key", "chainless.key", "-cert_chain", "middle.pem"],
         );
-        house.events_of(seen + 2);
+        instance.events_of(seen + 2);
     }
     assert_eq!(app.accepted(), 4);
-    house.stop();
+    instance.stop();
 }
 
 /// What is wrong with a server's certificate; cause and alert of the refusal.
@@ -215,18 +216,18 @@ fn servers_are_refused_with_alert_and_cause() {
     let tcp = "[[listener]]\nname = \"tcp\"\naddress = \"127.0.0.1:0\"\n";
     let bad = SERVERS.map(|(name, ..)| backend(&home, name)).concat();
     let good = ["good", "chained", "right-pin"].map(|name| backend(&home, name)).concat();
-    let house = home.run(&format!("{CERTIFICATE}{http}{tcp}{bad}{good}"));
+    let instance = home.run(&format!("{CERTIFICATE}{http}{tcp}{bad}{good}"));
     for name in ["good", "chained", "right-pin"] {
-        let answer = get(&house, &[], &format!("https://{name}.example.org/"));
-        assert_eq!(answer.status(), 200, "{name}: {answer:?}\n{}", house.process.transcript());
+        let answer = get(&instance, &[], &format!("https://{name}.example.org/"));
+        assert_eq!(answer.status(), 200, "{name}: {answer:?}\n{}", instance.process.transcript());
     }
     for (name, expected, alert) in SERVERS {
         let host = format!("{name}.example.org");
-        assert_eq!(get(&house, &[], &format!("https://{host}/")).status(), 502, "{name}");
-        connect(&house, &host);
+        assert_eq!(get(&instance, &[], &format!("https://{host}/")).status(), 502, "{name}");
+        connect(&instance, &host);
         let is_of = |event: &serde_json::Value| [text(event, "host"), text(event, "sni")].contains(&&*host);
-        let of_it = || house.events().into_iter().filter(is_of).collect::<Vec<_>>();
-        let events = house.until("two events", || Some(of_it()).filter(|events| events.len() >= 2));
+        let of_it = || instance.events().into_iter().filter(is_of).collect::<Vec<_>>();
+        let events = instance.until("two events", || Some(of_it()).filter(|events| events.len() >= 2));
         for event in events {
             // In mode `tcp` the client has got an alert, too, and the event of its connection tells of that one.
             let alert = if event["event"] == "request" { alert } else { "internal_error" };
@@ -236,17 +237,17 @@ fn servers_are_refused_with_alert_and_cause() {
             assert!(text(&event, "detail").contains(whose), "{name}: {event}");
         }
     }
-    house.stop();
+    instance.stop();
 }
 
 /// Connects in mode `tcp`, and waits for the end.
-fn connect(house: &House, host: &str) {
+fn connect(instance: &Instance, host: &str) {
     let mut command = Command::new(require("openssl", "openssl"));
     command.args([
         "s_client",
         "-quiet",
         "-connect",
-        &house.address_of("tcp").to_string(),
+        &instance.address_of("tcp").to_string(),
         "-servername",
         host,
     ]);

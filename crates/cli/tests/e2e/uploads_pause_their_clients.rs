@@ -13,8 +13,8 @@ use rustls::ClientConfig;
 use crate::crowd::{connect, offering, tcp, trusting};
 use crate::h2_client::kind::{HEADERS, WINDOW_UPDATE};
 use crate::h2_client::{END_STREAM, H2, data, post};
-use crate::house::{CERTIFICATE, Home, House, LISTENER, PATIENCE};
 use crate::http_curl::HTTP;
+use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE};
 use crate::quiet_http_connections_wake_nobody::{is_stopped, sleeps, waits};
 
 const MIB: usize = 1 << 20;
@@ -55,7 +55,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 /// A client that uploads, whatever it speaks, and Offramp before a server.
 struct Rig {
-    house: House,
+    instance: Instance,
     client: Client,
     server: Server,
 }
@@ -88,25 +88,26 @@ fn rig(way: &str, serve: impl Fn(Stream, bool) + Clone + Send + Sync + 'static) 
         "TLS" => format!("{CERTIFICATE}{LISTENER}"),
         _ => format!("{CERTIFICATE}{HTTP}"),
     };
-    let house = home.run(&format!("workers = 1\n{listener}[[route]]\nserver = \"{}\"\n", server.address()));
+    let instance =
+        home.run(&format!("workers = 1\n{listener}[[route]]\nserver = \"{}\"\n", server.address()));
     let tls = |config: &Arc<ClientConfig>| {
-        let tls = connect(config, house.address(), "localhost").unwrap();
+        let tls = connect(config, instance.address(), "localhost").unwrap();
         tls.sock.set_read_timeout(Some(PATIENCE)).unwrap();
         Box::new(tls)
     };
     let client = match way {
-        "plain" => Client::Stream(Box::new(tcp(house.address()).unwrap()), |_| String::new()),
+        "plain" => Client::Stream(Box::new(tcp(instance.address()).unwrap()), |_| String::new()),
         "TLS" => Client::Stream(tls(&config), |_| String::new()),
         "HTTP/1.1" => Client::Stream(tls(&offering(&config, &["http/1.1"])), |length| {
             format!("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n")
         }),
         _ => {
-            let h2 = H2::open(&config, house.address(), &[]);
+            let h2 = H2::open(&config, instance.address(), &[]);
             h2.patience(PATIENCE);
             Client::Http2 { h2: Box::new(h2), stream: 1, all: 65_535, own: 0 }
         }
     };
-    Rig { house, client, server }
+    Rig { instance, client, server }
 }
 
 impl Client {
@@ -183,7 +184,7 @@ impl Client {
 #[test]
 fn little_wakes_for_a_mebibyte() {
     for way in WAYS {
-        let Rig { house, mut client, server } = rig(way, |mut stream, http| {
+        let Rig { instance, mut client, server } = rig(way, |mut stream, http| {
             loop {
                 if http && head(&mut stream).is_empty() {
                     return;
@@ -197,15 +198,15 @@ fn little_wakes_for_a_mebibyte() {
         let mut upload = || {
             client.begin(MIB);
             client.send(MIB, true, |send| {
-                while_stopped(&house, send);
+                while_stopped(&instance, send);
                 pauses += 1;
             });
             client.end();
         };
         upload();
-        let before = waits(&house);
+        let before = waits(&instance);
         (0..UPLOADS).for_each(|_| upload());
-        let woken = waits(&house) - before;
+        let woken = waits(&instance) - before;
         println!("{way}: woken {woken} times for {UPLOADS} MiB, {pauses} of them to be stopped");
         // To be stopped is to fall asleep once more.
         assert!(
@@ -213,7 +214,7 @@ fn little_wakes_for_a_mebibyte() {
             "{way}: woken {woken} times for {UPLOADS} MiB, {pauses} pauses"
         );
         drop(client);
-        house.stop();
+        instance.stop();
         drop(server);
     }
 }
@@ -235,7 +236,7 @@ fn nothing_wakes_for_nothing() {
         let ((go, wait), (took, taken)) = (channel(), channel());
         let (wait, took): (Mutex<Receiver<()>>, Sender<()>) = (Mutex::new(wait), took);
         let wait = Arc::new(wait);
-        let Rig { house, mut client, server } = rig(way, move |mut stream, http| {
+        let Rig { instance, mut client, server } = rig(way, move |mut stream, http| {
             if http {
                 head(&mut stream);
             }
@@ -260,31 +261,31 @@ fn nothing_wakes_for_nothing() {
         let length = first + DROPS * DROP;
         client.begin(length);
         client.send(first, false, |send| send());
-        asleep(&house);
-        let before = waits(&house);
+        asleep(&instance);
+        let before = waits(&instance);
         for drop in 1..=DROPS {
             client.send(DROP, drop == DROPS, |send| send());
             std::thread::sleep(Duration::from_millis(2));
         }
-        asleep(&house);
-        let woken = waits(&house) - before;
+        asleep(&instance);
+        let woken = waits(&instance) - before;
         println!("{way}: woken {woken} times by {DROPS} packets");
         assert!(
             woken <= DROPS as u64 / 2 || way == "HTTP/2",
             "{way}: woken {woken} times by {DROPS} packets"
         );
-        let before = waits(&house);
+        let before = waits(&instance);
         for _ in 0..length / LAST {
             go.send(()).unwrap();
             taken.recv_timeout(PATIENCE).unwrap();
         }
-        let woken = waits(&house) - before;
+        let woken = waits(&instance) - before;
         println!("{way}: woken {woken} times by {} reads", length / 512);
         assert!(woken <= 24, "{way}: woken {woken} times by {} reads", length / 512);
         drop(go);
         client.end();
         drop(client);
-        house.stop();
+        instance.stop();
         drop(server);
     }
 }
@@ -293,19 +294,19 @@ fn nothing_wakes_for_nothing() {
 const LAST: usize = 50 * 1024;
 
 /// Waits until the worker does nothing any more.
-fn asleep(house: &House) {
-    house.until("the worker sleeps", || {
-        let before = waits(house);
-        let slept = sleeps(house);
+fn asleep(instance: &Instance) {
+    instance.until("the worker sleeps", || {
+        let before = waits(instance);
+        let slept = sleeps(instance);
         std::thread::sleep(Duration::from_millis(30));
-        (slept && sleeps(house) && waits(house) == before).then_some(())
+        (slept && sleeps(instance) && waits(instance) == before).then_some(())
     });
 }
 
 /// Stops Offramp while this is done. What is sent meanwhile is there at once when it goes on, however slow the client is.
-pub(crate) fn while_stopped(house: &House, done: &mut dyn FnMut()) {
-    house.process.signal(Signal::STOP).unwrap();
-    house.until("the worker is stopped", || is_stopped(house).then_some(()));
+pub(crate) fn while_stopped(instance: &Instance, done: &mut dyn FnMut()) {
+    instance.process.signal(Signal::STOP).unwrap();
+    instance.until("the worker is stopped", || is_stopped(instance).then_some(()));
     done();
-    house.process.signal(Signal::CONT).unwrap();
+    instance.process.signal(Signal::CONT).unwrap();
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use offramp_testkit::server::{Listen, Server, Stream};
 
 use crate::crowd::{connect, tcp, trusting};
-use crate::house::{Home, House, PATIENCE};
+use crate::instance::{Home, Instance, PATIENCE};
 use crate::quiet_http_connections_wake_nobody::waits;
 use crate::uploads_pause_their_clients::while_stopped;
 
@@ -53,8 +53,8 @@ fn slow(mut stream: Stream, uploads: u64) {
 }
 
 /// Sends a MiB that is there at once, and waits for the answer.
-fn upload(house: &House, client: &mut (impl Read + Write)) {
-    while_stopped(house, &mut || client.write_all(&vec![7; MIB]).unwrap());
+fn upload(instance: &Instance, client: &mut (impl Read + Write)) {
+    while_stopped(instance, &mut || client.write_all(&vec![7; MIB]).unwrap());
     client.flush().unwrap();
     client.read_exact(&mut [0]).unwrap();
 }
@@ -68,13 +68,13 @@ fn send(client: &mut (impl Read + Write), data: &[u8]) {
 
 /// Asks and is answered, on a connection whose writes to the server had to wait before.
 #[track_caller]
-fn questions_wake_for_what_there_is_to_do(house: &House, client: &mut (impl Read + Write)) {
-    let before = waits(house);
+fn questions_wake_for_what_there_is_to_do(instance: &Instance, client: &mut (impl Read + Write)) {
+    let before = waits(instance);
     for _ in 0..QUESTIONS {
         std::thread::sleep(REST);
         send(client, b"?");
     }
-    let woken = waits(house) - before;
+    let woken = waits(instance) - before;
     assert!(woken * 2 <= QUESTIONS * MOST_FOR_TWO, "woken {woken} times for {QUESTIONS} questions");
 }
 
@@ -85,35 +85,35 @@ fn uploads_to_slow_servers_wake_little() {
     let app = Server::start(&Listen::Unix(home.file("app.sock")), slow).unwrap();
     let config = trusting(&home.ca.certificate());
     let one_route = Home::one_route(app.address());
-    let house = home.run(&format!("workers = 1\n{one_route}"));
-    let mut tls = connect(&config, house.address(), "localhost").unwrap();
+    let instance = home.run(&format!("workers = 1\n{one_route}"));
+    let mut tls = connect(&config, instance.address(), "localhost").unwrap();
     tls.sock.set_read_timeout(Some(PATIENCE)).unwrap();
-    upload(&house, &mut tls);
-    let before = waits(&house);
+    upload(&instance, &mut tls);
+    let before = waits(&instance);
     for _ in 0..UPLOADS {
-        upload(&house, &mut tls);
+        upload(&instance, &mut tls);
     }
-    let woken = waits(&house) - before;
+    let woken = waits(&instance) - before;
     // To be stopped is to fall asleep once more.
     assert!(woken <= (MOST + 1) * UPLOADS, "woken {woken} times for {UPLOADS} MiB");
-    questions_wake_for_what_there_is_to_do(&house, &mut tls);
+    questions_wake_for_what_there_is_to_do(&instance, &mut tls);
     drop(tls);
-    house.stop();
+    instance.stop();
 }
 
 #[test]
 fn so_it_is_without_tls() {
     let home = Home::new();
     let app = Server::start(&Listen::Unix(home.file("app.sock")), |stream| slow(stream, 2)).unwrap();
-    let house = home.run(&format!(
+    let instance = home.run(&format!(
         "workers = 1\n[[listener]]\naddress = \"127.0.0.1:0\"\ntls = false\n[[route]]\nserver = \"{}\"\n",
         app.address()
     ));
-    let mut client = tcp(house.address()).unwrap();
+    let mut client = tcp(instance.address()).unwrap();
     for _ in 0..2 {
-        upload(&house, &mut client);
+        upload(&instance, &mut client);
     }
-    questions_wake_for_what_there_is_to_do(&house, &mut client);
+    questions_wake_for_what_there_is_to_do(&instance, &mut client);
     drop(client);
-    house.stop();
+    instance.stop();
 }

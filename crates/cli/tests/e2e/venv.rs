@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use offramp_testkit::process::require;
 
-use crate::house::ask;
+use crate::instance::ask;
 
 /// The Python of an environment that has this version of a package of PyPI.
 ///

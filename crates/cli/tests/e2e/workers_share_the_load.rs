@@ -4,24 +4,24 @@ use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::crowd::{Crowd, trusting};
 use crate::figures::Page;
-use crate::house::Home;
+use crate::instance::Home;
 
 #[test]
 fn both_workers_serve() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
     let text = "workers = 2\n[metrics]\naddress = \"127.0.0.1:0\"\n";
-    let house = Home::new().run(&format!("{text}{}", Home::one_route(app.address())));
-    let crowd = Crowd::send(8, &trusting(&house.home.ca.certificate()), house.address(), "localhost");
+    let instance = Home::new().run(&format!("{text}{}", Home::one_route(app.address())));
+    let crowd = Crowd::send(8, &trusting(&instance.home.ca.certificate()), instance.address(), "localhost");
     crowd.busy(100);
     let tally = crowd.stop();
     assert!(tally.failures.is_empty(), "{tally:?}");
-    let events = house.events_of(tally.connections);
+    let events = instance.events_of(tally.connections);
     for worker in [0, 1] {
         // The kernel deals by a hash of the addresses: about half, of a hundred connections and more.
         let served = events.iter().filter(|event| event["worker"] == worker).count();
         assert!(served * 4 >= events.len(), "worker {worker} has served {served} of {}", events.len());
     }
-    let page = Page::scrape(house.metrics());
+    let page = Page::scrape(instance.metrics());
     let connections = tally.connections as f64;
     let request = "GET /crowd HTTP/1.1\r\nHost: localhost\r\n\r\n".len() * tally.answered;
     for (name, figure) in [
@@ -43,5 +43,5 @@ fn both_workers_serve() {
     assert!(handshakes.iter().all(|&count| count > 0.0), "{handshakes:?}");
     assert_eq!(handshakes.iter().sum::<f64>(), connections);
     assert_eq!(page.closed("client_closed"), connections);
-    house.stop();
+    instance.stop();
 }

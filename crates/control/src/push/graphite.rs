@@ -128,7 +128,7 @@ mod tests {
         let mut lines = BufReader::new(stream).lines();
         let mut read = Vec::new();
         while let Some(line) = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap() {
-            let is_last = line.starts_with("house.process_start_time_seconds ");
+            let is_last = line.starts_with("instance.process_start_time_seconds ");
             read.push(line);
             if is_last {
                 break;
@@ -145,13 +145,13 @@ mod tests {
             let graphite = Graphite {
                 server: ServerAddress::Ip(listener.local_addr().unwrap()),
                 every: Duration::from_millis(20),
-                prefix: "house".parse::<GraphitePrefix>().unwrap(),
+                prefix: "instance".parse::<GraphitePrefix>().unwrap(),
             };
             let task = tokio::spawn(graphite.run(page(), Log::silent()));
             // Each receives one push and hangs up, and the next comes by a new connection.
             for _ in 0..3 {
                 let lines = receive(&listener).await;
-                assert!(lines.iter().any(|line| line.starts_with("house.workers 1 ")), "{lines:#?}");
+                assert!(lines.iter().any(|line| line.starts_with("instance.workers 1 ")), "{lines:#?}");
                 for line in &lines {
                     let words: Vec<_> = line.split(' ').collect();
                     assert_eq!(words.len(), 3, "{line}");

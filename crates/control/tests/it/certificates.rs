@@ -13,7 +13,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::house::{Folder, House, connect, echo};
+use crate::instance::{Folder, Instance, connect, echo};
 
 /// Longer than any delay of a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ impl Rig {
         Self { folder, ca, backend: Server::start(&Listen::Ipv4, apps::echo).unwrap() }
     }
 
-    fn start(&self, certificate: &str) -> House {
+    fn start(&self, certificate: &str) -> Instance {
         let route = format!("[[route]]\nserver = \"{}\"\n", self.backend.address());
         self.folder.write(&format!("{WEB}[[certificate]]\n{certificate}\n{route}"));
         self.folder.start().unwrap()
@@ -93,8 +93,8 @@ fn client(authority: &Path) -> Arc<ClientConfig> {
 fn a_renewed_file_is_used_by_new_handshakes_alone() {
     let rig = Rig::new();
     let first = rig.mint("leaf", ".");
-    let house = rig.start("cert = \"leaf.pem\"\nkey = \"leaf.key\"");
-    let web = house.address("web");
+    let instance = rig.start("cert = \"leaf.pem\"\nkey = \"leaf.key\"");
+    let web = instance.address("web");
     let mut kept = connect(&rig.client(), web, "localhost").unwrap();
     echo(&mut kept, "one");
     assert_eq!(rig.shown(web), first);
@@ -111,8 +111,8 @@ fn a_renewed_file_is_used_by_new_handshakes_alone() {
 fn a_file_that_is_half_written_leaves_the_old_one_and_is_told_once() {
     let rig = Rig::new();
     let first = rig.mint("leaf", ".");
-    let house = rig.start("cert = \"leaf.pem\"\nkey = \"leaf.key\"");
-    let web = house.address("web");
+    let instance = rig.start("cert = \"leaf.pem\"\nkey = \"leaf.key\"");
+    let web = instance.address("web");
     let path = rig.folder.path().join("leaf.pem");
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
@@ -137,12 +137,12 @@ fn a_list_that_cannot_be_used_keeps_no_certificate_from_being_renewed() {
     let rig = Rig::new();
     let first = rig.mint("leaf", ".");
     rig.ca.revocation_list("list", 2090).unwrap();
-    let house = rig.start(&format!(
+    let instance = rig.start(&format!(
         "cert = \"leaf.pem\"\nkey = \"leaf.key\"\n[[route]]\nhost = \"localhost\"\nserver = \"{}\"\n\
          client_auth = {{ mode = \"optional\", ca = \"ca.pem\", crl = \"list.crl\" }}",
         rig.backend.address()
     ));
-    let web = house.address("web");
+    let web = instance.address("web");
     assert_eq!(rig.shown(web), first);
     fs::write(rig.folder.path().join("list.crl"), OLD_LIST).unwrap();
     rig.until_told("version 1");
@@ -156,8 +156,8 @@ fn pairs_come_and_go_in_a_folder() {
     let rig = Rig::new();
     fs::create_dir(rig.folder.path().join("certs.d")).unwrap();
     let first = rig.mint("first", "certs.d");
-    let house = rig.start("directory = \"certs.d\"");
-    let web = house.address("web");
+    let instance = rig.start("directory = \"certs.d\"");
+    let web = instance.address("web");
     assert_eq!(rig.shown(web), first);
     // As certbot does it: a folder of links into an archive, switched one by one.
     let root = rig.folder.path().to_owned();
@@ -179,9 +179,9 @@ fn pairs_come_and_go_in_a_folder() {
     fs::write(root.join("certs.d/broken.pem"), "no PEM").unwrap();
     rig.until_told("broken.pem");
     assert_eq!(rig.shown(web), third);
-    drop(house);
-    let house = rig.folder.start().unwrap();
-    assert_eq!(rig.shown(house.address("web")), third);
+    drop(instance);
+    let instance = rig.folder.start().unwrap();
+    assert_eq!(rig.shown(instance.address("web")), third);
     assert!(rig.folder.log().contains("left out"), "{}", rig.folder.log());
 }
 
@@ -197,8 +197,8 @@ fn the_authorities_of_clients_are_read_again() {
          client_auth = {{ ca = \"clients.pem\" }}\n",
         rig.backend.address()
     ));
-    let house = rig.folder.start().unwrap();
-    let web = house.address("web");
+    let instance = rig.folder.start().unwrap();
+    let web = instance.address("web");
     let files = others.issue("client", &Leaf::client("alice", &[])).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(rig.ca.certificate()).unwrap()).unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use offramp_testkit::server::{Listen, Server, Stream, apps};
 
-use crate::house::{Folder, House, connect};
+use crate::instance::{Folder, Instance, connect};
 
 /// The longest that anything may take to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,8 +29,8 @@ fn get<S: Read + Write>(stream: &mut BufReader<S>, host: &str, path: &str) -> (u
     (status, head, String::from_utf8(body).unwrap())
 }
 
-fn plain(house: &House, listener: &str) -> BufReader<TcpStream> {
-    let stream = TcpStream::connect(house.address(listener)).unwrap();
+fn plain(instance: &Instance, listener: &str) -> BufReader<TcpStream> {
+    let stream = TcpStream::connect(instance.address(listener)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     BufReader::new(stream)
 }
@@ -92,11 +92,11 @@ path = "/gone"
 respond = {{ status = 410, body = "no more\n" }}
 "#
     ));
-    let house = folder.start().unwrap();
-    let (status, head, _) = get(&mut plain(&house, "plain"), "a.test", "/x?y=1");
+    let instance = folder.start().unwrap();
+    let (status, head, _) = get(&mut plain(&instance, "plain"), "a.test", "/x?y=1");
     assert_eq!(status, 308);
     assert!(head.contains("location: https://a.test/x?y=1\r\n"), "{head}");
-    let tls = connect(&folder.client(), house.address("web"), "localhost").unwrap();
+    let tls = connect(&folder.client(), instance.address("web"), "localhost").unwrap();
     let mut tls = BufReader::new(tls);
     let (status, head, body) = get(&mut tls, "localhost", "/a");
     assert_eq!((status, body.as_str()), (200, "hello /a\n"));
@@ -118,13 +118,13 @@ fn each_request_follows_the_configuration_in_force() {
     let to =
         |app: &Server| format!("{LISTENERS}[[route]]\nlistener = \"web\"\nserver = \"{}\"\n", app.address());
     folder.write(&to(&one));
-    let house = folder.start().unwrap();
-    let tls = connect(&folder.client(), house.address("web"), "localhost").unwrap();
+    let instance = folder.start().unwrap();
+    let tls = connect(&folder.client(), instance.address("web"), "localhost").unwrap();
     let mut tls = BufReader::new(tls);
     assert_eq!(get(&mut tls, "localhost", "/").0, 200);
     assert_eq!((one.accepted(), two.accepted()), (1, 0));
     folder.write(&to(&two));
-    house.reload().unwrap();
+    instance.reload().unwrap();
     // The connection is kept, and the server that left gets nothing more.
     assert_eq!(get(&mut tls, "localhost", "/").0, 200);
     assert_eq!((one.accepted(), two.accepted()), (1, 1));
@@ -178,8 +178,8 @@ health = {{ path = "/up", interval = "10ms", rise = 2, fall = 2 }}
         other.address()
     );
     folder.write(&text);
-    let house = folder.start().unwrap();
-    let mut client = plain(&house, "plain");
+    let instance = folder.start().unwrap();
+    let mut client = plain(&instance, "plain");
     let mut ask = |times: usize| {
         for _ in 0..times {
             assert_eq!(get(&mut client, "a.test", "/").0, 200);
@@ -194,7 +194,7 @@ health = {{ path = "/up", interval = "10ms", rise = 2, fall = 2 }}
     assert_eq!(ask(6), (first, second + 6));
     // What is known outlives a reload.
     folder.write(&text.replace("rise = 2", "rise = 3"));
-    house.reload().unwrap();
+    instance.reload().unwrap();
     assert_eq!(ask(6), (first, second + 12));
     well.store(true, Ordering::SeqCst);
     wait("that it is up", || folder.log().contains("a server is up again"));

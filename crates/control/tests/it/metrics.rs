@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use offramp_net::Address;
 use offramp_testkit::server::Address as Place;
 
-use crate::house::Folder;
+use crate::instance::Folder;
 
 fn get(address: &Address, request: &str) -> String {
     let place = match address {
@@ -24,8 +24,8 @@ fn the_page_is_served_and_moves_on_reload() {
     let folder = Folder::new();
     let rest = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[route]]\nserver = \"127.0.0.1:1\"\n";
     folder.write(&format!("[metrics]\naddress = \"127.0.0.1:0\"\n{rest}"));
-    let house = folder.start().unwrap();
-    let first = house.metrics.clone().unwrap();
+    let instance = folder.start().unwrap();
+    let first = instance.metrics.clone().unwrap();
     let page = get(&first, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(page.starts_with("HTTP/1.1 200") && page.contains("offramp_"), "{page}");
     assert!(get(&first, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 404"));
@@ -39,9 +39,9 @@ fn the_page_is_served_and_moves_on_reload() {
 
     let second = folder.path().join("metrics.sock");
     folder.write(&format!("[metrics]\naddress = \"unix:metrics.sock\"\n{rest}"));
-    house.reload().unwrap();
+    instance.reload().unwrap();
     let page = get(&Address::Unix(second.clone()), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
-    drop(house);
+    drop(instance);
     assert!(!second.exists());
 }

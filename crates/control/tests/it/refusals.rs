@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use crate::house::Folder;
+use crate::instance::Folder;
 
 #[test]
 fn a_start_that_is_refused_names_sockets_and_keys_together() {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use offramp_testkit::ca::{Ca, Key, Leaf};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::{Folder, connect, echo};
+use crate::instance::{Folder, connect, echo};
 
 /// A port that was free a moment ago, for a listener whose address must be known before.
 fn free() -> SocketAddr {
@@ -33,15 +33,15 @@ fn listeners_come_and_go_while_connections_stay() {
     let (gone, new) = (free(), free());
     let rest = tail(&backend);
     folder.write(&(listener("web", "127.0.0.1:0") + &listener("old", &gone.to_string()) + &rest));
-    let house = folder.start().unwrap();
-    let (client, web) = (folder.client(), house.address("web"));
+    let instance = folder.start().unwrap();
+    let (client, web) = (folder.client(), instance.address("web"));
     let mut kept = connect(&client, web, "localhost").unwrap();
     let mut closing = connect(&client, gone, "localhost").unwrap();
     echo(&mut kept, "one");
 
     // `web` is renamed and keeps its port, `old` goes, `new` comes.
     folder.write(&(listener("site", "127.0.0.1:0") + &listener("new", &new.to_string()) + &rest));
-    let changes = house.reload().unwrap();
+    let changes = instance.reload().unwrap();
     assert!(changes.lines.contains(&"listener new: added".to_owned()), "{changes}");
     assert_eq!(changes.new_certificates, 0);
     echo(&mut kept, "two");
@@ -66,16 +66,16 @@ fn who_waits_for_a_place_gets_it_by_a_reload() {
             + &format!("[limits]\nconnections = {connections}\n[metrics]\naddress = \"unix:metrics.sock\"\n")
     };
     folder.write(&text(1));
-    let house = folder.start().unwrap();
+    let instance = folder.start().unwrap();
     let say = |stream: &mut TcpStream| {
         let mut back = [0; 2];
         stream.write_all(b"hi").unwrap();
         stream.read_exact(&mut back).map(|()| back)
     };
-    let mut first = TcpStream::connect(house.address("web")).unwrap();
+    let mut first = TcpStream::connect(instance.address("web")).unwrap();
     assert_eq!(&say(&mut first).unwrap(), b"hi");
     // The queue is of one worker only, so that one pause is all there will be.
-    let mut waiting = TcpStream::connect(house.address("web")).unwrap();
+    let mut waiting = TcpStream::connect(instance.address("web")).unwrap();
     let paused = || {
         let mut page = UnixStream::connect(folder.path().join("metrics.sock")).unwrap();
         page.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -87,12 +87,12 @@ fn who_waits_for_a_place_gets_it_by_a_reload() {
         std::thread::yield_now();
     }
     folder.write(&text(2));
-    house.reload().unwrap();
+    instance.reload().unwrap();
     waiting.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
     assert_eq!(&say(&mut waiting).expect("the limit is higher now"), b"hi");
     // Nobody is thrown out by a lower one.
     folder.write(&text(1));
-    house.reload().unwrap();
+    instance.reload().unwrap();
     assert_eq!(&say(&mut first).unwrap(), b"hi");
     assert_eq!(&say(&mut waiting).unwrap(), b"hi");
 }
@@ -105,7 +105,7 @@ fn a_unix_socket_goes_with_its_listener() {
     let plain = "[[listener]]\nname = \"plain\"\naddress = \"unix:plain.sock\"\ntls = false\n";
     let web = listener("web", "127.0.0.1:0");
     folder.write(&format!("{web}{plain}{rest}"));
-    let house = folder.start().unwrap();
+    let instance = folder.start().unwrap();
     let path = folder.path().join("plain.sock");
     let mut client = UnixStream::connect(&path).unwrap();
     let mut exchange = |text: &str| {
@@ -116,11 +116,11 @@ fn a_unix_socket_goes_with_its_listener() {
     };
     exchange("one");
     folder.write(&format!("{web}{rest}"));
-    assert_eq!(house.reload().unwrap().lines, ["listener plain: removed"]);
+    assert_eq!(instance.reload().unwrap().lines, ["listener plain: removed"]);
     assert!(!path.exists());
     exchange("two");
     folder.write(&format!("{web}{plain}{rest}"));
-    house.reload().unwrap();
+    instance.reload().unwrap();
     UnixStream::connect(&path).unwrap();
 }
 
@@ -131,8 +131,8 @@ fn nobody_who_connects_notices_a_reload() {
     let rest = tail(&backend) + "[limits]\nhandshakes_per_client = \"100000/s\"\n";
     let name = |turn: usize| listener(["a", "b", "c"][turn % 3], "127.0.0.1:0");
     folder.write(&(name(0) + &rest));
-    let house = folder.start().unwrap();
-    let (client, address) = (folder.client(), house.address("a"));
+    let instance = folder.start().unwrap();
+    let (client, address) = (folder.client(), instance.address("a"));
     let done = AtomicBool::new(false);
     let served = std::thread::scope(|scope| {
         let traffic = scope.spawn(|| {
@@ -145,7 +145,7 @@ fn nobody_who_connects_notices_a_reload() {
         });
         for turn in 1..=20 {
             folder.write(&(name(turn) + &rest));
-            house.reload().unwrap();
+            instance.reload().unwrap();
         }
         done.store(true, Ordering::Relaxed);
         traffic.join().unwrap()
@@ -160,11 +160,11 @@ fn a_refused_reload_names_every_fault_and_changes_nothing() {
     let rest = tail(&backend);
     let good = listener("web", "127.0.0.1:0") + &rest;
     folder.write(&good);
-    let house = folder.start().unwrap();
-    let (client, web) = (folder.client(), house.address("web"));
+    let instance = folder.start().unwrap();
+    let (client, web) = (folder.client(), instance.address("web"));
 
     folder.write("[[route]]\nserver = \"nonsense\"\nhots = \"a.test\"\n");
-    let error = house.reload().unwrap_err();
+    let error = instance.reload().unwrap_err();
     assert!(error.findings().len() >= 2 && error.to_string().contains("offramp.toml:"), "{error}");
     echo(&mut connect(&client, web, "localhost").unwrap(), "one");
 
@@ -175,7 +175,7 @@ fn a_refused_reload_names_every_fault_and_changes_nothing() {
         + "[log]\noutput = \"./absent/log\"\n[[certificate]]\ncert = \"absent.pem\"\n"
         + &rest;
     folder.write(&bad);
-    let error = house.reload().unwrap_err();
+    let error = instance.reload().unwrap_err();
     assert_eq!(error.findings().len(), 3, "{error}");
     for expected in ["ss -ltnp", "absent.pem", "absent/log"] {
         assert!(error.to_string().contains(expected), "{error}");
@@ -184,7 +184,7 @@ fn a_refused_reload_names_every_fault_and_changes_nothing() {
     assert!(folder.log().contains("reload refused"));
 
     folder.write(&good);
-    assert_eq!(house.reload().unwrap().lines, Vec::<String>::new());
+    assert_eq!(instance.reload().unwrap().lines, Vec::<String>::new());
 }
 
 #[test]
@@ -198,13 +198,13 @@ fn renewed_files_are_read_although_the_configuration_did_not_change() {
         listener("web", "127.0.0.1:0"),
         backend.address()
     ));
-    let house = folder.start().unwrap();
-    assert_eq!(house.reload().unwrap().new_certificates, 0);
+    let instance = folder.start().unwrap();
+    assert_eq!(instance.reload().unwrap().new_certificates, 0);
     ca.issue("leaf", &Leaf::server(Key::P256, &["localhost"])).unwrap();
-    let changes = house.reload().unwrap();
+    let changes = instance.reload().unwrap();
     assert_eq!((changes.new_certificates, changes.lines.len()), (1, 0));
     std::fs::write(folder.path().join("leaf.key"), "half a key").unwrap();
-    assert!(house.reload().unwrap_err().to_string().contains("leaf"));
+    assert!(instance.reload().unwrap_err().to_string().contains("leaf"));
 }
 
 #[test]
@@ -213,11 +213,11 @@ fn what_needs_a_restart_is_told_and_the_rest_applies() {
     let folder = Folder::new();
     let text = listener("web", "127.0.0.1:0") + &tail(&backend);
     folder.write(&text);
-    let house = folder.start().unwrap();
+    let instance = folder.start().unwrap();
     folder.write(&(text + "[limits]\nconnections = 77\n[log]\nlevel = \"error\"\noutput = \"./other\"\n[admin]\naddress = \"127.0.0.1:9\"\n"));
     let changed = std::fs::read_to_string(folder.file()).unwrap().replace("workers = 2", "workers = 5");
     std::fs::write(folder.file(), changed).unwrap();
-    let changes = house.reload().unwrap();
+    let changes = instance.reload().unwrap();
     assert_eq!(changes.needs_restart, ["workers", "admin.address"]);
     assert!(changes.lines.iter().any(|line| line.starts_with("limits.connections")), "{changes}");
     let told = |key: &str| changes.lines.iter().any(|line| line.starts_with(key));

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::house::{Folder, connect, echo};
+use crate::instance::{Folder, connect, echo};
 
-const HOUSE: &str = r#"
+const INSTANCE: &str = r#"
 [limits]
 drain_timeout = "LIMIT"
 
@@ -23,15 +23,15 @@ names = ["localhost", "127.0.0.1"]
 server = "BACKEND"
 "#;
 
-fn house(folder: &Folder, limit: &str, backend: &Server) {
-    folder.write(&HOUSE.replace("LIMIT", limit).replace("BACKEND", &backend.address().to_string()));
+fn instance(folder: &Folder, limit: &str, backend: &Server) {
+    folder.write(&INSTANCE.replace("LIMIT", limit).replace("BACKEND", &backend.address().to_string()));
 }
 
 #[test]
 fn a_client_is_served_and_the_drain_waits_for_it() {
     let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let folder = Folder::new();
-    house(&folder, "20s", &backend);
+    instance(&folder, "20s", &backend);
     let running = folder.start().unwrap();
     let address = running.address("web");
     let mut client = connect(&folder.client(), address, "localhost").unwrap();
@@ -61,7 +61,7 @@ fn a_server_is_found_by_its_host_name() {
     let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let folder = Folder::new();
     let server = format!("localhost:{}", backend.address().socket().port());
-    folder.write(&HOUSE.replace("LIMIT", "0s").replace("BACKEND", &server));
+    folder.write(&INSTANCE.replace("LIMIT", "0s").replace("BACKEND", &server));
     let running = folder.start().unwrap();
     echo(&mut connect(&folder.client(), running.address("web"), "localhost").unwrap(), "hello");
     // A reload keeps what is known of the name.
@@ -73,7 +73,7 @@ fn a_server_is_found_by_its_host_name() {
 fn the_drain_cuts_who_does_not_end() {
     let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let folder = Folder::new();
-    house(&folder, "50ms", &backend);
+    instance(&folder, "50ms", &backend);
     let running = folder.start().unwrap();
     let mut client = connect(&folder.client(), running.address("web"), "localhost").unwrap();
     echo(&mut client, "hello");
@@ -86,7 +86,7 @@ fn the_drain_cuts_who_does_not_end() {
 fn a_second_order_to_stop_ends_the_drain() {
     let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let folder = Folder::new();
-    house(&folder, "1h", &backend);
+    instance(&folder, "1h", &backend);
     let running = folder.start().unwrap();
     let mut client = connect(&folder.client(), running.address("web"), "localhost").unwrap();
     echo(&mut client, "hello");
@@ -103,7 +103,7 @@ fn the_local_ca_is_private() {
     use std::os::unix::fs::PermissionsExt;
     let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let folder = Folder::new();
-    house(&folder, "0s", &backend);
+    instance(&folder, "0s", &backend);
     drop(folder.start().unwrap());
     let mode = |path: &str| std::fs::metadata(folder.path().join(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("state"), mode("state/ca/ca.key")), (0o700, 0o600));

@@ -300,19 +300,22 @@ fn times_of_creation_are_told_to_who_asks() {
 fn graphite_gets_every_figure_by_a_path_of_its_own() {
     let (exposition, _flusher) = exposition();
     let mut out = Vec::new();
-    exposition.render_graphite("house.proxy", samples::accepted(), &mut out);
+    exposition.render_graphite("instance.proxy", samples::accepted(), &mut out);
     let page = String::from_utf8(out).unwrap();
     let mut paths = BTreeSet::new();
     for line in page.lines() {
         let words: Vec<_> = line.split(' ').collect();
-        assert!(words[0].starts_with("house.proxy.") && !words[0].contains(".."), "{line}");
+        assert!(words[0].starts_with("instance.proxy.") && !words[0].contains(".."), "{line}");
         assert!(paths.insert(words[0]), "twice: {line}");
         assert!(words[1].parse::<f64>().is_ok_and(f64::is_finite), "{line}");
         assert_eq!(words[2..], ["1795294260"], "{line}");
     }
     let route = "git:example:org.gitea.unix%3A%2Frun%2Fgitea:sock";
-    assert!(page.contains(&format!("house.proxy.requests_total.{route}.GET.2xx 8 1795294260\n")), "{page}");
-    assert!(page.contains(&format!("house.proxy.request_duration_seconds.{route}.le.128:0 8 ")));
-    assert!(page.contains(&format!("house.proxy.request_duration_seconds.{route}.count 8 ")));
-    assert!(page.contains("house.proxy.build_info.0:1:0.with%20%22quotes%22%2C%20%5C%20and%0Anewline 1 "));
+    assert!(
+        page.contains(&format!("instance.proxy.requests_total.{route}.GET.2xx 8 1795294260\n")),
+        "{page}"
+    );
+    assert!(page.contains(&format!("instance.proxy.request_duration_seconds.{route}.le.128:0 8 ")));
+    assert!(page.contains(&format!("instance.proxy.request_duration_seconds.{route}.count 8 ")));
+    assert!(page.contains("instance.proxy.build_info.0:1:0.with%20%22quotes%22%2C%20%5C%20and%0Anewline 1 "));
 }

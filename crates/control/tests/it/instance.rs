@@ -50,7 +50,7 @@ impl Folder {
     }
 
     /// Starts a server with the configuration as it is now.
-    pub(crate) fn start(&self) -> Result<House, Error> {
+    pub(crate) fn start(&self) -> Result<Instance, Error> {
         let environment = Environment { is_root: offramp_net::process::is_root(), ..Environment::default() };
         let loaded = offramp_config::load(&self.file(), &environment);
         let (config, _) = loaded.unwrap_or_else(|errors| panic!("{errors}"));
@@ -71,7 +71,7 @@ impl Folder {
         let (addresses, metrics) = (server.addresses(), server.metrics_address().cloned());
         let handle = server.handle();
         let thread = std::thread::spawn(|| server.run());
-        Ok(House { addresses, metrics, handle, thread: Some(thread) })
+        Ok(Instance { addresses, metrics, handle, thread: Some(thread) })
     }
 
     /// Trusts what the local CA issues.
@@ -87,14 +87,14 @@ impl Folder {
 }
 
 /// A server that runs; stopped when dropped.
-pub(crate) struct House {
+pub(crate) struct Instance {
     addresses: Vec<(String, Address)>,
     pub(crate) metrics: Option<Address>,
     pub(crate) handle: Handle,
     thread: Option<JoinHandle<Exit>>,
 }
 
-impl House {
+impl Instance {
     /// The TCP address of a listener as it was at the start.
     pub(crate) fn address(&self, listener: &str) -> SocketAddr {
         let found = self.addresses.iter().find(|(name, _)| name == listener);
@@ -114,7 +114,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for Instance {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.handle.stop();

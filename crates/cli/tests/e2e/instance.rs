@@ -1,6 +1,6 @@
 //! A running Offramp for one scenario: a directory of its own, certificates, a configuration, free ports.
 //!
-//! A [`Home`] is the directory with a CA; a [`House`] is the binary that runs in it. Paths in a
+//! A [`Home`] is the directory with a CA; a [`Instance`] is the binary that runs in it. Paths in a
 //! configuration start at the home. Readiness is what `READY=1` says on the notification socket, as
 //! systemd sees it; events are read from standard output.
 
@@ -80,27 +80,27 @@ impl Home {
     }
 
     /// Starts Offramp with this configuration and waits until it is ready.
-    pub(crate) fn run(self, text: &str) -> House {
+    pub(crate) fn run(self, text: &str) -> Instance {
         let configuration = self.configure(text);
         let path = self.file("notify.sock");
         let notifications = UnixDatagram::bind(&path).unwrap();
         let mut command = offramp(self.path(), &["run", "--config"]);
         command.arg(configuration).env("NOTIFY_SOCKET", path);
         let process = Process::start(command, LIFE).unwrap();
-        let house = House { process, notifications, home: self };
-        house.wait_for_notification("READY=1");
-        house
+        let instance = Instance { process, notifications, home: self };
+        instance.wait_for_notification("READY=1");
+        instance
     }
 }
 
 /// A running Offramp.
-pub(crate) struct House {
+pub(crate) struct Instance {
     pub(crate) process: Process,
     notifications: UnixDatagram,
     pub(crate) home: Home,
 }
 
-impl House {
+impl Instance {
     /// Starts Offramp in a new home with one route to `server`.
     pub(crate) fn before(server: impl std::fmt::Display) -> Self {
         Home::new().run(&Home::one_route(server))
