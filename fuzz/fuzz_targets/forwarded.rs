@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(private.hops <= all.hops && all.hops <= MAX_HOPS);
         assert_eq!(all.address, all.address.to_canonical());
     }
-    let _ = accept::prefers_json(values.iter().copied());
+    let _ = accept::form(values.iter().copied());
     for value in &values {
         write_again(value);
         same_host(value);
