@@ -1,7 +1,6 @@
-//! From and to the types of the `http` crate, in which trailers and requests of our own come.
+//! From the types of the `http` crate, in which requests of our own come.
 
-use bytes::Bytes;
-use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
+use http::header::{HOST, HeaderMap};
 use http::uri::PathAndQuery;
 
 use super::{Fields, Known, Request};
@@ -12,26 +11,6 @@ impl Fields {
         for (name, value) in map {
             self.append(name.as_str().as_bytes(), value.as_bytes());
         }
-    }
-
-    /// The same fields as a map. Those that the types of `http` cannot have, with control bytes or names above 64 KiB,
-    /// cannot come here, and would be left out.
-    #[must_use]
-    pub fn to_map(&self) -> HeaderMap {
-        // One allocation for all values.
-        let bytes = Bytes::copy_from_slice(&self.bytes);
-        let mut map = HeaderMap::with_capacity(self.len());
-        for line in &self.index {
-            let name = match line.known {
-                Known::Other => HeaderName::from_bytes(&bytes[line.name()]),
-                known => Ok(HeaderName::from_static(known.name())),
-            };
-            let value = HeaderValue::from_maybe_shared(bytes.slice(line.value()));
-            if let (Ok(name), Ok(value)) = (name, value) {
-                let _ = map.try_append(name, value);
-            }
-        }
-        map
     }
 }
 

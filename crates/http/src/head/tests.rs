@@ -76,10 +76,7 @@ fn the_host_comes_first_where_there_was_none() {
 }
 
 #[test]
-fn trailers_and_requests_of_other_types_are_taken_in() {
-    let request = load(b"GET /x?y HTTP/1.1\r\nhost: a.test:1\r\na: 1\r\na: 2\r\n\r\n");
-    let map = request.fields.to_map();
-    assert_eq!((map.len(), map.get_all("a").iter().count()), (3, 2));
+fn requests_of_other_types_are_taken_in() {
     let other = http::Request::get("https://a.test:1/x?y").header("a", "1").body(()).unwrap();
     let again = Request::from(&other);
     assert_eq!((again.authority(), again.target()), (Some("a.test:1"), "/x?y"));

@@ -100,7 +100,12 @@ impl<B: RequestBody> BodyExt for ServerBody<B> {
         while let Some(frame) = self.frame().await {
             match frame?.into_data() {
                 Ok(data) => all.data.extend_from_slice(&data),
-                Err(trailers) => all.trailers = Some(trailers.to_map()),
+                Err(trailers) => {
+                    let header = |(name, value): (&[u8], &[u8])| {
+                        (name.try_into().unwrap(), http::HeaderValue::from_bytes(value).unwrap())
+                    };
+                    all.trailers = Some(trailers.iter().map(header).collect());
+                }
             }
         }
         Ok(all)
