@@ -1,4 +1,4 @@
-//! The admin interface: answers from the log store over plain HTTP, for operators.
+//! The admin interface: answers from the log store and about the running process over plain HTTP, for operators.
 //!
 //! It has a thread and an event loop of its own, so that neither a slow client nor a long question holds up
 //! traffic or reloads. Whoever reaches it reads the log: it belongs on a loopback address or a Unix socket, it
@@ -9,8 +9,11 @@
 //! | who may connect, and for how long? | `serve` |
 //! | which request gets which answer? | `service`, `origin` (browsers), `refusal` |
 //! | who asks the log store, and how many at once? | `desk` |
+//! | what does an operator ask about the running process, and who may? | `api`, `caller` |
 //! | what does Grafana ask, and what does it get? | `grafana` |
 
+mod api;
+mod caller;
 mod desk;
 mod error;
 mod grafana;

@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use offramp_control::History;
 use offramp_net::listen::{self, AcceptError, Acceptor};
 use offramp_net::{Address, Peer};
 use offramp_observe::Log;
@@ -24,6 +25,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
+use crate::caller::Caller;
 use crate::desk::{AT_ONCE, Desk, Store};
 use crate::error::Error;
 use crate::service::Service;
@@ -46,6 +48,8 @@ const HEAD_BYTES: usize = 16 << 10;
 pub struct Settings {
     /// The log store; `None`: Grafana is told that there is none.
     pub store: Option<Store>,
+    /// What became of changes of the configuration; `None`: no configuration is in force here.
+    pub history: Option<History>,
     /// Where in the tree of paths.
     pub mount: Mount,
     /// Where the program says what happens.
@@ -159,7 +163,7 @@ fn warn(bound: &Address, log: &Log) {
 }
 
 async fn accept(acceptor: Acceptor, settings: Settings) -> io::Result<Infallible> {
-    let service = Arc::new(Service::new(settings.store.map(Desk::new), settings.mount));
+    let service = Arc::new(Service::new(settings.store.map(Desk::new), settings.history, settings.mount));
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // The semaphore is never closed.
@@ -190,19 +194,22 @@ async fn accept(acceptor: Acceptor, settings: Settings) -> io::Result<Infallible
 async fn connection(fd: OwnedFd, peer: Peer, service: Arc<Service>) -> io::Result<()> {
     match peer {
         Peer::Tcp(_) => {
-            talk(tokio::net::TcpStream::from_std(std::net::TcpStream::from(fd))?, service).await;
+            let stream = tokio::net::TcpStream::from_std(std::net::TcpStream::from(fd))?;
+            talk(stream, Caller::Network, service).await;
         }
         Peer::Unix => {
-            talk(tokio::net::UnixStream::from_std(std::os::unix::net::UnixStream::from(fd))?, service).await;
+            let stream = tokio::net::UnixStream::from_std(std::os::unix::net::UnixStream::from(fd))?;
+            let caller = Caller::of(&stream);
+            talk(stream, caller, service).await;
         }
     }
     Ok(())
 }
 
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, service: Arc<Service>) {
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, caller: Caller, service: Arc<Service>) {
     let answer = service_fn(move |request: Request<Incoming>| {
         let service = Arc::clone(&service);
-        async move { Ok::<_, Infallible>(service.answer(request).await) }
+        async move { Ok::<_, Infallible>(service.answer(request, caller).await) }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).max_headers(64);

@@ -7,9 +7,12 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Bytes};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use offramp_control::History;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use crate::api;
+use crate::caller::Caller;
 use crate::desk::Desk;
 use crate::grafana::{self, Call};
 use crate::origin::Asker;
@@ -24,6 +27,7 @@ const BODY: Duration = Duration::from_secs(10);
 /// Answers requests.
 pub(crate) struct Service {
     desk: Option<Arc<Desk>>,
+    history: Option<History>,
     mount: Mount,
 }
 
@@ -32,23 +36,25 @@ enum Found {
     /// What is here, for people.
     Index,
     Grafana(Call),
+    /// About the running process.
+    Api(api::Call),
     Nothing,
 }
 
 impl Service {
-    pub(crate) fn new(desk: Option<Desk>, mount: Mount) -> Self {
-        Self { desk: desk.map(Arc::new), mount }
+    pub(crate) fn new(desk: Option<Desk>, history: Option<History>, mount: Mount) -> Self {
+        Self { desk: desk.map(Arc::new), history, mount }
     }
 
     /// Answers one request; what is wrong with it is said in JSON.
-    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    pub(crate) async fn answer<B>(&self, request: Request<B>, caller: Caller) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let asker = Asker::of(request.headers());
         let found = self.find(request.uri().path());
-        let mut response = self.checked(request, &asker, found).await.unwrap_or_else(|refusal| {
+        let mut response = self.checked(request, (caller, &asker), found).await.unwrap_or_else(|refusal| {
             let body = json!({ "message": refusal.text });
             respond(refusal.status, &body)
         });
@@ -63,6 +69,9 @@ impl Service {
             (Mount::Grafana, ("", _)) => return Found::Index,
             // The plugin puts a slash between its URL and a path, even where the URL ends in one.
             (Mount::Grafana, ("grafana", inner)) => inner.trim_start_matches('/'),
+            (Mount::Grafana, ("v1", inner)) => {
+                return api::Call::of(inner).map_or(Found::Nothing, Found::Api);
+            }
             (Mount::Grafana, _) => return Found::Nothing,
         };
         Call::of(inner).map_or(Found::Nothing, Found::Grafana)
@@ -71,7 +80,7 @@ impl Service {
     async fn checked<B>(
         &self,
         request: Request<B>,
-        asker: &Asker,
+        (caller, asker): (Caller, &Asker),
         found: Found,
     ) -> Result<Response<Full<Bytes>>, Refusal>
     where
@@ -90,6 +99,7 @@ impl Service {
             Found::Nothing => {
                 return Err(Refusal { status: StatusCode::NOT_FOUND, text: "nothing is here".to_owned() });
             }
+            Found::Api(call) => return self.api(request.method(), caller, call),
             Found::Index => (None, Method::GET),
             Found::Grafana(call) => (Some(call), call.method()),
         };
@@ -116,6 +126,29 @@ impl Service {
         let now = SystemTime::now();
         let answer = desk.ask(move |asking| grafana::answer(call, &body, places, now, asking)).await?;
         Ok(respond(StatusCode::OK, &answer))
+    }
+}
+
+impl Service {
+    /// Answers about the running process, to programs of this machine alone: no page of a browser is permitted.
+    fn api(
+        &self,
+        method: &Method,
+        caller: Caller,
+        call: api::Call,
+    ) -> Result<Response<Full<Bytes>>, Refusal> {
+        if let Some(text) = caller.refused() {
+            return Err(Refusal { status: StatusCode::FORBIDDEN, text: text.to_owned() });
+        }
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, &json!({ "message": "use GET here" }));
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return Ok(response);
+        }
+        let Some(history) = &self.history else {
+            return Err(Refusal::later("no configuration is in force here"));
+        };
+        Ok(respond(StatusCode::OK, &call.answer(history)))
     }
 }
 

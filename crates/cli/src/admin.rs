@@ -3,6 +3,7 @@
 use offramp_admin::{Admin, Mount, Settings, Store};
 use offramp_config::Config;
 use offramp_config::model::ListenAddress;
+use offramp_control::History;
 use offramp_net::Address;
 use offramp_observe::Log;
 
@@ -13,10 +14,10 @@ use crate::logs::place::Place;
 ///
 /// # Errors
 /// Its address cannot be listened on.
-pub(crate) fn of(config: &Config, log: &Log) -> Result<Option<Admin>, Failure> {
+pub(crate) fn of(config: &Config, history: History, log: &Log) -> Result<Option<Admin>, Failure> {
     let Some(endpoint) = &config.admin else { return Ok(None) };
     let store = Place::of(config).map(|place| Store { url: place.url, geoip: place.geoip });
-    let settings = Settings { store, mount: Mount::Grafana, log: log.clone() };
+    let settings = Settings { store, history: Some(history), mount: Mount::Grafana, log: log.clone() };
     let admin = start(&endpoint.address, settings)?;
     log.info("admin", &[("address", admin.address().into())]);
     Ok(Some(admin))

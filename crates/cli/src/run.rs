@@ -226,7 +226,7 @@ fn serve(
     };
     let server = Server::start(start).map_err(|error| not_started(&error, &config))?;
     // After the start, so that its socket belongs to the user that was switched to.
-    let admin = admin::of(&config, &log)?;
+    let admin = admin::of(&config, server.history(), &log)?;
     // It is not needed for days of running.
     drop(config);
     let exit = server.run();

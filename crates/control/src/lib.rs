@@ -14,6 +14,7 @@
 //! | what was read from certificates, and when is it read again? | `certificates` |
 //! | which sockets stay, come and go? | `plan` (pure), `listeners` |
 //! | what happens at start, on reload, as time passes, at the end? | `server`, `reload`, `upkeep`, `drain` |
+//! | who changed what, and when? | `history` |
 //! | which servers are alive? | `probes` |
 //! | who obtains and renews certificates? | `acme` |
 //! | how does the log store get its events? | `event_store` |
@@ -27,7 +28,7 @@ mod drain;
 mod error;
 mod event_store;
 mod figures;
-
+mod history;
 mod inventory;
 mod listeners;
 mod metrics;
@@ -50,6 +51,7 @@ pub use build::{check, check_files};
 pub use drain::Exit;
 pub use error::{Error, Error as StartError, Finding};
 pub use event_store::{EventStore, OpenStore, StoreFigures};
+pub use history::{Applied, History, Refused, Requester};
 pub use inventory::{Inventory, Listed, certificates as inventory};
 pub use reload::Changes;
 pub use server::{Bound, Handle, Origin, Server, Start};

@@ -20,6 +20,7 @@ use offramp_tls::TicketKeys;
 use crate::build::{Built, Inputs, Material, build_with};
 use crate::certificates::OnFault;
 use crate::error::{Error, Finding};
+use crate::history::Requester;
 use crate::listeners::{self, Fresh, wanted};
 use crate::metrics::{self, Endpoint};
 use crate::outputs;
@@ -63,12 +64,18 @@ impl Running {
     }
 
     /// Applies what was read or keeps everything as it is, and reports which to the log and to the service manager.
-    pub(crate) async fn reload(&mut self, proposal: Result<Proposal, Error>) -> Result<Changes, Error> {
+    pub(crate) async fn reload(
+        &mut self,
+        proposal: Result<Proposal, Error>,
+        by: Requester,
+    ) -> Result<Changes, Error> {
         let outcome = match proposal {
             Ok(proposal) => self.change_to(proposal).await,
             Err(error) => Err(error),
         };
-        self.crew.reloads.note(outcome.is_ok(), SystemTime::now());
+        let now = SystemTime::now();
+        self.crew.reloads.note(outcome.is_ok(), now);
+        self.history.note(&outcome, by, now);
         self.acme.prompt();
         match &outcome {
             Ok(changes) => self.log_changes(changes),

@@ -17,6 +17,7 @@ use crate::certificates::Sources;
 use crate::error::Finding;
 use crate::event_store::EventStore;
 use crate::figures::Reloads;
+use crate::history::History;
 use crate::listeners::Listening;
 use crate::metrics::Endpoint;
 use crate::outputs::Terminals;
@@ -49,6 +50,8 @@ pub(crate) struct Running {
     pub(crate) resolver: Resolver,
     /// Obtains certificates from authorities.
     pub(crate) acme: Acme,
+    /// The latest changes of the configuration.
+    pub(crate) history: History,
     /// The times of periodic work.
     pub(crate) calendar: Calendar,
 }

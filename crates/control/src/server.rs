@@ -22,6 +22,7 @@ use crate::config_watch::ConfigWatch;
 use crate::drain::Exit;
 use crate::error::Error;
 use crate::event_store::OpenStore;
+use crate::history::{History, Requester};
 use crate::outputs::Terminals;
 use crate::probes::Probes;
 use crate::reload::Changes;
@@ -106,6 +107,12 @@ impl Server {
         Handle { requests: self.requests.clone() }
     }
 
+    /// The latest changes of the configuration, readable from any thread.
+    #[must_use]
+    pub fn history(&self) -> History {
+        self.running.history.clone()
+    }
+
     /// Tells the service manager that everything is ready, runs until a request to stop, drains, and returns how that
     /// went. Uses the calling thread. Open everything else that must exist from the start before this call.
     #[must_use]
@@ -155,7 +162,7 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
                 if !config_watch.has_changed(&running.config, &source.origin, &source.environment, &log) {
                     continue;
                 }
-                Ask::Reload.into()
+                Request { ask: Ask::Reload, told: None, by: Requester::Watch }
             }
             () = running.acme.obtained() => {
                 // Taken before the look, which finds them all.
@@ -183,7 +190,7 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
                 else {
                     return running;
                 };
-                let outcome = running.reload(proposal).await;
+                let outcome = running.reload(proposal, request.by).await;
                 if let Some(told) = request.told {
                     // The requester may be gone.
                     let _ = told.send(outcome);
@@ -213,18 +220,18 @@ impl Handle {
     /// changed, or why nothing did; it gets nothing from a server that ends.
     pub fn reload(&self) -> oneshot::Receiver<Result<Changes, Error>> {
         let (told, outcome) = oneshot::channel();
-        self.ask(Request { ask: Ask::Reload, told: Some(told) });
+        self.ask(Request { ask: Ask::Reload, told: Some(told), by: Requester::Program });
         outcome
     }
 
     /// Reopens log files, as SIGUSR1 does.
     pub fn reopen(&self) {
-        self.ask(Ask::Reopen.into());
+        self.ask(Request { ask: Ask::Reopen, told: None, by: Requester::Program });
     }
 
     /// Has the server drain and end, as SIGTERM does; during the drain, end at once.
     pub fn stop(&self) {
-        self.ask(Ask::Stop.into());
+        self.ask(Request { ask: Ask::Stop, told: None, by: Requester::Program });
     }
 
     fn ask(&self, request: Request) {
@@ -233,15 +240,17 @@ impl Handle {
     }
 }
 
-/// A request, and who waits for its outcome.
+/// A request, who made it, and who waits for its outcome.
 pub(crate) struct Request {
     pub(crate) ask: Ask,
     told: Option<oneshot::Sender<Result<Changes, Error>>>,
+    by: Requester,
 }
 
+/// As a signal makes it.
 impl From<Ask> for Request {
     fn from(ask: Ask) -> Self {
-        Self { ask, told: None }
+        Self { ask, told: None, by: Requester::Signal }
     }
 }
 

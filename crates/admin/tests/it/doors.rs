@@ -128,6 +128,7 @@ fn a_unix_socket_is_private_and_goes_with_the_interface() {
     let path = directory.path().join("admin.sock");
     let settings = || Settings {
         store: Some(Store { url: store::shared().into(), geoip: None }),
+        history: None,
         mount: Mount::Grafana,
         log: Log::silent(),
     };

@@ -1,6 +1,7 @@
 //! The data source for Grafana, asked over the wire as Grafana asks; and the dashboards that come with it.
 
 mod answers;
+mod changes;
 mod client;
 mod dashboards;
 mod documented;

@@ -28,6 +28,7 @@ use crate::certificates::Sources;
 use crate::error::{Error, Finding, none_or_refused};
 use crate::event_store::{OpenStore, StoreFigures};
 use crate::figures::{self, Reloads};
+use crate::history::History;
 use crate::listeners::{self, Fresh, Listening, wanted};
 use crate::metrics::{self, Endpoint};
 use crate::outputs::{self, Terminals};
@@ -101,6 +102,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         resolver: Resolver::start(&names, log.clone()),
         ground: Ground { choice, tickets, store, sources, names, generation },
         acme,
+        history: History::default(),
         calendar,
         log,
     };

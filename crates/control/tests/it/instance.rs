@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use offramp_config::Environment;
 use offramp_control::outputs::Terminals;
-use offramp_control::{Changes, Error, Exit, Handle, Origin, Server, Start};
+use offramp_control::{Changes, Error, Exit, Handle, History, Origin, Server, Start};
 use offramp_net::Address;
 use offramp_observe::prometheus::Build;
 use offramp_observe::{Level, Log, LogFormat, Output};
@@ -69,9 +69,9 @@ impl Folder {
             signals: false,
         })?;
         let (addresses, metrics) = (server.addresses(), server.metrics_address().cloned());
-        let handle = server.handle();
+        let (handle, history) = (server.handle(), server.history());
         let thread = std::thread::spawn(|| server.run());
-        Ok(Instance { addresses, metrics, handle, thread: Some(thread) })
+        Ok(Instance { addresses, metrics, handle, history, thread: Some(thread) })
     }
 
     /// Trusts what the local CA issues.
@@ -91,6 +91,7 @@ pub(crate) struct Instance {
     addresses: Vec<(String, Address)>,
     pub(crate) metrics: Option<Address>,
     pub(crate) handle: Handle,
+    pub(crate) history: History,
     thread: Option<JoinHandle<Exit>>,
 }
 

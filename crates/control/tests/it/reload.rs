@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use offramp_control::Requester;
 use offramp_testkit::ca::{Ca, Key, Leaf};
 use offramp_testkit::server::{Listen, Server, apps};
 
@@ -185,6 +186,28 @@ fn a_refused_reload_names_every_fault_and_changes_nothing() {
 
     folder.write(&good);
     assert_eq!(instance.reload().unwrap().lines, Vec::<String>::new());
+}
+
+#[test]
+fn changes_and_refusals_are_remembered() {
+    let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let folder = Folder::new();
+    let text = listener("web", "127.0.0.1:0") + &tail(&backend);
+    folder.write(&text);
+    let house = folder.start().unwrap();
+    assert_eq!(house.history.applied(), (1, vec![]));
+    folder.write(&format!("{text}[limits]\nconnections = 77\n"));
+    let changes = house.reload().unwrap();
+    folder.write(&format!("{text}[limits]\nconections = 77\n"));
+    let error = house.reload().unwrap_err();
+    let (version, applied) = house.history.applied();
+    assert_eq!((version, applied.len()), (2, 1), "what was refused makes no version");
+    assert_eq!((applied[0].version, applied[0].by), (2, Requester::Program));
+    assert_eq!(applied[0].changes, changes);
+    let refused = house.history.refused();
+    assert_eq!(refused.len(), 1);
+    assert_eq!(refused[0].reasons, error.findings().iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert!(applied[0].at <= refused[0].at);
 }
 
 #[test]

@@ -1,0 +1,172 @@
+//! What became of the latest changes of the configuration: who asked for each, when, and what it did.
+//!
+//! It is kept in memory, bounded in length and in the lines of each entry, and readable from any thread. Changes of
+//! certificates alone are not in it: nobody asks for them.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use crate::error::Error;
+use crate::reload::Changes;
+
+/// Changes that are remembered, and refused ones besides.
+const KEPT: usize = 100;
+/// Lines of one entry that are kept: a new file may change thousands of routes.
+const LINES: usize = 200;
+
+/// Who asked for a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requester {
+    /// Whoever sent SIGHUP.
+    Signal,
+    /// Whoever changed a file of the configuration, with `watch = true`.
+    Watch,
+    /// The program that embeds the server, through a [`Handle`](crate::Handle).
+    Program,
+}
+
+impl Requester {
+    /// As operators know it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Signal => "SIGHUP",
+            Self::Watch => "watch",
+            Self::Program => "program",
+        }
+    }
+}
+
+/// A change that was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The version of the configuration that it made; that of the start is 1.
+    pub version: u64,
+    /// When.
+    pub at: SystemTime,
+    /// Who asked for it.
+    pub by: Requester,
+    /// What it changed; at most 200 lines.
+    pub changes: Changes,
+    /// How many lines were left out.
+    pub omitted: usize,
+}
+
+/// A change that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// When.
+    pub at: SystemTime,
+    /// Who asked for it.
+    pub by: Requester,
+    /// Every fault, with its position where it has one; at most 200.
+    pub reasons: Vec<String>,
+    /// How many faults were left out.
+    pub omitted: usize,
+}
+
+/// The latest changes, and the latest that were refused. Clones share their contents.
+#[derive(Clone, Debug, Default)]
+pub struct History(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Changes since the start.
+    changes: u64,
+    applied: VecDeque<Applied>,
+    refused: VecDeque<Refused>,
+}
+
+impl History {
+    /// Takes note of how a change ended.
+    pub fn note(&self, outcome: &Result<Changes, Error>, by: Requester, at: SystemTime) {
+        let mut kept = self.kept();
+        match outcome {
+            Ok(changes) => {
+                kept.changes += 1;
+                let omitted = changes.lines.len().saturating_sub(LINES);
+                let lines = changes.lines.iter().take(LINES).cloned().collect();
+                let needs_restart = changes.needs_restart.clone();
+                let changes = Changes { lines, needs_restart, ..*changes };
+                let version = kept.version();
+                push(&mut kept.applied, Applied { version, at, by, changes, omitted });
+            }
+            Err(error) => {
+                let omitted = error.findings().len().saturating_sub(LINES);
+                let reasons = error.findings().iter().take(LINES).map(ToString::to_string).collect();
+                push(&mut kept.refused, Refused { at, by, reasons, omitted });
+            }
+        }
+    }
+
+    /// The version of the configuration in force.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.kept().version()
+    }
+
+    /// The latest 100 changes, the newest first, with the version that was in force at that moment.
+    #[must_use]
+    pub fn applied(&self) -> (u64, Vec<Applied>) {
+        let kept = self.kept();
+        (kept.version(), kept.applied.iter().rev().cloned().collect())
+    }
+
+    /// The latest 100 changes that were refused, the newest first.
+    #[must_use]
+    pub fn refused(&self) -> Vec<Refused> {
+        self.kept().refused.iter().rev().cloned().collect()
+    }
+
+    /// Whoever panicked with the lock has left nothing half done that matters.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn version(&self) -> u64 {
+        self.changes + 1
+    }
+}
+
+fn push<T>(list: &mut VecDeque<T>, entry: T) {
+    if list.len() == KEPT {
+        list.pop_front();
+    }
+    list.push_back(entry);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::error::Finding;
+
+    #[test]
+    fn the_latest_hundred_of_each_kind_are_kept_with_two_hundred_lines() {
+        let history = History::default();
+        assert_eq!((history.version(), history.applied(), history.refused()), (1, (1, vec![]), vec![]));
+        let many = Changes {
+            lines: (0..1000).map(|line| line.to_string()).collect(),
+            new_certificates: 3,
+            needs_restart: vec!["workers"],
+        };
+        let faults: Vec<Finding> = (0..1000).map(|fault| Finding::nowhere(fault.to_string())).collect();
+        for _ in 0..150 {
+            history.note(&Ok(many.clone()), Requester::Watch, UNIX_EPOCH);
+            history.note(&Err(faults.clone().into()), Requester::Signal, UNIX_EPOCH);
+        }
+        let (version, applied) = history.applied();
+        assert_eq!((version, history.version(), applied.len()), (151, 151, KEPT));
+        assert_eq!((applied[0].version, applied[KEPT - 1].version), (151, 52));
+        assert_eq!((applied[0].changes.lines.len(), applied[0].omitted), (LINES, 800));
+        assert_eq!((applied[0].changes.new_certificates, applied[0].by), (3, Requester::Watch));
+        assert_eq!(applied[0].changes.needs_restart, ["workers"]);
+        let refused = history.refused();
+        assert_eq!((refused.len(), refused[0].reasons.len(), refused[0].omitted), (KEPT, LINES, 800));
+        assert_eq!((refused[0].reasons[1].as_str(), refused[0].by), ("1", Requester::Signal));
+    }
+}
