@@ -3,6 +3,7 @@
 mod a_full_disk_keeps_the_old_certificate;
 mod a_gibibyte_goes_both_ways;
 mod accepting_is_denied;
+mod admin_tells_of_changes;
 mod authorities_do_wrong;
 mod authorities_suggest_renewals;
 mod authority;
