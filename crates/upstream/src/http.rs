@@ -17,6 +17,6 @@ mod watch;
 
 pub use body::ServerBody;
 pub(crate) use h2::CONFIG;
-pub use line::{FIRST_READ, InterimListener, Lent, MOST_PARTS, PieceWriter, RequestBody};
+pub use line::{FIRST_READ, InterimListener, Lent, MOST_PARTS, PieceWriter, RequestBody, connection_memory};
 pub use pools::{Pools, PrivateConnections};
 pub use send::{Affinity, Answer, ServerRequest, Tunnel};

@@ -18,6 +18,8 @@ use crate::fault::Fault;
 /// resets its stream: the rest is not waited for.
 pub struct ServerBody<B: RequestBody> {
     origin: Origin<B>,
+    /// How much memory the frame that came last keeps at the most, where it came on a connection of HTTP/1.1.
+    frame_memory: usize,
 }
 
 /// Where a body comes from: held until it has ended.
@@ -44,7 +46,7 @@ impl<B: RequestBody> ServerBody<B> {
     /// A body that comes on `line`, which goes back where `held` says.
     pub(crate) fn of_line(mut line: Box<Http1Connection<B>>, held: Held<B>) -> Self {
         line.hold(held);
-        let mut this = ServerBody { origin: Origin::Line(line) };
+        let mut this = ServerBody { origin: Origin::Line(line), frame_memory: 0 };
         this.look();
         this
     }
@@ -57,14 +59,14 @@ impl<B: RequestBody> ServerBody<B> {
         patience: Duration,
     ) -> Self {
         let source = Source { exchange, _seat: seat, deadline, patience, moved: coarse_ms() };
-        let mut this = ServerBody { origin: Origin::Stream(Box::new(source)) };
+        let mut this = ServerBody { origin: Origin::Stream(Box::new(source)), frame_memory: 0 };
         this.look();
         this
     }
 
     /// The body of a response that has none.
     pub(crate) fn empty() -> Self {
-        ServerBody { origin: Origin::Over }
+        ServerBody { origin: Origin::Over, frame_memory: 0 }
     }
 
     /// How many bytes can be read with [`ServerBody::poll_into`] now; 0 where the next frame has to be asked for.
@@ -76,15 +78,19 @@ impl<B: RequestBody> ServerBody<B> {
         }
     }
 
-    /// How much memory is held for what was read and did not come out yet, in bytes, beyond [`FIRST_READ`]. What is empty
-    /// is given back.
-    ///
-    /// [`FIRST_READ`]: crate::FIRST_READ
-    pub fn held_memory(&mut self) -> usize {
+    /// How much memory is held for what was read and did not come out yet, in bytes. What is empty is given back where
+    /// content `waits` for its receiver, or is large.
+    pub fn held_memory(&mut self, waits: bool) -> usize {
         match &mut self.origin {
-            Origin::Line(line) => line.held_memory(),
+            Origin::Line(line) => line.held_memory(waits),
             _ => 0,
         }
+    }
+
+    /// How much memory the frame that came last keeps at the most, in bytes, where it is more than the frame.
+    #[must_use]
+    pub fn frame_memory(&self) -> usize {
+        self.frame_memory
     }
 
     /// Has a server that speaks HTTP/2 send at most so many bytes ahead of what was read, but at least [`FIRST_READ`];
@@ -186,7 +192,11 @@ impl<B: RequestBody> ServerBody<B> {
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         let frame = match &mut self.origin {
             Origin::Over => None,
-            Origin::Line(line) => ready!(line.poll_frame(cx)),
+            Origin::Line(line) => {
+                let frame = ready!(line.poll_frame(cx));
+                self.frame_memory = line.frame_memory();
+                frame
+            }
             Origin::Stream(source) => ready!(source.poll_frame(cx)),
         };
         match &frame {

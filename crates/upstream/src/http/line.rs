@@ -4,6 +4,7 @@
 //! lies still, and whether the server has closed it is seen when it is taken out or swept. A response may come
 //! before its request has gone: both ways move whenever one of them is asked.
 
+mod buffers;
 mod encode;
 mod inbound;
 mod outbound;
@@ -24,6 +25,7 @@ use offramp_http::h1::ResponseFraming;
 use offramp_http::head::{self, Fields, Response};
 use offramp_net::clock::coarse_ms;
 
+pub(crate) use self::buffers::ReadBuffers;
 pub use self::inbound::FIRST_READ;
 use self::inbound::{Inbound, ServerHead};
 use self::outbound::Halt;
@@ -101,6 +103,11 @@ pub enum Lent {
 pub trait InterimListener: Send + Sync {
     /// One has come.
     fn interim(&self, status: StatusCode, fields: &Fields);
+
+    /// How much the next read of a server's response may take, in bytes; a little is read in any case.
+    fn appetite(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// The most interim responses to one request. Whoever works for long says so with 102 once in a while.
@@ -140,12 +147,12 @@ pub(crate) enum Received {
 }
 
 impl<B: RequestBody> Http1Connection<B> {
-    /// Takes over a connection.
-    pub(crate) fn new(link: Link) -> Self {
+    /// Takes over a connection; `buffers` are those of the worker.
+    pub(crate) fn new(link: Link, buffers: Rc<ReadBuffers>) -> Self {
         Http1Connection {
             link,
             out: Outbound::idle(),
-            inbound: Inbound::new(),
+            inbound: Inbound::new(buffers),
             progress: Progress::default(),
             refused: None,
             reused: false,
@@ -178,9 +185,10 @@ impl<B: RequestBody> Http1Connection<B> {
         self.begin();
     }
 
-    /// Takes on a request that another connection gave back.
-    pub(crate) fn send_again(&mut self, request: Outbound<B>) {
+    /// Takes on a request that another connection gave back; `head` is its head.
+    pub(crate) fn send_again(&mut self, head: &head::Request, request: Outbound<B>) {
         self.out = request;
+        self.out.load_again(head);
         self.begin();
     }
 
@@ -226,6 +234,9 @@ impl<B: RequestBody> Http1Connection<B> {
         interim: &mut u32,
     ) -> Poll<Result<Received, Fault>> {
         self.drive(cx)?;
+        if let Some(listener) = listener {
+            self.inbound.limit(listener.appetite());
+        }
         loop {
             let head = ready!(self.inbound.poll_head(cx, &mut self.link, self.out.asked()));
             let ServerHead { response, framing } = head.map_err(|fault| self.explain(fault))?;
@@ -249,7 +260,6 @@ impl<B: RequestBody> Http1Connection<B> {
                     if self.refused.is_some() {
                         self.out.give_up();
                     }
-                    self.out.answered();
                     return Poll::Ready(Ok(Received::Response(response)));
                 }
             }
@@ -321,9 +331,15 @@ impl<B: RequestBody> Http1Connection<B> {
         if self.out.is_over() { self.inbound.direct() } else { 0 }
     }
 
-    /// How much memory is held for the body beyond that of a first read; what is empty is given back.
-    pub(crate) fn held_memory(&mut self) -> usize {
-        self.inbound.held()
+    /// How much memory is held for the body beside what was given out of it. What is empty is given back where content
+    /// `waits` for its receiver, or is large.
+    pub(crate) fn held_memory(&mut self, waits: bool) -> usize {
+        self.inbound.held(waits)
+    }
+
+    /// How much memory the frame that came last keeps, at the most.
+    pub(crate) fn frame_memory(&self) -> usize {
+        self.inbound.made()
     }
 
     /// Has reads of the body take about so much at the most.
@@ -376,3 +392,13 @@ impl<B: RequestBody> Http1Connection<B> {
         (self.link, self.inbound.into_rest())
     }
 }
+
+/// What a connection takes while the response to its request is waited for, at the most and without what the allocator adds, in
+/// bytes: itself, the registration of its socket, and a head of which no more is kept than that.
+#[must_use]
+pub fn connection_memory<B: RequestBody>() -> usize {
+    size_of::<Http1Connection<B>>() + REGISTRATION + outbound::KEEP_WRITTEN
+}
+
+/// What the runtime has of a socket.
+const REGISTRATION: usize = 256;

@@ -9,13 +9,16 @@ use offramp_net::clock::coarse_ms;
 use tokio::sync::Notify;
 
 use super::h2::{Http2Connection, Http2Stream};
-use super::line::{Http1Connection, RequestBody};
+use super::line::{Http1Connection, ReadBuffers, RequestBody};
 use super::watch::after;
 use crate::backend::PoolLimits;
 use crate::connect::Reason;
+use crate::link::Link;
 
 /// The connections to one server.
 pub(crate) struct ServerPool<B: RequestBody> {
+    /// The memory for first reads, of the worker.
+    buffers: Rc<ReadBuffers>,
     idle: RefCell<Vec<Idle<B>>>,
     shared: RefCell<Vec<Rc<Http2Connection>>>,
     /// The bounds of the newest snapshot.
@@ -50,8 +53,9 @@ struct Idle<B: RequestBody> {
 }
 
 impl<B: RequestBody> ServerPool<B> {
-    pub(crate) fn new() -> Rc<Self> {
+    pub(crate) fn new(buffers: &Rc<ReadBuffers>) -> Rc<Self> {
         Rc::new(ServerPool {
+            buffers: Rc::clone(buffers),
             idle: RefCell::default(),
             shared: RefCell::default(),
             most: Cell::new(0),
@@ -62,6 +66,11 @@ impl<B: RequestBody> ServerPool<B> {
             failed: RefCell::new((0, Reason::NoAddress)),
             lines: Cell::new(false),
         })
+    }
+
+    /// A connection of HTTP/1.1 on `link`.
+    pub(crate) fn line(&self, link: Link) -> Box<Http1Connection<B>> {
+        Box::new(Http1Connection::new(link, Rc::clone(&self.buffers)))
     }
 
     /// Keeps to `limits` from now on.

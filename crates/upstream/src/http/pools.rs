@@ -12,7 +12,7 @@ use offramp_net::clock::coarse_ms;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
-use super::line::RequestBody;
+use super::line::{ReadBuffers, RequestBody};
 use super::outgoing::KeptBytes;
 use super::pool::ServerPool;
 use super::watch::{TICK, Watch, after};
@@ -48,6 +48,8 @@ pub(crate) struct Inner<B: RequestBody> {
     /// Those that clients have for themselves: they are swept like the others.
     private: RefCell<Vec<(PoolId, Weak<ServerPool<B>>)>>,
     watch: Rc<Watch>,
+    /// The memory for first reads of responses.
+    buffers: Rc<ReadBuffers>,
     /// What is kept of bodies that may have to be sent again.
     bodies: Rc<KeptBytes>,
     /// Whether the task that keeps deadlines and pools runs.
@@ -100,6 +102,7 @@ impl<B: RequestBody> Pools<B> {
             server_pools: RefCell::default(),
             private: RefCell::default(),
             watch: Rc::default(),
+            buffers: Rc::default(),
             bodies: Rc::default(),
             kept: Cell::new(false),
         };
@@ -122,7 +125,9 @@ impl<B: RequestBody> Pools<B> {
         }
         let mut server_pools = self.inner.server_pools.borrow_mut();
         let server_pools = (0..backend.servers.len()).map(|server| {
-            let pool = server_pools.entry(backend.pool_id(server)).or_insert_with(ServerPool::new);
+            let pool = server_pools
+                .entry(backend.pool_id(server))
+                .or_insert_with(|| ServerPool::new(&self.inner.buffers));
             pool.limit(&backend.limits);
             Rc::clone(pool)
         });
@@ -258,7 +263,7 @@ impl<B: RequestBody> PrivateConnections<B> {
         }
         // Those of servers, or of rules of TLS, that a reload has taken away.
         server_pools.retain(|(_, pool)| !pool.is_closed());
-        let pool = ServerPool::new();
+        let pool = ServerPool::new(&pools.inner.buffers);
         pool.limit(&backend.limits);
         server_pools.push((id, Rc::clone(&pool)));
         pools.inner.private.borrow_mut().push((id, Rc::downgrade(&pool)));

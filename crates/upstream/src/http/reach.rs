@@ -43,7 +43,7 @@ pub(super) async fn connected<B: RequestBody>(
 ) -> Result<ServerConnection<B>, Reason> {
     if protocol == Protocol::Http1 {
         let reached = link(backend, server, Alpn::Http1, about).await?;
-        return Ok(ServerConnection::Http1(Box::new(Http1Connection::new(reached.into_link())), pool));
+        return Ok(ServerConnection::Http1(pool.line(reached.into_link()), pool));
     }
     let make = async || {
         let alpn = if protocol == Protocol::Http2 { Alpn::Http2 } else { Alpn::Either };
@@ -54,7 +54,7 @@ pub(super) async fn connected<B: RequestBody>(
         if shared {
             return Ok(Made::Shared(Http2Connection::open(link)));
         }
-        Ok(Made::Line(Box::new(Http1Connection::new(link))))
+        Ok(Made::Line(pool.line(link)))
     };
     match pool.stream_or(make).await? {
         Got::Stream(stream) => Ok(ServerConnection::Http2(stream)),

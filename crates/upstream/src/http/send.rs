@@ -123,7 +123,7 @@ impl fmt::Debug for Tunnel {
 enum Unsent<B: RequestBody> {
     /// The body; the head was not written yet.
     New(B),
-    /// It was written for an HTTP/1 connection, which gave it back.
+    /// It was sent on an HTTP/1 connection, which gave it back.
     Written(Outbound<B>),
     /// It was on a stream of HTTP/2, which gave it back.
     Returned(Back<B>),
@@ -341,7 +341,7 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
                     self.backend.protocol == Protocol::Either && !self.head.fields.contains(Known::Upgrade);
                 line.send(&self.head, body, announce);
             }
-            Some(Unsent::Written(request)) => line.send_again(request),
+            Some(Unsent::Written(request)) => line.send_again(&self.head, request),
             // It comes back before another attempt is made, and only a connection of its version is made for it.
             Some(Unsent::Returned(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
         }

@@ -22,11 +22,19 @@ impl Reply {
         matches!(self.content, ReplyContent::File(_))
     }
 
-    /// How much memory is held for what was read and did not come out yet, in bytes.
-    pub(crate) fn held_memory(&mut self) -> usize {
+    /// How much memory is held for what was read and did not come out yet, in bytes. `waits`: content waits for the client.
+    pub(crate) fn held_memory(&mut self, waits: bool) -> usize {
         match &mut self.content {
-            ReplyContent::Server(body) => body.held_memory(),
+            ReplyContent::Server(body) => body.held_memory(waits),
             ReplyContent::File(content) => content.held_memory(),
+            _ => 0,
+        }
+    }
+
+    /// How much memory the frame that came last keeps at the most, in bytes, where that is more than the frame.
+    pub(crate) fn frame_memory(&self) -> usize {
+        match &self.content {
+            ReplyContent::Server(body) => body.frame_memory(),
             _ => 0,
         }
     }

@@ -99,11 +99,11 @@ impl Respond {
         table.poll_appetite(self.key, cx)
     }
 
-    /// Waits until the response may begin, or the stream is gone.
-    pub(super) fn poll_calm(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Waits until the response may begin, or the stream is gone, and gives how much may be read of it.
+    pub(super) fn poll_calm(&self, cx: &mut Context<'_>) -> Poll<usize> {
         let table = &mut *self.table.borrow_mut();
         if table.is_gone(self.key) || table.has_calm(self.key) {
-            return Poll::Ready(());
+            return Poll::Ready(table.first_read());
         }
         keep(table.writer(self.key), cx.waker());
         Poll::Pending

@@ -1,6 +1,6 @@
 //! Interim responses (1xx) on their way from a server to a stream of HTTP/2 (RFC 9113 §8.1).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
@@ -19,19 +19,26 @@ const MOST_WAITING: usize = 16;
 pub(super) struct Hints {
     waiting: AtomicBool,
     heads: Mutex<Vec<(StatusCode, Fields)>>,
+    /// How much may be read of the response.
+    appetite: AtomicUsize,
 }
 
 impl Hints {
     /// Those of another request: the same memory, unless somebody still listens for the one before.
     pub(super) fn renewed(mut hints: Arc<Self>) -> Arc<Self> {
         match Arc::get_mut(&mut hints) {
-            Some(Self { waiting, heads }) => {
+            Some(Self { waiting, heads, .. }) => {
                 *waiting.get_mut() = false;
                 heads.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
                 hints
             }
             None => Arc::default(),
         }
+    }
+
+    /// So much may be read of the response at a time, until something else is said.
+    pub(super) fn limit(&self, appetite: usize) {
+        self.appetite.store(appetite, Ordering::Relaxed);
     }
 
     /// Sends what waits.
@@ -62,6 +69,10 @@ impl InterimListener for Hints {
         fields.remove(Known::ContentLength);
         heads.push((status, fields));
         self.waiting.store(true, Ordering::Relaxed);
+    }
+
+    fn appetite(&self) -> usize {
+        self.appetite.load(Ordering::Relaxed)
     }
 }
 

@@ -10,9 +10,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a stream is counted as, besides the fields of its request: its task, what is known of it, its connection to a
-/// server, and the first piece of its response.
-pub(super) const STREAM: usize = 12 * 1024;
+use offramp_upstream::FIRST_READ;
+
+/// What a stream is counted as, besides the fields of its request and what was read of its response: its task, what is known
+/// of it, and its connection to a server.
+pub(super) const STREAM: usize = 4 * 1024 + 512;
 /// The most that the fields of the open requests of a connection may be, if it has more than one. Requests whose response
 /// has begun need them no longer.
 pub(super) const FIELDS: usize = 512 * 1024;
@@ -27,11 +29,16 @@ const FEW: usize = 16;
 /// nothing until a piece has left: large pieces one after the other cost no more calls than all at once. Beside one of the
 /// largest there is room for a smaller one, so that a response that stands still does not slow others down.
 pub(super) const PIECES: usize = PIECE + 2 * SMALL_PIECE;
+/// How many bytes in first reads of responses, and other pieces as small, may wait on a connection. While there are so many,
+/// little is read of further responses until some of these have left.
+pub(super) const FIRST_READS: usize = 64 * 1024;
+/// What little is.
+pub(super) const LITTLE: usize = 1024;
 /// How much servers that speak HTTP/2 may send ahead for all streams of a connection, beyond the first read of each
 /// response: as much as one response needs over a network. Streams beyond that get their responses in smaller steps.
 pub(super) const AHEAD: usize = 256 * 1024;
 /// What a connection may hold however many there are: a few requests at a time.
-const LEAST_SHARE: usize = 8 * STREAM;
+pub(super) const LEAST_SHARE: usize = 8 * (STREAM + FIRST_READ);
 
 /// What the connections of a worker hold.
 #[derive(Debug, Default)]
@@ -66,9 +73,10 @@ impl Memory {
 pub(super) struct Account {
     memory: Rc<Memory>,
     used: usize,
-    /// The fields of its open requests, and pieces of responses that wait.
+    /// The fields of its open requests, and pieces of responses that wait: large ones, and those of first reads.
     fields: usize,
     pieces: usize,
+    first_reads: usize,
     /// What servers may have sent ahead.
     ahead: usize,
 }
@@ -78,7 +86,7 @@ impl Account {
     pub(super) fn new(memory: &Rc<Memory>, limit: usize) -> Self {
         memory.connections.set(memory.connections.get() + 1);
         memory.limit(limit);
-        Self { memory: Rc::clone(memory), used: 0, fields: 0, pieces: 0, ahead: 0 }
+        Self { memory: Rc::clone(memory), used: 0, fields: 0, pieces: 0, first_reads: 0, ahead: 0 }
     }
 
     /// How much is held.
@@ -131,9 +139,29 @@ impl Account {
 
     /// A piece of a response that waits is of another size.
     pub(super) fn piece(&mut self, before: usize, now: usize) {
-        self.pieces = self.pieces - before + now;
+        *self.pieces_like(before) -= before;
+        *self.pieces_like(now) += now;
         self.give(before);
         self.take(now);
+    }
+
+    /// The count that a piece of so many bytes belongs to.
+    fn pieces_like(&mut self, n: usize) -> &mut usize {
+        if n > FIRST_READ { &mut self.pieces } else { &mut self.first_reads }
+    }
+
+    /// How much may be read of a response that begins.
+    pub(super) fn first_read(&self) -> usize {
+        if self.first_reads + FIRST_READ <= FIRST_READS && self.left() >= FIRST_READ {
+            usize::MAX
+        } else {
+            LITTLE
+        }
+    }
+
+    /// How much more all connections of the worker may hold.
+    fn left(&self) -> usize {
+        self.memory.limit.get().saturating_sub(self.memory.used.get())
     }
 
     /// Servers may send so much ahead for a stream, and not so much as before.
@@ -145,15 +173,13 @@ impl Account {
 
     /// How much a server may send ahead for a stream that has `own` of that now.
     pub(super) fn ahead_left(&self, own: usize) -> usize {
-        let left = self.memory.limit.get().saturating_sub(self.memory.used.get());
-        AHEAD.saturating_sub(self.ahead - own).min(left + own)
+        AHEAD.saturating_sub(self.ahead - own).min(self.left() + own)
     }
 
     /// How much of a response may be read now on one of `streams` streams; `None` where too many pieces wait already.
     pub(super) fn appetite(&self, streams: usize) -> Option<usize> {
         let most = if streams <= FEW { PIECE } else { SMALL_PIECE };
-        let left = self.memory.limit.get().saturating_sub(self.memory.used.get());
-        let piece = PIECES.saturating_sub(self.pieces).min(left).min(most);
+        let piece = PIECES.saturating_sub(self.pieces).min(self.left()).min(most);
         (piece >= SMALL_PIECE).then_some(piece)
     }
 

@@ -94,22 +94,22 @@ impl Runners {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::l7::body::ClientBody;
     use crate::l7::h2::memory::STREAM;
     use crate::l7::h2::table::SLOT;
     use crate::l7::record::Record;
 
     /// What a stream is counted as has room for what it is made of: its task, what is known of it, its connection to a
-    /// server with what the first read of a response takes, and what the allocator adds.
+    /// server, and what the allocator adds.
     #[test]
     fn a_stream_is_counted_as_what_it_holds() {
         let task = size_of_val(&Rc::new(Runners::default()).serve(Rc::default()));
         let (record, job) = (size_of::<Record>(), size_of::<Job>());
-        println!("task {task}, job {job}, record {record}, slot {SLOT}");
-        let held = task + job + record + SLOT + offramp_upstream::FIRST_READ + CONNECTION + ALLOCATOR;
+        let connection = offramp_upstream::connection_memory::<ClientBody>();
+        println!("task {task}, job {job}, record {record}, slot {SLOT}, connection {connection}");
+        let held = task + job + record + SLOT + connection + ALLOCATOR;
         assert!(held <= STREAM, "{held}");
     }
 
-    /// A connection to a server, with the head of its request.
-    const CONNECTION: usize = 1024;
     const ALLOCATOR: usize = 256;
 }

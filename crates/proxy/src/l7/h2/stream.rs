@@ -72,7 +72,7 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
                 if begun.is_ok() && !over {
                     // Until it is known what the connection has room for.
                     body.set_ahead(0);
-                    let mut pipe = Pipe { respond, body, waiting: None, size: 0, held: 0, ahead: 0 };
+                    let mut pipe = Pipe::new(respond, body);
                     life.bound(poll_fn(|cx| pipe.poll(cx))).await;
                 }
             }
@@ -118,7 +118,13 @@ impl Life {
             return Poll::Ready(None);
         }
         // A response that is here already may wait where it is.
-        let outcome = if respond.poll_calm(cx).is_ready() { exchange.poll(cx) } else { Poll::Pending };
+        let outcome = match respond.poll_calm(cx) {
+            Poll::Ready(appetite) => {
+                hints.limit(appetite);
+                exchange.poll(cx)
+            }
+            Poll::Pending => Poll::Pending,
+        };
         hints.send(respond);
         if self.record.is_none() {
             // The first poll has begun it.
@@ -149,19 +155,25 @@ struct Pipe {
     body: Reply,
     /// A piece for which there is no room yet, and whether it is the last.
     waiting: Option<(Bytes, bool)>,
-    /// The size that it had, and as which it is counted.
+    /// How much memory it keeps, and whether that is its own: it is counted as that.
     size: usize,
+    copied: bool,
     held: usize,
     /// How much the server may have sent ahead, as it is counted.
     ahead: usize,
 }
 
 impl Pipe {
+    fn new(respond: Respond, body: Reply) -> Self {
+        Self { respond, body, waiting: None, size: 0, copied: false, held: 0, ahead: 0 }
+    }
+
     /// Moves what the client has room for; ready when it has everything or wants no more.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let moved = self.poll_body(cx);
         if moved.is_pending() {
-            self.note_held();
+            self.compact();
+            self.note_held(true);
             // Who waits for the server lets others read meanwhile.
             self.respond.let_others_read();
         }
@@ -172,10 +184,24 @@ impl Pipe {
         }
     }
 
-    /// Notes how much memory waits for the client: a piece may be a small part of what was read with it.
-    fn note_held(&mut self) {
-        let piece = if self.waiting.is_some() { self.size } else { 0 };
-        let holds = piece.max(self.body.held_memory());
+    /// A small part of what was read would keep all of it for as long as the client takes.
+    fn compact(&mut self) {
+        if let Some((piece, _)) = &mut self.waiting
+            && piece.len() * 2 < self.size
+        {
+            *piece = Bytes::copy_from_slice(piece);
+            (self.size, self.copied) = (piece.len(), true);
+        }
+    }
+
+    /// Notes how much memory waits for the client; `waits`: the task does so, too.
+    fn note_held(&mut self, waits: bool) {
+        let behind = self.body.held_memory(waits);
+        let holds = match self.waiting {
+            Some(_) if self.copied => self.size + behind,
+            Some(_) => self.size.max(behind),
+            None => behind,
+        };
         if holds != self.held {
             self.respond.holds(holds);
             self.held = holds;
@@ -220,7 +246,7 @@ impl Pipe {
                 self.waiting = (!piece.is_empty()).then_some((piece, last));
                 continue;
             }
-            self.note_held();
+            self.note_held(false);
             let sized = self.body.length().is_some_and(|left| left > 0);
             match self.respond.poll_appetite(cx, sized) {
                 Poll::Pending => return Poll::Pending,
@@ -234,7 +260,7 @@ impl Pipe {
                 Some(Ok(Frame::Data(piece))) => {
                     let last = self.body.is_end_stream();
                     if !piece.is_empty() {
-                        self.size = piece.len();
+                        (self.size, self.copied) = (piece.len().max(self.body.frame_memory()), false);
                         self.waiting = Some((piece, last));
                     } else if last {
                         return Poll::Ready(self.respond.data(Bytes::new(), true));

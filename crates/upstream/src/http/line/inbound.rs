@@ -4,6 +4,7 @@
 //! is read at a time follows what comes, so that large bodies come in few calls and slow ones cost little.
 
 use std::io::IoSliceMut;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -13,6 +14,7 @@ use offramp_http::h1::{
 };
 use offramp_http::head::{Fields, Response};
 
+use super::buffers::ReadBuffers;
 use crate::fault::{Breach, Fault, Violation};
 use crate::link::Link;
 
@@ -34,13 +36,15 @@ const BEYOND: u64 = 512;
 /// The responses of a connection.
 pub(crate) struct Inbound {
     bytes: BytesMut,
+    /// Where the memory for first reads comes from.
+    buffers: Rc<ReadBuffers>,
     reader: ResponseReader,
     content: ResponseContent,
     /// The room for the next read of content.
     room: usize,
-    /// The most that a read of content takes.
+    /// The most that a read takes, though at least [`LITTLE`].
     most: usize,
-    /// The room that was made for the last read.
+    /// How large the memory of `bytes` is at the most, parts of which may have been given out.
     made: usize,
     /// Whether a byte of the response has come.
     received: bool,
@@ -63,9 +67,10 @@ pub(crate) struct ServerHead {
 }
 
 impl Inbound {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(buffers: Rc<ReadBuffers>) -> Self {
         Inbound {
             bytes: BytesMut::new(),
+            buffers,
             reader: ResponseReader::default(),
             content: ResponseContent::Over,
             room: FIRST_READ,
@@ -111,14 +116,23 @@ impl Inbound {
         }
     }
 
-    /// Gives memory back: all of it, or what few responses need.
+    /// Gives memory back: all of it, or what few responses need. For a connection on which nothing is to come.
     pub(super) fn trim(&mut self, all: bool) {
-        // What is left of a buffer does not tell how large the whole is.
-        if all || self.room > FIRST_READ || self.bytes.capacity() > FIRST_READ {
-            self.bytes = BytesMut::new();
+        if self.bytes.is_empty() {
+            self.release();
         }
         if all {
+            self.bytes = BytesMut::new();
             self.reader = ResponseReader::default();
+        }
+    }
+
+    /// Gives the memory of `bytes`, in which nothing is, to whoever reads next.
+    fn release(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        // What is left of a buffer does not tell how large the whole is.
+        if std::mem::take(&mut self.made) <= FIRST_READ {
+            self.buffers.put(bytes);
         }
     }
 
@@ -163,21 +177,29 @@ impl Inbound {
         Poll::Ready(frame.transpose())
     }
 
-    /// How much memory is held for content that was read and not given out, beyond that of a first read. Memory with
-    /// next to nothing in it is given back.
-    pub(super) fn held(&mut self) -> usize {
-        if self.made <= FIRST_READ {
+    /// How much memory is held for content that was read and not given out. Memory with next to nothing in it is given
+    /// back: large one at once, and all where content `waits` for its receiver.
+    pub(super) fn held(&mut self, waits: bool) -> usize {
+        if self.bytes.is_empty() {
+            if waits {
+                self.release();
+            }
             return 0;
         }
-        if self.bytes.len() <= LITTLE {
+        if self.bytes.len() <= LITTLE && self.made > if waits { 2 * LITTLE } else { FIRST_READ } {
             // What is left of a buffer would keep all of it.
             self.bytes = BytesMut::from(&self.bytes[..]);
-            self.made = 0;
+            self.made = self.bytes.len();
         }
         self.made
     }
 
-    /// Has reads of content take about so much at the most.
+    /// How large the memory is in which what was given out last lies, at the most.
+    pub(super) fn made(&self) -> usize {
+        self.made
+    }
+
+    /// Has reads take about so much at the most.
     pub(super) fn limit(&mut self, most: usize) {
         self.most = most;
     }
@@ -294,12 +316,22 @@ impl Inbound {
     /// Reads once; `false` is the end of the stream.
     fn poll_read(&mut self, cx: &mut Context<'_>, link: &mut Link, wanted: u64) -> Poll<Result<bool, Fault>> {
         let wanted = usize::try_from(wanted.saturating_add(BEYOND)).unwrap_or(usize::MAX);
-        // Where there is no memory yet, a first read gets some in one piece.
-        let least = if self.bytes.capacity() == 0 { FIRST_READ } else { READ_LEAST };
+        let mut least = READ_LEAST;
+        if self.bytes.capacity() == 0 && self.most >= FIRST_READ {
+            // Where there is no memory yet, a first read gets some in one piece.
+            (self.bytes, self.made, least) = (self.buffers.take(), FIRST_READ, FIRST_READ);
+        }
+        let least = least.min(self.most.max(LITTLE));
         let room = wanted.clamp(least, self.room.min(self.most).max(least));
-        let read = link.poll_read_behind(cx, &mut self.bytes, room);
-        let n = ready!(read).map_err(|error| Fault::Aborted(Breach::Io(error)))?;
-        self.made = room.max(if self.bytes.len() > n { self.made } else { 0 });
+        self.made = self.made.max(room);
+        let Poll::Ready(read) = link.poll_read_behind(cx, &mut self.bytes, room) else {
+            if self.bytes.is_empty() {
+                // Nothing is held while the server is waited for.
+                self.release();
+            }
+            return Poll::Pending;
+        };
+        let n = read.map_err(|error| Fault::Aborted(Breach::Io(error)))?;
         if n == room {
             self.room = (self.room * GROWTH).min(READ_MOST);
         }

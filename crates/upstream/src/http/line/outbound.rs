@@ -23,16 +23,16 @@ use crate::link::Link;
 
 /// How many pieces are moved before others have their turn.
 const TURN: usize = 16;
-/// The capacity up to which the memory of a head is kept while its response comes: no more than a stream of a client is
-/// counted as for it.
-const KEEP_ANSWERED: usize = 1024;
+/// The capacity up to which the memory of a head is kept when it has gone: no more than a stream of a client is counted as
+/// for it.
+pub(super) const KEEP_WRITTEN: usize = 512;
 /// The capacity up to which memory is kept for the next request.
 const KEEP: usize = 8 * 1024;
 
 /// A request on its way.
 pub(crate) struct Outbound<B: RequestBody> {
-    /// What goes before the data: the head, and the lines of chunk sizes. The head stays until something of the
-    /// body is used: the request can then be sent once more.
+    /// What goes before the data: the head, and the lines of chunk sizes. A long head is dropped when it has gone: to send
+    /// the request once more it is written again.
     before: Vec<u8>,
     /// How much of it has gone.
     gone: usize,
@@ -43,6 +43,9 @@ pub(crate) struct Outbound<B: RequestBody> {
     body: Option<B>,
     framing: Framing,
     trailers: Vec<HeaderName>,
+    /// What was known of the body when the head was written, and whether content of unknown length is sent with any method.
+    size: Size,
+    announce: bool,
     asked: Asked,
     idempotent: bool,
     /// Whether anything of the body was used.
@@ -73,6 +76,8 @@ impl<B: RequestBody> Outbound<B> {
             body: None,
             framing: Framing::Length(0),
             trailers: Vec::new(),
+            size: Size::None,
+            announce: false,
             asked: Asked::Other,
             idempotent: false,
             touched: false,
@@ -97,6 +102,8 @@ impl<B: RequestBody> Outbound<B> {
             body: (!ends).then_some(body),
             framing,
             trailers,
+            size,
+            announce,
             asked: match head.method {
                 Method::HEAD => Asked::Head,
                 Method::CONNECT => Asked::Connect,
@@ -107,7 +114,7 @@ impl<B: RequestBody> Outbound<B> {
         };
     }
 
-    /// Takes the request back as [`Outbound::load`] left it, if nothing of it was used that would be missing.
+    /// Takes the request back as [`Outbound::load`] left it, but for its head, if nothing of it was used that would be missing.
     /// `stale`: the server may have closed the connection before it saw the request, and so much is known to have
     /// been done that an idempotent one may be sent again (RFC 9110 §9.2.2).
     pub(super) fn take_back(&mut self, stale: bool) -> Option<Self> {
@@ -116,7 +123,12 @@ impl<B: RequestBody> Outbound<B> {
             return None;
         }
         let request = std::mem::replace(self, Self::idle());
-        Some(Outbound { gone: 0, begun: false, ..request })
+        Some(Outbound { before: Vec::new(), gone: 0, begun: false, ..request })
+    }
+
+    /// Writes the head once more, of a request that was taken back.
+    pub(super) fn load_again(&mut self, head: &head::Request) {
+        encode::head(head, self.size, self.announce, &mut self.before);
     }
 
     /// What was asked for.
@@ -138,14 +150,6 @@ impl<B: RequestBody> Outbound<B> {
     pub(super) fn give_up(&mut self) {
         self.drop_rest();
         self.broken = true;
-    }
-
-    /// The response has begun: the request is not sent again. A long head that has gone is not held as long as the body of
-    /// the response takes.
-    pub(super) fn answered(&mut self) {
-        if self.gone == self.before.len() && self.before.capacity() > KEEP_ANSWERED {
-            (self.before, self.gone) = (Vec::new(), 0);
-        }
     }
 
     /// Gives memory back: all of it, or what few requests need.
@@ -338,12 +342,14 @@ impl<B: RequestBody> Outbound<B> {
         self.gone == self.before.len() && self.data.is_none() && self.after.is_empty()
     }
 
-    /// Makes room for what goes before the next piece. A head that may be needed again stays.
+    /// Makes room for what goes before the next piece, when all has gone. 100 requests whose responses take their time would
+    /// hold the heads of all, which the client's side has as well.
     fn clear(&mut self) {
-        if self.touched {
-            self.before.clear();
-            self.gone = 0;
+        if self.before.capacity() > KEEP_WRITTEN {
+            self.before = Vec::new();
         }
+        self.before.clear();
+        self.gone = 0;
     }
 
     /// Writes once.
@@ -402,20 +408,22 @@ const WRONG_LENGTH: &str = "it is not of the length that its head says";
 mod tests {
     use super::*;
 
-    /// 100 responses that a client does not read would hold the heads of their requests, which nobody counts any more.
     #[test]
-    fn a_long_head_is_forgotten_when_the_response_begins() {
+    fn a_long_head_is_forgotten_when_it_has_gone_and_written_again_from_the_request() {
         for (length, kept) in [(10, true), (20_000, false)] {
             let mut request = head::Request::new();
             request.fields.append(b"cookie", &vec![b'x'; length]);
             let mut out = Outbound::<String>::idle();
             out.load(&request, String::new(), false);
-            out.answered();
-            assert!(out.before.len() > length, "what has not gone stays");
+            let written = out.before.clone();
             out.gone = out.before.len();
-            out.answered();
+            out.clear();
             assert!(out.is_complete());
             assert_eq!(out.before.capacity() > 0, kept, "{length}");
+            out.begun = true;
+            let mut again = out.take_back(true).unwrap();
+            again.load_again(&request);
+            assert_eq!((again.before, again.gone), (written, 0));
         }
     }
 }

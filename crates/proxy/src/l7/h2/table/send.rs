@@ -154,6 +154,11 @@ impl StreamTable {
         false
     }
 
+    /// How much may be read of a response that begins.
+    pub(in crate::l7::h2) fn first_read(&self) -> usize {
+        self.account.first_read()
+    }
+
     /// A piece of so many bytes waits on a stream, or none.
     pub(in crate::l7::h2) fn piece(&mut self, key: Key, n: usize) {
         let slot = &mut self.slots[key.0];
