@@ -1,4 +1,4 @@
-//! What `to` and `demo` say as soon as clients can connect: what to open, who can reach it, how it is served, and
+//! What `to`, `serve` and `demo` say as soon as clients can connect: what to open, who can reach it, how it is served, and
 //! a line to try.
 
 use std::fmt::Write as _;
@@ -29,6 +29,8 @@ pub(crate) enum Service {
     Bytes,
     /// HTTP is understood.
     Http,
+    /// Files are served.
+    Files,
     /// The application of the demo.
     Demo,
 }
@@ -42,6 +44,7 @@ impl Service {
                 "(for an HTTP application add --http: HTTP/2, X-Forwarded-For, a line per request)",
             ],
             Self::Http => &["http: HTTP/1.1 and HTTP/2 for clients, HTTP/1.1 for the application"],
+            Self::Files => &["http: HTTP/1.1 and HTTP/2"],
             Self::Demo => &["tcp: the bytes of any protocol, unchanged"],
         }
     }
@@ -64,6 +67,7 @@ impl Banner<'_> {
     pub(crate) fn text(&self) -> String {
         let list = |items: Vec<String>| items.join(", ");
         let does = match self.origin {
+            _ if self.service == Service::Files => "serves the files below",
             Origin::PlainText => "relays plain text to",
             _ => "terminates TLS for",
         };
@@ -299,6 +303,9 @@ mod tests {
         banner.service = Service::Http;
         let text = banner.text();
         assert!(text.contains("  mode         http: ") && !text.contains("--http"), "{text}");
+        banner.service = Service::Files;
+        let text = banner.text();
+        assert!(text.contains("Offramp serves the files below ") && !text.contains("--http"), "{text}");
         banner.service = Service::Demo;
         assert!(!banner.text().contains("--http"));
         for line in text.lines().filter(|line| !line.contains("curl")) {

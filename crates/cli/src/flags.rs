@@ -46,6 +46,12 @@ pub(crate) enum Command {
     /// --http it writes one per request. Only this machine can connect, unless --public or an address after
     /// --listen admits others.
     To(To),
+    /// Serve the files of a directory over https://localhost:8443, without a configuration file
+    ///
+    /// Over HTTP/1.1 and HTTP/2, with conditional requests and ranges. Nothing outside of the directory is served, and
+    /// no name that begins with a dot. The local CA issues the certificate (see `offramp ca`), unless --cert or --acme
+    /// says otherwise. Only this machine can connect, unless --public or an address after --listen admits others.
+    Serve(Serve),
     /// Run with a configuration file
     ///
     /// SIGTERM and SIGINT stop it. SIGHUP makes it read the file and all certificates again.
@@ -95,28 +101,9 @@ pub(crate) struct To {
     /// Where to listen.
     #[command(flatten)]
     pub(crate) listening: Listening,
-    /// A host name or address for the certificate; may be repeated [default: localhost, 127.0.0.1, ::1]
-    #[arg(long, short, value_name = "NAME", conflicts_with = "cert")]
-    pub(crate) name: Vec<CertificateName>,
-    /// Have the certificate issued by Let's Encrypt, and agree to its terms of service; the address is for the account
-    ///
-    /// The names of --name must lead to this machine. Unless --listen says otherwise, Offramp listens on port 443 of every
-    /// address, and on port 80, if it may, to send browsers to https. Until the certificate is issued, clients get one
-    /// from the local CA.
-    #[arg(long, value_name = "EMAIL", requires = "name", conflicts_with = "cert", value_parser = target::email)]
-    pub(crate) acme: Option<String>,
-    /// With --acme: the directory of another authority
-    #[arg(long, value_name = "URL", requires = "acme", value_parser = target::directory)]
-    pub(crate) acme_directory: Option<DirectoryUrl>,
-    /// With --acme-directory: the authorities in PEM that its API is checked against [default: the system's]
-    #[arg(long, value_name = "FILE", requires = "acme_directory", value_hint = ValueHint::FilePath)]
-    pub(crate) acme_ca: Option<PathBuf>,
-    /// A certificate chain in PEM, instead of one from the local CA; its key may be in the same file
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) cert: Option<PathBuf>,
-    /// The key of --cert in PEM
-    #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
-    pub(crate) key: Option<PathBuf>,
+    /// Which certificate clients get.
+    #[command(flatten)]
+    pub(crate) identity: Identity,
     /// Listen in plain text: with a TARGET such as tls://host:port, a tunnel for programs without TLS
     #[arg(long, conflicts_with_all = ["name", "cert"])]
     pub(crate) no_tls: bool,
@@ -147,7 +134,66 @@ pub(crate) struct To {
     pub(crate) verbose: bool,
 }
 
-/// Where `to` and `demo` listen.
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The directory
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// Where to listen.
+    #[command(flatten)]
+    pub(crate) listening: Listening,
+    /// Which certificate clients get.
+    #[command(flatten)]
+    pub(crate) identity: Identity,
+    /// The file that is served where there is no other, such as /index.html: for single-page applications
+    #[arg(long, value_name = "PATH", value_parser = target::fallback)]
+    pub(crate) fallback: Option<String>,
+    /// Serve files and directories whose names begin with a dot too
+    #[arg(long)]
+    pub(crate) hidden: bool,
+    /// Keep events in a store too, for `offramp logs --store URL`: sqlite:/path or postgres://user@host/database
+    #[arg(long, value_name = "URL", value_parser = target::store)]
+    pub(crate) log_store: Option<StoreUrl>,
+    /// Worker threads, 1 to 1024 [default: one per core that the process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) workers: Option<u16>,
+    /// The directory of the local CA [default: the default state_dir, see offramp --help]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Log at level debug, and show all details of each request
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
+/// Which certificate clients of `to` and `serve` get.
+#[derive(Debug, Args)]
+pub(crate) struct Identity {
+    /// A host name or address for the certificate; may be repeated [default: localhost, 127.0.0.1, ::1]
+    #[arg(long, short, value_name = "NAME", conflicts_with = "cert")]
+    pub(crate) name: Vec<CertificateName>,
+    /// Have the certificate issued by Let's Encrypt, and agree to its terms of service; the address is for the account
+    ///
+    /// The names of --name must lead to this machine. Unless --listen says otherwise, Offramp listens on port 443 of every
+    /// address, and on port 80, if it may, to send browsers to https. Until the certificate is issued, clients get one
+    /// from the local CA.
+    #[arg(long, value_name = "EMAIL", requires = "name", conflicts_with = "cert", value_parser = target::email)]
+    pub(crate) acme: Option<String>,
+    /// With --acme: the directory of another authority
+    #[arg(long, value_name = "URL", requires = "acme", value_parser = target::directory)]
+    pub(crate) acme_directory: Option<DirectoryUrl>,
+    /// With --acme-directory: the authorities in PEM that its API is checked against [default: the system's]
+    #[arg(long, value_name = "FILE", requires = "acme_directory", value_hint = ValueHint::FilePath)]
+    pub(crate) acme_ca: Option<PathBuf>,
+    /// A certificate chain in PEM, instead of one from the local CA; its key may be in the same file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) cert: Option<PathBuf>,
+    /// The key of --cert in PEM
+    #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
+    pub(crate) key: Option<PathBuf>,
+}
+
+/// Where `to`, `serve` and `demo` listen.
 // The help shows addresses as they are typed, without the marks of code; they are no links.
 #[allow(rustdoc::broken_intra_doc_links)]
 #[derive(Debug, Args)]
@@ -248,8 +294,8 @@ mod tests {
             !to.http
                 && !to.listening.public
                 && !to.verbose
-                && to.name.is_empty()
-                && to.cert.is_none()
+                && to.identity.name.is_empty()
+                && to.identity.cert.is_none()
                 && to.send_proxy.is_none()
                 && to.workers.is_none()
         );
@@ -267,6 +313,10 @@ mod tests {
             "offramp to 3000 --send-proxy v3",
             "offramp to 3000 --listen 127.0.0.1",
             "offramp to 3000 4000",
+            "offramp serve",
+            "offramp serve . --key k.pem",
+            "offramp serve . --http",
+            "offramp serve . --fallback ../x",
             "offramp completions basic",
         ] {
             assert_eq!(Cli::try_parse_from(line.split(' ')).unwrap_err().exit_code(), 2, "{line}");

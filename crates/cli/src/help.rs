@@ -32,6 +32,11 @@ pub(crate) const SECTIONS: &[Section] = &[
             ("offramp to 3000 --http", "HTTP/2 for clients, and one event per request"),
             ("offramp to 3000 --cert site.pem --key site.key", "Your own certificate"),
             ("offramp to 3000 --send-proxy v2", "Pass the addresses of clients to the application"),
+            ("offramp serve ./www", "The files below a directory at https://localhost:8443"),
+            (
+                "offramp serve ./www --name www.example.org --acme me@example.org",
+                "A web site for everyone, with a certificate of Let's Encrypt",
+            ),
             ("offramp demo", "A built-in application on https://localhost:8443"),
             ("offramp ca", "How to make clients trust the certificates of the local CA"),
             ("offramp cert list", "The certificates of a configuration, and when they end"),

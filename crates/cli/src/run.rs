@@ -20,9 +20,9 @@ use crate::admin;
 use crate::banner::{self, Banner, Service};
 use crate::demo::Demo;
 use crate::failure::Failure;
-use crate::flags::{self, Cli, Command, Listening};
+use crate::flags::{self, Cli, Command, Identity, Listening};
 use crate::listen::Place;
-use crate::single::{Single, local};
+use crate::single::{Answers, Single, local};
 use crate::surroundings::{self, print, say};
 use crate::{cert, check, event_store, logs, man, target};
 
@@ -33,6 +33,7 @@ use crate::{cert, check, event_store, logs, man, target};
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::To(arguments) => to(arguments),
+        Command::Serve(arguments) => files(arguments),
         Command::Run(arguments) => from_file(arguments),
         Command::Check(arguments) => check::check(arguments),
         Command::Demo(arguments) => demo(arguments),
@@ -66,10 +67,7 @@ fn from_file(arguments: flags::Run) -> Result<(), Failure> {
 
 fn to(arguments: flags::To) -> Result<(), Failure> {
     let environment = surroundings::environment();
-    let public = arguments.acme.is_some()
-        && arguments.listening.listen == Place::DEFAULT
-        && !arguments.listening.public;
-    let listen = if public { vec![everywhere(443)] } else { listen(&arguments.listening)? };
+    let (listen, public) = places(&arguments.listening, &arguments.identity)?;
     let (place, state_dir) = (arguments.listening.listen.clone(), arguments.state_dir.clone());
     let what = arguments.target.to_string();
     let service = if arguments.http { Service::Http } else { Service::Bytes };
@@ -91,6 +89,34 @@ fn to(arguments: flags::To) -> Result<(), Failure> {
         .map_err(|failure| elsewhere(failure, &place))
 }
 
+fn files(arguments: flags::Serve) -> Result<(), Failure> {
+    let environment = surroundings::environment();
+    if let Err(error) = std::fs::read_dir(&arguments.directory) {
+        let directory = arguments.directory.display();
+        return Err(Failure::usage(format_args!("error: cannot read the directory {directory}: {error}")));
+    }
+    let (listen, public) = places(&arguments.listening, &arguments.identity)?;
+    let (place, state_dir) = (arguments.listening.listen.clone(), arguments.state_dir.clone());
+    let what = std::path::absolute(&arguments.directory).map_err(Failure::usage)?.display().to_string();
+    let verbose = arguments.verbose;
+    let mut single = Single::serve(arguments, listen, surroundings::events()).map_err(Failure::usage)?;
+    single.redirect = if public { port_80() } else { None };
+    let config = told_at(verbose, kept_in(state_dir, single.config(&environment))?);
+    let told = config.clone();
+    let announce = move |addresses: &[Address]| {
+        say(&introduction(what, Service::Files, addresses, &told));
+    };
+    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)))
+        .map_err(|failure| elsewhere(failure, &place))
+}
+
+/// Where to listen, and whether that is where a site for everyone does: for a certificate of an authority, where nothing
+/// else is said.
+fn places(listening: &Listening, identity: &Identity) -> Result<(Vec<ListenAddress>, bool), Failure> {
+    let public = identity.acme.is_some() && listening.listen == Place::DEFAULT && !listening.public;
+    Ok((if public { vec![everywhere(443)] } else { listen(listening)? }, public))
+}
+
 fn demo(arguments: flags::Demo) -> Result<(), Failure> {
     let environment = surroundings::environment();
     let listen = listen(&arguments.listening)?;
@@ -98,14 +124,16 @@ fn demo(arguments: flags::Demo) -> Result<(), Failure> {
     let demo = Demo::start()
         .map_err(|error| Failure::runtime(format_args!("error: cannot start the application: {error}")))?;
     let single = Single {
-        server: ServerAddress::Unix(demo.socket()),
-        server_tls: None,
+        answers: Answers::Application {
+            server: ServerAddress::Unix(demo.socket()),
+            tls: None,
+            send_proxy: Some(SendProxy::V2(ProxyV2::default())),
+        },
         certificate: Some(local(&listen)),
         authority: None,
         redirect: None,
         listen,
         mode: Mode::Tcp,
-        send_proxy: Some(SendProxy::V2(ProxyV2::default())),
         workers: Workers::Auto,
         events: surroundings::events(),
         log_store: None,
@@ -249,7 +277,7 @@ fn not_started(error: &offramp_control::Error, config: &Config) -> Failure {
     if fits { Failure::Runtime(why) } else { Failure::Usage(why) }
 }
 
-/// What there is to say about the one application that is served. The keys were read a moment ago; what cannot be
+/// What there is to say about the one application or directory that is served. The keys were read a moment ago; what cannot be
 /// read now is not told.
 fn introduction(what: String, service: Service, addresses: &[Address], config: &Config) -> String {
     let mut names = Vec::new();

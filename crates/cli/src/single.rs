@@ -1,27 +1,43 @@
-//! The configuration of one application without a configuration file, as `to` and `demo` have it.
+//! The configuration of one application, or one directory of files, without a configuration file: as `to`, `serve` and
+//! `demo` have it.
 //!
 //! It is an ordinary [`Config`], made in code: what a file could not say, neither can the command line.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
+use std::path::PathBuf;
 
 use offramp_config::model::{
     AccessFormat, AcmeCertificate, Authority, Backend, Certificate, CertificateName, CertificateSource,
     DefaultRole, DirectoryUrl, FilePath, HostName, HostPattern, KeyType, ListenAddress, Listener, Listeners,
     Mode, Name, ProxyV2, Redirect, RedirectTo, Relay, RelayTarget, Route, SendProxy, Server, ServerAddress,
-    ServerTls, StoreUrl, Target, Verify, Workers, not_issuable,
+    ServerTls, StaticFiles, StoreUrl, Target, Verify, Workers, not_issuable,
 };
 use offramp_config::{At, Config, Environment};
 
-use crate::flags::{ProxyVersion, To};
+use crate::flags::{Identity, ProxyVersion, Serve, To};
 use crate::target::ServerSpeaks;
 
-/// What the command line says about one application.
+/// Where the answers to clients come from.
+pub(crate) enum Answers {
+    /// From an application.
+    Application {
+        /// Where it is.
+        server: ServerAddress,
+        /// How TLS is spoken to it, if at all.
+        tls: Option<ServerTls>,
+        /// The PROXY header for it.
+        send_proxy: Option<SendProxy>,
+    },
+    /// From files.
+    Files(StaticFiles),
+}
+
+/// What the command line says about one application or directory.
 pub(crate) struct Single {
-    /// The application.
-    pub(crate) server: ServerAddress,
-    /// How TLS is spoken to it, if at all.
-    pub(crate) server_tls: Option<ServerTls>,
+    /// Where the answers come from.
+    pub(crate) answers: Answers,
     /// Where clients come.
     pub(crate) listen: Vec<ListenAddress>,
     /// What is done with connections.
@@ -32,8 +48,6 @@ pub(crate) struct Single {
     pub(crate) authority: Option<Authority>,
     /// Where browsers that come without TLS are sent to it.
     pub(crate) redirect: Option<ListenAddress>,
-    /// The PROXY header for the application.
-    pub(crate) send_proxy: Option<SendProxy>,
     /// Worker threads.
     pub(crate) workers: Workers,
     /// How events are written to standard output.
@@ -45,22 +59,12 @@ pub(crate) struct Single {
 impl Single {
     /// What `to` was told; `listen` is what its `--listen` and `--public` mean.
     pub(crate) fn to(arguments: To, listen: Vec<ListenAddress>, events: AccessFormat) -> io::Result<Self> {
-        let file = |path| std::path::absolute(path).map(FilePath::new);
-        let authority = arguments.acme.map(|email| asked(email, arguments.acme_directory));
-        let mut authority = authority.transpose()?;
-        if let (Some(authority), Some(ca)) = (&mut authority, arguments.acme_ca) {
-            authority.ca = Some(file(ca)?);
-        }
-        let certificate = match arguments.cert {
-            _ if arguments.no_tls => None,
-            _ if authority.is_some() => Some(obtained(&arguments.name, authority.as_ref())?),
-            Some(cert) => Some(CertificateSource::Files {
-                cert: file(cert)?,
-                key: arguments.key.map(file).transpose()?,
-                ocsp: None,
-            }),
-            None if arguments.name.is_empty() => Some(local(&listen)),
-            None => Some(CertificateSource::Local { names: arguments.name }),
+        let (certificate, authority) = match arguments.no_tls {
+            true => (None, None),
+            false => {
+                let (certificate, authority) = certificate(arguments.identity, &listen)?;
+                (Some(certificate), authority)
+            }
         };
         let tls = arguments.target.tls;
         if tls == ServerSpeaks::Plain && (arguments.server_ca.is_some() || arguments.server_name.is_some()) {
@@ -79,27 +83,49 @@ impl Single {
             ServerSpeaks::Plain => None,
             ServerSpeaks::Tls | ServerSpeaks::TlsAfter(_) => Some(ServerTls {
                 preamble,
-                verify: arguments.server_ca.map(file).transpose()?.map_or(Verify::System, Verify::File),
+                verify: arguments.server_ca.map(absolute).transpose()?.map_or(Verify::System, Verify::File),
                 name: arguments.server_name,
                 ..ServerTls::default()
             }),
         };
         Ok(Single {
-            server: arguments.target.address,
-            server_tls,
+            answers: Answers::Application {
+                server: arguments.target.address,
+                tls: server_tls,
+                send_proxy: arguments.send_proxy.map(|version| match version {
+                    ProxyVersion::V1 => SendProxy::V1,
+                    ProxyVersion::V2 => SendProxy::V2(ProxyV2::default()),
+                }),
+            },
             listen,
             mode: if arguments.http { Mode::Http } else { Mode::Tcp },
             certificate,
             authority,
             redirect: None,
-            send_proxy: arguments.send_proxy.map(|version| match version {
-                ProxyVersion::V1 => SendProxy::V1,
-                ProxyVersion::V2 => SendProxy::V2(ProxyV2::default()),
-            }),
-            workers: match arguments.workers.and_then(std::num::NonZeroU16::new) {
-                Some(count) => Workers::Count(count),
-                None => Workers::Auto,
-            },
+            workers: workers(arguments.workers),
+            events,
+            log_store: arguments.log_store,
+        })
+    }
+
+    /// What `serve` was told; `listen` is what its `--listen` and `--public` mean.
+    pub(crate) fn serve(
+        arguments: Serve,
+        listen: Vec<ListenAddress>,
+        events: AccessFormat,
+    ) -> io::Result<Self> {
+        let mut files = StaticFiles::new(absolute(arguments.directory)?);
+        files.hidden = arguments.hidden;
+        files.fallback = arguments.fallback;
+        let (certificate, authority) = certificate(arguments.identity, &listen)?;
+        Ok(Single {
+            answers: Answers::Files(files),
+            listen,
+            mode: Mode::Http,
+            certificate: Some(certificate),
+            authority,
+            redirect: None,
+            workers: workers(arguments.workers),
             events,
             log_store: arguments.log_store,
         })
@@ -108,16 +134,21 @@ impl Single {
     /// The configuration.
     pub(crate) fn config(self, environment: &Environment) -> Config {
         let mut config = Config::for_environment(environment);
-        let to = match self.server_tls {
-            None => RelayTarget::Server(self.server),
-            Some(tls) if tls == ServerTls::default() => RelayTarget::TlsServer(self.server),
-            Some(tls) => {
-                let backend = Backend::new(Name::default(), vec![Server::new(self.server)]);
-                config.backends = vec![Backend { tls: Some(tls), ..backend }];
-                RelayTarget::Backend(Name::default())
+        let target = match self.answers {
+            Answers::Files(files) => Target::Files(files),
+            Answers::Application { server, tls, send_proxy } => {
+                let to = match tls {
+                    None => RelayTarget::Server(server),
+                    Some(tls) if tls == ServerTls::default() => RelayTarget::TlsServer(server),
+                    Some(tls) => {
+                        let backend = Backend::new(Name::default(), vec![Server::new(server)]);
+                        config.backends = vec![Backend { tls: Some(tls), ..backend }];
+                        RelayTarget::Backend(Name::default())
+                    }
+                };
+                Target::Relay(Relay { send_proxy, ..Relay::new(to) })
             }
         };
-        let relay = Relay { send_proxy: self.send_proxy, ..Relay::new(to) };
         // Nobody who tries it out, with a load test or behind a balancer, is to meet a limit of clients: one may have
         // them all.
         config.limits.connections_per_client = config.limits.connections;
@@ -129,7 +160,7 @@ impl Single {
         config.certificates = self.certificate.into_iter().map(certificate).collect();
         config.listeners =
             vec![Listener { addresses: self.listen, mode: self.mode, tls, ..Listener::default() }];
-        config.routes = vec![Route::to(Target::Relay(relay))];
+        config.routes = vec![Route::to(target)];
         config.authorities = self.authority.into_iter().collect();
         if let Some(address) = self.redirect {
             let plain = Listener {
@@ -152,6 +183,37 @@ impl Single {
 
 /// The listener of browsers that come without TLS.
 const PLAIN: &str = "plain";
+
+fn absolute(path: PathBuf) -> io::Result<FilePath> {
+    std::path::absolute(path).map(FilePath::new)
+}
+
+fn workers(count: Option<u16>) -> Workers {
+    count.and_then(NonZeroU16::new).map_or(Workers::Auto, Workers::Count)
+}
+
+/// Where the certificate comes from, and the authority that is asked for it.
+fn certificate(
+    identity: Identity,
+    listen: &[ListenAddress],
+) -> io::Result<(CertificateSource, Option<Authority>)> {
+    let authority = identity.acme.map(|email| asked(email, identity.acme_directory));
+    let mut authority = authority.transpose()?;
+    if let (Some(authority), Some(ca)) = (&mut authority, identity.acme_ca) {
+        authority.ca = Some(absolute(ca)?);
+    }
+    let source = match identity.cert {
+        _ if authority.is_some() => obtained(&identity.name, authority.as_ref())?,
+        Some(cert) => CertificateSource::Files {
+            cert: absolute(cert)?,
+            key: identity.key.map(absolute).transpose()?,
+            ocsp: None,
+        },
+        None if identity.name.is_empty() => local(listen),
+        None => CertificateSource::Local { names: identity.name },
+    };
+    Ok((source, authority))
+}
 
 /// The authority that `--acme` and `--acme-directory` name.
 fn asked(email: String, directory: Option<DirectoryUrl>) -> io::Result<Authority> {
@@ -223,9 +285,18 @@ mod tests {
     use crate::flags::{Cli, Command};
 
     fn single(line: &str) -> std::io::Result<Single> {
-        let Command::To(to) = Cli::parse_from(line.split(' ')).command else { unreachable!() };
-        let listen = to.listening.addresses(true).unwrap();
-        Single::to(to, listen, offramp_config::model::AccessFormat::Json)
+        let events = offramp_config::model::AccessFormat::Json;
+        match Cli::parse_from(line.split(' ')).command {
+            Command::To(to) => {
+                let listen = to.listening.addresses(true).unwrap();
+                Single::to(to, listen, events)
+            }
+            Command::Serve(serve) => {
+                let listen = serve.listening.addresses(true).unwrap();
+                Single::serve(serve, listen, events)
+            }
+            _ => unreachable!(),
+        }
     }
 
     #[test]
@@ -311,5 +382,19 @@ mod tests {
         assert!(text.contains("url = \"sqlite:/a.db\""), "{text}");
         let text = printed("offramp to 1 --listen 10.0.0.7:443");
         assert!(text.contains("\"::1\", \"10.0.0.7\"]"), "{text}");
+    }
+
+    #[test]
+    fn a_directory_is_a_configuration_too() {
+        let text = printed("offramp serve /srv/www");
+        for part in ["mode = \"http\"", "root = \"/srv/www\"", "hidden = false", "\"127.0.0.1:8443\""] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        let text = printed("offramp serve /srv/www --fallback /index.html --hidden --workers 2 --name a.lan");
+        for part in ["fallback = \"/index.html\"", "hidden = true", "workers = 2", "names = [\"a.lan\"]"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        let text = printed("offramp serve / --name a.example.org --acme me@example.org");
+        assert!(text.contains("acme = [\"letsencrypt\"]") && text.contains("root = \"/\""), "{text}");
     }
 }

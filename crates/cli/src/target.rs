@@ -121,6 +121,16 @@ pub(crate) fn directory(text: &str) -> Result<DirectoryUrl, String> {
     text.parse().map_err(|problem: offramp_config::Problem| problem.to_string())
 }
 
+/// Reads the value of `--fallback`: a path below the directory that is served, with or without the slash at its front.
+///
+/// # Errors
+/// It leads to no file there.
+pub(crate) fn fallback(text: &str) -> Result<String, String> {
+    let path = format!("/{}", text.strip_prefix('/').unwrap_or(text));
+    let wrong = |_| "write the path of a file below DIR: /index.html".to_owned();
+    offramp_config::model::fallback(&path).map_err(wrong)
+}
+
 /// Reads the name of a host or a wildcard.
 ///
 /// # Errors

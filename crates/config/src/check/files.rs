@@ -2,7 +2,7 @@
 
 use super::Reader;
 use crate::error::Problem;
-use crate::model::StaticFiles;
+use crate::model::{StaticFiles, fallback, is_below};
 use crate::raw::{Section, Spanned};
 
 /// The keys that say something of files.
@@ -69,20 +69,4 @@ fn attempt(text: &str) -> Result<String, Problem> {
     }
     let problem = Problem::new("this names no file for a request");
     Err(problem.help("write `{path}` once, such as \"{path}.html\"; for a fixed file there is `fallback`"))
-}
-
-fn fallback(text: &str) -> Result<String, Problem> {
-    match text.strip_prefix('/') {
-        Some(rest) if !rest.is_empty() && !rest.ends_with('/') && is_below(rest) => Ok(text.to_owned()),
-        _ => {
-            let problem = Problem::new("`fallback` is not the path of a file");
-            Err(problem.help("write its path below `root`: \"/index.html\""))
-        }
-    }
-}
-
-/// Whether a path without its first slash leads to something below a root.
-fn is_below(path: &str) -> bool {
-    let whole = path.strip_suffix('/').unwrap_or(path);
-    !path.contains('\0') && !whole.split('/').any(|segment| matches!(segment, "" | "." | ".."))
 }

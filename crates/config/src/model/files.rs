@@ -1,6 +1,7 @@
 //! Routes that answer with files.
 
 use super::{FilePath, HeaderValue};
+use crate::error::Problem;
 
 /// The files below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,4 +32,24 @@ impl StaticFiles {
             cache_control: Vec::new(),
         }
     }
+}
+
+/// Reads the path of a file below a root, which begins with `/`.
+///
+/// # Errors
+/// It is none.
+pub fn fallback(text: &str) -> Result<String, Problem> {
+    match text.strip_prefix('/') {
+        Some(rest) if !rest.is_empty() && !rest.ends_with('/') && is_below(rest) => Ok(text.to_owned()),
+        _ => {
+            let problem = Problem::new("`fallback` is not the path of a file");
+            Err(problem.help("write its path below `root`: \"/index.html\""))
+        }
+    }
+}
+
+/// Whether a path without its first slash leads to something below a root.
+pub(crate) fn is_below(path: &str) -> bool {
+    let whole = path.strip_suffix('/').unwrap_or(path);
+    !path.contains('\0') && !whole.split('/').any(|segment| matches!(segment, "" | "." | ".."))
 }
