@@ -95,10 +95,12 @@ pub(super) fn judge<B: RequestBody>(broken: Broken, copy: Copy<B>, stream: &Http
         Broken::Sent(cause) => (cause, true),
     };
     if sent && cause.refuses() {
-        // One stream may be refused for want of room; who says GOAWAY is closed to others anyway.
+        // Who refuses what there should be room for may be going; who says GOAWAY is closed to others anyway.
         return match copy.whole() {
             Some(back) => {
-                stream.retire();
+                if !stream.was_too_many() {
+                    stream.retire();
+                }
                 Verdict::Refused(cause.into(), back)
             }
             None => Verdict::Over(cause.into()),

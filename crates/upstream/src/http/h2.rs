@@ -30,7 +30,7 @@ use crate::link::Link;
 /// A stream begins with a window that is no more than the first read of a response over HTTP/1, and gets a larger one
 /// when there is more to come and its user has room for it ([`Exchange::set_window`]). All streams together have no bound of
 /// their own: with one, clients that take nothing of their responses would hold up those of all others. Before a server
-/// has said how many streams it allows, a hundred are opened at the most. Heads are bounded as those of HTTP/1.
+/// has said how many streams it allows, a hundred are opened at the most, or as many as it allowed before. Heads are bounded as those of HTTP/1.
 pub(crate) const CONFIG: Config = Config {
     stream_window: FIRST_READ as u32,
     connection_window: (1 << 31) - 1,
@@ -93,14 +93,18 @@ pub(crate) struct Http2Stream {
     /// Its number; 0 until it is opened.
     id: u32,
     reused: bool,
+    /// Whether it was opened before the server had said how many there may be.
+    early: bool,
 }
 
 impl Http2Connection {
-    /// Takes over a connection, on the thread of a worker.
-    pub(crate) fn open(link: Link) -> Rc<Self> {
+    /// Takes over a connection, on the thread of a worker. Until the server has said how many streams it allows, `streams`
+    /// are opened at the most.
+    pub(crate) fn open(link: Link, streams: u32) -> Rc<Self> {
         let now = coarse_ms();
+        let config = Config { max_streams: streams, ..CONFIG };
         let shared = Rc::new(Shared {
-            connection: RefCell::new(Connection::client(CONFIG, now)),
+            connection: RefCell::new(Connection::client(config, now)),
             secure: matches!(link, Link::Tls(_)),
             taken: Cell::new(0),
             retired: Cell::new(false),
@@ -123,7 +127,13 @@ impl Http2Connection {
         }
         shared.taken.set(taken + 1);
         let reused = shared.reused.replace(true);
-        Some(Http2Stream { connection: Rc::clone(self), id: 0, reused })
+        Some(Http2Stream { connection: Rc::clone(self), id: 0, reused, early: false })
+    }
+
+    /// How many streams the server allows, once it has said so.
+    pub(crate) fn allowed(&self) -> Option<usize> {
+        let connection = self.shared.connection.borrow();
+        connection.is_greeted().then(|| connection.max_streams())
     }
 
     /// Whether streams can be opened, now or when others have ended.
@@ -174,6 +184,13 @@ impl Http2Stream {
     /// Whether the connection has carried a request before.
     pub(crate) fn is_reused(&self) -> bool {
         self.reused
+    }
+
+    /// Whether it was one too many for the server, which had not said yet how many it allows.
+    pub(crate) fn was_too_many(&self) -> bool {
+        // A client's streams have odd numbers.
+        let place = self.id.div_ceil(2) as usize;
+        self.early && self.connection.allowed().is_some_and(|allowed| place > allowed)
     }
 
     /// Has no further streams opened beside this one.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use offramp_net::clock::coarse_ms;
 use tokio::sync::Notify;
 
-use super::h2::{Http2Connection, Http2Stream};
+use super::h2::{CONFIG, Http2Connection, Http2Stream};
 use super::line::{Http1Connection, ReadBuffers, RequestBody};
 use super::watch::after;
 use crate::backend::PoolLimits;
@@ -26,6 +26,8 @@ pub(crate) struct ServerPool<B: RequestBody> {
     timeout: Cell<Duration>,
     /// Nothing is kept any more: its server has left the configuration.
     closed: Cell<bool>,
+    /// How many streams the server allowed last on a connection.
+    streams: Cell<u32>,
     /// Whether a shared connection is being made.
     connecting: Cell<bool>,
     connected: Notify,
@@ -61,6 +63,7 @@ impl<B: RequestBody> ServerPool<B> {
             most: Cell::new(0),
             timeout: Cell::new(Duration::ZERO),
             closed: Cell::new(false),
+            streams: Cell::new(CONFIG.max_streams),
             connecting: Cell::new(false),
             connected: Notify::new(),
             failed: RefCell::new((0, Reason::NoAddress)),
@@ -151,6 +154,15 @@ impl<B: RequestBody> ServerPool<B> {
     /// A stream on one of the shared connections.
     pub(crate) fn stream(&self) -> Option<Http2Stream> {
         self.shared.borrow().iter().find_map(Http2Connection::stream)
+    }
+
+    /// How many streams the server is taken to allow on a new connection, until it says so.
+    pub(crate) fn streams_allowed(&self) -> u32 {
+        if let Some(allowed) = self.shared.borrow().iter().rev().find_map(|shared| shared.allowed()) {
+            let most = CONFIG.max_streams;
+            self.streams.set(u32::try_from(allowed).map_or(most, |allowed| allowed.clamp(1, most)));
+        }
+        self.streams.get()
     }
 
     /// A stream; where all connections are full `make` makes another one, one at a time. It may turn out to be one of

@@ -52,7 +52,7 @@ pub(super) async fn connected<B: RequestBody>(
         let shared = protocol == Protocol::Http2 || reached.is_http2();
         let link = reached.into_link();
         if shared {
-            return Ok(Made::Shared(Http2Connection::open(link)));
+            return Ok(Made::Shared(Http2Connection::open(link, pool.streams_allowed())));
         }
         Ok(Made::Line(pool.line(link)))
     };

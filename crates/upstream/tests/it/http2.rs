@@ -14,7 +14,7 @@ use offramp_upstream::{Backend, Fault, Pools, Protocol};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
-use tokio::task::spawn_local;
+use tokio::task::{JoinSet, spawn_local};
 
 use crate::world::{BodyExt as _, Sent, backend, get, request, send, text, whole, worker};
 
@@ -124,6 +124,83 @@ fn where_a_server_allows_few_streams_there_are_more_connections() {
         for answer in open {
             assert_eq!(text(answer).await, "done");
         }
+    });
+}
+
+/// More at once than the server allows, which says so too late.
+#[test]
+fn a_burst_before_the_server_has_said_its_limits_loses_no_request() {
+    worker(async {
+        let app = app(10, async |_, request, mut respond: SendResponse<Bytes>| {
+            let body = read(request).await;
+            let mut send = respond.send_response(Response::new(()), false).unwrap();
+            send.send_data(body, true).unwrap();
+        })
+        .await;
+        let (pools, backend) = (Pools::new(0), Arc::new(app.backend()));
+        for _ in 0..2 {
+            let mut all = JoinSet::new();
+            for n in 0..100 {
+                let posted = to(&app, request("POST", "/", whole(n.to_string())));
+                let (pools, backend) = (pools.clone(), Arc::clone(&backend));
+                all.spawn_local(async move {
+                    let answer = send(&pools, &backend, posted).await.map_err(|failure| failure.fault);
+                    assert_eq!(text(answer.unwrap()).await, n.to_string());
+                });
+            }
+            while let Some(done) = all.join_next().await {
+                done.unwrap();
+            }
+        }
+    });
+}
+
+/// The window of the connection is used up while the client is waited for; when the client has sent more, it is the server
+/// that keeps the request waiting.
+#[test]
+fn a_server_that_opens_no_window_is_too_late() {
+    const WINDOW: usize = 65_535;
+    worker(async {
+        let (begun, taken) = (Rc::new(Notify::new()), Rc::new(Notify::new()));
+        let (has_begun, has_taken) = (Rc::clone(&begun), Rc::clone(&taken));
+        let serve = move |_: usize, request: Request<RecvStream>, respond: SendResponse<Bytes>| {
+            let (begun, taken) = (Rc::clone(&begun), Rc::clone(&taken));
+            async move {
+                begun.notify_one();
+                let mut body = request.into_body();
+                let mut all = 0;
+                // What is not released opens no window.
+                while let Some(Ok(data)) = body.data().await {
+                    all += data.len();
+                    if all == WINDOW {
+                        taken.notify_one();
+                    }
+                }
+                drop(respond);
+            }
+        };
+        let app = app(100, serve).await;
+        let mut late = app.backend();
+        late.limits.response_timeout = Duration::from_millis(200);
+        let (pools, backend) = (Pools::new(0), Arc::new(late));
+        let ((slow, body), (other, others)) =
+            (tokio::sync::mpsc::unbounded_channel(), tokio::sync::mpsc::unbounded_channel());
+        let (first, second) = [body, others]
+            .map(|body| to(&app, request("POST", "/", Sent::Pieces(body))))
+            .map(|posted| {
+                let (pools, backend) = (pools.clone(), Arc::clone(&backend));
+                async move { send(&pools, &backend, posted).await.map(drop).map_err(|failure| failure.fault) }
+            })
+            .into();
+        let first = spawn_local(first);
+        has_begun.notified().await;
+        let second = spawn_local(second);
+        other.send(Ok(Bytes::from(vec![b'x'; WINDOW]))).unwrap();
+        has_taken.notified().await;
+        slow.send(Ok(Bytes::from_static(b"more"))).unwrap();
+        let fault = first.await.unwrap().unwrap_err();
+        assert!(matches!(fault, Fault::ResponseTimeout), "{fault:?}");
+        assert!(!second.is_finished(), "its client is waited for");
     });
 }
 

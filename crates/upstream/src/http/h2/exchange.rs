@@ -121,7 +121,8 @@ impl<B: RequestBody> Exchange<B> {
         match opened {
             Ok(id) => {
                 shared.wake();
-                self.stream.id = id;
+                let early = !shared.connection.borrow().is_greeted();
+                (self.stream.id, self.stream.early) = (id, early);
                 (self.over, self.complete) = (end, end);
                 Ok(())
             }
@@ -218,16 +219,7 @@ impl<B: RequestBody> Exchange<B> {
         if self.over {
             return Ok(false);
         }
-        let ends = self.waits.is_empty() && self.body.is_end_stream();
-        let capacity = self.connection(Connection::capacity);
-        if capacity == 0 && !ends {
-            self.over = self.inbox(|inbox| {
-                inbox.wait(cx);
-                inbox.reset.is_some()
-            });
-            return Ok(false);
-        }
-        if self.waits.is_empty() && !ends {
+        if self.waits.is_empty() && !self.body.is_end_stream() {
             let Poll::Ready(frame) = self.body.poll_frame(cx) else { return Ok(false) };
             match frame.transpose().map_err(Into::into)?.map(Frame::into_data) {
                 Some(Ok(data)) => self.waits = data,
@@ -238,6 +230,15 @@ impl<B: RequestBody> Exchange<B> {
                 }
                 None => {}
             }
+        }
+        let capacity = self.connection(Connection::capacity);
+        if capacity == 0 && !self.waits.is_empty() {
+            // It is the server that is waited for, from when the piece came.
+            self.over = self.inbox(|inbox| {
+                inbox.wait(cx);
+                inbox.reset.is_some()
+            });
+            return Ok(false);
         }
         let piece = self.waits.split_to(self.waits.len().min(capacity));
         let end = self.waits.is_empty() && self.body.is_end_stream();

@@ -25,11 +25,11 @@ impl ReadBuffers {
         self.unused.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Gives a buffer of [`FIRST_READ`] bytes back, with nothing in it.
+    /// Gives a buffer back, with nothing in it. One of more than [`FIRST_READ`] bytes is not kept.
     pub(super) fn put(&self, buffer: BytesMut) {
-        debug_assert!(buffer.is_empty() && buffer.capacity() <= FIRST_READ);
+        debug_assert!(buffer.is_empty());
         let mut unused = self.unused.borrow_mut();
-        if buffer.capacity() > 0 && unused.len() < MOST {
+        if (1..=FIRST_READ).contains(&buffer.capacity()) && unused.len() < MOST {
             unused.push(buffer);
         }
     }
@@ -56,5 +56,8 @@ mod tests {
             buffers.put(BytesMut::with_capacity(FIRST_READ));
         }
         assert_eq!(buffers.unused.borrow().len(), MOST);
+        buffers.unused.borrow_mut().clear();
+        buffers.put(BytesMut::with_capacity(FIRST_READ + 1));
+        assert_eq!(buffers.take().capacity(), 0);
     }
 }

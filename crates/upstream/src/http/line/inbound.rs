@@ -323,7 +323,6 @@ impl Inbound {
         }
         let least = least.min(self.most.max(LITTLE));
         let room = wanted.clamp(least, self.room.min(self.most).max(least));
-        self.made = self.made.max(room);
         let Poll::Ready(read) = link.poll_read_behind(cx, &mut self.bytes, room) else {
             if self.bytes.is_empty() {
                 // Nothing is held while the server is waited for.
@@ -332,6 +331,8 @@ impl Inbound {
             return Poll::Pending;
         };
         let n = read.map_err(|error| Fault::Aborted(Breach::Io(error)))?;
+        // Where the memory did not suffice there is other, all of which is ahead.
+        self.made = self.made.max(self.bytes.capacity());
         if n == room {
             self.room = (self.room * GROWTH).min(READ_MOST);
         }
