@@ -24,7 +24,7 @@ use offramp_http::h1::{Form, Framing, Guard, Limits as GuardLimits, Outcome};
 use offramp_net::{Address, listen};
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::{
-    AcceptorId, Action, Admission, AuthClass, Challenges, ClientTable, Command, Demand, HeaderRules, Held,
+    AcceptorId, Access, Action, Admission, AuthClass, Challenges, ClientTable, Command, Demand, HeaderRules, Held,
     Http, HttpLimits, HttpRoute, HttpTls, Limits, Listener, Match, PathMatch, Paths, Proxy, Refusals,
     Respond, Rewrite, Route, Rule, Shared, Snapshot, Table, Target, Worker, WorkerHandle,
 };
@@ -443,6 +443,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
             name: path.into(),
             action,
             client_auth: AuthClass::default(),
+            access: Access::default(),
             xfcc: false,
             request_headers: HeaderRules::default(),
             response_headers: HeaderRules::default(),
@@ -481,10 +482,10 @@ fn snapshot(app: PathBuf) -> Snapshot {
         configured: Arc::default(),
         client_auth: AuthClass::default(),
     });
-    let to = Route { name: "door".into(), target, deny_ja4: Arc::default(), log_one_in: NonZeroU32::MIN };
+    let to = Route { name: "door".into(), target, deny_ja4: Arc::default(), addresses: None, log_one_in: NonZeroU32::MIN };
     let routes = Table::new(vec![Rule { matches: Match::default(), to }]);
     let listener =
-        Listener { name: "door".into(), accept_proxy: Vec::new(), tls: None, routes, http: Some(http) };
+        Listener { name: "door".into(), accept_proxy: Vec::new(), addresses: None, tls: None, routes, http: Some(http) };
     let server = Server { name: "app".into(), target: offramp_upstream::Target::Fixed(Address::Unix(app)) };
     Snapshot {
         generation: 1,

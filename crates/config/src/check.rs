@@ -12,6 +12,7 @@ use crate::model::{Config, Environment, Listener, Name};
 use crate::raw::{Section, Spanned};
 use crate::settings::{BINDINGS, Origin};
 
+mod access;
 mod acme;
 mod backends;
 mod certificates;

@@ -10,6 +10,7 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use access::{ClientNetworks, Networks, parse_networks};
 pub use acme::{
     AcmeCertificate, Authority, Challenge, DirectoryUrl, DnsProvider, DnsUpdate, ExternalAccount,
     ImpliedCertificates, KeyType, TsigAlgorithm, contact, not_issuable,
@@ -48,6 +49,7 @@ pub(crate) mod header;
 pub(crate) mod health;
 pub(crate) mod http;
 
+mod access;
 mod address;
 mod backend;
 mod bounded;
@@ -338,6 +340,8 @@ pub struct Listener {
     pub tls: bool,
     /// Sources whose PROXY header is required and believed.
     pub accept_proxy: Vec<Cidr>,
+    /// Where its clients may come from.
+    pub networks: ClientNetworks,
     /// How clients ask for TLS; `None`: they begin with it. Only with [`Mode::Tcp`] and TLS.
     pub preamble: Option<Preamble>,
     /// Whose `X-Forwarded-*`, `Forwarded` and `X-Request-Id` are believed; empty with [`Mode::Tcp`].

@@ -8,8 +8,8 @@ use std::fmt::{Display, Write as _};
 
 use crate::keys;
 use crate::model::{
-    Authority, Backend, Certificate, CertificateSource, Config, DefaultRole, DnsProvider, DnsUpdate, Eject,
-    FilePath, Health, HttpProbe, Listener, Mode, OnDemand, Pool, Probe, ServerTls, Verify,
+    Authority, Backend, Certificate, CertificateSource, ClientNetworks, Config, DefaultRole, DnsProvider,
+    DnsUpdate, Eject, FilePath, Health, HttpProbe, Listener, Mode, OnDemand, Pool, Probe, ServerTls, Verify,
 };
 use crate::settings::{BINDINGS, lacks};
 use crate::units::print_duration;
@@ -148,6 +148,7 @@ fn listener(out: &mut String, listener: &Listener) {
     text(out, "mode", listener.mode);
     bare(out, "tls", listener.tls);
     list(out, "accept_proxy", &listener.accept_proxy);
+    networks(out, &listener.networks);
     if let Some(preamble) = listener.preamble {
         text(out, "preamble", preamble);
     }
@@ -156,6 +157,14 @@ fn listener(out: &mut String, listener: &Listener) {
         bare(out, "via", listener.via);
     }
     out.push('\n');
+}
+
+fn networks(out: &mut String, networks: &ClientNetworks) {
+    for (key, entries) in [("allow", &networks.allow), ("deny", &networks.deny)] {
+        if !entries.is_empty() {
+            list(out, key, entries);
+        }
+    }
 }
 
 fn backend(out: &mut String, backend: &Backend) {

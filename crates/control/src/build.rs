@@ -31,6 +31,7 @@ use offramp_upstream::Backend;
 pub(crate) use self::certificates::Material;
 use self::http::Ways;
 pub(crate) use self::routes::name as route_name;
+use crate::access::RuleSets;
 use crate::acme::Want;
 use crate::certificates::{OnFault, Sources};
 use crate::error::{Error, Finding, none_or_refused};
@@ -196,7 +197,8 @@ fn assemble(
     let Material { store, sources, wants, .. } = material;
     let mut backends = Backends::of(config, inputs, &sources, &mut report);
     let mut termination = Termination::new(&config.tls, &store, inputs.tickets, &sources);
-    let tables = routes::tables(config, &mut backends, &mut termination, &mut report);
+    let mut access = RuleSets::new(&sources.access);
+    let tables = routes::tables(config, (&mut backends, &mut access), &mut termination, &mut report);
     let mut listeners = HashMap::new();
     for (listener, routes) in config.listeners.iter().zip(tables) {
         let tls = if listener.tls {
@@ -208,7 +210,7 @@ fn assemble(
             model::Mode::Tcp => (routes, None),
             model::Mode::Http => {
                 let Ways { rules, http } =
-                    http::ways(config, listener, &mut backends, &mut termination, &mut report);
+                    http::ways(config, listener, (&mut backends, &mut access), &mut termination, &mut report);
                 (rules, Some(http))
             }
         };
@@ -216,7 +218,8 @@ fn assemble(
         let network = |range: &model::Cidr| Network::new(range.address(), range.prefix());
         let accept_proxy = listener.accept_proxy.iter().map(network).collect();
         let routes = Table::new(routes);
-        let built = Listener { name: Arc::clone(&name), accept_proxy, tls, routes, http };
+        let addresses = access.rules(&listener.networks);
+        let built = Listener { name: Arc::clone(&name), accept_proxy, addresses, tls, routes, http };
         listeners.insert(name, Arc::new(built));
     }
     let tracing = tracing(&config.tracing, &mut report);

@@ -21,6 +21,7 @@ use offramp_config::model::FilePath;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateRevocationListDer;
 
+use crate::access::AccessFiles;
 use crate::error::Finding;
 
 pub(crate) mod change;
@@ -85,6 +86,8 @@ pub(crate) struct Sources {
     marks: HashMap<String, UseMark>,
     /// Folders of which every pair is read.
     directories: Vec<PathBuf>,
+    /// What was read of who may enter. A start and a reload read it.
+    pub(crate) access: AccessFiles,
     /// Why the last change was refused, if it was, so that it is told once.
     refused: Option<String>,
 }

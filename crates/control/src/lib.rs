@@ -15,11 +15,13 @@
 //! | which sockets stay, come and go? | `plan` (pure), `listeners` |
 //! | what happens at start, on reload, as time passes, at the end? | `server`, `reload`, `upkeep`, `drain` |
 //! | who changed what, and when? | `history` |
+//! | who may enter, by which files? | `access` |
 //! | which servers are alive? | `probes` |
 //! | who obtains and renews certificates? | `acme` |
 //! | how does the log store get its events? | `event_store` |
 //! | who may read the keys? | `privileges`, `state` |
 
+mod access;
 mod acme;
 mod build;
 mod certificates;

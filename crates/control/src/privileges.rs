@@ -14,6 +14,7 @@ use offramp_net::ownership;
 use offramp_net::process::{Identity, is_root};
 use offramp_observe::Log;
 
+use crate::access;
 use crate::error::{Error, Finding};
 use crate::server::Origin;
 use crate::state;
@@ -140,6 +141,7 @@ pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
     for route in &config.routes {
         route.client_auth.iter().flat_map(|auth| auth.authorities().chain(&auth.crl)).for_each(&mut look);
     }
+    access::files(config).into_iter().for_each(look);
     findings
 }
 

@@ -20,6 +20,7 @@ use tokio::time::{timeout, timeout_at};
 
 use crate::l7::{self, Session, Transport};
 use crate::limit::{Admitted, ClientBounds, ClientEntry, Refusal};
+use crate::networks::AddressRules;
 use crate::proxy_header::{self, About, TlsPart};
 use crate::snapshot::{Listener, Relay, Route, Snapshot, Target};
 use crate::worker::Worker;
@@ -194,6 +195,7 @@ async fn establish(
         Ok(identified) => identified?,
         Err(_) => return Err(Cause::ProxyTimeout.into()),
     };
+    may_enter(listener.addresses.as_deref(), client)?;
     if let Some(address) = client {
         admit(life, &snapshot, &listener, address)?;
     }
@@ -202,6 +204,7 @@ async fn establish(
         return secured(life, snapshot, listener, fresh).await;
     }
     let route = listener.routes.find(None, |_| false).ok_or(Cause::NoRoute)?;
+    may_enter(route.addresses.as_deref(), client)?;
     match &route.target {
         Target::Http(_) => http::plain(life, snapshot, &listener, fresh.socket, fresh.buffer),
         _ => plain(life, &snapshot, route, fresh.socket, fresh.buffer).await,
@@ -341,6 +344,14 @@ async fn identify(
             client.destination = Some(claimed.destination);
             Ok(address)
         }
+    }
+}
+
+/// Whether clients with this address may enter.
+fn may_enter(rules: Option<&AddressRules>, client: Option<std::net::IpAddr>) -> Result<(), Close> {
+    match rules {
+        Some(rules) if !rules.admits(client) => Err(Cause::AddressDenied.into()),
+        _ => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@
 //! ([`exchange`], [`forward`]), files ([`files`]), what becomes of its fields ([`offramp_http::semantics`], [`told`]), bodies ([`inbound`], [`body`]), other
 //! protocols ([`tunnel`]), and one event for each request ([`record`]).
 
+mod access;
 mod answer;
 mod body;
 mod client_certificate;

@@ -17,6 +17,7 @@ mod greeting;
 mod l4;
 mod l7;
 pub mod limit;
+mod networks;
 mod proxy_header;
 pub mod refusals;
 pub mod route;
@@ -27,11 +28,12 @@ mod worker;
 pub use challenges::Challenges;
 pub use demand::{Demand, DemandOutcome, DemandRule};
 pub use limit::{Admission, ClientTable, Held};
+pub use networks::{AddressRules, NetworkSet};
 pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, Paths, Rule, Table, Template};
 pub use snapshot::http::{
-    Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Proxy, Redirect, Respond,
-    Rewrite,
+    Access, Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Proxy, Redirect,
+    Respond, Rewrite,
 };
 pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target, Tracing};
 pub use worker::{AcceptorId, Command, Commander, Shared, Worker, WorkerHandle};

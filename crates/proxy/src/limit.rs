@@ -267,7 +267,7 @@ impl Drop for ClientEntry {
     }
 }
 
-fn client_key(address: IpAddr) -> IpAddr {
+pub(crate) fn client_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !(u128::MAX >> 64)).into(),
         v4 @ IpAddr::V4(_) => v4,

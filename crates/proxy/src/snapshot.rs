@@ -17,6 +17,7 @@ use offramp_tls::Configs;
 use offramp_upstream::Backend;
 
 use crate::limit::Rate;
+use crate::networks::AddressRules;
 use crate::route::{Ja4List, Table};
 
 pub mod http;
@@ -86,6 +87,8 @@ pub struct Listener {
     pub name: Arc<str>,
     /// Whose PROXY header is required and believed.
     pub accept_proxy: Vec<Network>,
+    /// Where its clients may come from; `None`: from anywhere.
+    pub addresses: Option<Arc<AddressRules>>,
     /// TLS, or plain text where this is absent.
     pub tls: Option<ListenerTls>,
     /// Where connections go. In mode `http` these routes are chosen by the server name alone, before TLS
@@ -130,6 +133,9 @@ pub struct Route {
     pub target: Target,
     /// Clients that are refused by their JA4 fingerprint.
     pub deny_ja4: Arc<Ja4List>,
+    /// Where its clients may come from; `None`: from anywhere. It is not for [`Target::Http`], whose requests are
+    /// refused by their own routes.
+    pub addresses: Option<Arc<AddressRules>>,
     /// Of so many connections that went well one has an event; those that failed always have. It is not for
     /// [`Target::Http`], whose requests have events by their own routes.
     pub log_one_in: NonZeroU32,

@@ -1,4 +1,4 @@
-//! `docs/http.md`: every configuration there starts, and every command there prints what it says.
+//! `docs/http.md` and `docs/access.md`: every configuration there starts, and every command there prints what it says.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,16 +17,25 @@ use crate::offramp::offramp;
 #[derive(Default)]
 struct Example {
     configuration: String,
+    files: Vec<(String, String)>,
     commands: Vec<(String, String)>,
 }
 
-fn examples() -> Vec<Example> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/http.md");
+fn examples(page: &str) -> Vec<Example> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let page = fs::read_to_string(page).unwrap();
     let mut examples: Vec<Example> = Vec::new();
     for block in page.split("\n```").skip(1).step_by(2) {
         let (kind, text) = block.split_once('\n').unwrap();
         match kind {
+            // A file, named by its first line, that the configuration before it mentions.
+            "text" => {
+                if let Some((name, _)) = text.split_once('\n')
+                    && let Some(name) = name.strip_prefix("# /etc/offramp/")
+                {
+                    examples.last_mut().unwrap().files.push((name.to_owned(), format!("{text}\n")));
+                }
+            }
             "toml" => examples.push(Example { configuration: format!("{text}\n"), ..Example::default() }),
             "console" => {
                 let commands = &mut examples.last_mut().unwrap().commands;
@@ -54,9 +63,13 @@ fn tell(name: &str, request: &Request, stream: &mut Stream) -> io::Result<()> {
 }
 
 /// Starts what the configuration names: applications on Unix sockets, and Offramp on free ports.
-fn start(configuration: &str) -> (Vec<Server>, Instance) {
+fn start(Example { configuration, files, .. }: &Example) -> (Vec<Server>, Instance) {
     let home = Home::new();
-    let text = configuration.replace("unix:/run/", "unix:").replace("\"[::]:80\"", "\"127.0.0.1:0\"");
+    for (name, text) in files {
+        fs::write(home.file(name), text).unwrap();
+    }
+    let text = configuration.replace("/etc/offramp/", "");
+    let text = text.replace("unix:/run/", "unix:").replace("\"[::]:80\"", "\"127.0.0.1:0\"");
     // Where no address is written it is one with a port that tests must not take.
     let text = text.replace("[[listener]]\nmode", "[[listener]]\naddress = \"127.0.0.1:0\"\nmode");
     let names = text.split("unix:").skip(1).filter_map(|rest| rest.split_once(".sock").map(|(name, _)| name));
@@ -83,10 +96,22 @@ fn is_like(said: &str, expected: &str) -> bool {
 
 #[test]
 fn the_page_on_http_says_what_happens() {
+    let (configurations, commands) = run("http.md");
+    assert!(configurations >= 6 && commands >= 13, "{configurations} configurations, {commands} commands");
+}
+
+#[test]
+fn the_page_on_access_says_what_happens() {
+    let (configurations, commands) = run("access.md");
+    assert!(configurations >= 1 && commands >= 1, "{configurations} configurations, {commands} commands");
+}
+
+/// Runs the examples of a page, and gives how many configurations and commands there were.
+fn run(page: &str) -> (usize, usize) {
     let (mut configurations, mut commands) = (0, 0);
-    for example in examples() {
+    for example in examples(page) {
         configurations += 1;
-        let (_apps, instance) = start(&example.configuration);
+        let (_apps, instance) = start(&example);
         for (line, expected) in example.commands {
             commands += 1;
             let listener = if line.contains("http://") { "plain" } else { "default" };
@@ -105,7 +130,7 @@ fn the_page_on_http_says_what_happens() {
         }
         instance.stop();
     }
-    assert!(configurations >= 6 && commands >= 13, "{configurations} configurations, {commands} commands");
+    (configurations, commands)
 }
 
 #[test]

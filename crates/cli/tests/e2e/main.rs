@@ -85,6 +85,7 @@ mod many_certificates_cost_workers_nothing;
 mod metrics_are_a_page;
 mod names_are_served_on_443_and_80;
 mod names_choose_certificates;
+mod networks_choose_clients;
 mod nginx;
 mod nginx_speaks_tls;
 mod npm;

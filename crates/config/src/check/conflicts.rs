@@ -197,6 +197,11 @@ fn unused(root: &Section, listeners: &[(Listener, &Section)], config: &Config, r
         // With a PROXY header they have one.
         let trusting = !listener.trusted_proxies.is_empty() && listener.accept_proxy.is_empty();
         let keys = [("accept_proxy", !listener.accept_proxy.is_empty()), ("trusted_proxies", trusting)];
+        if let Some(key) = ["allow", "deny"].into_iter().find(|key| unix && section.mentions(key)) {
+            let problem = Problem::new("clients of a Unix socket have no address");
+            let help = "`allow` refuses all of them, and `deny` none; leave both out";
+            report.warn(section.key_span(key), problem.help(help));
+        }
         for (key, _) in keys.into_iter().filter(|(_, trusts)| unix && *trusts) {
             let problem = Problem::new("clients of a Unix socket have no address to be trusted by");
             report.warn(section.key_span(key), problem.help("it has no effect here"));

@@ -1,6 +1,6 @@
 //! `[[listener]]`: what each one says by itself.
 
-use super::{Reader, Sorted};
+use super::{Reader, Sorted, access};
 use crate::error::Problem;
 use crate::model::{ListenAddress, Listener, Mode, Name, Preamble};
 use crate::raw::{Section, Spanned};
@@ -39,6 +39,7 @@ pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> S
                 .list(section, "accept_proxy", |text: &Spanned<String>, _| text.value.parse()),
             trusted_proxies: reader
                 .list(section, "trusted_proxies", |text: &Spanned<String>, _| text.value.parse()),
+            networks: access::networks(section, reader),
             preamble: section.text("preamble").and_then(|text| Preamble::from_word(text.value)),
             via: section.bool("via").unwrap_or(default.via),
             at: reader.at(&section.span),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use super::{Known, Reader, Sorted, files, reference, rules};
+use super::{Known, Reader, Sorted, access, files, reference, rules};
 use crate::error::Problem;
 use crate::model::{
     AuthMode, ClientAuth, FilePath, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay, RelayTarget,
@@ -45,6 +45,7 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
         let alpn = reader.list(section, "alpn", |text: &Spanned<String>, _| text.value.parse());
         reader.not_empty(section, "deny_ja4", "leave it out to refuse no client by its fingerprint");
         let deny_ja4 = reader.list(section, "deny_ja4", |text: &Spanned<String>, _| text.value.parse());
+        let networks = access::networks(section, reader);
         let target = target(section, known, reader);
         let route = Route {
             listeners,
@@ -53,6 +54,7 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
             path: section.text("path").and_then(|text| reader.parsed(&text)).unwrap_or_default(),
             client_auth: client_auth(section, reader),
             deny_ja4,
+            networks,
             http: rules::rules(section, reader),
             log_one_in: log_one_in(section),
             at: reader.at(&section.span),

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Authority, Certificate, CertificateName, CertificateSource, Config, DefaultRole, HostName, HostPattern,
-    HttpRules, ImpliedCertificates, ListenAddress, Listener, Listeners, Mode, Name, Redirect, RedirectTo,
-    Route, Target,
+    Authority, Certificate, CertificateName, CertificateSource, ClientNetworks, Config, DefaultRole,
+    HostName, HostPattern, HttpRules, ImpliedCertificates, ListenAddress, Listener, Listeners, Mode, Name,
+    Redirect, RedirectTo, Route, Target,
 };
 use crate::error::At;
 
@@ -165,6 +165,7 @@ impl Default for Listener {
             mode: Mode::Tcp,
             tls: true,
             accept_proxy: Vec::new(),
+            networks: ClientNetworks::default(),
             preamble: None,
             trusted_proxies: Vec::new(),
             via: false,

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use super::words::words;
 use super::{
-    AlpnId, FilePath, HostPattern, HttpRules, Ja4Pattern, Name, Redirect, Respond, RoutePath, ServerAddress,
-    StaticFiles,
+    AlpnId, ClientNetworks, FilePath, HostPattern, HttpRules, Ja4Pattern, Name, Redirect, Respond, RoutePath,
+    ServerAddress, StaticFiles,
 };
 use crate::error::{At, Problem, shown};
 
@@ -34,6 +34,8 @@ pub struct Route {
     pub client_auth: Option<ClientAuth>,
     /// Clients that are refused by their JA4 fingerprint.
     pub deny_ja4: Vec<Ja4Pattern>,
+    /// Where clients may come from.
+    pub networks: ClientNetworks,
     /// What is done to requests and responses of HTTP.
     pub http: HttpRules,
     /// One of how many events is written; failures always are: 1 to 1,000,000.
@@ -53,6 +55,7 @@ impl Route {
             target,
             client_auth: None,
             deny_ja4: Vec::new(),
+            networks: ClientNetworks::default(),
             http: HttpRules::default(),
             log_one_in: NonZeroU32::MIN,
             at: At::NOWHERE,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{array, bare, list, path, quoted, text};
+use super::{array, bare, list, networks, path, quoted, text};
 use crate::model::{
     ClientAuth, FilePath, HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules, Listeners, ProxyV2,
     ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route, SendProxy, StaticFiles, Target,
@@ -52,6 +52,7 @@ pub(super) fn route(out: &mut String, route: &Route) {
     if !route.deny_ja4.is_empty() {
         list(out, "deny_ja4", &route.deny_ja4);
     }
+    networks(out, &route.networks);
     rules(out, &route.http);
     if route.log_one_in.get() > 1 {
         bare(out, "log_one_in", route.log_one_in);

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use offramp_config::model::{
     AccessFormat, AccessLog, AccessOutput, AcmeCertificate, AlpnId, Anonymize, Authority, Backend,
-    Certificate, CertificateName, CertificateSource, Challenge, DefaultRole, DnsProvider, DnsUpdate, Eject,
-    Endpoint, ExternalAccount, FilePath, HeaderChanges, HeaderName, Health, HostPattern, Hsts, HttpLimits,
-    HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, KeyType, Level, Limits, ListenAddress, Listener,
-    Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name, OnDemand, Passthrough, Policy, Pool,
-    Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond,
-    Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress, Size, StoreUrl, SyslogAddress, Target,
-    Tickets, Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
+    Certificate, CertificateName, CertificateSource, Challenge, ClientNetworks, DefaultRole, DnsProvider,
+    DnsUpdate, Eject, Endpoint, ExternalAccount, FilePath, HeaderChanges, HeaderName, Health, HostPattern,
+    Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, KeyType, Level, Limits,
+    ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name, Networks,
+    OnDemand, Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect,
+    RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress,
+    Size, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -95,6 +95,17 @@ fn deny_ja4() -> impl Strategy<Value = Vec<Ja4Pattern>> {
     })
 }
 
+fn networks() -> impl Strategy<Value = ClientNetworks> {
+    let network =
+        any::<[u8; 2]>().prop_map(|[a, b]| Networks::One(format!("{a}.{b}.0.0/16").parse().unwrap()));
+    let list = || vec(prop_oneof![network.clone(), file().prop_map(Networks::File)], 0..3);
+    (list(), list()).prop_map(|(mut allow, mut deny)| {
+        distinct(&mut allow);
+        distinct(&mut deny);
+        ClientNetworks { allow, deny }
+    })
+}
+
 /// A route of connections.
 fn tcp_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
     let alpn = select(vec!["h2", "http/1.1", "imap"]).prop_map(|id| id.parse::<AlpnId>().unwrap());
@@ -103,8 +114,8 @@ fn tcp_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
         1 => passthrough().prop_map(Target::Passthrough),
     ];
     let matching = (option::of(host()), option::of(alpn));
-    (matching, target, option::of(client_auth()), deny_ja4(), 1u32..5).prop_map(
-        |((host, alpn), mut target, mut client_auth, deny_ja4, log_one_in)| {
+    (matching, target, option::of(client_auth()), (deny_ja4(), networks()), 1u32..5).prop_map(
+        |((host, alpn), mut target, mut client_auth, (deny_ja4, networks), log_one_in)| {
             let passthrough = matches!(target, Target::Passthrough(_));
             client_auth = client_auth.filter(|_| !passthrough);
             without_certificate(&mut target, client_auth.is_some());
@@ -113,6 +124,7 @@ fn tcp_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
                 alpn: alpn.into_iter().filter(|_| !passthrough).collect(),
                 client_auth,
                 deny_ja4,
+                networks,
                 log_one_in: log_one_in.try_into().unwrap(),
                 ..Route::to(target)
             }
@@ -333,6 +345,10 @@ fn listeners() -> impl Strategy<Value = Vec<Listener>> {
                     mode: Mode::Tcp,
                     tls,
                     accept_proxy: network.into_iter().collect(),
+                    networks: ClientNetworks {
+                        allow: network.into_iter().map(Networks::One).collect(),
+                        deny: Vec::new(),
+                    },
                     preamble: Some(Preamble::Postgres).filter(|_| tls && port % 2 == 0),
                     trusted_proxies: Vec::new(),
                     via: false,

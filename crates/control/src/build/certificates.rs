@@ -15,6 +15,7 @@ use offramp_config::model::{
 use offramp_config::{At, Config};
 
 use super::{Report, coverage, trust};
+use crate::access::AccessFiles;
 use crate::acme::{Rule, Want};
 use crate::certificates::{Found, Look, OnFault, Pair, Sources};
 use crate::error::{Error, Finding};
@@ -50,7 +51,11 @@ impl Material {
         let mut look = Look::new(before, now, on_fault);
         let (store, wants) = load(config, &mut look, mint, &mut report);
         trust::read(config, &mut look, &mut report);
-        let (sources, faults) = look.finish();
+        let (mut sources, faults) = look.finish();
+        sources.access = match on_fault {
+            OnFault::Refuse => AccessFiles::read(config, &mut report.errors),
+            OnFault::KeepOld => before.access.clone(),
+        };
         Self {
             store: Arc::new(store),
             sources,

@@ -11,14 +11,15 @@ use offramp_config::model::{self, AlpnId, AuthMode, HeaderChanges, HeaderField};
 use offramp_config::{At, Config};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{
-    Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Match, Network, PathMatch,
-    Paths, Proxy, Redirect, Respond, Rewrite, Route, Rule, Target, Template,
+    Access, Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Match, Network,
+    PathMatch, Paths, Proxy, Redirect, Respond, Rewrite, Route, Rule, Target, Template,
 };
 
 use super::Report;
 use super::backends::Backends;
 use super::routes::{ja4_list, name, place, send_proxy, split};
 use super::tls::{self, Termination};
+use crate::access::RuleSets;
 
 /// What a listener of HTTP does with connections, and with requests.
 pub(super) struct Ways {
@@ -29,10 +30,10 @@ pub(super) struct Ways {
 }
 
 /// The ways of one listener.
-pub(super) fn ways(
-    config: &Config,
-    listener: &model::Listener,
-    backends: &mut Backends<'_>,
+pub(super) fn ways<'c>(
+    config: &'c Config,
+    listener: &'c model::Listener,
+    (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
     termination: &mut Termination<'_>,
     report: &mut Report,
 ) -> Ways {
@@ -43,7 +44,7 @@ pub(super) fn ways(
         }
         for (preference, Match { hosts, .. }) in split(route) {
             // What cannot be made is reported, and there will be no snapshot.
-            if let Some(to) = request(route, backends, termination, report) {
+            if let Some(to) = request(route, (backends, access), termination, report) {
                 let path = route.path.as_str().to_owned();
                 paths.push((preference, (PathMatch { hosts, path }, to)));
             }
@@ -52,7 +53,7 @@ pub(super) fn ways(
     // The sort is stable, which keeps the order of the file among equals.
     paths.sort_by_key(|(preference, _)| *preference);
     let rules = if listener.tls {
-        handshakes(config, listener, backends, termination, report)
+        handshakes(config, listener, (backends, access), termination, report)
     } else {
         let plain =
             HttpTls { tls: None, allow: None, configured: Arc::default(), client_auth: AuthClass::default() };
@@ -62,6 +63,7 @@ pub(super) fn ways(
                 name: "default".into(),
                 target: Target::Http(plain),
                 deny_ja4: Arc::default(),
+                addresses: None,
                 log_one_in: NonZeroU32::MIN,
             },
         }]
@@ -77,10 +79,10 @@ pub(super) fn ways(
 }
 
 /// What server names choose: whether TLS ends here, and which rule for client certificates holds.
-fn handshakes(
-    config: &Config,
-    listener: &model::Listener,
-    backends: &mut Backends<'_>,
+fn handshakes<'c>(
+    config: &'c Config,
+    listener: &'c model::Listener,
+    (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
     termination: &mut Termination<'_>,
     report: &mut Report,
 ) -> Vec<Rule<Route>> {
@@ -99,26 +101,28 @@ fn handshakes(
             // The best of the routes of these hosts has chosen.
             continue;
         }
-        let (target, log_one_in) = match &route.target {
+        let (target, addresses, log_one_in) = match &route.target {
             model::Target::Passthrough(passthrough) => {
                 let backend = backends.inline(&passthrough.server, report);
                 let send_proxy = passthrough.send_proxy.map(send_proxy);
-                (Some(Target::Passthrough { backend, send_proxy }), route.log_one_in)
+                (
+                    Some(Target::Passthrough { backend, send_proxy }),
+                    access.rules(&route.networks),
+                    route.log_one_in,
+                )
             }
             _ => {
                 let http = handshake(Some(route), &route.at, termination, report);
                 // What is told of a connection is told where no request does, which is a failure.
-                (http.map(Target::Http), NonZeroU32::MIN)
+                (http.map(Target::Http), None, NonZeroU32::MIN)
             }
         };
         let name = if matches.hosts.is_empty() { "default".to_owned() } else { matches.hosts.join(",") };
         let deny_ja4 = Arc::new(ja4_list(route));
-        rules.extend(
-            target.map(|target| Rule {
-                matches,
-                to: Route { name: name.into(), target, deny_ja4, log_one_in },
-            }),
-        );
+        rules.extend(target.map(|target| Rule {
+            matches,
+            to: Route { name: name.into(), target, deny_ja4, addresses, log_one_in },
+        }));
     }
     if !rules.iter().any(|rule| rule.matches.hosts.is_empty())
         && let Some(http) = handshake(None, &listener.at, termination, report)
@@ -128,6 +132,7 @@ fn handshakes(
             name: "default".into(),
             target: Target::Http(http),
             deny_ja4: Arc::default(),
+            addresses: None,
             log_one_in: NonZeroU32::MIN,
         };
         rules.push(Rule { matches: Match::default(), to });
@@ -177,9 +182,9 @@ fn class(route: &model::Route, termination: &Termination<'_>) -> AuthClass {
 }
 
 /// Where a request of this route goes; `None` where that cannot be, as is reported.
-fn request(
-    route: &model::Route,
-    backends: &mut Backends<'_>,
+fn request<'c>(
+    route: &'c model::Route,
+    (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
     termination: &mut Termination<'_>,
     report: &mut Report,
 ) -> Option<HttpRoute> {
@@ -189,6 +194,7 @@ fn request(
             name: name(route).into(),
             action,
             client_auth: class(route, termination),
+            access: Access { addresses: access.rules(&route.networks) },
             xfcc: route.client_auth.as_ref().is_some_and(|auth| auth.xfcc),
             request_headers: headers(&rules.request_headers)?,
             response_headers: headers(&rules.response_headers)?,

@@ -12,17 +12,18 @@ use std::sync::Arc;
 use offramp_certs::client_auth::Allow;
 use offramp_config::model::{self, AlpnId, HostPattern, Listeners, Mode, Preamble, RelayTarget};
 use offramp_config::{At, Config};
-use offramp_proxy::{Ja4List, Match, Relay, Route, Rule, SendProxy, Target};
+use offramp_proxy::{AddressRules, Ja4List, Match, Relay, Route, Rule, SendProxy, Target};
 
 use super::Report;
 use super::backends::Backends;
 use super::tls::{self, Termination, Terms};
+use crate::access::RuleSets;
 
 /// The rules of each listener of connections of `config`, in the order of the listeners; none for listeners of
 /// HTTP.
-pub(super) fn tables(
-    config: &Config,
-    backends: &mut Backends<'_>,
+pub(super) fn tables<'c>(
+    config: &'c Config,
+    (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
     termination: &mut Termination<'_>,
     report: &mut Report,
 ) -> Vec<Vec<Rule<Route>>> {
@@ -41,7 +42,9 @@ pub(super) fn tables(
         }
         let ends = Ends { tls: terminated.contains(&key), postgres: postgres.contains(&key) };
         // What cannot be prepared is reported, and there will be no snapshot.
-        if let Some(ready) = Prepared::new(route, ends, backends, termination, report) {
+        if let Some(ready) =
+            Prepared::new(route, ends, (backends, access.rules(&route.networks)), termination, report)
+        {
             prepared.insert(key, ready);
         }
     }
@@ -100,6 +103,7 @@ struct Prepared {
     backend: usize,
     end: PreparedEnd,
     deny_ja4: Arc<Ja4List>,
+    addresses: Option<Arc<AddressRules>>,
     log_one_in: NonZeroU32,
 }
 
@@ -128,7 +132,7 @@ impl Prepared {
     fn new(
         route: &model::Route,
         ends: Ends,
-        backends: &mut Backends<'_>,
+        (backends, addresses): (&mut Backends<'_>, Option<Arc<AddressRules>>),
         termination: &mut Termination<'_>,
         report: &mut Report,
     ) -> Option<Self> {
@@ -139,7 +143,7 @@ impl Prepared {
             model::Target::Passthrough(passthrough) => {
                 let end = PreparedEnd::Passthrough(passthrough.send_proxy.map(send_proxy));
                 let backend = backends.inline(&passthrough.server, report);
-                return Some(Self { name, backend, end, deny_ja4, log_one_in });
+                return Some(Self { name, backend, end, deny_ja4, addresses, log_one_in });
             }
             model::Target::Relay(relay) => relay,
             // Only listeners of HTTP have them.
@@ -158,7 +162,7 @@ impl Prepared {
         };
         let (terms, postgres) = (made(terms)?, made(postgres)?);
         let relay = PreparedRelay { terms, postgres, allow, send_proxy: relay.send_proxy.map(send_proxy) };
-        Some(Self { name, backend, end: PreparedEnd::Relay(relay), deny_ja4, log_one_in })
+        Some(Self { name, backend, end: PreparedEnd::Relay(relay), deny_ja4, addresses, log_one_in })
     }
 
     fn route(&self, listener: &model::Listener) -> Route {
@@ -179,8 +183,8 @@ impl Prepared {
                 })
             }
         };
-        let deny_ja4 = Arc::clone(&self.deny_ja4);
-        Route { name: Arc::clone(&self.name), target, deny_ja4, log_one_in: self.log_one_in }
+        let (deny_ja4, addresses) = (Arc::clone(&self.deny_ja4), self.addresses.clone());
+        Route { name: Arc::clone(&self.name), target, deny_ja4, addresses, log_one_in: self.log_one_in }
     }
 }
 

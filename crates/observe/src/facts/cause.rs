@@ -130,6 +130,7 @@ causes! {
     ClientCertificateNotAllowed, "client_certificate_not_allowed", Policy, "The client's certificate verifies, but `allow` lists neither its names nor its key; `detail` says whose it is.";
     TlsRequired, "tls_required", Policy, "The listener has a `preamble`, and the client asked for a session in clear, or for the end of a query in clear.";
     PreambleInvalid, "preamble_invalid", Client, "What the client sent before TLS breaks the protocol of the listener's `preamble`; `detail` says how.";
+    AddressDenied, "address_denied", Policy, "`allow` or `deny` of the listener or the route refuses the client's address. A request is answered with 403; a connection is closed before its handshake, by a route with the alert access_denied.";
     Ja4Denied, "ja4_denied", Policy, "The client's JA4 fingerprint is in `deny_ja4` of the route; alert handshake_failure was sent.";
 
     // Records.
@@ -209,6 +210,7 @@ impl Cause {
             Self::TargetTooLong => Limit::Key("limits.request_target_size"),
             Self::RequestTooSlow => Limit::Key("limits.min_body_rate"),
             Self::BodyTooLarge => Limit::Key("route.max_body"),
+            Self::AddressDenied => Limit::Keys("route.deny", "route.allow"),
             Self::QueueFull => Limit::Keys("backend.*.queue", "backend.*.max_connections"),
             Self::QueueTimeout => Limit::Keys("backend.*.queue_timeout", "backend.*.max_connections"),
             Self::H2Flood | Self::EmptyRecords | Self::KeyUpdates => Limit::BuiltIn,

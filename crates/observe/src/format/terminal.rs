@@ -220,6 +220,7 @@ fn advice(close: &Close) -> Option<&'static str> {
         Cause::ClientCertificateRejected => "see `detail` of the event",
         Cause::ClientCertificateNotAllowed => "add its name to `allow`",
         Cause::TlsRequired => "have the client ask for TLS: sslmode=require",
+        Cause::AddressDenied => "`allow` or `deny` refuses this client",
         Cause::Ja4Denied => "`deny_ja4` of the route refuses this client",
         Cause::ServerRefused => "the application refuses connections; is it running?",
         Cause::ServerUnreachable => "is the application's address right?",

@@ -191,6 +191,11 @@ fn choose<'l>(
             return Err((Alert::HANDSHAKE_FAILURE, Cause::Ja4Denied));
         }
     }
+    if let Some(rules) = &route.addresses
+        && !rules.admits(life.facts().client.ip())
+    {
+        return Err((Alert::ACCESS_DENIED, Cause::AddressDenied));
+    }
     if matches!(route.target, Target::Passthrough { .. }) {
         return Ok(Greeted::Chosen(Hello::default(), Some(route)));
     }

@@ -16,6 +16,7 @@ use offramp_observe::{Cause, Close};
 use offramp_upstream::InterimListener;
 use tokio::time::timeout;
 
+use super::access;
 use super::answer::{self, Refusal};
 use super::body::Reply;
 use super::client_certificate::ClientCertificate;
@@ -257,6 +258,10 @@ fn route<'e>(
     if !session.may_ask(host, route.client_auth) {
         unwanted(request, body);
         return refused(StatusCode::MISDIRECTED_REQUEST, Cause::Misdirected, record_guard);
+    }
+    if !access::admits_address(&route.access, context.named.or(session.ip)) {
+        unwanted(request, body);
+        return refused(StatusCode::FORBIDDEN, Cause::AddressDenied, record_guard);
     }
     if session.certificate_has_expired() {
         unwanted(request, body);

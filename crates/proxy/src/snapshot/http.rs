@@ -14,6 +14,7 @@ use offramp_tls::Configs;
 
 use super::{Network, SendProxy};
 use crate::limit::Rate;
+use crate::networks::AddressRules;
 use crate::route::{Paths, Template};
 
 /// A listener in mode `http`.
@@ -82,6 +83,8 @@ pub struct HttpRoute {
     pub action: Action,
     /// The rule for client certificates.
     pub client_auth: AuthClass,
+    /// Who may enter.
+    pub access: Access,
     /// Whether servers are told of clients' certificates by `X-Forwarded-Client-Cert` too.
     pub xfcc: bool,
     /// Changes to the request's header, after everything else is in it.
@@ -94,6 +97,13 @@ pub struct HttpRoute {
     pub max_body: Option<u64>,
     /// Of so many requests that went well one has an event; those that failed always have.
     pub log_one_in: NonZeroU32,
+}
+
+/// Who may enter by a route, beside [`HttpRoute::client_auth`]; the default is anybody.
+#[derive(Debug, Default)]
+pub struct Access {
+    /// Where clients may come from; `None`: from anywhere.
+    pub addresses: Option<Arc<AddressRules>>,
 }
 
 /// What is done with a request.

@@ -63,6 +63,7 @@ pub(crate) fn snapshot(connections: u32) -> Snapshot {
     let listener = Listener {
         name: DOOR.into(),
         accept_proxy: vec![Network::new([127, 0, 0, 0].into(), 8)],
+        addresses: None,
         tls: None,
         routes: Table::new(Vec::new()),
         http: None,

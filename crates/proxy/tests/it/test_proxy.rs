@@ -18,7 +18,8 @@ use offramp_proxy::{
     Refusals, Relay, Route, Rule, SendProxy, Shared, Snapshot, Table, Target, Tracing, Worker, WorkerHandle,
 };
 use offramp_proxy::{
-    Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, PathMatch, Paths, Proxy, Rewrite,
+    Access, Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, PathMatch, Paths, Proxy,
+    Rewrite,
 };
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
@@ -87,6 +88,7 @@ pub(crate) fn to(action: Action) -> HttpRoute {
         name: "app".into(),
         action,
         client_auth: AuthClass::default(),
+        access: Access::default(),
         xfcc: false,
         request_headers: HeaderRules::default(),
         response_headers: HeaderRules::default(),
@@ -310,6 +312,7 @@ fn snapshot(servers: &[&server::Address], setup: &Setup) -> Snapshot {
             name: kind.name().into(),
             target,
             deny_ja4: Arc::default(),
+            addresses: None,
             log_one_in: setup.log_one_in,
         };
         let routes = Table::new(vec![Rule { matches: Match::default(), to: route }]);
@@ -321,7 +324,7 @@ fn snapshot(servers: &[&server::Address], setup: &Setup) -> Snapshot {
             via: setup.via,
             limits: setup.http,
         });
-        let listener = Listener { name: Arc::clone(&name), accept_proxy, tls, routes, http };
+        let listener = Listener { name: Arc::clone(&name), accept_proxy, addresses: None, tls, routes, http };
         (name, Arc::new(listener))
     };
     Snapshot {

@@ -1,0 +1,91 @@
+//! Who may enter: the networks that clients may come from.
+
+use std::fmt;
+
+use super::{Cidr, FilePath};
+use crate::error::{Problem, shown};
+
+/// The networks that clients may come from. Who is in `deny` is refused; where there is an `allow`, so is who is not in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientNetworks {
+    /// Where clients may come from; empty: from anywhere.
+    pub allow: Vec<Networks>,
+    /// Where they may not come from, whatever `allow` says.
+    pub deny: Vec<Networks>,
+}
+
+impl ClientNetworks {
+    /// Whether every client may enter.
+    pub fn is_empty(&self) -> bool {
+        self.allow.is_empty() && self.deny.is_empty()
+    }
+
+    /// All entries.
+    pub fn entries(&self) -> impl Iterator<Item = &Networks> {
+        self.allow.iter().chain(&self.deny)
+    }
+}
+
+/// One entry of `allow` or `deny`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Networks {
+    /// This network.
+    One(Cidr),
+    /// The networks that stand in this file; see [`parse_networks`].
+    File(FilePath),
+}
+
+impl fmt::Display for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(network) => network.fmt(f),
+            Self::File(file) => write!(f, "file:{}", file.path.display()),
+        }
+    }
+}
+
+/// Reads a list of networks: one in a line, blanks around it. What follows a `#` or a `;` is a comment.
+///
+/// # Errors
+/// Every line that is no network, with its number from 1 and what is wrong with it.
+pub fn parse_networks(text: &str) -> Result<Vec<Cidr>, Vec<(usize, Problem)>> {
+    let (mut networks, mut wrong) = (Vec::new(), Vec::new());
+    for (line, number) in text.lines().zip(1..) {
+        let written = line.split(['#', ';']).next().unwrap_or_default().trim();
+        if written.is_empty() {
+            continue;
+        }
+        if written.contains(char::is_whitespace) {
+            let problem = Problem::new(format!("`{}` is not one network", shown(written)));
+            wrong.push((number, problem.help("write one network in each line")));
+            continue;
+        }
+        match written.parse() {
+            Ok(network) => networks.push(network),
+            Err(problem) => wrong.push((number, problem)),
+        }
+    }
+    if wrong.is_empty() { Ok(networks) } else { Err(wrong) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_have_comments_and_blank_lines() {
+        let text = "# office\n10.0.0.0/8\n\n  192.0.2.7  # a host\r\n1.10.16.0/20 ; SBL256894\n2001:db8::/32";
+        let networks: Vec<String> = parse_networks(text).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(networks, ["10.0.0.0/8", "192.0.2.7/32", "1.10.16.0/20", "2001:db8::/32"]);
+        assert_eq!(parse_networks("").unwrap(), []);
+    }
+
+    #[test]
+    fn every_line_that_is_no_network_is_named() {
+        let wrong = parse_networks("10.0.0.0/8\n10.1.0.0/8\n\nlocalhost\n10.0.0.1 10.0.0.2\n").unwrap_err();
+        let lines: Vec<usize> = wrong.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [2, 4, 5]);
+        assert!(wrong[0].1.to_string().contains("write \"10.0.0.0/8\""), "{}", wrong[0].1);
+        assert!(wrong[2].1.to_string().contains("one network in each line"), "{}", wrong[2].1);
+    }
+}

@@ -1,0 +1,199 @@
+//! The files that say who may enter: lists of networks.
+//!
+//! They are read with the configuration: at start, for a reload and for a check. A change of certificates alone uses
+//! what was read then.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use offramp_config::Config;
+use offramp_config::model::{Cidr, ClientNetworks, FilePath, Networks, parse_networks};
+use offramp_proxy::{AddressRules, NetworkSet};
+
+use crate::error::Finding;
+
+/// The largest list, in bytes: a million networks.
+const LIST_MAX: u64 = 64 << 20;
+/// How many mistakes of a file are told.
+const MISTAKES_TOLD: usize = 10;
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AccessFiles {
+    networks: HashMap<PathBuf, Arc<[Cidr]>>,
+}
+
+/// Every file that says who may enter.
+pub(crate) fn files(config: &Config) -> Vec<&FilePath> {
+    lists(config).collect()
+}
+
+/// Every list of networks.
+fn lists(config: &Config) -> impl Iterator<Item = &FilePath> {
+    let of_listeners = config.listeners.iter().map(|listener| &listener.networks);
+    let all = of_listeners.chain(config.routes.iter().map(|route| &route.networks));
+    all.flat_map(ClientNetworks::entries).filter_map(|entry| match entry {
+        Networks::File(file) => Some(file),
+        Networks::One(_) => None,
+    })
+}
+
+impl AccessFiles {
+    /// Reads every file that `config` names, each once, and reports what is wrong with it.
+    pub(crate) fn read(config: &Config, errors: &mut Vec<Finding>) -> Self {
+        let mut files = Self::default();
+        for file in lists(config) {
+            if files.networks.contains_key(&file.path) {
+                continue;
+            }
+            let list = list(file).unwrap_or_else(|wrong| {
+                errors.extend(wrong.into_iter().map(|text| Finding::new(&file.at, text)));
+                Vec::new()
+            });
+            files.networks.insert(file.path.clone(), list.into());
+        }
+        files
+    }
+
+    fn set(&self, entries: &[Networks]) -> NetworkSet {
+        let networks = entries.iter().flat_map(|entry| match entry {
+            Networks::One(network) => std::slice::from_ref(network),
+            Networks::File(file) => self.networks.get(&file.path).map_or(&[][..], |list| list),
+        });
+        NetworkSet::new(networks.map(|network| (network.address(), network.prefix())))
+    }
+}
+
+/// The rules of a configuration; each is made once, whatever number of routes and listeners has it.
+pub(crate) struct RuleSets<'a> {
+    files: &'a AccessFiles,
+    made: Vec<(&'a ClientNetworks, Arc<AddressRules>)>,
+}
+
+impl<'a> RuleSets<'a> {
+    pub(crate) fn new(files: &'a AccessFiles) -> Self {
+        Self { files, made: Vec::new() }
+    }
+
+    /// The rules of a route or listener; `None` where everybody may enter.
+    pub(crate) fn rules(&mut self, networks: &'a ClientNetworks) -> Option<Arc<AddressRules>> {
+        if networks.is_empty() {
+            return None;
+        }
+        if let Some((_, rules)) = self.made.iter().find(|(made, _)| *made == networks) {
+            return Some(Arc::clone(rules));
+        }
+        // A file without a network allows nobody.
+        let allow = (!networks.allow.is_empty()).then(|| self.files.set(&networks.allow));
+        let rules = Arc::new(AddressRules::new(allow, self.files.set(&networks.deny)));
+        self.made.push((networks, Arc::clone(&rules)));
+        Some(rules)
+    }
+}
+
+/// The networks in a file.
+fn list(file: &FilePath) -> Result<Vec<Cidr>, Vec<String>> {
+    let text = read(&file.path, LIST_MAX).map_err(|error| vec![error])?;
+    parse_networks(&text).map_err(|wrong| {
+        let name = file.path.display();
+        told(
+            wrong
+                .into_iter()
+                .map(|(line, problem)| format!("{name}:{line}: {}", one_line(&problem.to_string()))),
+        )
+    })
+}
+
+/// The first of the mistakes, and how many more there are.
+fn told(mut mistakes: impl Iterator<Item = String>) -> Vec<String> {
+    let mut told: Vec<String> = mistakes.by_ref().take(MISTAKES_TOLD).collect();
+    match mistakes.count() {
+        0 => {}
+        more => told.push(format!("and {more} more mistakes in this file")),
+    }
+    told
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// The text of a file that may have so many bytes.
+fn read(path: &Path, most: u64) -> Result<String, String> {
+    let name = path.display();
+    let failed = |error: std::io::Error| format!("cannot read {name}: {error}");
+    let mut text = String::new();
+    let file = File::open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(format!("cannot read {name}: it is not a file"));
+    }
+    file.take(most + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > most {
+        return Err(format!("{name} has more than {} MiB", most >> 20));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use offramp_config::{Environment, load};
+
+    use super::*;
+
+    fn read_config(text: &str, list: &str) -> (Config, AccessFiles, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("offramp.toml");
+        std::fs::write(&path, text).unwrap();
+        std::fs::write(folder.path().join("list"), list).unwrap();
+        let (config, _) = load(&path, &Environment::default()).unwrap();
+        let mut errors = Vec::new();
+        let files = AccessFiles::read(&config, &mut errors);
+        let prefix = format!("{}/", folder.path().display());
+        let errors = errors.iter().map(|error| error.to_string().replace(&prefix, "")).collect();
+        (config, files, errors)
+    }
+
+    const TWO: &str = "[[listener]]\ndeny = [\"192.0.2.0/24\", \"file:list\"]\n\
+                       [[route]]\nserver = \"a:1\"\ndeny = [\"192.0.2.0/24\", \"file:list\"]\n\
+                       [[route]]\nhost = \"b\"\nserver = \"a:1\"\nallow = \"file:list\"\n";
+
+    #[test]
+    fn lists_and_networks_are_one_set_that_is_made_once() {
+        let (config, files, errors) = read_config(TWO, "10.0.0.0/8\n");
+        assert_eq!(errors, [""; 0]);
+        let mut sets = RuleSets::new(&files);
+        let listener = sets.rules(&config.listeners[0].networks).unwrap();
+        let route = sets.rules(&config.routes[0].networks).unwrap();
+        assert!(Arc::ptr_eq(&listener, &route));
+        let admits = |rules: &AddressRules, client: &str| rules.admits(Some(client.parse().unwrap()));
+        assert!(admits(&route, "11.0.0.1") && !admits(&route, "10.0.0.1") && !admits(&route, "192.0.2.9"));
+        let allow = sets.rules(&config.routes[1].networks).unwrap();
+        assert!(!admits(&allow, "11.0.0.1") && admits(&allow, "10.0.0.1"));
+        assert!(sets.rules(&ClientNetworks::default()).is_none());
+    }
+
+    #[test]
+    fn an_empty_list_allows_nobody() {
+        let (config, files, errors) = read_config(TWO, "# nobody\n");
+        assert_eq!(errors, [""; 0]);
+        let allow = RuleSets::new(&files).rules(&config.routes[1].networks).unwrap();
+        assert!(!allow.admits(Some("10.0.0.1".parse().unwrap())));
+    }
+
+    #[test]
+    fn mistakes_have_file_and_line_and_are_told_once() {
+        let (_, _, errors) = read_config(TWO, "10.0.0.0/8\nx\n");
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains("list:2: ") && errors[0].contains("`x` is not a network"), "{errors:?}");
+        let (_, _, errors) = read_config(TWO, &"x\n".repeat(1000));
+        assert_eq!(errors.len(), MISTAKES_TOLD + 1);
+        assert!(errors[MISTAKES_TOLD].contains("and 990 more"), "{errors:?}");
+        let (_, _, errors) = read_config(&TWO.replace("file:list", "file:/dev/zero"), "");
+        assert!(errors[0].contains("it is not a file"), "{errors:?}");
+        let (_, _, errors) = read_config(&TWO.replace("file:list", "file:absent"), "");
+        assert!(errors[0].contains("cannot read absent"), "{errors:?}");
+    }
+}
