@@ -1,5 +1,6 @@
 //! `include`: the files whose text is read behind that of the first one.
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,7 @@ const FILES_MAX: usize = 10_000;
 pub(crate) fn read(source: &mut Source, folder: &Path) -> Vec<(Span, Problem)> {
     let mut problems = Vec::new();
     let mut budget = Budget { files: FILES_MAX, bytes: FILE_MAX };
-    let mut taken = Vec::new();
+    let mut taken = HashSet::new();
     for (pattern, span) in patterns(source) {
         if let Err(problem) = add(source, folder, &pattern, &mut budget, &mut taken) {
             problems.push((span, problem));
@@ -117,7 +118,7 @@ fn add(
     folder: &Path,
     pattern: &str,
     budget: &mut Budget,
-    taken: &mut Vec<PathBuf>,
+    taken: &mut HashSet<PathBuf>,
 ) -> Result<(), Problem> {
     for name in matching(source.folder(0), pattern)? {
         // Two patterns may match one file.
@@ -140,7 +141,7 @@ fn add(
         let text = read_text(&name, &within, budget.bytes)?;
         budget.bytes -= text.len() as u64;
         source.add(&within, name.parent().unwrap_or(Path::new("/")), &text);
-        taken.push(name);
+        taken.insert(name);
     }
     Ok(())
 }
