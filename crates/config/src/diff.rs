@@ -310,10 +310,10 @@ mod tests {
         let new = "[metrics]\naddress = \"127.0.0.1:1\"\n[limits]\nidle_timeout = \"90s\"\n\
                    [[route]]\nhost = \"a\"\nbackend = \"x\"\n[[route]]\nserver = \"h:2\"\n\
                    [backend.x]\nservers = [\"h:1\", \"h:2\"]\n";
-        let told = between(old, new).to_string();
+        let text = between(old, new).to_string();
         let expected = "limits.idle_timeout: \"5m\" -> \"90s\"\n\
                         metrics.address: (absent) -> \"127.0.0.1:1\"\nroute: added\nbackend x: changed\n";
-        assert_eq!(told, expected);
+        assert_eq!(text, expected);
     }
 
     #[test]

@@ -230,8 +230,8 @@ pub(crate) const NEEDS: &[Need] = &[
         with: "`address` or `graphite`",
         met: |config| {
             let metrics = &config.metrics;
-            let told = metrics.endpoint.is_some() || metrics.graphite.is_some();
-            told || config.admin.is_some() || config.tracing.metrics
+            let asked = metrics.endpoint.is_some() || metrics.graphite.is_some();
+            asked || config.admin.is_some() || config.tracing.metrics
         },
     },
     Need {

@@ -88,7 +88,7 @@ pub(crate) struct Sources {
     directories: Vec<PathBuf>,
     /// What was read of who may enter. A start and a reload read it.
     pub(crate) access: AccessFiles,
-    /// Why the last change was refused, if it was, so that it is told once.
+    /// Why the last change was refused, if it was, so that it is reported once.
     refused: Option<String>,
 }
 
@@ -126,9 +126,9 @@ impl<T> Clone for Slot<T> {
 pub(crate) enum Again {
     /// There are none.
     Never,
-    /// Their faults are known, and were told.
+    /// Their faults are known, and were reported.
     Later,
-    /// One is new: perhaps somebody is about to write the other file of a pair. It is told if it is still there then.
+    /// One is new: perhaps somebody is about to write the other file of a pair. It is reported if it is still there then.
     Soon,
 }
 
@@ -197,7 +197,7 @@ fn same_values<K: Eq + Hash, T>(one: &HashMap<K, Slot<T>>, other: &HashMap<K, Sl
     one.len() == other.len() && one.iter().all(same)
 }
 
-/// In the how manieth look in a row a fault of a running process is told.
+/// In the how manieth look in a row a fault of a running process is reported.
 const TELL_AT: u32 = 2;
 
 /// A look at the sources: what was read before, and what is now.
@@ -206,7 +206,7 @@ pub(crate) struct Look<'a> {
     now: SystemTime,
     on_fault: OnFault,
     after: Sources,
-    /// Faults of sources that a running process goes on without, to be told now.
+    /// Faults of sources that a running process goes on without, to be reported now.
     faults: Vec<Finding>,
 }
 
@@ -233,7 +233,7 @@ impl<'a> Look<'a> {
         self.on_fault == OnFault::KeepOld
     }
 
-    /// Reads certificates, many at a time. The answers are in the order of `pairs`, with what is to be told of each.
+    /// Reads certificates, many at a time. The answers are in the order of `pairs`, with what is to be reported of each.
     pub(crate) fn pairs(&mut self, pairs: Vec<(Pair, At)>) -> Vec<(Found<Certificate>, Vec<Warning>)> {
         let before = &self.before.pairs;
         let slots = in_parallel(&pairs, |(pair, _)| self.pair(pair, before.get(pair)));
@@ -446,7 +446,7 @@ impl<'a> Look<'a> {
 
     fn faulty<T>(&self, before: Option<&Slot<T>>, text: String) -> Slot<T> {
         let looks = match before.and_then(|slot| slot.fault.as_ref()) {
-            // One that was told and is another now is told anew.
+            // One that was reported and is another now is reported anew.
             Some(known) if known.text != text && known.looks >= TELL_AT => 1,
             // One that changes with each look, as of a file that grows, is told like any other.
             Some(known) => known.looks.saturating_add(1),

@@ -75,7 +75,7 @@ pub(crate) fn assume(identity: &Identity, config: &Config) -> Result<(), Error> 
             .map_err(|error| failed("change the owner of the log file", &error))?;
     }
     if let AccessOutput::File(file) = &config.access_log.output {
-        // Made here, as its directory is often root's. That it cannot be is told when it is opened.
+        // Made here, as its directory is often root's. That it cannot be is reported when it is opened.
         let _ = OpenOptions::new().write(true).create_new(true).mode(0o640).open(&file.path);
         ownership::give_file(&file.path, &own)
             .map_err(|error| failed("change the owner of the access log", &error))?;

@@ -63,7 +63,7 @@ impl Resolver {
         if entries.is_empty() {
             return Self(None);
         }
-        // What could not be resolved at first was told then.
+        // What could not be resolved at first was reported then.
         for entry in &mut entries {
             entry.failing = entry.addresses.load().is_empty();
         }

@@ -21,7 +21,7 @@ pub const MAX_HOPS: usize = 32;
 /// The client as far as the trust reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
-    /// The farthest address that a trusted proxy has told of; the peer's own where none has.
+    /// The farthest address that a trusted proxy has named; the peer's own where none has.
     pub address: IpAddr,
     /// How many proxies were believed; 0: the peer is the client.
     pub hops: usize,
@@ -78,7 +78,7 @@ fn follow(
 ) -> Client {
     let mut client = Client { address: peer.to_canonical(), hops: 0 };
     for hop in nearest_first {
-        // Each is told by the one before.
+        // Each is named by the one before.
         if !trusted(client.address) {
             break;
         }
@@ -113,7 +113,7 @@ struct Told {
 
 impl Told {
     fn read(value: &[u8]) -> Self {
-        let mut told = Self { ring: [Hop::Nothing; MAX_HOPS], count: 0 };
+        let mut list = Self { ring: [Hop::Nothing; MAX_HOPS], count: 0 };
         for element in elements(value) {
             let hop = match element.map(|element| element.client) {
                 Ok(Some(Node::Address { ip, .. })) => Hop::Address(ip.to_canonical()),
@@ -125,10 +125,10 @@ impl Told {
                     return Self { ring, count: 1 };
                 }
             };
-            told.ring[told.count % MAX_HOPS] = hop;
-            told.count += 1;
+            list.ring[list.count % MAX_HOPS] = hop;
+            list.count += 1;
         }
-        told
+        list
     }
 
     fn nearest_first(self) -> impl Iterator<Item = Hop> {

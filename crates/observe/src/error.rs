@@ -1,6 +1,6 @@
 //! The one error type of this crate.
 //!
-//! Only starting and reopening can fail loudly. Failures to write are counted and told by the [flusher],
+//! Only starting and reopening can fail loudly. Failures to write are counted and reported by the [flusher],
 //! because nobody who serves traffic could do anything about them.
 //!
 //! [flusher]: crate::flusher

@@ -3,7 +3,7 @@
 //! It sleeps without any timer while nothing happens. Once woken it waits [`COLLECT`] for company, so that
 //! under load it wakes at most 200 times per second, writes large batches, and no worker pays for a
 //! system call to wake it. A sink that blocks keeps only this thread; the rings then fill and their workers
-//! count what they drop. What was lost is told to the program's log: when writing fails for the first time,
+//! count what they drop. What was lost is reported to the program's log: when writing fails for the first time,
 //! when it works again, and at the end. Nothing here is fatal.
 
 mod unwritten;
@@ -101,7 +101,7 @@ impl Flusher {
         self.monitor.clone()
     }
 
-    /// Opens the output's file anew, soon, after somebody moved it away. A failure is told to the log, and
+    /// Opens the output's file anew, soon, after somebody moved it away. A failure is reported to the log, and
     /// the old file stays in use.
     pub fn reopen(&self) {
         self.command(Command::Reopen);
@@ -136,7 +136,7 @@ impl Flusher {
             self.log
                 .error("events are lost: the output blocked until the end", &[("events", pending.into())]);
         } else if let Some(thread) = self.thread.take() {
-            // It has ended; a panic of the thread was told by the panic hook already.
+            // It has ended; a panic of the thread was reported by the panic hook already.
             let _ = thread.join();
         }
         self.monitor.tally()
@@ -331,38 +331,38 @@ impl Writer {
     }
 }
 
-/// What the log was told of losses. It is told at most once per [`TELL_EVERY`], so that an output that comes
+/// What the log said of losses. It does so at most once per [`TELL_EVERY`], so that an output that comes
 /// and goes, or an overload that lasts, does not fill the log.
 #[derive(Default)]
 struct Losses {
     failing: bool,
-    told: EventTally,
+    reported: EventTally,
     last: Option<Instant>,
 }
 
 impl Losses {
     /// Tells what was lost since the last time, once the output works and it is time.
     fn tell(&mut self, log: &Log, tally: &EventTally, now: Instant) {
-        if !self.failing && tally.lost() > self.told.lost() && self.may_tell(now) {
+        if !self.failing && tally.lost() > self.reported.lost() && self.may_tell(now) {
             self.tell_all(log, tally);
         }
     }
 
     /// Tells what was lost since the last time, if anything was.
     fn tell_all(&mut self, log: &Log, tally: &EventTally) {
-        if tally.lost() == self.told.lost() {
+        if tally.lost() == self.reported.lost() {
             return;
         }
-        let queue_full = tally.queue_full - self.told.queue_full;
-        let output_failed = tally.output_failed - self.told.output_failed;
+        let queue_full = tally.queue_full - self.reported.queue_full;
+        let output_failed = tally.output_failed - self.reported.output_failed;
         let fields = [("queue_full", queue_full.into()), ("output_failed", output_failed.into())];
         log.warn("events were lost", &fields);
-        self.told = *tally;
+        self.reported = *tally;
     }
 
     /// The time until the next log line is due; `None` if there is nothing to log.
     fn due(&self, tally: &EventTally, now: Instant) -> Option<Duration> {
-        let waits = !self.failing && tally.lost() > self.told.lost();
+        let waits = !self.failing && tally.lost() > self.reported.lost();
         let last = self.last.filter(|_| waits)?;
         Some(TELL_EVERY.saturating_sub(now.duration_since(last)))
     }

@@ -8,7 +8,7 @@
 //! - every count is at least the truth, and above it by no more than its error;
 //! - no error is above [`floor`](Sketch::floor), and the floor is at most the total divided by the capacity;
 //! - every key whose truth is above the floor is watched;
-//! - the count that is told of a key (its own, or the floor where it is not watched) never falls, also when
+//! - the count that is reported of a key (its own, or the floor where it is not watched) never falls, also when
 //!   the key leaves and comes back; so it may be shown as a counter.
 //!
 //! One entry holds all figures of a key: an update of a watched key is one look-up and one addition per
@@ -243,7 +243,7 @@ mod tests {
         prop::collection::vec((key, [0_u64..4, 0_u64..1000]), 0..800)
     }
 
-    fn told(sketch: &Sketch<u32, 2>, key: u32, dimension: usize) -> u64 {
+    fn reported(sketch: &Sketch<u32, 2>, key: u32, dimension: usize) -> u64 {
         let found = sketch.iter().find(|(known, ..)| **known == key);
         let figure = found.map_or(Figure::default(), |(_, figures, ())| figures[dimension]);
         if figure.count == 0 { sketch.floor(dimension) } else { figure.count }
@@ -256,13 +256,13 @@ mod tests {
             let mut exact: HashMap<u32, [u64; 2]> = HashMap::new();
             let mut totals = [0_u64; 2];
             for (key, weights) in &updates {
-                let before = [told(&sketch, *key, 0), told(&sketch, *key, 1)];
+                let before = [reported(&sketch, *key, 0), reported(&sketch, *key, 1)];
                 sketch.add(key, *weights);
                 let truth = exact.entry(*key).or_default();
                 for d in 0..2 {
                     truth[d] += weights[d];
                     totals[d] += weights[d];
-                    prop_assert!(told(&sketch, *key, d) >= before[d] + weights[d], "what is told never falls");
+                    prop_assert!(reported(&sketch, *key, d) >= before[d] + weights[d], "what is reported never falls");
                 }
             }
             prop_assert!(sketch.len() <= 2 * capacity);
@@ -301,7 +301,7 @@ mod tests {
                 (0..2).for_each(|d| truth[d] += weights[d]);
             }
             for (key, truth) in &exact {
-                prop_assert_eq!([told(&sketch, *key, 0), told(&sketch, *key, 1)], *truth);
+                prop_assert_eq!([reported(&sketch, *key, 0), reported(&sketch, *key, 1)], *truth);
             }
         }
     }

@@ -15,7 +15,7 @@ use offramp_observe::{Cause, Close, ConnectionFacts};
 use offramp_record::Alert;
 use offramp_tls::client::Secured;
 use offramp_tls::{Established, Sending};
-use offramp_upstream::Seat;
+use offramp_upstream::Permit;
 use tokio::time::{timeout, timeout_at};
 
 use crate::l7::{self, Session, Transport};
@@ -47,7 +47,7 @@ struct Life {
     /// One in this many successful connections has an event.
     log_one_in: NonZeroU32,
     /// Its count on the server that it is relayed to.
-    seat: Option<Seat>,
+    permit: Option<Permit>,
 }
 
 impl Life {
@@ -61,7 +61,7 @@ impl Life {
             reported: true,
             left: false,
             log_one_in: NonZeroU32::MIN,
-            seat: None,
+            permit: None,
         }
     }
 
@@ -431,7 +431,7 @@ async fn reach(
         Ok(connected) => {
             facts.path.server = Some(Arc::clone(&backend.servers[connected.server].name));
             facts.path.tries = connected.tries;
-            life.seat = Some(connected.seat);
+            life.permit = Some(connected.permit);
             if connected.secured.is_none() && !header.is_empty() {
                 introduce(&connected.socket, &header, snapshot).await?;
             }

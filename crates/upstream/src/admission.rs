@@ -16,13 +16,13 @@ use crate::queue::{Place, ServerId};
 
 /// A request or connection that counts on its server, until this is dropped.
 #[derive(Debug)]
-pub struct Seat {
+pub struct Permit {
     /// Absent where nobody needs the count.
     counted: Option<Arc<Backend>>,
     server: usize,
 }
 
-impl Seat {
+impl Permit {
     /// The server's place in its backend.
     #[must_use]
     pub fn server(&self) -> usize {
@@ -30,7 +30,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(backend) = &self.counted {
             backend.health[self.server].leave();
@@ -95,12 +95,12 @@ impl Backend {
         self.health[server].standing(now, self.slow_return, self.limits.max_connections)
     }
 
-    fn seat(self: &Arc<Self>, server: usize) -> Option<Seat> {
+    fn permit(self: &Arc<Self>, server: usize) -> Option<Permit> {
         if !self.counts() {
-            return Some(Seat { counted: None, server });
+            return Some(Permit { counted: None, server });
         }
         let entered = self.health[server].enter(self.limits.max_connections);
-        entered.then(|| Seat { counted: Some(Arc::clone(self)), server })
+        entered.then(|| Permit { counted: Some(Arc::clone(self)), server })
     }
 }
 
@@ -112,10 +112,14 @@ pub(crate) fn client_key(client: IpAddr) -> u64 {
     }
 }
 
-/// Looks once for a seat; `Ok(None)`: all are full.
-fn look(backend: &Arc<Backend>, chooser: &RefCell<Chooser>, wish: Wish<'_>) -> Result<Option<Seat>, Denied> {
+/// Looks once for a permit; `Ok(None)`: all are full.
+fn look(
+    backend: &Arc<Backend>,
+    chooser: &RefCell<Chooser>,
+    wish: Wish<'_>,
+) -> Result<Option<Permit>, Denied> {
     if let Some(tied) = wish.tied {
-        return Ok(backend.seat(tied));
+        return Ok(backend.permit(tied));
     }
     let now_ms = coarse_ms();
     loop {
@@ -127,8 +131,8 @@ fn look(backend: &Arc<Backend>, chooser: &RefCell<Chooser>, wish: Wish<'_>) -> R
         drop(chooser);
         match picked {
             Picked::Server(server) => {
-                if let Some(seat) = backend.seat(server) {
-                    return Ok(Some(seat));
+                if let Some(permit) = backend.permit(server) {
+                    return Ok(Some(permit));
                 }
                 // Another worker was faster; it is full now, which the next look will see.
             }
@@ -151,12 +155,12 @@ fn still_tied(backend: &Backend, wish: Wish<'_>) -> Option<usize> {
     wish.tied.filter(usable)
 }
 
-/// A seat on a server at once, if there is one and nobody waits for it already; `Ok(None)`: wait.
-pub(crate) fn seat_now(
+/// A permit on a server at once, if there is one and nobody waits for it already; `Ok(None)`: wait.
+pub(crate) fn permit_now(
     backend: &Arc<Backend>,
     chooser: &RefCell<Chooser>,
     mut wish: Wish<'_>,
-) -> Result<Option<Seat>, Denied> {
+) -> Result<Option<Permit>, Denied> {
     wish.tied = still_tied(backend, wish);
     if backend.limits.max_connections.is_some() && backend.queue.waiting() > 0 {
         return Ok(None);
@@ -164,12 +168,12 @@ pub(crate) fn seat_now(
     look(backend, chooser, wish)
 }
 
-/// Waits for a seat behind those who wait already. The caller bounds the wait.
-pub(crate) async fn seat_later(
+/// Waits for a permit behind those who wait already. The caller bounds the wait.
+pub(crate) async fn permit_later(
     backend: &Arc<Backend>,
     chooser: &RefCell<Chooser>,
     mut wish: Wish<'_>,
-) -> Result<Seat, Denied> {
+) -> Result<Permit, Denied> {
     let mut place: Option<Place> = None;
     let asked = wish.tied;
     poll_fn(|cx| {
@@ -201,11 +205,11 @@ pub(crate) async fn seat_later(
                 }
                 Poll::Pending
             }
-            Some(seat) => {
+            Some(permit) => {
                 if let Some(place) = place.take() {
                     place.served();
                 }
-                Poll::Ready(Ok(seat))
+                Poll::Ready(Ok(permit))
             }
         }
     })
@@ -238,7 +242,7 @@ mod tests {
     }
 
     /// Two servers that are full, one request each.
-    fn full() -> (Arc<Backend>, RefCell<Chooser>, [Seat; 2]) {
+    fn full() -> (Arc<Backend>, RefCell<Chooser>, [Permit; 2]) {
         let server = |index| {
             let path = format!("/nowhere/{index}").into();
             (Server::at(offramp_net::Address::Unix(path)), Candidate::default())
@@ -249,17 +253,17 @@ mod tests {
         backend.ejection = Some(Ejection { failures: 1, ..Ejection::default() });
         let backend = Arc::new(backend);
         let chooser = RefCell::new(Chooser::new(Arc::clone(&backend.picker), 0, Instant::now()));
-        let seats = [0, 1].map(|server| backend.seat(server).unwrap());
-        (backend, chooser, seats)
+        let permits = [0, 1].map(|server| backend.permit(server).unwrap());
+        (backend, chooser, permits)
     }
 
     /// Has a request wait that is tied to the first server, has `lost` take that one away, then frees the second.
     fn waits_for_another(lost: impl FnOnce(&Backend)) {
-        let (backend, chooser, seats) = full();
-        let [_first, second] = seats;
+        let (backend, chooser, permits) = full();
+        let [_first, second] = permits;
         let tried = Tried::default();
         let wish = Wish { key: None, tied: Some(0), tried: &tried };
-        let mut waits = pin!(seat_later(&backend, &chooser, wish));
+        let mut waits = pin!(permit_later(&backend, &chooser, wish));
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut poll = || waits.as_mut().poll(&mut Context::from_waker(&waker));
@@ -270,8 +274,8 @@ mod tests {
         assert!(poll().is_pending(), "the other one is full");
         drop(second);
         assert_eq!(wakes(), 2, "it is told of a place on the other one");
-        let Poll::Ready(Ok(seat)) = poll() else { panic!("there is a place") };
-        assert_eq!(seat.server(), 1);
+        let Poll::Ready(Ok(permit)) = poll() else { panic!("there is a place") };
+        assert_eq!(permit.server(), 1);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use offramp_tls::client::{Alpn, Secured};
 use offramp_tls::{HandshakeError, HandshakeFault};
 use tokio::time::timeout;
 
-use crate::admission::{Denied, Seat, Wish, client_key, seat_later, seat_now};
+use crate::admission::{Denied, Permit, Wish, client_key, permit_later, permit_now};
 use crate::backend::{Backend, Target};
 use crate::health::{self, Outcome};
 use crate::link::Link;
@@ -31,7 +31,7 @@ pub struct Connected {
     /// How many attempts it took.
     pub tries: u16,
     /// Its count on the server: to be kept for as long as the connection.
-    pub seat: Seat,
+    pub permit: Permit,
 }
 
 /// No server of a backend could be reached.
@@ -172,13 +172,13 @@ pub async fn connect(
     let mut failed = Unreachable { server: None, tries: 0, reason: Reason::NoAddress };
     loop {
         let wish = Wish { key, tied: None, tried: &tried };
-        let seat = match sit(backend, chooser, wish).await {
-            Ok(seat) => seat,
+        let permit = match acquire(backend, chooser, wish).await {
+            Ok(permit) => permit,
             // The last attempt says more than that there are no others.
             Err(None) => return Err(failed),
             Err(Some(reason)) => return Err(Unreachable { reason, ..failed }),
         };
-        let server = seat.server();
+        let server = permit.server();
         tried.insert(server);
         failed.server = Some(server);
         match reach(backend, server, limit, Way { prologue, alpn: Alpn::Own }, |succeeded| {
@@ -190,7 +190,7 @@ pub async fn connect(
             Ok(Reached { socket, secured }) => {
                 chooser.borrow_mut().note_success(server);
                 health::note(backend, server, Outcome::Good, coarse_ms());
-                return Ok(Connected { socket, secured, server, tries: failed.tries, seat });
+                return Ok(Connected { socket, secured, server, tries: failed.tries, permit });
             }
             // The next server would fare no better, and this one did nothing wrong.
             Err(reason) if reason.is_ours() => return Err(Unreachable { reason, ..failed }),
@@ -201,17 +201,17 @@ pub async fn connect(
     }
 }
 
-/// A seat, after a wait if need be; `Err(None)`: nobody is left to be tried.
-async fn sit(
+/// A permit, after a wait if need be; `Err(None)`: nobody is left to be tried.
+async fn acquire(
     backend: &Arc<Backend>,
     chooser: &RefCell<Chooser>,
     wish: Wish<'_>,
-) -> Result<Seat, Option<Reason>> {
-    if let Some(seat) = seat_now(backend, chooser, wish).map_err(Denied::reason)? {
-        return Ok(seat);
+) -> Result<Permit, Option<Reason>> {
+    if let Some(permit) = permit_now(backend, chooser, wish).map_err(Denied::reason)? {
+        return Ok(permit);
     }
-    match timeout(backend.limits.queue_timeout, seat_later(backend, chooser, wish)).await {
-        Ok(seat) => seat.map_err(Denied::reason),
+    match timeout(backend.limits.queue_timeout, permit_later(backend, chooser, wish)).await {
+        Ok(permit) => permit.map_err(Denied::reason),
         Err(_) => Err(Some(Reason::QueueTimeout)),
     }
 }

@@ -16,7 +16,7 @@ pub mod probe;
 pub mod queue;
 pub mod sticky;
 
-pub use admission::Seat;
+pub use admission::Permit;
 pub use backend::{Backend, PoolLimits, Protocol, Server, Target};
 pub use connect::{Connected, Reason, Unreachable, connect};
 pub use fault::{Breach, Failure, Fault, Violation};

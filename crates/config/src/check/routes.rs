@@ -230,8 +230,8 @@ fn client_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<ClientA
         reader.report.whole(details.key_span("ca"), problem.help(help));
     }
     if ca.is_empty() && trust_domains.is_empty() {
-        let is_told = details.is_wrong("trust_domains") || !details.pairs("trust_domains").is_empty();
-        if !details.mentions("ca") && !is_told {
+        let is_named = details.is_wrong("trust_domains") || !details.pairs("trust_domains").is_empty();
+        if !details.mentions("ca") && !is_named {
             let problem = Problem::new("`client_auth` of [[route]] lacks `ca`");
             let help = "add `ca`, or `trust_domains`: the files with the authorities that issue to clients";
             reader.report.whole(&details.span, problem.help(help));

@@ -229,14 +229,14 @@ mod tests {
                     [[route]]\nlistener = \"default\"\nserver = \"h:5\"\n";
         let (config, _) = crate::parse(text, "f.toml", &crate::Environment::default()).unwrap();
         let ranked = config.ranked_routes(&config.listeners[0]);
-        let told: Vec<String> = ranked
+        let said: Vec<String> = ranked
             .iter()
             .map(|(host, route)| {
                 let at = config.routes.iter().position(|other| std::ptr::eq(other, *route)).unwrap() + 1;
                 host.map_or_else(|| at.to_string(), |host| format!("{at} {host}"))
             })
             .collect();
-        assert_eq!(told, ["5", "4 x.a.org", "2 b.org", "3 x.a.org", "2 *.a.org", "1"]);
+        assert_eq!(said, ["5", "4 x.a.org", "2 b.org", "3 x.a.org", "2 *.a.org", "1"]);
     }
 
     #[test]

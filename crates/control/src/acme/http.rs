@@ -98,7 +98,7 @@ impl Client {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| error.to_string())?;
-        // Ends with the response, or when nobody waits for it any more; what went wrong is told by the sender.
+        // Ends with the response, or when nobody waits for it any more; what went wrong is reported by the sender.
         let mut connections = JoinSet::new();
         connections.spawn(connection);
         let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
@@ -202,15 +202,15 @@ mod tests {
 
     #[test]
     fn pages_for_people_are_told_from_answers() {
-        let told = |status, kind, body| {
+        let reported = |status, kind, body| {
             let response = response(status, kind, body);
             strange(&response, status >= 400)
         };
-        assert_eq!(told(200, "application/json", "{}"), None);
-        assert_eq!(told(400, "application/problem+json", "{}"), None);
-        let page = told(200, "text/html; charset=utf-8", "<html>\n  Maintenance").unwrap();
+        assert_eq!(reported(200, "application/json", "{}"), None);
+        assert_eq!(reported(400, "application/problem+json", "{}"), None);
+        let page = reported(200, "text/html; charset=utf-8", "<html>\n  Maintenance").unwrap();
         assert!(page.contains("200 OK") && page.contains("<html> Maintenance"), "{page}");
-        assert!(told(500, "text/plain", "oops").unwrap().contains("500 Internal Server Error"));
+        assert!(reported(500, "text/plain", "oops").unwrap().contains("500 Internal Server Error"));
     }
 
     #[test]

@@ -78,7 +78,7 @@ struct Unkept {
 #[derive(Default)]
 struct Locking {
     lock: Option<Lock>,
-    told: bool,
+    reported: bool,
 }
 
 impl Shop {
@@ -213,10 +213,10 @@ impl Shop {
         let path = self.storage.path().display().to_string();
         let reason = match self.take_lock() {
             Ok(lock) => {
-                if locking.told {
+                if locking.reported {
                     self.log.info("this process orders certificates now", &[("directory", (&path).into())]);
                 }
-                *locking = Locking { lock: Some(lock), told: false };
+                *locking = Locking { lock: Some(lock), reported: false };
                 return None;
             }
             Err(None) => {
@@ -226,7 +226,7 @@ impl Shop {
             }
             Err(Some(error)) => error,
         };
-        if !std::mem::replace(&mut locking.told, true) {
+        if !std::mem::replace(&mut locking.reported, true) {
             let fields = [("directory", (&path).into()), ("reason", (&reason).into())];
             self.log.warn("this process orders no certificates", &fields);
         }

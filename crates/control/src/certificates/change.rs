@@ -2,7 +2,7 @@
 //!
 //! The configuration stays as it is and is not read. The sources of certificates are looked at beside what runs;
 //! what can be used is swapped in whole, for handshakes that begin from then on. A source that cannot be used keeps
-//! what was read from it before, and the reason is told once.
+//! what was read from it before, and the reason is reported once.
 
 use std::sync::Arc;
 use std::time::SystemTime;

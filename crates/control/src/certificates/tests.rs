@@ -1,4 +1,4 @@
-//! What is read, what is kept, and when a fault is told.
+//! What is read, what is kept, and when a fault is reported.
 
 use std::fs;
 use std::process::Command;
@@ -34,7 +34,7 @@ impl Rig {
         Pair::new(at("a.pem"), Some(at("a.key")))
     }
 
-    /// Looks at the one pair: what is to be used, and what is told.
+    /// Looks at the one pair: what is to be used, and what is reported.
     fn look(&mut self, on_fault: OnFault) -> (Option<Arc<Certificate>>, Vec<String>) {
         // Each look is a while after the one before.
         self.now += Duration::from_secs(10);
@@ -105,16 +105,16 @@ fn a_fault_that_is_another_with_each_look_is_told_all_the_same() {
     rig.look(OnFault::Refuse);
     let whole = fs::read(rig.pair().cert).unwrap();
     let half = &whole[..whole.len() / 2];
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for lines in 1..=4 {
         // The line of the fault is another one each time.
         fs::write(rig.pair().cert, [&b"text\n".repeat(lines)[..], half].concat()).unwrap();
         let (kept, faults) = rig.look(OnFault::KeepOld);
         assert!(kept.is_some());
-        told.push((faults.len(), rig.sources.again()));
+        reported.push((faults.len(), rig.sources.again()));
     }
     let (first, told_of) = ((0, Again::Soon), (1, Again::Later));
-    assert_eq!(told, [first, told_of, first, told_of]);
+    assert_eq!(reported, [first, told_of, first, told_of]);
 }
 
 #[test]
@@ -186,21 +186,24 @@ fn a_response_that_runs_out_is_stapled_no_longer_which_is_told_once() {
         let (found, warnings) = look.pairs(vec![(pair.clone(), At::NOWHERE)]).pop().unwrap();
         (rig.sources, _) = look.finish();
         let Found::Value(certificate) = found else { panic!("it is gone") };
-        let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-        (certificate, told.into_iter().filter(|line| line.contains("OCSP")).collect::<Vec<_>>())
+        let reported: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        (certificate, reported.into_iter().filter(|line| line.contains("OCSP")).collect::<Vec<_>>())
     };
-    let (certificate, told) = look(rig.now + Duration::from_secs(60));
-    assert!(certificate.certified_key.ocsp.is_some() && told.is_empty(), "{told:?}");
+    let (certificate, reported) = look(rig.now + Duration::from_secs(60));
+    assert!(certificate.certified_key.ocsp.is_some() && reported.is_empty(), "{reported:?}");
     let until = certificate.staple_until.unwrap();
     // Until the last second it is stapled, and not from then on.
-    let (kept, told) = look(until - Duration::from_secs(1));
-    assert!(same(Some(&kept), Some(&certificate)) && told.is_empty(), "{told:?}");
-    let (bare, told) = look(until);
+    let (kept, reported) = look(until - Duration::from_secs(1));
+    assert!(same(Some(&kept), Some(&certificate)) && reported.is_empty(), "{reported:?}");
+    let (bare, reported) = look(until);
     assert!(bare.certified_key.ocsp.is_none() && bare.staple_until.is_none());
-    assert!(told.len() == 1 && told[0].contains("staple.der") && told[0].contains("out of date"), "{told:?}");
+    assert!(
+        reported.len() == 1 && reported[0].contains("staple.der") && reported[0].contains("out of date"),
+        "{reported:?}"
+    );
     for hours in 1..4 {
-        let (still, told) = look(until + Duration::from_secs(hours * 3600));
-        assert!(same(Some(&still), Some(&bare)) && told.is_empty(), "{told:?}");
+        let (still, reported) = look(until + Duration::from_secs(hours * 3600));
+        assert!(same(Some(&still), Some(&bare)) && reported.is_empty(), "{reported:?}");
     }
     // A new one is stapled, and one that is taken away leaves what is in use until it runs out.
     respond(rig.folder.path());

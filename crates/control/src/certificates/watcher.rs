@@ -43,8 +43,8 @@ pub(crate) struct Watcher {
     look_at: Option<Instant>,
     /// Whether some files are not watched, or nothing is.
     blind: bool,
-    /// What could not be watched, so that it is told once.
-    told: HashSet<PathBuf>,
+    /// What could not be watched, so that it is reported once.
+    reported: HashSet<PathBuf>,
 }
 
 impl Watcher {
@@ -68,7 +68,8 @@ impl Watcher {
                 if before.is_some_and(|before| before.has_changed()) {
                     self.changed(Instant::now());
                 }
-                for directory in blind.into_iter().filter(|directory| self.told.insert(directory.clone())) {
+                for directory in blind.into_iter().filter(|directory| self.reported.insert(directory.clone()))
+                {
                     let shown = directory.display().to_string();
                     let message = "changes of certificates in this folder are looked for each minute";
                     log.debug(message, &[("folder", (&shown).into())]);
@@ -124,7 +125,7 @@ impl Watcher {
 
     fn lost(&mut self, error: &std::io::Error, log: &Log) {
         (self.watch, self.blind) = (None, true);
-        if self.told.insert(PathBuf::new()) {
+        if self.reported.insert(PathBuf::new()) {
             let fields = [("reason", error.into())];
             log.warn(
                 "changes of certificates are looked for each minute: the kernel cannot tell of them",

@@ -1,4 +1,4 @@
-//! Connections that have no line in the format of the access log: they are counted by cause, and told to the
+//! Connections that have no line in the format of the access log: they are counted by cause, and reported to the
 //! program's log once a minute.
 //!
 //! nginx's formats know requests alone. What fails in the handshake, and every connection of a `tcp` listener, would
@@ -13,7 +13,7 @@ use crate::log::{Level, Log};
 #[derive(Debug, Default)]
 pub(super) struct Unwritten {
     counts: Vec<Count>,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 /// So many connections ended alike. There are as many kinds as causes and alerts, some hundreds at most.
@@ -41,7 +41,7 @@ impl Unwritten {
     /// Tells what was counted, if it is time: the first ones at once, those that follow after a minute.
     pub(super) fn tell(&mut self, log: &Log, now: Instant) {
         if !self.counts.is_empty() && self.due(now) == Some(Duration::ZERO) {
-            self.told = Some(now);
+            self.reported = Some(now);
             self.tell_all(log);
         }
     }
@@ -69,7 +69,7 @@ impl Unwritten {
 
     /// The time until the next log line is due; `None` if there is nothing to log.
     pub(super) fn due(&self, now: Instant) -> Option<Duration> {
-        let since = self.told.map_or(EVERY, |told| now.duration_since(told));
+        let since = self.reported.map_or(EVERY, |reported| now.duration_since(reported));
         (!self.counts.is_empty()).then(|| EVERY.saturating_sub(since))
     }
 }
@@ -91,23 +91,23 @@ mod tests {
         let path = folder.path().join("log");
         let log = Log::open(Output::File(path.clone()), LogFormat::Logfmt, Level::Info).unwrap();
         let (mut unwritten, begun) = (Unwritten::default(), Instant::now());
-        let told = || std::fs::read_to_string(&path).unwrap().lines().count();
+        let reported = || std::fs::read_to_string(&path).unwrap().lines().count();
         assert_eq!(unwritten.due(begun), None);
         let alert = Close::from(Cause::HandshakeAlert).with_alert(FatalAlert::Received(Alert::UNKNOWN_CA));
         unwritten.add(&alert);
         assert_eq!(unwritten.due(begun), Some(Duration::ZERO));
         unwritten.tell(&log, begun);
-        assert_eq!(told(), 1, "the first at once");
+        assert_eq!(reported(), 1, "the first at once");
         for _ in 0..500 {
             unwritten.add(&alert);
             unwritten.add(&Close::from(Cause::ClientClosed));
         }
         unwritten.tell(&log, begun + Duration::from_secs(59));
-        assert_eq!(told(), 1);
+        assert_eq!(reported(), 1);
         assert_eq!(unwritten.due(begun + Duration::from_secs(59)), Some(Duration::from_secs(1)));
         unwritten.tell(&log, begun + Duration::from_secs(60));
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(told(), 3, "one for each cause");
+        assert_eq!(reported(), 3, "one for each cause");
         assert!(
             text.contains("cause=handshake_alert fault=client connections=500 alert_received=unknown_ca"),
             "{text}"

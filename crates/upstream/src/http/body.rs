@@ -11,7 +11,7 @@ use offramp_net::clock::coarse_ms;
 use super::h2::Exchange;
 use super::line::{Held, Http1Connection, RequestBody};
 use super::watch::{Deadline, after};
-use crate::admission::Seat;
+use crate::admission::Permit;
 use crate::fault::Fault;
 
 /// The body of a response, with its trailers. Dropped before its end it closes its connection, or
@@ -34,7 +34,7 @@ enum Origin<B: RequestBody> {
 struct Source<B> {
     exchange: Exchange<B>,
     /// The count on the server, until the body has ended.
-    _seat: Seat,
+    _permit: Permit,
     deadline: Deadline,
     /// How long nothing may move.
     patience: Duration,
@@ -54,11 +54,11 @@ impl<B: RequestBody> ServerBody<B> {
     /// A body that comes on a stream.
     pub(crate) fn of_stream(
         exchange: Exchange<B>,
-        seat: Seat,
+        permit: Permit,
         deadline: Deadline,
         patience: Duration,
     ) -> Self {
-        let source = Source { exchange, _seat: seat, deadline, patience, moved: coarse_ms() };
+        let source = Source { exchange, _permit: permit, deadline, patience, moved: coarse_ms() };
         let mut this = ServerBody { origin: Origin::Stream(Box::new(source)), frame_memory: 0 };
         this.look();
         this

@@ -33,7 +33,7 @@ pub(crate) use self::outbound::Outbound;
 use super::outgoing::Progress;
 use super::pool::ServerPool;
 use super::watch::{Deadline, after};
-use crate::admission::Seat;
+use crate::admission::Permit;
 use crate::fault::{Breach, Fault, Violation};
 use crate::link::Link;
 
@@ -131,7 +131,7 @@ pub(crate) struct Held<B: RequestBody> {
     /// Where the connection goes afterwards.
     pub(crate) pool: Rc<ServerPool<B>>,
     /// The count on the server.
-    pub(crate) _seat: Seat,
+    pub(crate) _permit: Permit,
     pub(crate) deadline: Deadline,
     /// How long nothing may move.
     pub(crate) patience: Duration,

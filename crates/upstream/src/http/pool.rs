@@ -38,15 +38,15 @@ pub(crate) struct ServerPool<B: RequestBody> {
 }
 
 /// A connection that was made.
-pub(crate) enum Made<B: RequestBody> {
-    Line(Box<Http1Connection<B>>),
-    Shared(Rc<Http2Connection>),
+pub(crate) enum NewConnection<B: RequestBody> {
+    Http1(Box<Http1Connection<B>>),
+    Http2(Rc<Http2Connection>),
 }
 
 /// A connection that can be used.
-pub(crate) enum Got<B: RequestBody> {
-    Line(Box<Http1Connection<B>>),
-    Stream(Http2Stream),
+pub(crate) enum Pooled<B: RequestBody> {
+    Http1(Box<Http1Connection<B>>),
+    Http2(Http2Stream),
 }
 
 struct Idle<B: RequestBody> {
@@ -169,21 +169,21 @@ impl<B: RequestBody> ServerPool<B> {
     /// HTTP/1.1, where the server chooses.
     pub(crate) async fn stream_or(
         &self,
-        make: impl AsyncFn() -> Result<Made<B>, Reason>,
-    ) -> Result<Got<B>, Reason> {
+        make: impl AsyncFn() -> Result<NewConnection<B>, Reason>,
+    ) -> Result<Pooled<B>, Reason> {
         loop {
             if let Some(stream) = self.stream() {
-                return Ok(Got::Stream(stream));
+                return Ok(Pooled::Http2(stream));
             }
             let alone = self.lines.get();
             if alone || !self.connecting.replace(true) {
                 let _connecting = (!alone).then(|| Connecting(self));
                 let shared = match make().await.inspect_err(|reason| self.note(reason))? {
-                    Made::Line(line) => {
+                    NewConnection::Http1(line) => {
                         self.lines.set(true);
-                        return Ok(Got::Line(line));
+                        return Ok(Pooled::Http1(line));
                     }
-                    Made::Shared(connection) => connection,
+                    NewConnection::Http2(connection) => connection,
                 };
                 self.lines.set(false);
                 // A server that allows no streams would have us connect for ever.
@@ -191,7 +191,7 @@ impl<B: RequestBody> ServerPool<B> {
                 if !self.closed.get() {
                     self.shared.borrow_mut().push(shared);
                 }
-                return Ok(Got::Stream(stream));
+                return Ok(Pooled::Http2(stream));
             }
             let before = self.failed.borrow().0;
             self.connected.notified().await;

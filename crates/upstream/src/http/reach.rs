@@ -6,7 +6,7 @@ use offramp_tls::client::Alpn;
 
 use super::h2::{Http2Connection, Http2Stream};
 use super::line::{Http1Connection, RequestBody};
-use super::pool::{Got, Made, ServerPool};
+use super::pool::{NewConnection, Pooled, ServerPool};
 use super::send::Affinity;
 use crate::backend::{Backend, Protocol};
 use crate::connect::{Reached, Reason, Way, reach};
@@ -52,13 +52,13 @@ pub(super) async fn connected<B: RequestBody>(
         let shared = protocol == Protocol::Http2 || reached.is_http2();
         let link = reached.into_link();
         if shared {
-            return Ok(Made::Shared(Http2Connection::open(link, pool.streams_allowed())));
+            return Ok(NewConnection::Http2(Http2Connection::open(link, pool.streams_allowed())));
         }
-        Ok(Made::Line(pool.line(link)))
+        Ok(NewConnection::Http1(pool.line(link)))
     };
     match pool.stream_or(make).await? {
-        Got::Stream(stream) => Ok(ServerConnection::Http2(stream)),
-        Got::Line(line) => Ok(ServerConnection::Http1(line, pool)),
+        Pooled::Http2(stream) => Ok(ServerConnection::Http2(stream)),
+        Pooled::Http1(line) => Ok(ServerConnection::Http1(line, pool)),
     }
 }
 

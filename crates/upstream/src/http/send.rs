@@ -24,7 +24,7 @@ use super::pool::ServerPool;
 use super::pools::{BackendState, Pools, PrivateConnections};
 use super::reach::{ServerConnection, connected, pooled};
 use super::watch::{Deadline, after};
-use crate::admission::{Denied, Seat, Wish, client_key, seat_later, seat_now};
+use crate::admission::{Denied, Permit, Wish, client_key, permit_later, permit_now};
 use crate::backend::{Backend, Protocol};
 use crate::connect::Reason;
 use crate::fault::{Failure, Fault};
@@ -109,7 +109,7 @@ pub struct Tunnel {
     pub link: Link,
     /// What was read behind the response: the first bytes of the new protocol.
     pub ahead: Bytes,
-    _seat: Seat,
+    _permit: Permit,
 }
 
 impl fmt::Debug for Tunnel {
@@ -154,10 +154,10 @@ enum Attempt<B: RequestBody> {
     /// Nothing of the request was used, and it is back: another server may have it.
     Unreached(Reason),
     /// The server had closed the connection, and the request is back: another connection may have it.
-    Stale(Fault, Seat),
+    Stale(Fault, Permit),
     /// The server says that it has done nothing with the request, which is back: another connection may have it, or
     /// another server.
-    Refused(Fault, Seat),
+    Refused(Fault, Permit),
     Failed(Fault),
 }
 
@@ -214,22 +214,22 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
     async fn run(&mut self) -> Result<(Response<ServerBody<B>>, Option<Tunnel>), Fault> {
         let mut unreached: Option<Reason> = None;
         let mut refused: Option<Fault> = None;
-        let (mut seat, mut again) = (None, false);
+        let (mut kept, mut again) = (None, false);
         loop {
-            let sits = match seat.take() {
-                Some(seat) => seat,
-                None => match self.sit_now().transpose() {
-                    Some(seat) => seat,
-                    None => Box::pin(self.sit()).await,
+            let permit = match kept.take() {
+                Some(permit) => permit,
+                None => match self.acquire_now().transpose() {
+                    Some(permit) => permit,
+                    None => Box::pin(self.acquire()).await,
                 }
                 .map_err(|reason| {
                     let unreached = unreached.take().or(reason).unwrap_or(Reason::NoServerAlive);
                     refused.take().unwrap_or(Fault::Connect(unreached))
                 })?,
             };
-            let server = sits.server();
+            let server = permit.server();
             self.server = Some(server);
-            match self.attempt(sits, again).await {
+            match self.attempt(permit, again).await {
                 Attempt::Answered(response, tunnel) => {
                     self.note(server, outcome(response.status));
                     self.state.chooser.borrow_mut().note_success(server);
@@ -247,7 +247,7 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
                     again = false;
                 }
                 Attempt::Stale(_, held) | Attempt::Refused(_, held) if !again => {
-                    (seat, again) = (Some(held), true);
+                    (kept, again) = (Some(held), true);
                 }
                 // It is going, and says so: the others may have room.
                 Attempt::Refused(fault, _) => {
@@ -264,31 +264,31 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
         }
     }
 
-    /// A seat, if there is one at once; `Err(None)`: nobody is left to be tried.
-    fn sit_now(&self) -> Result<Option<Seat>, Option<Reason>> {
+    /// A permit, if there is one at once; `Err(None)`: nobody is left to be tried.
+    fn acquire_now(&self) -> Result<Option<Permit>, Option<Reason>> {
         let wish = Wish { key: self.key, tied: self.tied, tried: &self.tried };
-        seat_now(self.backend, &self.state.chooser, wish).map_err(Denied::reason)
+        permit_now(self.backend, &self.state.chooser, wish).map_err(Denied::reason)
     }
 
-    /// A seat, after a wait.
-    async fn sit(&mut self) -> Result<Seat, Option<Reason>> {
+    /// A permit, after a wait.
+    async fn acquire(&mut self) -> Result<Permit, Option<Reason>> {
         let wish = Wish { key: self.key, tied: self.tied, tried: &self.tried };
         let chooser = &self.state.chooser;
         let begun = Instant::now();
         let due = after(coarse_ms(), self.backend.limits.queue_timeout);
-        let later = seat_later(self.backend, chooser, wish);
-        let seat = until(due, self.pools.watch().deadline(), later).await;
+        let later = permit_later(self.backend, chooser, wish);
+        let permit = until(due, self.pools.watch().deadline(), later).await;
         self.queue += begun.elapsed();
-        match seat {
-            Some(seat) => seat.map_err(Denied::reason),
+        match permit {
+            Some(permit) => permit.map_err(Denied::reason),
             None => Err(Some(Reason::QueueTimeout)),
         }
     }
 
     /// One connection, one exchange; `again`: on a connection that is new.
-    async fn attempt(&mut self, seat: Seat, again: bool) -> Attempt<B> {
+    async fn attempt(&mut self, permit: Permit, again: bool) -> Attempt<B> {
         self.tries = self.tries.saturating_add(1);
-        let server = seat.server();
+        let server = permit.server();
         let pool = match self.about.private {
             Some(private) => private.pool(self.pools, self.backend, server),
             None => Rc::clone(&self.state.server_pools[server]),
@@ -308,8 +308,8 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
             }
         };
         match connection {
-            ServerConnection::Http1(line, pool) => self.over_http1(line, pool, seat).await,
-            ServerConnection::Http2(stream) => Box::pin(self.over_http2(stream, seat, again)).await,
+            ServerConnection::Http1(line, pool) => self.over_http1(line, pool, permit).await,
+            ServerConnection::Http2(stream) => Box::pin(self.over_http2(stream, permit, again)).await,
         }
     }
 
@@ -331,7 +331,7 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
         &mut self,
         mut line: Box<Http1Connection<B>>,
         pool: Rc<ServerPool<B>>,
-        seat: Seat,
+        permit: Permit,
     ) -> Attempt<B> {
         let pooled = line.is_reused();
         match self.unsent.take() {
@@ -349,19 +349,24 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
         let mut deadline = self.pools.watch().deadline();
         match line.receive_head(self.about.interim.as_ref(), &mut deadline, limits.response_timeout).await {
             Ok(Received::Response(response)) => {
-                let held =
-                    Held { pool, _seat: seat, deadline, patience: limits.body_timeout, moved: coarse_ms() };
+                let held = Held {
+                    pool,
+                    _permit: permit,
+                    deadline,
+                    patience: limits.body_timeout,
+                    moved: coarse_ms(),
+                };
                 Attempt::Answered(response.map(|()| ServerBody::of_line(line, held)), None)
             }
             Ok(Received::Switched(response)) => {
                 let (link, ahead) = line.into_parts();
-                let tunnel = Tunnel { link, ahead, _seat: seat };
+                let tunnel = Tunnel { link, ahead, _permit: permit };
                 Attempt::Answered(response.map(|()| ServerBody::empty()), Some(tunnel))
             }
             Err(fault) => match line.take_back(&fault, pooled) {
                 Some(request) => {
                     self.unsent = Some(Unsent::Written(request));
-                    Attempt::Stale(fault, seat)
+                    Attempt::Stale(fault, permit)
                 }
                 None => Attempt::Failed(fault),
             },
@@ -369,7 +374,7 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
     }
 
     /// An exchange over HTTP/2.
-    async fn over_http2(&mut self, stream: Http2Stream, seat: Seat, again: bool) -> Attempt<B> {
+    async fn over_http2(&mut self, stream: Http2Stream, permit: Permit, again: bool) -> Attempt<B> {
         let pooled = stream.is_reused() && !again;
         let body = match self.unsent.take() {
             Some(Unsent::New(body)) => keep(body, self.pools.kept_bodies()),
@@ -390,18 +395,18 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
             Ok(head) => {
                 copy.settle();
                 let ServerHead { response, .. } = *head;
-                let body = ServerBody::of_stream(exchange, seat, deadline, limits.body_timeout);
+                let body = ServerBody::of_stream(exchange, permit, deadline, limits.body_timeout);
                 Attempt::Answered(response.map(|()| body), None)
             }
             Err(broken) => match judge(broken, copy, exchange.stream()) {
                 Verdict::Over(fault) => Attempt::Failed(fault),
                 Verdict::Stale(fault, back) => {
                     self.unsent = Some(Unsent::Returned(back));
-                    Attempt::Stale(fault, seat)
+                    Attempt::Stale(fault, permit)
                 }
                 Verdict::Refused(fault, back) => {
                     self.unsent = Some(Unsent::Returned(back));
-                    Attempt::Refused(fault, seat)
+                    Attempt::Refused(fault, permit)
                 }
             },
         }
