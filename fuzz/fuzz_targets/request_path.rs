@@ -449,6 +449,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
             response_headers: HeaderRules::default(),
             hsts: None,
             max_body,
+            error_pages: None,
             log_one_in: NonZeroU32::MIN,
         };
         (PathMatch { hosts: Vec::new(), path: path.to_owned() }, route)

@@ -22,6 +22,7 @@ mod headers;
 mod listeners;
 mod modes;
 mod on_demand;
+mod pages;
 mod routes;
 mod rules;
 mod server_tls;

@@ -32,6 +32,7 @@ pub use outputs::{
     AccessFormat, AccessLog, AccessOutput, Anonymize, FieldName, Level, Log, LogFormat, LogOutput,
     SyslogAddress,
 };
+pub use pages::ErrorPages;
 pub use route::{
     Allow, AllowKind, AuthMode, ClientAuth, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay,
     RelayTarget, Route, SendProxy, Target, TrustDomain, TrustDomainName,
@@ -59,6 +60,7 @@ mod limits;
 mod names;
 mod on_demand;
 mod outputs;
+mod pages;
 mod route;
 mod server_tls;
 mod words;

@@ -5,6 +5,7 @@
 
 mod backends;
 mod certificates;
+mod contents;
 mod coverage;
 mod http;
 mod routes;
@@ -29,6 +30,7 @@ use offramp_tls::TicketKeys;
 use offramp_upstream::Backend;
 
 pub(crate) use self::certificates::Material;
+pub(crate) use self::contents::Contents;
 use self::http::Ways;
 pub(crate) use self::routes::name as route_name;
 use crate::access::RuleSets;
@@ -57,6 +59,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) backends: &'a [Arc<Backend>],
     /// What was read from the sources of certificates before.
     pub(crate) sources: &'a Sources,
+    /// The files that routes answer with, where they are not to be read again.
+    pub(crate) contents: Option<&'a Contents>,
     /// Whether the local CA may be minted and may issue; without, nothing is written anywhere.
     pub(crate) mint: bool,
 }
@@ -104,7 +108,17 @@ fn with_inputs<T>(
     let names = Names::default();
     let sources = Sources::default();
     let (tickets, names, sources) = (&tickets, &names, &sources);
-    what(&Inputs { now, generation: 0, choice, tickets, names, backends: &[], sources, mint: false })
+    what(&Inputs {
+        now,
+        generation: 0,
+        choice,
+        tickets,
+        names,
+        backends: &[],
+        sources,
+        contents: None,
+        mint: false,
+    })
 }
 
 /// A snapshot and what goes with it.
@@ -117,6 +131,8 @@ pub(crate) struct Built {
     pub(crate) sources: Sources,
     /// The host names in it; new ones have no addresses yet.
     pub(crate) names: Names,
+    /// The files that routes answer with.
+    pub(crate) contents: Contents,
     /// The certificates that authorities are to issue.
     pub(crate) wants: Vec<Want>,
     /// What an operator should know, and what stops nothing.
@@ -198,6 +214,7 @@ fn assemble(
     let mut backends = Backends::of(config, inputs, &sources, &mut report);
     let mut termination = Termination::new(&config.tls, &store, inputs.tickets, &sources);
     let mut access = RuleSets::new(&sources.access);
+    let mut contents = inputs.contents.cloned().unwrap_or_default();
     let tables = routes::tables(config, (&mut backends, &mut access), &mut termination, &mut report);
     let mut listeners = HashMap::new();
     for (listener, routes) in config.listeners.iter().zip(tables) {
@@ -209,8 +226,13 @@ fn assemble(
         let (routes, http) = match listener.mode {
             model::Mode::Tcp => (routes, None),
             model::Mode::Http => {
-                let Ways { rules, http } =
-                    http::ways(config, listener, (&mut backends, &mut access), &mut termination, &mut report);
+                let Ways { rules, http } = http::ways(
+                    (config, listener),
+                    (&mut backends, &mut access),
+                    &mut termination,
+                    &mut contents,
+                    &mut report,
+                );
                 (rules, Some(http))
             }
         };
@@ -234,7 +256,7 @@ fn assemble(
         choice: inputs.choice,
         tracing,
     };
-    Ok(Built { snapshot, store, sources, names, wants, warnings: report.warnings })
+    Ok(Built { snapshot, store, sources, names, contents, wants, warnings: report.warnings })
 }
 
 fn listener_tls(

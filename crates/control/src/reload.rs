@@ -146,6 +146,7 @@ impl Running {
             names: &self.ground.names,
             backends: &current.backends,
             sources: &self.ground.sources,
+            contents: None,
             mint: true,
         };
         let built = build_with(config, &inputs, material).map_err(|error| error.findings().to_vec());
@@ -220,7 +221,7 @@ impl Running {
     /// Makes the change. Nothing in here is refused any more.
     async fn commit(&mut self, config: Config, next: Next) {
         let Next { built, tickets, plan, wanted, fresh, metrics } = next;
-        let Built { mut snapshot, store, sources, names, wants, .. } = built;
+        let Built { mut snapshot, store, sources, names, contents, wants, .. } = built;
         self.redirect(&config);
         if !plan.close.is_empty() {
             self.listening.close(&plan, &self.crew.workers);
@@ -251,6 +252,7 @@ impl Running {
         self.acme.follow(&wants);
         (self.ground.tickets, self.ground.names) = (tickets, names);
         (self.ground.store, self.ground.sources) = (store, sources);
+        self.ground.contents = contents;
         self.config = config;
     }
 

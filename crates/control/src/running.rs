@@ -13,6 +13,7 @@ use offramp_record::Choice;
 use offramp_tls::TicketKeys;
 
 use crate::acme::Acme;
+use crate::build::Contents;
 use crate::certificates::Sources;
 use crate::error::Finding;
 use crate::event_store::EventStore;
@@ -104,6 +105,8 @@ pub(crate) struct Ground {
     /// What was read from the sources of certificates.
     pub(crate) sources: Sources,
     pub(crate) names: Names,
+    /// The files that routes answer with.
+    pub(crate) contents: Contents,
     pub(crate) generation: u64,
 }
 

@@ -19,6 +19,7 @@ mod h2;
 mod heads;
 mod inbound;
 mod intake;
+mod intercept;
 mod interim;
 mod line;
 mod record;

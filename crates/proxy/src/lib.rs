@@ -17,6 +17,7 @@ mod greeting;
 mod l4;
 mod l7;
 pub mod limit;
+mod media;
 mod networks;
 mod proxy_header;
 pub mod refusals;
@@ -28,6 +29,7 @@ mod worker;
 pub use challenges::Challenges;
 pub use demand::{Demand, DemandOutcome, DemandRule};
 pub use limit::{Admission, ClientTable, Held};
+pub use media::media_type;
 pub use networks::{AddressRules, NetworkSet};
 pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, Paths, Rule, Table, Template};
@@ -35,5 +37,6 @@ pub use snapshot::http::{
     Access, Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Proxy, Redirect,
     Respond, Rewrite,
 };
+pub use snapshot::pages::{ErrorPage, ErrorPages};
 pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target, Tracing};
 pub use worker::{AcceptorId, Command, Commander, Shared, Worker, WorkerHandle};

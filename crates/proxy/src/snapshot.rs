@@ -21,6 +21,7 @@ use crate::networks::AddressRules;
 use crate::route::{Ja4List, Table};
 
 pub mod http;
+pub mod pages;
 
 use self::http::{Http, HttpTls};
 

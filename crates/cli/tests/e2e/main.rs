@@ -32,6 +32,7 @@ mod curl_reaches_an_application;
 mod descriptors_run_out;
 mod documents;
 mod duplex;
+mod errors_have_pages;
 mod examples_serve;
 mod figures;
 mod files_are_included;

@@ -10,7 +10,7 @@ use crate::model::{
 use crate::raw::Section;
 
 /// The keys that only requests of HTTP can match or follow.
-const OF_REQUESTS: [&str; 10] = [
+const OF_REQUESTS: [&str; 12] = [
     "path",
     "redirect",
     "respond",
@@ -21,6 +21,8 @@ const OF_REQUESTS: [&str; 10] = [
     "response_headers",
     "hsts",
     "max_body",
+    "error_pages",
+    "intercept_errors",
 ];
 
 /// Reports every route that a listener cannot serve. `known` are the listeners of which mode and TLS are known;

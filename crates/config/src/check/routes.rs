@@ -15,7 +15,7 @@ use crate::raw::{Section, Spanned};
 const TARGETS: [&str; 6] = ["backend", "server", "passthrough", "redirect", "respond", "root"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 9] = [
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 11] = [
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
     ("path", SEALED),
@@ -25,13 +25,15 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 9] = [
     ("response_headers", SEALED),
     ("hsts", SEALED),
     ("max_body", SEALED),
+    ("error_pages", SEALED),
+    ("intercept_errors", SEALED),
 ];
 
 const SEALED: &str = "the requests are encrypted here";
 
 /// What a route that answers by itself cannot have: there is no server that would get it.
-const NOT_WITH_ANSWERS: [&str; 5] =
-    ["send_proxy", "strip_path", "replace_path", "request_headers", "max_body"];
+const NOT_WITH_ANSWERS: [&str; 6] =
+    ["send_proxy", "strip_path", "replace_path", "request_headers", "max_body", "intercept_errors"];
 
 /// The routes. One that leads nowhere answers by itself.
 pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'_, '_>) -> Sorted<'s, Route> {

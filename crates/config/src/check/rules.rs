@@ -1,6 +1,6 @@
 //! The HTTP keys of a route: rewriting, changes to headers, HSTS, and fixed responses.
 
-use super::{Reader, headers};
+use super::{Reader, headers, pages};
 use crate::error::Problem;
 use crate::model::http::{REDIRECTS, WITHOUT_BODY};
 use crate::model::{Hsts, HttpRules, Redirect, Respond, Rewrite, Size};
@@ -21,6 +21,7 @@ pub(super) fn rules(section: &Section, reader: &mut Reader<'_, '_>) -> HttpRules
         response_headers,
         hsts,
         max_body: section.size("max_body").map(Size::new),
+        error_pages: pages::error_pages(section, reader),
     }
 }
 

@@ -221,6 +221,8 @@ pub const TABLE: &[Key] = rows! {
     "route.response_headers.set": Kind::Map("`{ NAME = \"value\" }`"), LIST_ABSENT, Live, NOW, "Fields that replace those of the same name";
     "route.response_headers.add": Kind::Map("`{ NAME = \"value\" }`, or a list of values"), LIST_ABSENT, Live, NOW, "Fields that are added to those of the same name";
     "route.response_headers.remove": Kind::List("names of fields"), LIST_ABSENT, Live, NOW, "Fields that are removed, before others are set and added";
+    "route.error_pages": Kind::Map("`{ 404 = \"404.html\", 5xx = \"5xx.html\" }`, or a list of files"), absent("a plain page, JSON or text"), Live, NOW, "The files with the pages of errors, by status or class; in HTML, JSON and other text `{status}`, `{reason}` and `{id}` stand for the status, its meaning and the id of the request. Of several for one status, the client gets the one that its `Accept` prefers";
+    "route.intercept_errors": Kind::Bool, toml("false"), Live, NOW, "Errors of servers get the pages of `error_pages` too; the bodies that the servers send are dropped";
     "route.hsts": Kind::BoolOrTable, toml("false"), Live, NOW, "Tells browsers over TLS to use only TLS from now on (RFC 6797)";
     "route.hsts.max_age": Kind::Duration { min: ms(0), max: hours(24 * 3650) }, toml("\"365d\""), Live, NOW, "For how long";
     "route.hsts.include_subdomains": Kind::Bool, toml("false"), Live, NOW, "Include all hosts below this one";

@@ -98,7 +98,7 @@ pub(crate) fn probe_host(text: &str) -> Result<String, Problem> {
 }
 
 /// Statuses of HTTP: one, or the hundred of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StatusRange {
     first: u16,
     last: u16,

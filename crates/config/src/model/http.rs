@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{HeaderChanges, HeaderValue, Size};
+use super::{ErrorPages, HeaderChanges, HeaderValue, Size};
 use crate::error::{Problem, shown};
 
 /// The first segments of a path: `/`, `/api`, `/api/v1`. It begins with `/` and has none at its end but for `/`
@@ -102,6 +102,8 @@ pub struct HttpRules {
     pub hsts: Option<Hsts>,
     /// The greatest body of a request: up to 1 TiB.
     pub max_body: Option<Size>,
+    /// What clients get where there is an error.
+    pub error_pages: ErrorPages,
 }
 
 /// What becomes of the path before a server gets it.

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::{array, bare, list, networks, path, quoted, text};
 use crate::model::{
-    ClientAuth, FilePath, HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules, Listeners, ProxyV2,
-    ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route, SendProxy, StaticFiles, Target,
-    TrustDomain,
+    ClientAuth, ErrorPages, FilePath, HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules, Listeners,
+    ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route, SendProxy, StaticFiles,
+    StatusRange, Target, TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -145,6 +145,22 @@ fn rules(out: &mut String, rules: &HttpRules) {
     }
     if let Some(size) = rules.max_body {
         text(out, "max_body", size);
+    }
+    error_pages(out, &rules.error_pages);
+}
+
+fn error_pages(out: &mut String, ErrorPages { files, intercept }: &ErrorPages) {
+    if files.is_empty() {
+        return;
+    }
+    let of_status = |files: &[(StatusRange, FilePath)]| {
+        let paths: Vec<_> = files.iter().map(|(_, file)| path(file)).collect();
+        format!("{} = {}", files[0].0, array(&paths))
+    };
+    let pages: Vec<String> = files.chunk_by(|(one, _), (other, _)| one == other).map(of_status).collect();
+    bare(out, "error_pages", format_args!("{{ {} }}", pages.join(", ")));
+    if *intercept {
+        bare(out, "intercept_errors", true);
     }
 }
 

@@ -8,12 +8,13 @@ use std::time::Duration;
 use offramp_config::model::{
     AccessFormat, AccessLog, AccessOutput, AcmeCertificate, AlpnId, Anonymize, Authority, Backend,
     Certificate, CertificateName, CertificateSource, Challenge, ClientNetworks, DefaultRole, DnsProvider,
-    DnsUpdate, Eject, Endpoint, ExternalAccount, FilePath, HeaderChanges, HeaderName, Health, HostPattern,
-    Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, KeyType, Level, Limits,
-    ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name, Networks,
-    OnDemand, Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect,
-    RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress,
-    Size, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
+    DnsUpdate, Eject, Endpoint, ErrorPages, ExternalAccount, FilePath, HeaderChanges, HeaderName, Health,
+    HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, KeyType, Level,
+    Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name,
+    Networks, OnDemand, Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit,
+    Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server,
+    ServerAddress, Size, StatusRange, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, TsigAlgorithm,
+    User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -172,10 +173,10 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
     let hsts = (duration(0, 1_000_000), any::<(bool, bool)>())
         .prop_map(|(max_age, (include_subdomains, preload))| Hsts { max_age, include_subdomains, preload });
     let max_body = option::of((0u64..1 << 40).prop_map(Size::new));
-    let rules = (rewrite, header_changes(), header_changes(), option::of(hsts), max_body);
+    let rules = (rewrite, header_changes(), header_changes(), option::of(hsts), max_body, error_pages());
     (option::of(host()), route_path(), target, rules).prop_map(|(host, path, mut target, rules)| {
-        let (rewrite, request_headers, response_headers, hsts, max_body) = rules;
-        let mut http = HttpRules { rewrite, request_headers, response_headers, hsts, max_body };
+        let (rewrite, request_headers, response_headers, hsts, max_body, error_pages) = rules;
+        let mut http = HttpRules { rewrite, request_headers, response_headers, hsts, max_body, error_pages };
         if path.is_root() && http.rewrite == Rewrite::Strip {
             http.rewrite = Rewrite::Keep;
         }
@@ -183,6 +184,7 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
             http = HttpRules {
                 response_headers: http.response_headers,
                 hsts: http.hsts,
+                error_pages: ErrorPages { intercept: false, ..http.error_pages },
                 ..HttpRules::default()
             };
         }
@@ -190,6 +192,16 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
         // The law of configurations in code: what is of requests names listeners of requests.
         let listeners = Listeners::Named(vec!["http".parse().unwrap()]);
         Route { listeners, hosts: host.into_iter().collect(), path, http, ..Route::to(target) }
+    })
+}
+
+fn error_pages() -> impl Strategy<Value = ErrorPages> {
+    let page = (select(vec!["404", "410", "4xx", "5xx"]), file());
+    (vec(page, 0..4), any::<bool>()).prop_map(|(pages, intercept)| {
+        let mut files: Vec<(StatusRange, FilePath)> =
+            pages.into_iter().map(|(status, file)| (status.parse().unwrap(), file)).collect();
+        files.sort_by_key(|(status, _)| (status.last() - status.first(), *status));
+        ErrorPages { intercept: intercept && !files.is_empty(), files }
     })
 }
 

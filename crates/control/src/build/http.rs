@@ -17,6 +17,7 @@ use offramp_proxy::{
 
 use super::Report;
 use super::backends::Backends;
+use super::contents::Contents;
 use super::routes::{ja4_list, name, place, send_proxy, split};
 use super::tls::{self, Termination};
 use crate::access::RuleSets;
@@ -31,10 +32,10 @@ pub(super) struct Ways {
 
 /// The ways of one listener.
 pub(super) fn ways<'c>(
-    config: &'c Config,
-    listener: &'c model::Listener,
+    (config, listener): (&'c Config, &'c model::Listener),
     (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
     termination: &mut Termination<'_>,
+    contents: &mut Contents,
     report: &mut Report,
 ) -> Ways {
     let mut paths = Vec::new();
@@ -44,7 +45,7 @@ pub(super) fn ways<'c>(
         }
         for (preference, Match { hosts, .. }) in split(route) {
             // What cannot be made is reported, and there will be no snapshot.
-            if let Some(to) = request(route, (backends, access), termination, report) {
+            if let Some(to) = request(route, (backends, access), termination, contents, report) {
                 let path = route.path.as_str().to_owned();
                 paths.push((preference, (PathMatch { hosts, path }, to)));
             }
@@ -186,9 +187,11 @@ fn request<'c>(
     route: &'c model::Route,
     (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
     termination: &mut Termination<'_>,
+    contents: &mut Contents,
     report: &mut Report,
 ) -> Option<HttpRoute> {
     let rules = &route.http;
+    let error_pages = contents.pages(&rules.error_pages, report);
     let made = action(route, backends, report)?.and_then(|action| {
         Ok(HttpRoute {
             name: name(route).into(),
@@ -200,6 +203,7 @@ fn request<'c>(
             response_headers: headers(&rules.response_headers)?,
             hsts: rules.hsts.as_ref().map(hsts).transpose()?,
             max_body: rules.max_body.map(model::Size::bytes),
+            error_pages,
             log_one_in: route.log_one_in,
         })
     });

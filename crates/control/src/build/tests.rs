@@ -27,6 +27,7 @@ fn build_config(config: &Config) -> Result<Built, Error> {
         names: &Names::default(),
         backends: &[],
         sources: &Sources::default(),
+        contents: None,
         mint: true,
     };
     build(config, &inputs)

@@ -105,6 +105,7 @@ impl Running {
             names: &self.ground.names,
             backends: &current.backends,
             sources: &self.ground.sources,
+            contents: Some(&self.ground.contents),
             mint: true,
         };
         let built = rebuild(&self.config, &inputs, material)?;

@@ -71,7 +71,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         tell(&log, "privileges", &privileges::unreadable(&config, &source.origin));
     }
     let Ready { built, tickets, plan, wanted, fresh, metrics } = ready;
-    let Built { snapshot, store, sources, names, wants, .. } = built;
+    let Built { snapshot, store, sources, names, contents, wants, .. } = built;
     let generation = snapshot.generation;
     let events = open_store(&config, &log)?;
     let figures = events.as_ref().map(|store| store.figures());
@@ -100,7 +100,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         metrics,
         pushers,
         resolver: Resolver::start(&names, log.clone()),
-        ground: Ground { choice, tickets, store, sources, names, generation },
+        ground: Ground { choice, tickets, store, sources, names, contents, generation },
         acme,
         history: History::default(),
         calendar,
@@ -235,6 +235,7 @@ impl Ready {
             names: &Names::default(),
             backends: &[],
             sources: &Sources::default(),
+            contents: None,
             mint: true,
         };
         let built = build(config, &inputs);

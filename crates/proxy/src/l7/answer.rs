@@ -3,6 +3,8 @@
 //! An error says its status in words and carries the request's id; why it came to that is in the event only. Browsers
 //! get a page, programs JSON or text, as they ask for it ([`page`]).
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode};
 use offramp_http::Http1Fault;
@@ -11,6 +13,7 @@ use offramp_http::semantics::accept::{self, Form};
 use offramp_observe::{Cause, Close};
 
 use crate::snapshot::http::Respond;
+use crate::snapshot::pages::ErrorPages;
 
 mod page;
 
@@ -23,11 +26,19 @@ pub(crate) struct Refusal {
     pub(crate) close: Close,
     /// In how many seconds it may be tried again.
     pub(crate) retry_after: Option<u32>,
+    /// One more field of the answer.
+    pub(crate) field: Option<Box<(&'static [u8], String)>>,
 }
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, close: impl Into<Close>) -> Self {
-        Self { status, close: close.into(), retry_after: None }
+        Self { status, close: close.into(), retry_after: None, field: None }
+    }
+
+    /// The same with one more field.
+    pub(crate) fn with_field(mut self, name: &'static [u8], value: impl Into<String>) -> Self {
+        self.field = Some(Box::new((name, value.into())));
+        self
     }
 
     /// What the guard refused.
@@ -43,14 +54,28 @@ impl Refusal {
 }
 
 /// The form in which a client wants errors (RFC 9110 §12.5.1).
-pub(crate) fn form(accept: Option<&[u8]>) -> Form {
+pub(crate) fn form<'a>(accept: impl IntoIterator<Item = &'a [u8]>) -> Form {
     accept::form(accept)
 }
 
+/// The media type and the body for an error with this status, of the request with this id.
+pub(crate) fn body(
+    form: Form,
+    status: StatusCode,
+    id: &str,
+    pages: Option<&ErrorPages>,
+) -> (Cow<'static, str>, Bytes) {
+    if let Some(page) = pages.and_then(|pages| pages.page(status, form)) {
+        return (page.kind.to_string().into(), page::fill(page, status, id));
+    }
+    let (kind, body) = page::render(form, status, id);
+    (kind.into(), body.into())
+}
+
 /// The response that tells a client of an error.
-pub(crate) fn error(refusal: &Refusal, form: Form, id: &str) -> Response<Bytes> {
-    let (kind, body) = page::render(form, refusal.status, id);
-    let mut response = Response::new(refusal.status, Bytes::from(body));
+pub(crate) fn error(refusal: &Refusal, form: Form, id: &str, pages: Option<&ErrorPages>) -> Response<Bytes> {
+    let (kind, body) = body(form, refusal.status, id, pages);
+    let mut response = Response::new(refusal.status, body);
     let fields = &mut response.fields;
     fields.append(b"content-type", kind.as_bytes());
     fields.append(b"cache-control", b"no-store");
@@ -58,12 +83,15 @@ pub(crate) fn error(refusal: &Refusal, form: Form, id: &str) -> Response<Bytes> 
     if let Some(seconds) = refusal.retry_after {
         fields.append(b"retry-after", seconds.to_string().as_bytes());
     }
+    if let Some((name, value)) = refusal.field.as_deref() {
+        fields.append(name, value.as_bytes());
+    }
     response
 }
 
 /// The bytes of [`error`] for a client whose request was never served; the connection is closed after it.
 pub(crate) fn written_error(refusal: &Refusal, id: &str) -> Vec<u8> {
-    let response = error(refusal, Form::Text, id);
+    let response = error(refusal, Form::Text, id, None);
     let status = refusal.status;
     let reason = status.canonical_reason().unwrap_or("Error");
     let mut out = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
@@ -111,11 +139,12 @@ mod tests {
             status: StatusCode::TOO_MANY_REQUESTS,
             close: Close::from(Cause::TooManyRequests).with_detail("secret"),
             retry_after: Some(3),
+            field: None,
         };
-        let text = error(&refusal, Form::Text, "id-1");
+        let text = error(&refusal, Form::Text, "id-1", None);
         assert_eq!(&text.body[..], b"429 Too Many Requests\nrequest id-1\n");
         assert_eq!(text.fields.named(b"retry-after").collect::<Vec<_>>(), [b"3"]);
-        let json = error(&refusal, Form::Json, "id-1");
+        let json = error(&refusal, Form::Json, "id-1", None);
         assert_eq!(
             &json.body[..],
             b"{\"status\":429,\"error\":\"Too Many Requests\",\"request_id\":\"id-1\"}\n"

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{Method, StatusCode, Version};
 use offramp_http::head::{self, Known, Response};
-use offramp_http::semantics::{accept::Form, hop_by_hop};
+use offramp_http::semantics::hop_by_hop;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::InterimListener;
@@ -31,6 +31,7 @@ use super::session::{Session, View, decimal};
 use super::trace;
 use crate::route::Parts;
 use crate::snapshot::http::{Action, Files, Http, HttpRoute};
+use crate::snapshot::pages::ErrorPages;
 
 /// How much is read of a body that nobody wants.
 const UNWANTED: usize = 64 * 1024;
@@ -57,6 +58,14 @@ pub(crate) struct RequestContext {
     pub(crate) named: Option<IpAddr>,
     /// What the guard remembers of its head.
     pub(crate) head_flags: HeadFlags,
+}
+
+impl RequestContext {
+    /// The route of the request, and the listener's rules for all.
+    fn find(&self, request: &head::Request) -> Option<(&Http, &HttpRoute)> {
+        let http = self.view.http()?;
+        Some((http, http.routes.find(self.host.as_deref(), request.path())?))
+    }
 }
 
 /// What a request comes by.
@@ -91,8 +100,9 @@ pub(crate) fn serve(
         let Request { mut head, body, protocol, refused } = request;
         let (context, understood) = arrive(&session, &head, &client, refused);
         let record_guard = RecordGuard(Rc::clone(&context.record));
+        let found = context.find(&head);
         let step = match understood {
-            Ok(()) => route(&session, &context, &client, (&mut head, body, protocol), record_guard),
+            Ok(()) => route(&session, &context, &client, (&mut head, body, protocol), (found, record_guard)),
             Err(refusal) => {
                 unwanted(&head, body);
                 RouteStep::Answered(Err((refusal, record_guard)))
@@ -108,7 +118,8 @@ pub(crate) fn serve(
                 finished(&session, route, outcome)
             }
         };
-        let response = answered(&client, context.head_flags, &head, outcome);
+        let pages = found.and_then(|(_, route)| route.error_pages.as_deref());
+        let response = answered(&client, (context.head_flags, pages), &head, outcome);
         session.worker.heads.put(head);
         response
     }
@@ -117,14 +128,13 @@ pub(crate) fn serve(
 /// The response to a request, whatever became of it.
 fn answered(
     client: &Client,
-    head_flags: HeadFlags,
+    (head_flags, pages): (HeadFlags, Option<&ErrorPages>),
     request: &head::Request,
     outcome: Outcome,
 ) -> Response<Reply> {
     let line = client.line();
     let response = outcome.unwrap_or_else(|(refusal, record_guard)| {
-        let form = answer::form(request.fields.get(Known::Accept));
-        let mut response = refuse(&refusal, record_guard, form, is_head(request));
+        let mut response = refuse(&refusal, record_guard, request, pages);
         // What is left of the body is not awaited, and the client is to know (RFC 9110 §15.5.9, §15.5.14).
         let unread = matches!(refusal.status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE);
         if unread && line.is_some() {
@@ -232,7 +242,7 @@ fn route<'e>(
     context: &'e RequestContext,
     client: &'e Client,
     (request, body, protocol): (&mut head::Request, Inbound, Option<Box<[u8]>>),
-    record_guard: RecordGuard,
+    (found, record_guard): (Option<(&'e Http, &'e HttpRoute)>, RecordGuard),
 ) -> RouteStep<'e> {
     let refused = |status, cause: Cause, record_guard| {
         RouteStep::Answered(Err((Refusal::new(status, cause), record_guard)))
@@ -248,7 +258,6 @@ fn route<'e>(
         return RouteStep::Answered(Ok(response));
     }
     let host = context.host.as_deref();
-    let found = context.view.http().and_then(|http| Some((http, http.routes.find(host, request.path())?)));
     let Some((http, route)) = found else {
         unwanted(request, body);
         return refused(StatusCode::NOT_FOUND, Cause::NoRoute, record_guard);
@@ -393,11 +402,12 @@ pub(crate) fn own(
 pub(crate) fn refuse(
     refusal: &Refusal,
     record_guard: RecordGuard,
-    form: Form,
-    head: bool,
+    request: &head::Request,
+    pages: Option<&ErrorPages>,
 ) -> Response<Reply> {
-    let id = record_guard.0.id();
-    own(answer::error(refusal, form, &id), record_guard, refusal.close.clone(), head)
+    let form = answer::form(request.fields.all(Known::Accept));
+    let response = answer::error(refusal, form, &record_guard.0.id(), pages);
+    own(response, record_guard, refusal.close.clone(), is_head(request))
 }
 
 impl GuardState {

@@ -25,6 +25,7 @@ use super::body::Reply;
 use super::exchange::{Outcome, own};
 use super::record::RecordGuard;
 use super::session::{Session, decimal};
+use crate::media::media_type;
 use crate::snapshot::http::Files;
 pub(crate) use content::{FileContent, Piece};
 pub(crate) use find::Roots;
@@ -54,7 +55,7 @@ pub(crate) fn begin(
 ) -> Step {
     if !matches!(request.method, Method::GET | Method::HEAD) {
         let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, Cause::Completed);
-        return Step::Answered(Ok(error(&refusal, (b"allow", b"GET, HEAD"), request, record_guard)));
+        return Step::Answered(Err((refusal.with_field(b"allow", "GET, HEAD"), record_guard)));
     }
     let path = request.path();
     // What the route matches by whole segments, so that a slash or nothing follows.
@@ -91,19 +92,6 @@ impl Waiting {
         let found = self.search.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         respond(session, files, request, found, self.record_guard)
     }
-}
-
-/// An error with one more field.
-fn error(
-    refusal: &Refusal,
-    (name, value): (&[u8], &[u8]),
-    request: &head::Request,
-    record_guard: RecordGuard,
-) -> Response<Reply> {
-    let form = answer::form(request.fields.get(Known::Accept));
-    let mut response = answer::error(refusal, form, &record_guard.0.id());
-    response.fields.append(name, value);
-    own(response, record_guard, refusal.close.clone(), request.method == Method::HEAD)
 }
 
 /// The response with what was found.
@@ -173,7 +161,7 @@ fn sent(
         Selection::Unsatisfiable => {
             let refusal = Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, Cause::Completed);
             let all = format!("bytes */{}", file.size);
-            return Ok(error(&refusal, (b"content-range", all.as_bytes()), request, record_guard));
+            return Err((refusal.with_field(b"content-range", all), record_guard));
         }
         Selection::Whole => {
             response.fields.append(b"content-type", kind.as_bytes());
@@ -218,15 +206,6 @@ fn describe(fields: &mut Fields, files: &Files, name: &str, validators: &Validat
     });
     if let Some((_, value)) = rule {
         fields.append(b"cache-control", value.as_bytes());
-    }
-}
-
-/// The type of a file by the end of its name; text is UTF-8.
-fn media_type(name: &str) -> String {
-    match mime_guess::from_path(name).first_raw() {
-        Some(kind) if kind.starts_with("text/") => format!("{kind}; charset=utf-8"),
-        Some(kind) => kind.to_owned(),
-        None => "application/octet-stream".to_owned(),
     }
 }
 

@@ -18,6 +18,7 @@ use super::body::{Bounds, ClientBody, Reply};
 use super::exchange::{Client, Outcome, RequestContext, finish};
 use super::forwarded_fields;
 use super::inbound::Inbound;
+use super::intercept;
 use super::record::RecordGuard;
 use super::session::{Private, Session};
 use super::trace;
@@ -109,6 +110,7 @@ impl Forward<'_> {
                 }
             };
             let Forwarded { body, turn, interim, private } = forwarded;
+            let bodiless = body.is_end_stream();
             let about = Affinity {
                 client: self.context.named.or(self.session.ip),
                 tls: self.session.scheme == Scheme::Https,
@@ -117,7 +119,7 @@ impl Forward<'_> {
                 interim,
             };
             match self.session.worker.pools.send(backend, (request, body), &about).await {
-                Ok(answer) => self.answered(answer, turn, record_guard),
+                Ok(answer) => self.answered(answer, turn, (request, bodiless), record_guard),
                 Err(failed) => {
                     let refusal = failure::request(&failed, &record_guard.0, backend.servers.len());
                     Err((refusal, record_guard))
@@ -265,7 +267,13 @@ impl Forward<'_> {
     }
 
     /// The response of a server becomes one for the client.
-    fn answered(&self, answer: Answer<ClientBody>, turn: Turn, record_guard: RecordGuard) -> Outcome {
+    fn answered(
+        &self,
+        answer: Answer<ClientBody>,
+        turn: Turn,
+        request: (&Request, bool),
+        record_guard: RecordGuard,
+    ) -> Outcome {
         let record = Rc::clone(&record_guard.0);
         record.note(|facts| {
             facts.path.server = Some(Arc::clone(&answer.server));
@@ -293,8 +301,13 @@ impl Forward<'_> {
         if self.http.via {
             forwarded_fields::via(fields, response.version);
         }
-        record.answered(response.status.as_u16());
-        let mut response = response.map(|body| Reply::server(body, record_guard));
+        let pages = self.route.error_pages.as_deref();
+        let mut response = if let Some(pages) = pages.filter(|pages| pages.intercepts(response.status)) {
+            intercept::replaced(response, pages, request, record_guard)
+        } else {
+            record.answered(response.status.as_u16());
+            response.map(|body| Reply::server(body, record_guard))
+        };
         finish(self.session, self.route, &mut response);
         Ok(response)
     }

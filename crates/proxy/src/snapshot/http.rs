@@ -12,6 +12,7 @@ pub use offramp_http::semantics::HeaderRules;
 use offramp_observe::facts::Offer;
 use offramp_tls::Configs;
 
+use super::pages::ErrorPages;
 use super::{Network, SendProxy};
 use crate::limit::Rate;
 use crate::networks::AddressRules;
@@ -95,6 +96,8 @@ pub struct HttpRoute {
     pub hsts: Option<HeaderValue>,
     /// The most bytes of a request's body.
     pub max_body: Option<u64>,
+    /// What clients get where there is an error, if not the plain pages.
+    pub error_pages: Option<Arc<ErrorPages>>,
     /// Of so many requests that went well one has an event; those that failed always have.
     pub log_one_in: NonZeroU32,
 }

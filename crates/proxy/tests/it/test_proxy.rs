@@ -94,6 +94,7 @@ pub(crate) fn to(action: Action) -> HttpRoute {
         response_headers: HeaderRules::default(),
         hsts: None,
         max_body: None,
+        error_pages: None,
         log_one_in: NonZeroU32::MIN,
     }
 }

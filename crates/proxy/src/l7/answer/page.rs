@@ -3,8 +3,34 @@
 //! The page needs nothing else: no script, no picture, no font. It follows the dark mode of the browser. What comes from
 //! a request, its id alone, is escaped: a trusted proxy may have given it.
 
+use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use offramp_http::semantics::accept::Form;
+
+use crate::snapshot::pages::{ErrorPage, Part, Syntax};
+
+/// The body of a page that a file holds.
+pub(super) fn fill(page: &ErrorPage, status: StatusCode, id: &str) -> Bytes {
+    if let [Part::Bytes(all)] = &page.parts[..] {
+        return all.clone();
+    }
+    let id = match page.syntax {
+        Syntax::Markup => escaped(id),
+        Syntax::Json => json(id),
+        Syntax::Text | Syntax::Binary => id.to_owned(),
+    };
+    let mut out = BytesMut::new();
+    for part in &page.parts {
+        let part: &[u8] = match part {
+            Part::Bytes(bytes) => bytes,
+            Part::Status => status.as_str().as_bytes(),
+            Part::Reason => status.canonical_reason().unwrap_or("Error").as_bytes(),
+            Part::Id => id.as_bytes(),
+        };
+        out.extend_from_slice(part);
+    }
+    out.freeze()
+}
 
 /// The media type and the body for an error with this status, of the request with this id.
 pub(super) fn render(form: Form, status: StatusCode, id: &str) -> (&'static str, String) {
@@ -85,6 +111,18 @@ mod tests {
         assert!(page.contains("<title>404 Not Found</title>"), "{page}");
         assert!(page.contains("<code>&lt;script&gt;&#39;&amp;&quot;</code>"), "{page}");
         assert!(!page.contains("<script"), "{page}");
+    }
+
+    #[test]
+    fn a_file_says_status_and_id_and_runs_nothing_of_a_request() {
+        let filled = |name: &str, id: &str| {
+            let page = ErrorPage::new(name, b"{status} {reason}: {id}{x}".to_vec());
+            String::from_utf8(fill(&page, StatusCode::NOT_FOUND, id).to_vec()).unwrap()
+        };
+        assert_eq!(filled("a.html", "<&\"'>"), "404 Not Found: &lt;&amp;&quot;&#39;&gt;{x}");
+        assert_eq!(filled("a.json", "\"\\\n1"), "404 Not Found: 1{x}");
+        assert_eq!(filled("a.txt", "<1>"), "404 Not Found: <1>{x}");
+        assert_eq!(filled("a.png", "1"), "{status} {reason}: {id}{x}");
     }
 
     #[test]

@@ -1,0 +1,76 @@
+//! The files that routes answer with: pages of errors. Each is read once for a snapshot, whole, and kept in memory.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use offramp_config::model::{self, FilePath};
+use offramp_proxy::{ErrorPage, ErrorPages};
+
+use super::Report;
+
+/// The largest page. It is kept in memory, and sent whole.
+const PAGE_MAX: u64 = 1 << 20;
+
+/// What was read. A file that could not be read has nothing: it was reported.
+#[derive(Clone, Default)]
+pub(crate) struct Contents {
+    pages: HashMap<PathBuf, Option<Arc<ErrorPage>>>,
+}
+
+impl Contents {
+    /// The pages of a route.
+    pub(super) fn pages(
+        &mut self,
+        pages: &model::ErrorPages,
+        report: &mut Report,
+    ) -> Option<Arc<ErrorPages>> {
+        if pages.files.is_empty() {
+            return None;
+        }
+        let mut found = Vec::with_capacity(pages.files.len());
+        for (status, file) in &pages.files {
+            if let Some(page) = self.page(file, report) {
+                found.push((status.first()..=status.last(), page));
+            }
+        }
+        Some(Arc::new(ErrorPages::new(found, pages.intercept)))
+    }
+
+    fn page(&mut self, file: &FilePath, report: &mut Report) -> Option<Arc<ErrorPage>> {
+        if let Some(known) = self.pages.get(&file.path) {
+            return known.clone();
+        }
+        let content = load("error_pages", file, PAGE_MAX, report);
+        let page = content.map(|content| Arc::new(ErrorPage::new(&file.path.to_string_lossy(), content)));
+        self.pages.insert(file.path.clone(), page.clone());
+        page
+    }
+}
+
+/// The content of a file that `key` names. What is wrong with it is reported in the line of the key.
+fn load(key: &str, file: &FilePath, most: u64, report: &mut Report) -> Option<Vec<u8>> {
+    let path = file.path.display();
+    match bounded(&file.path, most) {
+        Ok(content) if content.len() as u64 <= most => return Some(content),
+        Ok(_) => {
+            let most = most >> 10;
+            report.error(&file.at, format!("{key}: {path} is larger than {most} KiB"));
+        }
+        Err(error) => report.error(&file.at, format!("{key}: cannot read {path}: {error}")),
+    }
+    None
+}
+
+/// The content of a regular file, and no more of it than shows that it is too large.
+fn bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    // Opening a named pipe would wait for whoever writes to it.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut content = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut content)?;
+    Ok(content)
+}

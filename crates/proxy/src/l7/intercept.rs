@@ -1,0 +1,91 @@
+//! The error of a server that gives way to the page of its route.
+//!
+//! The status stays, and every field that says nothing of the body: a client still learns of `WWW-Authenticate`,
+//! `Retry-After` and cookies. The body is dropped; a short one is read first, so that the connection to the server can be
+//! used again.
+
+use std::future::poll_fn;
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use http::Method;
+use offramp_http::head::{Fields, Known, Request, Response};
+use offramp_observe::Cause;
+use offramp_upstream::ServerBody;
+use tokio::time::timeout;
+
+use super::answer;
+use super::body::{ClientBody, Reply};
+use super::exchange::own;
+use super::record::RecordGuard;
+use crate::snapshot::pages::ErrorPages;
+
+/// How much is read of a body that nobody gets.
+const UNWANTED: usize = 64 * 1024;
+/// For how long it is read.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The fields that describe the body of a response (RFC 9110 §8, §14; RFC 9530).
+const OF_BODIES: [&[u8]; 12] = [
+    b"content-type",
+    b"content-encoding",
+    b"content-language",
+    b"content-location",
+    b"content-range",
+    b"content-disposition",
+    b"content-digest",
+    b"repr-digest",
+    b"digest",
+    b"etag",
+    b"last-modified",
+    b"accept-ranges",
+];
+
+/// The page in place of what a server sent. `bodiless`: the request had no body. The rest of another is not read behind
+/// the end of its response.
+pub(super) fn replaced(
+    response: Response<ServerBody<ClientBody>>,
+    pages: &ErrorPages,
+    (request, bodiless): (&Request, bool),
+    record_guard: RecordGuard,
+) -> Response<Reply> {
+    let form = answer::form(request.fields.all(Known::Accept));
+    let (kind, body) = answer::body(form, response.status, &record_guard.0.id(), Some(pages));
+    let status = response.status;
+    let Response { mut fields, body: sent, .. } = response;
+    describe(&mut fields, &kind);
+    if bodiless {
+        forget(sent);
+    }
+    let mut response = Response::new(status, body);
+    response.fields = fields;
+    own(response, record_guard, Cause::Completed.into(), request.method == Method::HEAD)
+}
+
+/// Has the fields describe another body.
+fn describe(fields: &mut Fields, kind: &str) {
+    for name in OF_BODIES {
+        fields.remove_named(name);
+    }
+    fields.append(b"content-type", kind.as_bytes());
+}
+
+/// Reads a short body to its end.
+fn forget(mut body: ServerBody<ClientBody>) {
+    if body.is_end_stream() || body.length().is_some_and(|length| length > UNWANTED as u64) {
+        return;
+    }
+    let mut left = UNWANTED;
+    tokio::task::spawn_local(async move {
+        let forget = poll_fn(|cx| {
+            while let Some(Ok(frame)) = ready!(body.poll_frame(cx)) {
+                match left.checked_sub(frame.data_len()) {
+                    Some(less) => left = less,
+                    None => break,
+                }
+            }
+            Poll::Ready(())
+        });
+        let _ = timeout(PATIENCE, forget).await;
+    });
+}
