@@ -450,6 +450,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
             hsts: None,
             max_body,
             error_pages: None,
+        maintenance: None,
             log_one_in: NonZeroU32::MIN,
         };
         (PathMatch { hosts: Vec::new(), path: path.to_owned() }, route)

@@ -32,7 +32,7 @@ pub use outputs::{
     AccessFormat, AccessLog, AccessOutput, Anonymize, FieldName, Level, Log, LogFormat, LogOutput,
     SyslogAddress,
 };
-pub use pages::ErrorPages;
+pub use pages::{ErrorPages, Maintenance};
 pub use route::{
     Allow, AllowKind, AuthMode, ClientAuth, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay,
     RelayTarget, Route, SendProxy, Target, TrustDomain, TrustDomainName,

@@ -10,6 +10,7 @@ mod body;
 mod client_certificate;
 mod content;
 mod date;
+mod early;
 mod exchange;
 mod files;
 mod forward;

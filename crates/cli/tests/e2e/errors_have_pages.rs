@@ -33,7 +33,7 @@ fn serve() -> (Instance, Server, Refusing) {
     fs::write(home.file("404.json"), r#"{"code":{status},"id":"{id}"}"#).unwrap();
     fs::write(home.file("5xx.txt"), "we are sorry\n").unwrap();
     let pages = "error_pages = { 404 = [\"404.html\", \"404.json\"], 5xx = \"5xx.txt\" }\n";
-    let instance = home.run(&format!(
+    let text = format!(
         "{CERTIFICATE}{HTTP}[[route]]\npath = \"/own\"\nserver = \"unix:app.sock\"\n{pages}intercept_errors = true\n\
          [[route]]\npath = \"/theirs\"\nserver = \"unix:app.sock\"\n{pages}\
          [[route]]\npath = \"/down\"\nserver = \"{0}\"\n{pages}\
@@ -41,8 +41,8 @@ fn serve() -> (Instance, Server, Refusing) {
          [[route]]\npath = \"/www\"\nroot = \"{1}\"\n{pages}",
         refusing.address(),
         home.file("www").display()
-    ));
-    (instance, app, refusing)
+    );
+    (home.run(&text), app, refusing)
 }
 
 #[test]

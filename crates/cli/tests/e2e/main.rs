@@ -109,6 +109,7 @@ mod records_are_updated_on_the_name_server;
 mod redis_speaks_through;
 mod reload_loses_no_request;
 mod root_becomes_a_user;
+mod routes_answer_themselves;
 mod serve_is_one_command;
 mod servers_share_and_stand_in;
 mod servers_speak_tls;

@@ -2,8 +2,8 @@
 
 use super::Reader;
 use crate::error::Problem;
-use crate::model::{ErrorPages, StatusRange};
-use crate::raw::Section;
+use crate::model::{ErrorPages, Maintenance, StatusRange};
+use crate::raw::{Section, Spanned};
 
 /// What clients get where there is an error.
 pub(super) fn error_pages(section: &Section, reader: &mut Reader<'_, '_>) -> ErrorPages {
@@ -27,6 +27,16 @@ pub(super) fn error_pages(section: &Section, reader: &mut Reader<'_, '_>) -> Err
         reader.report.whole(section.key_span("intercept_errors"), problem.help(help));
     }
     ErrorPages { files, intercept }
+}
+
+/// Whether the route is closed for a while.
+pub(super) fn maintenance(section: &Section, reader: &mut Reader<'_, '_>) -> Option<Maintenance> {
+    let Some(details) = section.section("maintenance") else {
+        return section.bool("maintenance")?.then(Maintenance::default);
+    };
+    let retry_after = details.duration("retry_after").unwrap_or(Maintenance::default().retry_after);
+    let allow = reader.list(details, "allow", |text: &Spanned<String>, _| text.value.parse());
+    Some(Maintenance { retry_after, allow })
 }
 
 fn of_an_error(status: StatusRange) -> Result<StatusRange, Problem> {

@@ -3,7 +3,7 @@
 use super::{Reader, headers, pages};
 use crate::error::Problem;
 use crate::model::http::{REDIRECTS, WITHOUT_BODY};
-use crate::model::{Hsts, HttpRules, Redirect, Respond, Rewrite, Size};
+use crate::model::{HeaderValue, Hsts, HttpRules, Redirect, Respond, Rewrite, Size};
 use crate::raw::Section;
 
 /// What is done to requests and responses.
@@ -22,6 +22,7 @@ pub(super) fn rules(section: &Section, reader: &mut Reader<'_, '_>) -> HttpRules
         hsts,
         max_body: section.size("max_body").map(Size::new),
         error_pages: pages::error_pages(section, reader),
+        maintenance: pages::maintenance(section, reader),
     }
 }
 
@@ -90,18 +91,30 @@ pub(super) fn respond(section: &Section, reader: &mut Reader<'_, '_>) -> Option<
     let status = details.integer("status").and_then(|status| u16::try_from(status).ok());
     let status = status.unwrap_or(default.status);
     let body = details.text("body").map_or(default.body, |text| text.value.to_owned());
-    if !body.is_empty() && WITHOUT_BODY.contains(&status) {
-        let problem = Problem::new(format!("a response with status {status} has no body"));
-        let help = "leave `body` out, or write another status";
-        reader.report.local(details.key_span("body"), problem.help(help));
-    }
-    let content_type = match details.text("content_type") {
-        Some(text) => reader.parsed(&text)?,
-        None => default.content_type,
+    let file = match details.text("file") {
+        Some(text) => {
+            let file = reader.origin(&text.span).file(text.value);
+            Some(reader.tell(&text.span, file)?)
+        }
+        None => None,
     };
-    if content_type.as_str().is_empty() {
+    if file.is_some() && details.mentions("body") {
+        let problem = Problem::new("`respond` cannot have both `body` and `file`");
+        reader.report.local(details.key_span("file"), problem.help("keep one of the two"));
+    }
+    let key = if file.is_some() { "file" } else { "body" };
+    if (file.is_some() || !body.is_empty()) && WITHOUT_BODY.contains(&status) {
+        let problem = Problem::new(format!("a response with status {status} has no body"));
+        let help = format!("leave `{key}` out, or write another status");
+        reader.report.local(details.key_span(key), problem.help(help));
+    }
+    let content_type: Option<HeaderValue> = match details.text("content_type") {
+        Some(text) => Some(reader.parsed(&text)?),
+        None => None,
+    };
+    if content_type.as_ref().is_some_and(|kind| kind.as_str().is_empty()) {
         let problem = Problem::new("`content_type` is empty");
         reader.report.local(details.key_span("content_type"), problem.help("write one, or leave it out"));
     }
-    Some(Respond { status, body, content_type })
+    Some(Respond { status, body, file, content_type })
 }

@@ -204,7 +204,8 @@ pub const TABLE: &[Key] = rows! {
     "route.respond": Kind::Section, absent("one of `backend`, `server`, `passthrough`, `redirect`, `respond`, `root` must be set"), Live, NOW, "Answers HTTP requests with a fixed response";
     "route.respond.status": count(200, 599), toml("200"), Live, NOW, "The status";
     "route.respond.body": Kind::Text("any text"), toml("\"\""), Live, NOW, "The body";
-    "route.respond.content_type": Kind::Text("a media type"), toml("\"text/plain; charset=utf-8\""), Live, NOW, "The media type of the body";
+    "route.respond.file": Kind::Text("a file's path"), absent("the body is `body`"), Live, NOW, "The file with the body, of at most 16 MiB, read at a start and at a reload";
+    "route.respond.content_type": Kind::Text("a media type"), absent("`text/plain; charset=utf-8`, or that of the name of `file`"), Live, NOW, "The media type of the body";
     "route.root": Kind::Text("the path of a directory"), absent("one of `backend`, `server`, `passthrough`, `redirect`, `respond`, `root` must be set"), Live, NOW, "Answers HTTP requests with the files below this directory, see [static-files.md](static-files.md)";
     "route.index": Kind::List("names of files"), toml("[\"index.html\"]"), Live, NOW, "With `root`: the file of a directory that is served for it; the first that exists";
     "route.try": Kind::List("`{path}`, `{path}.html`"), toml("[\"{path}\"]"), Live, NOW, "With `root`: the files that are looked for in turn; `{path}` is the path of the request";
@@ -221,6 +222,9 @@ pub const TABLE: &[Key] = rows! {
     "route.response_headers.set": Kind::Map("`{ NAME = \"value\" }`"), LIST_ABSENT, Live, NOW, "Fields that replace those of the same name";
     "route.response_headers.add": Kind::Map("`{ NAME = \"value\" }`, or a list of values"), LIST_ABSENT, Live, NOW, "Fields that are added to those of the same name";
     "route.response_headers.remove": Kind::List("names of fields"), LIST_ABSENT, Live, NOW, "Fields that are removed, before others are set and added";
+    "route.maintenance": Kind::BoolOrTable, toml("false"), Live, NOW, "Answers every HTTP request of the route with 503 and `Retry-After`, and the page for 503 of `error_pages`";
+    "route.maintenance.retry_after": Kind::Duration { min: ms(1000), max: hours(24 * 30) }, toml("\"5m\""), Live, NOW, "The value of `Retry-After`";
+    "route.maintenance.allow": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "Clients to whom the route works as usual";
     "route.error_pages": Kind::Map("`{ 404 = \"404.html\", 5xx = \"5xx.html\" }`, or a list of files"), absent("a plain page, JSON or text"), Live, NOW, "The files with the pages of errors, by status or class; in HTML, JSON and other text `{status}`, `{reason}` and `{id}` stand for the status, its meaning and the id of the request. Of several for one status, the client gets the one that its `Accept` prefers";
     "route.intercept_errors": Kind::Bool, toml("false"), Live, NOW, "Errors of servers get the pages of `error_pages` too; the bodies that the servers send are dropped";
     "route.hsts": Kind::BoolOrTable, toml("false"), Live, NOW, "Tells browsers over TLS to use only TLS from now on (RFC 6797)";

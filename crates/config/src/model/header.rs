@@ -46,11 +46,6 @@ impl HeaderValue {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// The media type of a plain-text response.
-    pub(crate) fn plain_text() -> Self {
-        HeaderValue("text/plain; charset=utf-8".to_owned())
-    }
 }
 
 impl FromStr for HeaderValue {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{ErrorPages, HeaderChanges, HeaderValue, Size};
+use super::{ErrorPages, FilePath, HeaderChanges, HeaderValue, Maintenance, Size};
 use crate::error::{Problem, shown};
 
 /// The first segments of a path: `/`, `/api`, `/api/v1`. It begins with `/` and has none at its end but for `/`
@@ -104,6 +104,8 @@ pub struct HttpRules {
     pub max_body: Option<Size>,
     /// What clients get where there is an error.
     pub error_pages: ErrorPages,
+    /// Whether the route is closed for a while.
+    pub maintenance: Option<Maintenance>,
 }
 
 /// What becomes of the path before a server gets it.
@@ -261,13 +263,15 @@ pub struct Respond {
     pub status: u16,
     /// The body; empty where the status allows none (204, 205, 304).
     pub body: String,
-    /// The media type of the body.
-    pub content_type: HeaderValue,
+    /// The file with the body instead.
+    pub file: Option<FilePath>,
+    /// The media type of the body; `None`: plain text, or that of the file's name.
+    pub content_type: Option<HeaderValue>,
 }
 
 impl Default for Respond {
     fn default() -> Self {
-        Respond { status: 200, body: String::new(), content_type: HeaderValue::plain_text() }
+        Respond { status: 200, body: String::new(), file: None, content_type: None }
     }
 }
 

@@ -1,6 +1,8 @@
 //! What clients get in place of the plain errors of Offramp.
 
-use super::{FilePath, StatusRange};
+use std::time::Duration;
+
+use super::{Cidr, FilePath, StatusRange};
 
 /// The pages of errors; the default has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,4 +11,19 @@ pub struct ErrorPages {
     pub files: Vec<(StatusRange, FilePath)>,
     /// Whether errors of servers get them too.
     pub intercept: bool,
+}
+
+/// A route that is closed for a while: requests get 503.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maintenance {
+    /// When clients may try again: 1 s to 30 d.
+    pub retry_after: Duration,
+    /// Clients to whom the route works as usual.
+    pub allow: Vec<Cidr>,
+}
+
+impl Default for Maintenance {
+    fn default() -> Self {
+        Maintenance { retry_after: Duration::from_secs(300), allow: Vec::new() }
+    }
 }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::{array, bare, list, networks, path, quoted, text};
 use crate::model::{
     ClientAuth, ErrorPages, FilePath, HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules, Listeners,
-    ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route, SendProxy, StaticFiles,
-    StatusRange, Target, TrustDomain,
+    Maintenance, ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route, SendProxy,
+    StaticFiles, StatusRange, Target, TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -37,13 +37,15 @@ pub(super) fn route(out: &mut String, route: &Route) {
             bare(out, "redirect", format_args!("{{ to = {to}, status = {status} }}"));
         }
         Target::Files(files) => self::files(out, files),
-        Target::Respond(Respond { status, body, content_type }) => {
-            let (body, kind) = (quoted(body), quoted(content_type.as_str()));
-            bare(
-                out,
-                "respond",
-                format_args!("{{ status = {status}, body = {body}, content_type = {kind} }}"),
-            );
+        Target::Respond(Respond { status, body, file, content_type }) => {
+            let content = match file {
+                Some(file) => format!("file = {}", quoted(&path(file))),
+                None => format!("body = {}", quoted(body)),
+            };
+            let kind =
+                content_type.as_ref().map(|kind| format!(", content_type = {}", quoted(kind.as_str())));
+            let kind = kind.unwrap_or_default();
+            bare(out, "respond", format_args!("{{ status = {status}, {content}{kind} }}"));
         }
     }
     if let Some(auth) = &route.client_auth {
@@ -145,6 +147,10 @@ fn rules(out: &mut String, rules: &HttpRules) {
     }
     if let Some(size) = rules.max_body {
         text(out, "max_body", size);
+    }
+    if let Some(Maintenance { retry_after, allow }) = &rules.maintenance {
+        let (retry_after, allow) = (print_duration(*retry_after), array(allow));
+        bare(out, "maintenance", format_args!("{{ retry_after = \"{retry_after}\", allow = {allow} }}"));
     }
     error_pages(out, &rules.error_pages);
 }

@@ -69,6 +69,37 @@ const THREE: &str = "[[listener]]\nname = \"web\"\nmode = \"http\"\n\
                      [[listener]]\nname = \"db\"\naddress = \"[::]:81\"\n[[route]]\n";
 
 #[test]
+fn answers_of_routes_are_possible() {
+    let http = "[[listener]]\nmode = \"http\"\n[[route]]\n";
+    let server = "server = \"a:1\"\n";
+    for (text, expected) in [
+        (format!("{http}{server}error_pages = {{ 200 = \"a\" }}"), "`200` is not the status of an error"),
+        (format!("{http}{server}error_pages = {{ 3xx = \"a\" }}"), "`3xx` is not the status of an error"),
+        (format!("{http}{server}error_pages = {{ 4x = [\"a\", \"b\"] }}"), "`4x` is not an HTTP status"),
+        (format!("{http}{server}error_pages = {{ 404 = \"\" }}"), "`` is not a path"),
+        (format!("{http}{server}intercept_errors = true"), "`intercept_errors` has no pages to send"),
+        (
+            format!(
+                "{http}redirect = \"https://a\"\nerror_pages = {{ 404 = \"a\" }}\nintercept_errors = true"
+            ),
+            "`intercept_errors` cannot go with `redirect`",
+        ),
+        (
+            "[[route]]\npassthrough = \"a:1\"\nmaintenance = true".to_owned(),
+            "`maintenance` cannot go with `passthrough`",
+        ),
+        (format!("[[route]]\n{server}maintenance = true"), "`maintenance` applies to HTTP only"),
+        (format!("{http}{server}maintenance = {{ allow = \"10.0.0.1/8\" }}"), "10.0.0.1/8"),
+        (format!("{http}respond = {{ file = \"a\", body = \"b\" }}"), "cannot have both `body` and `file`"),
+        (format!("{http}respond = {{ file = \"a\", status = 204 }}"), "leave `file` out"),
+    ] {
+        let errors = errors(&text);
+        assert!(errors.to_string().contains(expected), "{text}\n{errors}");
+        assert_eq!(errors.count(), 1, "{text}\n{errors}");
+    }
+}
+
+#[test]
 fn conflicts_between_routes_and_the_modes_of_listeners() {
     let server = "server = \"a:1\"\n";
     let one = "[[route]]\nserver = \"a:1\"\n";

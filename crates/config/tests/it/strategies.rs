@@ -10,11 +10,11 @@ use offramp_config::model::{
     Certificate, CertificateName, CertificateSource, Challenge, ClientNetworks, DefaultRole, DnsProvider,
     DnsUpdate, Eject, Endpoint, ErrorPages, ExternalAccount, FilePath, HeaderChanges, HeaderName, Health,
     HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, KeyType, Level,
-    Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name,
-    Networks, OnDemand, Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit,
-    Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server,
-    ServerAddress, Size, StatusRange, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, TsigAlgorithm,
-    User, Weight, Workers,
+    Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Maintenance, Metrics,
+    Mode, Name, Networks, OnDemand, Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize,
+    RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy,
+    Server, ServerAddress, Size, StatusRange, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing,
+    TsigAlgorithm, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -166,17 +166,36 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
     let redirect = (to, select(vec![301, 302, 303, 307, 308]))
         .prop_map(|(to, status)| Target::Redirect(Redirect { to, status }));
     let respond = (select(vec![200u16, 404, 503]), "[a-z\"\n\\\\é]{0,6}")
-        .prop_map(|(status, body)| Target::Respond(Respond { status, body, ..Respond::default() }));
+        .prop_map(|(status, body)| Respond { status, body, ..Respond::default() });
+    let from_file = (file(), option::of(select(vec!["text/html", "a/b; c=\"d\""])))
+        .prop_map(|(file, kind)| (Some(file), kind.map(|kind| kind.parse().unwrap())))
+        .prop_map(|(file, content_type)| Respond { file, content_type, ..Respond::default() });
+    let respond = prop_oneof![respond, from_file].prop_map(Target::Respond);
     let target = prop_oneof![2 => relay(backends).prop_map(Target::Relay), 1 => redirect, 1 => respond];
     let rewrite =
         prop_oneof![Just(Rewrite::Keep), Just(Rewrite::Strip), route_path().prop_map(Rewrite::Replace)];
     let hsts = (duration(0, 1_000_000), any::<(bool, bool)>())
         .prop_map(|(max_age, (include_subdomains, preload))| Hsts { max_age, include_subdomains, preload });
     let max_body = option::of((0u64..1 << 40).prop_map(Size::new));
-    let rules = (rewrite, header_changes(), header_changes(), option::of(hsts), max_body, error_pages());
+    let maintenance = (duration(1000, 1_000_000), vec(select(vec!["10.0.0.0/8", "::1"]), 0..2));
+    let maintenance = maintenance.prop_map(|(retry_after, mut allow)| {
+        // Each may stand there once.
+        distinct(&mut allow);
+        Maintenance { retry_after, allow: allow.iter().map(|network| network.parse().unwrap()).collect() }
+    });
+    let answers = (error_pages(), option::of(maintenance));
+    let rules = (rewrite, header_changes(), header_changes(), option::of(hsts), max_body, answers);
     (option::of(host()), route_path(), target, rules).prop_map(|(host, path, mut target, rules)| {
-        let (rewrite, request_headers, response_headers, hsts, max_body, error_pages) = rules;
-        let mut http = HttpRules { rewrite, request_headers, response_headers, hsts, max_body, error_pages };
+        let (rewrite, request_headers, response_headers, hsts, max_body, (error_pages, maintenance)) = rules;
+        let mut http = HttpRules {
+            rewrite,
+            request_headers,
+            response_headers,
+            hsts,
+            max_body,
+            error_pages,
+            maintenance,
+        };
         if path.is_root() && http.rewrite == Rewrite::Strip {
             http.rewrite = Rewrite::Keep;
         }
@@ -185,6 +204,7 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
                 response_headers: http.response_headers,
                 hsts: http.hsts,
                 error_pages: ErrorPages { intercept: false, ..http.error_pages },
+                maintenance: http.maintenance,
                 ..HttpRules::default()
             };
         }

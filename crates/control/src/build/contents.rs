@@ -1,4 +1,4 @@
-//! The files that routes answer with: pages of errors. Each is read once for a snapshot, whole, and kept in memory.
+//! The files that routes answer with: pages of errors, and bodies of fixed responses. Each is read once for a snapshot, whole, and kept in memory.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -6,6 +6,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use offramp_config::model::{self, FilePath};
 use offramp_proxy::{ErrorPage, ErrorPages};
 
@@ -14,10 +15,14 @@ use super::Report;
 /// The largest page. It is kept in memory, and sent whole.
 const PAGE_MAX: u64 = 1 << 20;
 
+/// The largest body of a fixed response. What is larger is for `root`.
+const BODY_MAX: u64 = 16 << 20;
+
 /// What was read. A file that could not be read has nothing: it was reported.
 #[derive(Clone, Default)]
 pub(crate) struct Contents {
     pages: HashMap<PathBuf, Option<Arc<ErrorPage>>>,
+    bodies: HashMap<PathBuf, Option<Bytes>>,
 }
 
 impl Contents {
@@ -47,6 +52,18 @@ impl Contents {
         let page = content.map(|content| Arc::new(ErrorPage::new(&file.path.to_string_lossy(), content)));
         self.pages.insert(file.path.clone(), page.clone());
         page
+    }
+}
+
+impl Contents {
+    /// The body of a fixed response.
+    pub(super) fn body(&mut self, file: &FilePath, report: &mut Report) -> Option<Bytes> {
+        if let Some(known) = self.bodies.get(&file.path) {
+            return known.clone();
+        }
+        let body = load("respond", file, BODY_MAX, report).map(Bytes::from);
+        self.bodies.insert(file.path.clone(), body.clone());
+        body
     }
 }
 

@@ -11,8 +11,8 @@ use offramp_config::model::{self, AlpnId, AuthMode, HeaderChanges, HeaderField};
 use offramp_config::{At, Config};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{
-    Access, Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Match, Network,
-    PathMatch, Paths, Proxy, Redirect, Respond, Rewrite, Route, Rule, Target, Template,
+    Access, Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Maintenance, Match,
+    Network, PathMatch, Paths, Proxy, Redirect, Respond, Rewrite, Route, Rule, Target, Template, media_type,
 };
 
 use super::Report;
@@ -192,7 +192,7 @@ fn request<'c>(
 ) -> Option<HttpRoute> {
     let rules = &route.http;
     let error_pages = contents.pages(&rules.error_pages, report);
-    let made = action(route, backends, report)?.and_then(|action| {
+    let made = action(route, backends, contents, report)?.and_then(|action| {
         Ok(HttpRoute {
             name: name(route).into(),
             action,
@@ -203,6 +203,7 @@ fn request<'c>(
             response_headers: headers(&rules.response_headers)?,
             hsts: rules.hsts.as_ref().map(hsts).transpose()?,
             max_body: rules.max_body.map(model::Size::bytes),
+            maintenance: rules.maintenance.as_ref().map(|rule| Box::new(maintenance(rule))),
             error_pages,
             log_one_in: route.log_one_in,
         })
@@ -214,6 +215,7 @@ fn request<'c>(
 fn action(
     route: &model::Route,
     backends: &mut Backends<'_>,
+    contents: &mut Contents,
     report: &mut Report,
 ) -> Option<Result<Action, String>> {
     let action = match &route.target {
@@ -226,7 +228,7 @@ fn action(
         model::Target::Files(files) => {
             self::files(route, files, report).map(|files| Action::Files(Arc::new(files)))
         }
-        model::Target::Respond(respond) => self::respond(respond).map(Action::Respond),
+        model::Target::Respond(respond) => self::respond(respond, contents, report).map(Action::Respond),
         // It was decided before there was a request.
         model::Target::Passthrough(_) => return None,
     };
@@ -255,9 +257,33 @@ fn redirect(redirect: &model::Redirect) -> Result<Redirect, String> {
     })
 }
 
-fn respond(respond: &model::Respond) -> Result<Respond, String> {
-    let content_type = if respond.body.is_empty() { None } else { Some(value(&respond.content_type)?) };
-    Ok(Respond { status: status(respond.status)?, content_type, body: respond.body.clone().into() })
+fn respond(
+    respond: &model::Respond,
+    contents: &mut Contents,
+    report: &mut Report,
+) -> Result<Respond, String> {
+    let (body, kind) = match &respond.file {
+        Some(file) => {
+            let kind = media_type(&file.path.to_string_lossy());
+            // One that cannot be read was reported.
+            (contents.body(file, report).unwrap_or_default(), kind)
+        }
+        None => (respond.body.clone().into(), "text/plain; charset=utf-8".to_owned()),
+    };
+    let content_type = match &respond.content_type {
+        _ if body.is_empty() => None,
+        Some(kind) => Some(value(kind)?),
+        None => Some(HeaderValue::from_str(&kind).map_err(|error| format!("`{kind}`: {error}"))?),
+    };
+    Ok(Respond { status: status(respond.status)?, content_type, body })
+}
+
+fn maintenance(rule: &model::Maintenance) -> Maintenance {
+    let network = |range: &model::Cidr| Network::new(range.address(), range.prefix());
+    Maintenance {
+        retry_after: u32::try_from(rule.retry_after.as_secs()).unwrap_or(u32::MAX),
+        allow: rule.allow.iter().map(network).collect(),
+    }
 }
 
 /// The files of a route. A root that cannot be read is a mistake in its line.

@@ -20,6 +20,7 @@ use super::access;
 use super::answer::{self, Refusal};
 use super::body::Reply;
 use super::client_certificate::ClientCertificate;
+use super::early;
 use super::files;
 use super::forward::{Forward, Forwarded};
 use super::forwarded_fields;
@@ -275,6 +276,10 @@ fn route<'e>(
     if session.certificate_has_expired() {
         unwanted(request, body);
         return RouteStep::Answered(Err((certificate_expired(session), record_guard)));
+    }
+    if let Some(refusal) = early::closed(route, context.named.or(session.ip)) {
+        unwanted(request, body);
+        return RouteStep::Answered(Err((refusal, record_guard)));
     }
     if let Some(most) = route.max_body
         && body.length().is_some_and(|length| length > most)

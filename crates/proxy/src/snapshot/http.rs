@@ -96,10 +96,21 @@ pub struct HttpRoute {
     pub hsts: Option<HeaderValue>,
     /// The most bytes of a request's body.
     pub max_body: Option<u64>,
+    /// Whether the route is closed for a while.
+    pub maintenance: Option<Box<Maintenance>>,
     /// What clients get where there is an error, if not the plain pages.
     pub error_pages: Option<Arc<ErrorPages>>,
     /// Of so many requests that went well one has an event; those that failed always have.
     pub log_one_in: NonZeroU32,
+}
+
+/// A route that is closed for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maintenance {
+    /// When clients may try again, in seconds.
+    pub retry_after: u32,
+    /// Clients to whom the route works as usual.
+    pub allow: Vec<Network>,
 }
 
 /// Who may enter by a route, beside [`HttpRoute::client_auth`]; the default is anybody.

@@ -95,6 +95,7 @@ pub(crate) fn to(action: Action) -> HttpRoute {
         hsts: None,
         max_body: None,
         error_pages: None,
+        maintenance: None,
         log_one_in: NonZeroU32::MIN,
     }
 }
