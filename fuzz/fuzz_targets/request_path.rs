@@ -451,6 +451,8 @@ fn snapshot(app: PathBuf) -> Snapshot {
             max_body,
             error_pages: None,
         maintenance: None,
+        rewrites: None,
+        redirects: None,
             log_one_in: NonZeroU32::MIN,
         };
         (PathMatch { hosts: Vec::new(), path: path.to_owned() }, route)

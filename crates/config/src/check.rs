@@ -23,6 +23,7 @@ mod listeners;
 mod modes;
 mod on_demand;
 mod pages;
+mod rewrites;
 mod routes;
 mod rules;
 mod server_tls;

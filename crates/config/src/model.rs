@@ -24,7 +24,9 @@ pub use files::{StaticFiles, fallback};
 pub use fingerprint::Ja4Pattern;
 pub use header::{CookieName, HeaderChanges, HeaderField, HeaderName, HeaderValue};
 pub use health::{Eject, Health, HttpProbe, Probe, StatusRange};
-pub use http::{Hsts, HttpRules, Redirect, RedirectPart, RedirectTo, Respond, Rewrite, RoutePath};
+pub use http::{
+    Hsts, HttpRules, PathRewrite, Redirect, RedirectPart, RedirectTo, Respond, Rewrite, RoutePath,
+};
 pub use limits::{HttpLimits, Limits};
 pub use names::{AlpnId, CertificateName, HostName, HostPattern, Name};
 pub use on_demand::{AskUrl, OnDemand};

@@ -32,7 +32,7 @@ pub use limit::{Admission, ClientTable, Held};
 pub use media::media_type;
 pub use networks::{AddressRules, NetworkSet};
 pub use refusals::Refusals;
-pub use route::{Ja4List, Match, PathMatch, Paths, Rule, Table, Template};
+pub use route::{Ja4List, Match, PathMatch, PathRules, Paths, RedirectMap, Rule, Table, Template};
 pub use snapshot::http::{
     Access, Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Maintenance, Proxy,
     Redirect, Respond, Rewrite,

@@ -5,12 +5,16 @@
 
 mod ja4;
 mod path;
+pub mod redirects;
+mod rewrite;
 mod template;
 
 use std::collections::HashMap;
 
 pub use ja4::Ja4List;
 pub use path::{PathMatch, Paths};
+pub use redirects::RedirectMap;
+pub use rewrite::PathRules;
 pub use template::{BadTemplate, Parts, Template};
 
 /// What a connection must match.

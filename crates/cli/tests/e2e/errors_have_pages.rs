@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 
-use offramp_testkit::process::require;
 use offramp_testkit::server::{Listen, Refusing, Server, Stream};
 
 use crate::http_app::{Request, app, respond};
@@ -24,7 +23,6 @@ fn statuses(request: &Request, stream: &mut Stream) -> io::Result<()> {
 }
 
 fn serve() -> (Instance, Server, Refusing) {
-    require("curl", "curl");
     let home = Home::new();
     let app = app(&Listen::Unix(home.file("app.sock")), statuses);
     let refusing = Refusing::new(&Listen::Ipv4).unwrap();

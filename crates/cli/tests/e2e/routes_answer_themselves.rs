@@ -1,4 +1,5 @@
-//! Answers that no server gives: a route that is closed for a while, a response from a file.
+//! Answers that no server gives: a route that is closed for a while, a response from a file,
+//! redirects by a map; and paths that are rewritten.
 
 use std::fs;
 
@@ -87,4 +88,87 @@ fn a_response_can_come_from_a_file() {
         "{said}"
     );
     instance.stop();
+}
+
+#[test]
+fn single_paths_lead_elsewhere() {
+    let home = Home::new();
+    let (_app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
+    let map = "# from,to\n/old,/new\n/moved,https://other.test/x?y#z,301\n\"/a,b\",/c#d,302\n";
+    fs::write(home.file("map.csv"), map).unwrap();
+    let instance = home.run(&format!(
+        "{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\nredirects = \"map.csv\"\n\
+         response_headers = {{ set = {{ X-Route = \"yes\" }} }}\n"
+    ));
+    for version in VERSIONS {
+        for (path, status, to) in [
+            ("/old", 308, "/new"),
+            ("/old?q=1&r", 308, "/new?q=1&r"),
+            ("/moved?q", 301, "https://other.test/x?y#z"),
+            ("/a,b?q", 302, "/c?q#d"),
+        ] {
+            let url = format!("https://localhost{path}");
+            for arguments in [&[version][..], &[version, "--head"], &[version, "--data", "some=body"]] {
+                let answer = get(&instance, arguments, &url);
+                assert_eq!((answer.status(), answer.field("location")), (status, to), "{answer:?}");
+                assert_eq!((answer.field("x-route"), answer.body.len()), ("yes", 0));
+            }
+        }
+        assert!(seen.take().is_empty());
+        for path in ["/", "/new", "/old/", "/OLD", "/old/x"] {
+            assert_eq!(get(&instance, &[version], &format!("https://localhost{path}")).text(), "app\n");
+            assert_eq!(seen.one().target, path);
+        }
+    }
+    fs::write(instance.home.file("map.csv"), "/a,/b\n/b,/a\n/a,/c\n/d,e\n").unwrap();
+    let checked = output(instance.home.path(), &["check", "-c", "offramp.toml"]);
+    let said = stderr(&checked);
+    assert_eq!(checked.status.code(), Some(2), "{said}");
+    for part in ["map.csv:1:4: ", "leads to `/b`", "map.csv:3:1: ", "also in line 1", "map.csv:4:4: "] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    instance.stop();
+}
+
+#[test]
+fn paths_are_rewritten_by_patterns() {
+    let home = Home::new();
+    let (_app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
+    fs::create_dir_all(home.file("www/2024")).unwrap();
+    fs::write(home.file("www/2024/page.html"), "a page").unwrap();
+    let text = format!(
+        "[limits]\nrequest_target_size = \"100B\"\n{CERTIFICATE}{HTTP}\
+         [[route]]\nserver = \"unix:app.sock\"\nrewrite = [\n\
+         {{ match = '^/user/(\\d+)$', to = \"/profile?id=$1\" }},\n\
+         {{ match = '^/(?<a>\\w+)-(?<b>[^/]*)(.*)$', to = \"/$b/${{a}}$3\" }},\n\
+         {{ match = '^/twice/(.*)$', to = \"/$1/$1\" }} ]\n\
+         [[route]]\npath = \"/files\"\nroot = \"{}\"\n\
+         rewrite = [{{ match = '^/files/(\\w+)/(\\d+)$', to = \"/$2/$1.html\" }}]\n\
+         [[route]]\npath = \"/to\"\nredirect = \"https://new.test{{uri}}\"\n\
+         rewrite = [{{ match = '^/to/(.)(.*)$', to = \"/$2$1\" }}]\n",
+        home.file("www").display()
+    );
+    let instance = home.run(&text);
+    for version in VERSIONS {
+        let ask = |path: &str| get(&instance, &[version], &format!("https://localhost{path}"));
+        for (path, target) in [
+            ("/user/17", "/profile?id=17"),
+            ("/user/17?x=y", "/profile?id=17"),
+            ("/user/x?x=y", "/user/x?x=y"),
+            ("/one-two/three?x=y", "/two/one/three?x=y"),
+            ("/one-%41/", "/%41/one/"),
+        ] {
+            assert_eq!(ask(path).text(), "app\n");
+            assert_eq!(seen.one().target, target, "{path} {version}");
+        }
+        assert_eq!(ask("/files/page/2024").text(), "a page");
+        assert_eq!(ask("/files/page").status(), 404);
+        assert_eq!(ask("/to/abc?d").field("location"), "https://new.test/bca?d");
+        assert_eq!(ask(&format!("/twice/{}", "x".repeat(60))).status(), 414);
+        assert!(seen.take().is_empty());
+    }
+    for event in instance.stop() {
+        let path = event["path"].as_str().unwrap_or_default();
+        assert!(!path.starts_with("/profile"), "the event has what the client asked for: {event}");
+    }
 }

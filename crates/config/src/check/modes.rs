@@ -10,7 +10,7 @@ use crate::model::{
 use crate::raw::Section;
 
 /// The keys that only requests of HTTP can match or follow.
-const OF_REQUESTS: [&str; 13] = [
+const OF_REQUESTS: [&str; 15] = [
     "path",
     "redirect",
     "respond",
@@ -21,6 +21,8 @@ const OF_REQUESTS: [&str; 13] = [
     "response_headers",
     "hsts",
     "max_body",
+    "rewrite",
+    "redirects",
     "maintenance",
     "error_pages",
     "intercept_errors",

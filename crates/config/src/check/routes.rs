@@ -15,7 +15,7 @@ use crate::raw::{Section, Spanned};
 const TARGETS: [&str; 6] = ["backend", "server", "passthrough", "redirect", "respond", "root"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 12] = [
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 14] = [
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
     ("path", SEALED),
@@ -25,6 +25,8 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 12] = [
     ("response_headers", SEALED),
     ("hsts", SEALED),
     ("max_body", SEALED),
+    ("rewrite", SEALED),
+    ("redirects", SEALED),
     ("maintenance", SEALED),
     ("error_pages", SEALED),
     ("intercept_errors", SEALED),
@@ -33,8 +35,15 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 12] = [
 const SEALED: &str = "the requests are encrypted here";
 
 /// What a route that answers by itself cannot have: there is no server that would get it.
-const NOT_WITH_ANSWERS: [&str; 6] =
-    ["send_proxy", "strip_path", "replace_path", "request_headers", "max_body", "intercept_errors"];
+const NOT_WITH_ANSWERS: [&str; 7] = [
+    "send_proxy",
+    "strip_path",
+    "replace_path",
+    "rewrite",
+    "request_headers",
+    "max_body",
+    "intercept_errors",
+];
 
 /// The routes. One that leads nowhere answers by itself.
 pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'_, '_>) -> Sorted<'s, Route> {
@@ -121,8 +130,8 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
     }
     if let Some(answer) = ["redirect", "respond", "root"].into_iter().find(|name| section.mentions(name)) {
         for name in NOT_WITH_ANSWERS.into_iter().filter(|name| section.mentions(name)) {
-            // What is taken off is not looked for among the files.
-            if (answer, name) == ("root", "strip_path") {
+            // What is taken off is not looked for among the files. Files and placeholders are those of the new path.
+            if matches!((answer, name), ("root", "strip_path") | ("root" | "redirect", "rewrite")) {
                 continue;
             }
             let problem = Problem::new(format!("`{name}` cannot go with `{answer}`"));

@@ -1,9 +1,9 @@
 //! The HTTP keys of a route: rewriting, changes to headers, HSTS, and fixed responses.
 
-use super::{Reader, headers, pages};
+use super::{Reader, headers, pages, rewrites};
 use crate::error::Problem;
 use crate::model::http::{REDIRECTS, WITHOUT_BODY};
-use crate::model::{HeaderValue, Hsts, HttpRules, Redirect, Respond, Rewrite, Size};
+use crate::model::{FilePath, HeaderValue, Hsts, HttpRules, Redirect, Respond, Rewrite, Size};
 use crate::raw::Section;
 
 /// What is done to requests and responses.
@@ -17,12 +17,14 @@ pub(super) fn rules(section: &Section, reader: &mut Reader<'_, '_>) -> HttpRules
     }
     HttpRules {
         rewrite: rewrite(section, reader),
+        rewrites: rewrites::rewrites(section, reader),
         request_headers: headers::changes(section, "request_headers", reader),
         response_headers,
         hsts,
         max_body: section.size("max_body").map(Size::new),
         error_pages: pages::error_pages(section, reader),
         maintenance: pages::maintenance(section, reader),
+        redirects: redirects(section, reader),
     }
 }
 
@@ -44,6 +46,12 @@ fn rewrite(section: &Section, reader: &mut Reader<'_, '_>) -> Rewrite {
     }
     let replacement = section.text("replace_path").and_then(|text| reader.parsed(&text));
     replacement.map_or(Rewrite::Keep, Rewrite::Replace)
+}
+
+fn redirects(section: &Section, reader: &mut Reader<'_, '_>) -> Option<FilePath> {
+    let text = section.text("redirects")?;
+    let file = reader.origin(&text.span).file(text.value);
+    reader.tell(&text.span, file)
 }
 
 fn hsts(section: &Section, reader: &mut Reader<'_, '_>) -> Option<Hsts> {

@@ -214,6 +214,9 @@ pub const TABLE: &[Key] = rows! {
     "route.cache_control": Kind::Map("`{ \"*.css\" = \"max-age=3600\" }`"), absent("no `Cache-Control`"), Live, NOW, "With `root`: the value of `Cache-Control` by a pattern of the file's name, or of its path below `root` if the pattern begins with `/`; `*` stands for any text, and the longest pattern wins";
     "route.strip_path": Kind::Bool, toml("false"), Live, NOW, "Servers get the path without the `path` of the route; with `root`, files are looked for without it";
     "route.replace_path": Kind::Text("`/new`"), absent("the path stays"), Live, NOW, "Servers get this instead of the `path` of the route";
+    "route.rewrite": Kind::Sections, LIST_ABSENT, Live, NOW, "Rules that rewrite the path of requests, before files are looked for or servers get it; the first one whose pattern matches counts, see [answers.md](answers.md#rewriting-by-patterns)";
+    "route.rewrite.match": Kind::Text("a regular expression"), REQUIRED, Live, NOW, "The pattern of the path, without the query; `^` and `$` tie it to the ends";
+    "route.rewrite.to": Kind::Text("`/new/$1`"), REQUIRED, Live, NOW, "The new path, with a new query if it has a `?`; `$1` and `${name}` stand for what groups of the pattern have matched";
     "route.request_headers": Kind::Section, absent("no change"), Live, NOW, "Changes to the header of requests before servers get them";
     "route.request_headers.set": Kind::Map("`{ NAME = \"value\" }`"), LIST_ABSENT, Live, NOW, "Fields that replace those of the same name";
     "route.request_headers.add": Kind::Map("`{ NAME = \"value\" }`, or a list of values"), LIST_ABSENT, Live, NOW, "Fields that are added to those of the same name";
@@ -222,6 +225,7 @@ pub const TABLE: &[Key] = rows! {
     "route.response_headers.set": Kind::Map("`{ NAME = \"value\" }`"), LIST_ABSENT, Live, NOW, "Fields that replace those of the same name";
     "route.response_headers.add": Kind::Map("`{ NAME = \"value\" }`, or a list of values"), LIST_ABSENT, Live, NOW, "Fields that are added to those of the same name";
     "route.response_headers.remove": Kind::List("names of fields"), LIST_ABSENT, Live, NOW, "Fields that are removed, before others are set and added";
+    "route.redirects": Kind::Text("a file's path"), LIST_ABSENT, Live, NOW, "The file with redirects of single paths, which go before the target of the route: lines `PATH,TARGET` or `PATH,TARGET,STATUS`, see [answers.md](answers.md#redirects-of-many-paths)";
     "route.maintenance": Kind::BoolOrTable, toml("false"), Live, NOW, "Answers every HTTP request of the route with 503 and `Retry-After`, and the page for 503 of `error_pages`";
     "route.maintenance.retry_after": Kind::Duration { min: ms(1000), max: hours(24 * 30) }, toml("\"5m\""), Live, NOW, "The value of `Retry-After`";
     "route.maintenance.allow": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "Clients to whom the route works as usual";

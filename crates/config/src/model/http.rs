@@ -93,6 +93,8 @@ impl fmt::Display for RoutePath {
 pub struct HttpRules {
     /// What becomes of the path.
     pub rewrite: Rewrite,
+    /// Rules that rewrite paths by patterns, in their order; only with [`Rewrite::Keep`].
+    pub rewrites: Vec<PathRewrite>,
     /// Changes to requests.
     pub request_headers: HeaderChanges,
     /// Changes to responses.
@@ -104,6 +106,8 @@ pub struct HttpRules {
     pub max_body: Option<Size>,
     /// What clients get where there is an error.
     pub error_pages: ErrorPages,
+    /// The file with redirects of single paths.
+    pub redirects: Option<FilePath>,
     /// Whether the route is closed for a while.
     pub maintenance: Option<Maintenance>,
 }
@@ -118,6 +122,15 @@ pub enum Rewrite {
     Strip,
     /// The path of the route is replaced by this one: `/api/x` becomes `/new/x`.
     Replace(RoutePath),
+}
+
+/// A rule that rewrites paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathRewrite {
+    /// The regular expression that a path matches.
+    pub pattern: String,
+    /// The new path, and query if it has one; `$1` and `${name}` stand for groups, which exist.
+    pub to: String,
 }
 
 /// What `Strict-Transport-Security` says (RFC 6797 §6.1).

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::{array, bare, list, networks, path, quoted, text};
 use crate::model::{
     ClientAuth, ErrorPages, FilePath, HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules, Listeners,
-    Maintenance, ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route, SendProxy,
-    StaticFiles, StatusRange, Target, TrustDomain,
+    Maintenance, PathRewrite, ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route,
+    SendProxy, StaticFiles, StatusRange, Target, TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -133,6 +133,13 @@ fn rules(out: &mut String, rules: &HttpRules) {
         Rewrite::Strip => bare(out, "strip_path", true),
         Rewrite::Replace(path) => text(out, "replace_path", path),
     }
+    if !rules.rewrites.is_empty() {
+        let rule = |PathRewrite { pattern, to }: &PathRewrite| {
+            format!("{{ match = {}, to = {} }}", quoted(pattern), quoted(to))
+        };
+        let rules: Vec<String> = rules.rewrites.iter().map(rule).collect();
+        bare(out, "rewrite", format_args!("[{}]", rules.join(", ")));
+    }
     headers(out, "request_headers", &rules.request_headers);
     headers(out, "response_headers", &rules.response_headers);
     if let Some(Hsts { max_age, include_subdomains, preload }) = &rules.hsts {
@@ -147,6 +154,9 @@ fn rules(out: &mut String, rules: &HttpRules) {
     }
     if let Some(size) = rules.max_body {
         text(out, "max_body", size);
+    }
+    if let Some(file) = &rules.redirects {
+        text(out, "redirects", path(file));
     }
     if let Some(Maintenance { retry_after, allow }) = &rules.maintenance {
         let (retry_after, allow) = (print_duration(*retry_after), array(allow));

@@ -195,12 +195,12 @@ fn out_of_bounds(key: &Key) -> Problem {
 fn wrong_type(key: &Key, value: &DeValue<'_>) -> Problem {
     let problem = Problem::new(format!("`{}` cannot be {}", key.name(), a(value)));
     let help = match (key.kind, value) {
-        (Kind::Sections, DeValue::Table(_)) => format!("write it with two brackets: [[{}]]", key.name()),
+        (Kind::Sections, DeValue::Table(_)) => format!("write it with two brackets: [[{}]]", key.path),
         (Kind::Section, DeValue::Array(_)) => {
             format!("write it once and with one bracket: [{}]", key.name())
         }
         (Kind::Section, _) => format!("it is a section: [{}]", key.name()),
-        (Kind::Sections, _) => format!("it is a section: [[{}]]", key.name()),
+        (Kind::Sections, _) => format!("it is a section: [[{}]]", key.path),
         (Kind::Named, _) => format!("it is a section with a name: [{}.NAME]", key.name()),
         (Kind::Bool | Kind::Integer { .. }, DeValue::String(_)) => {
             format!("it takes {}, without quotes", article(key.kind))

@@ -92,11 +92,54 @@ fn answers_of_routes_are_possible() {
         (format!("{http}{server}maintenance = {{ allow = \"10.0.0.1/8\" }}"), "10.0.0.1/8"),
         (format!("{http}respond = {{ file = \"a\", body = \"b\" }}"), "cannot have both `body` and `file`"),
         (format!("{http}respond = {{ file = \"a\", status = 204 }}"), "leave `file` out"),
+        (format!("{http}{server}rewrite = {{ match = 'a', to = \"/\" }}"), "two brackets: [[route.rewrite]]"),
+        (format!("{http}{server}rewrite = [{{ match = 'a' }}]"), "lacks `to`"),
+        (
+            format!("{http}{server}rewrite = [{{ match = '(', to = \"a\" }}]"),
+            "at character 1: unclosed group",
+        ),
+        (format!("{http}{server}rewrite = [{{ match = \"a\", to = \"a\" }}]"), "`a` is not a path"),
+        (
+            format!("{http}{server}rewrite = [{{ match = 'a', to = \"/ b\" }}]"),
+            "this character is in no path",
+        ),
+        (format!("{http}{server}rewrite = [{{ match = 'a', to = \"/$1\" }}]"), "has no group `1`"),
+        (format!("{http}{server}rewrite = [{{ match = '(a)', to = \"/$1b\" }}]"), "has no group `1b`"),
+        (format!("{http}{server}rewrite = [{{ match = '(a)', to = \"/$/\" }}]"), "`$$` for the character"),
+        (format!("{http}{server}rewrite = [{{ match = '(a)', to = \"/${{1\" }}]"), "without its `}`"),
+        (format!("{http}{server}rewrite = [{{ match = '(\\w{{999}}){{999}}', to = \"/\" }}]"), "too large"),
+        (
+            format!("{http}{server}rewrite = [{{ match = 'a', to = \"/{}\" }}]", "$0".repeat(21)),
+            "more than 20 times",
+        ),
+        (
+            format!("{http}{server}replace_path = \"/b\"\nrewrite = [{{ match = 'a', to = \"/\" }}]"),
+            "`replace_path` cannot go with `rewrite`",
+        ),
+        (
+            format!("{http}respond = {{}}\nrewrite = [{{ match = 'a', to = \"/\" }}]"),
+            "`rewrite` cannot go with `respond`",
+        ),
     ] {
         let errors = errors(&text);
         assert!(errors.to_string().contains(expected), "{text}\n{errors}");
         assert_eq!(errors.count(), 1, "{text}\n{errors}");
     }
+}
+
+#[test]
+fn a_mistake_in_a_pattern_is_shown_where_it_is() {
+    let text = "[[listener]]\nmode = \"http\"\n[[route]]\nserver = \"a:1\"\n\
+                rewrite = [{ match = '^/(a)/[z-a]$', to = \"/$1/$2\" }, { match = '(a)', to = \"/$1/$2\" }]\n";
+    let errors = errors(text);
+    let places: Vec<_> = errors.problems().iter().map(|problem| problem.place().unwrap().column).collect();
+    let line = text.lines().last().unwrap();
+    assert_eq!(places, [line.find("z-a").unwrap() + 1, line.rfind("$2").unwrap() + 1], "{errors}");
+    // What is escaped in TOML has no place of its own.
+    let errors = self::errors(&text.replace("'^/(a)/[z-a]$'", "\"^/(a)\\u002F[z-a]$\""));
+    let first = &errors.problems()[0];
+    assert!(first.message().contains("at character 8"), "{errors}");
+    assert_eq!(first.place().unwrap().column, line.find('\'').unwrap() + 1, "{errors}");
 }
 
 #[test]

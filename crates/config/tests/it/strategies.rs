@@ -11,10 +11,10 @@ use offramp_config::model::{
     DnsUpdate, Eject, Endpoint, ErrorPages, ExternalAccount, FilePath, HeaderChanges, HeaderName, Health,
     HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, KeyType, Level,
     Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Maintenance, Metrics,
-    Mode, Name, Networks, OnDemand, Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize,
-    RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy,
-    Server, ServerAddress, Size, StatusRange, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing,
-    TsigAlgorithm, User, Weight, Workers,
+    Mode, Name, Networks, OnDemand, Passthrough, PathRewrite, Policy, Pool, Preamble, Probe, ProxyV2,
+    RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route,
+    RoutePath, SendProxy, Server, ServerAddress, Size, StatusRange, StoreUrl, SyslogAddress, Target, Tickets,
+    Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -183,10 +183,13 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
         distinct(&mut allow);
         Maintenance { retry_after, allow: allow.iter().map(|network| network.parse().unwrap()).collect() }
     });
-    let answers = (error_pages(), option::of(maintenance));
+    let rule = select(vec![(r"^/(\d+)", "/x?y=$1"), (r#"/(?<a>["'])"#, "/${a}$$"), ("", "/")]);
+    let rule = rule.prop_map(|(pattern, to)| PathRewrite { pattern: pattern.to_owned(), to: to.to_owned() });
+    let answers = (error_pages(), option::of(maintenance), option::of(file()), vec(rule, 0..3));
     let rules = (rewrite, header_changes(), header_changes(), option::of(hsts), max_body, answers);
     (option::of(host()), route_path(), target, rules).prop_map(|(host, path, mut target, rules)| {
-        let (rewrite, request_headers, response_headers, hsts, max_body, (error_pages, maintenance)) = rules;
+        let (rewrite, request_headers, response_headers, hsts, max_body, answers) = rules;
+        let (error_pages, maintenance, redirects, rewrites) = answers;
         let mut http = HttpRules {
             rewrite,
             request_headers,
@@ -195,7 +198,12 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
             max_body,
             error_pages,
             maintenance,
+            redirects,
+            rewrites,
         };
+        if !http.rewrites.is_empty() {
+            http.rewrite = Rewrite::Keep;
+        }
         if path.is_root() && http.rewrite == Rewrite::Strip {
             http.rewrite = Rewrite::Keep;
         }
@@ -205,6 +213,7 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
                 hsts: http.hsts,
                 error_pages: ErrorPages { intercept: false, ..http.error_pages },
                 maintenance: http.maintenance,
+                redirects: http.redirects,
                 ..HttpRules::default()
             };
         }

@@ -1,4 +1,4 @@
-//! The files that routes answer with: pages of errors, and bodies of fixed responses. Each is read once for a snapshot, whole, and kept in memory.
+//! The files that routes answer with: pages of errors, bodies of fixed responses, and maps of redirects. Each is read once for a snapshot, whole, and kept in memory.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use offramp_config::model::{self, FilePath};
-use offramp_proxy::{ErrorPage, ErrorPages};
+use offramp_config::{At, Place};
+use offramp_proxy::route::redirects::{self, MapFault};
+use offramp_proxy::{ErrorPage, ErrorPages, RedirectMap};
 
 use super::Report;
 
@@ -23,6 +25,8 @@ const BODY_MAX: u64 = 16 << 20;
 pub(crate) struct Contents {
     pages: HashMap<PathBuf, Option<Arc<ErrorPage>>>,
     bodies: HashMap<PathBuf, Option<Bytes>>,
+    /// By the path of the route too, in which all paths of a map have to be.
+    maps: HashMap<(PathBuf, String), Option<Arc<RedirectMap>>>,
 }
 
 impl Contents {
@@ -65,6 +69,50 @@ impl Contents {
         self.bodies.insert(file.path.clone(), body.clone());
         body
     }
+}
+
+impl Contents {
+    /// The redirects of a route with this path.
+    pub(super) fn redirects(
+        &mut self,
+        file: &FilePath,
+        below: &str,
+        report: &mut Report,
+    ) -> Option<Arc<RedirectMap>> {
+        let key = (file.path.clone(), below.to_owned());
+        if let Some(known) = self.maps.get(&key) {
+            return known.clone();
+        }
+        let content = load("redirects", file, redirects::TEXT_MAX as u64, report);
+        let map = content.and_then(|content| redirect_map(file, content, below, report));
+        self.maps.insert(key, map.clone());
+        map
+    }
+}
+
+/// The map that a file holds. Its mistakes are reported in their own lines.
+fn redirect_map(
+    file: &FilePath,
+    content: Vec<u8>,
+    below: &str,
+    report: &mut Report,
+) -> Option<Arc<RedirectMap>> {
+    let path = file.path.display();
+    let text = String::from_utf8(content);
+    let text = text.map_err(|error| report.error(&file.at, format!("redirects: {path}: {error}"))).ok()?;
+    let faults = match RedirectMap::read(text, below) {
+        Ok(map) => return Some(Arc::new(map)),
+        Err(faults) => faults,
+    };
+    let name: Arc<str> = path.to_string().into();
+    for MapFault { line, column, text } in faults.listed {
+        let at = At::from(Place { file: Arc::clone(&name), line, column });
+        report.error(&at, format!("redirects: {text}"));
+    }
+    if faults.more > 0 {
+        report.error(&file.at, format!("redirects: {path} has {} more mistakes", faults.more));
+    }
+    None
 }
 
 /// The content of a file that `key` names. What is wrong with it is reported in the line of the key.

@@ -12,7 +12,8 @@ use offramp_config::{At, Config};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{
     Access, Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Maintenance, Match,
-    Network, PathMatch, Paths, Proxy, Redirect, Respond, Rewrite, Route, Rule, Target, Template, media_type,
+    Network, PathMatch, PathRules, Paths, Proxy, Redirect, Respond, Rewrite, Route, Rule, Target, Template,
+    media_type,
 };
 
 use super::Report;
@@ -192,6 +193,8 @@ fn request<'c>(
 ) -> Option<HttpRoute> {
     let rules = &route.http;
     let error_pages = contents.pages(&rules.error_pages, report);
+    let map = rules.redirects.as_ref();
+    let redirects = map.and_then(|file| contents.redirects(file, route.path.as_str(), report));
     let made = action(route, backends, contents, report)?.and_then(|action| {
         Ok(HttpRoute {
             name: name(route).into(),
@@ -205,6 +208,8 @@ fn request<'c>(
             max_body: rules.max_body.map(model::Size::bytes),
             maintenance: rules.maintenance.as_ref().map(|rule| Box::new(maintenance(rule))),
             error_pages,
+            redirects,
+            rewrites: rewrites(&rules.rewrites)?,
             log_one_in: route.log_one_in,
         })
     });
@@ -244,6 +249,14 @@ fn rewrite(route: &model::Route) -> Rewrite {
         model::Rewrite::Replace(path) if path.is_root() => Rewrite::Strip(length),
         model::Rewrite::Replace(path) => Rewrite::Replace(length, path.as_str().into()),
     }
+}
+
+fn rewrites(rules: &[model::PathRewrite]) -> Result<Option<Box<PathRules>>, String> {
+    if rules.is_empty() {
+        return Ok(None);
+    }
+    let rules = PathRules::new(rules.iter().map(|rule| (rule.pattern.as_str(), rule.to.as_str())));
+    rules.map(|rules| Some(Box::new(rules))).map_err(|error| format!("rewrite: {error}"))
 }
 
 fn redirect(redirect: &model::Redirect) -> Result<Redirect, String> {

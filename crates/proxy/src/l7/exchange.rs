@@ -245,9 +245,7 @@ fn route<'e>(
     (request, body, protocol): (&mut head::Request, Inbound, Option<Box<[u8]>>),
     (found, record_guard): (Option<(&'e Http, &'e HttpRoute)>, RecordGuard),
 ) -> RouteStep<'e> {
-    let refused = |status, cause: Cause, record_guard| {
-        RouteStep::Answered(Err((Refusal::new(status, cause), record_guard)))
-    };
+    let refused = |refusal, record_guard| RouteStep::Answered(Err((refusal, record_guard)));
     if let Some(answer) = challenge(session, request) {
         unwanted(request, body);
         let response = own(
@@ -261,38 +259,29 @@ fn route<'e>(
     let host = context.host.as_deref();
     let Some((http, route)) = found else {
         unwanted(request, body);
-        return refused(StatusCode::NOT_FOUND, Cause::NoRoute, record_guard);
+        return refused(Refusal::new(StatusCode::NOT_FOUND, Cause::NoRoute), record_guard);
     };
     record_guard.0.note(|facts| facts.path.route = Some(Arc::clone(&route.name)));
     record_guard.0.log_one_in.set(route.log_one_in.get());
-    if !session.may_ask(host, route.client_auth) {
-        unwanted(request, body);
-        return refused(StatusCode::MISDIRECTED_REQUEST, Cause::Misdirected, record_guard);
-    }
-    if !access::admits_address(&route.access, context.named.or(session.ip)) {
-        unwanted(request, body);
-        return refused(StatusCode::FORBIDDEN, Cause::AddressDenied, record_guard);
-    }
-    if session.certificate_has_expired() {
-        unwanted(request, body);
-        return RouteStep::Answered(Err((certificate_expired(session), record_guard)));
-    }
-    if let Some(refusal) = early::closed(route, context.named.or(session.ip)) {
-        unwanted(request, body);
-        return RouteStep::Answered(Err((refusal, record_guard)));
-    }
-    if let Some(most) = route.max_body
-        && body.length().is_some_and(|length| length > most)
-    {
-        unwanted(request, body);
-        return refused(StatusCode::PAYLOAD_TOO_LARGE, Cause::BodyTooLarge, record_guard);
+    let admitted = admitted(session, context, route, body.length());
+    match admitted.and_then(|()| early::elsewhere(http, route, request)) {
+        Ok(None) => {}
+        Ok(Some(response)) => {
+            unwanted(request, body);
+            let response = own(response, record_guard, Cause::Completed.into(), is_head(request));
+            return RouteStep::Answered(finished(session, route, Ok(response)));
+        }
+        Err(refusal) => {
+            unwanted(request, body);
+            return refused(refusal, record_guard);
+        }
     }
     let mut response = match &route.action {
         Action::Redirect(redirect) => {
             let parts =
                 Parts { host: host.unwrap_or_default(), path: request.path(), query: request.query() };
             let Some(response) = answer::redirect(redirect.status, redirect.to.fill(parts)) else {
-                return refused(StatusCode::BAD_REQUEST, Cause::BadRequest, record_guard);
+                return refused(Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest), record_guard);
             };
             unwanted(request, body);
             own(response, record_guard, Cause::Completed.into(), is_head(request))
@@ -317,12 +306,39 @@ fn route<'e>(
             let forward = Forward { session, context, client, http, route, proxy };
             return match forward.prepare(request, body, protocol, &record_guard) {
                 Ok(forwarded) => RouteStep::Forward(forward, forwarded, record_guard),
-                Err(refusal) => RouteStep::Answered(Err((refusal, record_guard))),
+                Err(refusal) => refused(refusal, record_guard),
             };
         }
     };
     finish(session, route, &mut response);
     RouteStep::Answered(Ok(response))
+}
+
+/// Whether a route serves a request with a body of this length, whatever its target.
+fn admitted(
+    session: &Session,
+    context: &RequestContext,
+    route: &HttpRoute,
+    length: Option<u64>,
+) -> Result<(), Refusal> {
+    if !session.may_ask(context.host.as_deref(), route.client_auth) {
+        return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, Cause::Misdirected));
+    }
+    if !access::admits_address(&route.access, context.named.or(session.ip)) {
+        return Err(Refusal::new(StatusCode::FORBIDDEN, Cause::AddressDenied));
+    }
+    if session.certificate_has_expired() {
+        return Err(certificate_expired(session));
+    }
+    if let Some(refusal) = early::closed(route, context.named.or(session.ip)) {
+        return Err(refusal);
+    }
+    match route.max_body {
+        Some(most) if length.is_some_and(|length| length > most) => {
+            Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, Cause::BodyTooLarge))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A connection is not authenticated any more: the client may ask again by another one (RFC 9110 §15.5.20).

@@ -16,7 +16,7 @@ use super::pages::ErrorPages;
 use super::{Network, SendProxy};
 use crate::limit::Rate;
 use crate::networks::AddressRules;
-use crate::route::{Paths, Template};
+use crate::route::{PathRules, Paths, RedirectMap, Template};
 
 /// A listener in mode `http`.
 pub struct Http {
@@ -96,6 +96,10 @@ pub struct HttpRoute {
     pub hsts: Option<HeaderValue>,
     /// The most bytes of a request's body.
     pub max_body: Option<u64>,
+    /// What rewrites the paths of requests before the action.
+    pub rewrites: Option<Box<PathRules>>,
+    /// Redirects of single paths, which go before the action.
+    pub redirects: Option<Arc<RedirectMap>>,
     /// Whether the route is closed for a while.
     pub maintenance: Option<Box<Maintenance>>,
     /// What clients get where there is an error, if not the plain pages.

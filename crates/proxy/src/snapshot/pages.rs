@@ -100,13 +100,13 @@ impl ErrorPage {
             _ => Syntax::Binary,
         };
         let content = Bytes::from(content);
-        let parts = if syntax == Syntax::Binary { vec![Part::Bytes(content)] } else { divided(content) };
+        let parts = if syntax == Syntax::Binary { vec![Part::Bytes(content)] } else { divided(&content) };
         Self { kind: kind.into(), syntax, parts }
     }
 }
 
 /// A text at its placeholders. Other braces are text: style sheets are full of them.
-fn divided(text: Bytes) -> Vec<Part> {
+fn divided(text: &Bytes) -> Vec<Part> {
     let mut parts = Vec::new();
     let (mut done, mut at) = (0, 0);
     while let Some(open) = text[at..].iter().position(|&byte| byte == b'{') {

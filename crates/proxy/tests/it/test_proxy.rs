@@ -96,6 +96,8 @@ pub(crate) fn to(action: Action) -> HttpRoute {
         max_body: None,
         error_pages: None,
         maintenance: None,
+        rewrites: None,
+        redirects: None,
         log_one_in: NonZeroU32::MIN,
     }
 }
