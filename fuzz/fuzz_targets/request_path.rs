@@ -24,8 +24,8 @@ use offramp_http::h1::{Form, Framing, Guard, Limits as GuardLimits, Outcome};
 use offramp_net::{Address, listen};
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::{
-    AcceptorId, Access, Action, Admission, AuthClass, Challenges, ClientTable, Command, Demand, HeaderRules, Held,
-    Http, HttpLimits, HttpRoute, HttpTls, Limits, Listener, Match, PathMatch, Paths, Proxy, Refusals,
+    AcceptorId, Access, Action, Admission, AuthClass, Challenges, ClientTable, Command, Demand, HeaderRules,
+    Held, Http, HttpLimits, HttpRoute, HttpTls, Limits, Listener, Match, PathMatch, Paths, Proxy, Refusals,
     Respond, Rewrite, Route, Rule, Shared, Snapshot, Table, Target, Worker, WorkerHandle,
 };
 use offramp_record::aead::Library;
@@ -450,9 +450,9 @@ fn snapshot(app: PathBuf) -> Snapshot {
             hsts: None,
             max_body,
             error_pages: None,
-        maintenance: None,
-        rewrites: None,
-        redirects: None,
+            maintenance: None,
+            rewrites: None,
+            redirects: None,
             log_one_in: NonZeroU32::MIN,
         };
         (PathMatch { hosts: Vec::new(), path: path.to_owned() }, route)
@@ -486,10 +486,22 @@ fn snapshot(app: PathBuf) -> Snapshot {
         configured: Arc::default(),
         client_auth: AuthClass::default(),
     });
-    let to = Route { name: "door".into(), target, deny_ja4: Arc::default(), addresses: None, log_one_in: NonZeroU32::MIN };
+    let to = Route {
+        name: "door".into(),
+        target,
+        deny_ja4: Arc::default(),
+        addresses: None,
+        log_one_in: NonZeroU32::MIN,
+    };
     let routes = Table::new(vec![Rule { matches: Match::default(), to }]);
-    let listener =
-        Listener { name: "door".into(), accept_proxy: Vec::new(), addresses: None, tls: None, routes, http: Some(http) };
+    let listener = Listener {
+        name: "door".into(),
+        accept_proxy: Vec::new(),
+        addresses: None,
+        tls: None,
+        routes,
+        http: Some(http),
+    };
     let server = Server { name: "app".into(), target: offramp_upstream::Target::Fixed(Address::Unix(app)) };
     Snapshot {
         generation: 1,
