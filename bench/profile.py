@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""Where the CPU time of a request of ten bytes over HTTP/1.1 goes, in Offramp and beside it in nginx.
+"""Where the CPU time of a request goes, in Offramp and beside it in nginx.
 
-Usage, as root: bench/profile.py [NAME=OFFRAMP ...] [--seconds 10] [--connections 64] [--detail 0]
+Usage, as root: bench/profile.py [NAME=OFFRAMP ...] [--load small] [--seconds 10] [--connections 64] [--detail 0]
 
-Each proxy ends TLS 1.3 on the first core, in front of an nginx that answers from memory; wrk asks from the second core.
+Each proxy ends TLS 1.3 on the first core, in front of an nginx that answers from memory; the load comes from the second core:
+small   GET of ten bytes over HTTP/1.1, by wrk
+upload  POST of 1 MiB over HTTP/1.1, on 8 connections, by wrk
+http2   GET of ten bytes over HTTP/2, on 8 connections of 10 streams, by h2load
+grpc    POST of ten bytes in the same way, with HTTP/2 to the application as well
 `perf record -e cpu-clock` samples the proxy's processes. A sample belongs to a part by where it was taken: the kernel,
 a cryptographic library, or else the source file whose code it is in, wherever that was inlined (Offramp), or the name
 of the function (nginx, whose binary exports many). Functions without a name are not attributed. The result is a table
 in Markdown: shares, and CPU time in microseconds.
 
 Offramp has to be a build with debug = "line-tables-only", as of the release profile. Needs perf, addr2line or
-llvm-symbolizer, wrk, nginx and openssl.
+llvm-symbolizer, wrk, h2load, nginx and openssl.
 """
 import argparse, collections, os, re, shutil, signal, socket, subprocess, tempfile, time
 from pathlib import Path
@@ -127,18 +131,32 @@ def part_of(frames):
     return next((part for part in (by_name(function) for function, _ in frames) if part != REST), REST)
 
 
+def asking(options, work, seconds, url):
+    """The command of the load."""
+    if options.load in ("http2", "grpc"):
+        body = work / "ten"
+        body.write_bytes(b"0123456789")
+        data = ["-d", str(body), "-H", "content-type: application/grpc"] if options.load == "grpc" else []
+        return ["h2load", "-t1", "-c8", "-m10", f"-D{seconds}", "--tls13-ciphers=TLS_AES_128_GCM_SHA256", *data, url]
+    wrk = ["wrk", "-t1", "--timeout", "10s", f"-d{seconds}s"]
+    if options.load == "upload":
+        script = work / "upload.lua"
+        script.write_text('wrk.method = "POST"\nwrk.body = string.rep("x", 1048576)\n')
+        return [*wrk, "-c8", "-s", str(script), url]
+    return [*wrk, f"-c{options.connections}", url]
+
+
 def sample(name, command, address, options, work):
     """Shares of the parts, CPU microseconds per request, and the heaviest functions."""
     with open(work / f"{name}.log", "wb") as log:
         proxy = start(command, options.cores[0], log)
         try:
             wait(address, proxy)
-            wrk = ["wrk", "-t1", f"-c{options.connections}", "--timeout", "10s"]
             url = f"https://localhost:{address[1]}/"
             environment = {**os.environ, "OPENSSL_CONF": str(work / "openssl.cnf")}
             pin = lambda: os.sched_setaffinity(0, {options.cores[-1]})
             load = lambda seconds: subprocess.Popen(
-                [*wrk, f"-d{seconds}s", url], stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=pin
+                asking(options, work, seconds, url), stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=pin
             )
             load(1).communicate()
             pids = tree(proxy.pid)
@@ -154,7 +172,7 @@ def sample(name, command, address, options, work):
         finally:
             proxy.send_signal(signal.SIGTERM)
             proxy.wait(30)
-    requests = int(re.search(r"(\d+) requests in", said)[1])
+    requests = int(re.search(r"(\d+) (?:requests in|succeeded)", said)[1])
     script = ["perf", "script", "-i", str(data), "-F", "pid,ip,sym,dso"]
     lines = subprocess.run(script, capture_output=True, text=True).stdout.splitlines()
     return attribute(lines, maps, Path(command[0])), used / requests * 1e6
@@ -206,8 +224,9 @@ def contestants(options, work):
         "user root; daemon off; worker_processes 1; pid %s/app.pid; error_log %s/app-error.log;\n"
         "events { worker_connections 4096; }\n"
         "http { access_log off; keepalive_requests 100000000;\n"
-        "  server { listen 127.0.0.1:%d; location / { default_type text/plain; return 200 0123456789; } } }\n"
-        % (work, work, application)
+        "  client_max_body_size 0; client_body_buffer_size 2m;\n"
+        "  server { listen 127.0.0.1:%d%s; location / { default_type text/plain; return 200 0123456789; } } }\n"
+        % (work, work, application, " http2" if options.load == "grpc" else "")
     )
     chain, key = work / "chain.pem", work / "key.pem"
     subprocess.run(
@@ -220,6 +239,7 @@ def contestants(options, work):
         "[tls]\nMinProtocol = TLSv1.3\nCiphersuites = TLS_AES_128_GCM_SHA256\nGroups = X25519\n"
     )
     server = f"127.0.0.1:{application}"
+    h2, kind = options.load in ("http2", "grpc"), "grpc" if options.load == "grpc" else "http"
     found = []
 
     def values(directory):
@@ -228,7 +248,7 @@ def contestants(options, work):
         return listen, {
             "dir": str(directory), "listen": f"127.0.0.1:{listen}", "workers": "1", "cert": str(chain), "key": str(key),
             "backend_offramp": server, "backend_nginx": server, "connections": "4096", "descriptors": "10000",
-            "user_line": "user root;", "reuseport": "", "nginx_http2": "", "protocol": "TLSv1.3",
+            "user_line": "user root;", "reuseport": "", "nginx_http2": " http2" if h2 else "", "protocol": "TLSv1.3",
             "ciphers12": "ECDHE-ECDSA-AES128-GCM-SHA256",
         }
 
@@ -237,11 +257,11 @@ def contestants(options, work):
         name = name or "Offramp"
         listen, filled = values(work / name)
         config = work / name / "offramp.toml"
-        config.write_text(fill((PEERS / "offramp-http.toml").read_text(), filled))
+        config.write_text(fill((PEERS / f"offramp-{kind}.toml").read_text(), filled))
         found.append((name, [str(Path(binary).resolve()), "run", "-c", str(config)], listen))
     listen, filled = values(work / "nginx")
     config = work / "nginx" / "nginx.conf"
-    config.write_text(fill((PEERS / "nginx-http.conf").read_text(), filled))
+    config.write_text(fill((PEERS / f"nginx-{kind}.conf").read_text(), filled))
     found.append(("nginx", [shutil.which("nginx"), "-p", str(work / "nginx"), "-c", str(config)], listen))
     return [shutil.which("nginx"), "-c", str(work / "app.conf"), "-p", str(work)], ("127.0.0.1", application), found
 
@@ -249,6 +269,7 @@ def contestants(options, work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("offramp", nargs="*", default=["target/release/offramp"], metavar="[NAME=]OFFRAMP")
+    parser.add_argument("--load", choices=["small", "upload", "http2", "grpc"], default="small")
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--detail", type=int, default=0, help="so many functions of each")
