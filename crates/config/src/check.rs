@@ -16,6 +16,7 @@ mod access;
 mod acme;
 mod backends;
 mod certificates;
+mod compress;
 mod conflicts;
 mod files;
 mod headers;

@@ -18,6 +18,7 @@ pub use acme::{
 pub use address::{Cidr, ListenAddress, ServerAddress};
 pub use backend::{Backend, Balance, BalanceWay, HashKey, Pool, Protocol, Server};
 pub use bounded::{Bounded, RecordSizeLimit, Size, Tickets, Weight};
+pub use compress::{Algorithm, Compress, MediaRange};
 pub use figures::{Endpoint, GraphitePrefix, LogStore, Metrics, OtlpUrl, StoreUrl, Tracing};
 pub(crate) use files::is_below;
 pub use files::{StaticFiles, fallback};
@@ -56,6 +57,7 @@ mod access;
 mod address;
 mod backend;
 mod bounded;
+mod compress;
 mod fingerprint;
 mod implied;
 mod limits;

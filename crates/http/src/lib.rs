@@ -25,6 +25,7 @@
 //! | know whether a request may be sent again | [`semantics::is_idempotent`] |
 //! | know which file is asked for, which parts of it, and whether the client has it | [`files`] |
 //! | choose the form of an error | [`semantics::accept::form`] |
+//! | choose the coding of a response | [`semantics::accept_encoding::choose`] |
 
 pub mod body;
 pub mod files;

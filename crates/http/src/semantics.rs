@@ -1,6 +1,7 @@
 //! What methods and fields mean, in every version of HTTP (RFC 9110).
 
 pub mod accept;
+pub mod accept_encoding;
 pub mod hop_by_hop;
 pub mod protected;
 mod rules;

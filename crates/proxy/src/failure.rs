@@ -211,6 +211,10 @@ pub(crate) fn request(failed: &Failure, record: &Record, servers: usize) -> Refu
 
 /// The body of a response broke off.
 pub(crate) fn response(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Close {
+    // Servers fail with faults of `upstream`: this is the error of a file that is compressed on its way.
+    if error.is::<io::Error>() {
+        return Close::from(Cause::FileFailed).with_detail(&error.to_string());
+    }
     match error.downcast_ref() {
         Some(UpstreamFault::Aborted(Breach::Io(error))) if is_ours(error) => {
             resources(error, Cause::Internal)

@@ -34,8 +34,8 @@ pub use networks::{AddressRules, NetworkSet};
 pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, PathRules, Paths, RedirectMap, Rule, Table, Template};
 pub use snapshot::http::{
-    Access, Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Maintenance, Proxy,
-    Redirect, Respond, Rewrite,
+    Access, Action, AuthClass, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls,
+    Maintenance, Proxy, Redirect, Respond, Rewrite,
 };
 pub use snapshot::pages::{ErrorPage, ErrorPages};
 pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target, Tracing};

@@ -32,7 +32,7 @@ use tokio::time::timeout;
 
 use crate::challenges::Challenges;
 use crate::demand::Demand;
-use crate::l7::{ClientBody, Date, Heads, Roots, Runners};
+use crate::l7::{ClientBody, Compressors, Date, Heads, Roots, Runners};
 use crate::limit::{Admission, ClientTable, Held};
 use crate::refusals::Refusals;
 use crate::slots::{self, SPANS};
@@ -173,6 +173,8 @@ pub struct Worker {
     pub(crate) date: Date,
     /// The roots of files that are open.
     pub(crate) roots: Roots,
+    /// What compresses responses.
+    pub(crate) compressors: Compressors,
     begun: Cell<u64>,
     /// Connections that were closed though they had not finished. Not the worker's own: it outlives the tasks.
     cut_off: Rc<Cell<u64>>,
@@ -349,6 +351,7 @@ impl Worker {
             runners,
             date: Date::default(),
             roots: Roots::default(),
+            compressors: Compressors::default(),
             begun: Cell::new(0),
             cut_off: Rc::default(),
             lingering: Cell::new(0),

@@ -1,4 +1,4 @@
-//! `docs/http.md` and `docs/access.md`: every configuration there starts, and every command there prints what it says.
+//! `docs/http.md` and the pages beside it: every configuration there starts, and every command there prints what it says.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -104,6 +104,12 @@ fn the_page_on_http_says_what_happens() {
 fn the_page_on_access_says_what_happens() {
     let (configurations, commands) = run("access.md");
     assert!(configurations >= 1 && commands >= 1, "{configurations} configurations, {commands} commands");
+}
+
+#[test]
+fn the_page_on_compression_says_what_happens() {
+    let (configurations, commands) = run("compression.md");
+    assert!(configurations >= 1 && commands >= 3, "{configurations} configurations, {commands} commands");
 }
 
 /// Runs the examples of a page, and gives how many configurations and commands there were.

@@ -61,6 +61,7 @@ mod http_h2;
 mod http_node;
 mod http_reload_loses_no_request;
 mod http_requests_have_events;
+mod http_responses_are_compressed;
 mod http_routes_choose_by_host_and_path;
 mod http_servers_die_in_mid_response;
 mod http_servers_learn_of_client_certificates;

@@ -10,7 +10,7 @@ use crate::model::{
 use crate::raw::Section;
 
 /// The keys that only requests of HTTP can match or follow.
-const OF_REQUESTS: [&str; 15] = [
+const OF_REQUESTS: [&str; 16] = [
     "path",
     "redirect",
     "respond",
@@ -26,6 +26,7 @@ const OF_REQUESTS: [&str; 15] = [
     "maintenance",
     "error_pages",
     "intercept_errors",
+    "compress",
 ];
 
 /// Reports every route that a listener cannot serve. `known` are the listeners of which mode and TLS are known;

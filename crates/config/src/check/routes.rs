@@ -15,7 +15,7 @@ use crate::raw::{Section, Spanned};
 const TARGETS: [&str; 6] = ["backend", "server", "passthrough", "redirect", "respond", "root"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 14] = [
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 15] = [
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
     ("path", SEALED),
@@ -30,6 +30,7 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 14] = [
     ("maintenance", SEALED),
     ("error_pages", SEALED),
     ("intercept_errors", SEALED),
+    ("compress", SEALED),
 ];
 
 const SEALED: &str = "the requests are encrypted here";

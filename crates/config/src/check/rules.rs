@@ -1,6 +1,6 @@
 //! The HTTP keys of a route: rewriting, changes to headers, HSTS, and fixed responses.
 
-use super::{Reader, headers, pages, rewrites};
+use super::{Reader, compress, headers, pages, rewrites};
 use crate::error::Problem;
 use crate::model::http::{REDIRECTS, WITHOUT_BODY};
 use crate::model::{FilePath, HeaderValue, Hsts, HttpRules, Redirect, Respond, Rewrite, Size};
@@ -25,6 +25,7 @@ pub(super) fn rules(section: &Section, reader: &mut Reader<'_, '_>) -> HttpRules
         error_pages: pages::error_pages(section, reader),
         maintenance: pages::maintenance(section, reader),
         redirects: redirects(section, reader),
+        compress: compress::compress(section, reader),
     }
 }
 

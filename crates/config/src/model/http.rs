@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{ErrorPages, FilePath, HeaderChanges, HeaderValue, Maintenance, Size};
+use super::{Compress, ErrorPages, FilePath, HeaderChanges, HeaderValue, Maintenance, Size};
 use crate::error::{Problem, shown};
 
 /// The first segments of a path: `/`, `/api`, `/api/v1`. It begins with `/` and has none at its end but for `/`
@@ -110,6 +110,8 @@ pub struct HttpRules {
     pub redirects: Option<FilePath>,
     /// Whether the route is closed for a while.
     pub maintenance: Option<Maintenance>,
+    /// How responses are compressed; `None`: they pass as they are.
+    pub compress: Option<Compress>,
 }
 
 /// What becomes of the path before a server gets it.

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::{array, bare, list, networks, path, quoted, text};
 use crate::model::{
-    ClientAuth, ErrorPages, FilePath, HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules, Listeners,
-    Maintenance, PathRewrite, ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route,
-    SendProxy, StaticFiles, StatusRange, Target, TrustDomain,
+    ClientAuth, Compress, ErrorPages, FilePath, HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules,
+    Listeners, Maintenance, PathRewrite, ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond,
+    Rewrite, Route, SendProxy, StaticFiles, StatusRange, Target, TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -163,6 +163,9 @@ fn rules(out: &mut String, rules: &HttpRules) {
         bare(out, "maintenance", format_args!("{{ retry_after = \"{retry_after}\", allow = {allow} }}"));
     }
     error_pages(out, &rules.error_pages);
+    if let Some(compress) = &rules.compress {
+        self::compress(out, compress);
+    }
 }
 
 fn error_pages(out: &mut String, ErrorPages { files, intercept }: &ErrorPages) {
@@ -178,6 +181,15 @@ fn error_pages(out: &mut String, ErrorPages { files, intercept }: &ErrorPages) {
     if *intercept {
         bare(out, "intercept_errors", true);
     }
+}
+
+fn compress(out: &mut String, compress: &Compress) {
+    let Compress { algorithms, min_size, types, level } = compress;
+    let level = level.map(|level| format!(", level = {level}")).unwrap_or_default();
+    let (algorithms, types) = (array(algorithms), array(types));
+    let details =
+        format_args!("{{ algorithms = {algorithms}, min_size = \"{min_size}\", types = {types}{level} }}");
+    bare(out, "compress", details);
 }
 
 fn headers(out: &mut String, key: &str, changes: &HeaderChanges) {

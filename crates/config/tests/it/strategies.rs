@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use offramp_config::model::{
-    AccessFormat, AccessLog, AccessOutput, AcmeCertificate, AlpnId, Anonymize, Authority, Backend,
-    Certificate, CertificateName, CertificateSource, Challenge, ClientNetworks, DefaultRole, DnsProvider,
-    DnsUpdate, Eject, Endpoint, ErrorPages, ExternalAccount, FilePath, HeaderChanges, HeaderName, Health,
-    HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, KeyType, Level,
-    Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Maintenance, Metrics,
-    Mode, Name, Networks, OnDemand, Passthrough, PathRewrite, Policy, Pool, Preamble, Probe, ProxyV2,
-    RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route,
-    RoutePath, SendProxy, Server, ServerAddress, Size, StatusRange, StoreUrl, SyslogAddress, Target, Tickets,
-    Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
+    AccessFormat, AccessLog, AccessOutput, AcmeCertificate, Algorithm, AlpnId, Anonymize, Authority, Backend,
+    Certificate, CertificateName, CertificateSource, Challenge, ClientNetworks, Compress, DefaultRole,
+    DnsProvider, DnsUpdate, Eject, Endpoint, ErrorPages, ExternalAccount, FilePath, HeaderChanges,
+    HeaderName, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern,
+    KeyType, Level, Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore,
+    Maintenance, Metrics, Mode, Name, Networks, OnDemand, Passthrough, PathRewrite, Policy, Pool, Preamble,
+    Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite,
+    Route, RoutePath, SendProxy, Server, ServerAddress, Size, StatusRange, StoreUrl, SyslogAddress, Target,
+    Tickets, Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -185,11 +185,17 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
     });
     let rule = select(vec![(r"^/(\d+)", "/x?y=$1"), (r#"/(?<a>["'])"#, "/${a}$$"), ("", "/")]);
     let rule = rule.prop_map(|(pattern, to)| PathRewrite { pattern: pattern.to_owned(), to: to.to_owned() });
-    let answers = (error_pages(), option::of(maintenance), option::of(file()), vec(rule, 0..3));
+    let compress = option::of((1u8..10, 0u64..1 << 30).prop_map(|(level, min_size)| Compress {
+        algorithms: vec![Algorithm::Gzip, Algorithm::Zstd],
+        min_size: Size::new(min_size),
+        types: vec!["text/*".parse().unwrap()],
+        level: Some(level).filter(|level| *level > 1),
+    }));
+    let answers = (error_pages(), option::of(maintenance), option::of(file()), vec(rule, 0..3), compress);
     let rules = (rewrite, header_changes(), header_changes(), option::of(hsts), max_body, answers);
     (option::of(host()), route_path(), target, rules).prop_map(|(host, path, mut target, rules)| {
         let (rewrite, request_headers, response_headers, hsts, max_body, answers) = rules;
-        let (error_pages, maintenance, redirects, rewrites) = answers;
+        let (error_pages, maintenance, redirects, rewrites, compress) = answers;
         let mut http = HttpRules {
             rewrite,
             request_headers,
@@ -200,6 +206,7 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
             maintenance,
             redirects,
             rewrites,
+            compress,
         };
         if !http.rewrites.is_empty() {
             http.rewrite = Rewrite::Keep;
@@ -214,6 +221,7 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
                 error_pages: ErrorPages { intercept: false, ..http.error_pages },
                 maintenance: http.maintenance,
                 redirects: http.redirects,
+                compress: http.compress,
                 ..HttpRules::default()
             };
         }

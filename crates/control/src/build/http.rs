@@ -11,9 +11,9 @@ use offramp_config::model::{self, AlpnId, AuthMode, HeaderChanges, HeaderField};
 use offramp_config::{At, Config};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{
-    Access, Action, AuthClass, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Maintenance, Match,
-    Network, PathMatch, PathRules, Paths, Proxy, Redirect, Respond, Rewrite, Route, Rule, Target, Template,
-    media_type,
+    Access, Action, AuthClass, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls,
+    Maintenance, Match, Network, PathMatch, PathRules, Paths, Proxy, Redirect, Respond, Rewrite, Route, Rule,
+    Target, Template, media_type,
 };
 
 use super::Report;
@@ -210,6 +210,7 @@ fn request<'c>(
             error_pages,
             redirects,
             rewrites: rewrites(&rules.rewrites)?,
+            compress: rules.compress.as_ref().map(compress),
             log_one_in: route.log_one_in,
         })
     });
@@ -339,6 +340,20 @@ fn field_name(name: &model::HeaderName) -> Result<HeaderName, String> {
 
 fn value(value: &model::HeaderValue) -> Result<HeaderValue, String> {
     HeaderValue::from_str(value.as_str()).map_err(|error| format!("`{value}`: {error}"))
+}
+
+fn compress(compress: &model::Compress) -> Arc<Compress> {
+    let coding = |algorithm: &model::Algorithm| match algorithm {
+        model::Algorithm::Zstd => Coding::Zstd,
+        model::Algorithm::Brotli => Coding::Brotli,
+        model::Algorithm::Gzip => Coding::Gzip,
+    };
+    Arc::new(Compress {
+        algorithms: compress.algorithms.iter().map(coding).collect(),
+        min_size: compress.min_size.bytes(),
+        types: compress.types.iter().map(|range| range.as_str().into()).collect(),
+        level: compress.level,
+    })
 }
 
 fn hsts(hsts: &model::Hsts) -> Result<HeaderValue, String> {

@@ -84,7 +84,7 @@ fn specificity(range: &[u8], exact: &[u8], kind: &[u8]) -> u8 {
 }
 
 /// The weight among the parameters (RFC 9110 §12.4.2), in thousandths; `None` where it is malformed.
-fn quality<'a>(parameters: impl Iterator<Item = &'a [u8]>) -> Option<u16> {
+pub(super) fn quality<'a>(parameters: impl Iterator<Item = &'a [u8]>) -> Option<u16> {
     for parameter in parameters {
         let [b'q' | b'Q', b'=', weight @ ..] = parameter else { continue };
         return match weight {

@@ -19,6 +19,7 @@ use offramp_upstream::{Lent, PieceWriter, RequestBody, ServerBody};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::answer::Refusal;
+use super::compress::Compressed;
 use super::files::FileContent;
 use super::inbound::Inbound;
 use super::intake::{GuardState, Stop};
@@ -253,6 +254,8 @@ enum ReplyContent {
     Own(Bytes),
     Server(ServerBody<ClientBody>),
     File(Box<FileContent>),
+    /// What another reply says, compressed.
+    Compressed(Box<Compressed>),
     /// Another protocol, on a stream of HTTP/2.
     Tunnel(Switch),
     /// The server broke off; whoever writes learns it when what came before has left.
@@ -308,6 +311,14 @@ impl Reply {
     /// Another protocol follows the head, on the stream of the request.
     pub(crate) const fn tunnel(switch: Switch) -> Self {
         Self { content: ReplyContent::Tunnel(switch), record_guard: None, close: None }
+    }
+
+    /// The same content through a compressor, which `start` gives; the end is reported as before.
+    pub(crate) fn compressed(mut self, start: impl FnOnce(Self) -> Compressed) -> Self {
+        let content = std::mem::replace(&mut self.content, ReplyContent::Empty);
+        let inner = Self { content, record_guard: None, close: None };
+        self.content = ReplyContent::Compressed(Box::new(start(inner)));
+        self
     }
 
     /// Takes out what follows the head, if it is another protocol.
@@ -379,6 +390,19 @@ impl Reply {
                     }
                 };
             }
+            ReplyContent::Compressed(body) => {
+                let frame = std::task::ready!(body.poll_frame(cx));
+                let over = body.is_over();
+                match &frame {
+                    Some(Ok(Frame::Data(data))) => self.sent(data.len()),
+                    Some(Err(error)) => self.broken(error),
+                    _ => {}
+                }
+                if over {
+                    self.end();
+                }
+                return Poll::Ready(frame);
+            }
             ReplyContent::Server(body) => body,
         };
         match std::task::ready!(body.poll_frame(cx)) {
@@ -414,6 +438,7 @@ impl Reply {
         match &self.content {
             ReplyContent::Empty | ReplyContent::Tunnel(_) => true,
             ReplyContent::Own(_) | ReplyContent::Broken(_) => false,
+            ReplyContent::Compressed(body) => body.is_over(),
             ReplyContent::Server(body) => body.is_end_stream(),
             ReplyContent::File(content) => content.left() == 0,
         }
@@ -426,7 +451,7 @@ impl Reply {
             ReplyContent::Own(bytes) => Some(bytes.len() as u64),
             ReplyContent::Server(body) => body.length(),
             ReplyContent::File(content) => Some(content.left()),
-            ReplyContent::Broken(_) => None,
+            ReplyContent::Broken(_) | ReplyContent::Compressed(_) => None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One request and its response: where it goes, what it takes along, what comes back.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -20,6 +21,7 @@ use super::access;
 use super::answer::{self, Refusal};
 use super::body::Reply;
 use super::client_certificate::ClientCertificate;
+use super::compress;
 use super::early;
 use super::files;
 use super::forward::{Forward, Forwarded};
@@ -59,6 +61,8 @@ pub(crate) struct RequestContext {
     pub(crate) named: Option<IpAddr>,
     /// What the guard remembers of its head.
     pub(crate) head_flags: HeadFlags,
+    /// How the response is compressed, where its route does that.
+    compress: Cell<Option<Box<compress::Wanted>>>,
 }
 
 impl RequestContext {
@@ -120,7 +124,12 @@ pub(crate) fn serve(
             }
         };
         let pages = found.and_then(|(_, route)| route.error_pages.as_deref());
-        let response = answered(&client, (context.head_flags, pages), &head, outcome);
+        let mut response = answered(&client, (context.head_flags, pages), &head, outcome);
+        if let Some(wanted) = context.compress.take() {
+            let most = context.view.http().map_or(0, |http| http.limits.memory);
+            let compressors = &session.worker.compressors;
+            response = compress::response(compressors, &wanted, (is_head(&head), most), response);
+        }
         session.worker.heads.put(head);
         response
     }
@@ -205,7 +214,8 @@ fn arrive(
     {
         understood = within_limits(session, http, request, named.or(session.ip));
     }
-    (RequestContext { record, view, host, named, head_flags }, understood)
+    let compress = Cell::default();
+    (RequestContext { record, view, host, named, head_flags, compress }, understood)
 }
 
 /// The bounds that hold for every request, whatever its version.
@@ -263,6 +273,9 @@ fn route<'e>(
     };
     record_guard.0.note(|facts| facts.path.route = Some(Arc::clone(&route.name)));
     record_guard.0.log_one_in.set(route.log_one_in.get());
+    if let Some(policy) = &route.compress {
+        context.compress.set(Some(compress::wanted(policy, request)));
+    }
     let admitted = admitted(session, context, route, body.length());
     match admitted.and_then(|()| early::elsewhere(http, route, request)) {
         Ok(None) => {}

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 use offramp_certs::client_auth::Allow;
 pub use offramp_http::semantics::HeaderRules;
+pub use offramp_http::semantics::accept_encoding::Coding;
 use offramp_observe::facts::Offer;
 use offramp_tls::Configs;
 
@@ -104,6 +105,8 @@ pub struct HttpRoute {
     pub maintenance: Option<Box<Maintenance>>,
     /// What clients get where there is an error, if not the plain pages.
     pub error_pages: Option<Arc<ErrorPages>>,
+    /// How responses are compressed; `None`: they pass as they are.
+    pub compress: Option<Arc<Compress>>,
     /// Of so many requests that went well one has an event; those that failed always have.
     pub log_one_in: NonZeroU32,
 }
@@ -122,6 +125,35 @@ pub struct Maintenance {
 pub struct Access {
     /// Where clients may come from; `None`: from anywhere.
     pub addresses: Option<Arc<AddressRules>>,
+}
+
+/// How the responses of a route are compressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compress {
+    /// What is offered, the preferred one first.
+    pub algorithms: Vec<Coding>,
+    /// The least content that is compressed, where its length is known, in bytes.
+    pub min_size: u64,
+    /// Media types in lower case; a `*` stands for any text.
+    pub types: Vec<Box<str>>,
+    /// 1 to 9; `None`: what suits the coding.
+    pub level: Option<u8>,
+}
+
+impl Compress {
+    /// Whether content of this type is compressed.
+    pub(crate) fn covers(&self, media_type: &[u8]) -> bool {
+        let is = |text: &[u8], range: &str| text.eq_ignore_ascii_case(range.as_bytes());
+        self.types.iter().any(|range| match range.split_once('*') {
+            None => is(media_type, range),
+            Some((front, back)) => {
+                let whole = media_type.len() >= front.len() + back.len();
+                whole
+                    && is(&media_type[..front.len()], front)
+                    && is(&media_type[media_type.len() - back.len()..], back)
+            }
+        })
+    }
 }
 
 /// What is done with a request.

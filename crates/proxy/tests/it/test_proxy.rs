@@ -98,6 +98,7 @@ pub(crate) fn to(action: Action) -> HttpRoute {
         maintenance: None,
         rewrites: None,
         redirects: None,
+        compress: None,
         log_one_in: NonZeroU32::MIN,
     }
 }

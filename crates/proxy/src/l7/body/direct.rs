@@ -27,6 +27,7 @@ impl Reply {
         match &mut self.content {
             ReplyContent::Server(body) => body.held_memory(waits),
             ReplyContent::File(content) => content.held_memory(),
+            ReplyContent::Compressed(body) => body.held_memory(waits),
             _ => 0,
         }
     }
@@ -60,6 +61,7 @@ impl Reply {
         match &mut self.content {
             ReplyContent::Server(body) => body.limit(most),
             ReplyContent::File(content) => content.limit(most),
+            ReplyContent::Compressed(body) => body.limit(most),
             _ => {}
         }
     }
