@@ -240,7 +240,7 @@ pub const TABLE: &[Key] = rows! {
     "route.compress.algorithms": Kind::List("`zstd`, `br`, `gzip`"), toml("[\"zstd\", \"br\", \"gzip\"]"), Live, NOW, "The algorithms, the preferred one first: it decides where the client has no preference";
     "route.compress.min_size": size(0, GIB), toml("\"1KiB\""), Live, NOW, "The least content that is compressed, where its length is known";
     "route.compress.types": Kind::List("media types; one `*` stands for any text"), absent("text, JSON, JavaScript, XML, SVG, WebAssembly, and fonts that are not compressed"), Live, NOW, "The media types that are compressed";
-    "route.compress.level": count(1, 9), absent("5 for `gzip`, 4 for `br`, 3 for `zstd`"), Live, NOW, "How much CPU time is spent for size; `br` goes up to 6, and a busy worker uses a lower one";
+    "route.compress.level": count(1, 9), absent("2 for `gzip`, 4 for `br`, 3 for `zstd`"), Live, NOW, "How much CPU time is spent for size; `br` goes up to 6, and a busy worker uses a lower one";
     "route.log_one_in": count(1, 1_000_000), toml("1"), Live, NOW, "Write one in this many events of requests and connections; failures are always written";
     "route.send_proxy": Kind::ChoiceOrTable(model::ProxyVersion::CHOICES), absent("no header"), Live, NOW, "The PROXY protocol header that servers get first";
     "route.send_proxy.version": Kind::Choice(model::ProxyVersion::CHOICES), REQUIRED, Live, NOW, "The version; `v2` has TLS details, ALPN, authority and a unique id";

@@ -23,16 +23,16 @@ const BROTLI_INPUT: usize = 4096;
 /// What a compressor of this coding is counted as, in bytes: the window, the tables, what waits within.
 pub(super) fn memory(coding: Coding) -> usize {
     match coding {
-        Coding::Gzip => 320 << 10,
+        Coding::Gzip => 448 << 10,
         Coding::Zstd => 2 << 20,
-        Coding::Brotli => 3 << 20,
+        Coding::Brotli => 5 << 20,
     }
 }
 
 /// The level of this coding where the configuration asks for `level`, or for none.
 pub(super) fn level(coding: Coding, level: Option<u8>) -> u8 {
     match (coding, level) {
-        (Coding::Gzip, level) => level.unwrap_or(5),
+        (Coding::Gzip, level) => level.unwrap_or(2),
         (Coding::Zstd, level) => level.unwrap_or(3),
         (Coding::Brotli, level) => level.unwrap_or(4).min(BROTLI_MOST),
     }
