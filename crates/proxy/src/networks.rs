@@ -1,7 +1,7 @@
 //! Which addresses may enter: sets of networks, asked by binary search.
 //!
 //! Networks become ranges that are sorted and neither overlap nor touch, so that a look-up takes as many steps as the
-//! number of ranges has bits: 17 for 100,000.
+//! number of ranges has bits, and two more: 19 for 100,000.
 
 use std::net::IpAddr;
 
@@ -148,14 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_networks_take_eighteen_steps() {
+    fn a_hundred_thousand_networks_take_nineteen_comparisons() {
         let ranges = (0..100_000).map(|at| (Counted(at * 40_000), Counted(at * 40_000 + 255))).collect();
         let ranges = Ranges::new(ranges, |end| Some(Counted(end.0 + 1)));
         assert_eq!(ranges.0.len(), 100_000);
         for at in (0..u32::MAX - 300_000_000).step_by(7_777_777) {
             COMPARED.set(0);
             assert_eq!(ranges.contains(&Counted(at)), at % 40_000 <= 255, "{at}");
-            assert!(COMPARED.get() <= 18, "{} steps for {at}", COMPARED.get());
+            // 18 to find the range that begins before it, and one with its end.
+            assert!(COMPARED.get() <= 19, "{} comparisons for {at}", COMPARED.get());
         }
     }
 
