@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -69,6 +69,10 @@ pub enum Mount {
 #[derive(Debug)]
 pub struct Admin {
     bound: Address,
+    /// For a process that takes the place of this one.
+    socket: OwnedFd,
+    /// Whether that has it.
+    left: bool,
     /// Dropped to end the thread.
     stop: Option<oneshot::Sender<Infallible>>,
     /// Closed by the thread when it ends.
@@ -86,6 +90,20 @@ impl Admin {
         let refused = |error| Error::Listen(address.clone(), error);
         let mut fds = listen::open(address, 1).map_err(refused)?;
         let Some(fd) = fds.pop() else { return Err(refused(io::ErrorKind::NotFound.into())) };
+        Self::serve(fd, address, settings, true)
+    }
+
+    /// The same on a socket that listens on `address` already.
+    ///
+    /// # Errors
+    /// The socket cannot be used, or there is no thread.
+    pub fn start_on(fd: OwnedFd, address: &Address, settings: Settings) -> Result<Self, Error> {
+        Self::serve(fd, address, settings, false)
+    }
+
+    fn serve(fd: OwnedFd, address: &Address, settings: Settings, fresh: bool) -> Result<Self, Error> {
+        let refused = |error| Error::Listen(address.clone(), error);
+        let socket = fd.try_clone().map_err(refused)?;
         let bound = listen::bound_address(&fd).map_or(address.clone(), Address::Tcp);
         warn(&bound, &settings.log);
         let runtime = Builder::new_current_thread()
@@ -101,7 +119,7 @@ impl Admin {
         if let Address::Unix(path) = &bound {
             fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(refused)?;
             // Whoever was quicker than the permissions.
-            while let Ok(Some(_)) = acceptor.try_accept() {}
+            while fresh && matches!(acceptor.try_accept(), Ok(Some(_))) {}
         }
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = oneshot::channel();
@@ -110,7 +128,19 @@ impl Admin {
             drop::<oneshot::Sender<Infallible>>(end);
         };
         let thread = std::thread::Builder::new().name("offramp-admin".into()).spawn(run);
-        Ok(Self { bound, stop: Some(stop), ended, thread: Some(thread.map_err(Error::Thread)?) })
+        let thread = Some(thread.map_err(Error::Thread)?);
+        Ok(Self { bound, socket, left: false, stop: Some(stop), ended, thread })
+    }
+
+    /// The listening socket.
+    #[must_use]
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Ends, and leaves the socket to another process that has it, too.
+    pub fn leave(mut self) {
+        self.left = true;
     }
 
     /// Where it listens; the kernel may have picked the port.
@@ -129,7 +159,9 @@ impl Admin {
 
 impl Drop for Admin {
     fn drop(&mut self) {
-        if let Address::Unix(path) = &self.bound {
+        if let Address::Unix(path) = &self.bound
+            && !self.left
+        {
             // Whatever else may be in its place by now is not ours.
             let _ = listen::unlink(path);
         }

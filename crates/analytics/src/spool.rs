@@ -15,12 +15,18 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
 use crate::error::Error;
 use crate::sink::Identity;
 
 const MAGIC: &[u8; 8] = b"OFSPOOL2";
 const HEAD: u64 = 24;
 const RECORD_HEAD: u64 = 28;
+
+/// So many processes may have one at a time: those before that still serve what is open.
+const SPOOLS: u32 = 32;
 
 /// No record is longer: what says so is damaged.
 const LONGEST_RECORD: u32 = 16 << 20;
@@ -66,21 +72,33 @@ pub(crate) struct Found {
 
 impl Spool {
     /// Opens the file, or begins it, readable for its owner alone. It never becomes longer than `limit` bytes.
+    ///
+    /// Two processes have a spool for a while where one takes the place of the other. Each locks its own: the first
+    /// free one of `PATH`, `PATH.2` and so on, of those in which something waits before the others.
     pub(crate) fn open(path: &Path, limit: u64) -> Result<Self, Error> {
         let failed = |error| Error::Io(format!("opening the spool {}", path.display()), error);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(failed)?;
+        let mut empty = None;
+        for number in 1..=SPOOLS {
+            let path = numbered(path, number);
+            if number > 1 && empty.is_some() && !path.exists() {
+                continue;
+            }
+            let Some(file) = lock(&path).map_err(failed)? else { continue };
+            let spool = Self::of(path.clone(), file, limit).map_err(failed)?;
+            if spool.waiting() > 0 {
+                return Ok(spool);
+            }
+            empty.get_or_insert(spool);
+        }
+        empty.ok_or_else(|| failed(io::ErrorKind::WouldBlock.into()))
+    }
+
+    fn of(path: PathBuf, file: File, limit: u64) -> io::Result<Self> {
         let mut head = [0; HEAD as usize];
         let known = file.read_exact_at(&mut head, 0).is_ok() && head.starts_with(MAGIC);
         let number = |at: usize| head[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
         let mut spool = Self {
-            path: path.to_path_buf(),
+            path,
             file,
             instance: number(8),
             generation: number(16).wrapping_add(1),
@@ -89,12 +107,12 @@ impl Spool {
             limit,
         };
         if known {
-            spool.end = spool.intact_end().map_err(failed)?;
-            spool.write_head().map_err(failed)?;
+            spool.end = spool.intact_end()?;
+            spool.write_head()?;
         } else {
-            spool.instance = std::hash::RandomState::new().hash_one(path);
+            spool.instance = std::hash::RandomState::new().hash_one(&spool.path);
             spool.generation = 1;
-            spool.begin_again().map_err(failed)?;
+            spool.begin_again()?;
         }
         Ok(spool)
     }
@@ -248,6 +266,27 @@ impl Spool {
     }
 }
 
+/// The file with this number.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    if number > 1 {
+        name.push(format!(".{number}"));
+    }
+    name.into()
+}
+
+/// The file, unless another process has locked it. It is locked for as long as it is open.
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn checksum(identity: &[u8], entries: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(identity), entries)
 }
@@ -290,6 +329,26 @@ mod tests {
         spool.push(Identity { generation: spool.generation(), number: 0 }, 1, b"four").unwrap();
         spool.skip(identity(7));
         assert_eq!(bytes(&mut spool), [b"four".to_vec()], "it is later than what another start gave");
+    }
+
+    #[test]
+    fn two_processes_have_one_each_and_what_waits_is_found_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("spool");
+        let mut old = Spool::open(&path, 1 << 20).unwrap();
+        let mut new = Spool::open(&path, 1 << 20).unwrap();
+        assert_ne!(old.source(), new.source());
+        old.push(identity(1), 1, b"old").unwrap();
+        new.push(identity(1), 1, b"new").unwrap();
+        assert_eq!((bytes(&mut old), bytes(&mut new)), (vec![b"old".to_vec()], vec![b"new".to_vec()]));
+        drop(old);
+        // The first one is free again, and something waits in it.
+        let mut next = Spool::open(&path, 1 << 20).unwrap();
+        assert_eq!(bytes(&mut next), [b"old".to_vec()]);
+        next.clear().unwrap();
+        drop((next, new));
+        assert_eq!(bytes(&mut Spool::open(&path, 1 << 20).unwrap()), [b"new".to_vec()]);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
     }
 
     #[test]

@@ -1,26 +1,55 @@
 //! The admin interface of a running proxy, as `[admin]` has it.
 
+use std::os::fd::BorrowedFd;
+
 use offramp_admin::{Admin, Mount, Settings, Store};
 use offramp_config::Config;
 use offramp_config::model::ListenAddress;
-use offramp_control::History;
+use offramp_control::{Carried, Server};
 use offramp_net::Address;
 use offramp_observe::Log;
 
 use crate::failure::Failure;
 use crate::logs::place::Place;
 
-/// Starts the admin interface, if the configuration has one.
+/// The admin interface as a server carries it.
+struct Interface {
+    admin: Admin,
+    address: Address,
+}
+
+impl Carried for Interface {
+    fn address(&self) -> Address {
+        self.address.clone()
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.admin.socket()
+    }
+
+    fn leave(self: Box<Self>) {
+        self.admin.leave();
+    }
+}
+
+/// Starts the admin interface, if the configuration has one, for `server` to carry.
 ///
 /// # Errors
 /// Its address cannot be listened on.
-pub(crate) fn of(config: &Config, history: History, log: &Log) -> Result<Option<Admin>, Failure> {
-    let Some(endpoint) = &config.admin else { return Ok(None) };
+pub(crate) fn add(server: &mut Server, config: &Config, log: &Log) -> Result<(), Failure> {
+    let Some(endpoint) = &config.admin else { return Ok(()) };
     let store = Place::of(config).map(|place| Store { url: place.url, geoip: place.geoip });
-    let settings = Settings { store, history: Some(history), mount: Mount::Grafana, log: log.clone() };
-    let admin = start(&endpoint.address, settings)?;
+    let history = Some(server.history());
+    let settings = Settings { store, history, mount: Mount::Grafana, log: log.clone() };
+    let address = net_address(&endpoint.address);
+    let admin = match server.inherited_socket(&address) {
+        Some(socket) => Admin::start_on(socket, &address, settings)
+            .map_err(|error| Failure::runtime(format_args!("error: {error}")))?,
+        None => start(&endpoint.address, settings)?,
+    };
     log.info("admin", &[("address", admin.address().into())]);
-    Ok(Some(admin))
+    server.carry(Box::new(Interface { admin, address }));
+    Ok(())
 }
 
 /// Starts an interface.
@@ -28,9 +57,13 @@ pub(crate) fn of(config: &Config, history: History, log: &Log) -> Result<Option<
 /// # Errors
 /// Its address cannot be listened on.
 pub(crate) fn start(address: &ListenAddress, settings: Settings) -> Result<Admin, Failure> {
-    let address = match address {
+    Admin::start(&net_address(address), settings)
+        .map_err(|error| Failure::runtime(format_args!("error: {error}")))
+}
+
+fn net_address(address: &ListenAddress) -> Address {
+    match address {
         ListenAddress::Ip(address) => Address::Tcp(*address),
         ListenAddress::Unix(path) => Address::Unix(path.clone()),
-    };
-    Admin::start(&address, settings).map_err(|error| Failure::runtime(format_args!("error: {error}")))
+    }
 }

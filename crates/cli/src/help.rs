@@ -73,6 +73,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             ("TERM, INT", "Stop accepting, let connections finish (drain_timeout), exit; twice: at once"),
             ("HUP", "Read configuration and certificates again; keep the old ones if they are wrong"),
             ("USR1", "Reopen log files, after they were renamed"),
+            ("USR2", "Have the program on disk take over without losing a connection"),
         ],
     },
     Section {

@@ -11,7 +11,7 @@ use offramp_config::model::{
     Workers,
 };
 use offramp_config::{Config, Environment};
-use offramp_control::{Bound, Origin, Server, Start, outputs};
+use offramp_control::{Bound, Heir, Origin, Server, Start, outputs};
 use offramp_net::Address;
 use offramp_observe::Log;
 use offramp_observe::prometheus::Build;
@@ -32,11 +32,11 @@ use crate::{cert, check, event_store, logs, man, target};
 /// It could not be done; the failure has the text for the user and the exit code.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::To(arguments) => to(arguments),
-        Command::Serve(arguments) => files(arguments),
-        Command::Run(arguments) => from_file(arguments),
+        Command::To(arguments) => as_heir(|heir| to(arguments, heir)),
+        Command::Serve(arguments) => as_heir(|heir| files(arguments, heir)),
+        Command::Run(arguments) => as_heir(|heir| from_file(arguments, heir)),
         Command::Check(arguments) => check::check(arguments),
-        Command::Demo(arguments) => demo(arguments),
+        Command::Demo(arguments) => as_heir(|heir| demo(arguments, heir)),
         Command::Ca(arguments) => ca(arguments),
         Command::Cert(arguments) => cert::run(arguments),
         Command::Logs(arguments) => logs::run(arguments),
@@ -56,16 +56,28 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-fn from_file(arguments: flags::Run) -> Result<(), Failure> {
+/// Does `work` with what the process hands over whose place this one takes, if there is one, and tells that process
+/// why nothing comes of it.
+fn as_heir(work: impl FnOnce(Option<Heir>) -> Result<(), Failure>) -> Result<(), Failure> {
+    let heir = surroundings::heir()?;
+    let refuser = heir.as_ref().and_then(Heir::refuser);
+    let outcome = work(heir);
+    if let (Err(failure), Some(refuser)) = (&outcome, refuser) {
+        refuser.refuse(&failure.to_string());
+    }
+    outcome
+}
+
+fn from_file(arguments: flags::Run, heir: Option<Heir>) -> Result<(), Failure> {
     let environment = surroundings::environment();
     let path = check::find(arguments.file)?;
     let config = check::load(&path, &environment)?;
     // What it is to reload must not depend on where the process is then.
     let path = std::path::absolute(path).map_err(Failure::runtime)?;
-    serve(config, Origin::File(path), environment, None)
+    serve(config, Origin::File(path), environment, None, heir)
 }
 
-fn to(arguments: flags::To) -> Result<(), Failure> {
+fn to(arguments: flags::To, heir: Option<Heir>) -> Result<(), Failure> {
     let environment = surroundings::environment();
     let (listen, public) = places(&arguments.listening, &arguments.identity)?;
     let (place, state_dir) = (arguments.listening.listen.clone(), arguments.state_dir.clone());
@@ -74,7 +86,7 @@ fn to(arguments: flags::To) -> Result<(), Failure> {
     let missing = target::missing_socket(&arguments.target.address).map(Path::to_owned);
     let verbose = arguments.verbose;
     let mut single = Single::to(arguments, listen, surroundings::events()).map_err(Failure::usage)?;
-    single.redirect = if public { port_80() } else { None };
+    single.redirect = if public { port_80(heir.as_ref()) } else { None };
     let config = kept_in(state_dir, single.config(&environment))?;
     let config = told_at(verbose, config);
     let told = config.clone();
@@ -85,11 +97,11 @@ fn to(arguments: flags::To) -> Result<(), Failure> {
             say(&format!("  Nothing listens at {path} yet: until then clients are refused.\n"));
         }
     };
-    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)))
+    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)), heir)
         .map_err(|failure| elsewhere(failure, &place))
 }
 
-fn files(arguments: flags::Serve) -> Result<(), Failure> {
+fn files(arguments: flags::Serve, heir: Option<Heir>) -> Result<(), Failure> {
     let environment = surroundings::environment();
     if let Err(error) = std::fs::read_dir(&arguments.directory) {
         let directory = arguments.directory.display();
@@ -100,13 +112,13 @@ fn files(arguments: flags::Serve) -> Result<(), Failure> {
     let what = std::path::absolute(&arguments.directory).map_err(Failure::usage)?.display().to_string();
     let verbose = arguments.verbose;
     let mut single = Single::serve(arguments, listen, surroundings::events()).map_err(Failure::usage)?;
-    single.redirect = if public { port_80() } else { None };
+    single.redirect = if public { port_80(heir.as_ref()) } else { None };
     let config = told_at(verbose, kept_in(state_dir, single.config(&environment))?);
     let told = config.clone();
     let announce = move |addresses: &[Address]| {
         say(&introduction(what, Service::Files, addresses, &told));
     };
-    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)))
+    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)), heir)
         .map_err(|failure| elsewhere(failure, &place))
 }
 
@@ -117,7 +129,7 @@ fn places(listening: &Listening, identity: &Identity) -> Result<(Vec<ListenAddre
     Ok((if public { vec![everywhere(443)] } else { listen(listening)? }, public))
 }
 
-fn demo(arguments: flags::Demo) -> Result<(), Failure> {
+fn demo(arguments: flags::Demo, heir: Option<Heir>) -> Result<(), Failure> {
     let environment = surroundings::environment();
     let listen = listen(&arguments.listening)?;
     let place = arguments.listening.listen;
@@ -147,7 +159,7 @@ fn demo(arguments: flags::Demo) -> Result<(), Failure> {
         let what = "the demo's application; Ctrl-C ends it".to_owned();
         say(&introduction(what, Service::Demo, addresses, &told));
     };
-    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)))
+    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)), heir)
         .map_err(|failure| elsewhere(failure, &place))
 }
 
@@ -159,9 +171,12 @@ fn everywhere(port: u16) -> ListenAddress {
 }
 
 /// Where browsers come that know no https yet, if this process may listen there. A certificate is obtained without.
-fn port_80() -> Option<ListenAddress> {
+fn port_80(heir: Option<&Heir>) -> Option<ListenAddress> {
     let address = everywhere(80);
     let ListenAddress::Ip(tcp) = &address else { return None };
+    if heir.is_some_and(|heir| heir.listens_on(&Address::Tcp(*tcp))) {
+        return Some(address);
+    }
     match TcpListener::bind(tcp) {
         Ok(_) => Some(address),
         Err(error) => {
@@ -222,18 +237,20 @@ fn open_ca(state_dir: &Path) -> Result<LocalCa, Failure> {
 /// What is called with the addresses as soon as clients can connect.
 type Announce = Box<dyn FnOnce(&[Address])>;
 
-/// Starts the server, calls `announce` as soon as clients can connect, and runs until an order to stop.
+/// Starts the server, calls `announce` as soon as clients can connect, and runs until an order to stop. One that takes
+/// the place of another process announces nothing: that has said it.
 fn serve(
     config: Config,
     origin: Origin,
     environment: Environment,
     announce: Option<Announce>,
+    heir: Option<Heir>,
 ) -> Result<(), Failure> {
     let journal = surroundings::journal();
     let (output, format, level) = outputs::log(&config.log, journal);
     let log = Log::open(output, format, level)
         .map_err(|error| Failure::runtime(format_args!("error: the log: {error}")))?;
-    let bound = announce.map(|announce| -> Bound {
+    let bound = announce.filter(|_| heir.is_none()).map(|announce| -> Bound {
         Box::new(|listening: &[(String, Address)]| {
             let addresses: Vec<Address> = listening.iter().map(|(_, address)| address.clone()).collect();
             announce(&addresses);
@@ -250,15 +267,16 @@ fn serve(
         build: Build { version: VERSION, commit: "" },
         notify_socket: surroundings::notify_socket(),
         open_store: Some(event_store::opener()),
+        program: surroundings::program(),
+        heir,
         signals: true,
     };
-    let server = Server::start(start).map_err(|error| not_started(&error, &config))?;
+    let mut server = Server::start(start).map_err(|error| not_started(&error, &config))?;
     // After the start, so that its socket belongs to the user that was switched to.
-    let admin = admin::of(&config, server.history(), &log)?;
+    admin::add(&mut server, &config, &log)?;
     // It is not needed for days of running.
     drop(config);
     let exit = server.run();
-    drop(admin);
     match exit.panicked {
         0 => Ok(()),
         1 => Err(Failure::runtime("error: a worker panicked, see above; please report it")),

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use offramp_config::Environment;
 use offramp_config::model::AccessFormat;
 use offramp_control::outputs::Terminals;
+use offramp_control::{HANDOVER, Heir, Program};
 
 use crate::failure::Failure;
 
@@ -25,6 +26,29 @@ pub(crate) fn environment() -> Environment {
 /// Where systemd listens for notifications (`sd_notify(3)`).
 pub(crate) fn notify_socket() -> Option<OsString> {
     std::env::var_os("NOTIFY_SOCKET")
+}
+
+/// The process whose place this one takes, if there is one (SIGUSR2).
+///
+/// # Errors
+/// What it hands over cannot be used.
+pub(crate) fn heir() -> Result<Option<Heir>, Failure> {
+    if std::env::var_os(HANDOVER).is_none() {
+        return Ok(None);
+    }
+    Heir::receive().map_err(|reason| Failure::runtime(format_args!("error: {reason}")))
+}
+
+/// How this program was called, and the file that an upgrade starts: the one that it was called by, if that is this
+/// program, so that a symbolic link to another version is followed.
+pub(crate) fn program() -> Option<Program> {
+    let mut arguments = std::env::args_os();
+    let called = arguments.next().map(PathBuf::from);
+    let current = std::env::current_exe().ok()?;
+    let is_this = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == current);
+    let called =
+        called.filter(|path| path.components().count() > 1).and_then(|path| std::path::absolute(path).ok());
+    Some(Program { path: called.filter(is_this).unwrap_or(current), arguments: arguments.collect() })
 }
 
 /// The password for PostgreSQL, as its own clients take it (libpq, "Environment Variables").

@@ -146,6 +146,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "limits.streams" => limits.http.streams;
     "limits.memory" => limits.http.memory;
     "limits.drain_timeout" => limits.drain_timeout;
+    "limits.upgrade_timeout" => limits.upgrade_timeout;
 };
 
 /// A field that a key is bound to.

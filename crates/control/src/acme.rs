@@ -29,7 +29,7 @@ use offramp_config::model::{self, AskUrl, Authority};
 use offramp_observe::Log;
 use offramp_proxy::{Challenges, Demand};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::sleep;
 
 use demand::Desk;
@@ -134,6 +134,8 @@ pub(crate) struct Acme {
     authorities: Vec<Authority>,
     /// Removes what certificates have left that are not wanted any more.
     sweeper: Option<AbortHandle>,
+    /// What else runs.
+    tasks: Vec<AbortHandle>,
 }
 
 /// One certificate and its keeper.
@@ -156,9 +158,31 @@ impl Acme {
         let (sender, obtained) = unbounded_channel();
         let shop = Arc::new(Shop::new(&config.state_dir, seams.challenges, orders, log, sender));
         let desk = Desk::new(Arc::clone(&shop), seams.demand);
-        tokio::spawn(Arc::clone(&desk).serve(seams.demanded));
+        let tasks = vec![tokio::spawn(Arc::clone(&desk).serve(seams.demanded)).abort_handle()];
         let keepers = HashMap::new();
-        Self { shop, desk, keepers, obtained, serves: false, authorities: Vec::new(), sweeper: None }
+        Self { shop, desk, keepers, obtained, serves: false, authorities: Vec::new(), sweeper: None, tasks }
+    }
+
+    /// Another process still has the right to order, and gives it up soon: nobody asks for it before
+    /// [`Self::begin`].
+    pub(crate) fn hold(&self) {
+        self.shop.hold(true);
+    }
+
+    /// That process has given it up.
+    pub(crate) fn begin(&self) {
+        self.shop.hold(false);
+    }
+
+    /// Ends all work and gives up the right to order, for another process that takes the place of this one. Orders
+    /// under way are on disk and go on there.
+    pub(crate) async fn give_way(&mut self) {
+        self.shop.hold(true);
+        self.keepers.clear();
+        self.sweeper.take().into_iter().chain(self.tasks.drain(..)).for_each(|task| task.abort());
+        // Tasks that were ended are dropped when the loop goes round.
+        yield_now().await;
+        self.shop.release();
     }
 
     /// Serves names on demand as `config` says from now on.
@@ -173,7 +197,8 @@ impl Acme {
     /// Begins with what only the process does that orders.
     fn serve(&mut self) {
         if !std::mem::replace(&mut self.serves, true) {
-            tokio::spawn(lead(Arc::clone(&self.shop), Arc::clone(&self.desk)));
+            let leading = tokio::spawn(lead(Arc::clone(&self.shop), Arc::clone(&self.desk)));
+            self.tasks.push(leading.abort_handle());
         }
     }
 

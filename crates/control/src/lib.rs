@@ -19,6 +19,7 @@
 //! | which servers are alive? | `probes` |
 //! | who obtains and renews certificates? | `acme` |
 //! | how does the log store get its events? | `event_store` |
+//! | how does another process take over? | `upgrade`, `inherited` |
 //! | who may read the keys? | `privileges`, `state` |
 
 mod access;
@@ -31,6 +32,7 @@ mod error;
 mod event_store;
 mod figures;
 mod history;
+mod inherited;
 mod inventory;
 mod listeners;
 mod metrics;
@@ -46,6 +48,7 @@ mod server;
 mod servers;
 mod signals;
 mod state;
+mod upgrade;
 mod upkeep;
 
 pub use acme::{Issued, OneOrder, control_socket, order_once};
@@ -57,3 +60,4 @@ pub use history::{Applied, History, Refused, Requester};
 pub use inventory::{Inventory, Listed, certificates as inventory};
 pub use reload::Changes;
 pub use server::{Bound, Handle, Origin, Server, Start};
+pub use upgrade::{Carried, HANDOVER, Heir, Program, Refuser};

@@ -11,6 +11,7 @@ use offramp_net::{Address, listen};
 use offramp_proxy::{AcceptorId, Command, WorkerHandle};
 
 use crate::error::Finding;
+use crate::inherited::Set;
 use crate::plan::{Held, Plan, Wanted, plan};
 
 /// The sockets that are open.
@@ -20,23 +21,29 @@ pub(crate) struct Listening {
     ids: u64,
 }
 
-/// One open address. Its sockets, one per worker, are with the workers alone, so that a worker that
-/// ended takes its socket with it and the kernel spreads connections over the others.
+/// One open address. Workers have its sockets. They are kept here too, for a process that takes the place of this one:
+/// that of a worker that ended stays open until the drain, which its end begins.
 #[derive(Debug)]
 struct Open {
-    id: AcceptorId,
+    /// One, or more where there are more sockets than workers.
+    ids: Vec<AcceptorId>,
+    kept: Vec<OwnedFd>,
     held: Held,
     /// What the listener is called now.
     listener: Arc<str>,
     bound: Address,
 }
 
-/// A socket for each worker, not yet with them.
+/// A socket for each worker at least, not yet with them.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     wanted: Wanted,
     bound: Address,
     fds: Vec<OwnedFd>,
+    /// The same sockets, each once.
+    kept: Vec<OwnedFd>,
+    /// Whether another process opened them.
+    adopted: bool,
 }
 
 /// A wanted listener, and its position in the configuration.
@@ -58,16 +65,28 @@ pub(crate) fn net_address(address: &ListenAddress) -> Address {
     }
 }
 
-/// Opens one socket for each of `workers`.
+/// Opens one socket for each of `workers`, or takes those that another process has opened.
 ///
 /// # Errors
 /// Which address, why not, and what to do.
-pub(crate) fn open(wanted: &Wanted, at: &At, workers: usize) -> Result<Fresh, Finding> {
-    let fds = listen::open(&wanted.address, workers)
-        .map_err(|error| Finding::new(at, explain(&wanted.address, &error)))?;
+pub(crate) fn open(
+    wanted: &Wanted,
+    at: &At,
+    workers: usize,
+    inherited: Option<Set>,
+) -> Result<Fresh, Finding> {
+    let refused = |error: io::Error| Finding::new(at, explain(&wanted.address, &error));
+    let adopted = inherited.is_some();
+    let fds = match inherited {
+        Some(set) => listen::adopt(set.fds, workers),
+        None => listen::open(&wanted.address, workers),
+    };
+    let fds = fds.map_err(refused)?;
+    let kept: io::Result<Vec<OwnedFd>> = listen::queues(&fds).iter().map(OwnedFd::try_clone).collect();
+    let kept = kept.map_err(refused)?;
     let bound = fds.first().and_then(listen::bound_address);
     let bound = bound.map_or_else(|| wanted.address.clone(), Address::Tcp);
-    Ok(Fresh { wanted: wanted.clone(), bound, fds })
+    Ok(Fresh { wanted: wanted.clone(), bound, fds, kept, adopted })
 }
 
 /// Why an address cannot be listened on, and what to do.
@@ -110,7 +129,9 @@ impl Fresh {
 
     /// Takes away what opening it has left in the file system.
     pub(crate) fn abandon(&self) {
-        unlink(&self.bound);
+        if !self.adopted {
+            unlink(&self.bound);
+        }
     }
 }
 
@@ -136,11 +157,34 @@ impl Listening {
 
     /// Has workers serve those who wait and close what the plan gives up. Must come before
     /// [`Self::serve`] of the same plan.
-    pub(crate) fn close(&self, plan: &Plan, workers: &[WorkerHandle]) {
+    pub(crate) fn close(&mut self, plan: &Plan, workers: &[WorkerHandle]) {
         for at in &plan.close {
-            let open = &self.open[*at];
+            let open = &mut self.open[*at];
             unlink(&open.bound);
-            workers.iter().for_each(|worker| worker.send(Command::Unlisten { id: open.id }));
+            open.kept.clear();
+            open.order(workers, |id| Command::Unlisten { id });
+        }
+    }
+
+    /// The sockets of each address with the listener's name and the address as configured, in a fixed order.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (String, String, &[OwnedFd])> {
+        let one = |open: &'_ Open| (open.listener.to_string(), open.held.address.to_string());
+        self.open.iter().map(move |open| {
+            let (listener, address) = one(open);
+            (listener, address, open.kept.as_slice())
+        })
+    }
+
+    /// Leaves everything to a process that has the sockets, too, but for the addresses `unwanted`, as
+    /// [`Self::sockets`] counts them: they are closed after who waits there was served.
+    pub(crate) fn leave(&mut self, unwanted: &[usize], workers: &[WorkerHandle]) {
+        for (at, open) in std::mem::take(&mut self.open).into_iter().enumerate() {
+            if unwanted.contains(&at) {
+                unlink(&open.bound);
+                open.order(workers, |id| Command::Unlisten { id });
+            } else {
+                open.order(workers, |id| Command::Leave { id });
+            }
         }
     }
 
@@ -161,22 +205,37 @@ impl Listening {
                 self.open.push(open);
             }
         }
-        for Fresh { wanted, bound, fds } in fresh {
-            self.ids += 1;
-            let id = AcceptorId(self.ids);
-            for (worker, fd) in workers.iter().zip(fds) {
-                worker.send(Command::Listen { id, listener: Arc::clone(&wanted.listener), fd });
+        for Fresh { wanted, bound, fds, kept, .. } in fresh {
+            let mut ids = Vec::new();
+            for (at, fd) in fds.into_iter().enumerate() {
+                // A worker that gets another socket of the address knows it by another name.
+                if at.is_multiple_of(workers.len()) {
+                    self.ids += 1;
+                    ids.push(AcceptorId(self.ids));
+                }
+                let (id, listener) = (AcceptorId(self.ids), Arc::clone(&wanted.listener));
+                workers[at % workers.len()].send(Command::Listen { id, listener, fd });
             }
             let listener = Arc::clone(&wanted.listener);
             let held = Held { label: Arc::clone(&listener), address: wanted.address };
-            self.open.push(Open { id, held, listener, bound });
+            self.open.push(Open { ids, kept, held, listener, bound });
         }
     }
 
-    /// Makes room for a successor: the files of Unix sockets go, their queues stay until workers
-    /// close them.
-    pub(crate) fn unlink_all(&self) {
-        self.open.iter().for_each(|open| unlink(&open.bound));
+    /// Before the drain: the files of Unix sockets go, their queues stay until workers close them.
+    pub(crate) fn unlink_all(&mut self) {
+        for open in &mut self.open {
+            unlink(&open.bound);
+            open.kept.clear();
+        }
+    }
+}
+
+impl Open {
+    fn order(&self, workers: &[WorkerHandle], command: impl Fn(AcceptorId) -> Command) {
+        for worker in workers {
+            self.ids.iter().for_each(|id| worker.send(command(*id)));
+        }
     }
 }
 
@@ -195,14 +254,15 @@ mod tests {
     #[test]
     fn what_is_in_the_way_is_explained() {
         let one = |address: Address| Wanted { listener: "web".into(), address };
-        let first = open(&one(Address::Tcp("127.0.0.1:0".parse().unwrap())), &At::NOWHERE, 2).unwrap();
+        let first = open(&one(Address::Tcp("127.0.0.1:0".parse().unwrap())), &At::NOWHERE, 2, None).unwrap();
         assert_eq!(first.fds.len(), 2);
-        let taken = open(&one(first.bound.clone()), &At::NOWHERE, 1).unwrap_err().to_string();
+        let taken = open(&one(first.bound.clone()), &At::NOWHERE, 1, None).unwrap_err().to_string();
         assert!(taken.contains(&first.bound.to_string()) && taken.contains("ss -ltnp"), "{taken}");
-        let missing = open(&one(Address::Unix("/nonexistent/s".into())), &At::NOWHERE, 1).unwrap_err();
+        let missing = open(&one(Address::Unix("/nonexistent/s".into())), &At::NOWHERE, 1, None).unwrap_err();
         assert!(missing.to_string().contains("make the directory"), "{missing}");
         // TEST-NET-1 of RFC 5737 is no machine's.
-        let foreign = open(&one(Address::Tcp("192.0.2.1:0".parse().unwrap())), &At::NOWHERE, 1).unwrap_err();
+        let foreign =
+            open(&one(Address::Tcp("192.0.2.1:0".parse().unwrap())), &At::NOWHERE, 1, None).unwrap_err();
         assert!(foreign.to_string().contains("ip address"), "{foreign}");
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         let text = explain(&Address::Tcp("0.0.0.0:443".parse().unwrap()), &denied);

@@ -8,7 +8,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::error::Finding;
+use crate::inherited::{Inherited, Purpose};
 use crate::listeners::{explain, net_address, unlink};
 
 /// Requests at once: a few Prometheus servers and a person.
@@ -44,17 +45,28 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Endpoint {
     bound: Address,
     task: AbortHandle,
+    /// For the process that takes the place of this one.
+    socket: OwnedFd,
+    /// Whether that has it.
+    left: bool,
 }
 
 /// Opens the endpoint's socket.
 ///
 /// # Errors
 /// Which address, why not, and what to do.
-pub(crate) fn open(endpoint: &model::Endpoint) -> Result<(OwnedFd, Address), Finding> {
+pub(crate) fn open(
+    endpoint: &model::Endpoint,
+    inherited: &mut Inherited,
+) -> Result<(OwnedFd, Address), Finding> {
     let address = net_address(&endpoint.address);
     let refused =
         |error: &io::Error| Finding::new(&endpoint.at, format!("metrics: {}", explain(&address, error)));
-    let mut fds = listen::open(&address, 1).map_err(|error| refused(&error))?;
+    let fds = match inherited.for_address(Purpose::Metrics, &address) {
+        Some(set) => listen::adopt(set.fds, 1),
+        None => listen::open(&address, 1),
+    };
+    let mut fds = fds.map_err(|error| refused(&error))?;
     let Some(fd) = fds.pop() else { return Err(refused(&io::ErrorKind::NotFound.into())) };
     let bound = listen::bound_address(&fd).map_or(address.clone(), Address::Tcp);
     Ok((fd, bound))
@@ -66,9 +78,20 @@ impl Endpoint {
     /// # Errors
     /// The socket cannot be watched.
     pub(crate) fn serve(fd: OwnedFd, bound: Address, page: Exposition, log: Log) -> io::Result<Self> {
+        let socket = fd.try_clone()?;
         let acceptor = Acceptor::new(fd)?;
         let task = tokio::spawn(accept(acceptor, Arc::new(page), log)).abort_handle();
-        Ok(Self { bound, task })
+        Ok(Self { bound, task, socket, left: false })
+    }
+
+    /// The listening socket.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Ends, and leaves the socket to another process.
+    pub(crate) fn leave(mut self) {
+        self.left = true;
     }
 
     /// Where it listens.
@@ -79,7 +102,9 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        unlink(&self.bound);
+        if !self.left {
+            unlink(&self.bound);
+        }
         self.task.abort();
     }
 }

@@ -21,6 +21,7 @@ use crate::build::{Built, Inputs, Material, build_with};
 use crate::certificates::OnFault;
 use crate::error::{Error, Finding};
 use crate::history::Requester;
+use crate::inherited::Inherited;
 use crate::listeners::{self, Fresh, wanted};
 use crate::metrics::{self, Endpoint};
 use crate::outputs;
@@ -173,7 +174,7 @@ impl Running {
     fn open(&self, plan: &Plan, wanted: &[Wanted], places: &[At], findings: &mut Vec<Finding>) -> Vec<Fresh> {
         let mut fresh = Vec::new();
         for at in &plan.open {
-            match listeners::open(&wanted[*at], &places[*at], self.crew.workers.len()) {
+            match listeners::open(&wanted[*at], &places[*at], self.crew.workers.len(), None) {
                 Ok(opened) => fresh.push(opened),
                 Err(mut finding) => {
                     if let Some(own) =
@@ -195,7 +196,7 @@ impl Running {
         match (&config.metrics.endpoint, self.config.metrics.endpoint == config.metrics.endpoint) {
             (_, true) => Move::Stay,
             (None, false) => Move::Close,
-            (Some(endpoint), false) => match metrics::open(endpoint) {
+            (Some(endpoint), false) => match metrics::open(endpoint, &mut Inherited::default()) {
                 Ok((fd, bound)) => Move::To(fd, bound),
                 Err(finding) => {
                     findings.push(finding);

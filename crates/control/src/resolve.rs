@@ -11,6 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use offramp_config::model::HostName;
 use offramp_observe::Log;
+use serde::{Deserialize, Serialize};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -22,6 +23,14 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// What a name stands for at the moment; empty while it does not resolve.
 pub(crate) type Addresses = Arc<ArcSwap<Vec<SocketAddr>>>;
+
+/// What a name stands for, as one process tells another.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct KnownName {
+    host: String,
+    port: u16,
+    addresses: Vec<SocketAddr>,
+}
 
 /// The names of one configuration.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +49,26 @@ impl Names {
         let mut entries = self.entries();
         entries.retain(|entry| entry.addresses.load().is_empty());
         refresh(&mut entries, log).await;
+    }
+
+    /// What names stand for at the moment, for the process that takes the place of this one.
+    pub(crate) fn known(&self) -> Vec<KnownName> {
+        let name = |((host, port), addresses): (&(HostName, u16), &Addresses)| KnownName {
+            host: host.as_str().to_owned(),
+            port: *port,
+            addresses: addresses.load().to_vec(),
+        };
+        self.0.iter().map(name).collect()
+    }
+
+    /// Takes over what the process before knew. It is as fresh as its last look.
+    pub(crate) fn recall(&self, known: &[KnownName]) {
+        for ((host, port), addresses) in &self.0 {
+            let same = |name: &&KnownName| name.host == host.as_str() && name.port == *port;
+            if let Some(name) = known.iter().find(same) {
+                addresses.store(Arc::new(name.addresses.clone()));
+            }
+        }
     }
 
     fn entries(&self) -> Vec<Entry> {

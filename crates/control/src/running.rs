@@ -25,6 +25,7 @@ use crate::outputs::Terminals;
 use crate::push::{Pushers, Spans};
 use crate::resolve::{Names, Resolver};
 use crate::server::Origin;
+use crate::upgrade::{Carried, Program};
 use crate::upkeep::Calendar;
 
 /// The running process.
@@ -41,6 +42,8 @@ pub(crate) struct Running {
     pub(crate) crew: Crew,
     /// The open listeners.
     pub(crate) listening: Listening,
+    /// What else listens on sockets of its own.
+    pub(crate) carried: Vec<Box<dyn Carried>>,
     /// The metrics page for Prometheus.
     pub(crate) metrics: Option<Endpoint>,
     /// The exporters of figures: Graphite, OpenTelemetry.
@@ -65,6 +68,8 @@ pub(crate) struct Source {
     pub(crate) journal: bool,
     /// Which standard streams are terminals.
     pub(crate) terminals: Terminals,
+    /// What an upgrade starts.
+    pub(crate) program: Option<Program>,
 }
 
 /// The worker threads, and what they share with this thread.

@@ -5,11 +5,12 @@ mod begin;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::pin::pin;
 
 use offramp_config::{Config, Environment};
-use offramp_net::Address;
+use offramp_net::{Address, listen};
 use offramp_observe::Log;
 use offramp_observe::prometheus::Build;
 use tokio::runtime::Runtime;
@@ -23,11 +24,13 @@ use crate::drain::Exit;
 use crate::error::Error;
 use crate::event_store::OpenStore;
 use crate::history::{History, Requester};
+use crate::inherited::{Inherited, Purpose};
 use crate::outputs::Terminals;
 use crate::probes::Probes;
 use crate::reload::Changes;
 use crate::running::Running;
 use crate::signals::{Ask, Signals};
+use crate::upgrade::{Carried, Heir, Predecessor, Program};
 
 /// What a server is started with.
 pub struct Start {
@@ -52,7 +55,11 @@ pub struct Start {
     pub notify_socket: Option<OsString>,
     /// What opens the log store of the configuration; without, a configuration that has one is refused.
     pub open_store: Option<OpenStore>,
-    /// Whether to obey SIGTERM, SIGINT, SIGHUP and SIGUSR1. Without, only a [`Handle`] commands.
+    /// What an upgrade starts; without, it is refused.
+    pub program: Option<Program>,
+    /// What the process hands over whose place this one takes.
+    pub heir: Option<Heir>,
+    /// Whether to obey SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2. Without, only a [`Handle`] commands.
     pub signals: bool,
 }
 
@@ -74,6 +81,9 @@ pub struct Server {
     running: Running,
     desk: Desk,
     requests: UnboundedSender<Request>,
+    inherited: Inherited,
+    /// The process whose place this one takes.
+    before: Option<Predecessor>,
 }
 
 impl Server {
@@ -101,6 +111,18 @@ impl Server {
         self.running.metrics.as_ref().map(crate::metrics::Endpoint::address)
     }
 
+    /// The socket at this address that the process before hands over, for something to be [carried](Self::carry).
+    #[must_use]
+    pub fn inherited_socket(&mut self, address: &Address) -> Option<OwnedFd> {
+        let set = self.inherited.for_address(Purpose::Carried, address)?;
+        listen::adopt(set.fds, 1).ok()?.pop()
+    }
+
+    /// Keeps something that listens on a socket of its own until the server ends, or another process takes the socket.
+    pub fn carry(&mut self, carried: Box<dyn Carried>) {
+        self.running.carried.push(carried);
+    }
+
     /// A handle that controls this server from any thread.
     #[must_use]
     pub fn handle(&self) -> Handle {
@@ -113,13 +135,21 @@ impl Server {
         self.running.history.clone()
     }
 
-    /// Tells the service manager that everything is ready, runs until a request to stop, drains, and returns how that
-    /// went. Uses the calling thread. Open everything else that must exist from the start before this call.
+    /// Tells the service manager that everything is ready, and the process before if there is one; runs until a request
+    /// to stop or until another process has taken over, drains, and returns how that went. Uses the calling thread. Open
+    /// everything else that must exist from the start before this call.
     #[must_use]
     pub fn run(self) -> Exit {
         // Once this sender is dropped, the desk notices when the last handle is gone.
-        let Self { runtime, running, mut desk, requests } = self;
+        let Self { runtime, running, mut desk, requests, inherited, before } = self;
         drop(requests);
+        if let Some(before) = before {
+            // What nobody took is closed here: the process before serves who waits there.
+            let left: Vec<usize> = inherited.left().collect();
+            drop(inherited);
+            before.take_over(&left);
+            running.acme.begin();
+        }
         running.notifier.send("READY=1\nSTATUS=serving");
         let exit = runtime.block_on(async {
             let running = keep(running, &mut desk).await;
@@ -184,6 +214,17 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
         match request.ask {
             Ask::Stop => return running,
             Ask::Reopen => running.reopen(),
+            Ask::Upgrade => {
+                running.notifier.reloading();
+                let begun = Instant::now();
+                let work = beside(running.start_successor(), &mut probes);
+                let Some(outcome) = desk.unless_stopped(work).await else {
+                    return running;
+                };
+                if running.upgrade(outcome, begun).await {
+                    return running;
+                }
+            }
             Ask::Reload => {
                 config_watch.reloading(&running.source.origin);
                 let Some(proposal) = desk.unless_stopped(beside(running.read_again(), &mut probes)).await
@@ -227,6 +268,11 @@ impl Handle {
     /// Reopens log files, as SIGUSR1 does.
     pub fn reopen(&self) {
         self.ask(Request { ask: Ask::Reopen, told: None, by: Requester::Program });
+    }
+
+    /// Has the program as it is on disk take over, as SIGUSR2 does. The log has the outcome.
+    pub fn upgrade(&self) {
+        self.ask(Request { ask: Ask::Upgrade, told: None, by: Requester::Program });
     }
 
     /// Has the server drain and end, as SIGTERM does; during the drain, end at once.
@@ -291,10 +337,10 @@ impl Desk {
             match request.ask {
                 Ask::Stop => return None,
                 // One that will be obeyed stands for all that nobody waits for.
-                Ask::Reload | Ask::Reopen
+                Ask::Reload | Ask::Reopen | Ask::Upgrade
                     if request.told.is_none()
                         && self.deferred.iter().any(|other| other.ask == request.ask) => {}
-                Ask::Reload | Ask::Reopen => self.deferred.push_back(request),
+                Ask::Reload | Ask::Reopen | Ask::Upgrade => self.deferred.push_back(request),
             }
         }
     }

@@ -12,6 +12,8 @@ pub(crate) enum Ask {
     Reload,
     /// SIGUSR1: reopen log files.
     Reopen,
+    /// SIGUSR2: have the program as it is on disk take over.
+    Upgrade,
     /// SIGTERM, SIGINT: drain and end; during the drain, end at once.
     Stop,
 }
@@ -20,6 +22,7 @@ pub(crate) enum Ask {
 pub(crate) struct Signals {
     hangup: Signal,
     user: Signal,
+    other_user: Signal,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -30,6 +33,7 @@ impl Signals {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             user: signal(SignalKind::user_defined1())?,
+            other_user: signal(SignalKind::user_defined2())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
@@ -42,6 +46,7 @@ impl Signals {
             _ = self.interrupt.recv() => Ask::Stop,
             _ = self.hangup.recv() => Ask::Reload,
             _ = self.user.recv() => Ask::Reopen,
+            _ = self.other_user.recv() => Ask::Upgrade,
         }
     }
 }

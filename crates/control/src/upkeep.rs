@@ -50,6 +50,16 @@ impl Calendar {
         self.rotate_at = rotation.map(|rotation| Instant::now() + rotation);
     }
 
+    /// How long it is until the next ticket key.
+    pub(crate) fn until_rotation(&self) -> Option<Duration> {
+        self.rotate_at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// The ticket keys came from another process: the next one is due as it was there, unless it is due before.
+    pub(crate) fn rotate_within(&mut self, left: Duration) {
+        self.rotate_at = self.rotate_at.map(|at| at.min(Instant::now() + left));
+    }
+
     /// Other certificates from now on.
     pub(crate) fn set_certificates(&mut self, store: &Store, sources: &Sources) {
         self.look_at = Instant::now() + until_next_look(store, sources, SystemTime::now());

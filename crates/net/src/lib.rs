@@ -3,7 +3,7 @@
 //! Sockets that the relay drives by hand ([`Socket`]), listening and accepting ([`listen`]),
 //! connecting ([`connect`]), taking turns on a worker ([`turn`]), the process's limits ([`process`]), its user, the
 //! cores it may use
-//! ([`cores`]), files below a root ([`mod@file`]), changes of files ([`watch`]), and the notifications that systemd expects ([`notify`]). TCP and Unix sockets are
+//! ([`cores`]), files below a root ([`mod@file`]), descriptors for a new process ([`handover`]), changes of files ([`watch`]), and the notifications that systemd expects ([`notify`]). TCP and Unix sockets are
 //! one type from here on. Through `rustix` and `nix` only the registration of descriptors with the
 //! runtime needs `unsafe`.
 
@@ -11,6 +11,7 @@ pub mod clock;
 pub mod connect;
 pub mod cores;
 pub mod file;
+pub mod handover;
 pub mod listen;
 pub mod notify;
 pub mod ownership;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -54,6 +55,65 @@ pub fn open(address: &Address, count: usize) -> io::Result<Vec<OwnedFd>> {
     }
 }
 
+/// Prepares listening sockets that another process has opened, for `count` workers at least.
+///
+/// Where there are fewer, TCP sockets that share their address by `SO_REUSEPORT` get others beside them. Where the
+/// kernel refuses that (it must be the same user who opens them), and for all other sockets, several workers share one.
+///
+/// # Errors
+/// No descriptor is free, or one is no listening stream socket.
+pub fn adopt(mut fds: Vec<OwnedFd>, count: usize) -> io::Result<Vec<OwnedFd>> {
+    for fd in &fds {
+        if !sockopt::socket_acceptconn(fd)? || sockopt::socket_type(fd)? != SocketType::STREAM {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no listening stream socket"));
+        }
+        rustix::io::ioctl_fionbio(fd, true)?;
+        rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC)?;
+        if sockopt::socket_domain(fd)? != AddressFamily::UNIX {
+            sockopt::set_tcp_nodelay(fd, true)?;
+        }
+    }
+    let opened = fds.len();
+    let mut alone = fds.first().is_some_and(|fd| !shares_address(fd));
+    while opened > 0 && fds.len() < count {
+        let beside = if alone { None } else { bound_address(&fds[0]).and_then(|at| open_beside(at).ok()) };
+        alone |= beside.is_none();
+        let more = match beside {
+            Some(fd) => fd,
+            None => fds[fds.len() % opened].try_clone()?,
+        };
+        fds.push(more);
+    }
+    Ok(fds)
+}
+
+/// Those of the sockets of one address that have a queue of their own: behind them they only repeat.
+#[must_use]
+pub fn queues(fds: &[OwnedFd]) -> &[OwnedFd] {
+    let mut seen = std::collections::HashSet::new();
+    // One whose number is not told is taken for another.
+    let is_other = |fd: &&OwnedFd| rustix::fs::fstat(fd).map_or(true, |found| seen.insert(found.st_ino));
+    &fds[..fds.iter().take_while(is_other).count()]
+}
+
+/// Whether others may be bound to the address of this TCP socket.
+fn shares_address(fd: &OwnedFd) -> bool {
+    bound_address(fd).is_some() && sockopt::socket_reuseport(fd).unwrap_or(false)
+}
+
+/// The address that a listening socket is bound to: of TCP, or the path of a Unix socket.
+#[must_use]
+pub fn address_of(fd: &OwnedFd) -> Option<Address> {
+    match bound_address(fd) {
+        Some(tcp) => Some(Address::Tcp(tcp)),
+        None => {
+            let unix = SocketAddrUnix::try_from(rustix::net::getsockname(fd).ok()?).ok()?;
+            let path = unix.path()?;
+            Some(Address::Unix(std::ffi::OsStr::from_bytes(path.to_bytes()).into()))
+        }
+    }
+}
+
 /// The address that a listening socket is bound to.
 #[must_use]
 pub fn bound_address(fd: &OwnedFd) -> Option<SocketAddr> {
@@ -100,17 +160,23 @@ fn open_tcp(address: SocketAddr, count: usize) -> io::Result<Vec<OwnedFd>> {
     let mut bound = address;
     let mut all = Vec::with_capacity(count);
     for _ in 0..count.max(1) {
-        let fd = tcp_socket(address)?;
-        sockopt::set_socket_reuseaddr(&fd, true)?;
-        sockopt::set_socket_reuseport(&fd, true)?;
-        // Accepted sockets inherit it (tcp(7)): records leave at once, without a call for each.
-        sockopt::set_tcp_nodelay(&fd, true)?;
-        bind(&fd, &bound)?;
-        listen(&fd, BACKLOG)?;
+        let fd = open_beside(bound)?;
         bound = bound_address(&fd).unwrap_or(bound);
         all.push(fd);
     }
     Ok(all)
+}
+
+/// Opens a socket that shares its address with others of this user.
+fn open_beside(address: SocketAddr) -> io::Result<OwnedFd> {
+    let fd = tcp_socket(address)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    sockopt::set_socket_reuseport(&fd, true)?;
+    // Accepted sockets inherit it (tcp(7)): records leave at once, without a call for each.
+    sockopt::set_tcp_nodelay(&fd, true)?;
+    bind(&fd, &address)?;
+    listen(&fd, BACKLOG)?;
+    Ok(fd)
 }
 
 fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
@@ -341,6 +407,30 @@ mod tests {
         assert!(addresses[0].port() != 0 && addresses.iter().all(|address| *address == addresses[0]));
         let taken = open(&Address::Tcp(addresses[0]), 1).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn adopted_sockets_are_for_every_worker() {
+        let group = open(&free(), 2).unwrap();
+        let address = bound_address(&group[0]).unwrap();
+        let more = adopt(group, 4).unwrap();
+        assert_eq!(more.len(), 4);
+        // They are bound by themselves: each has a queue of its own.
+        assert!(more.iter().all(|fd| bound_address(fd) == Some(address) && shares_address(fd)));
+        let ids = |fds: &[OwnedFd]| queues(fds).len();
+        assert_eq!(ids(&more), 4);
+        assert_eq!(adopt(more, 1).unwrap().len(), 4, "no queue is given up");
+        let alone: OwnedFd = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
+        let shared = adopt(vec![alone], 3).unwrap();
+        assert_eq!((shared.len(), ids(&shared)), (3, 1));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let unix: OwnedFd = std::os::unix::net::UnixListener::bind(&path).unwrap().into();
+        assert_eq!(address_of(&unix), Some(Address::Unix(path)));
+        assert_eq!(ids(&adopt(vec![unix], 2).unwrap()), 1);
+        let connected: OwnedFd =
+            std::net::TcpStream::connect(bound_address(&shared[0]).unwrap()).unwrap().into();
+        assert!(adopt(vec![connected], 1).is_err());
     }
 
     #[test]

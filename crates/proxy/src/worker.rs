@@ -88,6 +88,16 @@ pub enum Command {
         /// Which.
         id: AcceptorId,
     },
+    /// Close the socket and leave who waits in its queue to another process that has it, too.
+    Leave {
+        /// Which.
+        id: AcceptorId,
+    },
+    /// Answer, as a worker does whose loop goes round.
+    Beat {
+        /// Dropped as soon as the worker has this order.
+        alive: oneshot::Sender<()>,
+    },
     /// Accept nothing more, wait for the open connections up to `limit`, close the rest, and end. During a drain it
     /// sets a new limit, from now on.
     Drain {
@@ -159,7 +169,7 @@ pub struct Worker {
     events: RefCell<EventSender>,
     ids: RefCell<IdSource>,
     turns: RefCell<Turns>,
-    acceptors: RefCell<HashMap<AcceptorId, Rc<Notify>>>,
+    acceptors: RefCell<HashMap<AcceptorId, Rc<accept::Stop>>>,
     open: Cell<usize>,
     ended: Notify,
     standing_by: Cell<bool>,
@@ -369,6 +379,8 @@ impl Worker {
             match commands.recv().await {
                 Some(Command::Listen { id, listener, fd }) => self.listen(id, listener, fd),
                 Some(Command::Unlisten { id }) => self.unlisten(id),
+                Some(Command::Leave { id }) => self.leave(id),
+                Some(Command::Beat { alive }) => drop(alive.send(())),
                 Some(Command::Drain { limit }) => break limit,
                 None => break Duration::ZERO,
             }
@@ -397,6 +409,7 @@ impl Worker {
                 () = tokio::time::sleep(limit) => return false,
                 command = commands.recv() => match command {
                     Some(Command::Drain { limit: other }) => limit = other,
+                    Some(Command::Beat { alive }) => drop(alive.send(())),
                     Some(_) => {}
                     None => return false,
                 },

@@ -7,8 +7,10 @@
 //!
 //! The nonce is the number of the ticket under its key. It costs no randomness, and it never repeats:
 //!
-//! - Among workers: the count is one atomic number, which belongs to the key. 2^64 tickets are never reached.
+//! - Among workers: the count is one atomic number, which belongs to the key. 2^48 tickets are never reached.
 //! - After a restart or a rotation: keys live in memory alone, each begins at 0, and no two are the same.
+//! - In a process that got the keys from the one before it: the first 16 bits are the number of the process, so that
+//!   both may issue tickets for a while ([`TicketKeys::hand_over`]).
 //! - In a copy of a running machine (a snapshot of a virtual machine that is started twice) it does repeat. That is why
 //!   the AEAD is AES-GCM-SIV (RFC 8452): with a repeated nonce it tells only whether two tickets are the same.
 //!
@@ -18,7 +20,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -28,11 +30,16 @@ use aws_lc_rs::cipher::{
 };
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::server::ProducesTickets;
+use zeroize::Zeroizing;
 
 const NAME: usize = 16;
 /// A block of AES.
 const NUMBER: usize = 16;
 const TAG: usize = 16;
+/// A name and two secrets.
+const KEY: usize = NAME + 32 + 32;
+/// Of the numbers of tickets, the bits that follow the number of the process.
+const OWN_BITS: u32 = 48;
 /// RFC 8446 §4.6.1: no ticket may be used longer than seven days.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -52,16 +59,24 @@ struct Key {
     name: [u8; NAME],
     aead: LessSafeKey,
     numbers: Numbers,
+    /// All of the key: its name, the secret of the AEAD, and that of the numbers.
+    secret: Zeroizing<[u8; KEY]>,
 }
 
 impl Key {
     fn generate() -> Result<Self, NoRandomness> {
-        let mut secret = [0; 32];
+        let mut secret = Zeroizing::new([0; KEY]);
+        aws_lc_rs::rand::fill(&mut *secret).map_err(|_| NoRandomness)?;
+        Self::of(secret, 0)
+    }
+
+    /// The key with this secret, whose tickets are numbered from `first` on.
+    fn of(secret: Zeroizing<[u8; KEY]>, first: u64) -> Result<Self, NoRandomness> {
         let mut name = [0; NAME];
-        aws_lc_rs::rand::fill(&mut secret).map_err(|_| NoRandomness)?;
-        aws_lc_rs::rand::fill(&mut name).map_err(|_| NoRandomness)?;
-        let aead = UnboundKey::new(&AES_256_GCM_SIV, &secret).map_err(|_| NoRandomness)?;
-        Ok(Self { name, aead: LessSafeKey::new(aead), numbers: Numbers::generate()? })
+        name.copy_from_slice(&secret[..NAME]);
+        let aead = UnboundKey::new(&AES_256_GCM_SIV, &secret[NAME..NAME + 32]).map_err(|_| NoRandomness)?;
+        let numbers = Numbers::of(&secret[NAME + 32..], first)?;
+        Ok(Self { name, aead: LessSafeKey::new(aead), numbers, secret })
     }
 }
 
@@ -73,13 +88,11 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn generate() -> Result<Self, NoRandomness> {
-        let mut secret = [0; 32];
-        aws_lc_rs::rand::fill(&mut secret).map_err(|_| NoRandomness)?;
-        let key = || UnboundCipherKey::new(&AES_256, &secret);
+    fn of(secret: &[u8], first: u64) -> Result<Self, NoRandomness> {
+        let key = || UnboundCipherKey::new(&AES_256, secret);
         let hide = key().and_then(EncryptingKey::ecb).map_err(|_| NoRandomness)?;
         let show = key().and_then(DecryptingKey::ecb).map_err(|_| NoRandomness)?;
-        Ok(Self { next: AtomicU64::new(0), hide, show })
+        Ok(Self { next: AtomicU64::new(first), hide, show })
     }
 
     /// The nonce of the next ticket, and what its number looks like.
@@ -117,6 +130,8 @@ struct Ring {
 pub struct TicketKeys {
     ring: ArcSwap<Ring>,
     rotation: Duration,
+    /// The last of the processes that have these keys: this one, or one that it gave them to.
+    latest: AtomicU16,
 }
 
 impl TicketKeys {
@@ -127,7 +142,41 @@ impl TicketKeys {
     /// Where the system has no randomness.
     pub fn new(rotation: Duration) -> Result<Self, NoRandomness> {
         let ring = Ring { current: Arc::new(Key::generate()?), previous: None };
-        Ok(Self { ring: ArcSwap::from_pointee(ring), rotation: rotation.min(LONGEST) })
+        Ok(Self::with(ring, rotation, 0))
+    }
+
+    fn with(ring: Ring, rotation: Duration, process: u16) -> Self {
+        let latest = AtomicU16::new(process);
+        Self { ring: ArcSwap::from_pointee(ring), rotation: rotation.min(LONGEST), latest }
+    }
+
+    /// The keys for a process that takes the place of this one, to be kept secret. Each call gives them for another
+    /// process; `None` after 65,535.
+    #[must_use]
+    pub fn hand_over(&self) -> Option<Zeroizing<Vec<u8>>> {
+        let next = |latest: u16| latest.checked_add(1);
+        let before = self.latest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
+        let ring = self.ring.load();
+        let keys = [Some(&ring.current), ring.previous.as_ref()];
+        let mut bytes = Zeroizing::new(Vec::with_capacity(2 + 2 * KEY));
+        bytes.extend_from_slice(&(before + 1).to_be_bytes());
+        keys.into_iter().flatten().for_each(|key| bytes.extend_from_slice(&*key.secret));
+        Some(bytes)
+    }
+
+    /// Goes on with the keys of the process before; `None` if the bytes are not from [`TicketKeys::hand_over`].
+    #[must_use]
+    pub fn inherit(rotation: Duration, bytes: &[u8]) -> Option<Self> {
+        let (process, keys) = bytes.split_first_chunk::<2>()?;
+        let process = u16::from_be_bytes(*process);
+        let first = u64::from(process) << OWN_BITS;
+        let (keys, rest) = keys.as_chunks::<KEY>();
+        let mut keys = keys.iter().map(|key| Key::of(Zeroizing::new(*key), first).map(Arc::new));
+        let (current, previous) = (keys.next()?.ok()?, keys.next().transpose().ok()?);
+        if process == 0 || keys.next().is_some() || !rest.is_empty() {
+            return None;
+        }
+        Some(Self::with(Ring { current, previous }, rotation, process))
     }
 
     /// Begins a new key; tickets of the one before stay good, older ones do not.
@@ -217,6 +266,48 @@ mod tests {
         assert_eq!(ticketer.decrypt(&ticket).unwrap(), b"state");
         keys.rotate().unwrap();
         assert_eq!(ticketer.decrypt(&ticket), None);
+    }
+
+    #[test]
+    fn a_process_goes_on_with_the_tickets_of_the_one_before() {
+        let rotation = Duration::from_secs(60);
+        let old = Arc::new(TicketKeys::new(rotation).unwrap());
+        let first = old.ticketer(b"open").encrypt(b"first").unwrap();
+        old.rotate().unwrap();
+        let second = old.ticketer(b"open").encrypt(b"second").unwrap();
+        let new = Arc::new(TicketKeys::inherit(rotation, &old.hand_over().unwrap()).unwrap());
+        let next = Arc::new(TicketKeys::inherit(rotation, &old.hand_over().unwrap()).unwrap());
+        let last = Arc::new(TicketKeys::inherit(rotation, &next.hand_over().unwrap()).unwrap());
+        for keys in [&new, &next, &last] {
+            let ticketer = keys.ticketer(b"open");
+            assert_eq!(ticketer.decrypt(&first).unwrap(), b"first");
+            assert_eq!(ticketer.decrypt(&second).unwrap(), b"second");
+            assert_eq!(keys.ticketer(b"other").decrypt(&second), None);
+        }
+        // What any of them issues the others take, and no nonce is used twice.
+        let numbers = [&old, &new, &next, &last].map(|keys| {
+            let ticket = keys.ticketer(b"open").encrypt(b"state").unwrap();
+            assert_eq!(old.ticketer(b"open").decrypt(&ticket).unwrap(), b"state");
+            let hidden = ticket[NAME..NAME + NUMBER].try_into().unwrap();
+            *old.ring.load().current.numbers.read(hidden).unwrap().as_ref()
+        });
+        let distinct: std::collections::BTreeSet<_> = numbers.iter().collect();
+        assert_eq!(distinct.len(), 4, "{numbers:?}");
+    }
+
+    #[test]
+    fn keys_of_a_process_before_are_whole_or_none() {
+        let old = TicketKeys::new(LONGEST).unwrap();
+        let bytes = old.hand_over().unwrap();
+        for length in 0..bytes.len() {
+            assert!(TicketKeys::inherit(LONGEST, &bytes[..length]).is_none(), "{length}");
+        }
+        let mut three = bytes.to_vec();
+        three.extend_from_slice(&[7; 2 * KEY]);
+        assert!(TicketKeys::inherit(LONGEST, &three).is_none());
+        assert!(TicketKeys::inherit(LONGEST, &bytes).is_some());
+        old.latest.store(u16::MAX, Ordering::Relaxed);
+        assert!(old.hand_over().is_none(), "the numbers of processes are used up");
     }
 
     #[test]

@@ -81,10 +81,15 @@ impl Home {
 
     /// Starts Offramp with this configuration and waits until it is ready.
     pub(crate) fn run(self, text: &str) -> Instance {
+        let command = offramp(self.path(), &["run", "--config"]);
+        self.start(command, text)
+    }
+
+    /// The same by this command, which `run --config` or the like is in.
+    pub(crate) fn start(self, mut command: Command, text: &str) -> Instance {
         let configuration = self.configure(text);
         let path = self.file("notify.sock");
         let notifications = UnixDatagram::bind(&path).unwrap();
-        let mut command = offramp(self.path(), &["run", "--config"]);
         command.arg(configuration).env("NOTIFY_SOCKET", path);
         let process = Process::start(command, LIFE).unwrap();
         let instance = Instance { process, notifications, home: self };
@@ -148,6 +153,17 @@ impl Instance {
             assert!(ended.is_err(), "offramp ended before {line}:\n{}", self.process.transcript());
             assert!(Instant::now() < deadline, "no {line}:\n{}", self.process.transcript());
         }
+    }
+
+    /// Waits for a line of a notification that begins like this, whichever process sends it, and gives the rest.
+    pub(crate) fn notified(&self, beginning: &str) -> String {
+        self.notifications.set_read_timeout(Some(POLL)).unwrap();
+        self.until(beginning, || {
+            let mut datagram = [0; 4096];
+            let length = self.notifications.recv(&mut datagram).ok()?;
+            let text = String::from_utf8_lossy(&datagram[..length]).into_owned();
+            text.lines().find_map(|line| line.strip_prefix(beginning)).map(str::to_owned)
+        })
     }
 
     /// The events so far, in the order in which the connections were accepted: each worker tells of its

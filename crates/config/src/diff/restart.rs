@@ -97,6 +97,7 @@ request_target_size = "9KiB"
 requests_per_client = "9/s"
 streams = 9
 drain_timeout = "9s"
+upgrade_timeout = "9s"
 memory = "9MiB"
 "#,
         "[access_log]\noutput = \"syslog\"\nsyslog = \"udp://192.0.2.1:514\"\n",

@@ -22,6 +22,8 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// How long open connections may finish after the order to stop: up to 24 h, 0 for not at all.
     pub drain_timeout: Duration,
+    /// How long the new process of an upgrade may take until it accepts connections: 1 ms to 1 h.
+    pub upgrade_timeout: Duration,
     /// What bounds HTTP.
     pub http: HttpLimits,
 }
@@ -36,6 +38,7 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(300),
             drain_timeout: Duration::from_secs(30),
+            upgrade_timeout: Duration::from_secs(60),
             http: HttpLimits::default(),
         }
     }

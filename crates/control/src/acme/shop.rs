@@ -30,6 +30,8 @@ const AT_ONCE: usize = 4;
 pub(super) const NONCES: u32 = 8;
 /// Between two looks whether another process still has the lock.
 const LOCKED: Duration = Duration::from_secs(10);
+/// The same while a process that is about to give it up has it.
+const HELD: Duration = Duration::from_millis(100);
 
 /// Does `$operation`, an expression that awaits, again while the authority wants a fresh nonce.
 macro_rules! insist {
@@ -79,6 +81,8 @@ struct Unkept {
 struct Locking {
     lock: Option<Lock>,
     reported: bool,
+    /// Whether it is left to another process for now.
+    held: bool,
 }
 
 impl Shop {
@@ -203,10 +207,23 @@ impl Shop {
         self.orders.note(obtained);
     }
 
+    /// Whether the right to order is left to another process for now, and nothing is said of it.
+    pub(super) fn hold(&self, held: bool) {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).held = held;
+    }
+
+    /// Gives up the right to order.
+    pub(super) fn release(&self) {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).lock = None;
+    }
+
     /// Waits for the right to order, which one process at a time has; gives how long until it is worth another try, or
     /// nothing where this is the one.
     pub(super) fn lead(&self) -> Option<Duration> {
         let mut locking = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if locking.held {
+            return Some(HELD);
+        }
         if locking.lock.is_some() {
             return None;
         }
@@ -216,7 +233,7 @@ impl Shop {
                 if locking.reported {
                     self.log.info("this process orders certificates now", &[("directory", (&path).into())]);
                 }
-                *locking = Locking { lock: Some(lock), reported: false };
+                *locking = Locking { lock: Some(lock), ..Locking::default() };
                 return None;
             }
             Err(None) => {

@@ -29,6 +29,7 @@ use crate::error::{Error, Finding, none_or_refused};
 use crate::event_store::{OpenStore, StoreFigures};
 use crate::figures::{self, Reloads};
 use crate::history::History;
+use crate::inherited::Inherited;
 use crate::listeners::{self, Fresh, Listening, wanted};
 use crate::metrics::{self, Endpoint};
 use crate::outputs::{self, Terminals};
@@ -40,6 +41,7 @@ use crate::resolve::{Names, Resolver};
 use crate::running::{Crew, Ground, Running, Source, tell};
 use crate::servers;
 use crate::signals::Signals;
+use crate::upgrade::{Heir, State};
 use crate::upkeep::Calendar;
 
 /// Threads that may wait for DNS at once.
@@ -47,7 +49,12 @@ const LOOK_UPS: usize = 4;
 
 pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let Start { config, origin, environment, log, build, notify_socket, open_store, signals, .. } = start;
-    let source = Source { origin, environment, journal: start.journal, terminals: start.terminals };
+    let (journal, terminals, program) = (start.journal, start.terminals, start.program);
+    let source = Source { origin, environment, journal, terminals, program };
+    let (before, state, mut inherited) = match start.heir.map(Heir::parts) {
+        Some((before, state, inherited)) => (Some(before), state, inherited),
+        None => Default::default(),
+    };
     let open_store = store_opener(&config, open_store)?;
     let identity = privileges::find(config.user.as_ref(), &log)?;
     raise_limit(&log);
@@ -56,7 +63,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let signals = signals.then(Signals::listen).transpose();
     let signals = signals.map_err(|error| Error::one(format!("cannot listen to signals: {error}")))?;
     let cores = Cores::of(&config);
-    let mut ready = Ready::make(&config, cores.workers)?;
+    let mut ready = Ready::make(&config, cores.workers, &state, &mut inherited, &log)?;
     if let Some(bound) = start.bound {
         bound(&ready.addresses());
     }
@@ -86,9 +93,13 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let metrics = metrics.map(serve).transpose();
     let metrics = metrics.map_err(|error| Error::one(format!("cannot serve metrics: {error}")))?;
     let pushers = Pushers::start(&config, &crew.page, &crew.spans, &log);
-    let calendar = Calendar::new(rotation(&config), &store, &sources);
+    let mut calendar = Calendar::new(rotation(&config), &store, &sources);
+    state.rotate_in().into_iter().for_each(|left| calendar.rotate_within(left));
     let (challenges, demand) = (Arc::clone(&crew.shared.challenges), Arc::clone(&crew.shared.demand));
     let mut acme = Acme::new(&config, Seams { challenges, demand, demanded }, orders, log.clone());
+    if before.is_some() {
+        acme.hold();
+    }
     acme.configure(&config);
     acme.follow(&wants);
     let running = Running {
@@ -97,6 +108,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         notifier: Notifier::new(notify_socket.as_deref()),
         crew,
         listening,
+        carried: Vec::new(),
         metrics,
         pushers,
         resolver: Resolver::start(&names, log.clone()),
@@ -109,7 +121,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     running.announce();
     drop(entered);
     let (desk, requests) = Desk::new(signals);
-    Ok(Server { runtime, running, desk, requests })
+    Ok(Server { runtime, running, desk, requests, inherited, before })
 }
 
 impl Running {
@@ -207,20 +219,27 @@ struct Ready {
 }
 
 impl Ready {
-    /// Binds and builds, and reports everything that fails.
-    fn make(config: &Config, workers: usize) -> Result<Self, Error> {
-        let tickets = TicketKeys::new(config.tls.ticket_rotation);
-        let tickets = Arc::new(tickets.map_err(|error| Error::one(error.to_string()))?);
+    /// Binds what did not come from the process before, builds, and reports everything that fails.
+    fn make(
+        config: &Config,
+        workers: usize,
+        state: &State,
+        inherited: &mut Inherited,
+        log: &Log,
+    ) -> Result<Self, Error> {
+        let tickets = Arc::new(state.ticket_keys(config, log)?);
         let mut findings: Vec<Finding> = Vec::new();
         let (wanted, places) = wanted(config);
         let mut fresh = Vec::new();
-        for (want, at) in wanted.iter().zip(&places) {
-            match listeners::open(want, at, workers) {
+        let sets = inherited.for_listeners(&wanted);
+        for ((want, at), set) in wanted.iter().zip(&places).zip(sets) {
+            match listeners::open(want, at, workers, set) {
                 Ok(opened) => fresh.push(opened),
                 Err(finding) => findings.push(finding),
             }
         }
-        let metrics = config.metrics.endpoint.as_ref().map(metrics::open).transpose();
+        let open = |endpoint| metrics::open(endpoint, inherited);
+        let metrics = config.metrics.endpoint.as_ref().map(open).transpose();
         let metrics = metrics.unwrap_or_else(|finding| {
             findings.push(finding);
             None
@@ -247,7 +266,9 @@ impl Ready {
         }
         none_or_refused(findings)?;
         let plan = Plan { open: (0..wanted.len()).collect(), ..Plan::default() };
-        Ok(Self { built: built?, tickets, plan, wanted, fresh, metrics })
+        let built = built?;
+        state.recall(&built.snapshot, &built.names);
+        Ok(Self { built, tickets, plan, wanted, fresh, metrics })
     }
 
     /// Where connections are waiting from now on.

@@ -66,6 +66,8 @@ impl Folder {
             build: Build { version: "0.0.0", commit: "" },
             notify_socket: None,
             open_store: None,
+            program: None,
+            heir: None,
             signals: false,
         })?;
         let (addresses, metrics) = (server.addresses(), server.metrics_address().cloned());

@@ -4,6 +4,7 @@
 //! What the kernel does not give for the moment (descriptors, memory, permission) makes a pause. Nothing in here
 //! keeps the order to stop from being heard, and nothing but a broken socket ends a listener.
 
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ impl Worker {
                 return self.shared.log.error("a worker cannot watch a listening socket", &fields);
             }
         };
-        let stop = Rc::new(Notify::new());
+        let stop = Rc::new(Stop::default());
         self.acceptors.borrow_mut().insert(id, Rc::clone(&stop));
         let worker = Rc::clone(self);
         spawn_local(async move {
@@ -46,16 +47,24 @@ impl Worker {
 
     pub(super) fn unlisten(&self, id: AcceptorId) {
         if let Some(stop) = self.acceptors.borrow().get(&id) {
-            stop.notify_one();
+            stop.now.notify_one();
+        }
+    }
+
+    /// Closes a socket that another process has, too: it serves who is in the queue.
+    pub(super) fn leave(&self, id: AcceptorId) {
+        if let Some(stop) = self.acceptors.borrow().get(&id) {
+            stop.leaves.set(true);
+            stop.now.notify_one();
         }
     }
 
     /// Accepts until told to stop, and then whoever is in the queue already: closing the socket
     /// would reset them.
-    async fn accept(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>, stop: &Notify) {
+    async fn accept(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>, stop: &Stop) {
         tokio::select! {
             biased;
-            () = stop.notified() => self.accept_rest(acceptor, listener, stop).await,
+            () = stop.now.notified() => self.accept_rest(acceptor, listener, stop).await,
             // A connection is accepted and given a task between two awaits, so that none is lost here.
             () = self.accept_all(acceptor, listener) => {}
         }
@@ -117,10 +126,13 @@ impl Worker {
 
     /// Accepts the connections in the queue, each when there is a place for it. When the worker ends, those without a
     /// place are refused.
-    async fn accept_rest(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>, stop: &Notify) {
+    async fn accept_rest(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>, stop: &Stop) {
         let mut turn = Turn::default();
         // Others may come while we look; they do not keep the socket open.
         for _ in 0..BACKLOG {
+            if stop.leaves.get() {
+                return;
+            }
             let place = self.shared.admission.enter(self.most_connections());
             match acceptor.try_accept() {
                 Ok(Some((fd, peer))) => {
@@ -141,12 +153,12 @@ impl Worker {
     }
 
     /// Waits for a place for one that was accepted already, until the worker ends.
-    async fn last_place(&self, stop: &Notify) -> Option<Admitted> {
+    async fn last_place(&self, stop: &Stop) -> Option<Admitted> {
         while !self.turns_away.get() {
             tokio::select! {
                 place = self.shared.admission.wait(|| self.most_connections()) => return Some(place),
                 // Said again when the worker ends.
-                () = stop.notified() => {}
+                () = stop.now.notified() => {}
             }
         }
         None
@@ -166,6 +178,14 @@ impl Worker {
         self.counters.accept_paused(reason);
         self.shared.refusals.paused(reason, listener, self.open.get());
     }
+}
+
+/// The order to an acceptor to stop.
+#[derive(Default)]
+pub(super) struct Stop {
+    now: Notify,
+    /// Whether who is in the queue is left there.
+    leaves: Cell<bool>,
 }
 
 /// What an acceptor has done since others had a turn.

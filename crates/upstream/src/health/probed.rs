@@ -69,6 +69,14 @@ pub enum Change {
 }
 
 impl Probed {
+    pub(super) const fn of(down: bool, against: u32) -> Self {
+        Probed { down, against }
+    }
+
+    pub(super) const fn against(&self) -> u32 {
+        self.against
+    }
+
     /// Whether the server is down.
     #[must_use]
     pub fn is_down(&self) -> bool {

@@ -28,6 +28,14 @@ pub struct Record {
 }
 
 impl Record {
+    pub(super) const fn of(in_a_row: u32, latest: Option<(u64, u64)>) -> Self {
+        Record { in_a_row, latest }
+    }
+
+    pub(super) const fn parts(&self) -> (u32, Option<(u64, u64)>) {
+        (self.in_a_row, self.latest)
+    }
+
     /// Takes note of a failure at `now`; the end of the ejection that it begins, if it begins one.
     /// `spared`: no other server of the backend is left, so that nothing would be won.
     ///

@@ -28,6 +28,24 @@ pub struct ServerHealth {
     probed: Mutex<Probed>,
 }
 
+/// What is known of a server, for a process that takes the place of this one. Times are milliseconds of the coarse
+/// monotonic clock, which all processes of a machine share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Whether probes have found it down.
+    pub down: bool,
+    /// Probes in a row that speak against that.
+    pub against: u32,
+    /// Whether it is to leave.
+    pub draining: bool,
+    /// Requests in a row that failed.
+    pub in_a_row: u32,
+    /// How long its latest ejection lasts, and its end.
+    pub ejection: Option<(u64, u64)>,
+    /// When it came up again; 0: it was never down.
+    pub returned: u64,
+}
+
 /// How a request went, as far as its server is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -103,6 +121,27 @@ impl ServerHealth {
     pub(crate) fn forget_probes(&self) {
         *locked(&self.probed) = Probed::default();
         self.down.store(false, Ordering::Relaxed);
+    }
+
+    /// What is known of it.
+    #[must_use]
+    pub fn known(&self) -> Known {
+        let probed = *locked(&self.probed);
+        let (in_a_row, ejection) = locked(&self.record).parts();
+        let returned = self.returned.load(Ordering::Relaxed);
+        let (down, against) = (probed.is_down(), probed.against());
+        Known { down, against, draining: self.is_draining(), in_a_row, ejection, returned }
+    }
+
+    /// Takes over what another process knew of it. Nobody may use it yet.
+    pub fn recall(&self, known: &Known) {
+        *locked(&self.probed) = Probed::of(known.down, known.against);
+        *locked(&self.record) = Record::of(known.in_a_row, known.ejection);
+        self.down.store(known.down, Ordering::Relaxed);
+        self.set_draining(known.draining);
+        self.tainted.store(known.in_a_row > 0, Ordering::Relaxed);
+        self.ejected_until.store(known.ejection.map_or(0, |(_, end)| end), Ordering::Relaxed);
+        self.returned.store(known.returned, Ordering::Relaxed);
     }
 
     /// What picking has to know of it at `now`. `max`: so many requests at a time are its bound.
@@ -279,6 +318,33 @@ mod tests {
         health.leave();
         assert!(health.enter(Some(2)));
         assert_eq!(health.in_flight(), 2);
+    }
+
+    #[test]
+    fn another_process_knows_what_was_learnt() {
+        let (old, new) = (backend(2), backend(2));
+        let check = Check { rise: 1, fall: 2, ..Check::default() };
+        old.health[0].probe(false, &check, 1);
+        old.health[0].probe(false, &check, 2);
+        old.health[0].probe(true, &check, 3);
+        old.health[0].probe(false, &check, 4);
+        old.health[1].set_draining(true);
+        let _ = (
+            note(&old, 0, Outcome::Bad, 50),
+            note(&old, 0, Outcome::Bad, 50),
+            note(&old, 0, Outcome::Bad, 50),
+        );
+        for (old, new) in old.health.iter().zip(new.health.iter()) {
+            new.recall(&old.known());
+            assert_eq!(new.known(), old.known());
+            for now in [4, 49, 60, 9_000, 60_000] {
+                let standing = |health: &ServerHealth| health.standing(now, Duration::from_secs(10), None);
+                assert_eq!(standing(new), standing(old), "{now}");
+            }
+        }
+        // One more bad probe decides in both.
+        assert_eq!(new.health[0].probe(false, &check, 70_000), old.health[0].probe(false, &check, 70_000));
+        assert!(new.health[0].is_down() && new.health[1].is_draining());
     }
 
     #[test]

@@ -2,7 +2,7 @@ use std::io::{ErrorKind, Read as _};
 use std::net::{SocketAddr, TcpStream};
 
 use super::*;
-use crate::worker::rig::{block_on_counted, listen, snapshot};
+use crate::worker::rig::{DOOR, block_on_counted, listen, snapshot};
 
 fn crowd(address: SocketAddr, size: usize) -> Vec<TcpStream> {
     (0..size).map(|_| TcpStream::connect(address).unwrap()).collect()
@@ -147,6 +147,29 @@ fn who_waits_at_a_listener_that_leaves_gets_its_place() {
         let refused = counters.totals().closed(offramp_observe::Cause::LimitConnections, policy);
         assert_eq!(refused, 3);
         assert!(TcpStream::connect(address).is_err());
+    });
+}
+
+/// Another process has the socket, too: nobody is accepted any more, and nobody is reset.
+#[test]
+fn who_waits_at_a_socket_that_is_left_is_served_by_another() {
+    block_on_counted(3, |worker, counters| async move {
+        let fd = offramp_net::listen::open(&offramp_net::Address::Tcp("127.0.0.1:0".parse().unwrap()), 1)
+            .unwrap()
+            .remove(0);
+        let address = offramp_net::listen::bound_address(&fd).unwrap();
+        let other: std::net::TcpListener = fd.try_clone().unwrap().into();
+        worker.listen(AcceptorId(1), DOOR.into(), fd);
+        let crowd = crowd(address, 12);
+        until(|| worker.open.get() == 3 && counters.totals().accept_pauses(PauseReason::Connections) == 1)
+            .await;
+        worker.leave(AcceptorId(1));
+        until(|| worker.acceptors.borrow().is_empty()).await;
+        assert_eq!((worker.open.get(), counters.totals().accepted()), (3, 3));
+        other.set_nonblocking(true).unwrap();
+        let waiting: Vec<_> = std::iter::from_fn(|| other.accept().ok()).collect();
+        assert_eq!(waiting.len(), 9);
+        drop(crowd);
     });
 }
 

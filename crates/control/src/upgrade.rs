@@ -1,0 +1,267 @@
+//! Upgrade: another process takes the place of this one, with the sockets that it listens on.
+//!
+//! The new process is the program as it is on disk now. It gets every listening socket, so that nobody who waits in a
+//! queue is lost, and what this process knows: ticket keys, health of servers, addresses of names. Until it says that
+//! it accepts connections nothing is given up here. One that ends, takes too long, refuses the configuration or says
+//! what is not known here is killed, and this process serves on.
+//!
+//! Then this process gives up what only one can have, in this order: listening, the admin interface, the metrics, the
+//! right to order certificates, the attention of the service manager. The new one learns of that (`go`), and this one
+//! drains as after SIGTERM.
+
+mod heir;
+mod message;
+mod state;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use offramp_net::Address;
+use offramp_net::handover::{Channel, within};
+use offramp_net::notify::Notifier;
+use tokio::sync::oneshot;
+
+pub(crate) use heir::Predecessor;
+pub use heir::{Heir, Refuser};
+pub(crate) use state::State;
+
+use self::message::Answer;
+use self::state::Sockets;
+use crate::inherited::{Label, Purpose};
+use crate::push::Pushers;
+use crate::running::Running;
+
+/// In the environment of a new process: its standard input is the end of a hand-over.
+pub const HANDOVER: &str = "OFFRAMP_HANDOVER";
+/// Between two looks whether the new process is still wanted.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a new process that has closed its end may take to end.
+const LAST: Duration = Duration::from_secs(5);
+/// How long one message may take that both ends wait for.
+const MESSAGE: Duration = Duration::from_secs(10);
+
+/// What is started by an upgrade.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Where the program is on disk.
+    pub path: PathBuf,
+    /// What it is called with.
+    pub arguments: Vec<OsString>,
+}
+
+/// Something with a listening socket of its own that the new process takes over, too. It ends when dropped.
+pub trait Carried: Send {
+    /// Where it listens, as configured.
+    fn address(&self) -> Address;
+    /// Its socket.
+    fn socket(&self) -> BorrowedFd<'_>;
+    /// Ends it, and leaves the socket to the new process.
+    fn leave(self: Box<Self>);
+}
+
+/// A new process that accepts connections.
+pub(crate) struct Successor {
+    child: Child,
+    channel: Channel,
+    /// The sets of sockets that it does not want.
+    left: Vec<usize>,
+}
+
+impl Program {
+    fn start(&self, channel: Channel) -> io::Result<Child> {
+        let mut command = Command::new(&self.path);
+        command.args(&self.arguments).stdin(Stdio::from(OwnedFd::from(channel))).env(HANDOVER, "1");
+        // The service manager has given these to one process.
+        for name in ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
+            command.env_remove(name);
+        }
+        command.spawn()
+    }
+}
+
+impl Running {
+    /// Starts the program anew and waits until it accepts connections. Changes nothing here, and may be dropped: then
+    /// the new process is killed.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn start_successor(&self) -> Result<Successor, String> {
+        let program = self.source.program.clone().ok_or("it is not known which program this is")?;
+        let limit = self.config.limits.upgrade_timeout;
+        let (sets, fds) = self.sockets().map_err(|error| format!("cannot share the sockets: {error}"))?;
+        let current = self.crew.shared.current.load();
+        let rotate_in = self.calendar.until_rotation();
+        let state = State::of(sets, &self.ground.tickets, rotate_in, &current, &self.ground.names);
+        drop(current);
+        let (told, outcome) = oneshot::channel();
+        let start = move || {
+            let outcome = succeed(&program, &state, &fds, limit, &told);
+            if let Err(Ok(mut successor)) = told.send(outcome) {
+                // Nobody waits for it any more.
+                end(&mut successor.child);
+            }
+        };
+        let thread = std::thread::Builder::new().name("offramp-upgrade".to_owned()).spawn(start);
+        thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+        outcome.await.unwrap_or_else(|_| Err("the upgrade ended by a fault of Offramp's own".to_owned()))
+    }
+
+    /// All listening sockets.
+    fn sockets(&self) -> io::Result<(Vec<Sockets>, Vec<OwnedFd>)> {
+        let mut sets = Vec::new();
+        let mut fds = Vec::new();
+        let mut add = |label: Label, own: &mut dyn Iterator<Item = BorrowedFd<'_>>| {
+            let before = fds.len();
+            for fd in own {
+                fds.push(fd.try_clone_to_owned()?);
+            }
+            sets.push(Sockets { label, count: fds.len() - before });
+            Ok::<(), io::Error>(())
+        };
+        for (name, address, own) in self.listening.sockets() {
+            add(Label { purpose: Purpose::Listener, name, address }, &mut own.iter().map(AsFd::as_fd))?;
+        }
+        if let (Some(metrics), Some(endpoint)) = (&self.metrics, &self.config.metrics.endpoint) {
+            let address = crate::listeners::net_address(&endpoint.address).to_string();
+            let label = Label { purpose: Purpose::Metrics, name: String::new(), address };
+            add(label, &mut std::iter::once(metrics.socket()))?;
+        }
+        for carried in &self.carried {
+            let address = carried.address().to_string();
+            let label = Label { purpose: Purpose::Carried, name: String::new(), address };
+            add(label, &mut std::iter::once(carried.socket()))?;
+        }
+        Ok((sets, fds))
+    }
+
+    /// Says what came of an upgrade that was `begun` then. Whether the new process has taken over: the drain follows.
+    pub(crate) async fn upgrade(
+        &mut self,
+        outcome: Result<Successor, String>,
+        begun: tokio::time::Instant,
+    ) -> bool {
+        let took = begun.elapsed().as_millis();
+        match outcome {
+            Ok(successor) => {
+                let process = self.give_way(successor).await;
+                let fields = [
+                    ("process", process.into()),
+                    ("took_ms", u64::try_from(took).unwrap_or(u64::MAX).into()),
+                ];
+                self.log.info("upgraded; this process serves what is open", &fields);
+                true
+            }
+            Err(reason) => {
+                self.log.error("upgrade failed; this process serves on", &[("reason", (&reason).into())]);
+                self.notifier.send("READY=1\nSTATUS=upgrade failed: the log says why");
+                false
+            }
+        }
+    }
+
+    /// Gives up what only one process can have, and tells the new one. The drain follows.
+    async fn give_way(&mut self, successor: Successor) -> u32 {
+        let Successor { child, channel, left } = successor;
+        self.listening.leave(&left, &self.crew.workers);
+        self.carried.drain(..).for_each(Carried::leave);
+        if let Some(metrics) = self.metrics.take() {
+            metrics.leave();
+        }
+        self.pushers = Pushers::default();
+        self.acme.give_way().await;
+        let id = child.id();
+        self.notifier.send(&format!("MAINPID={id}"));
+        // What it hears from this process from now on would be taken for the new one's.
+        self.notifier = Notifier::new(None);
+        if let Err(error) = message::go(&channel, within(MESSAGE)) {
+            // It notices itself that this process has ended.
+            self.log.warn("the new process does not listen", &[("reason", (&error).into())]);
+        }
+        id
+    }
+}
+
+/// Starts the new process and waits until it accepts, and no longer than `limit`.
+fn succeed<T>(
+    program: &Program,
+    state: &State,
+    fds: &[OwnedFd],
+    limit: Duration,
+    told: &oneshot::Sender<T>,
+) -> Result<Successor, String> {
+    let path = program.path.display();
+    let deadline = Instant::now() + limit;
+    let (channel, its) = Channel::pair().map_err(|error| format!("cannot talk to a new process: {error}"))?;
+    let mut child = program.start(its).map_err(|error| format!("cannot start {path}: {error}"))?;
+    let outcome = message::offer(&channel, state, fds, deadline)
+        .map_err(|error| format!("it does not take the hand-over: {error}"))
+        .and_then(|()| until_ready(&channel, deadline, limit, told));
+    match outcome {
+        Ok(Some(left)) => Ok(Successor { child, channel, left }),
+        Ok(None) => {
+            let status = end_of(&mut child);
+            Err(format!("the new process ended before it was ready ({status})"))
+        }
+        Err(reason) => {
+            end(&mut child);
+            Err(reason)
+        }
+    }
+}
+
+/// Waits until the new process accepts: the sets of sockets that it does not want; `None` if it has ended.
+fn until_ready<T>(
+    channel: &Channel,
+    deadline: Instant,
+    limit: Duration,
+    told: &oneshot::Sender<T>,
+) -> Result<Option<Vec<usize>>, String> {
+    let mut left = Vec::new();
+    while !told.is_closed() {
+        let next = deadline.min(within(LOOK));
+        let message = match channel.receive(next) {
+            Ok(Some(message)) => message,
+            Ok(None) => return Ok(None),
+            Err(error) if error.kind() != io::ErrorKind::TimedOut => return Err(error.to_string()),
+            Err(_) if next < deadline => continue,
+            Err(_) => {
+                let limit = limit.as_secs_f64();
+                return Err(format!(
+                    "the new process was not ready within {limit} s (limits.upgrade_timeout)"
+                ));
+            }
+        };
+        match message::answer(&message.text) {
+            Answer::Left(more) => left.extend(more),
+            Answer::Ready => return Ok(Some(left)),
+            Answer::Refused(reason) => return Err(reason),
+            Answer::Unknown(text) => {
+                return Err(format!("the new process speaks a hand-over that is not known here: {text}"));
+            }
+        }
+    }
+    Err("it is not wanted any more".to_owned())
+}
+
+/// How a process ended that is about to. One that does not is killed.
+fn end_of(child: &mut Child) -> ExitStatus {
+    let deadline = within(LAST);
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status,
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(LOOK),
+            _ => return end(child),
+        }
+    }
+}
+
+/// Kills a process that is not wanted.
+fn end(child: &mut Child) -> ExitStatus {
+    // Both fail only for one that has ended and was waited for.
+    let _ = child.kill();
+    child.wait().unwrap_or_default()
+}

@@ -1,0 +1,129 @@
+//! What passes from a process to the one that takes its place, beside the sockets: as JSON, in memory that both see.
+//!
+//! A field that is not there has its default, and one that is not known is skipped. So a field may be added without
+//! another version of the hand-over; one whose meaning changes needs another version.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use offramp_config::Config;
+use offramp_observe::Log;
+use offramp_proxy::Snapshot;
+use offramp_tls::TicketKeys;
+use offramp_upstream::health::Known;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::inherited::Label;
+use crate::resolve::{KnownName, Names};
+
+/// All of it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct State {
+    /// The sockets, in the order of their descriptors.
+    pub(crate) sockets: Vec<Sockets>,
+    /// The keys of session tickets, and when the next key is due.
+    pub(super) tickets: Option<Tickets>,
+    /// What is known of servers.
+    pub(super) servers: Vec<Server>,
+    /// The addresses of host names.
+    pub(super) names: Vec<KnownName>,
+}
+
+/// The sockets of one address.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Sockets {
+    #[serde(flatten)]
+    pub(crate) label: Label,
+    /// How many descriptors it has.
+    pub(crate) count: usize,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Tickets {
+    keys: String,
+    rotate_in_ms: Option<u64>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Server {
+    backend: String,
+    server: String,
+    down: bool,
+    against: u32,
+    draining: bool,
+    in_a_row: u32,
+    ejection: Option<(u64, u64)>,
+    returned: u64,
+}
+
+impl State {
+    /// What this process knows.
+    pub(crate) fn of(
+        sockets: Vec<Sockets>,
+        tickets: &TicketKeys,
+        rotate_in: Option<Duration>,
+        snapshot: &Snapshot,
+        names: &Names,
+    ) -> Self {
+        let rotate_in_ms = rotate_in.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+        let tickets = tickets.hand_over().map(|keys| Tickets { keys: STANDARD.encode(&*keys), rotate_in_ms });
+        let servers = snapshot.backends.iter().flat_map(|backend| {
+            backend.health.iter().map(|health| {
+                let Known { down, against, draining, in_a_row, ejection, returned } = health.known();
+                let (backend, server) = (backend.name.to_string(), health.name().to_string());
+                Server { backend, server, down, against, draining, in_a_row, ejection, returned }
+            })
+        });
+        Self { sockets, tickets, servers: servers.collect(), names: names.known() }
+    }
+
+    /// The keys of session tickets: those of the process before, if there are any.
+    pub(crate) fn ticket_keys(&self, config: &Config, log: &Log) -> Result<TicketKeys, Error> {
+        let rotation = config.tls.ticket_rotation;
+        if let Some(tickets) = &self.tickets {
+            let keys = STANDARD.decode(&tickets.keys).ok();
+            match keys.and_then(|keys| TicketKeys::inherit(rotation, &keys)) {
+                Some(keys) => return Ok(keys),
+                None => log.warn(
+                    "the ticket keys of the process before cannot be used: clients make full handshakes",
+                    &[],
+                ),
+            }
+        }
+        TicketKeys::new(rotation).map_err(|error| Error::one(error.to_string()))
+    }
+
+    /// When the keys that came are due for a new one.
+    pub(crate) fn rotate_in(&self) -> Option<Duration> {
+        self.tickets.as_ref().and_then(|tickets| tickets.rotate_in_ms).map(Duration::from_millis)
+    }
+
+    /// Tells the backends of the first snapshot what is known of their servers.
+    pub(crate) fn recall(&self, snapshot: &Snapshot, names: &Names) {
+        for known in &self.servers {
+            let backend = snapshot.backends.iter().find(|backend| *backend.name == *known.backend);
+            let named = |backend: &Arc<offramp_upstream::Backend>| {
+                backend.health.iter().find(|health| **health.name() == *known.server).cloned()
+            };
+            let Some((backend, health)) = backend.and_then(|backend| Some((backend, named(backend)?))) else {
+                continue;
+            };
+            // What nobody checks or counts any more would never change again.
+            let (checked, counted) = (backend.check.is_some(), backend.ejection.is_some());
+            health.recall(&Known {
+                down: checked && known.down,
+                against: if checked { known.against } else { 0 },
+                draining: known.draining,
+                in_a_row: if counted { known.in_a_row } else { 0 },
+                ejection: known.ejection.filter(|_| counted),
+                returned: known.returned,
+            });
+        }
+        names.recall(&self.names);
+    }
+}
