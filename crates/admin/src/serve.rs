@@ -71,7 +71,7 @@ pub struct Admin {
     bound: Address,
     /// For a process that takes the place of this one.
     socket: OwnedFd,
-    /// Whether that has it.
+    /// Whether that has it, or the service manager.
     left: bool,
     /// Dropped to end the thread.
     stop: Option<oneshot::Sender<Infallible>>,
@@ -93,12 +93,19 @@ impl Admin {
         Self::serve(fd, address, settings, true)
     }
 
-    /// The same on a socket that listens on `address` already.
+    /// The same on a socket that listens on `address` already. If it is `foreign`, its file is not removed.
     ///
     /// # Errors
     /// The socket cannot be used, or there is no thread.
-    pub fn start_on(fd: OwnedFd, address: &Address, settings: Settings) -> Result<Self, Error> {
-        Self::serve(fd, address, settings, false)
+    pub fn start_on(
+        fd: OwnedFd,
+        foreign: bool,
+        address: &Address,
+        settings: Settings,
+    ) -> Result<Self, Error> {
+        let mut admin = Self::serve(fd, address, settings, false)?;
+        admin.left = foreign;
+        Ok(admin)
     }
 
     fn serve(fd: OwnedFd, address: &Address, settings: Settings, fresh: bool) -> Result<Self, Error> {
@@ -116,10 +123,12 @@ impl Admin {
         let entered = runtime.enter();
         let acceptor = Acceptor::new(fd).map_err(refused)?;
         drop(entered);
-        if let Address::Unix(path) = &bound {
+        if let Address::Unix(path) = &bound
+            && fresh
+        {
             fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(refused)?;
             // Whoever was quicker than the permissions.
-            while fresh && matches!(acceptor.try_accept(), Ok(Some(_))) {}
+            while let Ok(Some(_)) = acceptor.try_accept() {}
         }
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = oneshot::channel();

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use offramp_admin::{Admin, Mount, Settings, Store};
 use offramp_config::Config;
 use offramp_config::model::ListenAddress;
-use offramp_control::{Carried, Server};
+use offramp_control::{Carried, Server, Socket};
 use offramp_net::Address;
 use offramp_observe::Log;
 
@@ -16,11 +16,16 @@ use crate::logs::place::Place;
 struct Interface {
     admin: Admin,
     address: Address,
+    foreign: bool,
 }
 
 impl Carried for Interface {
     fn address(&self) -> Address {
         self.address.clone()
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.foreign
     }
 
     fn socket(&self) -> BorrowedFd<'_> {
@@ -42,13 +47,15 @@ pub(crate) fn add(server: &mut Server, config: &Config, log: &Log) -> Result<(),
     let history = Some(server.history());
     let settings = Settings { store, history, mount: Mount::Grafana, log: log.clone() };
     let address = net_address(&endpoint.address);
-    let admin = match server.inherited_socket(&address) {
-        Some(socket) => Admin::start_on(socket, &address, settings)
+    let inherited = server.inherited_socket("admin", &address);
+    let foreign = inherited.as_ref().is_some_and(|socket| socket.foreign);
+    let admin = match inherited {
+        Some(Socket { fd, .. }) => Admin::start_on(fd, foreign, &address, settings)
             .map_err(|error| Failure::runtime(format_args!("error: {error}")))?,
         None => start(&endpoint.address, settings)?,
     };
     log.info("admin", &[("address", admin.address().into())]);
-    server.carry(Box::new(Interface { admin, address }));
+    server.carry(Box::new(Interface { admin, address, foreign }));
     Ok(())
 }
 

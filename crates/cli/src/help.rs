@@ -83,6 +83,8 @@ pub(crate) const SECTIONS: &[Section] = &[
             ("XDG_STATE_HOME", "The default state_dir, if not root, is $XDG_STATE_HOME/offramp"),
             ("HOME", "If that is not set, it is $HOME/.local/state/offramp"),
             ("NOTIFY_SOCKET", "The socket on which systemd learns that the service is ready"),
+            ("LISTEN_FDS, LISTEN_PID, LISTEN_FDNAMES", "Sockets that systemd has opened"),
+            ("WATCHDOG_USEC, WATCHDOG_PID", "How often systemd wants a sign of life"),
             ("JOURNAL_STREAM", "If set, messages omit time and level, which the journal adds"),
         ],
     },

@@ -269,6 +269,8 @@ fn serve(
         open_store: Some(event_store::opener()),
         program: surroundings::program(),
         heir,
+        activated: surroundings::activated(),
+        watchdog: surroundings::watchdog(),
         signals: true,
     };
     let mut server = Server::start(start).map_err(|error| not_started(&error, &config))?;

@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::Ipv6Addr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use offramp_config::Environment;
@@ -37,6 +39,28 @@ pub(crate) fn heir() -> Result<Option<Heir>, Failure> {
         return Ok(None);
     }
     Heir::receive().map_err(|reason| Failure::runtime(format_args!("error: {reason}")))
+}
+
+/// The sockets that the service manager has opened for this process, with their names (sd_listen_fds(3)).
+pub(crate) fn activated() -> Vec<(String, OwnedFd)> {
+    let variable = |name| std::env::var(name).ok();
+    if variable("LISTEN_PID").and_then(|id| id.parse().ok()) != Some(std::process::id()) {
+        return Vec::new();
+    }
+    let count = variable("LISTEN_FDS").and_then(|count| count.parse().ok()).unwrap_or(0);
+    let names = variable("LISTEN_FDNAMES").unwrap_or_default();
+    let names = names.split(':').map(str::to_owned).chain(std::iter::repeat_with(String::new));
+    let named = names.zip(offramp_net::activation::take(count));
+    named.filter_map(|(name, fd)| Some((name, fd?))).collect()
+}
+
+/// How often systemd wants a sign of life at least, if it does (sd_watchdog_enabled(3)).
+pub(crate) fn watchdog() -> Option<Duration> {
+    let variable = |name| std::env::var(name).ok();
+    // After an upgrade it is not there: systemd has given it to the first process.
+    let meant = variable("WATCHDOG_PID").is_none_or(|id| id.parse() == Ok(std::process::id()));
+    let limit = variable("WATCHDOG_USEC")?.parse().ok().filter(|limit| *limit > 0)?;
+    meant.then(|| Duration::from_micros(limit))
 }
 
 /// How this program was called, and the file that an upgrade starts: the one that it was called by, if that is this

@@ -50,6 +50,7 @@ mod signals;
 mod state;
 mod upgrade;
 mod upkeep;
+mod watchdog;
 
 pub use acme::{Issued, OneOrder, control_socket, order_once};
 pub use build::{check, check_files};
@@ -59,5 +60,5 @@ pub use event_store::{EventStore, OpenStore, StoreFigures};
 pub use history::{Applied, History, Refused, Requester};
 pub use inventory::{Inventory, Listed, certificates as inventory};
 pub use reload::Changes;
-pub use server::{Bound, Handle, Origin, Server, Start};
+pub use server::{Bound, Handle, Origin, Server, Socket, Start};
 pub use upgrade::{Carried, HANDOVER, Heir, Program, Refuser};

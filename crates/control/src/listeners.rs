@@ -11,7 +11,7 @@ use offramp_net::{Address, listen};
 use offramp_proxy::{AcceptorId, Command, WorkerHandle};
 
 use crate::error::Finding;
-use crate::inherited::Set;
+use crate::inherited::{Label, Purpose, Set};
 use crate::plan::{Held, Plan, Wanted, plan};
 
 /// The sockets that are open.
@@ -28,6 +28,8 @@ struct Open {
     /// One, or more where there are more sockets than workers.
     ids: Vec<AcceptorId>,
     kept: Vec<OwnedFd>,
+    /// Whether the service manager keeps them too.
+    foreign: bool,
     held: Held,
     /// What the listener is called now.
     listener: Arc<str>,
@@ -42,8 +44,9 @@ pub(crate) struct Fresh {
     fds: Vec<OwnedFd>,
     /// The same sockets, each once.
     kept: Vec<OwnedFd>,
-    /// Whether another process opened them.
+    /// Whether another process opened them, and whether that is the service manager, which keeps them.
     adopted: bool,
+    foreign: bool,
 }
 
 /// A wanted listener, and its position in the configuration.
@@ -77,6 +80,7 @@ pub(crate) fn open(
 ) -> Result<Fresh, Finding> {
     let refused = |error: io::Error| Finding::new(at, explain(&wanted.address, &error));
     let adopted = inherited.is_some();
+    let foreign = inherited.as_ref().is_some_and(|set| set.label.foreign);
     let fds = match inherited {
         Some(set) => listen::adopt(set.fds, workers),
         None => listen::open(&wanted.address, workers),
@@ -84,9 +88,10 @@ pub(crate) fn open(
     let fds = fds.map_err(refused)?;
     let kept: io::Result<Vec<OwnedFd>> = listen::queues(&fds).iter().map(OwnedFd::try_clone).collect();
     let kept = kept.map_err(refused)?;
-    let bound = fds.first().and_then(listen::bound_address);
-    let bound = bound.map_or_else(|| wanted.address.clone(), Address::Tcp);
-    Ok(Fresh { wanted: wanted.clone(), bound, fds, kept, adopted })
+    let bound = fds.first().and_then(listen::address_of);
+    let bound = bound.filter(|bound| foreign || matches!(bound, Address::Tcp(_)));
+    let bound = bound.unwrap_or_else(|| wanted.address.clone());
+    Ok(Fresh { wanted: wanted.clone(), bound, fds, kept, adopted, foreign })
 }
 
 /// Why an address cannot be listened on, and what to do.
@@ -160,27 +165,26 @@ impl Listening {
     pub(crate) fn close(&mut self, plan: &Plan, workers: &[WorkerHandle]) {
         for at in &plan.close {
             let open = &mut self.open[*at];
-            unlink(&open.bound);
-            open.kept.clear();
+            open.give_up();
             open.order(workers, |id| Command::Unlisten { id });
         }
     }
 
-    /// The sockets of each address with the listener's name and the address as configured, in a fixed order.
-    pub(crate) fn sockets(&self) -> impl Iterator<Item = (String, String, &[OwnedFd])> {
-        let one = |open: &'_ Open| (open.listener.to_string(), open.held.address.to_string());
-        self.open.iter().map(move |open| {
-            let (listener, address) = one(open);
-            (listener, address, open.kept.as_slice())
+    /// The sockets of each address, in a fixed order.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (Label, &[OwnedFd])> {
+        self.open.iter().map(|open| {
+            let (name, address) = (open.listener.to_string(), open.held.address.to_string());
+            let label = Label { purpose: Purpose::Listener, name, address, foreign: open.foreign };
+            (label, open.kept.as_slice())
         })
     }
 
     /// Leaves everything to a process that has the sockets, too, but for the addresses `unwanted`, as
     /// [`Self::sockets`] counts them: they are closed after who waits there was served.
     pub(crate) fn leave(&mut self, unwanted: &[usize], workers: &[WorkerHandle]) {
-        for (at, open) in std::mem::take(&mut self.open).into_iter().enumerate() {
+        for (at, mut open) in std::mem::take(&mut self.open).into_iter().enumerate() {
             if unwanted.contains(&at) {
-                unlink(&open.bound);
+                open.give_up();
                 open.order(workers, |id| Command::Unlisten { id });
             } else {
                 open.order(workers, |id| Command::Leave { id });
@@ -205,7 +209,7 @@ impl Listening {
                 self.open.push(open);
             }
         }
-        for Fresh { wanted, bound, fds, kept, .. } in fresh {
+        for Fresh { wanted, bound, fds, kept, foreign, .. } in fresh {
             let mut ids = Vec::new();
             for (at, fd) in fds.into_iter().enumerate() {
                 // A worker that gets another socket of the address knows it by another name.
@@ -218,20 +222,25 @@ impl Listening {
             }
             let listener = Arc::clone(&wanted.listener);
             let held = Held { label: Arc::clone(&listener), address: wanted.address };
-            self.open.push(Open { ids, kept, held, listener, bound });
+            self.open.push(Open { ids, kept, foreign, held, listener, bound });
         }
     }
 
     /// Before the drain: the files of Unix sockets go, their queues stay until workers close them.
     pub(crate) fn unlink_all(&mut self) {
-        for open in &mut self.open {
-            unlink(&open.bound);
-            open.kept.clear();
-        }
+        self.open.iter_mut().for_each(Open::give_up);
     }
 }
 
 impl Open {
+    /// Has the sockets no longer, but for those that workers have, nor the file of a Unix socket.
+    fn give_up(&mut self) {
+        if !self.foreign {
+            unlink(&self.bound);
+        }
+        self.kept.clear();
+    }
+
     fn order(&self, workers: &[WorkerHandle], command: impl Fn(AcceptorId) -> Command) {
         for worker in workers {
             self.ids.iter().for_each(|id| worker.send(command(*id)));

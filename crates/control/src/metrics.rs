@@ -47,7 +47,9 @@ pub(crate) struct Endpoint {
     task: AbortHandle,
     /// For the process that takes the place of this one.
     socket: OwnedFd,
-    /// Whether that has it.
+    /// Whether the service manager has it too.
+    pub(crate) foreign: bool,
+    /// Whether a process that takes the place of this one has it.
     left: bool,
 }
 
@@ -55,21 +57,28 @@ pub(crate) struct Endpoint {
 ///
 /// # Errors
 /// Which address, why not, and what to do.
-pub(crate) fn open(
-    endpoint: &model::Endpoint,
-    inherited: &mut Inherited,
-) -> Result<(OwnedFd, Address), Finding> {
+pub(crate) fn open(endpoint: &model::Endpoint, inherited: &mut Inherited) -> Result<Opened, Finding> {
     let address = net_address(&endpoint.address);
     let refused =
         |error: &io::Error| Finding::new(&endpoint.at, format!("metrics: {}", explain(&address, error)));
-    let fds = match inherited.for_address(Purpose::Metrics, &address) {
+    let set = inherited.for_address(Purpose::Metrics, "metrics", &address);
+    let foreign = set.as_ref().is_some_and(|set| set.label.foreign);
+    let fds = match set {
         Some(set) => listen::adopt(set.fds, 1),
         None => listen::open(&address, 1),
     };
     let mut fds = fds.map_err(|error| refused(&error))?;
     let Some(fd) = fds.pop() else { return Err(refused(&io::ErrorKind::NotFound.into())) };
     let bound = listen::bound_address(&fd).map_or(address.clone(), Address::Tcp);
-    Ok((fd, bound))
+    Ok(Opened { fd, bound, foreign })
+}
+
+/// The endpoint's socket, not yet served.
+pub(crate) struct Opened {
+    fd: OwnedFd,
+    pub(crate) bound: Address,
+    /// Whether the service manager has it too.
+    pub(crate) foreign: bool,
 }
 
 impl Endpoint {
@@ -77,11 +86,12 @@ impl Endpoint {
     ///
     /// # Errors
     /// The socket cannot be watched.
-    pub(crate) fn serve(fd: OwnedFd, bound: Address, page: Exposition, log: Log) -> io::Result<Self> {
+    pub(crate) fn serve(opened: Opened, page: Exposition, log: Log) -> io::Result<Self> {
+        let Opened { fd, bound, foreign } = opened;
         let socket = fd.try_clone()?;
         let acceptor = Acceptor::new(fd)?;
         let task = tokio::spawn(accept(acceptor, Arc::new(page), log)).abort_handle();
-        Ok(Self { bound, task, socket, left: false })
+        Ok(Self { bound, task, socket, foreign, left: false })
     }
 
     /// The listening socket.
@@ -102,7 +112,7 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if !self.left {
+        if !self.left && !self.foreign {
             unlink(&self.bound);
         }
         self.task.abort();

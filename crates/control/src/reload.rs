@@ -6,7 +6,6 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -163,8 +162,8 @@ impl Running {
             }
             (_, _, fresh) => {
                 fresh.iter().flatten().for_each(Fresh::abandon);
-                if let Move::To(_, bound) = &metrics {
-                    listeners::unlink(bound);
+                if let Move::To(opened) = &metrics {
+                    listeners::unlink(&opened.bound);
                 }
                 Err(findings.into())
             }
@@ -197,7 +196,7 @@ impl Running {
             (_, true) => Move::Stay,
             (None, false) => Move::Close,
             (Some(endpoint), false) => match metrics::open(endpoint, &mut Inherited::default()) {
-                Ok((fd, bound)) => Move::To(fd, bound),
+                Ok(opened) => Move::To(opened),
                 Err(finding) => {
                     findings.push(finding);
                     Move::Stay
@@ -290,17 +289,15 @@ impl Running {
         match metrics {
             Move::Stay => {}
             Move::Close => self.metrics = None,
-            Move::To(fd, bound) => {
-                match Endpoint::serve(fd, bound, self.crew.page.clone(), self.log.clone()) {
-                    Ok(endpoint) => self.metrics = Some(endpoint),
-                    Err(error) => {
-                        self.log.error(
-                            "cannot open the new metrics endpoint; the old one stays in use",
-                            &[("reason", (&error).into())],
-                        );
-                    }
+            Move::To(opened) => match Endpoint::serve(opened, self.crew.page.clone(), self.log.clone()) {
+                Ok(endpoint) => self.metrics = Some(endpoint),
+                Err(error) => {
+                    self.log.error(
+                        "cannot open the new metrics endpoint; the old one stays in use",
+                        &[("reason", (&error).into())],
+                    );
                 }
-            }
+            },
         }
     }
 
@@ -339,7 +336,7 @@ struct Next {
 enum Move {
     Stay,
     Close,
-    To(OwnedFd, Address),
+    To(metrics::Opened),
 }
 
 /// How often ticket keys change, where there are tickets.

@@ -11,6 +11,7 @@ use offramp_observe::{Exposition, Flusher, Log};
 use offramp_proxy::{Shared, WorkerHandle};
 use offramp_record::Choice;
 use offramp_tls::TicketKeys;
+use tokio::task::AbortHandle;
 
 use crate::acme::Acme;
 use crate::build::Contents;
@@ -44,6 +45,8 @@ pub(crate) struct Running {
     pub(crate) listening: Listening,
     /// What else listens on sockets of its own.
     pub(crate) carried: Vec<Box<dyn Carried>>,
+    /// What tells the service manager that this process lives.
+    pub(crate) watchdog: Option<AbortHandle>,
     /// The metrics page for Prometheus.
     pub(crate) metrics: Option<Endpoint>,
     /// The exporters of figures: Graphite, OpenTelemetry.

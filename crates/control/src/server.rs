@@ -8,6 +8,7 @@ use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::time::Duration;
 
 use offramp_config::{Config, Environment};
 use offramp_net::{Address, listen};
@@ -59,6 +60,10 @@ pub struct Start {
     pub program: Option<Program>,
     /// What the process hands over whose place this one takes.
     pub heir: Option<Heir>,
+    /// Sockets that the service manager has opened, with their names.
+    pub activated: Vec<(String, OwnedFd)>,
+    /// How often systemd wants a sign of life at least (`WATCHDOG_USEC`).
+    pub watchdog: Option<Duration>,
     /// Whether to obey SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2. Without, only a [`Handle`] commands.
     pub signals: bool,
 }
@@ -73,6 +78,15 @@ pub enum Origin {
     File(PathBuf),
     /// From a command line: a reload reads certificates again, and nothing else.
     CommandLine,
+}
+
+/// A listening socket that another process has opened.
+#[derive(Debug)]
+pub struct Socket {
+    /// The socket.
+    pub fd: OwnedFd,
+    /// Whether the service manager keeps it too: the file of a Unix socket is not ours then.
+    pub foreign: bool,
 }
 
 /// A running proxy.
@@ -111,11 +125,13 @@ impl Server {
         self.running.metrics.as_ref().map(crate::metrics::Endpoint::address)
     }
 
-    /// The socket at this address that the process before hands over, for something to be [carried](Self::carry).
+    /// The socket at this address that the process before hands over, or that the service manager has opened there or
+    /// under this name: for something to be [carried](Self::carry).
     #[must_use]
-    pub fn inherited_socket(&mut self, address: &Address) -> Option<OwnedFd> {
-        let set = self.inherited.for_address(Purpose::Carried, address)?;
-        listen::adopt(set.fds, 1).ok()?.pop()
+    pub fn inherited_socket(&mut self, name: &str, address: &Address) -> Option<Socket> {
+        let set = self.inherited.for_address(Purpose::Carried, name, address)?;
+        let foreign = set.label.foreign;
+        Some(Socket { fd: listen::adopt(set.fds, 1).ok()?.pop()?, foreign })
     }
 
     /// Keeps something that listens on a socket of its own until the server ends, or another process takes the socket.
@@ -149,6 +165,12 @@ impl Server {
             drop(inherited);
             before.take_over(&left);
             running.acme.begin();
+        } else {
+            for (name, address) in inherited.rest() {
+                let fields = [("name", name.into()), ("address", address.into())];
+                running.log.warn("a socket of the service manager belongs to no listener", &fields);
+            }
+            drop(inherited);
         }
         running.notifier.send("READY=1\nSTATUS=serving");
         let exit = runtime.block_on(async {

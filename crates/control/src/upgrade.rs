@@ -57,6 +57,8 @@ pub struct Program {
 pub trait Carried: Send {
     /// Where it listens, as configured.
     fn address(&self) -> Address;
+    /// Whether the service manager has the socket, too.
+    fn is_foreign(&self) -> bool;
     /// Its socket.
     fn socket(&self) -> BorrowedFd<'_>;
     /// Ends it, and leaves the socket to the new process.
@@ -122,17 +124,19 @@ impl Running {
             sets.push(Sockets { label, count: fds.len() - before });
             Ok::<(), io::Error>(())
         };
-        for (name, address, own) in self.listening.sockets() {
-            add(Label { purpose: Purpose::Listener, name, address }, &mut own.iter().map(AsFd::as_fd))?;
+        for (label, own) in self.listening.sockets() {
+            add(label, &mut own.iter().map(AsFd::as_fd))?;
         }
         if let (Some(metrics), Some(endpoint)) = (&self.metrics, &self.config.metrics.endpoint) {
             let address = crate::listeners::net_address(&endpoint.address).to_string();
-            let label = Label { purpose: Purpose::Metrics, name: String::new(), address };
+            let (name, foreign) = (String::new(), metrics.foreign);
+            let label = Label { purpose: Purpose::Metrics, name, address, foreign };
             add(label, &mut std::iter::once(metrics.socket()))?;
         }
         for carried in &self.carried {
             let address = carried.address().to_string();
-            let label = Label { purpose: Purpose::Carried, name: String::new(), address };
+            let (name, foreign) = (String::new(), carried.is_foreign());
+            let label = Label { purpose: Purpose::Carried, name, address, foreign };
             add(label, &mut std::iter::once(carried.socket()))?;
         }
         Ok((sets, fds))
@@ -172,6 +176,9 @@ impl Running {
             metrics.leave();
         }
         self.pushers = Pushers::default();
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.abort();
+        }
         self.acme.give_way().await;
         let id = child.id();
         self.notifier.send(&format!("MAINPID={id}"));

@@ -5,8 +5,9 @@
 //! cores it may use
 //! ([`cores`]), files below a root ([`mod@file`]), descriptors for a new process ([`handover`]), changes of files ([`watch`]), and the notifications that systemd expects ([`notify`]). TCP and Unix sockets are
 //! one type from here on. Through `rustix` and `nix` only the registration of descriptors with the
-//! runtime needs `unsafe`.
+//! runtime, and descriptors that are known by number, need `unsafe`.
 
+pub mod activation;
 pub mod clock;
 pub mod connect;
 pub mod cores;

@@ -37,6 +37,18 @@ fn every_outside_crate_that_is_used_has_its_line() {
     }
 }
 
+/// `systemd-analyze security` gives points for what a service could do; 10 is the most.
+#[test]
+fn the_unit_has_less_than_one_and_a_half_points() {
+    let mut command = Command::new(require("systemd-analyze", "systemd"));
+    // Fails with more than 14 tenths.
+    command.args(["security", "--offline=true", "--no-pager", "--threshold=14"]);
+    let output = command.arg(root().join("deploy/systemd/offramp.service")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("Overall exposure level"), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}");
+}
+
 #[test]
 fn every_crate_is_on_the_map() {
     let map = read("docs/architecture.md");

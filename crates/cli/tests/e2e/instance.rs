@@ -166,6 +166,18 @@ impl Instance {
         })
     }
 
+    /// Whether a line that begins like this is among the notifications that came and were not read.
+    pub(crate) fn was_notified(&self, beginning: &str) -> bool {
+        self.notifications.set_nonblocking(true).unwrap();
+        let mut datagram = [0; 4096];
+        while let Ok(length) = self.notifications.recv(&mut datagram) {
+            if String::from_utf8_lossy(&datagram[..length]).lines().any(|line| line.starts_with(beginning)) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// The events so far, in the order in which the connections were accepted: each worker tells of its
     /// own, so that they are not written in the order of their ends.
     pub(crate) fn events(&self) -> Vec<Value> {

@@ -120,6 +120,7 @@ mod smuggling_backend;
 mod smuggling_by_h2;
 mod smuggling_is_refused;
 mod smuggling_rows;
+mod sockets_are_activated;
 mod spiffe_identities;
 mod sslyze_finds_it_compliant;
 mod stopping_finishes_what_is_open;

@@ -3,7 +3,6 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -14,7 +13,9 @@ use offramp_net::notify::Notifier;
 use offramp_net::{Address, cores, process};
 use offramp_observe::prometheus::Build;
 use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
-use offramp_proxy::{Admission, Challenges, ClientTable, Demand, Held, Refusals, Shared, Snapshot, Worker};
+use offramp_proxy::{
+    Admission, Challenges, ClientTable, Demand, Held, Refusals, Shared, Snapshot, Worker, WorkerHandle,
+};
 use offramp_record::aead::Library;
 use offramp_record::{Choice, measure};
 use offramp_tls::TicketKeys;
@@ -43,6 +44,7 @@ use crate::servers;
 use crate::signals::Signals;
 use crate::upgrade::{Heir, State};
 use crate::upkeep::Calendar;
+use crate::watchdog;
 
 /// Threads that may wait for DNS at once.
 const LOOK_UPS: usize = 4;
@@ -53,7 +55,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let source = Source { origin, environment, journal, terminals, program };
     let (before, state, mut inherited) = match start.heir.map(Heir::parts) {
         Some((before, state, inherited)) => (Some(before), state, inherited),
-        None => Default::default(),
+        None => (None, State::default(), Inherited::activated(start.activated)),
     };
     let open_store = store_opener(&config, open_store)?;
     let identity = privileges::find(config.user.as_ref(), &log)?;
@@ -89,7 +91,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     crew.tap(&config);
     let mut listening = Listening::default();
     listening.serve(&plan, &wanted, fresh, &crew.workers);
-    let serve = |(fd, bound)| Endpoint::serve(fd, bound, crew.page.clone(), log.clone());
+    let serve = |opened| Endpoint::serve(opened, crew.page.clone(), log.clone());
     let metrics = metrics.map(serve).transpose();
     let metrics = metrics.map_err(|error| Error::one(format!("cannot serve metrics: {error}")))?;
     let pushers = Pushers::start(&config, &crew.page, &crew.spans, &log);
@@ -102,6 +104,11 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     }
     acme.configure(&config);
     acme.follow(&wants);
+    let watchdog = start.watchdog.map(|limit| {
+        let workers = crew.workers.iter().map(WorkerHandle::commander).collect();
+        let watchdog = watchdog::run(Notifier::new(notify_socket.as_deref()), limit, workers);
+        tokio::spawn(watchdog).abort_handle()
+    });
     let running = Running {
         config,
         source,
@@ -109,6 +116,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         crew,
         listening,
         carried: Vec::new(),
+        watchdog,
         metrics,
         pushers,
         resolver: Resolver::start(&names, log.clone()),
@@ -215,7 +223,7 @@ struct Ready {
     plan: Plan,
     wanted: Vec<Wanted>,
     fresh: Vec<Fresh>,
-    metrics: Option<(OwnedFd, Address)>,
+    metrics: Option<metrics::Opened>,
 }
 
 impl Ready {

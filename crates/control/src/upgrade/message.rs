@@ -173,6 +173,7 @@ mod tests {
                 purpose: Purpose::Listener,
                 name: format!("l{number}"),
                 address: "127.0.0.1:0".to_owned(),
+                foreign: false,
             },
             count: *count,
         });

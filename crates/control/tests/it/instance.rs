@@ -68,6 +68,8 @@ impl Folder {
             open_store: None,
             program: None,
             heir: None,
+            activated: Vec::new(),
+            watchdog: None,
             signals: false,
         })?;
         let (addresses, metrics) = (server.addresses(), server.metrics_address().cloned());
