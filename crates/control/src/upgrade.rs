@@ -18,6 +18,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use offramp_net::Address;
@@ -108,8 +109,10 @@ impl Running {
             }
         };
         let thread = std::thread::Builder::new().name("offramp-upgrade".to_owned()).spawn(start);
-        thread.map_err(|error| format!("cannot start a thread: {error}"))?;
-        outcome.await.unwrap_or_else(|_| Err("the upgrade ended by a fault of Offramp's own".to_owned()))
+        let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+        let mut starting = Starting { outcome, thread: Some(thread) };
+        let outcome = (&mut starting.outcome).await;
+        outcome.unwrap_or_else(|_| Err("the upgrade ended by a fault of Offramp's own".to_owned()))
     }
 
     /// All listening sockets.
@@ -170,10 +173,19 @@ impl Running {
     /// Gives up what only one process can have, and tells the new one. The drain follows.
     async fn give_way(&mut self, successor: Successor) -> u32 {
         let Successor { child, channel, left } = successor;
+        // As `sockets` counts them. What the new process does not want ends here.
+        let mut number = self.listening.sockets().count();
         self.listening.leave(&left, &self.crew.workers);
-        self.carried.drain(..).for_each(Carried::leave);
         if let Some(metrics) = self.metrics.take() {
-            metrics.leave();
+            if !left.contains(&number) {
+                metrics.leave();
+            }
+            number += 1;
+        }
+        for (carried, number) in self.carried.drain(..).zip(number..) {
+            if !left.contains(&number) {
+                carried.leave();
+            }
         }
         self.pushers = Pushers::default();
         if let Some(watchdog) = self.watchdog.take() {
@@ -189,6 +201,26 @@ impl Running {
             self.log.warn("the new process does not listen", &[("reason", (&error).into())]);
         }
         id
+    }
+}
+
+/// The start of a new process. Dropped before its end, it leaves no process behind.
+struct Starting {
+    outcome: oneshot::Receiver<Result<Successor, String>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.outcome.close();
+        if let Some(thread) = self.thread.take() {
+            // It looks often whether somebody waits. One that panicked has said so itself.
+            let _ = thread.join();
+        }
+        // It was ready just then.
+        if let Ok(Ok(mut successor)) = self.outcome.try_recv() {
+            end(&mut successor.child);
+        }
     }
 }
 
