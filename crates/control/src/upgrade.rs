@@ -236,9 +236,14 @@ fn succeed<T>(
     let deadline = Instant::now() + limit;
     let (channel, its) = Channel::pair().map_err(|error| format!("cannot talk to a new process: {error}"))?;
     let mut child = program.start(its).map_err(|error| format!("cannot start {path}: {error}"))?;
-    let outcome = message::offer(&channel, state, fds, deadline)
-        .map_err(|error| format!("it does not take the hand-over: {error}"))
-        .and_then(|()| until_ready(&channel, deadline, limit, told));
+    let offered = match message::offer(&channel, state, fds, deadline) {
+        // What it has said before it ended is read below.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("the new process does not take the hand-over: {error}"))
+        }
+        _ => Ok(()),
+    };
+    let outcome = offered.and_then(|()| until_ready(&channel, deadline, limit, told));
     match outcome {
         Ok(Some(left)) => Ok(Successor { child, channel, left }),
         Ok(None) => {

@@ -116,9 +116,9 @@ impl Channel {
                     self.wait(PollFlags::IN, deadline)?;
                     continue;
                 }
-                Err(Errno::INTR) => continue,
-                // It was closed before everything that was sent to it was read.
-                Err(Errno::CONNRESET) => return Ok(None),
+                // The kernel says once that the other end was closed before it had read everything; what that end has
+                // said comes after.
+                Err(Errno::INTR | Errno::CONNRESET) => continue,
                 Err(error) => return Err(error.into()),
             };
             let mut fds = Vec::new();
@@ -217,7 +217,10 @@ mod tests {
         assert_eq!(other.receive(within(PATIENCE)).unwrap().unwrap().text, b"second");
         let late = other.receive(Instant::now()).unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        other.send(b"never read", &[], within(PATIENCE)).unwrap();
+        one.send(b"last", &[], within(PATIENCE)).unwrap();
         drop(one);
+        assert_eq!(other.receive(within(PATIENCE)).unwrap().unwrap().text, b"last");
         assert!(other.receive(within(PATIENCE)).unwrap().is_none());
     }
 

@@ -30,7 +30,7 @@ for one in sys.argv[1].split():
     sockets.append(it)
 with open("where", "w") as where:
     where.write("\n".join(str(it.getsockname()[1]) if it.family == socket.AF_INET else "" for it in sockets))
-high = [os.dup2(it.fileno(), 100 + at) for at, it in enumerate(sockets)]
+high = [os.dup2(it.fileno(), 100 + at, inheritable=False) for at, it in enumerate(sockets)]
 for at, fd in enumerate(high):
     os.dup2(fd, 3 + at, inheritable=True)
 os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(sockets)), LISTEN_FDNAMES=":".join(names))

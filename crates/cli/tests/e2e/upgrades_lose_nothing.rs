@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use offramp_testkit::process::Source;
 use offramp_testkit::server::{Listen, Server, apps};
 use rustls::ClientConfig;
 
-use crate::crowd::{Crowd, Tls, close, connect, echo, get, trusting, until};
+use crate::crowd::{Crowd, Tls, close, connect, echo, get, tcp, trusting, until};
 use crate::instance::{CERTIFICATE, Home};
+use crate::logs_desk;
 use crate::openssl;
 use crate::upgrade::Upgraded;
 
@@ -188,34 +188,29 @@ fn the_new_process_has_what_its_configuration_says() {
     let text = |workers: usize, extra: &str| {
         format!(
             "workers = {workers}\n[admin]\naddress = \"unix:admin.sock\"\n[metrics]\naddress = \"127.0.0.1:0\"\n\
-             [log_store]\nurl = \"sqlite:store.db\"\n{CERTIFICATE}{}{extra}[[route]]\nserver = \"{}\"\n",
-            listener("default", "tcp"),
+             [log_store]\nurl = \"sqlite:store.db\"\n{CERTIFICATE}{}{}{extra}[[route]]\nserver = \"{}\"\n",
+            listener("default", "http"),
+            listener("blind", "tcp"),
             app.address()
         )
     };
-    let unix = "[[listener]]\nname = \"extra\"\naddress = [\"unix:one.sock\", \"unix:two.sock\"]\n";
-    let fewer = "[[listener]]\nname = \"renamed\"\naddress = \"unix:two.sock\"\n";
+    let unix =
+        "[[listener]]\nname = \"extra\"\nmode = \"tcp\"\naddress = [\"unix:one.sock\", \"unix:two.sock\"]\n";
+    let fewer = "[[listener]]\nname = \"renamed\"\nmode = \"tcp\"\naddress = \"unix:two.sock\"\n";
     let upgraded = Upgraded::of(Home::new().run(&text(3, unix)));
     let instance = &upgraded.instance;
     let config = trusting(&instance.home.ca.certificate());
     let (address, metrics) = (instance.address(), instance.metrics());
-    // A stream keeps the first process alive all the while.
-    let echoes = connect(&config, address, "localhost").unwrap();
-    let mut kept = echoes;
-    assert_eq!(get(&mut kept, "/kept").unwrap(), "hello /kept\n");
+    // It keeps the first process alive all the while.
+    let mut kept = connect(&config, instance.address_of("blind"), "localhost").unwrap();
     for (workers, extra, sockets) in
         [(1, unix, [true, true]), (4, fewer, [false, true]), (2, "", [false, false])]
     {
+        assert_eq!(get(&mut kept, "/kept").unwrap(), "hello /kept\n");
         instance.home.configure(&text(workers, extra));
         upgraded.upgrade();
-        let page = || {
-            let mut stream = crate::crowd::tcp(metrics).unwrap();
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-            let mut page = String::new();
-            stream.read_to_string(&mut page).unwrap();
-            page
-        };
-        assert!(page().contains("offramp_build_info"));
+        let mut page = tcp(metrics).unwrap();
+        assert!(get(&mut page, "/metrics").unwrap().contains("offramp_build_info"));
         let mut admin = UnixStream::connect(instance.home.file("admin.sock")).unwrap();
         admin.write_all(b"GET /grafana HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
@@ -223,37 +218,34 @@ fn the_new_process_has_what_its_configuration_says() {
         assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
         for _ in 0..20 {
             let mut tls = connect(&config, address, "localhost").unwrap();
-            assert_eq!(get(&mut tls, "/x").unwrap(), "hello /x\n");
+            assert_eq!(get(&mut tls, "/counted").unwrap(), "hello /counted\n");
         }
-        let reached =
-            ["one.sock", "two.sock"].map(|name| UnixStream::connect(instance.home.file(name)).is_ok());
+        let names = ["one.sock", "two.sock"];
+        let reached = names.map(|name| UnixStream::connect(instance.home.file(name)).is_ok());
         assert_eq!(reached, sockets, "{workers} workers");
-        assert_eq!(get(&mut kept, "/kept").unwrap(), "hello /kept\n");
     }
-    drop(kept);
+    assert_eq!(get(&mut kept, "/kept").unwrap(), "hello /kept\n");
+    close(kept).unwrap();
     upgraded.until_others_ended();
     // Everybody's requests are in the one store, and nobody's twice.
-    let file = instance.home.file("store.db");
-    upgraded.signal(offramp_testkit::process::Signal::TERM);
-    instance.until("the end of all", || (upgraded.logged(" stopped ").len() == 4).then_some(()));
-    let lines = upgraded.logged("events_not_stored=0");
-    assert_eq!(lines.len(), 4, "{lines:?}");
-    let output =
-        crate::offramp::output(instance.home.path(), &["logs", "count", "--store", &file.to_string_lossy()]);
-    println!("{}", crate::offramp::stdout(&output));
-    assert_eq!(upgraded.logged(" ERROR "), [""; 0], "{:?}", instance.process.lines(Source::Stderr));
+    let count = ["query", "SELECT count(*) AS n FROM requests WHERE path = '/counted'"];
+    logs_desk::until(instance.home.path(), &count, |rows| rows[0]["n"] == 60);
+    assert_eq!(upgraded.logged("ERROR"), [""; 0]);
+    upgraded.stop();
 }
 
 #[test]
 fn the_right_to_order_certificates_passes_over() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
     let text = format!(
-        "{CERTIFICATE}[acme.nobody]\ndirectory = \"https://127.0.0.1:1/directory\"\nemail = \"a@example.org\"\n\
+        "{CERTIFICATE}[acme.nobody]\ndirectory = \"https://127.0.0.1:1/directory\"\nca = \"{}\"\n\
          [[certificate]]\nacme = \"nobody\"\nnames = [\"acme.test\"]\n{}{}",
+        home.ca.certificate().display(),
         listener("default", "tcp"),
         route("default", &app)
     );
-    let upgraded = Upgraded::of(Home::new().run(&text));
+    let upgraded = Upgraded::of(home.run(&text));
     let socket = upgraded.instance.home.file("state/acme/control.sock");
     let config = trusting(&upgraded.instance.home.ca.certificate());
     for _ in 0..2 {

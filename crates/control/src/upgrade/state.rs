@@ -127,3 +127,65 @@ impl State {
         names.recall(&self.names);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use offramp_upstream::health::Check;
+
+    use super::*;
+    use crate::build::Built;
+    use crate::build::tests::build_text;
+
+    fn built(folder: &std::path::Path, health: &str) -> Built {
+        let text = format!(
+            "[[listener]]\nname = \"plain\"\nmode = \"http\"\ntls = false\naddress = \"127.0.0.1:0\"\n\
+             [[backend]]\nname = \"app\"\nservers = [\"127.0.0.1:1\", \"app.test:80\"]\n{health}\
+             [[route]]\nbackend = \"app\"\n"
+        );
+        build_text(&text, folder).unwrap()
+    }
+
+    #[test]
+    fn another_process_knows_what_this_one_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = built(folder.path(), "health = { interval = \"1s\" }\n");
+        let check = Check { fall: 1, ..Check::default() };
+        old.snapshot.backends[0].health[1].probe(false, &check, 5);
+        old.snapshot.backends[0].health[0].set_draining(true);
+        let name = KnownName::of("app.test", 80, &["192.0.2.1:80".parse().unwrap()]);
+        old.names.recall(&[name]);
+        let keys = TicketKeys::new(Duration::from_secs(60)).unwrap();
+        let state = State::of(Vec::new(), &keys, Some(Duration::from_secs(7)), &old.snapshot, &old.names);
+        let json = serde_json::to_vec(&state).unwrap();
+        let state: State = serde_json::from_slice(&json).unwrap();
+
+        let new = built(folder.path(), "health = { interval = \"1s\" }\n");
+        state.recall(&new.snapshot, &new.names);
+        let known = |built: &Built| -> Vec<Known> {
+            built.snapshot.backends[0].health.iter().map(|health| health.known()).collect()
+        };
+        assert_eq!(known(&new), known(&old));
+        assert!(known(&new)[1].down && known(&new)[0].draining);
+        let addresses = serde_json::to_string(&new.names.known()).unwrap();
+        assert!(addresses.contains("192.0.2.1:80"), "{addresses}");
+        assert_eq!(state.rotate_in(), Some(Duration::from_secs(7)));
+        assert!(state.ticket_keys(&Config::default(), &Log::silent()).is_ok());
+
+        // Nobody would ever say that it is up again.
+        let unchecked = built(folder.path(), "");
+        state.recall(&unchecked.snapshot, &unchecked.names);
+        assert!(!known(&unchecked)[1].down);
+    }
+
+    #[test]
+    fn what_another_version_says_more_or_less_is_no_obstacle() {
+        let state: State = serde_json::from_str(r#"{"later": [1], "servers": [{"backend": "x"}]}"#).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let new = built(folder.path(), "");
+        state.recall(&new.snapshot, &new.names);
+        assert_eq!(state.rotate_in(), None);
+        let damaged = r#"{"tickets": {"keys": "AAAA", "rotate_in_ms": null}}"#;
+        let state: State = serde_json::from_str(damaged).unwrap();
+        assert!(state.ticket_keys(&Config::default(), &Log::silent()).is_ok(), "new ones are made");
+    }
+}
