@@ -369,8 +369,10 @@ mod tests {
         spool.push(identity(2), 1, b"to be torn").unwrap();
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(spool.end - 3).unwrap();
+        drop(spool);
         let mut spool = Spool::open(&path, 1 << 20).unwrap();
         assert_eq!(bytes(&mut spool), [b"whole".to_vec()]);
+        drop(spool);
         std::fs::write(&path, b"something else entirely, which is no spool").unwrap();
         assert_eq!(Spool::open(&path, 1 << 20).unwrap().waiting(), 0);
     }

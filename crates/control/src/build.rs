@@ -309,4 +309,4 @@ fn record_size(size: model::RecordSize) -> RecordSize {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -32,13 +32,6 @@ pub(crate) struct KnownName {
     addresses: Vec<SocketAddr>,
 }
 
-#[cfg(test)]
-impl KnownName {
-    pub(crate) fn of(host: &str, port: u16, addresses: &[SocketAddr]) -> Self {
-        Self { host: host.to_owned(), port, addresses: addresses.to_vec() }
-    }
-}
-
 /// The names of one configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names(BTreeMap<(HostName, u16), Addresses>);

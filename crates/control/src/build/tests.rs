@@ -10,7 +10,7 @@ use offramp_testkit::ca::{Ca, Key, Leaf, Validity};
 
 use super::*;
 
-pub(crate) fn build_text(text: &str, folder: &Path) -> Result<Built, Error> {
+pub(super) fn build_text(text: &str, folder: &Path) -> Result<Built, Error> {
     let file = folder.join("offramp.toml");
     let text = format!("state_dir = {:?}\n{text}", folder.join("state"));
     let parsed = offramp_config::parse(&text, &file.display().to_string(), &Environment::default());
