@@ -9,7 +9,7 @@ pub mod flood;
 mod frame;
 mod output;
 mod priority;
-mod reader;
+pub mod reader;
 mod settings;
 mod violation;
 

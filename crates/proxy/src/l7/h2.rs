@@ -4,7 +4,7 @@
 //! [`connection`] moves bytes; [`reader`] finds the frames in them, and [`receive`] processes these: it counts what costs
 //! us more than it costs the client ([`flood`](offramp_http::h2::flood)), and keeps the state of streams in the
 //! [`table`], which the tasks share. A task ([`stream`], run by a [`runner`]) takes a request's content from there and
-//! puts its response there through its [`handle`]; [`out`] is what the connection sends of it. A stream that is dropped
+//! puts its response there through its [`handle`]; its output is what the connection sends of it. A stream that is dropped
 //! is reset, so who stands still for too long is dropped.
 
 mod connection;
@@ -15,7 +15,6 @@ mod fields;
 mod handle;
 mod hints;
 mod memory;
-mod out;
 mod reader;
 mod receive;
 mod rules;

@@ -1,17 +1,17 @@
 //! The two directions of a connection: a client's bytes on their way to where they are processed, ours on their way to it.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use offramp_http::h2::{Code, Kind, Setting, write_settings};
+use offramp_http::h2::reader::Reader;
+use offramp_http::h2::{Code, Kind, Output, Setting, write_settings};
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
 
 use super::Violation;
 use super::memory::Account;
-use super::reader::Reader;
 use super::receive::{FrameReceiver, GOODBYE};
 use super::table::{CONNECTION_WINDOW, FIRST_WINDOW, LAST, ROOM, STREAM_WINDOW, Shared, StreamTable};
 use crate::l7::session::Session;
@@ -20,6 +20,9 @@ use crate::snapshot::http::HttpLimits;
 
 /// How much may wait to be sent before nothing more is read.
 pub(super) const MOST_WAITING: usize = 96 * 1024;
+
+/// The most parts of one write.
+const PARTS: usize = 16;
 
 /// One connection of a client that speaks HTTP/2.
 pub(super) struct Connection {
@@ -89,7 +92,7 @@ impl Connection {
         Self {
             transport,
             early,
-            reader: Reader::new(),
+            reader: Reader::of_client(),
             receiver,
             table,
             received_all: false,
@@ -193,7 +196,7 @@ impl Connection {
         let table = &mut *self.table.borrow_mut();
         let waiting = self.transport.waiting();
         let mut sent = 0;
-        let outcome = table.out.poll_send(cx, &mut self.transport, &mut sent);
+        let outcome = send(cx, &mut table.out, &mut self.transport, &mut sent);
         if sent > 0 || outcome.is_ready() || self.transport.waiting() < waiting {
             self.moved = coarse_ms();
         }
@@ -251,4 +254,25 @@ impl Connection {
             transport.consume(used);
         }
     }
+}
+
+/// Sends what waits, until the kernel has it. Adds to `sent` how much left in this call, of which nothing is lost where
+/// it has to be called again.
+fn send(
+    cx: &mut Context<'_>,
+    out: &mut Output,
+    transport: &mut Transport,
+    sent: &mut usize,
+) -> Poll<io::Result<()>> {
+    while !out.is_empty() {
+        let mut parts = [IoSlice::new(&[]); PARTS];
+        let count = out.slices(&mut parts);
+        let n = ready!(transport.poll_write_vectored(cx, &parts[..count]))?;
+        if n == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        *sent += n;
+        out.advance(n);
+    }
+    transport.poll_flush(cx)
 }

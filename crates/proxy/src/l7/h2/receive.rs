@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use offramp_http::h2::flood::Flood;
+use offramp_http::h2::reader::Reader;
 use offramp_http::h2::{Code, FrameHeader, Framed, Kind, flag, priority_update};
 use offramp_http::head::{ControlData, FieldSection, Known, Request};
 use offramp_http::hpack::Decoder;
@@ -13,7 +14,7 @@ use offramp_net::turn::{Turn, Work};
 
 use super::Violation;
 use super::handle::{Incoming, Respond};
-use super::reader::{Frame, Reader};
+use super::reader::{Frame, read};
 use super::rules::judge;
 use super::runner::Job;
 use super::stream::declared_length;
@@ -105,7 +106,7 @@ impl FrameReceiver {
         turn: &mut Turn,
     ) -> Result<usize, Violation> {
         self.flood.grow(coarse_ms());
-        let used = reader.read(bytes, turn, |frame, turn| match frame {
+        let used = read(reader, bytes, turn, |frame, turn| match frame {
             Frame::Whole(head, payload) => self.frame(table, &head, payload, turn),
             Frame::Data { head, framed, piece, first, last } => {
                 self.data(&mut table.borrow_mut(), &head, framed, (piece, first, last))

@@ -16,11 +16,10 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use offramp_http::h2::flood::Traffic;
-use offramp_http::h2::{Code, Priority, Rank, Updates};
+use offramp_http::h2::{Code, Output, Priority, Rank, Updates};
 use offramp_http::hpack::Encoder;
 
 use super::memory::Account;
-use super::out::Out;
 pub(super) use send::ROOM;
 use slot::Slot;
 #[cfg(test)]
@@ -81,7 +80,7 @@ pub(super) struct StreamTable {
     first_window: i64,
     frame: usize,
     encoder: Encoder,
-    pub(super) out: Out,
+    pub(super) out: Output,
     /// Whether a priority was ever said, and those of streams to come.
     prioritized: bool,
     updates: Updates,
@@ -125,9 +124,9 @@ impl StreamTable {
             owed: 0,
             window: i64::from(FIRST_WINDOW),
             first_window: i64::from(FIRST_WINDOW),
-            frame: super::reader::MOST,
+            frame: offramp_http::h2::reader::MOST,
             encoder: Encoder::new(),
-            out: Out::default(),
+            out: Output::default(),
             prioritized: false,
             updates: Updates::default(),
             agreed: false,

@@ -1,5 +1,6 @@
 //! What a client says of its streams (RFC 9113 §5.1, §6).
 
+use offramp_http::h2::reader::MOST as MOST_FRAME;
 use offramp_http::h2::{Code, FrameHeader, Framed, Setting, flag, settings};
 use offramp_http::head::Fields;
 use offramp_net::clock::coarse_ms;
@@ -7,7 +8,6 @@ use offramp_net::clock::coarse_ms;
 use super::slot::Slot;
 use super::{Key, MOST_WINDOW, Opened, StreamTable};
 use crate::l7::h2::Violation;
-use crate::l7::h2::reader::MOST as MOST_FRAME;
 
 /// Tasks that still run for streams which are over, besides those that may be open.
 pub(super) const LEFT_OVER: usize = 12;

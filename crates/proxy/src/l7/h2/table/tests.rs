@@ -167,7 +167,7 @@ impl World {
             }
             TableStep::Sent => {
                 let table = &mut self.table.borrow_mut();
-                table.out = super::Out::default();
+                table.out = super::Output::default();
                 table.call();
             }
             TableStep::Later => {
@@ -305,7 +305,7 @@ fn settings_look_at_each_stream_once() {
     let mut payload = Vec::new();
     let all: Vec<_> = (0..2730).map(Setting::InitialWindowSize).collect();
     write_settings(&all, &mut payload);
-    assert!(payload.len() <= super::super::reader::MOST);
+    assert!(payload.len() <= offramp_http::h2::reader::MOST);
     table.borrow_mut().apply_settings(&payload).unwrap();
     assert_eq!(table.borrow().looks.get(), 99);
     assert_eq!(table.borrow().first_window, 2729);
@@ -404,7 +404,7 @@ fn heads_that_nobody_takes_do_not_pile_up() {
     assert!(table.borrow().out.len() < crate::l7::h2::connection::MOST_WAITING + 40_000);
     // When it has taken them the others are called, and nobody stays behind.
     assert_eq!(table.borrow().waiting.len(), 100 - begun);
-    table.borrow_mut().out = super::Out::default();
+    table.borrow_mut().out = super::Output::default();
     table.borrow_mut().call();
     assert!(table.borrow().waiting.is_empty());
     assert!(answer(99));
@@ -469,7 +469,7 @@ fn what_a_connection_can_hold_is_known() {
     // Those that may be open, and those whose tasks still end.
     let all = streams + super::receive::LEFT_OVER;
     // What is written may be the rest of pieces, and keep the whole of them.
-    let written = crate::l7::h2::connection::MOST_WAITING + super::super::reader::MOST + PIECES;
+    let written = crate::l7::h2::connection::MOST_WAITING + offramp_http::h2::reader::MOST + PIECES;
     let (state, fields, last) = (all * STREAM, FIELDS.max(header), last_pieces(all));
     let first_reads = FIRST_READS + all * LITTLE;
     let held = state + fields + first_reads + PIECES + written + last;

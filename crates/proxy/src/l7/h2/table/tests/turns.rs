@@ -23,7 +23,7 @@ fn large_pieces_wait_for_each_other() {
     let since = |at: usize| woken[at].0.swap(0, Relaxed);
     let say = |at: usize, n: usize| {
         streams[at].data(Bytes::from(vec![1; n]), false).unwrap();
-        table.borrow_mut().out = crate::l7::h2::out::Out::default();
+        table.borrow_mut().out = offramp_http::h2::Output::default();
     };
     (0..4).for_each(|at| say(at, 10));
     for (holder, piece) in [(0, PIECE), (1, 2 * SMALL_PIECE)] {
