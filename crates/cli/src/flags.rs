@@ -48,7 +48,7 @@ pub(crate) enum Command {
     To(To),
     /// Serve the files of a directory over https://localhost:8443, without a configuration file
     ///
-    /// Over HTTP/1.1 and HTTP/2, with conditional requests and ranges. Nothing outside of the directory is served, and
+    /// Over HTTP/1.1 and HTTP/2, with conditional requests and ranges. A directory without index.html is listed. Nothing outside of the directory is served, and
     /// no name that begins with a dot. The local CA issues the certificate (see `offramp ca`), unless --cert or --acme
     /// says otherwise. Only this machine can connect, unless --public or an address after --listen admits others.
     Serve(Serve),
@@ -149,6 +149,9 @@ pub(crate) struct Serve {
     /// The file that is served where there is no other, such as /index.html: for single-page applications
     #[arg(long, value_name = "PATH", value_parser = target::fallback)]
     pub(crate) fallback: Option<String>,
+    /// Refuse directories without an index.html, instead of listing what they have
+    #[arg(long)]
+    pub(crate) no_listing: bool,
     /// Serve files and directories whose names begin with a dot too
     #[arg(long)]
     pub(crate) hidden: bool,

@@ -115,6 +115,7 @@ impl Single {
         events: AccessFormat,
     ) -> io::Result<Self> {
         let mut files = StaticFiles::new(absolute(arguments.directory)?);
+        files.listing = !arguments.no_listing;
         files.hidden = arguments.hidden;
         files.fallback = arguments.fallback;
         let (certificate, authority) = certificate(arguments.identity, &listen)?;
@@ -387,11 +388,25 @@ mod tests {
     #[test]
     fn a_directory_is_a_configuration_too() {
         let text = printed("offramp serve /srv/www");
-        for part in ["mode = \"http\"", "root = \"/srv/www\"", "hidden = false", "\"127.0.0.1:8443\""] {
+        for part in [
+            "mode = \"http\"",
+            "root = \"/srv/www\"",
+            "hidden = false",
+            "listing = true",
+            "\"127.0.0.1:8443\"",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        let text = printed("offramp serve /srv/www --fallback /index.html --hidden --workers 2 --name a.lan");
-        for part in ["fallback = \"/index.html\"", "hidden = true", "workers = 2", "names = [\"a.lan\"]"] {
+        let text = printed(
+            "offramp serve /srv/www --fallback /index.html --hidden --no-listing --workers 2 --name a.lan",
+        );
+        for part in [
+            "fallback = \"/index.html\"",
+            "hidden = true",
+            "listing = false",
+            "workers = 2",
+            "names = [\"a.lan\"]",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
         let text = printed("offramp serve / --name a.example.org --acme me@example.org");

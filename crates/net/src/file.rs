@@ -6,10 +6,10 @@
 //! for again on a thread that may wait.
 
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, fstat, openat2, statat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 /// Whether a call may wait for a disk.
@@ -47,6 +47,28 @@ pub enum Kind {
     Special,
 }
 
+/// What a directory has.
+#[derive(Debug)]
+pub struct Directory {
+    /// Files and directories, in no order.
+    pub entries: Vec<Entry>,
+    /// Whether there was more than was looked at.
+    pub is_cut: bool,
+}
+
+/// A file or directory that a directory has.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// What it is, behind symbolic links.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// When its content changed, in seconds since 1970.
+    pub modified: i64,
+}
+
 /// How often a path is looked up again that another process changes meanwhile.
 const LOOKS: usize = 16;
 
@@ -66,7 +88,7 @@ pub fn root(path: &Path, wait: Wait) -> io::Result<OwnedFd> {
 /// to wait and must not.
 pub fn open(root: impl AsFd, path: &str, wait: Wait) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | cached(wait);
+    let resolve = WITHIN | cached(wait);
     let mut looks = 0;
     let fd = loop {
         looks += 1;
@@ -77,19 +99,80 @@ pub fn open(root: impl AsFd, path: &str, wait: Wait) -> io::Result<File> {
         }
     };
     let found = fstat(&fd)?;
-    let kind = match FileType::from_raw_mode(found.st_mode) {
-        FileType::RegularFile => Kind::Regular,
-        FileType::Directory => Kind::Directory,
-        _ => Kind::Special,
-    };
     Ok(File {
         fd,
-        kind,
+        kind: kind(&found),
         size: u64::try_from(found.st_size).unwrap_or_default(),
         modified: (found.st_mtime, found.st_mtime_nsec),
         inode: found.st_ino,
     })
 }
+
+/// Lists the directory at a path below a root, which is empty or ends with `/`. Of the first `most` names it gives those
+/// that are `wanted` and lead to a file or a directory within the root; names that are not UTF-8 lead nowhere. It waits for
+/// a disk.
+///
+/// # Errors
+/// What the kernel says.
+pub fn list(
+    root: impl AsFd,
+    path: &str,
+    most: usize,
+    wanted: impl Fn(&str) -> bool,
+) -> io::Result<Directory> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let itself = if path.is_empty() { "." } else { path };
+    let directory = openat2(&root, itself, flags, Mode::empty(), WITHIN)?;
+    let mut memory = Vec::with_capacity(NAMES);
+    let mut names = RawDir::new(&directory, memory.spare_capacity_mut());
+    let mut found = Directory { entries: Vec::new(), is_cut: false };
+    let mut looked = 0;
+    while let Some(next) = names.next() {
+        let next = next?;
+        let Ok(name) = next.file_name().to_str() else { continue };
+        if matches!(name, "." | "..") {
+            continue;
+        }
+        looked += 1;
+        if looked > most {
+            found.is_cut = true;
+            break;
+        }
+        // What has gone meanwhile, or leads out of the root, is not there.
+        if wanted(name)
+            && let Ok(stat) = within(root.as_fd(), directory.as_fd(), path, name)
+            && kind(&stat) != Kind::Special
+        {
+            let size = u64::try_from(stat.st_size).unwrap_or_default();
+            let (kind, modified) = (kind(&stat), stat.st_mtime);
+            found.entries.push(Entry { name: name.to_owned(), kind, size, modified });
+        }
+    }
+    Ok(found)
+}
+
+/// What a name of a directory leads to within the root.
+fn within(root: BorrowedFd<'_>, directory: BorrowedFd<'_>, path: &str, name: &str) -> io::Result<Stat> {
+    let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+        return Ok(found);
+    }
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    Ok(fstat(openat2(root, format!("{path}{name}"), flags, Mode::empty(), WITHIN)?)?)
+}
+
+fn kind(found: &Stat) -> Kind {
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => Kind::Regular,
+        FileType::Directory => Kind::Directory,
+        _ => Kind::Special,
+    }
+}
+
+/// Every step stays below the root.
+const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+/// The memory for names that one call reads.
+const NAMES: usize = 32 * 1024;
 
 fn cached(wait: Wait) -> ResolveFlags {
     if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() }
@@ -159,6 +242,38 @@ mod tests {
         let root = root(folder.path(), Wait::Allowed).unwrap();
         mkfifoat(&root, "fifo", Mode::RUSR | Mode::WUSR).unwrap();
         assert_eq!(open(&root, "fifo", Wait::Allowed).unwrap().kind, Kind::Special);
+    }
+
+    #[test]
+    fn a_directory_is_listed_within_its_root_and_within_a_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        fs::create_dir_all(path.join("www/sub/deep")).unwrap();
+        fs::write(path.join("secret"), "secret").unwrap();
+        fs::write(path.join("www/a"), "hello").unwrap();
+        for (name, to) in [("in", "../a"), ("out", "../../secret"), ("dangling", "b"), ("up", "..")] {
+            symlink(to, path.join("www/sub").join(name)).unwrap();
+        }
+        let root = root(&path.join("www"), Wait::Allowed).unwrap();
+        mkfifoat(&root, "sub/fifo", Mode::RUSR | Mode::WUSR).unwrap();
+        let found = |path: &str, most| {
+            let found = list(&root, path, most, |name| name != "deep").unwrap();
+            let mut entries: Vec<_> =
+                found.entries.into_iter().map(|entry| (entry.name, entry.kind, entry.size)).collect();
+            entries.sort_by(|one, other| one.0.cmp(&other.0));
+            (entries, found.is_cut)
+        };
+        let (entries, is_cut) = found("sub/", 100);
+        assert!(!is_cut && entries.len() == 2, "{entries:?}");
+        assert_eq!(entries[0], ("in".to_owned(), Kind::Regular, 5));
+        assert_eq!((&*entries[1].0, entries[1].1), ("up", Kind::Directory));
+        let (entries, is_cut) = found("", 100);
+        assert!(!is_cut && entries.len() == 2, "{entries:?}");
+        let (entries, is_cut) = found("", 1);
+        assert!(is_cut && entries.len() == 1, "{entries:?}");
+        assert!(!found("sub/", 6).1);
+        assert_eq!(list(&root, "a", 1, |_| true).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(list(&root, "../", 1, |_| true).unwrap_err().raw_os_error(), Some(18));
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod conversation;
 mod crowd;
 mod curl_reaches_an_application;
 mod descriptors_run_out;
+mod directories_are_listed;
 mod documents;
 mod duplex;
 mod errors_have_pages;

@@ -14,6 +14,8 @@ pub struct StaticFiles {
     pub tries: Vec<String>,
     /// What is served where there is nothing else: a path that begins with `/`.
     pub fallback: Option<String>,
+    /// Whether a directory without any of `index` is listed.
+    pub listing: bool,
     /// Whether names that begin with a dot are served.
     pub hidden: bool,
     /// Values of `Cache-Control` by patterns, the longest pattern first.
@@ -28,6 +30,7 @@ impl StaticFiles {
             index: vec!["index.html".to_owned()],
             tries: vec!["{path}".to_owned()],
             fallback: None,
+            listing: false,
             hidden: false,
             cache_control: Vec::new(),
         }

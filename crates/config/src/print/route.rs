@@ -63,13 +63,14 @@ pub(super) fn route(out: &mut String, route: &Route) {
 }
 
 fn files(out: &mut String, files: &StaticFiles) {
-    let StaticFiles { root, index, tries, fallback, hidden, cache_control } = files;
+    let StaticFiles { root, index, tries, fallback, listing, hidden, cache_control } = files;
     text(out, "root", path(root));
     list(out, "index", index);
     list(out, "try", tries);
     if let Some(fallback) = fallback {
         text(out, "fallback", fallback);
     }
+    bare(out, "listing", listing);
     bare(out, "hidden", hidden);
     if !cache_control.is_empty() {
         let pair = |(pattern, value): &(String, HeaderValue)| {

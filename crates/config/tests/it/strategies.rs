@@ -9,11 +9,11 @@ use offramp_config::model::{
     AccessFormat, AccessLog, AccessOutput, AcmeCertificate, Algorithm, AlpnId, Anonymize, Authority, Backend,
     Certificate, CertificateName, CertificateSource, Challenge, ClientNetworks, Compress, DefaultRole,
     DnsProvider, DnsUpdate, Eject, Endpoint, ErrorPages, ExternalAccount, FilePath, HeaderChanges,
-    HeaderName, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern,
+    HeaderName, HeaderValue, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern,
     KeyType, Level, Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore,
     Maintenance, Metrics, Mode, Name, Networks, OnDemand, Passthrough, PathRewrite, Policy, Pool, Preamble,
     Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite,
-    Route, RoutePath, SendProxy, Server, ServerAddress, Size, StatusRange, StoreUrl, SyslogAddress, Target,
+    Route, RoutePath, SendProxy, Server, ServerAddress, Size, StaticFiles, StatusRange, StoreUrl, SyslogAddress, Target,
     Tickets, Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
@@ -160,6 +160,23 @@ fn route_path() -> impl Strategy<Value = RoutePath> {
 }
 
 /// A route of requests. `server` is what the servers of relays are.
+fn static_files() -> impl Strategy<Value = StaticFiles> {
+    let name = || "[a-z\"é]{1,4}\\.html";
+    let pattern = "[*a-z/.]{1,5}".prop_map(|pattern| (pattern, "no-cache".parse().unwrap()));
+    let rules = vec(pattern, 0..3).prop_map(|mut rules: Vec<(String, HeaderValue)>| {
+        rules.sort_by(|(one, _), (other, _)| (other.len(), one).cmp(&(one.len(), other)));
+        rules.dedup_by(|one, other| one.0 == other.0);
+        rules
+    });
+    let tries = vec(Just("{path}.html".to_owned()), 0..2);
+    let parts = (file(), vec(name(), 1..3), tries, option::of(name()), any::<(bool, bool)>(), rules);
+    parts.prop_map(|(root, index, mut tries, fallback, (listing, hidden), cache_control)| {
+        tries.insert(0, "{path}".to_owned());
+        let fallback = fallback.map(|name| format!("/{name}"));
+        StaticFiles { root, index, tries, fallback, listing, hidden, cache_control }
+    })
+}
+
 fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
     let url = "https://a\\.example/[a-z]{0,3}(\\{(host|path|query|uri)\\})?[a-z]{0,2}";
     let to = prop_oneof![Just("https".to_owned()), url].prop_map(|text| text.parse::<RedirectTo>().unwrap());
@@ -171,7 +188,12 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
         .prop_map(|(file, kind)| (Some(file), kind.map(|kind| kind.parse().unwrap())))
         .prop_map(|(file, content_type)| Respond { file, content_type, ..Respond::default() });
     let respond = prop_oneof![respond, from_file].prop_map(Target::Respond);
-    let target = prop_oneof![2 => relay(backends).prop_map(Target::Relay), 1 => redirect, 1 => respond];
+    let target = prop_oneof![
+        2 => relay(backends).prop_map(Target::Relay),
+        1 => redirect,
+        1 => respond,
+        1 => static_files().prop_map(Target::Files)
+    ];
     let rewrite =
         prop_oneof![Just(Rewrite::Keep), Just(Rewrite::Strip), route_path().prop_map(Rewrite::Replace)];
     let hsts = (duration(0, 1_000_000), any::<(bool, bool)>())

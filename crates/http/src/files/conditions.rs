@@ -32,7 +32,7 @@ impl Validators {
 }
 
 /// The end of the year 9999: dates have four digits for it.
-const LAST: u64 = 253_402_300_799;
+pub(super) const LAST: u64 = 253_402_300_799;
 
 /// What a request's conditions lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -178,6 +178,7 @@ causes! {
 
     // Files.
     FileFailed, "file_failed", Us, "A file below the `root` of a route could not be opened or read, or became shorter while it was sent; `detail` says which of them. Answered with 500, or cut off so that the client notices.";
+    ListingsHeld, "listings_held", Policy, "Lists of directories that clients had not read yet took all the memory for them, 32 MiB per worker; answered with 503.";
 
     // The PROXY protocol, inbound.
     ProxyStranger, "proxy_stranger", Client, "A PROXY header came from a source that `accept_proxy` does not list.";
@@ -213,7 +214,7 @@ impl Cause {
             Self::AddressDenied => Limit::Keys("route.deny", "route.allow"),
             Self::QueueFull => Limit::Keys("backend.*.queue", "backend.*.max_connections"),
             Self::QueueTimeout => Limit::Keys("backend.*.queue_timeout", "backend.*.max_connections"),
-            Self::H2Flood | Self::EmptyRecords | Self::KeyUpdates => Limit::BuiltIn,
+            Self::H2Flood | Self::EmptyRecords | Self::KeyUpdates | Self::ListingsHeld => Limit::BuiltIn,
             _ => return None,
         })
     }

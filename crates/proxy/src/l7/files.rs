@@ -5,6 +5,7 @@
 
 mod content;
 mod find;
+mod listing;
 
 use std::io;
 use std::ops::Range;
@@ -16,6 +17,7 @@ use offramp_http::files::conditions::{self, Outcome as Judged, Validators};
 use offramp_http::files::path::{self, PathFault};
 use offramp_http::files::range::{self, Selection};
 use offramp_http::head::{self, Fields, Known, Response};
+use offramp_http::semantics::accept::Form;
 use offramp_net::file::{File, Wait};
 use offramp_observe::{Cause, Close};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -76,9 +78,10 @@ pub(crate) fn begin(
             )));
         }
     };
-    let search = Search { files: Arc::clone(files), name };
+    let mut search = Search { files: Arc::clone(files), name, listing: None };
     match session.worker.roots.search(&search) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            search.listing = files.listing.then(|| order(request, &search.name, files.strip));
             let search = spawn_blocking(move || search.run(None, Wait::Allowed));
             Step::Waiting(Box::new(Waiting { search, record_guard }))
         }
@@ -92,6 +95,13 @@ impl Waiting {
         let found = self.search.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         respond(session, files, request, found, self.record_guard)
     }
+}
+
+/// How a client wants the list of a directory: programs that ask for it get JSON.
+fn order(request: &head::Request, name: &str, strip: usize) -> listing::Order {
+    let form = answer::form(request.fields.all(Known::Accept));
+    let before = request.path().get(..strip).unwrap_or_default();
+    listing::Order { path: format!("{before}/{name}"), json: matches!(form, Form::Json | Form::Problem) }
 }
 
 /// The response with what was found.
@@ -118,6 +128,16 @@ fn respond(
                 None => refused(StatusCode::BAD_REQUEST, Cause::BadRequest.into()),
             }
         }
+        Ok(Found::Listing(page)) => match session.worker.roots.listings.response(page) {
+            Some(response) => {
+                let head = request.method == Method::HEAD;
+                return Ok(own(response, record_guard, Cause::Completed.into(), head));
+            }
+            None => {
+                let refusal = refused(StatusCode::SERVICE_UNAVAILABLE, Cause::ListingsHeld.into());
+                Refusal { retry_after: Some(1), ..refusal }
+            }
+        },
         Ok(Found::Nothing) => refused(StatusCode::NOT_FOUND, Cause::Completed.into()),
         Ok(Found::Denied) => refused(StatusCode::FORBIDDEN, Cause::Completed.into()),
         Err(error) => {

@@ -181,6 +181,8 @@ pub struct Files {
     pub tries: Vec<Box<str>>,
     /// The path below the root of what is served where there is nothing else.
     pub fallback: Option<Box<str>>,
+    /// Whether a directory that has none of `index` is listed.
+    pub listing: bool,
     /// Whether names that begin with a dot are served.
     pub hidden: bool,
     /// Values of `Cache-Control` by patterns of names, the preferred ones first.

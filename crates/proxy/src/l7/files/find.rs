@@ -8,6 +8,7 @@ use std::sync::Arc;
 use offramp_net::clock::coarse_ms;
 use offramp_net::file::{self, File, Kind, Wait};
 
+use super::listing;
 use crate::snapshot::http::Files;
 
 /// Permission denied.
@@ -29,6 +30,8 @@ pub(crate) enum Found {
     File(File, String),
     /// A directory that was asked for without the slash at its end.
     Directory,
+    /// A directory that has nothing to be served for it, as a list.
+    Listing(listing::Page),
     /// Nothing, or nothing that is served.
     Nothing,
     /// Something that this process may not read.
@@ -40,12 +43,16 @@ pub(crate) struct Search {
     pub(crate) files: Arc<Files>,
     /// The path below the root that the request names.
     pub(crate) name: String,
+    /// How a directory is listed; `None` where it is not, or a search that must not wait comes first.
+    pub(crate) listing: Option<listing::Order>,
 }
 
 /// The roots that a worker has open.
 #[derive(Default)]
 pub(crate) struct Roots {
     open: RefCell<Vec<Open>>,
+    /// The memory of lists that have not been sent.
+    pub(super) listings: listing::Memory,
 }
 
 struct Open {
@@ -106,13 +113,29 @@ impl Search {
         if directory {
             return Ok(Found::Directory);
         }
-        match &self.files.fallback {
-            Some(fallback) => Ok(match self.look(root, fallback.to_string(), wait)? {
-                Found::Directory => Found::Nothing,
-                found => found,
-            }),
-            None => Ok(Found::Nothing),
+        let bare = self.is_bare_directory(root, wait)?;
+        if bare && self.files.listing {
+            // To read a directory takes time.
+            let order = self.listing.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
+            return Ok(Found::Listing(order.page(root, &self.name, self.files.hidden)?));
         }
+        if let Some(fallback) = &self.files.fallback {
+            match self.look(root, fallback.to_string(), wait)? {
+                Found::Nothing | Found::Directory => {}
+                found => return Ok(found),
+            }
+        }
+        Ok(if bare { Found::Denied } else { Found::Nothing })
+    }
+
+    /// Whether the request names a directory, with its slash. No file was found for it.
+    fn is_bare_directory(&self, root: BorrowedFd<'_>, wait: Wait) -> io::Result<bool> {
+        let name = match &*self.name {
+            "" => ".",
+            name if name.ends_with('/') => name,
+            _ => return Ok(false),
+        };
+        Ok(!matches!(look(root, name.to_owned(), wait)?, Found::Nothing))
     }
 
     fn candidate(&self, pattern: &str) -> String {

@@ -1,0 +1,152 @@
+//! The list of what a directory has, as a response.
+//!
+//! A directory may have a million names, and clients may read slowly. So a list has at most [`MOST_NAMES`] names and about
+//! [`MOST_BYTES`] bytes, it is made on a thread beside the worker, and lists that clients have not read yet hold at most
+//! [`MOST_HELD`] bytes per worker.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use http::StatusCode;
+use offramp_http::files::listing::{Entry, Listing, sort};
+use offramp_http::head::Response;
+use offramp_net::file::{self, Kind};
+
+/// How many names of a directory are looked at.
+const MOST_NAMES: usize = 10_000;
+/// The bytes of a list, about.
+const MOST_BYTES: usize = 2 * 1024 * 1024;
+/// The bytes of all lists of a worker on their way.
+const MOST_HELD: usize = 32 * 1024 * 1024;
+
+/// How a directory is to be listed.
+pub(crate) struct Order {
+    /// Its path, as people read it.
+    pub(crate) path: String,
+    /// As JSON, not as a page.
+    pub(crate) json: bool,
+}
+
+/// A list.
+pub(crate) struct Page {
+    text: String,
+    json: bool,
+}
+
+impl Order {
+    /// Lists the directory `name` below `root`, which is empty or ends with `/`.
+    pub(super) fn page(&self, root: BorrowedFd<'_>, name: &str, hidden: bool) -> io::Result<Page> {
+        let found = file::list(root, name, MOST_NAMES, |entry| is_served(entry, hidden))?;
+        let entry = |found: file::Entry| Entry {
+            name: found.name,
+            is_directory: found.kind == Kind::Directory,
+            size: found.size,
+            modified: found.modified,
+        };
+        let mut entries: Vec<Entry> = found.entries.into_iter().map(entry).collect();
+        sort(&mut entries);
+        let listing = Listing {
+            path: &self.path,
+            has_parent: !name.is_empty(),
+            entries: &entries,
+            is_cut: found.is_cut,
+        };
+        let text = if self.json { listing.json(MOST_BYTES) } else { listing.html(MOST_BYTES) };
+        Ok(Page { text, json: self.json })
+    }
+}
+
+/// Whether a file of this name could be asked for, see [`offramp_http::files::path::decode`].
+fn is_served(name: &str, hidden: bool) -> bool {
+    (hidden || !name.starts_with('.')) && !name.contains(|c: char| c.is_ascii_control() || c == '\\')
+}
+
+/// The memory of the lists that have not been sent.
+#[derive(Default)]
+pub(crate) struct Memory(Arc<AtomicUsize>);
+
+impl Memory {
+    /// The response with a list; `None` where there is no memory for it.
+    pub(super) fn response(&self, page: Page) -> Option<Response<Bytes>> {
+        let body = self.hold(page.text)?;
+        let kind: &[u8] = if page.json { b"application/json" } else { b"text/html; charset=utf-8" };
+        let mut response = Response::new(StatusCode::OK, body);
+        response.fields.append(b"content-type", kind);
+        response.fields.append(b"vary", b"accept");
+        response.fields.append(b"cache-control", b"no-cache");
+        if !page.json {
+            response.fields.append(b"content-security-policy", POLICY);
+        }
+        Some(response)
+    }
+
+    fn hold(&self, text: String) -> Option<Bytes> {
+        // The worker alone adds; threads that drop what was sent make it less.
+        if self.0.load(Ordering::Relaxed) + text.len() > MOST_HELD {
+            return None;
+        }
+        self.0.fetch_add(text.len(), Ordering::Relaxed);
+        Some(Bytes::from_owner(Held { text, all: Arc::clone(&self.0) }))
+    }
+}
+
+/// The page has styles of its own and nothing else, whatever names say.
+const POLICY: &[u8] = b"default-src 'none'; style-src 'unsafe-inline'";
+
+/// A list that is on its way.
+struct Held {
+    text: String,
+    all: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.text.len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_on_their_way_have_a_bound() {
+        let memory = Memory::default();
+        let page = || Page { text: "x".repeat(MOST_HELD / 2), json: false };
+        let one = memory.response(page()).unwrap();
+        let other = memory.response(page()).unwrap();
+        let more = || memory.response(Page { text: "x".to_owned(), json: true });
+        assert!(more().is_none());
+        // A part that is still on its way holds the whole.
+        let part = one.body.slice(..1);
+        drop(one);
+        assert!(more().is_none());
+        drop(part);
+        assert!(more().is_some());
+        drop(other);
+        assert_eq!(memory.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_is_listed_can_be_asked_for() {
+        for (name, hidden, served) in [
+            ("a", false, true),
+            ("a b\u{e4}", false, true),
+            (".git", false, false),
+            (".git", true, true),
+            ("a\\b", true, false),
+            ("a\nb", true, false),
+        ] {
+            assert_eq!(is_served(name, hidden), served, "{name}");
+        }
+    }
+}
