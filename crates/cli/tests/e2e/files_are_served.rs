@@ -236,3 +236,72 @@ fn roots_that_cannot_be_served_are_named() {
         assert!(stderr(&outcome).contains("o.toml"), "{keys}: {}", stderr(&outcome));
     }
 }
+
+#[test]
+fn compressed_neighbours_are_served_to_who_decodes_them() {
+    let (instance, root) = serve("precompressed = true\nfallback = \"/index.html\"\n");
+    let at = |seconds: u64| std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000 + seconds);
+    let write = |name: &str, text: &str, seconds: u64| {
+        fs::write(root.join(name), text).unwrap();
+        fs::File::open(root.join(name)).unwrap().set_modified(at(seconds)).unwrap();
+    };
+    for (name, text, seconds) in [
+        ("app.js", "the original", 10),
+        ("app.js.br", "in br", 10),
+        ("app.js.zst", "in zst", 11),
+        ("app.js.gz", "in gzip", 12),
+        ("old.css", "the original", 10),
+        ("old.css.br", "older", 9),
+        ("old.css.zst", "", 11),
+        ("old.css.gz", "newer", 11),
+        ("lone.css.gz", "without an original", 10),
+        ("index.html.gz", "home in gzip", 1_000_000_000),
+    ] {
+        write(name, text, seconds);
+    }
+    fs::create_dir(root.join("ten.txt.br")).unwrap();
+    for version in VERSIONS {
+        let with = |path: &str, accept: &str, more: &[&str]| {
+            let field = format!("Accept-Encoding: {accept}");
+            let url = format!("https://localhost{path}");
+            get(&instance, &[&[version, "--header", &field][..], more].concat(), &url)
+        };
+        for (path, accept, coding, body) in [
+            ("/app.js", "", "", "the original"),
+            ("/app.js", "identity", "", "the original"),
+            ("/app.js", "gzip, deflate, br, zstd", "br", "in br"),
+            ("/app.js", "gzip;q=0.9, br;q=0.8, zstd;q=1.0", "zstd", "in zst"),
+            ("/app.js", "br;q=0, gzip", "gzip", "in gzip"),
+            ("/app.js", "gzip;q=0.5, identity", "", "the original"),
+            ("/old.css", "br, zstd, gzip", "gzip", "newer"),
+            ("/old.css", "br, zstd", "", "the original"),
+            ("/ten.txt", "br", "", "0123456789"),
+            ("/app.js.gz", "gzip", "", "in gzip"),
+            ("/", "gzip", "gzip", "home in gzip"),
+            ("/no/such/page", "gzip", "gzip", "home in gzip"),
+        ] {
+            let answer = with(path, accept, &[]);
+            assert_eq!(answer.field("content-encoding"), coding, "{path} {accept}: {answer:?}");
+            assert_eq!((answer.status(), &*answer.text()), (200, body), "{path} {accept}");
+            assert_eq!(answer.field("vary"), "accept-encoding", "{path} {accept}");
+            assert_eq!(answer.field("content-length"), body.len().to_string(), "{path} {accept}");
+        }
+        assert_eq!(with("/lone.css", "br", &[]).text(), "<p>home");
+        // The compressed form has a type, validators and ranges of its own.
+        let plain = with("/app.js", "", &[]);
+        let coded = with("/app.js", "br", &[]);
+        assert_eq!(coded.field("content-type"), plain.field("content-type"));
+        assert_ne!(coded.field("etag"), plain.field("etag"));
+        let tag = coded.field("etag").to_owned();
+        let same = format!("If-None-Match: {tag}");
+        let unchanged = with("/app.js", "br", &["--header", &same]);
+        assert_eq!((unchanged.status(), unchanged.field("vary")), (304, "accept-encoding"));
+        assert_eq!(with("/app.js", "", &["--header", &same]).status(), 200);
+        let part = with("/app.js", "br", &["--range", "1-3"]);
+        assert_eq!((part.status(), part.text().as_str()), (206, "n b"));
+        assert_eq!((part.field("content-range"), part.field("content-encoding")), ("bytes 1-3/5", "br"));
+        let whole = with("/app.js", "", &["--range", "1-3", "--header", &format!("If-Range: {tag}")]);
+        assert_eq!((whole.status(), whole.text().as_str()), (200, "the original"));
+    }
+    instance.stop();
+}

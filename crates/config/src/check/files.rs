@@ -6,7 +6,8 @@ use crate::model::{StaticFiles, fallback, is_below};
 use crate::raw::{Section, Spanned};
 
 /// The keys that say something of files.
-const OF_FILES: [&str; 6] = ["index", "try", "fallback", "listing", "hidden", "cache_control"];
+const OF_FILES: [&str; 7] =
+    ["index", "try", "fallback", "listing", "precompressed", "hidden", "cache_control"];
 
 /// Reports keys that need files where there are none.
 pub(super) fn only_with_root(section: &Section, reader: &mut Reader<'_, '_>) {
@@ -41,6 +42,7 @@ pub(super) fn files(section: &Section, reader: &mut Reader<'_, '_>) -> Option<St
         files.fallback = reader.tell(&text.span, fallback(text.value));
     }
     files.listing = section.bool("listing").unwrap_or_default();
+    files.precompressed = section.bool("precompressed").unwrap_or_default();
     files.hidden = section.bool("hidden").unwrap_or_default();
     for (pattern, value) in section.pairs("cache_control") {
         let value = reader.parsed(&Spanned { value: value.value.as_str(), span: value.span.clone() });

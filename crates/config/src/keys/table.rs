@@ -212,6 +212,7 @@ pub const TABLE: &[Key] = rows! {
     "route.try": Kind::List("`{path}`, `{path}.html`"), toml("[\"{path}\"]"), Live, NOW, "With `root`: the files that are looked for in turn; `{path}` is the path of the request";
     "route.fallback": Kind::Text("`/index.html`"), absent("404"), Live, NOW, "With `root`: the file that is served where there is no other, as single-page applications need it";
     "route.listing": Kind::Bool, toml("false"), Live, NOW, "With `root`: answer with a list of its files for a directory that has none of `index`, as a page or, by `Accept`, as JSON; without it such a directory is refused with 403";
+    "route.precompressed": Kind::Bool, toml("false"), Live, NOW, "With `root`: serve `FILE.br`, `FILE.zst` or `FILE.gz` for `FILE` to clients that decode it (`Accept-Encoding`), if it is not older than `FILE`";
     "route.hidden": Kind::Bool, toml("false"), Live, NOW, "With `root`: serve files and directories whose names begin with a dot; `.well-known` is served anyway";
     "route.cache_control": Kind::Map("`{ \"*.css\" = \"max-age=3600\" }`"), absent("no `Cache-Control`"), Live, NOW, "With `root`: the value of `Cache-Control` by a pattern of the file's name, or of its path below `root` if the pattern begins with `/`; `*` stands for any text, and the longest pattern wins";
     "route.strip_path": Kind::Bool, toml("false"), Live, NOW, "Servers get the path without the `path` of the route; with `root`, files are looked for without it";

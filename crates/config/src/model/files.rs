@@ -16,6 +16,8 @@ pub struct StaticFiles {
     pub fallback: Option<String>,
     /// Whether a directory without any of `index` is listed.
     pub listing: bool,
+    /// Whether `NAME.br`, `NAME.zst` and `NAME.gz` are served in the place of `NAME` to clients that decode them.
+    pub precompressed: bool,
     /// Whether names that begin with a dot are served.
     pub hidden: bool,
     /// Values of `Cache-Control` by patterns, the longest pattern first.
@@ -31,6 +33,7 @@ impl StaticFiles {
             tries: vec!["{path}".to_owned()],
             fallback: None,
             listing: false,
+            precompressed: false,
             hidden: false,
             cache_control: Vec::new(),
         }

@@ -63,7 +63,7 @@ pub(super) fn route(out: &mut String, route: &Route) {
 }
 
 fn files(out: &mut String, files: &StaticFiles) {
-    let StaticFiles { root, index, tries, fallback, listing, hidden, cache_control } = files;
+    let StaticFiles { root, index, tries, fallback, listing, precompressed, hidden, cache_control } = files;
     text(out, "root", path(root));
     list(out, "index", index);
     list(out, "try", tries);
@@ -71,6 +71,7 @@ fn files(out: &mut String, files: &StaticFiles) {
         text(out, "fallback", fallback);
     }
     bare(out, "listing", listing);
+    bare(out, "precompressed", precompressed);
     bare(out, "hidden", hidden);
     if !cache_control.is_empty() {
         let pair = |(pattern, value): &(String, HeaderValue)| {

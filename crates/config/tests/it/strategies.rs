@@ -169,11 +169,11 @@ fn static_files() -> impl Strategy<Value = StaticFiles> {
         rules
     });
     let tries = vec(Just("{path}.html".to_owned()), 0..2);
-    let parts = (file(), vec(name(), 1..3), tries, option::of(name()), any::<(bool, bool)>(), rules);
-    parts.prop_map(|(root, index, mut tries, fallback, (listing, hidden), cache_control)| {
+    let parts = (file(), vec(name(), 1..3), tries, option::of(name()), any::<(bool, bool, bool)>(), rules);
+    parts.prop_map(|(root, index, mut tries, fallback, (listing, precompressed, hidden), cache_control)| {
         tries.insert(0, "{path}".to_owned());
         let fallback = fallback.map(|name| format!("/{name}"));
-        StaticFiles { root, index, tries, fallback, listing, hidden, cache_control }
+        StaticFiles { root, index, tries, fallback, listing, precompressed, hidden, cache_control }
     })
 }
 

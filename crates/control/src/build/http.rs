@@ -316,6 +316,7 @@ fn files(route: &model::Route, files: &model::StaticFiles, report: &mut Report) 
         tries: texts(&files.tries),
         fallback: files.fallback.as_deref().map(|path| path.trim_start_matches('/').into()),
         listing: files.listing,
+        precompressed: files.precompressed,
         hidden: files.hidden,
         cache_control: files.cache_control.iter().map(rule).collect::<Result<_, String>>()?,
     })

@@ -3,6 +3,7 @@
 //! The worker opens and reads what the kernel has in memory. Whatever else is done on a few threads beside it, which may
 //! wait for a disk; see [`offramp_net::file`].
 
+mod coded;
 mod content;
 mod find;
 mod listing;
@@ -18,6 +19,7 @@ use offramp_http::files::path::{self, PathFault};
 use offramp_http::files::range::{self, Selection};
 use offramp_http::head::{self, Fields, Known, Response};
 use offramp_http::semantics::accept::Form;
+use offramp_http::semantics::accept_encoding::Coding;
 use offramp_net::file::{File, Wait};
 use offramp_observe::{Cause, Close};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -29,6 +31,7 @@ use super::record::RecordGuard;
 use super::session::{Session, decimal};
 use crate::media::media_type;
 use crate::snapshot::http::Files;
+use coded::Wishes;
 pub(crate) use content::{FileContent, Piece};
 pub(crate) use find::Roots;
 use find::{Found, Search};
@@ -78,7 +81,8 @@ pub(crate) fn begin(
             )));
         }
     };
-    let mut search = Search { files: Arc::clone(files), name, listing: None };
+    let wishes = if files.precompressed { Wishes::of(&request.fields) } else { Wishes::default() };
+    let mut search = Search { files: Arc::clone(files), name, wishes, listing: None };
     match session.worker.roots.search(&search) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             search.listing = files.listing.then(|| order(request, &search.name, files.strip));
@@ -114,8 +118,8 @@ fn respond(
 ) -> Outcome {
     let refused = |status, close: Close| Refusal::new(status, close);
     let refusal = match found {
-        Ok(Found::File(file, name)) => {
-            return sent(session, files, request, (file, &name), record_guard);
+        Ok(Found::File(file, name, coding)) => {
+            return sent(session, files, request, (file, &name, coding), record_guard);
         }
         Ok(Found::Directory) => {
             let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -153,7 +157,7 @@ fn sent(
     session: &Session,
     files: &Files,
     request: &head::Request,
-    (file, name): (File, &str),
+    (file, name, coding): (File, &str, Option<Coding>),
     record_guard: RecordGuard,
 ) -> Outcome {
     let validators = Validators::new(file.modified, file.size, file.inode);
@@ -177,6 +181,9 @@ fn sent(
     let mut response = Response::new(StatusCode::OK, ());
     describe(&mut response.fields, files, name, &validators);
     response.fields.append(b"accept-ranges", b"bytes");
+    if let Some(coding) = coding {
+        response.fields.append(b"content-encoding", coding.name().as_bytes());
+    }
     let pieces = match selection {
         Selection::Unsatisfiable => {
             let refusal = Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, Cause::Completed);
@@ -217,6 +224,9 @@ fn describe(fields: &mut Fields, files: &Files, name: &str, validators: &Validat
         fields.append(b"last-modified", date.as_bytes());
     }
     fields.append(b"etag", validators.etag.as_bytes());
+    if files.precompressed {
+        fields.append(b"vary", b"accept-encoding");
+    }
     let rule = files.cache_control.iter().find(|(pattern, _)| {
         // A pattern with a slash at its front is for the whole path below the root.
         match pattern.strip_prefix('/') {

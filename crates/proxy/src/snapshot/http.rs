@@ -183,6 +183,8 @@ pub struct Files {
     pub fallback: Option<Box<str>>,
     /// Whether a directory that has none of `index` is listed.
     pub listing: bool,
+    /// Whether files beside a file are served in its place that have its content in a content coding.
+    pub precompressed: bool,
     /// Whether names that begin with a dot are served.
     pub hidden: bool,
     /// Values of `Cache-Control` by patterns of names, the preferred ones first.

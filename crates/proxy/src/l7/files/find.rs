@@ -5,9 +5,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use offramp_http::semantics::accept_encoding::Coding;
 use offramp_net::clock::coarse_ms;
 use offramp_net::file::{self, File, Kind, Wait};
 
+use super::coded::{self, Wishes};
 use super::listing;
 use crate::snapshot::http::Files;
 
@@ -26,8 +28,8 @@ const MOST_ROOTS: usize = 64;
 
 /// What was found.
 pub(crate) enum Found {
-    /// A file, and its path below the root.
-    File(File, String),
+    /// A file, its path below the root, and the content coding that the file has beyond what the path says.
+    File(File, String, Option<Coding>),
     /// A directory that was asked for without the slash at its end.
     Directory,
     /// A directory that has nothing to be served for it, as a list.
@@ -43,6 +45,8 @@ pub(crate) struct Search {
     pub(crate) files: Arc<Files>,
     /// The path below the root that the request names.
     pub(crate) name: String,
+    /// The content codings in which a file may be served.
+    pub(super) wishes: Wishes,
     /// How a directory is listed; `None` where it is not, or a search that must not wait comes first.
     pub(crate) listing: Option<listing::Order>,
 }
@@ -107,6 +111,7 @@ impl Search {
                 Found::Nothing => {}
                 // The redirect is for what was asked for.
                 Found::Directory => directory |= &**pattern == PATH,
+                Found::File(file, name, _) => return self.coded(root, file, name, wait),
                 found => return Ok(found),
             }
         }
@@ -122,10 +127,26 @@ impl Search {
         if let Some(fallback) = &self.files.fallback {
             match self.look(root, fallback.to_string(), wait)? {
                 Found::Nothing | Found::Directory => {}
+                Found::File(file, name, _) => return self.coded(root, file, name, wait),
                 found => return Ok(found),
             }
         }
         Ok(if bare { Found::Denied } else { Found::Nothing })
+    }
+
+    /// A file, or the one beside it that has its content in a coding that the client prefers.
+    fn coded(&self, root: BorrowedFd<'_>, file: File, name: String, wait: Wait) -> io::Result<Found> {
+        for coding in self.wishes.iter() {
+            match file::open(root, &format!("{name}{}", coded::ending(coding)), wait) {
+                Ok(other) if other.kind == Kind::Regular && coded::belongs(&other, &file) => {
+                    return Ok(Found::File(other, name, Some(coding)));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                // Whatever is wrong with it: the file itself is there.
+                _ => {}
+            }
+        }
+        Ok(Found::File(file, name, None))
     }
 
     /// Whether the request names a directory, with its slash. No file was found for it.
@@ -165,7 +186,7 @@ const PATH: &str = "{path}";
 fn look(root: BorrowedFd<'_>, name: String, wait: Wait) -> io::Result<Found> {
     match file::open(root, &name, wait) {
         Ok(file) => Ok(match file.kind {
-            Kind::Regular => Found::File(file, name),
+            Kind::Regular => Found::File(file, name, None),
             Kind::Directory => Found::Directory,
             Kind::Special => Found::Nothing,
         }),
