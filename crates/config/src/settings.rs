@@ -145,6 +145,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "limits.requests_per_client" => limits.http.requests_per_client;
     "limits.streams" => limits.http.streams;
     "limits.memory" => limits.http.memory;
+    "limits.file_cache" => limits.http.file_cache;
     "limits.drain_timeout" => limits.drain_timeout;
     "limits.upgrade_timeout" => limits.upgrade_timeout;
 };

@@ -28,12 +28,32 @@ pub struct File {
     pub fd: OwnedFd,
     /// What it is.
     pub kind: Kind,
+    /// The state that it is in.
+    pub stamp: Stamp,
+}
+
+/// One state of a file: another state has another one, but for changes within a tick of the file system's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
     /// Bytes.
     pub size: u64,
-    /// When its content changed: seconds and nanoseconds since 1970.
+    /// When its content changed, as it says: seconds and nanoseconds since 1970.
     pub modified: (i64, u64),
+    /// When anything of it changed, as the kernel says.
+    pub changed: (i64, u64),
     /// Its number in its file system.
     pub inode: u64,
+}
+
+impl Stamp {
+    fn of(found: &Stat) -> Self {
+        Self {
+            size: u64::try_from(found.st_size).unwrap_or_default(),
+            modified: (found.st_mtime, found.st_mtime_nsec),
+            changed: (found.st_ctime, found.st_ctime_nsec),
+            inode: found.st_ino,
+        }
+    }
 }
 
 /// What a file is.
@@ -99,13 +119,15 @@ pub fn open(root: impl AsFd, path: &str, wait: Wait) -> io::Result<File> {
         }
     };
     let found = fstat(&fd)?;
-    Ok(File {
-        fd,
-        kind: kind(&found),
-        size: u64::try_from(found.st_size).unwrap_or_default(),
-        modified: (found.st_mtime, found.st_mtime_nsec),
-        inode: found.st_ino,
-    })
+    Ok(File { fd, kind: kind(&found), stamp: Stamp::of(&found) })
+}
+
+/// The state that an open file is in now.
+///
+/// # Errors
+/// What the kernel says.
+pub fn stamp(fd: impl AsFd) -> io::Result<Stamp> {
+    Ok(Stamp::of(&fstat(fd)?))
 }
 
 /// Lists the directory at a path below a root, which is empty or ends with `/`. Of the first `most` names it gives those
@@ -226,7 +248,7 @@ mod tests {
         let open = |name: &str| open(&root, name, Wait::Allowed);
         for name in ["a", "sub/inside", "sub/../a"] {
             let file = open(name).unwrap();
-            assert_eq!((file.kind, file.size), (Kind::Regular, 5), "{name}");
+            assert_eq!((file.kind, file.stamp.size), (Kind::Regular, 5), "{name}");
         }
         assert_eq!(open("sub").unwrap().kind, Kind::Directory);
         for name in ["../secret", "/etc/passwd", "sub/outside", "absolute", "up/secret", "magic/etc/passwd"] {
@@ -274,6 +296,20 @@ mod tests {
         assert!(!found("sub/", 6).1);
         assert_eq!(list(&root, "a", 1, |_| true).unwrap_err().kind(), io::ErrorKind::NotADirectory);
         assert_eq!(list(&root, "../", 1, |_| true).unwrap_err().raw_os_error(), Some(18));
+    }
+
+    #[test]
+    fn a_change_changes_the_stamp() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "one").unwrap();
+        let root = root(folder.path(), Wait::Allowed).unwrap();
+        let file = open(&root, "a", Wait::Allowed).unwrap();
+        assert_eq!(stamp(&file.fd).unwrap(), file.stamp);
+        fs::write(&path, "other").unwrap();
+        let now = stamp(&file.fd).unwrap();
+        assert_eq!((now.size, now.inode), (5, file.stamp.inode));
+        assert_ne!(now, file.stamp);
     }
 
     #[test]

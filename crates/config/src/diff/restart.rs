@@ -99,6 +99,7 @@ streams = 9
 drain_timeout = "9s"
 upgrade_timeout = "9s"
 memory = "9MiB"
+file_cache = "9MiB"
 "#,
         "[access_log]\noutput = \"syslog\"\nsyslog = \"udp://192.0.2.1:514\"\n",
     ];

@@ -141,6 +141,7 @@ pub const TABLE: &[Key] = rows! {
     "limits.requests_per_client": Kind::Rate, absent("no limit"), Live, NOW, "HTTP requests from one client address";
     "limits.streams": count(1, 10_000), toml("100"), Live, NOW, "Requests at a time on one HTTP/2 connection";
     "limits.memory": size(MIB, 1024 * GIB), toml("\"256MiB\""), Live, NOW, "The memory of requests and responses in progress over HTTP/2, per worker; above it a connection that uses more than its share (at least that of eight requests) gets no further requests until some have ended";
+    "limits.file_cache": size(0, 64 * GIB), toml("\"16MiB\""), Live, NOW, "The memory for small files of routes with `root`, per worker; `0B`: keep no files in memory and no descriptors open";
     "limits.drain_timeout": Kind::Duration { min: ms(0), max: hours(24) }, toml("\"30s\""), Live, NOW, "How long open connections may take to finish after the order to stop";
     "limits.upgrade_timeout": timeout(hours(1)), toml("\"60s\""), Live, NOW, "How long the new process of an upgrade (SIGUSR2) may take until it accepts connections; else it is killed, and the old one serves on";
 

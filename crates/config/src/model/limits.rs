@@ -70,6 +70,8 @@ pub struct HttpLimits {
     pub streams: u32,
     /// What requests and responses under way over HTTP/2 may hold, per worker: 1 MiB to 1 TiB.
     pub memory: Size,
+    /// What small files that are served may hold in memory, per worker: up to 64 GiB, 0 for no files and no descriptors.
+    pub file_cache: Size,
 }
 
 impl Default for HttpLimits {
@@ -86,6 +88,7 @@ impl Default for HttpLimits {
             requests_per_client: None,
             streams: 100,
             memory: Size::new(256 << 20),
+            file_cache: Size::new(16 << 20),
         }
     }
 }

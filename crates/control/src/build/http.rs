@@ -384,6 +384,7 @@ fn limits(limits: &model::HttpLimits) -> HttpLimits {
         requests_per_client: limits.requests_per_client.map(rate),
         streams: limits.streams,
         memory: usize::try_from(limits.memory.bytes()).unwrap_or(usize::MAX),
+        file_cache: usize::try_from(limits.file_cache.bytes()).unwrap_or(usize::MAX),
     }
 }
 

@@ -169,7 +169,7 @@ enum RouteStep<'e> {
     /// It goes to a server.
     Forward(Forward<'e>, Forwarded, RecordGuard),
     /// A file is looked for on a disk.
-    Files(&'e HttpRoute, &'e Files, Box<files::Waiting>),
+    Files(&'e HttpRoute, &'e Arc<Files>, Box<files::Waiting>),
 }
 
 /// What becomes of a request: a response, or why there is none.
@@ -305,7 +305,8 @@ fn route<'e>(
         }
         Action::Files(files) => {
             unwanted(request, body);
-            return match files::begin(session, files, request, record_guard) {
+            let most = http.limits.file_cache;
+            return match files::begin(session, files, most, request, record_guard) {
                 files::Step::Answered(outcome) => RouteStep::Answered(finished(session, route, outcome)),
                 files::Step::Waiting(waiting) => RouteStep::Files(route, files, waiting),
             };

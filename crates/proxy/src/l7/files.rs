@@ -1,26 +1,29 @@
 //! Files of a route with a `root`: which one a request asks for, and the response with it.
 //!
-//! The worker opens and reads what the kernel has in memory. Whatever else is done on a few threads beside it, which may
+//! What was asked for a moment ago is kept ([`cache`]). The worker opens and reads what the kernel has in memory. Whatever else is done on a few threads beside it, which may
 //! wait for a disk; see [`offramp_net::file`].
 
+mod cache;
 mod coded;
 mod content;
 mod find;
 mod listing;
+mod ready;
 
 use std::io;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use offramp_http::files::conditions::{self, Outcome as Judged, Validators};
+use offramp_http::files::conditions::{self, Outcome as Judged};
 use offramp_http::files::path::{self, PathFault};
 use offramp_http::files::range::{self, Selection};
 use offramp_http::head::{self, Fields, Known, Response};
 use offramp_http::semantics::accept::Form;
-use offramp_http::semantics::accept_encoding::Coding;
-use offramp_net::file::{File, Wait};
+use offramp_net::clock::coarse_ms;
+use offramp_net::file::Wait;
 use offramp_observe::{Cause, Close};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -29,12 +32,13 @@ use super::body::Reply;
 use super::exchange::{Outcome, own};
 use super::record::RecordGuard;
 use super::session::{Session, decimal};
-use crate::media::media_type;
 use crate::snapshot::http::Files;
+use cache::{Asked, Kept};
 use coded::Wishes;
 pub(crate) use content::{FileContent, Piece};
 pub(crate) use find::Roots;
 use find::{Found, Search};
+use ready::{Content, Ready};
 
 /// What a request for a file has come to. Large, and moved once.
 #[allow(clippy::large_enum_variant)]
@@ -48,13 +52,18 @@ pub(crate) enum Step {
 /// A search on a thread that may wait.
 pub(crate) struct Waiting {
     search: JoinHandle<io::Result<Found>>,
+    wishes: Wishes,
+    old: Option<Rc<Ready>>,
+    /// The bytes that may be kept.
+    most: usize,
     record_guard: RecordGuard,
 }
 
-/// Begins to answer a request.
+/// Begins to answer a request. `most`: the bytes of small files that may be kept.
 pub(crate) fn begin(
     session: &Session,
     files: &Arc<Files>,
+    most: usize,
     request: &head::Request,
     record_guard: RecordGuard,
 ) -> Step {
@@ -63,6 +72,16 @@ pub(crate) fn begin(
         return Step::Answered(Err((refusal.with_field(b"allow", "GET, HEAD"), record_guard)));
     }
     let path = request.path();
+    let wishes = if files.precompressed { Wishes::of(&request.fields) } else { Wishes::default() };
+    let asked = Asked { files, wishes, path };
+    let kept = session.worker.roots.cache.borrow_mut().get(asked, coarse_ms());
+    let old = match kept {
+        Kept::Fresh(ready) if ready.is_as_said() => {
+            return Step::Answered(sent(session, request, &ready, record_guard));
+        }
+        Kept::Fresh(ready) | Kept::Old(ready) => Some(ready),
+        Kept::Unknown => None,
+    };
     // What the route matches by whole segments, so that a slash or nothing follows.
     let below = match path.get(files.strip..) {
         Some("") | None => "/",
@@ -70,34 +89,41 @@ pub(crate) fn begin(
     };
     let name = match path::decode(below, files.hidden) {
         Ok(name) => name,
-        Err(PathFault::Malformed) => {
-            let close = Close::from(Cause::BadRequest).with_detail("the path names no file");
-            return Step::Answered(Err((Refusal::new(StatusCode::BAD_REQUEST, close), record_guard)));
-        }
-        Err(PathFault::NotFound | PathFault::Hidden) => {
-            return Step::Answered(Err((
-                Refusal::new(StatusCode::NOT_FOUND, Cause::Completed),
-                record_guard,
-            )));
-        }
+        Err(fault) => return Step::Answered(Err((unnamed(fault), record_guard))),
     };
-    let wishes = if files.precompressed { Wishes::of(&request.fields) } else { Wishes::default() };
     let mut search = Search { files: Arc::clone(files), name, wishes, listing: None };
     match session.worker.roots.search(&search) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             search.listing = files.listing.then(|| order(request, &search.name, files.strip));
             let search = spawn_blocking(move || search.run(None, Wait::Allowed));
-            Step::Waiting(Box::new(Waiting { search, record_guard }))
+            Step::Waiting(Box::new(Waiting { search, wishes, old, most, record_guard }))
         }
-        found => Step::Answered(respond(session, files, request, found, record_guard)),
+        found => Step::Answered(respond(session, request, (asked, old, most), found, record_guard)),
+    }
+}
+
+/// Why a path that names no file is refused.
+fn unnamed(fault: PathFault) -> Refusal {
+    match fault {
+        PathFault::Malformed => {
+            let close = Close::from(Cause::BadRequest).with_detail("the path names no file");
+            Refusal::new(StatusCode::BAD_REQUEST, close)
+        }
+        PathFault::NotFound | PathFault::Hidden => Refusal::new(StatusCode::NOT_FOUND, Cause::Completed),
     }
 }
 
 impl Waiting {
     /// Answers the request when the search has ended.
-    pub(crate) async fn answer(self, session: &Session, files: &Files, request: &head::Request) -> Outcome {
+    pub(crate) async fn answer(
+        self,
+        session: &Session,
+        files: &Arc<Files>,
+        request: &head::Request,
+    ) -> Outcome {
         let found = self.search.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-        respond(session, files, request, found, self.record_guard)
+        let asked = Asked { files, wishes: self.wishes, path: request.path() };
+        respond(session, request, (asked, self.old, self.most), found, self.record_guard)
     }
 }
 
@@ -111,15 +137,16 @@ fn order(request: &head::Request, name: &str, strip: usize) -> listing::Order {
 /// The response with what was found.
 fn respond(
     session: &Session,
-    files: &Files,
     request: &head::Request,
+    (asked, old, most): (Asked<'_>, Option<Rc<Ready>>, usize),
     found: io::Result<Found>,
     record_guard: RecordGuard,
 ) -> Outcome {
     let refused = |status, close: Close| Refusal::new(status, close);
     let refusal = match found {
         Ok(Found::File(file, name, coding)) => {
-            return sent(session, files, request, (file, &name, coding), record_guard);
+            let ready = session.worker.roots.ready(asked, (file, name, coding), old, most);
+            return sent(session, request, &ready, record_guard);
         }
         Ok(Found::Directory) => {
             let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -153,19 +180,12 @@ fn respond(
 }
 
 /// The response with a file, or what its conditions lead to instead.
-fn sent(
-    session: &Session,
-    files: &Files,
-    request: &head::Request,
-    (file, name, coding): (File, &str, Option<Coding>),
-    record_guard: RecordGuard,
-) -> Outcome {
-    let validators = Validators::new(file.modified, file.size, file.inode);
-    let ranges = match conditions::judge(&request.method, &request.fields, &validators) {
+fn sent(session: &Session, request: &head::Request, ready: &Ready, record_guard: RecordGuard) -> Outcome {
+    let ranges = match conditions::judge(&request.method, &request.fields, &ready.validators) {
         Judged::Send { ranges } => ranges,
         Judged::NotModified => {
             let mut response = Response::new(StatusCode::NOT_MODIFIED, Bytes::new());
-            describe(&mut response.fields, files, name, &validators);
+            response.fields = ready.described.clone();
             return Ok(own(response, record_guard, Cause::Completed.into(), false));
         }
         Judged::Failed => {
@@ -174,69 +194,70 @@ fn sent(
     };
     let mut asked = request.fields.named(b"range").filter(|_| ranges);
     let selection = match (asked.next(), asked.next()) {
-        (Some(value), None) => range::select(value, file.size),
+        (Some(value), None) => range::select(value, ready.size()),
         _ => Selection::Whole,
     };
-    let kind = media_type(name);
-    let mut response = Response::new(StatusCode::OK, ());
-    describe(&mut response.fields, files, name, &validators);
-    response.fields.append(b"accept-ranges", b"bytes");
-    if let Some(coding) = coding {
-        response.fields.append(b"content-encoding", coding.name().as_bytes());
-    }
-    let pieces = match selection {
+    let parts = match selection {
+        Selection::Whole => None,
+        Selection::Parts(parts) => Some(parts),
         Selection::Unsatisfiable => {
             let refusal = Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, Cause::Completed);
-            let all = format!("bytes */{}", file.size);
+            let all = format!("bytes */{}", ready.size());
             return Err((refusal.with_field(b"content-range", all), record_guard));
         }
-        Selection::Whole => {
-            response.fields.append(b"content-type", kind.as_bytes());
-            vec![Piece::File(0..file.size)]
+    };
+    let is_head = request.method == Method::HEAD;
+    let status = if parts.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+    let mut response = Response::new(status, ());
+    record_guard.0.answered(status.as_u16());
+    let reply = match parts {
+        None => {
+            response.fields = ready.whole.clone();
+            whole(ready, record_guard, is_head)
         }
-        Selection::Parts(parts) => {
-            response.set_status(StatusCode::PARTIAL_CONTENT);
-            if let [part] = &parts[..] {
-                response.fields.append(b"content-type", kind.as_bytes());
-                response.fields.append(b"content-range", content_range(part, file.size).as_bytes());
-                vec![Piece::File(part.clone())]
-            } else {
-                let boundary = format!("{:016x}{:016x}", session.worker.random(), session.worker.random());
-                let multipart = format!("multipart/byteranges; boundary={boundary}");
-                response.fields.append(b"content-type", multipart.as_bytes());
-                in_parts(parts, &boundary, &kind, file.size)
-            }
+        Some(parts) => {
+            response.fields = ready.with_content();
+            let pieces = pieces(session, ready, parts, &mut response.fields);
+            let reply = partial(ready, pieces, record_guard);
+            let length = reply.length().unwrap_or_default();
+            response.fields.set_known(Known::ContentLength, decimal(length, &mut [0; 20]).as_bytes());
+            reply
         }
     };
-    let content = FileContent::new(file.fd, pieces);
-    response.fields.set_known(Known::ContentLength, decimal(content.left(), &mut [0; 20]).as_bytes());
-    record_guard.0.answered(response.status.as_u16());
-    let is_head = request.method == Method::HEAD;
-    Ok(response.map(|()| match is_head {
-        true => Reply::own(Bytes::new(), record_guard, Cause::Completed.into()),
-        false => Reply::file(content, record_guard),
-    }))
+    Ok(response.map(|()| reply))
 }
 
-/// What is said of a file with its content and without (RFC 9110 §15.4.5).
-fn describe(fields: &mut Fields, files: &Files, name: &str, validators: &Validators) {
-    if let Some(date) = validators.date() {
-        fields.append(b"last-modified", date.as_bytes());
-    }
-    fields.append(b"etag", validators.etag.as_bytes());
-    if files.precompressed {
-        fields.append(b"vary", b"accept-encoding");
-    }
-    let rule = files.cache_control.iter().find(|(pattern, _)| {
-        // A pattern with a slash at its front is for the whole path below the root.
-        match pattern.strip_prefix('/') {
-            Some(pattern) => path::matches(pattern, name),
-            None => path::matches(pattern, name.rsplit('/').next().unwrap_or(name)),
+/// All of the content, or none of it.
+fn whole(ready: &Ready, record_guard: RecordGuard, is_head: bool) -> Reply {
+    match &ready.content {
+        _ if is_head => Reply::own(Bytes::new(), record_guard, Cause::Completed.into()),
+        Content::Memory(bytes) => Reply::own(bytes.clone(), record_guard, Cause::Completed.into()),
+        Content::File(fd) => {
+            let all = vec![Piece::File(0..ready.size())];
+            Reply::file(FileContent::new(Arc::clone(fd), all), record_guard)
         }
-    });
-    if let Some((_, value)) = rule {
-        fields.append(b"cache-control", value.as_bytes());
     }
+}
+
+fn partial(ready: &Ready, pieces: Vec<Piece>, record_guard: RecordGuard) -> Reply {
+    match &ready.content {
+        Content::Memory(bytes) => {
+            Reply::own(ready::gathered(bytes, &pieces), record_guard, Cause::Completed.into())
+        }
+        Content::File(fd) => Reply::file(FileContent::new(Arc::clone(fd), pieces), record_guard),
+    }
+}
+
+/// The content of a response with these parts, and the fields that describe it.
+fn pieces(session: &Session, ready: &Ready, parts: Vec<Range<u64>>, fields: &mut Fields) -> Vec<Piece> {
+    if let [part] = &parts[..] {
+        fields.append(b"content-type", ready.kind().as_bytes());
+        fields.append(b"content-range", content_range(part, ready.size()).as_bytes());
+        return vec![Piece::File(part.clone())];
+    }
+    let boundary = format!("{:016x}{:016x}", session.worker.random(), session.worker.random());
+    fields.append(b"content-type", format!("multipart/byteranges; boundary={boundary}").as_bytes());
+    in_parts(parts, &boundary, ready.kind(), ready.size())
 }
 
 fn content_range(part: &Range<u64>, size: u64) -> String {

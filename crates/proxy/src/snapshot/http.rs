@@ -54,6 +54,8 @@ pub struct HttpLimits {
     pub streams: u32,
     /// Bytes that requests and responses under way over HTTP/2 may hold, per worker.
     pub memory: usize,
+    /// Bytes of small files that a worker keeps; 0: neither them nor descriptors of others.
+    pub file_cache: usize,
 }
 
 /// TLS that ends here for HTTP: what a server name chooses on a listener in mode `http`.

@@ -140,6 +140,7 @@ impl Default for Setup {
                 requests_per_client: None,
                 streams: 100,
                 memory: 1 << 30,
+                file_cache: 1 << 20,
             },
             trusted_proxies: Vec::new(),
             via: false,

@@ -43,7 +43,7 @@ pub(super) fn ending(coding: Coding) -> &'static str {
 /// Whether a neighbour has the content of `file`: it is not older, and no coding of anything is empty. Seconds are compared,
 /// because not every program that keeps the time of a file keeps the parts of its second.
 pub(super) fn belongs(neighbour: &File, file: &File) -> bool {
-    neighbour.size > 0 && neighbour.modified.0 >= file.modified.0
+    neighbour.stamp.size > 0 && neighbour.stamp.modified.0 >= file.stamp.modified.0
 }
 
 #[cfg(test)]

@@ -41,14 +41,14 @@ pub(crate) struct FileContent {
 
 impl FileContent {
     /// The content of these pieces of `file`.
-    pub(crate) fn new(file: OwnedFd, pieces: Vec<Piece>) -> Self {
+    pub(crate) fn new(file: Arc<OwnedFd>, pieces: Vec<Piece>) -> Self {
         let length = |piece: &Piece| match piece {
             Piece::Text(text) => text.len() as u64,
             Piece::File(range) => range.end - range.start,
         };
         let left = pieces.iter().map(length).sum();
         let pieces = pieces.into_iter().filter(|piece| length(piece) > 0).collect();
-        Self { file: Arc::new(file), pieces, left, most: CHUNK, reading: None, read: Bytes::new() }
+        Self { file, pieces, left, most: CHUNK, reading: None, read: Bytes::new() }
     }
 
     /// How many bytes are to come.

@@ -3,14 +3,20 @@
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use offramp_http::semantics::accept_encoding::Coding;
 use offramp_net::clock::coarse_ms;
 use offramp_net::file::{self, File, Kind, Wait};
 
+use tokio::task::spawn_local;
+
+use super::cache::{Asked, Cache, KEPT};
 use super::coded::{self, Wishes};
 use super::listing;
+use super::ready::Ready;
 use crate::snapshot::http::Files;
 
 /// Permission denied.
@@ -55,6 +61,8 @@ pub(crate) struct Search {
 #[derive(Default)]
 pub(crate) struct Roots {
     open: RefCell<Vec<Open>>,
+    /// The files that are kept.
+    pub(super) cache: Rc<RefCell<Cache>>,
     /// The memory of lists that have not been sent.
     pub(super) listings: listing::Memory,
 }
@@ -70,6 +78,34 @@ impl Roots {
     pub(crate) fn search(&self, search: &Search) -> io::Result<Found> {
         let root = self.root(&search.files)?;
         search.run(Some(root.as_fd()), Wait::Never)
+    }
+
+    /// Makes a response of a file that was found, and keeps it where there is room for it among `most` bytes. `old` is what
+    /// was kept for the same request.
+    pub(super) fn ready(
+        &self,
+        asked: Asked<'_>,
+        (file, name, coding): (File, String, Option<Coding>),
+        old: Option<Rc<Ready>>,
+        most: usize,
+    ) -> Rc<Ready> {
+        let same = old.filter(|old| old.is(&file, &name, coding) && old.is_as_said());
+        let (ready, settled) = match same {
+            Some(same) => (same, true),
+            None => {
+                let mut ready = Ready::new(asked.files, file, name, coding);
+                let settled = most > 0 && ready.settle(seconds());
+                (Rc::new(ready), settled)
+            }
+        };
+        if most > 0 && settled {
+            let mut cache = self.cache.borrow_mut();
+            cache.keep(asked, Rc::clone(&ready), coarse_ms(), most);
+            if !std::mem::replace(&mut cache.is_swept, true) {
+                spawn_local(sweep(Rc::clone(&self.cache)));
+            }
+        }
+        ready
     }
 
     fn root(&self, files: &Arc<Files>) -> io::Result<Arc<OwnedFd>> {
@@ -88,6 +124,24 @@ impl Roots {
         }
         Ok(root)
     }
+}
+
+/// Drops what nobody asks for, until nothing is left.
+async fn sweep(cache: Rc<RefCell<Cache>>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(KEPT / 4)).await;
+        let mut cache = cache.borrow_mut();
+        if !cache.sweep(coarse_ms()) {
+            cache.is_swept = false;
+            return;
+        }
+    }
+}
+
+/// The time, in seconds since 1970.
+fn seconds() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 impl Search {
