@@ -1,5 +1,5 @@
-//! What can be known of servers before anybody connects: whether the user that Offramp runs as may open their
-//! sockets, and whether an address is a listener of this very configuration.
+//! What can be known of servers and roots of files before anybody connects: whether the user that Offramp runs as may open
+//! their sockets and read their directories, and whether an address is a listener of this very configuration.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -36,6 +36,22 @@ pub(crate) fn look(config: &Config, identity: &Identity) -> Vec<Finding> {
                 ));
             }
             seen.push((at, server));
+        }
+    }
+    for route in &config.routes {
+        let RouteTarget::Files(files) = &route.target else { continue };
+        if let Err(closed) = identity.may_read(&files.root.path) {
+            let text = format!(
+                "root: the user `{}` may not read {}: {} has mode {:04o} and belongs to {}:{}; put the user into that \
+                 group, or open it",
+                identity.name(),
+                files.root.path.display(),
+                closed.path.display(),
+                closed.mode,
+                closed.owner,
+                closed.group
+            );
+            findings.push(Finding::new(&files.root.at, text));
         }
     }
     for listener in &config.listeners {

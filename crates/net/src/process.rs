@@ -101,17 +101,29 @@ impl Identity {
     /// # Errors
     /// The first that is closed.
     pub fn may_connect(&self, socket: &Path) -> Result<(), Closed> {
-        let socket = match std::fs::canonicalize(socket) {
-            Ok(socket) => socket,
+        self.may_reach(socket, WRITE)
+    }
+
+    /// Whether the permissions let this user read a directory and what is in it, as far as [`Identity::may_connect`] can tell.
+    ///
+    /// # Errors
+    /// The first that is closed.
+    pub fn may_read(&self, directory: &Path) -> Result<(), Closed> {
+        self.may_reach(directory, READ | SEARCH)
+    }
+
+    fn may_reach(&self, end: &Path, needed_there: u32) -> Result<(), Closed> {
+        let end = match std::fs::canonicalize(end) {
+            Ok(end) => end,
             // Its directory is closed to this very process; the way there is looked at as it is written.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => socket.to_owned(),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => end.to_owned(),
             Err(_) => return Ok(()),
         };
-        let mut way: Vec<&Path> = socket.ancestors().collect();
+        let mut way: Vec<&Path> = end.ancestors().collect();
         way.reverse();
         for path in way {
             let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
-            let needed = if path == socket { WRITE } else { SEARCH };
+            let needed = if path == end { needed_there } else { SEARCH };
             if !self.may(&found, needed) {
                 return Err(Closed {
                     path: path.to_owned(),
@@ -174,6 +186,7 @@ fn group_name(gid: Gid) -> String {
 }
 
 /// Permission bits of others.
+const READ: u32 = 0o4;
 const WRITE: u32 = 0o2;
 const SEARCH: u32 = 0o1;
 
@@ -192,6 +205,32 @@ mod tests {
         assert!(Identity::find("nobody").is_ok());
         assert!(Identity::find("no-such-user").unwrap_err().contains("`no-such-user`"));
         assert!(Identity::find("nobody:no-such-group").unwrap_err().contains("`no-such-group`"));
+    }
+
+    #[test]
+    fn permissions_say_who_may_read_a_directory() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("www");
+        std::fs::create_dir(&root).unwrap();
+        let open = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let me =
+            Identity { uid: Uid::from_raw(4_000_001), gid: Gid::from_raw(4_000_001), groups: Vec::new() };
+        for (above, mode, may) in [
+            (0o755, 0o755, true),
+            (0o711, 0o755, true),
+            (0o755, 0o750, false),
+            (0o755, 0o754, false),
+            (0o755, 0o711, false),
+            (0o750, 0o755, false),
+        ] {
+            open(&root, mode);
+            open(folder.path(), above);
+            assert_eq!(me.may_read(&root).is_ok(), may, "{above:o} {mode:o}");
+        }
+        assert!(me.may_read(&folder.path().join("none")).is_ok(), "that is told otherwise");
     }
 
     #[test]

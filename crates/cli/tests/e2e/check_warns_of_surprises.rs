@@ -71,6 +71,39 @@ fn a_route_in_clear_text_is_warned_of() {
 }
 
 #[test]
+fn a_root_in_clear_text_or_closed_to_the_user_is_warned_of() {
+    let home = home();
+    let root = home.file("www");
+    fs::create_dir(&root).unwrap();
+    let route = format!("[[route]]\nhost = \"www.example.org\"\nroot = \"{}\"\n", root.display());
+    let all = format!("{CERTIFICATE}{WEB_AND_PLAIN}{route}");
+    assert!(warnings(&home, &all).contains("the listener `plain` serves this route in clear text"));
+    let fine = all.replace("root =", "listener = \"web\"\nroot =");
+    assert_eq!(warnings(&home, &fine), "");
+    // Whoever runs this test owns the directory.
+    fs::set_permissions(&root, Permissions::from_mode(0o300)).unwrap();
+    let is_root =
+        fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0).unwrap();
+    let file = home.configure(&fine);
+    if is_root {
+        // Root may read everything; whom it becomes may not.
+        let text = fs::read_to_string(&file).unwrap().replace("user = \"root\"", "user = \"nobody\"");
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
+    }
+    let output = output(home.path(), &["check", "-c", file.to_str().unwrap()]);
+    let said = stderr(&output);
+    assert!(said.contains("offramp.toml:") && said.contains("www"), "{said}");
+    if is_root {
+        assert!(output.status.success() && said.contains("root: the user `nobody` may not read"), "{said}");
+        assert!(said.contains("www has mode 0300 and belongs to"), "{said}");
+    } else {
+        assert!(said.contains("root: cannot read the directory"), "{said}");
+    }
+    fs::set_permissions(&root, Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
 fn a_host_without_a_certificate_and_a_certificate_that_will_be_refused_are_warned_of() {
     let home = home();
     let route = |hosts: &str| {

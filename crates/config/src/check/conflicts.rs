@@ -144,7 +144,10 @@ fn clear_text(routes: &[(Route, &Section)], config: &Config, report: &mut Report
         return;
     }
     for (route, section) in routes {
-        let (Listeners::All, Target::Relay(_)) = (&route.listeners, &route.target) else { continue };
+        let is_content = matches!(route.target, Target::Relay(_) | Target::Files(_));
+        if route.listeners != Listeners::All || !is_content {
+            continue;
+        }
         let plain = config.listeners.iter().filter(|listener| !listener.tls);
         let serves = |listener: &&Listener| {
             let mut routes = config.routes_of(listener);
