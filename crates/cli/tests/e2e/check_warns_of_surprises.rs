@@ -79,7 +79,7 @@ fn a_root_in_clear_text_or_closed_to_the_user_is_warned_of() {
     let all = format!("{CERTIFICATE}{WEB_AND_PLAIN}{route}");
     assert!(warnings(&home, &all).contains("the listener `plain` serves this route in clear text"));
     let fine = all.replace("root =", "listener = \"web\"\nroot =");
-    assert_eq!(warnings(&home, &fine), "");
+    assert!(!warnings(&home, &fine).contains("clear text"));
     // Whoever runs this test owns the directory.
     fs::set_permissions(&root, Permissions::from_mode(0o300)).unwrap();
     let is_root =

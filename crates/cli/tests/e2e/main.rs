@@ -38,6 +38,8 @@ mod examples_serve;
 mod figures;
 mod files_are_included;
 mod files_are_served;
+mod files_are_served_as_by_nginx;
+mod files_change;
 mod grafana_asks_offramp;
 mod h2_abuse_is_bounded;
 mod h2_client;

@@ -9,12 +9,13 @@ use offramp_config::model::{
     AccessFormat, AccessLog, AccessOutput, AcmeCertificate, Algorithm, AlpnId, Anonymize, Authority, Backend,
     Certificate, CertificateName, CertificateSource, Challenge, ClientNetworks, Compress, DefaultRole,
     DnsProvider, DnsUpdate, Eject, Endpoint, ErrorPages, ExternalAccount, FilePath, HeaderChanges,
-    HeaderName, HeaderValue, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern,
-    KeyType, Level, Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore,
-    Maintenance, Metrics, Mode, Name, Networks, OnDemand, Passthrough, PathRewrite, Policy, Pool, Preamble,
-    Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite,
-    Route, RoutePath, SendProxy, Server, ServerAddress, Size, StaticFiles, StatusRange, StoreUrl, SyslogAddress, Target,
-    Tickets, Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
+    HeaderName, HeaderValue, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules,
+    ImpliedCertificates, Ja4Pattern, KeyType, Level, Limits, ListenAddress, Listener, Listeners, Log,
+    LogFormat, LogOutput, LogStore, Maintenance, Metrics, Mode, Name, Networks, OnDemand, Passthrough,
+    PathRewrite, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo,
+    Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress, Size,
+    StaticFiles, StatusRange, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, TsigAlgorithm, User,
+    Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -170,11 +171,14 @@ fn static_files() -> impl Strategy<Value = StaticFiles> {
     });
     let tries = vec(Just("{path}.html".to_owned()), 0..2);
     let parts = (file(), vec(name(), 1..3), tries, option::of(name()), any::<(bool, bool, bool)>(), rules);
-    parts.prop_map(|(root, index, mut tries, fallback, (listing, precompressed, hidden), cache_control)| {
-        tries.insert(0, "{path}".to_owned());
-        let fallback = fallback.map(|name| format!("/{name}"));
-        StaticFiles { root, index, tries, fallback, listing, precompressed, hidden, cache_control }
-    })
+    parts.prop_map(
+        |(root, mut index, mut tries, fallback, (listing, precompressed, hidden), cache_control)| {
+            distinct(&mut index);
+            tries.insert(0, "{path}".to_owned());
+            let fallback = fallback.map(|name| format!("/{name}"));
+            StaticFiles { root, index, tries, fallback, listing, precompressed, hidden, cache_control }
+        },
+    )
 }
 
 fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {

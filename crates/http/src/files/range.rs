@@ -28,6 +28,10 @@ pub fn select(value: &[u8], length: u64) -> Selection {
     if !unit.eq_ignore_ascii_case("bytes") {
         return Selection::Whole;
     }
+    // It has no part that `Content-Range` could name, and whoever asks for its end gets all that there is.
+    if length == 0 {
+        return Selection::Whole;
+    }
     let mut parts = Vec::new();
     let (mut asked, mut total) = (0, 0_u64);
     for spec in set.split(',').map(|spec| spec.trim_matches([' ', '\t'])).filter(|spec| !spec.is_empty()) {
@@ -121,8 +125,8 @@ mod tests {
         ] {
             assert_eq!(select(value.as_bytes(), 10), expected, "{value}");
         }
-        assert_eq!(select(b"bytes=0-", 0), Selection::Unsatisfiable);
-        assert_eq!(select(b"bytes=-1", 0), Selection::Unsatisfiable);
+        assert_eq!(select(b"bytes=0-", 0), Selection::Whole);
+        assert_eq!(select(b"bytes=-1", 0), Selection::Whole);
         assert_eq!(select(b"bytes=\xff-1", 10), Selection::Whole);
     }
 

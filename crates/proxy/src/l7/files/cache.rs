@@ -67,11 +67,11 @@ impl Cache {
     }
 
     /// Keeps what was found at `now`, where there is room for it among `most` bytes.
-    pub(super) fn keep(&mut self, asked: Asked<'_>, ready: Rc<Ready>, now: u64, most: usize) {
+    pub(super) fn keep(&mut self, asked: Asked<'_>, ready: &Rc<Ready>, now: u64, most: usize) {
         let hash = self.hash(asked);
         for clock in [&mut self.small, &mut self.open] {
             if let Some(slot) = clock.get(hash, asked)
-                && Rc::ptr_eq(&slot.ready, &ready)
+                && Rc::ptr_eq(&slot.ready, ready)
             {
                 slot.checked = now;
                 return;
@@ -86,7 +86,7 @@ impl Cache {
             cost,
             checked: now,
             used: false,
-            ready: Rc::clone(&ready),
+            ready: Rc::clone(ready),
         };
         match ready.content {
             Content::Memory(_) => {

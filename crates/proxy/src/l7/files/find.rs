@@ -100,7 +100,7 @@ impl Roots {
         };
         if most > 0 && settled {
             let mut cache = self.cache.borrow_mut();
-            cache.keep(asked, Rc::clone(&ready), coarse_ms(), most);
+            cache.keep(asked, &ready, coarse_ms(), most);
             if !std::mem::replace(&mut cache.is_swept, true) {
                 spawn_local(sweep(Rc::clone(&self.cache)));
             }

@@ -57,6 +57,8 @@ impl Ready {
         let mut ready =
             Self { name, coding, stamp, validators, whole: Fields::new(), described, content, kind };
         let mut whole = ready.with_content();
+        // A part says by itself that there are parts.
+        whole.append(b"accept-ranges", b"bytes");
         whole.append(b"content-type", ready.kind.as_bytes());
         whole.set_known(Known::ContentLength, decimal(stamp.size, &mut [0; 20]).as_bytes());
         ready.whole = whole;
@@ -66,7 +68,6 @@ impl Ready {
     /// The fields of a response with content; its media type and length are not among them.
     pub(super) fn with_content(&self) -> Fields {
         let mut fields = self.described.clone();
-        fields.append(b"accept-ranges", b"bytes");
         if let Some(coding) = self.coding {
             fields.append(b"content-encoding", coding.name().as_bytes());
         }

@@ -55,7 +55,7 @@ impl Rig {
     fn keep(&mut self, name: &str, now: u64, most: usize) {
         let ready = Rc::new(self.ready(name, LATER).unwrap());
         let files = Arc::clone(&self.files);
-        self.cache.keep(asked(&files, name), ready, now, most);
+        self.cache.keep(asked(&files, name), &ready, now, most);
     }
 
     fn get(&mut self, name: &str, now: u64) -> Kept {
@@ -85,7 +85,7 @@ fn a_small_file_is_kept_in_memory_and_looked_up_after_a_second() {
         assert_eq!(matches!(ready.content, Content::Memory(_)), name != "large", "{name}");
         // It is the same file: it is good for another second.
         let files = Arc::clone(&rig.files);
-        rig.cache.keep(asked(&files, name), ready, 7000, PLENTY);
+        rig.cache.keep(asked(&files, name), &ready, 7000, PLENTY);
         assert!(matches!(rig.get(name, 7000 + FRESH - 1), Kept::Fresh(_)), "{name}");
     }
     // Another route, path or wish is another thing.
@@ -166,7 +166,7 @@ fn descriptors_have_a_bound_of_their_own() {
     let large = Rc::new(rig.ready("large", LATER).unwrap());
     let files = Arc::clone(&rig.files);
     for at in 0..2 * MOST_OPEN {
-        rig.cache.keep(asked(&files, &format!("large{at}")), Rc::clone(&large), 0, PLENTY);
+        rig.cache.keep(asked(&files, &format!("large{at}")), &large, 0, PLENTY);
     }
     assert_eq!(rig.cache.open.slots.len(), MOST_OPEN);
     assert!(rig.is_kept("small"));
