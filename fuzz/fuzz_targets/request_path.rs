@@ -451,8 +451,10 @@ fn snapshot(app: PathBuf) -> Snapshot {
             max_body,
             error_pages: None,
             maintenance: None,
+            limits: offramp_proxy::RouteLimits::default(),
             rewrites: None,
             redirects: None,
+            compress: None,
             log_one_in: NonZeroU32::MIN,
         };
         (PathMatch { hosts: Vec::new(), path: path.to_owned() }, route)
@@ -479,6 +481,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
             streams: 100,
             memory: 256 << 20,
         },
+        error_pages: None,
     };
     let target = Target::Http(HttpTls {
         tls: None,

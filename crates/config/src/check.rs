@@ -29,6 +29,9 @@ mod routes;
 mod rules;
 mod server_tls;
 mod settings;
+mod shared;
+
+pub(crate) use shared::spread;
 
 /// Reads the model from what was typed. Where there are errors the result is only good for being dropped.
 pub(crate) fn check(root: &Section, environment: &Environment, report: &mut Report<'_>) -> Config {
@@ -43,6 +46,9 @@ pub(crate) fn check(root: &Section, environment: &Environment, report: &mut Repo
         backends: root.named("backend").iter().map(|(name, _)| name.value.clone()).collect(),
     };
     let Sorted { whole: routes, broken: broken_routes } = routes::routes(root, &known, &mut reader);
+    if let Some(defaults) = root.section("defaults").and_then(|section| section.section("route")) {
+        config.error_pages = pages::of_all(defaults, &mut reader);
+    }
     config.routes = routes.iter().map(|(route, _)| route.clone()).collect();
     let authorities = acme::authorities(root, &mut reader);
     config.authorities.clone_from(&authorities.whole);

@@ -314,6 +314,9 @@ impl<'a> Report<'a> {
     /// The configuration with its warnings, or all that is wrong.
     pub(crate) fn finish<T>(mut self, value: T) -> Result<(T, Vec<Problem>), Errors> {
         self.problems.sort_by_key(|(offset, _)| *offset);
+        // What several routes share is wrong once.
+        let mut seen = BTreeSet::new();
+        self.problems.retain(|(offset, problem)| seen.insert((*offset, problem.message.clone())));
         let problems: Vec<Problem> = self.problems.into_iter().map(|(_, problem)| problem).collect();
         if problems.iter().any(|p| p.severity == Severity::Error) {
             Err(Errors::new(self.source.name(), problems))

@@ -242,8 +242,62 @@ pub fn find_in(section: &str, name: &str) -> Option<&'static Key> {
 
 /// The rows of a section, in the order of the table.
 pub fn in_section(section: &str) -> impl Iterator<Item = &'static Key> {
-    TABLE.iter().filter(move |key| key.section() == section)
+    let shared = shared(section);
+    let section = if shared.is_some() { "route" } else { section };
+    let takes = move |key: &&Key| shared.is_none_or(|without| !without.contains(&key.name()));
+    TABLE.iter().filter(move |key| key.section() == section).filter(takes)
 }
+
+/// The keys of `[[route]]` that a section of shared keys does not take; `None` for all other sections. What a route matches and
+/// where it leads is its own, and the handshake comes before the route.
+pub(crate) fn shared(section: &str) -> Option<&'static [&'static str]> {
+    match section {
+        "defaults.route" => Some(&NOT_DEFAULTS),
+        "policy.*" => Some(&NOT_POLICIES),
+        _ => None,
+    }
+}
+
+const NOT_DEFAULTS: [&str; 18] = [
+    "client_auth",
+    "deny_ja4",
+    "listener",
+    "host",
+    "alpn",
+    "path",
+    "backend",
+    "server",
+    "passthrough",
+    "redirect",
+    "respond",
+    "root",
+    "try",
+    "fallback",
+    "strip_path",
+    "replace_path",
+    "rewrite",
+    "redirects",
+];
+
+const NOT_POLICIES: [&str; 17] = [
+    "policy",
+    "listener",
+    "host",
+    "alpn",
+    "path",
+    "backend",
+    "server",
+    "passthrough",
+    "redirect",
+    "respond",
+    "root",
+    "try",
+    "fallback",
+    "strip_path",
+    "replace_path",
+    "rewrite",
+    "redirects",
+];
 
 /// How a section is written: `[limits]`, `[[route]]`, `[backend.NAME]`; a table within a section as
 /// `` `client_auth` of [[route]] ``.
@@ -255,6 +309,7 @@ pub fn header(section: &str) -> String {
         return format!("[{named}.NAME]");
     }
     match section.rsplit_once('.') {
+        _ if shared(section).is_some() => format!("[{section}]"),
         Some((outer, name)) => format!("`{name}` of {}", header(outer)),
         None if find(section).is_some_and(|key| matches!(key.kind, Kind::Sections)) => {
             format!("[[{section}]]")
@@ -308,6 +363,7 @@ mod tests {
         assert_eq!(header("limits"), "[limits]");
         assert_eq!(header("route"), "[[route]]");
         assert_eq!(header("backend.*"), "[backend.NAME]");
+        assert_eq!(header("defaults.route"), "[defaults.route]");
         assert_eq!(header("route.client_auth"), "`client_auth` of [[route]]");
     }
 }

@@ -128,7 +128,8 @@ fn survey_in(source: &Source, missing: Vec<(Span, Problem)>, environment: &Envir
     for (span, problem) in missing {
         report.local(&span, problem);
     }
-    let typed = raw::read(&mut report);
+    let mut typed = raw::read(&mut report);
+    check::spread(&mut typed, &mut report);
     let config = check::check(&typed, environment, &mut report);
     Survey { config, outcome: report.finish(()).map(|((), warnings)| warnings) }
 }

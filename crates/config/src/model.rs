@@ -26,7 +26,8 @@ pub use fingerprint::Ja4Pattern;
 pub use header::{CookieName, HeaderChanges, HeaderField, HeaderName, HeaderValue};
 pub use health::{Eject, Health, HttpProbe, Probe, StatusRange};
 pub use http::{
-    Hsts, HttpRules, PathRewrite, Redirect, RedirectPart, RedirectTo, Respond, Rewrite, RoutePath,
+    Hsts, HttpRules, PathRewrite, Redirect, RedirectPart, RedirectTo, Respond, Rewrite, RouteLimits,
+    RoutePath,
 };
 pub use limits::{HttpLimits, Limits};
 pub use names::{AlpnId, CertificateName, HostName, HostPattern, Name};
@@ -105,6 +106,8 @@ pub struct Config {
     pub authorities: Vec<Authority>,
     /// Listeners in the order of the file, their names unique.
     pub listeners: Vec<Listener>,
+    /// What clients get where there is an error and no route.
+    pub error_pages: ErrorPages,
     /// Routes in the order of the file.
     pub routes: Vec<Route>,
     /// Named backends sorted by name, their names unique.
@@ -137,6 +140,7 @@ impl Config {
             certificates: Vec::new(),
             authorities: Vec::new(),
             listeners: Vec::new(),
+            error_pages: ErrorPages::default(),
             routes: Vec::new(),
             backends: Vec::new(),
         }

@@ -44,6 +44,11 @@ pub fn print(config: &Config) -> String {
     for item in &config.listeners {
         listener(&mut out, item);
     }
+    if !config.error_pages.files.is_empty() {
+        out.push_str("[defaults.route]\n");
+        route::error_pages(&mut out, &config.error_pages);
+        out.push('\n');
+    }
     for item in &config.routes {
         route::route(&mut out, item);
     }

@@ -14,6 +14,9 @@ use crate::keys::{self, Default, Key};
 use crate::settings::Scalar;
 use crate::suggest::nearest;
 
+pub(crate) use shared::adds_up;
+
+mod shared;
 mod value;
 
 /// A value and where it is written.
@@ -24,7 +27,7 @@ pub(crate) struct Spanned<T> {
 }
 
 /// One value as the table of keys allows it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Value {
     Scalar(Scalar),
     List(Vec<Spanned<String>>),
@@ -38,14 +41,14 @@ enum Value {
 pub(crate) type Pair = (Spanned<String>, Spanned<String>);
 
 /// What is written in one section.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Section {
     /// The header, or the inline table.
     pub(crate) span: Span,
     entries: BTreeMap<&'static str, Entry>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     key: Span,
     /// Nothing where the value was reported as wrong.
@@ -244,6 +247,13 @@ impl Section {
         match self.value(name) {
             Some(Spanned { value: Value::Sections(sections), .. }) => sections,
             _ => &[],
+        }
+    }
+
+    pub(crate) fn sections_mut(&mut self, name: &str) -> &mut [Section] {
+        match self.entries.get_mut(name).and_then(|entry| entry.value.as_mut()) {
+            Some(Spanned { value: Value::Sections(sections), .. }) => sections,
+            _ => &mut [],
         }
     }
 

@@ -5,7 +5,7 @@
 
 mod backends;
 mod certificates;
-mod contents;
+pub(crate) mod contents;
 mod coverage;
 mod http;
 mod routes;

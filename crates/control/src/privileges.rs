@@ -15,6 +15,7 @@ use offramp_net::process::{Identity, is_root};
 use offramp_observe::Log;
 
 use crate::access;
+use crate::build::contents;
 use crate::error::{Error, Finding};
 use crate::server::Origin;
 use crate::state;
@@ -141,7 +142,8 @@ pub(crate) fn unreadable(config: &Config, origin: &Origin) -> Vec<Finding> {
     for route in &config.routes {
         route.client_auth.iter().flat_map(|auth| auth.authorities().chain(&auth.crl)).for_each(&mut look);
     }
-    access::files(config).into_iter().for_each(look);
+    access::files(config).into_iter().for_each(&mut look);
+    contents::files(config).for_each(look);
     findings
 }
 

@@ -35,7 +35,7 @@ pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, PathRules, Paths, RedirectMap, Rule, Table, Template};
 pub use snapshot::http::{
     Access, Action, AuthClass, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls,
-    Maintenance, Proxy, Redirect, Respond, Rewrite,
+    Maintenance, Proxy, Redirect, Respond, Rewrite, RouteLimits,
 };
 pub use snapshot::pages::{ErrorPage, ErrorPages};
 pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target, Tracing};

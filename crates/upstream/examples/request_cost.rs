@@ -39,7 +39,14 @@ async fn ask(address: SocketAddr, count: u32) -> Result<(), Box<dyn std::error::
     let server = (Server::at(Address::Tcp(address)), Candidate::default());
     let backend = Arc::new(Backend::new("app", [server]));
     let pools = Pools::new(0);
-    let about = Affinity { client: None, tls: true, private: None, attempted: &|_| (), interim: None };
+    let about = Affinity {
+        client: None,
+        tls: true,
+        private: None,
+        attempted: &|_| (),
+        interim: None,
+        timeouts: offramp_upstream::Timeouts::default(),
+    };
     let mut template = Request::get("/api/v1/things?page=2").body(String::new())?;
     for (name, value) in [
         ("host", "app.test"),

@@ -19,4 +19,4 @@ pub use body::ServerBody;
 pub(crate) use h2::CONFIG;
 pub use line::{FIRST_READ, InterimListener, Lent, MOST_PARTS, PieceWriter, RequestBody, connection_memory};
 pub use pools::{Pools, PrivateConnections};
-pub use send::{Affinity, Answer, ServerRequest, Tunnel};
+pub use send::{Affinity, Answer, ServerRequest, Timeouts, Tunnel};

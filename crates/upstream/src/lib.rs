@@ -23,7 +23,7 @@ pub use fault::{Breach, Failure, Fault, Violation};
 pub use health::{Check, CheckKind, Ejection, ServerHealth};
 pub use http::{
     Affinity, Answer, FIRST_READ, InterimListener, Lent, MOST_PARTS, PieceWriter, Pools, PrivateConnections,
-    RequestBody, ServerBody, ServerRequest, Tunnel, connection_memory,
+    RequestBody, ServerBody, ServerRequest, Timeouts, Tunnel, connection_memory,
 };
 pub use link::Link;
 pub use pick::{Candidate, Chooser, HashKey, Picker, Policy};

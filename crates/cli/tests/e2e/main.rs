@@ -114,6 +114,7 @@ mod redis_speaks_through;
 mod reload_loses_no_request;
 mod root_becomes_a_user;
 mod routes_answer_themselves;
+mod routes_share_settings;
 mod serve_is_one_command;
 mod servers_share_and_stand_in;
 mod servers_speak_tls;

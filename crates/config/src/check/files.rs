@@ -9,6 +9,11 @@ use crate::raw::{Section, Spanned};
 const OF_FILES: [&str; 7] =
     ["index", "try", "fallback", "listing", "precompressed", "hidden", "cache_control"];
 
+/// Whether a key says something of files.
+pub(super) fn is_of_files(name: &str) -> bool {
+    OF_FILES.contains(&name)
+}
+
 /// Reports keys that need files where there are none.
 pub(super) fn only_with_root(section: &Section, reader: &mut Reader<'_, '_>) {
     if section.mentions("root") {

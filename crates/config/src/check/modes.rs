@@ -10,7 +10,7 @@ use crate::model::{
 use crate::raw::Section;
 
 /// The keys that only requests of HTTP can match or follow.
-const OF_REQUESTS: [&str; 16] = [
+pub(super) const OF_REQUESTS: [&str; 20] = [
     "path",
     "redirect",
     "respond",
@@ -24,6 +24,10 @@ const OF_REQUESTS: [&str; 16] = [
     "rewrite",
     "redirects",
     "maintenance",
+    "response_timeout",
+    "request_body_timeout",
+    "min_body_rate",
+    "idle_timeout",
     "error_pages",
     "intercept_errors",
     "compress",

@@ -39,6 +39,11 @@ pub(super) fn maintenance(section: &Section, reader: &mut Reader<'_, '_>) -> Opt
     Some(Maintenance { retry_after, allow })
 }
 
+/// The pages for requests without a route.
+pub(super) fn of_all(defaults: &Section, reader: &mut Reader<'_, '_>) -> ErrorPages {
+    ErrorPages { intercept: false, ..error_pages(defaults, reader) }
+}
+
 fn of_an_error(status: StatusRange) -> Result<StatusRange, Problem> {
     if status.first() >= 400 {
         return Ok(status);

@@ -15,7 +15,7 @@ use crate::raw::{Section, Spanned};
 const TARGETS: [&str; 6] = ["backend", "server", "passthrough", "redirect", "respond", "root"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 15] = [
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 19] = [
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
     ("path", SEALED),
@@ -28,6 +28,10 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 15] = [
     ("rewrite", SEALED),
     ("redirects", SEALED),
     ("maintenance", SEALED),
+    ("response_timeout", SEALED),
+    ("request_body_timeout", SEALED),
+    ("min_body_rate", SEALED),
+    ("idle_timeout", SEALED),
     ("error_pages", SEALED),
     ("intercept_errors", SEALED),
     ("compress", SEALED),
@@ -36,15 +40,31 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 15] = [
 const SEALED: &str = "the requests are encrypted here";
 
 /// What a route that answers by itself cannot have: there is no server that would get it.
-const NOT_WITH_ANSWERS: [&str; 7] = [
+const NOT_WITH_ANSWERS: [&str; 11] = [
     "send_proxy",
     "strip_path",
     "replace_path",
     "rewrite",
     "request_headers",
     "max_body",
+    "response_timeout",
+    "request_body_timeout",
+    "min_body_rate",
+    "idle_timeout",
     "intercept_errors",
 ];
+
+/// Whether a key has no effect on a route that answers by itself, with this key.
+pub(super) fn is_for_servers(answer: &str, name: &str) -> bool {
+    // What is taken off is not looked for among the files. Files and placeholders are those of the new path.
+    let is_for_both = matches!((answer, name), ("root", "strip_path") | ("root" | "redirect", "rewrite"));
+    NOT_WITH_ANSWERS.contains(&name) && !is_for_both
+}
+
+/// Whether a key needs a route whose TLS ends here.
+pub(super) fn is_for_terminated(name: &str) -> bool {
+    NOT_WITH_PASSTHROUGH.iter().any(|(key, _)| *key == name)
+}
 
 /// The routes. One that leads nowhere answers by itself.
 pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'_, '_>) -> Sorted<'s, Route> {
@@ -130,11 +150,8 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
         return Some(Target::Passthrough(Passthrough { server, send_proxy }));
     }
     if let Some(answer) = ["redirect", "respond", "root"].into_iter().find(|name| section.mentions(name)) {
-        for name in NOT_WITH_ANSWERS.into_iter().filter(|name| section.mentions(name)) {
-            // What is taken off is not looked for among the files. Files and placeholders are those of the new path.
-            if matches!((answer, name), ("root", "strip_path") | ("root" | "redirect", "rewrite")) {
-                continue;
-            }
+        let senseless = |name: &&str| section.mentions(name) && is_for_servers(answer, name);
+        for name in NOT_WITH_ANSWERS.into_iter().filter(senseless) {
             let problem = Problem::new(format!("`{name}` cannot go with `{answer}`"));
             let help = "leave it out: no server gets these requests";
             reader.report.local(section.key_span(name), problem.help(help));

@@ -3,7 +3,7 @@
 use super::{Reader, compress, headers, pages, rewrites};
 use crate::error::Problem;
 use crate::model::http::{REDIRECTS, WITHOUT_BODY};
-use crate::model::{FilePath, HeaderValue, Hsts, HttpRules, Redirect, Respond, Rewrite, Size};
+use crate::model::{FilePath, HeaderValue, Hsts, HttpRules, Redirect, Respond, Rewrite, RouteLimits, Size};
 use crate::raw::Section;
 
 /// What is done to requests and responses.
@@ -22,6 +22,12 @@ pub(super) fn rules(section: &Section, reader: &mut Reader<'_, '_>) -> HttpRules
         response_headers,
         hsts,
         max_body: section.size("max_body").map(Size::new),
+        limits: RouteLimits {
+            response_timeout: section.duration("response_timeout"),
+            request_body_timeout: section.duration("request_body_timeout"),
+            min_body_rate: section.size("min_body_rate").map(Size::new),
+            idle_timeout: section.duration("idle_timeout"),
+        },
         error_pages: pages::error_pages(section, reader),
         maintenance: pages::maintenance(section, reader),
         redirects: redirects(section, reader),

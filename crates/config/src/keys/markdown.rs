@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Default, Key, Reload, Support, TABLE, header, in_section};
+use super::{Default, Key, Reload, Support, TABLE, header, in_section, shared};
 
 /// The tables of all supported sections, each under a heading, then the list of what is planned.
 pub fn tables() -> String {
@@ -31,6 +31,11 @@ fn section(out: &mut String, path: &str, heading: &str, key: Option<&Key>) {
     let _ = writeln!(out, "{heading}\n");
     if let Some(key) = key {
         let _ = writeln!(out, "{}. Absent: {}.\n", key.doc, default(key.default));
+    }
+    if shared(path).is_some() {
+        let names: Vec<String> = in_section(path).map(|key| format!("`{}`", key.name())).collect();
+        let _ = writeln!(out, "It takes these keys of [[route]]: {}.\n", names.join(", "));
+        return;
     }
     let _ = writeln!(out, "| key | takes | default | reload | meaning |\n| --- | --- | --- | --- | --- |");
     let rows = in_section(path).filter(|key| !key.kind.is_section() || !path.is_empty());

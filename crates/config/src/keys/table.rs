@@ -245,6 +245,11 @@ pub const TABLE: &[Key] = rows! {
     "route.compress.min_size": size(0, GIB), toml("\"1KiB\""), Live, NOW, "The least content that is compressed, where its length is known";
     "route.compress.types": Kind::List("media types; one `*` stands for any text"), absent("text, JSON, JavaScript, XML, SVG, WebAssembly, and fonts that are not compressed"), Live, NOW, "The media types that are compressed";
     "route.compress.level": count(1, 9), absent("2 for `gzip`, 4 for `br`, 3 for `zstd`"), Live, NOW, "How much CPU time is spent for size; `br` goes up to 6, and a busy worker uses a lower one";
+    "route.response_timeout": timeout(hours(24)), absent("that of [limits]"), Live, NOW, "The time from an HTTP request to the header of the server's response";
+    "route.request_body_timeout": timeout(hours(1)), absent("that of [limits]"), Live, NOW, "The time between two pieces of the body of an HTTP request";
+    "route.min_body_rate": size(0, GIB), absent("that of [limits]"), Live, NOW, "The minimum average rate of the body of an HTTP request, in bytes per second, after 10 s; `0B`: no minimum";
+    "route.idle_timeout": timeout(hours(24 * 30)), absent("that of [limits]"), Live, NOW, "An HTTP response or WebSocket without a byte in either direction ends after this time";
+    "route.policy": Kind::List("names of [policy.NAME]"), absent("none"), Live, NOW, "The groups of keys that the route takes over where it does not write them";
     "route.log_one_in": count(1, 1_000_000), toml("1"), Live, NOW, "Write one in this many events of requests and connections; failures are always written";
     "route.send_proxy": Kind::ChoiceOrTable(model::ProxyVersion::CHOICES), absent("no header"), Live, NOW, "The PROXY protocol header that servers get first";
     "route.send_proxy.version": Kind::Choice(model::ProxyVersion::CHOICES), REQUIRED, Live, NOW, "The version; `v2` has TLS details, ALPN, authority and a unique id";
@@ -260,6 +265,11 @@ pub const TABLE: &[Key] = rows! {
     "route.deny_ja4": Kind::List("a JA4 fingerprint such as `t13d1516h2_8daaf6152771_e5627efa2ab1`, or its beginning and `*`"), absent("no client is refused by it"), Live, NOW, "Refuses clients by the JA4 fingerprint of their ClientHello, with the alert `handshake_failure`";
     "route.allow": Kind::List("networks such as `10.0.0.0/8`, or `file:` and the path of a list"), absent("clients from anywhere"), Live, NOW, "The networks that clients may come from; requests of others get 403, see [access.md](access.md)";
     "route.deny": Kind::List("networks such as `10.0.0.0/8`, or `file:` and the path of a list"), absent("nobody is refused"), Live, NOW, "The networks that clients may not come from, whatever `allow` says";
+
+    "policy": Kind::Named, LIST_ABSENT, Live, NOW, "A group of keys of [[route]] that routes name by `policy`, see [answers.md](answers.md#settings-for-several-routes)";
+
+    "defaults": Kind::Section, absent("nothing"), Live, NOW, "Values that are shared";
+    "defaults.route": Kind::Section, absent("nothing"), Live, NOW, "Keys of all routes that do not write them, see [answers.md](answers.md#settings-for-several-routes). Its `error_pages` are for requests without a route too";
 
     "backend": Kind::Named, LIST_ABSENT, Live, NOW, "A group of servers with the same purpose";
     "backend.*.servers": Kind::List("`unix:/path` or `host:port`, then ` weight=N` or ` backup`"), REQUIRED, Live, NOW, "The servers; `weight` (1 to 256, default 1) is the share, a `backup` is used only if no other is available";

@@ -104,6 +104,8 @@ pub struct HttpRules {
     pub hsts: Option<Hsts>,
     /// The greatest body of a request: up to 1 TiB.
     pub max_body: Option<Size>,
+    /// Limits of its own.
+    pub limits: RouteLimits,
     /// What clients get where there is an error.
     pub error_pages: ErrorPages,
     /// The file with redirects of single paths.
@@ -112,6 +114,19 @@ pub struct HttpRules {
     pub maintenance: Option<Maintenance>,
     /// How responses are compressed; `None`: they pass as they are.
     pub compress: Option<Compress>,
+}
+
+/// Limits that a route has instead of those of all requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteLimits {
+    /// From a request to the head of the server's response: up to 24 h.
+    pub response_timeout: Option<Duration>,
+    /// Between two pieces of a request's body: up to 1 h.
+    pub request_body_timeout: Option<Duration>,
+    /// Bytes per second of a request's body: up to 1 GiB.
+    pub min_body_rate: Option<Size>,
+    /// Without a byte in either direction: up to 30 d.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// What becomes of the path before a server gets it.

@@ -6,7 +6,7 @@ use super::{array, bare, list, networks, path, quoted, text};
 use crate::model::{
     ClientAuth, Compress, ErrorPages, FilePath, HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules,
     Listeners, Maintenance, PathRewrite, ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond,
-    Rewrite, Route, SendProxy, StaticFiles, StatusRange, Target, TrustDomain,
+    Rewrite, Route, RouteLimits, SendProxy, StaticFiles, StatusRange, Target, TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -164,13 +164,30 @@ fn rules(out: &mut String, rules: &HttpRules) {
         let (retry_after, allow) = (print_duration(*retry_after), array(allow));
         bare(out, "maintenance", format_args!("{{ retry_after = \"{retry_after}\", allow = {allow} }}"));
     }
+    limits(out, &rules.limits);
     error_pages(out, &rules.error_pages);
     if let Some(compress) = &rules.compress {
         self::compress(out, compress);
     }
 }
 
-fn error_pages(out: &mut String, ErrorPages { files, intercept }: &ErrorPages) {
+fn limits(out: &mut String, limits: &RouteLimits) {
+    let RouteLimits { response_timeout, request_body_timeout, min_body_rate, idle_timeout } = limits;
+    for (key, time) in [
+        ("response_timeout", response_timeout),
+        ("request_body_timeout", request_body_timeout),
+        ("idle_timeout", idle_timeout),
+    ] {
+        if let Some(time) = time {
+            text(out, key, print_duration(*time));
+        }
+    }
+    if let Some(rate) = min_body_rate {
+        text(out, "min_body_rate", rate);
+    }
+}
+
+pub(super) fn error_pages(out: &mut String, ErrorPages { files, intercept }: &ErrorPages) {
     if files.is_empty() {
         return;
     }

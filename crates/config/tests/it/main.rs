@@ -6,4 +6,5 @@ mod includes;
 mod language;
 mod mistakes;
 mod properties;
+mod sharing;
 mod strategies;

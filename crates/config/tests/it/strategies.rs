@@ -1,5 +1,6 @@
 //! Any configuration that is valid, for properties.
 
+mod answers;
 mod tls;
 
 use std::path::PathBuf;
@@ -11,11 +12,10 @@ use offramp_config::model::{
     DnsProvider, DnsUpdate, Eject, Endpoint, ErrorPages, ExternalAccount, FilePath, HeaderChanges,
     HeaderName, HeaderValue, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules,
     ImpliedCertificates, Ja4Pattern, KeyType, Level, Limits, ListenAddress, Listener, Listeners, Log,
-    LogFormat, LogOutput, LogStore, Maintenance, Metrics, Mode, Name, Networks, OnDemand, Passthrough,
-    PathRewrite, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo,
-    Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress, Size,
-    StaticFiles, StatusRange, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, TsigAlgorithm, User,
-    Weight, Workers,
+    LogFormat, LogOutput, LogStore, Metrics, Mode, Name, Networks, OnDemand, Passthrough, Policy, Pool,
+    Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond,
+    Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress, Size, StaticFiles, StoreUrl, SyslogAddress,
+    Target, Tickets, Tls, Tracing, TsigAlgorithm, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -23,6 +23,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use answers::answers;
 use tls::{client_auth, server_tls};
 
 fn path() -> impl Strategy<Value = PathBuf> {
@@ -203,37 +204,18 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
     let hsts = (duration(0, 1_000_000), any::<(bool, bool)>())
         .prop_map(|(max_age, (include_subdomains, preload))| Hsts { max_age, include_subdomains, preload });
     let max_body = option::of((0u64..1 << 40).prop_map(Size::new));
-    let maintenance = (duration(1000, 1_000_000), vec(select(vec!["10.0.0.0/8", "::1"]), 0..2));
-    let maintenance = maintenance.prop_map(|(retry_after, mut allow)| {
-        // Each may stand there once.
-        distinct(&mut allow);
-        Maintenance { retry_after, allow: allow.iter().map(|network| network.parse().unwrap()).collect() }
-    });
-    let rule = select(vec![(r"^/(\d+)", "/x?y=$1"), (r#"/(?<a>["'])"#, "/${a}$$"), ("", "/")]);
-    let rule = rule.prop_map(|(pattern, to)| PathRewrite { pattern: pattern.to_owned(), to: to.to_owned() });
     let compress = option::of((1u8..10, 0u64..1 << 30).prop_map(|(level, min_size)| Compress {
         algorithms: vec![Algorithm::Gzip, Algorithm::Zstd],
         min_size: Size::new(min_size),
         types: vec!["text/*".parse().unwrap()],
         level: Some(level).filter(|level| *level > 1),
     }));
-    let answers = (error_pages(), option::of(maintenance), option::of(file()), vec(rule, 0..3), compress);
-    let rules = (rewrite, header_changes(), header_changes(), option::of(hsts), max_body, answers);
+    let rules =
+        (rewrite, header_changes(), header_changes(), option::of(hsts), max_body, (compress, answers()));
     (option::of(host()), route_path(), target, rules).prop_map(|(host, path, mut target, rules)| {
-        let (rewrite, request_headers, response_headers, hsts, max_body, answers) = rules;
-        let (error_pages, maintenance, redirects, rewrites, compress) = answers;
-        let mut http = HttpRules {
-            rewrite,
-            request_headers,
-            response_headers,
-            hsts,
-            max_body,
-            error_pages,
-            maintenance,
-            redirects,
-            rewrites,
-            compress,
-        };
+        let (rewrite, request_headers, response_headers, hsts, max_body, (compress, answers)) = rules;
+        let mut http =
+            HttpRules { rewrite, request_headers, response_headers, hsts, max_body, compress, ..answers };
         if !http.rewrites.is_empty() {
             http.rewrite = Rewrite::Keep;
         }
@@ -255,16 +237,6 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
         // The law of configurations in code: what is of requests names listeners of requests.
         let listeners = Listeners::Named(vec!["http".parse().unwrap()]);
         Route { listeners, hosts: host.into_iter().collect(), path, http, ..Route::to(target) }
-    })
-}
-
-fn error_pages() -> impl Strategy<Value = ErrorPages> {
-    let page = (select(vec!["404", "410", "4xx", "5xx"]), file());
-    (vec(page, 0..4), any::<bool>()).prop_map(|(pages, intercept)| {
-        let mut files: Vec<(StatusRange, FilePath)> =
-            pages.into_iter().map(|(status, file)| (status.parse().unwrap(), file)).collect();
-        files.sort_by_key(|(status, _)| (status.last() - status.first(), *status));
-        ErrorPages { intercept: intercept && !files.is_empty(), files }
     })
 }
 
@@ -651,6 +623,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 certificates,
                 authorities,
                 listeners,
+                error_pages: ErrorPages::default(),
                 routes,
                 backends,
             };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use offramp_config::model::{self, FilePath};
-use offramp_config::{At, Place};
+use offramp_config::{At, Config, Place};
 use offramp_proxy::route::redirects::{self, MapFault};
 use offramp_proxy::{ErrorPage, ErrorPages, RedirectMap};
 
@@ -27,6 +27,20 @@ pub(crate) struct Contents {
     bodies: HashMap<PathBuf, Option<Bytes>>,
     /// By the path of the route too, in which all paths of a map have to be.
     maps: HashMap<(PathBuf, String), Option<Arc<RedirectMap>>>,
+}
+
+/// The files that a configuration names for this.
+pub(crate) fn files(config: &Config) -> impl Iterator<Item = &FilePath> {
+    config.routes.iter().flat_map(of_route)
+}
+
+fn of_route(route: &model::Route) -> Vec<&FilePath> {
+    let body = match &route.target {
+        model::Target::Respond(respond) => respond.file.as_ref(),
+        _ => None,
+    };
+    let pages = route.http.error_pages.files.iter().map(|(_, file)| file);
+    pages.chain(body).chain(&route.http.redirects).collect()
 }
 
 impl Contents {

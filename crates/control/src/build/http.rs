@@ -12,8 +12,8 @@ use offramp_config::{At, Config};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{
     Access, Action, AuthClass, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls,
-    Maintenance, Match, Network, PathMatch, PathRules, Paths, Proxy, Redirect, Respond, Rewrite, Route, Rule,
-    Target, Template, media_type,
+    Maintenance, Match, Network, PathMatch, PathRules, Paths, Proxy, Redirect, Respond, Rewrite, Route,
+    RouteLimits, Rule, Target, Template, media_type,
 };
 
 use super::Report;
@@ -76,6 +76,7 @@ pub(super) fn ways<'c>(
         trusted_proxies: listener.trusted_proxies.iter().map(network).collect(),
         via: listener.via,
         limits: limits(&config.limits.http),
+        error_pages: contents.pages(&config.error_pages, report),
     };
     Ways { rules, http }
 }
@@ -209,6 +210,7 @@ fn request<'c>(
             maintenance: rules.maintenance.as_ref().map(|rule| Box::new(maintenance(rule))),
             error_pages,
             redirects,
+            limits: route_limits(&rules.limits),
             rewrites: rewrites(&rules.rewrites)?,
             compress: rules.compress.as_ref().map(compress),
             log_one_in: route.log_one_in,
@@ -367,6 +369,15 @@ fn hsts(hsts: &model::Hsts) -> Result<HeaderValue, String> {
         text.push_str("; preload");
     }
     HeaderValue::from_str(&text).map_err(|error| format!("hsts: {error}"))
+}
+
+fn route_limits(limits: &model::RouteLimits) -> RouteLimits {
+    RouteLimits {
+        response_timeout: limits.response_timeout,
+        request_body_timeout: limits.request_body_timeout,
+        min_body_rate: limits.min_body_rate.map(model::Size::bytes),
+        idle_timeout: limits.idle_timeout,
+    }
 }
 
 fn limits(limits: &model::HttpLimits) -> HttpLimits {

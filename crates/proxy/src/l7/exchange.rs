@@ -123,7 +123,10 @@ pub(crate) fn serve(
                 finished(&session, route, outcome)
             }
         };
-        let pages = found.and_then(|(_, route)| route.error_pages.as_deref());
+        let pages = match found {
+            Some((_, route)) => route.error_pages.as_deref(),
+            None => context.view.http().and_then(|http| http.error_pages.as_deref()),
+        };
         let mut response = answered(&client, (context.head_flags, pages), &head, outcome);
         if let Some(wanted) = context.compress.take() {
             let most = context.view.http().map_or(0, |http| http.limits.memory);
@@ -273,6 +276,7 @@ fn route<'e>(
     };
     record_guard.0.note(|facts| facts.path.route = Some(Arc::clone(&route.name)));
     record_guard.0.log_one_in.set(route.log_one_in.get());
+    record_guard.0.idle.set(route.limits.idle_timeout);
     if let Some(policy) = &route.compress {
         context.compress.set(Some(compress::wanted(policy, request)));
     }

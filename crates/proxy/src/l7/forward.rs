@@ -10,7 +10,8 @@ use offramp_http::semantics::{hop_by_hop, protected};
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::{
-    Affinity, Answer, Backend, InterimListener, Protocol as Speaks, RequestBody as _, ServerBody, Tunnel,
+    Affinity, Answer, Backend, InterimListener, Protocol as Speaks, RequestBody as _, ServerBody, Timeouts,
+    Tunnel,
 };
 
 use super::answer::Refusal;
@@ -117,6 +118,7 @@ impl Forward<'_> {
                 private: private.as_deref(),
                 attempted: &attempted,
                 interim,
+                timeouts: self.timeouts(),
             };
             match self.session.worker.pools.send(backend, (request, body), &about).await {
                 Ok(answer) => self.answered(answer, turn, (request, bodiless), record_guard),
@@ -182,11 +184,17 @@ impl Forward<'_> {
         }
     }
 
+    /// The times of the route instead of those of the backend.
+    fn timeouts(&self) -> Timeouts {
+        let limits = &self.route.limits;
+        Timeouts { response: limits.response_timeout, body: limits.idle_timeout }
+    }
+
     fn body(&self, incoming: Inbound, fields: &Fields, record_guard: &RecordGuard) -> ClientBody {
-        let limits = &self.http.limits;
+        let (limits, own) = (&self.http.limits, &self.route.limits);
         let bounds = Bounds {
-            timeout: limits.request_body_timeout,
-            rate: limits.min_body_rate,
+            timeout: own.request_body_timeout.unwrap_or(limits.request_body_timeout),
+            rate: own.min_body_rate.unwrap_or(limits.min_body_rate),
             most: self.route.max_body,
         };
         let body = ClientBody::new(incoming, Rc::clone(&record_guard.0), bounds);

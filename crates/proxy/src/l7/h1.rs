@@ -347,7 +347,9 @@ fn poll_alarm(
         }
         for record in session.live() {
             let moved = record.moved.get();
-            if moved > 0 && since(moved.max(guard_state.moved.get())) >= bounds.idle {
+            if moved > 0
+                && since(moved.max(guard_state.moved.get())) >= record.idle.get().unwrap_or(bounds.idle)
+            {
                 record.end(Cause::IdleTimeout);
                 return Poll::Ready(Turn::Ended(Cause::IdleTimeout.into()));
             }

@@ -225,7 +225,8 @@ fn verdict(connection: &Connection, outcome: Result<(), Fall>, ordinary: Cause) 
 fn drop_stalled(session: &Session, now: u64, idle: Duration) {
     for record in session.live() {
         let moved = record.moved.get();
-        if moved > 0 && Duration::from_millis(now.saturating_sub(moved)) >= idle {
+        if moved > 0 && Duration::from_millis(now.saturating_sub(moved)) >= record.idle.get().unwrap_or(idle)
+        {
             record.cancel(Cause::IdleTimeout);
         }
     }

@@ -34,6 +34,8 @@ pub(crate) struct Record {
     pub(crate) down: Cell<u64>,
     /// When a byte of a body last moved, in milliseconds of the coarse clock; 0 until the response begins.
     pub(crate) moved: Cell<u64>,
+    /// How long nothing may move, where the route says it.
+    pub(crate) idle: Cell<Option<Duration>>,
     /// What is wrong with the request's body, if anything.
     pub(crate) body_fault: RefCell<Option<Close>>,
     /// That the stream is to be dropped.
@@ -56,6 +58,7 @@ impl Record {
             up: Cell::new(0),
             down: Cell::new(0),
             moved: Cell::new(0),
+            idle: Cell::new(None),
             body_fault: RefCell::default(),
             cancelled: Cell::new(false),
             waker: RefCell::default(),

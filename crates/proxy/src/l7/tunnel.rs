@@ -203,6 +203,7 @@ pub(crate) async fn run(
     idle: Duration,
 ) -> Cause {
     let Switch { mut server, record_guard } = switch;
+    let idle = record_guard.0.idle.get().unwrap_or(idle);
     let worker = Rc::clone(&session.worker);
     let mut up = Way { moved: early.len() as u64, kept: early, ..Way::default() };
     let mut down = Way::default();

@@ -29,6 +29,8 @@ pub struct Http {
     pub via: bool,
     /// What bounds requests.
     pub limits: HttpLimits,
+    /// What clients get where there is an error and no route, if not the plain pages.
+    pub error_pages: Option<Arc<ErrorPages>>,
 }
 
 /// Bounds on requests. Times are between two events, not in all, unless it is said.
@@ -99,6 +101,8 @@ pub struct HttpRoute {
     pub hsts: Option<HeaderValue>,
     /// The most bytes of a request's body.
     pub max_body: Option<u64>,
+    /// Limits of its own.
+    pub limits: RouteLimits,
     /// What rewrites the paths of requests before the action.
     pub rewrites: Option<Box<PathRules>>,
     /// Redirects of single paths, which go before the action.
@@ -111,6 +115,19 @@ pub struct HttpRoute {
     pub compress: Option<Arc<Compress>>,
     /// Of so many requests that went well one has an event; those that failed always have.
     pub log_one_in: NonZeroU32,
+}
+
+/// Limits that a route has instead of those of all requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteLimits {
+    /// From a request to the head of the server's response.
+    pub response_timeout: Option<Duration>,
+    /// Between two pieces of a request's body.
+    pub request_body_timeout: Option<Duration>,
+    /// Bytes per second that a request's body must bring on average, after ten seconds; 0: any.
+    pub min_body_rate: Option<u64>,
+    /// How long nothing of a response or of another protocol may move.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// A route that is closed for a while.

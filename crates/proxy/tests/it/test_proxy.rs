@@ -96,6 +96,7 @@ pub(crate) fn to(action: Action) -> HttpRoute {
         max_body: None,
         error_pages: None,
         maintenance: None,
+        limits: offramp_proxy::RouteLimits::default(),
         rewrites: None,
         redirects: None,
         compress: None,
@@ -329,6 +330,7 @@ fn snapshot(servers: &[&server::Address], setup: &Setup) -> Snapshot {
             trusted_proxies: setup.trusted_proxies.clone(),
             via: setup.via,
             limits: setup.http,
+            error_pages: None,
         });
         let listener = Listener { name: Arc::clone(&name), accept_proxy, addresses: None, tls, routes, http };
         (name, Arc::new(listener))

@@ -25,7 +25,7 @@ use super::pools::{BackendState, Pools, PrivateConnections};
 use super::reach::{ServerConnection, connected, pooled};
 use super::watch::{Deadline, after};
 use crate::admission::{Denied, Permit, Wish, client_key, permit_later, permit_now};
-use crate::backend::{Backend, Protocol};
+use crate::backend::{Backend, PoolLimits, Protocol};
 use crate::connect::Reason;
 use crate::fault::{Failure, Fault};
 use crate::health::{self, Outcome};
@@ -45,6 +45,27 @@ pub struct Affinity<'a, B: RequestBody> {
     pub attempted: &'a dyn Fn(bool),
     /// Receives interim responses; without one they are dropped.
     pub interim: Option<Arc<dyn InterimListener>>,
+    /// Times instead of those of the backend.
+    pub timeouts: Timeouts,
+}
+
+/// Times of one request instead of those of its backend.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timeouts {
+    /// From the request to the head of the response.
+    pub response: Option<Duration>,
+    /// Between two pieces of the response's body.
+    pub body: Option<Duration>,
+}
+
+impl Timeouts {
+    fn response(self, limits: &PoolLimits) -> Duration {
+        self.response.unwrap_or(limits.response_timeout)
+    }
+
+    fn body(self, limits: &PoolLimits) -> Duration {
+        self.body.unwrap_or(limits.body_timeout)
+    }
 }
 
 /// A request for a server: its head, which the caller may keep, and its body.
@@ -347,13 +368,14 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
         }
         let limits = &self.backend.limits;
         let mut deadline = self.pools.watch().deadline();
-        match line.receive_head(self.about.interim.as_ref(), &mut deadline, limits.response_timeout).await {
+        let (timeouts, interim) = (self.about.timeouts, self.about.interim.as_ref());
+        match line.receive_head(interim, &mut deadline, timeouts.response(limits)).await {
             Ok(Received::Response(response)) => {
                 let held = Held {
                     pool,
                     _permit: permit,
                     deadline,
-                    patience: limits.body_timeout,
+                    patience: timeouts.body(limits),
                     moved: coarse_ms(),
                 };
                 Attempt::Answered(response.map(|()| ServerBody::of_line(line, held)), None)
@@ -385,17 +407,16 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
         let mut exchange = Exchange::new(stream, body);
         let mut deadline = self.pools.watch().deadline();
         let limits = &self.backend.limits;
+        let (timeouts, interim) = (self.about.timeouts, self.about.interim.as_ref());
         let head = match exchange.send(&self.head) {
-            Ok(()) => {
-                exchange.head(self.about.interim.as_ref(), &mut deadline, limits.response_timeout).await
-            }
+            Ok(()) => exchange.head(interim, &mut deadline, timeouts.response(limits)).await,
             Err(broken) => Err(broken),
         };
         match head {
             Ok(head) => {
                 copy.settle();
                 let ServerHead { response, .. } = *head;
-                let body = ServerBody::of_stream(exchange, permit, deadline, limits.body_timeout);
+                let body = ServerBody::of_stream(exchange, permit, deadline, timeouts.body(limits));
                 Attempt::Answered(response.map(|()| body), None)
             }
             Err(broken) => match judge(broken, copy, exchange.stream()) {

@@ -63,7 +63,14 @@ fn sent(
             peer.wait_for_close();
         });
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
-        let about = Affinity { client: None, tls: true, private: None, attempted: &|_| (), interim: None };
+        let about = Affinity {
+            client: None,
+            tls: true,
+            private: None,
+            attempted: &|_| (),
+            interim: None,
+            timeouts: offramp_upstream::Timeouts::default(),
+        };
         pools.send(&backend, request, &about).await.map(drop)
     })?;
     Ok(told.recv().unwrap())

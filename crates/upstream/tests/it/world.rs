@@ -127,7 +127,14 @@ pub(crate) fn whole(body: impl Into<Bytes>) -> Sent {
 
 /// Nothing is known of the client.
 pub(crate) fn nobody() -> Affinity<'static, Sent> {
-    Affinity { client: None, tls: true, private: None, attempted: &|_| (), interim: None }
+    Affinity {
+        client: None,
+        tls: true,
+        private: None,
+        attempted: &|_| (),
+        interim: None,
+        timeouts: offramp_upstream::Timeouts::default(),
+    }
 }
 
 /// Sends a request on behalf of nobody.
