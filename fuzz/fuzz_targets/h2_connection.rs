@@ -88,7 +88,7 @@ fn run(is_client: bool, bytes: &[u8], piece: usize) -> Outcome {
         }
         let n = connection.capacity(id);
         connection.data(id, vec![0; n].into(), true);
-        assert!(connection.forget(id, Code::CANCEL).is_some());
+        assert!(connection.forget(id, Code::CANCEL));
     }
     assert_eq!(connection.open_streams(), 0);
     (all, end)
@@ -97,7 +97,7 @@ fn run(is_client: bool, bytes: &[u8], piece: usize) -> Outcome {
 fn put(came: &mut Came, event: Event<'_>) {
     assert!(came.reset.is_none(), "behind a reset: {event:?}");
     match event {
-        Event::Request { request, end } => {
+        Event::Request { request, end, .. } => {
             assert!(came.heads.is_empty());
             came.heads.push(format!("{} {:?}", request.method, request.target()));
             came.end = end.then(Vec::new);

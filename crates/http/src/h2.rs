@@ -9,12 +9,14 @@ pub mod flood;
 mod frame;
 mod output;
 mod priority;
-pub mod reader;
+mod reader;
 mod settings;
 mod violation;
 
 pub use code::Code;
-pub use connection::{Config, Connection, Event, Reset, Role, Unopened};
+pub use connection::{
+    Admission, Asked, Config, Connection, Cost, Ends, Event, Faults, Handler, Reset, Role, Unopened,
+};
 pub use frame::{FrameHeader, Framed, HEAD, Kind, PREFACE, flag};
 pub use output::Output;
 pub use priority::{Priority, Rank, Updates, priority_update};

@@ -6,14 +6,14 @@
 //! | to do | call |
 //! | --- | --- |
 //! | begin | [`Connection::client`], [`Connection::server`] |
-//! | take in what the peer has sent | [`Connection::receive`] |
+//! | take in what the peer has sent | [`Connection::receive`], [`Connection::receive_with`] |
 //! | know what is to be sent, and say what has gone | [`Connection::output`], [`Connection::output_moved`] |
 //! | ask (client) | [`Connection::can_open`], [`Connection::open`] |
-//! | answer (server) | [`Connection::interim`], [`Connection::respond`] |
+//! | answer (server) | [`Connection::has_calm`], [`Connection::interim`], [`Connection::respond`] |
 //! | send content | [`Connection::capacity`], [`Connection::data`], [`Connection::trailers`] |
-//! | let the peer send more, once data was used | [`Connection::release`] |
+//! | let the peer send more, once data was used or is not wanted | [`Connection::release`], [`Connection::discard`] |
 //! | end a stream at once, and forget it | [`Connection::reset`], [`Connection::forget`] |
-//! | end the connection | [`Connection::drain`], [`Connection::close`], [`Connection::is_over`] |
+//! | end the connection | [`Connection::drain`], [`Connection::stop`], [`Connection::close`], [`Connection::is_over`] |
 //!
 //! Each stream carries a value of the user's, of type `T`: where its data goes and who is woken. A stream is known until
 //! it is forgotten, also if it has ended; what comes for one that is forgotten is dropped.
@@ -28,6 +28,9 @@
 //! on in the order of RFC 9218 ([`Priority`](super::Priority)), those of a client take turns.
 
 mod content;
+mod encode;
+mod handler;
+mod messages;
 mod receive;
 mod send;
 mod streams;
@@ -36,9 +39,12 @@ use std::fmt;
 
 use super::flood::{Flood, Traffic};
 use super::reader::{MOST, Reader};
-use super::{Code, Kind, Output, PREFACE, Setting, Updates, Violation, write_settings};
-use crate::head::{Fields, Request, Response};
+use super::{Code, Kind, Output, PREFACE, Rank, Setting, Updates, Violation, write_settings};
+use crate::head::{ControlData, Fields, Request, Response};
 use crate::hpack::{Decoder, Encoder};
+pub use encode::Ends;
+pub use handler::{Admission, Asked, Cost, Handler};
+pub use messages::{LEFT_OVER, declared_length};
 use streams::Streams;
 
 /// Which side of the connection we are.
@@ -70,10 +76,14 @@ pub struct Config {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // Moved once.
 pub enum Event<'b> {
-    /// A request begins (server). `end`: it has no content.
+    /// A request begins (server). Whether it can be served is for the user to say, by [`ControlData::unserved`] with it.
     Request {
         /// Its head.
-        request: Request,
+        request: Box<Request>,
+        /// What it says besides.
+        control: ControlData,
+        /// Bytes of its fields.
+        size: usize,
         /// Whether it ends with its head.
         end: bool,
     },
@@ -107,6 +117,17 @@ pub enum Reset {
     GoAway(Code),
     /// The peer broke a rule on this stream, and was told so.
     Violation(Violation),
+    /// There was no room for the peer's trailers, and it was told so.
+    NoRoom,
+}
+
+/// Streams that were reset for faults of the peer's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// How many.
+    pub count: u32,
+    /// The code of the last of them.
+    pub last: Option<Code>,
 }
 
 /// Why no stream was opened.
@@ -132,6 +153,8 @@ pub struct Connection<T> {
     peer: Peer,
     counted: Counted,
     block: Option<Block>,
+    /// How many frames have come, those that are a part of a block not counted.
+    frames: u64,
     /// Priorities of streams to come (server).
     updates: Updates,
     closing: Closing,
@@ -164,8 +187,9 @@ struct Counted {
     flood: Flood,
     /// What went over the connection since that was last looked at.
     traffic: Traffic,
-    /// Streams that were reset for faults of the peer's, since then.
-    faults: u32,
+    /// Streams that were reset for faults of the peer's, and how many of them were looked at.
+    faults: Faults,
+    seen: u32,
     /// Streams that were refused before the peer could know how many there may be, since then.
     refused: u32,
 }
@@ -196,13 +220,18 @@ const LAST: u32 = (1 << 31) - 1;
 /// The table that the peer encodes fields with (RFC 7541 §6.5.2).
 const TABLE: usize = 4096;
 /// How much may wait to be sent before streams wait for it.
-const ROOM: usize = 64 * 1024;
+pub const ROOM: usize = 64 * 1024;
+/// How much may wait to be sent before heads of responses wait for it.
+pub const MOST_WAITING: usize = 96 * 1024;
 /// What is asked to know that the peer has heard of the end (RFC 9113 §6.8).
 const GOODBYE: &[u8; 8] = b"goodbye!";
 /// SETTINGS_ENABLE_PUSH of 0 (RFC 9113 §6.5.2).
 const NO_PUSH: &[u8; 6] = &[0, 2, 0, 0, 0, 0];
 
 impl<T> Connection<T> {
+    /// What is known of a stream, in bytes.
+    pub const STREAM: usize = size_of::<Option<streams::Stream<T>>>();
+
     /// The client's side of a new connection, at `now` in milliseconds. The preface and the settings wait to be sent.
     #[must_use]
     pub fn client(config: Config, now: u64) -> Self {
@@ -225,6 +254,7 @@ impl<T> Connection<T> {
             Setting::MaxConcurrentStreams(config.max_streams),
             Setting::InitialWindowSize(config.stream_window),
             Setting::MaxHeaderListSize(config.max_head),
+            Setting::EnableConnectProtocol,
             Setting::NoRfc7540Priorities,
         ];
         this.greet(Vec::new(), &said);
@@ -248,8 +278,15 @@ impl<T> Connection<T> {
                 greeted: false,
                 agreed: false,
             },
-            counted: Counted { flood: Flood::new(now), traffic: Traffic::default(), faults: 0, refused: 0 },
+            counted: Counted {
+                flood: Flood::new(now),
+                traffic: Traffic::default(),
+                faults: Faults::default(),
+                seen: 0,
+                refused: 0,
+            },
             block: None,
+            frames: 0,
             updates: Updates::default(),
             closing: Closing::default(),
         }
@@ -272,9 +309,14 @@ impl<T> Connection<T> {
 
     /// The first `n` bytes of the output have gone. Streams that waited for that are told so by `on`.
     pub fn output_moved(&mut self, n: usize, on: &mut dyn FnMut(u32, &mut T, Event<'_>)) {
+        self.output_moved_with(n, on);
+    }
+
+    /// The same for a user who knows for how long streams have waited.
+    pub fn output_moved_with<H: Handler<T> + ?Sized>(&mut self, n: usize, on: &mut H) {
         self.output.advance(n);
-        if self.output.len() < ROOM / 2 && self.flow.window > 0 {
-            self.streams.call(on);
+        if self.output.len() < ROOM / 2 {
+            self.streams.call(self.flow.window, on);
         }
     }
 
@@ -282,6 +324,12 @@ impl<T> Connection<T> {
     #[must_use]
     pub fn open_streams(&self) -> usize {
         self.streams.active
+    }
+
+    /// How many streams are known, those that have ended and were not forgotten with them.
+    #[must_use]
+    pub fn known_streams(&self) -> usize {
+        self.streams.len()
     }
 
     /// How many streams the peer allows at a time (client).
@@ -305,6 +353,61 @@ impl<T> Connection<T> {
     /// What the user keeps of a stream, until that is forgotten.
     pub fn stream(&mut self, id: u32) -> Option<&mut T> {
         self.streams.get(id).map(|stream| &mut stream.user)
+    }
+
+    /// The same to look at.
+    #[must_use]
+    pub fn stream_ref(&self, id: u32) -> Option<&T> {
+        self.streams.peek(id).map(|stream| &stream.user)
+    }
+
+    /// Whether the end of our direction was sent on a stream.
+    #[must_use]
+    pub fn has_sent_all(&self, id: u32) -> bool {
+        self.streams.peek(id).is_none_or(|stream| stream.sent_all)
+    }
+
+    /// What may be sent on each stream that neither side has ended at once, and what the user keeps of it.
+    pub fn windows(&self) -> impl Iterator<Item = (u32, i64, &T)> {
+        let live = self.streams.iter().filter(|stream| stream.is_live());
+        live.map(|stream| (stream.id, stream.flow.window, &stream.user))
+    }
+
+    /// The place of a stream among those that have waited for so long, in milliseconds; none where there are no
+    /// priorities (server).
+    #[must_use]
+    pub fn rank(&self, id: u32, waits: u64) -> Option<Rank> {
+        self.streams.rank(id, waits)
+    }
+
+    /// Whether a less urgent stream waits to send (server).
+    #[must_use]
+    pub fn goes_before_others(&self, id: u32) -> bool {
+        self.streams.goes_before_others(id)
+    }
+
+    /// How large frames may be that the peer takes, in bytes of payload.
+    #[must_use]
+    pub fn max_frame(&self) -> usize {
+        self.peer.frame
+    }
+
+    /// Streams that were reset for faults of the peer's.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        self.counted.faults
+    }
+
+    /// Whether the peer owes the rest of its greeting, of a block of fields, or of a frame other than DATA.
+    #[must_use]
+    pub fn is_amid(&self) -> bool {
+        self.reader.is_amid() || !self.peer.greeted || self.block.is_some()
+    }
+
+    /// How many frames have come, those that are a part of a block not counted.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.frames
     }
 
     /// What the user keeps of all streams.
@@ -338,6 +441,18 @@ impl<T> Connection<T> {
         }
     }
 
+    /// Serves no more streams from now on, whether the peer has heard that or not (server).
+    pub fn stop(&mut self) {
+        if self.closing.said.is_none_or(|last| last > self.streams.highest) {
+            self.part(Code::NO_ERROR);
+        }
+    }
+
+    /// The connection has ended: nothing more is said.
+    pub fn abandon(&mut self) {
+        self.closing.over = true;
+    }
+
     /// Says that the connection ends now, and reads nothing more.
     pub fn close(&mut self, code: Code) {
         if !std::mem::replace(&mut self.closing.over, true) {
@@ -367,7 +482,8 @@ impl<T> Connection<T> {
     pub fn rest(&mut self) {
         self.output.rest();
         self.reader.rest();
-        self.streams.rest();
+        // A client asks again, and a server has many connections that nobody uses.
+        self.streams.rest(self.role == Role::Client);
     }
 
     /// How much memory it holds, in bytes: frames and blocks that have not come whole, and the text of its output.
@@ -378,12 +494,20 @@ impl<T> Connection<T> {
     }
 }
 
+impl Faults {
+    fn count(&mut self, code: Code) {
+        self.count += 1;
+        self.last = Some(code);
+    }
+}
+
 impl fmt::Display for Reset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Peer(code) => write!(f, "RST_STREAM with {}", code.name()),
             Self::GoAway(code) => write!(f, "GOAWAY with {}", code.name()),
             Self::Violation(violation) => violation.fmt(f),
+            Self::NoRoom => f.write_str("there is no room for the trailers"),
         }
     }
 }

@@ -105,30 +105,30 @@ impl Output {
     }
 
     /// Puts a frame behind the others.
-    pub fn frame(&mut self, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
+    pub(super) fn frame(&mut self, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
         let head = FrameHeader { length: payload.len(), kind, flags, stream };
         self.text.extend_from_slice(&head.bytes());
         self.text.extend_from_slice(payload);
     }
 
     /// RST_STREAM (RFC 9113 §6.4).
-    pub fn reset(&mut self, stream: u32, code: Code) {
+    pub(super) fn reset(&mut self, stream: u32, code: Code) {
         self.frame(Kind::ResetStream, 0, stream, &code.0.to_be_bytes());
     }
 
     /// WINDOW_UPDATE (RFC 9113 §6.9).
-    pub fn window(&mut self, stream: u32, more: u32) {
+    pub(super) fn window(&mut self, stream: u32, more: u32) {
         self.frame(Kind::WindowUpdate, 0, stream, &more.to_be_bytes());
     }
 
     /// GOAWAY (RFC 9113 §6.8).
-    pub fn goaway(&mut self, last: u32, code: Code) {
+    pub(super) fn goaway(&mut self, last: u32, code: Code) {
         let payload = (u64::from(last) << 32 | u64::from(code.0)).to_be_bytes();
         self.frame(Kind::GoAway, 0, 0, &payload);
     }
 
     /// DATA (RFC 9113 §6.1).
-    pub fn data(&mut self, stream: u32, data: Bytes, end: bool) {
+    pub(super) fn data(&mut self, stream: u32, data: Bytes, end: bool) {
         let flags = if end { flag::END_STREAM } else { 0 };
         let head = FrameHeader { length: data.len(), kind: Kind::Data, flags, stream };
         self.text.extend_from_slice(&head.bytes());
@@ -142,7 +142,7 @@ impl Output {
 
     /// A block of fields that `write` appends: HEADERS, and CONTINUATION where it is larger than `most`
     /// (RFC 9113 §4.3).
-    pub fn fields(&mut self, stream: u32, end: bool, most: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn fields(&mut self, stream: u32, end: bool, most: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let place = self.text.len();
         let end = if end { flag::END_STREAM } else { 0 };
         let mut head = FrameHeader { length: 0, kind: Kind::Headers, flags: flag::END_HEADERS | end, stream };

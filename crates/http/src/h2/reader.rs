@@ -6,13 +6,13 @@ use std::ops::Range;
 use super::{Code, FrameHeader, Framed, HEAD, Kind, PREFACE, Violation, flag};
 
 /// The largest payload of a frame that we take, which is the least that everybody must (RFC 9113 §4.2).
-pub const MOST: usize = 1 << 14;
+pub(super) const MOST: usize = 1 << 14;
 /// Memory for frames that is kept while nothing is in it.
 const KEPT: usize = 1024;
 
 /// What the next bytes are.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// The begin of something, and nothing yet.
     More,
     /// A frame whose payload lies here.
@@ -25,17 +25,12 @@ pub enum Step {
 
 /// A piece of the data of a DATA frame; whether it is the first, and the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataPiece {
-    /// The head of the frame.
-    pub head: FrameHeader,
-    /// What of its payload is data.
-    pub framed: Framed,
-    /// Where the piece lies.
-    pub piece: Range<usize>,
-    /// Whether it is the first of the frame.
-    pub first: bool,
-    /// Whether it is the last.
-    pub last: bool,
+pub(super) struct DataPiece {
+    pub(super) head: FrameHeader,
+    pub(super) framed: Framed,
+    pub(super) piece: Range<usize>,
+    pub(super) first: bool,
+    pub(super) last: bool,
 }
 
 /// What is read of a frame.
@@ -53,7 +48,7 @@ enum State {
 
 /// Reads frames.
 #[derive(Debug)]
-pub struct Reader {
+pub(super) struct Reader {
     state: State,
     head: [u8; HEAD],
     pub(super) kept: Vec<u8>,
@@ -61,41 +56,29 @@ pub struct Reader {
 
 impl Reader {
     /// Reads what a server sends.
-    #[must_use]
-    pub fn of_server() -> Self {
+    pub(super) fn of_server() -> Self {
         Self { state: State::Head(0), head: [0; HEAD], kept: Vec::new() }
     }
 
     /// Reads what a client sends, which begins with its preface.
-    #[must_use]
-    pub fn of_client() -> Self {
+    pub(super) fn of_client() -> Self {
         Self { state: State::Preface(0), ..Self::of_server() }
     }
 
     /// Gives memory back while nothing is read.
-    pub fn rest(&mut self) {
+    pub(super) fn rest(&mut self) {
         if !matches!(self.state, State::Payload(_)) {
             self.kept = Vec::new();
         }
     }
 
     /// Whether the rest of a frame is to come, other than data.
-    #[must_use]
-    pub fn is_amid(&self) -> bool {
+    pub(super) fn is_amid(&self) -> bool {
         !matches!(self.state, State::Head(0) | State::Data(..))
     }
 
-    /// The payload of the last frame that did not come whole at once.
-    #[must_use]
-    pub fn kept(&self) -> &[u8] {
-        &self.kept
-    }
-
     /// Reads the front of `bytes`, which is not empty: how much of it is used up, and what it is.
-    ///
-    /// # Errors
-    /// What comes is no frame, or one that is larger than [`MOST`].
-    pub fn step(&mut self, bytes: &[u8]) -> Result<(usize, Step), Violation> {
+    pub(super) fn step(&mut self, bytes: &[u8]) -> Result<(usize, Step), Violation> {
         match self.state {
             State::Preface(have) => {
                 let n = bytes.len().min(PREFACE.len() - have);

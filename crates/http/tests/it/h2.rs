@@ -4,3 +4,4 @@ mod frames;
 mod hostile;
 mod rig;
 mod rules;
+mod server;

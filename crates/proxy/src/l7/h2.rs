@@ -1,21 +1,18 @@
 //! An HTTP/2 connection (RFC 9113): frames, windows and streams, each of which has a task of the same thread, because
 //! any of them may be the one that can go on. Tasks serve one stream after the other.
 //!
-//! [`connection`] moves bytes; [`reader`] finds the frames in them, and [`receive`] processes these: it counts what costs
-//! us more than it costs the client ([`flood`](offramp_http::h2::flood)), and keeps the state of streams in the
-//! [`table`], which the tasks share. A task ([`stream`], run by a [`runner`]) takes a request's content from there and
-//! puts its response there through its [`handle`]; its output is what the connection sends of it. A stream that is dropped
-//! is reset, so who stands still for too long is dropped.
+//! The protocol is [`offramp_http::h2::Connection`], which has no I/O. [`connection`] moves its bytes, and the [`table`]
+//! has it, which the tasks share: it says what there is room for ([`memory`]), and which streams read before others.
+//! [`receive`] has requests served. A task ([`stream`], run by a [`runner`]) takes a request's content from the table and
+//! puts its response there through its [`handle`]. A stream that is dropped is reset, so who stands still for too long is
+//! dropped.
 
 mod connection;
 mod content;
 mod end;
-mod fields;
-
 mod handle;
 mod hints;
 mod memory;
-mod reader;
 mod receive;
 mod rules;
 mod runner;
@@ -28,7 +25,7 @@ use std::rc::Rc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use offramp_http::h2::{Code, Violation};
+use offramp_http::h2::{Code, Faults, Violation};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use tokio::time::{Instant, sleep};
@@ -40,7 +37,6 @@ use crate::snapshot::http::HttpLimits;
 use connection::{Connection, Fall};
 pub(crate) use content::StreamContent;
 pub(crate) use runner::Runners;
-use table::ClientFaults;
 
 /// How often bounds are looked at, at the least.
 const TICK: Duration = Duration::from_secs(1);
@@ -70,18 +66,18 @@ pub(crate) async fn serve(
     let faults = {
         let table = &mut connection.table().borrow_mut();
         table.die();
-        table.client_faults
+        table.connection.faults()
     };
     end(&session, &mut connection, &close).await;
     outside_of_requests(&session, faults, close)
 }
 
 /// What the event of the connection says where streams ended that no request tells of.
-fn outside_of_requests(session: &Session, faults: ClientFaults, close: Close) -> Close {
-    match faults.code {
+fn outside_of_requests(session: &Session, faults: Faults, close: Close) -> Close {
+    match faults.last {
         Some(code) if !matches!(close.cause, Cause::H2ProtocolError | Cause::H2Flood) => {
             session.unreported.set(true);
-            let detail = format!("{} streams were reset, the last with {}", faults.faults, code.name());
+            let detail = format!("{} streams were reset, the last with {}", faults.count, code.name());
             Close::from(Cause::H2ProtocolError).with_detail(&detail)
         }
         _ => close,
@@ -181,7 +177,7 @@ fn look(
         let table = &mut connection.table().borrow_mut();
         // A stream whose request is reported may still get its response first.
         table.drop_blocked(now, u64::try_from(bounds.idle.as_millis()).unwrap_or(u64::MAX));
-        session.in_flight() == 0 && table.is_empty() && table.out.is_empty()
+        session.in_flight() == 0 && table.is_empty() && table.connection.output().is_empty()
     };
     let quiet = since(session.touched.get());
     let resting = idle && quiet >= bounds.tick;

@@ -1,8 +1,7 @@
 //! Content of the peer, and windows in both directions (RFC 9113 §5.2, §6.1, §6.9).
 
-use super::receive::On;
-use super::streams::Remote;
-use super::{Connection, Event, FIRST_WINDOW, LAST, Role};
+use super::streams::{Blocked, Remote};
+use super::{Connection, Event, FIRST_WINDOW, Handler, LAST, Role};
 use crate::h2::reader::DataPiece;
 use crate::h2::{Code, FrameHeader, Framed, Violation, flag};
 
@@ -31,11 +30,11 @@ impl<T> Connection<T> {
 
 impl<T: Default> Connection<T> {
     /// Some of the data of a frame, or a frame without any.
-    pub(super) fn data_piece(
+    pub(super) fn data_piece<H: Handler<T> + ?Sized>(
         &mut self,
         data: &DataPiece,
         bytes: &[u8],
-        on: On<'_, T>,
+        on: &mut H,
     ) -> Result<(), Violation> {
         let head = &data.head;
         if data.first {
@@ -45,6 +44,7 @@ impl<T: Default> Connection<T> {
             }
             self.data_begins(head, data.framed, on)?;
         }
+        self.frames += u64::from(data.last);
         let ends = data.last && head.has(flag::END_STREAM);
         let shared = self.config.shared_window;
         // No more than a frame.
@@ -57,24 +57,32 @@ impl<T: Default> Connection<T> {
             }
             return Ok(());
         };
-        if n > 0 {
+        let wanted = stream.flow.wanted;
+        if n > 0 && wanted {
             stream.flow.held += n;
-            on(head.stream, &mut stream.user, Event::Data(bytes));
+            on.event(head.stream, &mut stream.user, Event::Data(bytes));
         }
-        if !ends {
-            return Ok(());
+        if ends {
+            if stream.length.is_none_or(|left| left == 0) {
+                stream.remote = Remote::Ended;
+                on.event(head.stream, &mut stream.user, Event::End(None));
+                self.streams.settle(head.stream);
+            } else {
+                self.fault(head.stream, Violation::protocol("less content than was said"), on);
+            }
         }
-        if stream.length.is_none_or(|left| left == 0) {
-            stream.remote = Remote::Ended;
-            on(head.stream, &mut stream.user, Event::End(None));
-            self.streams.settle(head.stream);
-        } else {
-            self.fault(head.stream, Violation::protocol("less content than was said"), on);
+        if !wanted && shared {
+            self.give_back(n);
         }
         Ok(())
     }
 
-    fn data_begins(&mut self, head: &FrameHeader, framed: Framed, on: On<'_, T>) -> Result<(), Violation> {
+    fn data_begins<H: Handler<T> + ?Sized>(
+        &mut self,
+        head: &FrameHeader,
+        framed: Framed,
+        on: &mut H,
+    ) -> Result<(), Violation> {
         let id = head.stream;
         // A head has 24 bits of length.
         let (all, padding) = (head.length as i64, (head.length - framed.length) as u32);
@@ -87,7 +95,8 @@ impl<T: Default> Connection<T> {
             return Err(Violation::protocol("DATA on a stream that was not opened"));
         }
         let Some(stream) = self.streams.live(id) else {
-            return self.late(id, "DATA on a stream that has ended");
+            self.late_data(id);
+            return Ok(());
         };
         match stream.remote {
             Remote::Content => {}
@@ -107,7 +116,7 @@ impl<T: Default> Connection<T> {
             return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "more data than the stream's window"));
         }
         flow.owed += padding;
-        if flow.owed >= flow.target / 2 && !head.has(flag::END_STREAM) {
+        if flow.owed >= flow.target / 2 && flow.wanted && !head.has(flag::END_STREAM) {
             let owed = std::mem::take(&mut flow.owed);
             flow.room += i64::from(owed);
             self.output.window(id, owed);
@@ -124,7 +133,12 @@ impl<T: Default> Connection<T> {
     }
 
     /// WINDOW_UPDATE came; stream 0 is the connection.
-    pub(super) fn window_grows(&mut self, id: u32, more: u32, on: On<'_, T>) -> Result<(), Violation> {
+    pub(super) fn window_grows<H: Handler<T> + ?Sized>(
+        &mut self,
+        id: u32,
+        more: u32,
+        on: &mut H,
+    ) -> Result<(), Violation> {
         if id == 0 {
             if more == 0 {
                 return Err(Violation::protocol("WINDOW_UPDATE of 0"));
@@ -133,9 +147,7 @@ impl<T: Default> Connection<T> {
             if self.flow.window > MOST_WINDOW {
                 return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "the connection's window is too large"));
             }
-            if self.flow.window > 0 {
-                self.streams.call(on);
-            }
+            self.streams.call(self.flow.window, on);
             return Ok(());
         }
         if self.is_idle(id) {
@@ -148,15 +160,23 @@ impl<T: Default> Connection<T> {
             self.fault(id, Violation::protocol("WINDOW_UPDATE of 0"), on);
         } else if stream.flow.window > MOST_WINDOW {
             self.fault(id, Violation::new(Code::FLOW_CONTROL_ERROR, "the stream's window is too large"), on);
-        } else if stream.flow.blocked && stream.flow.window > 0 && window > 0 {
-            stream.flow.blocked = false;
-            on(id, &mut stream.user, Event::Writable);
+        } else if stream.flow.blocked == Blocked::Windows && stream.flow.window > 0 {
+            if window > 0 {
+                stream.flow.blocked = Blocked::No;
+                on.event(id, &mut stream.user, Event::Writable);
+            } else {
+                self.streams.window_awaited = true;
+            }
         }
         Ok(())
     }
 
     /// The peer gives streams another window at their begin, which changes those that are open (RFC 9113 §6.9.2).
-    pub(super) fn stream_windows(&mut self, size: u32, on: On<'_, T>) -> Result<(), Violation> {
+    pub(super) fn stream_windows<H: Handler<T> + ?Sized>(
+        &mut self,
+        size: u32,
+        on: &mut H,
+    ) -> Result<(), Violation> {
         let more = i64::from(size) - std::mem::replace(&mut self.peer.stream_window, size.into());
         for stream in self.streams.all().filter(|stream| stream.is_live() && !stream.sent_all) {
             stream.flow.window += more;
@@ -164,8 +184,9 @@ impl<T: Default> Connection<T> {
                 return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "a stream's window is too large"));
             }
         }
-        if more > 0 && self.flow.window > 0 {
-            self.streams.call(on);
+        if more > 0 {
+            self.streams.window_awaited = true;
+            self.streams.call(self.flow.window, on);
         }
         Ok(())
     }

@@ -3,17 +3,15 @@
 use bytes::Bytes;
 use http::{Method, StatusCode};
 
-use super::streams::{Remote, Stream};
-use super::{Connection, LAST, ROOM, Role, Unopened};
-use crate::h1::content_length;
+use super::encode::{self, Ends};
+use super::streams::{Blocked, Remote, Stream};
+use super::{Connection, LAST, MOST_WAITING, ROOM, Role, Unopened};
 use crate::h2::Code;
 use crate::head::{Fields, Known, Request};
-use crate::hpack::{Encoder, Indexing};
+use crate::hpack::Encoder;
 
 /// Heads beyond this much output wait for other connections.
 const MOST_OUTPUT: usize = 4 * ROOM;
-/// The longest path that is put into the table of fields: longer ones mostly come once.
-const SHORT_PATH: usize = 64;
 /// Data below this size that leaves no window is as small because the peer gave no more.
 const SMALL: usize = 512;
 
@@ -51,17 +49,16 @@ impl<T> Connection<T> {
         if !self.takes_streams() {
             return Err((Unopened::Closed, user));
         }
-        let Some(host) = request.host().filter(|host| is_authority(host)) else {
+        let Some(host) = request.host().filter(|host| encode::is_authority(host)) else {
             return Err((Unopened::NoAuthority, user));
         };
         let id = if self.streams.highest == 0 { 1 } else { self.streams.highest + 2 };
         let windows = (self.peer.stream_window, self.first_room(), self.config.stream_window);
-        let mut stream = Stream::new(id, user, windows, self.output.end());
+        let stream = self.streams.insert(id, user, windows, self.output.end());
         (stream.sent_all, stream.bodiless) = (end, request.method == Method::HEAD);
-        self.streams.insert(stream);
         let encoder = &mut self.encoder;
         self.output.fields(id, end, self.peer.frame, |block| {
-            encode_request(encoder, request, (scheme, host), length, block);
+            encode::request(encoder, request, (scheme, host), length, block);
         });
         self.counted.traffic.answer();
         Ok(id)
@@ -69,27 +66,34 @@ impl<T> Connection<T> {
 
     /// Sends an interim response (server). Nothing happens where the stream is over.
     pub fn interim(&mut self, id: u32, status: StatusCode, fields: &Fields) {
-        self.head(id, status, fields, false);
+        self.fields(id, false, |encoder, block| encode::interim(encoder, status, fields, block));
     }
 
-    /// Sends the head of a response (server). `end`: there is no content. Nothing happens where the stream is over.
-    pub fn respond(&mut self, id: u32, status: StatusCode, fields: &Fields, end: bool) {
+    /// Sends the head of a response (server). Nothing happens where the stream is over.
+    pub fn respond<'d>(&mut self, id: u32, status: StatusCode, fields: &Fields, ends: impl Into<Ends<'d>>) {
+        let ends = ends.into();
         self.counted.traffic.answer();
-        if let Some(stream) = self.streams.live(id) {
-            stream.answered = true;
-        }
         if let Some(said) = fields.get(Known::Priority) {
             self.streams.prioritize(id, |asked| asked.of_response(said));
         }
-        self.head(id, status, fields, end);
+        let begun = self.fields(id, ends.end, |encoder, block| {
+            encode::response(encoder, status, fields, ends, block);
+        });
+        if let Some(stream) = begun {
+            stream.answered = true;
+        }
     }
 
-    fn head(&mut self, id: u32, status: StatusCode, fields: &Fields, end: bool) {
-        self.fields(id, end, |encoder, block| {
-            encoder.begin(block);
-            encoder.status(status.as_u16(), block);
-            fields.iter().for_each(|(name, value)| field(encoder, name, value, block));
-        });
+    /// Whether the head or the end of a response may be sent, which needs no window (server). Where it may not,
+    /// [`Event::Writable`] says when that changes.
+    ///
+    /// [`Event::Writable`]: super::Event::Writable
+    pub fn has_calm(&mut self, id: u32) -> bool {
+        let calm = self.output.len() < MOST_WAITING;
+        if !calm {
+            self.streams.await_output(id);
+        }
+        calm
     }
 
     /// How many bytes of content may be sent on a stream now. Where it is 0, [`Event::Writable`] says when that changes,
@@ -101,10 +105,12 @@ impl<T> Connection<T> {
         let window = self.flow.window;
         let Some(stream) = self.streams.live(id) else { return 0 };
         let room = stream.flow.window.min(window);
-        stream.flow.blocked = full || room <= 0;
-        if stream.flow.blocked {
+        if full || room <= 0 {
+            stream.flow.blocked = Blocked::Windows;
+            self.streams.window_awaited |= full || window <= 0;
             return 0;
         }
+        stream.flow.blocked = Blocked::No;
         // Both are positive, and bounded by the size of a frame.
         self.peer.frame.min(room as usize)
     }
@@ -115,7 +121,8 @@ impl<T> Connection<T> {
     /// # Panics
     /// Never in release builds; in others if it is more than may be sent.
     pub fn data(&mut self, id: u32, data: Bytes, end: bool) -> bool {
-        let Some(stream) = self.streams.live(id).filter(|stream| !stream.sent_all) else { return false };
+        let live = self.streams.live_counted(id);
+        let Some((stream, active)) = live.filter(|(stream, _)| !stream.sent_all) else { return false };
         // No frame is longer than 24 bits can say.
         let n = data.len() as i64;
         debug_assert!(n == 0 || n <= stream.flow.window.min(self.flow.window), "more than the window");
@@ -125,56 +132,82 @@ impl<T> Connection<T> {
         stream.sent_all = end;
         match data.len() {
             0 => {}
-            small @ ..SMALL if blocked && !end => self.counted.traffic.dribble(small),
+            small @ ..SMALL if blocked && !(end && self.role == Role::Client) => {
+                self.counted.traffic.dribble(small);
+            }
             n => self.counted.traffic.data(n),
+        }
+        if end {
+            stream.settle(active);
         }
         self.streams.turn = id;
         self.output.data(id, data, end);
-        if end {
-            self.streams.settle(id);
-        }
         true
     }
 
     /// Sends trailers, which end our direction.
     pub fn trailers<'f>(&mut self, id: u32, trailers: impl Iterator<Item = (&'f [u8], &'f [u8])>) {
-        self.fields(id, true, |encoder, block| {
-            encoder.begin(block);
-            trailers.for_each(|(name, value)| field(encoder, name, value, block));
-        });
+        self.fields(id, true, |encoder, block| encode::trailers(encoder, trailers, block));
     }
 
-    fn fields(&mut self, id: u32, end: bool, write: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
-        let Some(stream) = self.streams.live(id).filter(|stream| !stream.sent_all) else { return };
+    fn fields(
+        &mut self,
+        id: u32,
+        end: bool,
+        write: impl FnOnce(&mut Encoder, &mut Vec<u8>),
+    ) -> Option<&mut Stream<T>> {
+        let (stream, active) = self.streams.live_counted(id).filter(|(stream, _)| !stream.sent_all)?;
         stream.sent_all = end;
         let encoder = &mut self.encoder;
         self.output.fields(id, end, self.peer.frame, |block| write(encoder, block));
         if end {
-            self.streams.settle(id);
+            stream.settle(active);
         }
+        Some(stream)
     }
 
     /// Ends a stream at once. Nothing happens where it is over.
     pub fn reset(&mut self, id: u32, code: Code) {
         let Some(stream) = self.streams.live(id) else { return };
-        if stream.sent_all && stream.remote == Remote::Ended {
+        if stream.has_ended() {
             return;
         }
         stream.reset = true;
         self.streams.settle(id);
         self.streams.remember(id);
+        self.discard(id);
         if !self.closing.over {
             self.output.reset(id, code);
         }
     }
 
-    /// Forgets a stream, and ends it at once with `code` if it has not ended. What the user has of its data and did not
-    /// release, the peer may send again on the connection.
-    pub fn forget(&mut self, id: u32, code: Code) -> Option<T> {
-        self.reset(id, code);
-        let stream = self.streams.remove(id)?;
-        self.used(stream.flow.held);
-        Some(stream.user)
+    /// Forgets a stream, and ends it at once with `code` if it has not ended; a server that has answered needs the rest of
+    /// the request no longer, and says so without an error (RFC 9113 §8.1). What the user has of its data and did not release,
+    /// the peer may send again on the connection. Gives whether it was known.
+    pub fn forget(&mut self, id: u32, code: Code) -> bool {
+        let server = self.role == Role::Server;
+        let look = |stream: &Stream<T>| {
+            let code = if server && stream.sent_all { Code::NO_ERROR } else { code };
+            (stream.flow.held, (stream.is_live() && !stream.has_ended()).then_some(code))
+        };
+        let Some((held, reset)) = self.streams.remove(id, look) else { return false };
+        if let Some(code) = reset {
+            self.streams.remember(id);
+            if !self.closing.over {
+                self.output.reset(id, code);
+            }
+        }
+        self.used(held);
+        true
+    }
+
+    /// The user reads nothing more of a stream, and has dropped what it had of its data: the peer may send as much on
+    /// others.
+    pub fn discard(&mut self, id: u32) {
+        let Some(stream) = self.streams.get(id) else { return };
+        stream.flow.wanted = false;
+        let held = std::mem::take(&mut stream.flow.held);
+        self.used(held);
     }
 
     /// The user has used `n` bytes of a stream's data: the peer may send as much again.
@@ -214,11 +247,31 @@ impl<T> Connection<T> {
     fn say_window(&mut self, id: u32) {
         let Some(stream) = self.streams.get(id) else { return };
         let half = stream.flow.target / 2;
-        if stream.flow.owed >= half && stream.is_live() && stream.remote != Remote::Ended {
+        let open = stream.is_live() && stream.remote != Remote::Ended && stream.flow.wanted;
+        if stream.flow.owed >= half && open {
             let owed = std::mem::take(&mut stream.flow.owed);
             stream.flow.room += i64::from(owed);
             self.output.window(id, owed);
         }
+    }
+
+    /// What the windows let the user send on a stream now: nothing where it is not more than 0.
+    #[must_use]
+    pub fn window(&self, id: u32) -> i64 {
+        self.streams.peek(id).map_or(0, |stream| stream.flow.window.min(self.flow.window))
+    }
+
+    /// The window of the connection for what we send.
+    #[must_use]
+    pub fn connection_window(&self) -> i64 {
+        self.flow.window
+    }
+
+    /// How much of the peer's content is within the window of the connection: it has come, and was not released.
+    pub fn unreleased(&self) -> usize {
+        let left = i64::from(self.config.connection_window) - self.flow.room - i64::from(self.flow.owed);
+        // The window is never exceeded.
+        left.max(0) as usize
     }
 
     /// The user has used `n` bytes of the connection's window.
@@ -237,66 +290,4 @@ impl<T> Connection<T> {
             self.output.window(0, std::mem::take(&mut flow.owed));
         }
     }
-}
-
-/// Whether it can be `:authority`: something visible, and no user information (RFC 9113 §8.3.1).
-fn is_authority(host: &[u8]) -> bool {
-    !host.is_empty() && host.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'@')
-}
-
-/// The head of a request, without the fields of a connection (RFC 9113 §8.2.2).
-fn encode_request(
-    encoder: &mut Encoder,
-    request: &Request,
-    (scheme, host): (&str, &[u8]),
-    length: Option<u64>,
-    block: &mut Vec<u8>,
-) {
-    encoder.begin(block);
-    encoder.field(b":method", request.method.as_str().as_bytes(), Indexing::Yes, block);
-    // What is behind such a host is no resource (RFC 9113 §8.5).
-    if request.method != Method::CONNECT {
-        let path = request.target().as_bytes();
-        let short = path.len() <= SHORT_PATH && !path.contains(&b'?');
-        encoder.field(b":scheme", scheme.as_bytes(), Indexing::Yes, block);
-        encoder.field(b":path", path, if short { Indexing::Yes } else { Indexing::No }, block);
-    }
-    encoder.field(b":authority", host, Indexing::Yes, block);
-    request.fields.iter().for_each(|(name, value)| field(encoder, name, value, block));
-    if let Some(length) = length.filter(|_| !request.fields.contains(Known::ContentLength)) {
-        encoder.field(b"content-length", length.to_string().as_bytes(), Indexing::No, block);
-    }
-}
-
-/// A field, unless it is one of a connection, or says what `:authority` says.
-fn field(encoder: &mut Encoder, name: &[u8], value: &[u8], block: &mut Vec<u8>) {
-    let indexing = match name {
-        b"connection" | b"host" | b"http2-settings" | b"keep-alive" | b"proxy-connection"
-        | b"transfer-encoding" | b"upgrade" => return,
-        b"te" if value != b"trailers" => return,
-        // Whose secret it is must not be found out by trying (RFC 7541 §7.1.3).
-        b"authorization" | b"cookie" | b"proxy-authorization" | b"set-cookie" => Indexing::Never,
-        // Said once, and never again.
-        b"age" | b"content-length" | b"content-range" | b"etag" | b"grpc-timeout" | b"if-modified-since"
-        | b"if-none-match" | b"location" | b"range" | b"traceparent" | b"tracestate" | b"x-request-id" => {
-            Indexing::No
-        }
-        _ => Indexing::Yes,
-    };
-    encoder.field(name, value, indexing, block);
-}
-
-/// The length that the fields of a message say: `Err` where they say none that can be, or two.
-pub(super) fn said_length(fields: &Fields) -> Result<Option<u64>, ()> {
-    let mut said = None;
-    for value in fields.all(Known::ContentLength) {
-        let length = match content_length(value) {
-            Ok(length) => length,
-            Err(_) => return Err(()),
-        };
-        if said.replace(length).is_some_and(|before| before != length) {
-            return Err(());
-        }
-    }
-    Ok(said)
 }

@@ -5,21 +5,18 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use offramp_http::h2::reader::Reader;
-use offramp_http::h2::{Code, Kind, Output, Setting, write_settings};
+use offramp_http::h2::Code;
+use offramp_http::h2::connection::MOST_WAITING;
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
 
 use super::Violation;
 use super::memory::Account;
-use super::receive::{FrameReceiver, GOODBYE};
-use super::table::{CONNECTION_WINDOW, FIRST_WINDOW, LAST, ROOM, STREAM_WINDOW, Shared, StreamTable};
+use super::receive::Intake;
+use super::table::{Shared, StreamTable};
 use crate::l7::session::Session;
 use crate::l7::transport::Transport;
 use crate::snapshot::http::HttpLimits;
-
-/// How much may wait to be sent before nothing more is read.
-pub(super) const MOST_WAITING: usize = 96 * 1024;
 
 /// The most parts of one write.
 const PARTS: usize = 16;
@@ -29,8 +26,9 @@ pub(super) struct Connection {
     pub(super) transport: Transport,
     /// What came before the rest.
     early: Vec<u8>,
-    reader: Reader,
-    receiver: FrameReceiver,
+    session: Rc<Session>,
+    /// Bounds another protocol on a stream.
+    idle: Duration,
     table: Shared,
     /// Whether the client's direction has ended.
     pub(super) received_all: bool,
@@ -71,29 +69,14 @@ impl Connection {
         idle: Duration,
     ) -> Self {
         transport.keep_buffer(true);
-        let table =
-            StreamTable::new(limits.streams, Account::new(&session.worker.runners.memory, limits.memory));
-        let mut first = Vec::new();
-        let said = [
-            Setting::MaxConcurrentStreams(limits.streams),
-            Setting::InitialWindowSize(STREAM_WINDOW),
-            Setting::MaxHeaderListSize(limits.request_header_size),
-            Setting::EnableConnectProtocol,
-            Setting::NoRfc7540Priorities,
-        ];
-        write_settings(&said, &mut first);
-        {
-            let out = &mut table.borrow_mut().out;
-            out.frame(Kind::Settings, 0, 0, &first);
-            out.window(0, CONNECTION_WINDOW - FIRST_WINDOW);
-        }
-        let receiver = FrameReceiver::new(session, limits, idle);
+        let account = Account::new(&session.worker.runners.memory, limits.memory);
+        let table = StreamTable::new(limits.streams, limits.request_header_size, account);
         let now = coarse_ms();
         Self {
             transport,
             early,
-            reader: Reader::of_client(),
-            receiver,
+            session,
+            idle,
             table,
             received_all: false,
             moved: now,
@@ -114,15 +97,14 @@ impl Connection {
     pub(super) fn rest(&mut self, quiet: bool) {
         self.quiet = quiet;
         if quiet {
-            self.table.borrow_mut().rest();
-            self.reader.rest();
+            self.table.borrow_mut().connection.rest();
             self.transport.keep_buffer(false);
         }
     }
 
     /// Since when what waits to be sent has not moved, in milliseconds of the coarse clock; nothing where none does.
     pub(super) fn stuck_since(&self) -> Option<u64> {
-        let waits = !self.table.borrow().out.is_empty() || self.transport.waiting() > 0;
+        let waits = !self.table.borrow().connection.output().is_empty() || self.transport.waiting() > 0;
         waits.then_some(self.moved)
     }
 
@@ -139,26 +121,17 @@ impl Connection {
 
     /// Says that nothing more is processed.
     pub(super) fn hang_up(&mut self, code: Code) {
-        let table = &mut self.table.borrow_mut();
-        // It may not be raised (RFC 9113 §6.8).
-        let last = table.goodbye.map_or(table.last, |said| said.min(table.last));
-        table.out.goaway(last, code);
+        self.table.borrow_mut().connection.close(code);
     }
 
-    /// Takes no more streams, and ends when the last has ended. A PING asks whether the client has received that,
-    /// because it may have asked for more meanwhile (RFC 9113 §6.8).
+    /// Takes no more streams, and ends when the last has ended.
     pub(super) fn leave(&mut self) {
-        let table = &mut self.table.borrow_mut();
-        if table.goodbye.is_none() {
-            table.goodbye = Some(LAST);
-            table.out.goaway(LAST, Code::NO_ERROR);
-            table.out.frame(Kind::Ping, 0, 0, GOODBYE);
-        }
+        self.table.borrow_mut().connection.drain();
     }
 
     /// Takes no more streams from now on, whether the client has received that or not.
     pub(super) fn part(&mut self) {
-        self.table.borrow_mut().part(Code::NO_ERROR);
+        self.table.borrow_mut().stop();
     }
 
     /// Reads, writes, and has new streams served; ready when the connection is over.
@@ -171,9 +144,6 @@ impl Connection {
         }
         let read = self.poll_read(cx);
         self.note_awaited();
-        if let Poll::Ready(Err(Fall::Violation(violation))) = &read {
-            self.hang_up(violation.code);
-        }
         let sent = self.poll_send(cx);
         match read {
             Poll::Ready(Err(fall)) => return Poll::Ready(Err(fall)),
@@ -183,9 +153,7 @@ impl Connection {
         if let Poll::Ready(Err(error)) = sent {
             return Poll::Ready(Err(Fall::Io(error)));
         }
-        let table = self.table.borrow();
-        let parts = self.receiver.has_said_goodbye() || table.goodbye.is_some_and(|last| last < LAST);
-        if parts && sent.is_ready() && table.is_empty() {
+        if sent.is_ready() && self.table.borrow().connection.is_over() {
             return Poll::Ready(Ok(()));
         }
         Poll::Pending
@@ -196,15 +164,11 @@ impl Connection {
         let table = &mut *self.table.borrow_mut();
         let waiting = self.transport.waiting();
         let mut sent = 0;
-        let outcome = send(cx, &mut table.out, &mut self.transport, &mut sent);
+        let outcome = send(cx, table, &mut self.transport, &mut sent);
         if sent > 0 || outcome.is_ready() || self.transport.waiting() < waiting {
             self.moved = coarse_ms();
         }
-        let left = table.out.len();
-        if left < ROOM / 2 {
-            table.call();
-        }
-        if left <= MOST_WAITING && std::mem::take(&mut self.held) {
+        if table.connection.output().len() <= MOST_WAITING && std::mem::take(&mut self.held) {
             cx.waker().wake_by_ref();
         }
         outcome
@@ -212,8 +176,8 @@ impl Connection {
 
     /// Notes since when the rest of something is awaited: anew where something has come whole meanwhile.
     fn note_awaited(&mut self) {
-        let amid = self.reader.is_amid() || self.receiver.is_amid();
-        let frames = self.receiver.frames();
+        let table = self.table.borrow();
+        let (amid, frames) = (table.connection.is_amid(), table.connection.frames());
         if !amid {
             self.awaiting = 0;
         } else if self.awaiting == 0 || frames != self.frames || self.held {
@@ -224,15 +188,16 @@ impl Connection {
 
     /// Reads what has come; ready at the end of the client's direction.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fall>> {
-        let Self { transport, early, reader, receiver, table, turn, .. } = self;
+        let Self { transport, early, session, table, turn, .. } = self;
+        let intake = &mut Intake { session, table, idle: self.idle };
         loop {
             ready!(turn.poll_rest(cx));
             if !early.is_empty() {
-                let used = receiver.receive(reader, table, early, turn)?;
+                let used = table.borrow_mut().receive(early, turn, intake)?;
                 early.drain(..used);
                 continue;
             }
-            if table.borrow().out.len() > MOST_WAITING {
+            if table.borrow().connection.output().len() > MOST_WAITING {
                 self.held = true;
                 return Poll::Pending;
             }
@@ -250,29 +215,29 @@ impl Connection {
             }
             self.quiet = false;
             turn.spend(Work::Bytes(bytes.len()));
-            let used = receiver.receive(reader, table, bytes, turn)?;
+            let used = table.borrow_mut().receive(bytes, turn, intake)?;
             transport.consume(used);
         }
     }
 }
 
-/// Sends what waits, until the kernel has it. Adds to `sent` how much left in this call, of which nothing is lost where
+/// Sends what waits, until the kernel has it, and has streams write more. Adds to `sent` how much left in this call, of which nothing is lost where
 /// it has to be called again.
 fn send(
     cx: &mut Context<'_>,
-    out: &mut Output,
+    table: &mut StreamTable,
     transport: &mut Transport,
     sent: &mut usize,
 ) -> Poll<io::Result<()>> {
-    while !out.is_empty() {
+    while !table.connection.output().is_empty() {
         let mut parts = [IoSlice::new(&[]); PARTS];
-        let count = out.slices(&mut parts);
+        let count = table.connection.output().slices(&mut parts);
         let n = ready!(transport.poll_write_vectored(cx, &parts[..count]))?;
         if n == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
         *sent += n;
-        out.advance(n);
+        table.sent(n);
     }
     transport.poll_flush(cx)
 }

@@ -5,12 +5,10 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::StatusCode;
-use offramp_http::h2::Code;
-use offramp_http::head::{Fields, Known};
+use offramp_http::h2::{Code, Ends};
+use offramp_http::head::Fields;
 
-use super::connection::MOST_WAITING;
-use super::fields::{self, Ends};
-use super::table::{Key, Shared};
+use super::table::Shared;
 
 /// The stream takes nothing any more: its client has reset it, we have, or its connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,104 +17,75 @@ pub(super) struct Gone;
 /// Who answers a request. A stream on which that was not done to the end is reset.
 pub(super) struct Respond {
     table: Shared,
-    key: Key,
+    id: u32,
 }
 
 /// Who reads the content of a request. What is not read is not asked for.
 pub(super) struct Incoming {
     table: Shared,
-    key: Key,
+    id: u32,
 }
 
 /// Has `waker` woken, in the place of who was before.
-fn keep(place: &mut Option<Waker>, waker: &Waker) {
+pub(super) fn keep(place: &mut Option<Waker>, waker: &Waker) {
     if !place.as_ref().is_some_and(|known| known.will_wake(waker)) {
         *place = Some(waker.clone());
     }
 }
 
 impl Respond {
-    pub(super) fn new(table: &Shared, key: Key) -> Self {
-        Self { table: Rc::clone(table), key }
+    pub(super) fn new(table: &Shared, id: u32) -> Self {
+        Self { table: Rc::clone(table), id }
     }
 
     /// Sends an interim response (1xx).
     pub(super) fn interim(&self, status: StatusCode, all: &Fields) -> Result<(), Gone> {
-        let table = &mut *self.table.borrow_mut();
-        if table.is_gone(self.key) {
-            return Err(Gone);
-        }
-        if table.out.len() > MOST_WAITING {
-            // No client needs them.
-            return Ok(());
-        }
-        table.fields(self.key, false, |encoder, block| fields::interim(encoder, status, all, block));
-        Ok(())
+        self.table.borrow_mut().interim(self.id, status, all)
     }
 
     /// Sends the head of the response.
     pub(super) fn head(&self, status: StatusCode, all: &Fields, ends: Ends<'_>) -> Result<(), Gone> {
-        let table = &mut *self.table.borrow_mut();
-        if table.is_gone(self.key) {
-            return Err(Gone);
-        }
-        let over = ends.over;
-        table.response_begins(self.key);
-        if let Some(said) = all.get(Known::Priority) {
-            table.respond_priority(self.key, said);
-        }
-        table.fields(self.key, over, |encoder, block| {
-            fields::response(encoder, status, all, ends, block);
-        });
-        Ok(())
+        self.table.borrow_mut().respond(self.id, status, all, ends)
     }
 
     /// Sends data, as much as [`Respond::poll_room`] had room for.
     pub(super) fn data(&self, data: Bytes, over: bool) -> Result<(), Gone> {
-        self.table.borrow_mut().write(self.key, data, over)
+        self.table.borrow_mut().write(self.id, data, over)
     }
 
     /// Sends trailers, which end the response.
     pub(super) fn trailers(&self, trailers: &Fields) -> Result<(), Gone> {
-        let table = &mut *self.table.borrow_mut();
-        if table.is_gone(self.key) {
-            return Err(Gone);
-        }
-        table.fields(self.key, true, |encoder, block| fields::trailers(encoder, trailers, block));
-        Ok(())
+        self.table.borrow_mut().trailers(self.id, trailers)
     }
 
     /// Waits until data may be sent, and gives how many bytes; none where the stream is gone.
     pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
-        self.table.borrow_mut().poll_room(self.key, cx)
+        self.table.borrow_mut().poll_room(self.id, cx)
     }
 
     /// Waits until more of the response may be read, and gives how much; none where the stream is gone.
     /// `sized`: data is known to come.
     pub(super) fn poll_appetite(&self, cx: &mut Context<'_>, sized: bool) -> Poll<usize> {
-        let table = &mut *self.table.borrow_mut();
-        table.has_more(self.key, sized);
-        table.poll_appetite(self.key, cx)
+        self.table.borrow_mut().poll_appetite(self.id, sized, cx)
     }
 
     /// Waits until the response may begin, or the stream is gone, and gives how much may be read of it.
     pub(super) fn poll_calm(&self, cx: &mut Context<'_>) -> Poll<usize> {
         let table = &mut *self.table.borrow_mut();
-        if table.is_gone(self.key) || table.has_calm(self.key) {
+        if table.has_calm(self.id) || table.wait(self.id, cx.waker()) {
             return Poll::Ready(table.first_read());
         }
-        keep(table.writer(self.key), cx.waker());
         Poll::Pending
     }
 
     /// A piece of so many bytes of the response waits, or none.
     pub(super) fn holds(&self, n: usize) {
-        self.table.borrow_mut().piece(self.key, n);
+        self.table.borrow_mut().piece(self.id, n);
     }
 
     /// A server may have sent so many bytes of the response ahead; gives how many it may have from now on.
     pub(super) fn ahead(&self, now: usize) -> usize {
-        self.table.borrow_mut().ahead(self.key, now)
+        self.table.borrow_mut().ahead(self.id, now)
     }
 
     /// Has other streams read, if there is room for what they read.
@@ -126,65 +95,60 @@ impl Respond {
 
     /// Whether the stream is gone.
     pub(super) fn is_gone(&self) -> bool {
-        self.table.borrow().is_gone(self.key)
+        self.table.borrow().is_gone(self.id)
     }
 
     /// Waits until the stream is gone.
     pub(super) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let table = &mut *self.table.borrow_mut();
-        if table.is_gone(self.key) {
-            return Poll::Ready(());
-        }
-        keep(table.writer(self.key), cx.waker());
-        Poll::Pending
+        if self.table.borrow_mut().wait(self.id, cx.waker()) { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Ends the stream at once.
     pub(super) fn reset(&self, code: Code) {
-        self.table.borrow_mut().reset(self.key, code);
+        self.table.borrow_mut().reset(self.id, code);
     }
 }
 
 impl Drop for Respond {
     fn drop(&mut self) {
-        self.table.borrow_mut().answered(self.key);
+        self.table.borrow_mut().answered(self.id);
     }
 }
 
 impl Incoming {
-    pub(super) fn new(table: &Shared, key: Key) -> Self {
-        Self { table: Rc::clone(table), key }
+    pub(super) fn new(table: &Shared, id: u32) -> Self {
+        Self { table: Rc::clone(table), id }
     }
 
     /// The next data; none behind the last. An error says why there is no more.
     pub(super) fn poll_data(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
-        self.table.borrow_mut().poll_data(self.key, cx)
+        self.table.borrow_mut().poll_data(self.id, cx)
     }
 
     /// The trailers, behind the last data.
     pub(super) fn take_trailers(&self) -> Option<Box<Fields>> {
-        self.table.borrow_mut().take_trailers(self.key)
+        self.table.borrow_mut().take_trailers(self.id)
     }
 
     /// The client may send `n` bytes more.
     pub(super) fn release(&self, n: usize) {
-        self.table.borrow_mut().release(self.key, n);
+        self.table.borrow_mut().release(self.id, n);
     }
 
     /// Whether all has come and was read.
     pub(super) fn is_over(&self) -> bool {
-        self.table.borrow().is_over(self.key)
+        self.table.borrow().is_over(self.id)
     }
 
     /// Whether the stream was reset before all was read.
     pub(super) fn is_broken(&self) -> bool {
-        self.table.borrow().is_gone(self.key)
+        self.table.borrow().is_gone(self.id)
     }
 }
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        self.table.borrow_mut().unwanted(self.key);
+        self.table.borrow_mut().unwanted(self.id);
     }
 }
 
@@ -214,43 +178,39 @@ impl std::error::Error for Broken {}
 /// What the handles do in the streams table.
 impl super::table::StreamTable {
     /// Waits until data may be sent on a stream.
-    fn poll_room(&mut self, key: Key, cx: &mut Context<'_>) -> Poll<usize> {
-        if self.is_gone(key) {
-            return Poll::Ready(0);
+    fn poll_room(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<usize> {
+        match self.room(id) {
+            0 if self.wait(id, cx.waker()) => Poll::Ready(0),
+            0 => Poll::Pending,
+            room => Poll::Ready(room),
         }
-        let room = self.room(key);
-        if room == 0 {
-            keep(self.writer(key), cx.waker());
-            return Poll::Pending;
-        }
-        Poll::Ready(room)
     }
 
     /// Waits until more of a response may be read.
-    fn poll_appetite(&mut self, key: Key, cx: &mut Context<'_>) -> Poll<usize> {
-        if self.is_gone(key) {
+    fn poll_appetite(&mut self, id: u32, sized: bool, cx: &mut Context<'_>) -> Poll<usize> {
+        if self.has_more(id, sized) {
             return Poll::Ready(0);
         }
-        match self.appetite(key) {
+        match self.appetite(id) {
             0 => {
-                keep(self.writer(key), cx.waker());
+                keep(self.writer(id), cx.waker());
                 Poll::Pending
             }
             most => Poll::Ready(most),
         }
     }
 
-    fn poll_data(&mut self, key: Key, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
-        if let Some(data) = self.take_data(key) {
+    fn poll_data(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        if let Some(data) = self.take_data(id) {
             return Poll::Ready(Some(Ok(data)));
         }
-        if self.is_read(key) {
+        if self.is_read(id) {
             return Poll::Ready(None);
         }
-        if let Some(broken) = self.broken(key) {
+        if let Some(broken) = self.broken(id) {
             return Poll::Ready(Some(Err(broken)));
         }
-        keep(self.reader(key), cx.waker());
+        keep(self.reader(id), cx.waker());
         Poll::Pending
     }
 }

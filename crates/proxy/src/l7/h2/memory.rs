@@ -77,8 +77,9 @@ pub(super) struct Account {
     fields: usize,
     pieces: usize,
     first_reads: usize,
-    /// What servers may have sent ahead.
+    /// What servers may have sent ahead, and content that came and was not taken.
     ahead: usize,
+    content: usize,
 }
 
 impl Account {
@@ -86,7 +87,15 @@ impl Account {
     pub(super) fn new(memory: &Rc<Memory>, limit: usize) -> Self {
         memory.connections.set(memory.connections.get() + 1);
         memory.limit(limit);
-        Self { memory: Rc::clone(memory), used: 0, fields: 0, pieces: 0, first_reads: 0, ahead: 0 }
+        Self {
+            memory: Rc::clone(memory),
+            used: 0,
+            fields: 0,
+            pieces: 0,
+            first_reads: 0,
+            ahead: 0,
+            content: 0,
+        }
     }
 
     /// How much is held.
@@ -171,6 +180,16 @@ impl Account {
         self.take(now);
     }
 
+    /// So much content has come and was not taken.
+    #[inline]
+    pub(super) fn content(&mut self, now: usize) {
+        let before = std::mem::replace(&mut self.content, now);
+        if before != now {
+            self.give(before);
+            self.take(now);
+        }
+    }
+
     /// How much a server may send ahead for a stream that has `own` of that now.
     pub(super) fn ahead_left(&self, own: usize) -> usize {
         AHEAD.saturating_sub(self.ahead - own).min(self.left() + own)
@@ -184,13 +203,13 @@ impl Account {
     }
 
     /// So much more is held.
-    pub(super) fn take(&mut self, n: usize) {
+    fn take(&mut self, n: usize) {
         self.used += n;
         self.memory.set(self.memory.used.get() + n);
     }
 
     /// So much less is.
-    pub(super) fn give(&mut self, n: usize) {
+    fn give(&mut self, n: usize) {
         self.used -= n;
         self.memory.set(self.memory.used.get() - n);
     }

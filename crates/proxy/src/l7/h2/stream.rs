@@ -7,16 +7,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::Method;
+use http::{HeaderValue, Method, StatusCode};
 use offramp_http::body::Frame;
-use offramp_http::h1::content_length;
-use offramp_http::h2::Code;
+use offramp_http::h2::connection::declared_length;
+use offramp_http::h2::{Code, Ends};
 use offramp_http::head::{Fields, Known, Request, Response};
 use offramp_upstream::InterimListener;
 
 use super::content::StreamContent;
 use super::end::StreamEnd;
-use super::fields::Ends;
 use super::handle::{Gone, Incoming, Respond};
 use super::hints::Hints;
 use super::runner::Job;
@@ -51,8 +50,7 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
         let over = body.is_end_stream();
         match body.take_tunnel() {
             Some(switch) if connects => {
-                let ends = Ends { over: false, length: None, date: &session.worker.date };
-                if respond.head(status, &fields, ends).is_err() {
+                if begin(&session, &respond, (status, &fields), (false, None)).is_err() {
                     return;
                 }
                 drop(fields);
@@ -65,8 +63,7 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
             Some(_) => respond.reset(Code::INTERNAL_ERROR),
             None => {
                 let length = body.length().filter(|_| !over);
-                let ends = Ends { over, length, date: &session.worker.date };
-                let begun = respond.head(status, &fields, ends);
+                let begun = begin(&session, &respond, (status, &fields), (over, length));
                 // It is written by now, and its memory would be held as long as the client takes.
                 drop(fields);
                 if begun.is_ok() && !over {
@@ -80,6 +77,18 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
     }
 }
 
+/// Sends the head of a response; whether it ends with it, and how much content follows, where that is known.
+fn begin(
+    session: &Session,
+    respond: &Respond,
+    (status, fields): (StatusCode, &Fields),
+    (end, length): (bool, Option<u64>),
+) -> Result<(), Gone> {
+    let date = (!fields.contains(Known::Date)).then(|| session.worker.date.now());
+    let date = date.as_ref().map(HeaderValue::as_bytes);
+    respond.head(status, fields, Ends { end, length, date })
+}
+
 /// The body of the request that began a stream, and what comes behind its head where that belongs to a tunnel, if there
 /// will be one.
 fn body(head: &Request, incoming: Option<Incoming>) -> (Inbound, Option<Incoming>) {
@@ -91,11 +100,6 @@ fn body(head: &Request, incoming: Option<Incoming>) -> (Inbound, Option<Incoming
             (Inbound::Stream(StreamContent::new(incoming, length)), None)
         }
     }
-}
-
-/// The length that a request declares of its content, where it does so in order.
-pub(super) fn declared_length(fields: &Fields) -> Option<u64> {
-    content_length(fields.get(Known::ContentLength)?).ok()
 }
 
 /// What can end a stream from outside: it stood still for too long, or its connection ends.

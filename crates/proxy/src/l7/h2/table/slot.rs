@@ -1,31 +1,24 @@
-//! What is known of one stream.
+//! What the user of the protocol keeps of a stream.
 
 use std::task::Waker;
 
 use bytes::BytesMut;
-use offramp_http::h2::{Code, Priority};
+use offramp_http::h2::Code;
 use offramp_http::head::Fields;
+use offramp_net::clock::coarse_ms;
 
-use super::STREAM_WINDOW;
-
-/// A stream, or room for one.
+/// A stream.
 #[derive(Default)]
-pub(super) struct Slot {
-    /// Its number; 0 where there is none.
-    pub(super) id: u32,
+pub(in crate::l7::h2) struct Slot {
     /// Who has it: who answers, and who reads the content.
     pub(super) writes: bool,
     pub(super) reads: bool,
-    /// Whether it counts as open.
-    pub(super) counted: bool,
     /// What the fields of its request, of them those of its head, and a piece of its response that waits, are counted as.
     pub(super) fields: usize,
     pub(super) head: usize,
     pub(super) piece: usize,
     /// How much a server may have sent ahead of its response.
     pub(super) ahead: usize,
-    /// What goes before others.
-    pub(super) priority: Priority,
     /// How it was ended at once, and by whom.
     pub(super) over: Option<Code>,
     pub(super) by_client: bool,
@@ -37,25 +30,8 @@ pub(super) struct Slot {
     pub(super) trailers: Option<Box<Fields>>,
     /// Whether all of the request has come.
     pub(super) received_all: bool,
-    /// Whether somebody will read what comes.
-    pub(super) wanted: bool,
-    /// What is left of the declared length.
-    pub(super) length: Option<u64>,
-    /// What the client may still send, and how much of what it sent was taken since the last WINDOW_UPDATE.
-    pub(super) room: i64,
-    pub(super) owed: u32,
     pub(super) reader: Option<Waker>,
 
-    /// What may be sent.
-    pub(super) window: i64,
-    /// Whether the response has begun.
-    pub(super) answered: bool,
-    /// Whether the end was written.
-    pub(super) sent_all: bool,
-    /// Whether it is among those that wait.
-    pub(super) waits: bool,
-    /// Whether it has written since it was last called from among them.
-    pub(super) wrote: bool,
     /// Whether it is among those that read nothing for now, and whether any of its response was sent.
     pub(super) hungry: bool,
     pub(super) fed: bool,
@@ -70,30 +46,36 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// A request has come: somebody answers, and reads its content if there is any.
-    pub(super) fn begin(&mut self, id: u32, over: bool, length: Option<u64>, window: i64) {
-        *self = Self {
-            id,
-            writes: true,
-            reads: !over,
-            counted: true,
-            received_all: over,
-            wanted: !over,
-            length,
-            room: i64::from(STREAM_WINDOW),
-            window,
-            ..Self::default()
-        };
+    /// A request with so many bytes of fields has come: somebody answers, and reads its content unless it is `over`.
+    pub(super) fn begin(&mut self, fields: usize, over: bool) {
+        (self.fields, self.head) = (fields, fields);
+        (self.writes, self.reads, self.received_all) = (true, !over, over);
     }
 
-    /// Forgets the stream.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
+    /// It was ended at once. What has come nobody will read.
+    pub(super) fn end(&mut self, code: Code, by_client: bool) {
+        (self.over, self.by_client) = (Some(code), by_client);
+        self.whole = self.received_all && self.unread.is_empty() && self.trailers.is_none();
+        self.forget_content();
+        self.wake_reader();
+        self.wake_writer();
     }
 
-    /// Whether as much content has come as was declared.
-    pub(super) fn is_whole(&self) -> bool {
-        self.length.is_none_or(|left| left == 0)
+    /// Drops what nobody will read.
+    pub(super) fn forget_content(&mut self) {
+        (self.unread, self.trailers) = (BytesMut::new(), None);
+    }
+
+    /// It cannot write.
+    pub(super) fn block(&mut self) {
+        if self.blocked == 0 {
+            self.blocked = coarse_ms().max(1);
+        }
+    }
+
+    /// For how long it could not write, in milliseconds.
+    pub(super) fn waits(&self, now: u64) -> u64 {
+        if self.blocked > 0 { now.saturating_sub(self.blocked) } else { 0 }
     }
 
     pub(super) fn wake_reader(&self) {

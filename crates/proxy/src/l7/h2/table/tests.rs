@@ -2,18 +2,20 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::StatusCode;
-use offramp_http::h2::{Code, FrameHeader, Framed, Kind, Priority, Setting, flag, write_settings};
-use offramp_http::head::Fields;
+use offramp_http::h2::connection::{LEFT_OVER, MOST_WAITING};
+use offramp_http::h2::{Ends, FrameHeader, Kind, PREFACE, Setting, Violation, flag, write_settings};
+use offramp_http::head::{ControlData, Fields, Request};
+use offramp_net::turn::Turn;
 use offramp_upstream::FIRST_READ;
 use proptest::prelude::*;
 
-use super::{CONNECTION_WINDOW, FIRST_WINDOW, Opened, STREAM_WINDOW, Shared, StreamTable};
-use crate::l7::date::Date;
-use crate::l7::h2::fields::Ends;
+use super::{CONNECTION_WINDOW, Requests, Shared, StreamTable};
 use crate::l7::h2::handle::{Incoming, Respond};
 use crate::l7::h2::memory::{
     AHEAD, Account, FIELDS, FIRST_READS, LEAST_SHARE, LITTLE, Memory, PIECE, PIECES, SMALL_PIECE, STREAM,
@@ -60,7 +62,7 @@ fn steps() -> impl Strategy<Value = TableStep> {
             .prop_map(|(at, size, over)| TableStep::Write { at, size, over }),
         1 => (at.clone(), 0..PIECES).prop_map(|(at, size)| TableStep::Hold { at, size }),
         1 => at.prop_map(|at| TableStep::DropWriter { at }),
-        1 => (0..12_u32, 0..8_u8, any::<bool>())
+        1 => (1..12_u32, 0..8_u8, any::<bool>())
             .prop_map(|(id, urgency, incremental)| TableStep::Prioritize { id, urgency, incremental }),
         2 => Just(TableStep::Sent),
         1 => Just(TableStep::Later),
@@ -68,14 +70,138 @@ fn steps() -> impl Strategy<Value = TableStep> {
     ]
 }
 
+/// The windows of both sides before anything is said (RFC 9113 §6.9.2).
+const FIRST_WINDOW: u32 = 65_535;
+/// The fields of the smallest request here, and as what its stream counts.
+const LEAST: usize = 167;
+const UNIT: usize = STREAM + LEAST;
+/// The largest frame.
+const MOST_FRAME: usize = 1 << 14;
+
+/// Requests that have come, and whether they have ended.
+#[derive(Default)]
+struct Came(Vec<(u32, bool)>);
+
+impl Requests for Came {
+    fn serve(&mut self, id: u32, _: Box<Request>, _: ControlData, end: bool) {
+        self.0.push((id, end));
+    }
+}
+
+/// A connection on which the client has said its preface.
+fn table(streams: u32, account: Account) -> Shared {
+    let table = StreamTable::new(streams, 1 << 20, account);
+    receive(&table, &[&PREFACE[..], &frame(Kind::Settings, 0, 0, &[])].concat()).unwrap();
+    drain(&table);
+    table
+}
+
+/// Gives what a client says to a connection.
+fn receive(table: &Shared, bytes: &[u8]) -> Result<Came, Violation> {
+    let (mut rest, mut came) = (bytes, Came::default());
+    while !rest.is_empty() {
+        let used = table.borrow_mut().receive(rest, &mut Turn::default(), &mut came)?;
+        rest = &rest[used..];
+    }
+    Ok(came)
+}
+
+/// Has all that was written leave.
+fn drain(table: &Shared) {
+    let n = table.borrow().connection.output().len();
+    table.borrow_mut().sent(n);
+}
+
+fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let head = FrameHeader { length: payload.len(), kind, flags, stream };
+    [&head.bytes()[..], payload].concat()
+}
+
+fn settings(all: &[Setting]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    write_settings(all, &mut payload);
+    frame(Kind::Settings, 0, 0, &payload)
+}
+
+fn window(stream: u32, more: u32) -> Vec<u8> {
+    frame(Kind::WindowUpdate, 0, stream, &more.to_be_bytes())
+}
+
+fn priority_update(id: u32, value: &str) -> Vec<u8> {
+    frame(Kind::PriorityUpdate, 0, 0, &[&id.to_be_bytes()[..], value.as_bytes()].concat())
+}
+
+/// HEADERS, and CONTINUATION where it takes them: `begin` or nothing, these fields, and one that fills them up to `size`.
+fn headers(id: u32, flags: u8, begin: &[u8], fields: &[(&str, String)], size: usize) -> Vec<u8> {
+    let mut block = begin.to_vec();
+    let mut have = if begin.is_empty() { 0 } else { LEAST };
+    for (name, value) in fields {
+        literal(name, value, &mut block);
+        have += name.len() + value.len() + 32;
+    }
+    if let Some(left) = size.checked_sub(have + 33) {
+        literal("a", &"x".repeat(left), &mut block);
+    }
+    let parts = block.chunks(MOST_FRAME);
+    let last = parts.len() - 1;
+    let each = parts.enumerate().map(|(at, part)| {
+        let (kind, flags) = if at == 0 { (Kind::Headers, flags) } else { (Kind::Continuation, 0) };
+        frame(kind, flags | if at == last { flag::END_HEADERS } else { 0 }, id, part)
+    });
+    each.collect::<Vec<_>>().concat()
+}
+
+/// A field that goes into no table (RFC 7541 §6.2.3).
+fn literal(name: &str, value: &str, block: &mut Vec<u8>) {
+    block.extend_from_slice(&[0x10, name.len() as u8]);
+    block.extend_from_slice(name.as_bytes());
+    block.push(value.len().min(127) as u8);
+    if let Some(mut n) = value.len().checked_sub(127) {
+        while n >= 128 {
+            block.push((n % 128) as u8 | 128);
+            n /= 128;
+        }
+        block.push(n as u8);
+    }
+    block.extend_from_slice(value.as_bytes());
+}
+
+/// `GET https://a/`.
+const GET: &[u8] = &[0x82, 0x87, 0x84, 0x01, 1, b'a'];
+
+/// A request whose fields have so many bytes, or [`LEAST`]; who answers it, and who reads its content.
+fn asked(table: &Shared, id: u32, end: bool, fields: usize) -> Option<(Respond, Option<Incoming>)> {
+    let flags = if end { flag::END_STREAM } else { 0 };
+    let came = receive(table, &headers(id, flags, GET, &[], fields)).unwrap();
+    came.0.first().map(|_| (Respond::new(table, id), (!end).then(|| Incoming::new(table, id))))
+}
+
+fn opened(table: &Shared, id: u32, fields: usize) -> Option<Respond> {
+    asked(table, id, true, fields).map(|(respond, _)| respond)
+}
+
+fn ends(end: bool) -> Ends<'static> {
+    Ends { end, length: None, date: Some(b"Mon, 01 Jan 2024 00:00:00 GMT") }
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
 /// A connection as its client and tasks have it.
 struct World {
     table: Shared,
     streams: Vec<(u32, Option<Respond>, Option<Incoming>)>,
+    last: u32,
     /// What may still be sent on each of them, and what on one that begins.
     windows: Vec<i64>,
     first: i64,
-    date: Date,
     /// What the client has allowed on the connection, and was sent.
     allowed: i64,
     sent: i64,
@@ -96,23 +222,17 @@ impl World {
             }
             TableStep::Trailers { at, good } => {
                 let stream = id(at, self);
-                let mut table = self.table.borrow_mut();
-                if stream > table.last {
-                    return true;
-                }
-                match table.is_to_have_trailers(stream, good) {
-                    Ok(true) => table.trailers(stream, Some(Fields::new()), FIELDS / 5),
-                    Ok(false) => {}
-                    Err(_) => return false,
-                }
+                let flags = if good { flag::END_STREAM } else { 0 };
+                let trailers = headers(stream, flags, &[], &[], FIELDS / 5);
+                return stream > self.last || receive(&self.table, &trailers).is_ok();
             }
             TableStep::Reset { at } => {
-                let stream = id(at, self);
-                return self.table.borrow_mut().reset_by_client(stream, Code::CANCEL).is_ok();
+                return receive(&self.table, &frame(Kind::ResetStream, 0, id(at, self), &[0, 0, 0, 8]))
+                    .is_ok();
             }
             TableStep::Grow { at, more } => {
                 let stream = at.map_or(0, |at| id(at, self));
-                if self.table.borrow_mut().window_grows(stream, more).is_err() {
+                if receive(&self.table, &window(stream, more)).is_err() {
                     return false;
                 }
                 if stream == 0 {
@@ -126,12 +246,8 @@ impl World {
                 let more = i64::from(size) - std::mem::replace(&mut self.first, size.into());
                 self.windows.iter_mut().for_each(|window| *window += more);
                 // What comes before the last value is as if it had not come.
-                let mut payload = Vec::new();
-                write_settings(
-                    &[Setting::InitialWindowSize(1 << 20), Setting::InitialWindowSize(size)],
-                    &mut payload,
-                );
-                return self.table.borrow_mut().apply_settings(&payload).is_ok();
+                let both = [Setting::InitialWindowSize(1 << 20), Setting::InitialWindowSize(size)];
+                return receive(&self.table, &settings(&both)).is_ok();
             }
             TableStep::Read { at } => {
                 if let Some((_, _, Some(incoming))) = self.streams.get(at)
@@ -147,8 +263,7 @@ impl World {
             }
             TableStep::Answer { at, over } => {
                 if let Some((_, Some(respond), _)) = self.streams.get(at) {
-                    let ends = Ends { over, length: None, date: &self.date };
-                    let _ = respond.head(StatusCode::OK, &Fields::new(), ends);
+                    let _ = respond.head(StatusCode::OK, &Fields::new(), ends(over));
                 }
             }
             TableStep::Write { at, size, over } => self.write(at, id(at, self), size, over),
@@ -163,55 +278,43 @@ impl World {
                 }
             }
             TableStep::Prioritize { id, urgency, incremental } => {
-                self.table.borrow_mut().update_priority(id, Priority { urgency, incremental });
+                let value = format!("u={urgency}, i=?{}", u8::from(incremental));
+                return receive(&self.table, &priority_update(id, &value)).is_ok();
             }
-            TableStep::Sent => {
-                let table = &mut self.table.borrow_mut();
-                table.out = super::Output::default();
-                table.call();
-            }
+            TableStep::Sent => drain(&self.table),
             TableStep::Later => {
                 self.now += 10_000;
                 self.table.borrow_mut().drop_blocked(self.now, 5000);
             }
-            TableStep::Part => self.table.borrow_mut().part(Code::NO_ERROR),
+            TableStep::Part => self.table.borrow_mut().stop(),
         }
         true
     }
 
     fn open(&mut self, over: bool, length: Option<u64>, fields: usize) -> bool {
-        let mut table = self.table.borrow_mut();
-        let id = table.last + 2 - (table.last + 1) % 2;
-        table.last = id;
-        let Ok(opened) = table.open(id, over, length, fields) else { return false };
-        drop(table);
-        if let Opened::Stream(key) = opened {
-            let incoming = (!over).then(|| Incoming::new(&self.table, key));
-            self.streams.push((id, Some(Respond::new(&self.table, key)), incoming));
+        self.last += 2 - (self.last + 1) % 2;
+        let (id, flags) = (self.last, if over { flag::END_STREAM } else { 0 });
+        let length: Vec<_> =
+            length.map(|length| ("content-length", length.to_string())).into_iter().collect();
+        let Ok(came) = receive(&self.table, &headers(id, flags, GET, &length, fields)) else { return false };
+        for (id, end) in came.0 {
+            let incoming = (!end).then(|| Incoming::new(&self.table, id));
+            self.streams.push((id, Some(Respond::new(&self.table, id)), incoming));
             self.windows.push(self.first);
         }
         true
     }
 
     fn data(&mut self, stream: u32, (size, padding): (usize, u8), cut: usize, end: u8) -> bool {
-        let around = usize::from(padding) + 1;
-        let head = FrameHeader { length: size + around, kind: Kind::Data, flags: flag::PADDED | end, stream };
-        let mut table = self.table.borrow_mut();
-        if table.data_begins(&head, Framed { before: 1, length: size }).is_err() {
-            return false;
-        }
-        let (data, cut) = (vec![1; size], cut % (size + 1));
-        table.data(&head, &data[..cut], false);
-        table.data(&head, &data[cut..], true);
-        true
+        let payload = [&[padding][..], &vec![1; size], &vec![0; padding.into()]].concat();
+        let bytes = frame(Kind::Data, flag::PADDED | end, stream, &payload);
+        let (begin, rest) = bytes.split_at(cut % (bytes.len() + 1));
+        receive(&self.table, begin).is_ok() && receive(&self.table, rest).is_ok()
     }
 
     fn write(&mut self, at: usize, id: u32, size: usize, over: bool) {
         // Nobody writes behind the end.
-        let ended = {
-            let table = self.table.borrow();
-            table.find(id).is_some_and(|key| table.slots[key.0].sent_all)
-        };
+        let ended = self.table.borrow().connection.has_sent_all(id);
         let cx = &mut Context::from_waker(Waker::noop());
         if !ended
             && let Some((_, Some(respond), _)) = self.streams.get(at)
@@ -228,31 +331,21 @@ impl World {
 
     /// What holds at all times.
     fn check(&self) {
-        let table: &StreamTable = &self.table.borrow();
-        let unread: usize = table.slots.iter().map(|slot| slot.unread.len()).sum();
-        assert_eq!(
-            table.room + i64::from(table.owed) + unread as i64,
-            i64::from(CONNECTION_WINDOW),
-            "each byte that came is given back once"
-        );
-        assert_eq!(table.window, self.allowed - self.sent);
-        for ((id, _, _), window) in self.streams.iter().zip(&self.windows) {
-            let Some(key) = table.find(*id) else { continue };
-            let slot = &table.slots[key.0];
-            if slot.over.is_some() {
-                continue;
-            }
-            assert!(slot.sent_all || slot.window == *window, "{id}: {} and {window}", slot.window);
-            let taken = i64::from(slot.owed) + slot.unread.len() as i64;
-            assert!(!slot.wanted || slot.room + taken == i64::from(STREAM_WINDOW), "{id}: given back once");
+        let table = &mut *self.table.borrow_mut();
+        let (mut unread, mut held) = (0, 0);
+        for (_, slot) in table.connection.streams() {
+            unread += slot.unread.len();
+            held += STREAM + slot.fields + slot.piece + slot.unread.len();
         }
-        let live = table.ids.iter().map(|(_, key)| &table.slots[key.0]);
-        let held: usize = live.map(|slot| STREAM + slot.fields + slot.piece + slot.unread.len()).sum();
+        assert_eq!(table.connection.unreleased(), unread, "each byte that came is given back once");
         assert_eq!(table.account.used(), held, "what is held is counted");
-        assert_eq!(table.active, table.slots.iter().filter(|slot| slot.counted).count());
-        assert_eq!(table.ids.len() + table.free.len(), table.slots.len());
-        assert!(table.ids.is_sorted_by_key(|(id, _)| *id));
-        assert!(table.waiting.len() <= table.ids.len(), "whoever is gone waits no longer");
+        assert_eq!(table.connection.connection_window(), self.allowed - self.sent);
+        for (id, window, _) in table.connection.windows() {
+            let at = self.streams.iter().position(|stream| stream.0 == id).unwrap();
+            let right = table.connection.has_sent_all(id) || window == self.windows[at];
+            assert!(right, "{id}: {window} and {}", self.windows[at]);
+        }
+        assert!(table.connection.open_streams() <= table.connection.known_streams());
     }
 }
 
@@ -261,12 +354,10 @@ proptest! {
 
     #[test]
     fn windows_add_up_and_nothing_is_left_over(steps in proptest::collection::vec(steps(), 1..120)) {
-        let memory = Rc::default();
-        let table = StreamTable::new(4, Account::new(&memory, 1 << 30));
+        let table = table(4, Account::new(&Rc::default(), 1 << 30));
         let allowed = i64::from(FIRST_WINDOW);
         let (streams, windows, first) = (Vec::new(), Vec::new(), allowed);
-        let date = Date::default();
-        let mut world = World { table, streams, windows, first, date, allowed, sent: 0, now: 1 << 40 };
+        let mut world = World { table, streams, last: 0, windows, first, allowed, sent: 0, now: 1 << 40 };
         let mut in_order = true;
         for step in steps {
             in_order = world.step(&step);
@@ -278,44 +369,18 @@ proptest! {
         }
         world.streams.clear();
         let table = world.table.borrow();
-        prop_assert!(table.ids.is_empty() && table.waiting.is_empty());
-        prop_assert_eq!(table.active, 0);
+        prop_assert!(table.is_empty() && table.hungry.is_empty());
+        prop_assert_eq!(table.connection.open_streams(), 0);
         // What a frame that broke a rule brought is forgotten with the connection.
         prop_assert!(!in_order || table.account.used() == 0);
     }
-}
-
-fn opened(table: &Shared, id: u32, fields: usize) -> Option<Respond> {
-    let opened = {
-        let table = &mut *table.borrow_mut();
-        table.last = id;
-        table.open(id, true, None, fields).unwrap()
-    };
-    match opened {
-        Opened::Stream(key) => Some(Respond::new(table, key)),
-        Opened::Not | Opened::Full => None,
-    }
-}
-
-/// 2,730 sizes of windows in one frame are one look at each stream.
-#[test]
-fn settings_look_at_each_stream_once() {
-    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
-    let _streams: Vec<_> = (0..99).map(|n| opened(&table, 1 + 2 * n, 0).unwrap()).collect();
-    let mut payload = Vec::new();
-    let all: Vec<_> = (0..2730).map(Setting::InitialWindowSize).collect();
-    write_settings(&all, &mut payload);
-    assert!(payload.len() <= offramp_http::h2::reader::MOST);
-    table.borrow_mut().apply_settings(&payload).unwrap();
-    assert_eq!(table.borrow().looks.get(), 99);
-    assert_eq!(table.borrow().first_window, 2729);
 }
 
 /// What all connections of a worker hold is bounded; each may have one request all the same.
 #[test]
 fn a_worker_that_holds_too_much_refuses_streams() {
     let memory: Rc<Memory> = Rc::default();
-    let books: Vec<_> = (0..10).map(|_| StreamTable::new(100, Account::new(&memory, 60 * STREAM))).collect();
+    let books: Vec<_> = (0..10).map(|_| table(100, Account::new(&memory, 60 * UNIT))).collect();
     let mut streams = Vec::new();
     for (at, table) in books.iter().enumerate() {
         let mut count = 0;
@@ -325,8 +390,8 @@ fn a_worker_that_holds_too_much_refuses_streams() {
             streams.extend(stream);
         }
         // Whoever came first has it all; the others still have the least share.
-        assert_eq!(count, if at == 0 { 60 } else { LEAST_SHARE / STREAM }, "{at}");
-        assert_eq!(table.borrow_mut().turned_away, 0, "nobody is to blame");
+        assert_eq!(count, if at == 0 { 60 } else { LEAST_SHARE / UNIT }, "{at}");
+        assert_eq!(table.borrow().connection.faults().count, 0, "nobody is to blame");
     }
     // Where something ends there is room for others.
     drop(streams.split_off(1));
@@ -339,16 +404,16 @@ fn a_worker_that_holds_too_much_refuses_streams() {
 fn another_limit_holds_for_who_is_there() {
     let memory: Rc<Memory> = Rc::default();
     let shown = memory.shown();
-    let books: Vec<_> = (0..2).map(|_| StreamTable::new(100, Account::new(&memory, 30 * STREAM))).collect();
+    let books: Vec<_> = (0..2).map(|_| table(100, Account::new(&memory, 30 * UNIT))).collect();
     let open = |from: u32| -> Vec<Respond> {
         (from..from + 100).map_while(|n| opened(&books[0], 1 + 2 * n, 0)).collect()
     };
     let first = open(0);
-    assert_eq!((first.len(), shown.load(std::sync::atomic::Ordering::Relaxed)), (30, 30 * STREAM));
-    assert!(books[1].borrow().limit_memory(50 * STREAM) && !books[0].borrow().limit_memory(50 * STREAM));
+    assert_eq!((first.len(), shown.load(std::sync::atomic::Ordering::Relaxed)), (30, 30 * UNIT));
+    assert!(books[1].borrow().account.limit(50 * UNIT) && !books[0].borrow().account.limit(50 * UNIT));
     let second = open(200);
     assert_eq!(second.len(), 20);
-    assert!(books[1].borrow().limit_memory(30 * STREAM));
+    assert!(books[1].borrow().account.limit(30 * UNIT));
     assert!(open(400).is_empty());
     drop((first, second));
     assert_eq!(open(600).len(), 30);
@@ -359,24 +424,16 @@ fn another_limit_holds_for_who_is_there() {
 #[test]
 fn trailers_count_as_fields() {
     const SIZE: usize = 32 * 1024;
-    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
-    let streams: Vec<_> = (0..100).map(|n| 1 + 2 * n).collect();
-    let all: Vec<_> = streams
-        .iter()
-        .map(|id| {
-            table.borrow_mut().last = *id;
-            let opened = table.borrow_mut().open(*id, false, None, 0).unwrap();
-            let Opened::Stream(key) = opened else { panic!("{id} is not open") };
-            (Respond::new(&table, key), Incoming::new(&table, key))
-        })
-        .collect();
-    for id in &streams {
-        assert!(table.borrow_mut().is_to_have_trailers(*id, true).unwrap());
-        table.borrow_mut().trailers(*id, Some([("etag", "x")].into_iter().collect()), SIZE);
+    let table = table(100, Account::new(&Rc::default(), 1 << 30));
+    let all: Vec<_> = (0..100).map(|n| asked(&table, 1 + 2 * n, false, 0).unwrap()).collect();
+    for n in 0..100 {
+        receive(&table, &headers(1 + 2 * n, flag::END_STREAM, &[], &[], SIZE)).unwrap();
     }
-    assert_eq!(table.borrow().account.used(), 100 * STREAM + FIELDS);
-    let kept = all.iter().filter(|(_, incoming)| incoming.take_trailers().is_some()).count();
-    assert_eq!(kept, FIELDS / SIZE);
+    let most = (FIELDS - 100 * LEAST) / SIZE;
+    assert_eq!(table.borrow().account.used(), 100 * UNIT + most * SIZE);
+    let kept =
+        all.iter().filter(|(_, incoming)| incoming.as_ref().unwrap().take_trailers().is_some()).count();
+    assert_eq!(kept, most);
     drop(all);
     assert_eq!(table.borrow().account.used(), 0);
 }
@@ -384,36 +441,37 @@ fn trailers_count_as_fields() {
 /// Who takes nothing has no more heads of responses read for it than fit; the window says nothing of them.
 #[test]
 fn heads_that_nobody_takes_do_not_pile_up() {
-    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
+    let table = table(100, Account::new(&Rc::default(), 1 << 30));
     let streams: Vec<_> = (0..100).map(|n| opened(&table, 1 + 2 * n, 0).unwrap()).collect();
-    table.borrow_mut().window = 0;
-    let date = Date::default();
-    let cx = &mut Context::from_waker(Waker::noop());
+    // Nothing is left of the window of the connection.
+    streams[0].data(Bytes::from(vec![1; FIRST_WINDOW as usize]), false).unwrap();
+    drain(&table);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let cx = &mut Context::from_waker(&waker);
     let large = vec![b'x'; 30_000];
     let mut answer = |at: usize| {
         let begins = streams[at].poll_calm(cx).is_ready();
         if begins {
             let fields = [("etag", &large)].into_iter().collect();
-            let ends = Ends { over: true, length: None, date: &date };
-            streams[at].head(StatusCode::OK, &fields, ends).unwrap();
+            streams[at].head(StatusCode::OK, &fields, ends(true)).unwrap();
         }
         begins
     };
-    let begun = (0..100).filter(|at| answer(*at)).count();
+    let begun = (1..100).filter(|at| answer(*at)).count();
     assert!(begun < 20, "{begun} heads");
-    assert!(table.borrow().out.len() < crate::l7::h2::connection::MOST_WAITING + 40_000);
+    assert!(table.borrow().connection.output().len() < MOST_WAITING + 40_000);
     // When it has taken them the others are called, and nobody stays behind.
-    assert_eq!(table.borrow().waiting.len(), 100 - begun);
-    table.borrow_mut().out = super::Output::default();
-    table.borrow_mut().call();
-    assert!(table.borrow().waiting.is_empty());
+    assert_eq!(woken.0.load(Relaxed), 0);
+    drain(&table);
+    assert_eq!(woken.0.load(Relaxed), 99 - begun);
     assert!(answer(99));
 }
 
 /// The fields of the requests of one connection are bounded together, but not those of a single one.
 #[test]
 fn large_requests_have_no_company() {
-    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
+    let table = table(100, Account::new(&Rc::default(), 1 << 30));
     let first = opened(&table, 1, FIELDS + 1);
     assert!(first.is_some() && opened(&table, 3, 1).is_none());
     drop(first);
@@ -424,15 +482,11 @@ fn large_requests_have_no_company() {
 /// The last pieces of requests whose clients may send as much again are bounded together.
 #[test]
 fn the_last_piece_of_content_is_small() {
-    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
+    let table = table(100, Account::new(&Rc::default(), 1 << 30));
     let post = |id: u32, size: usize| {
-        table.borrow_mut().last = id;
-        let opened = table.borrow_mut().open(id, false, None, 0).unwrap();
-        let Opened::Stream(key) = opened else { panic!("{id} is not open") };
-        let head = FrameHeader { length: size, kind: Kind::Data, flags: flag::END_STREAM, stream: id };
-        table.borrow_mut().data_begins(&head, Framed { before: 0, length: size }).unwrap();
-        table.borrow_mut().data(&head, &vec![1; size], true);
-        (Respond::new(&table, key), Incoming::new(&table, key))
+        let (respond, incoming) = asked(&table, id, false, 0).unwrap();
+        receive(&table, &frame(Kind::Data, flag::END_STREAM, id, &vec![1; size])).unwrap();
+        (respond, incoming.unwrap())
     };
     let (mut all, mut last) = (Vec::new(), 0);
     for n in 0..100 {
@@ -467,9 +521,9 @@ fn last_pieces(streams: usize) -> usize {
 fn what_a_connection_can_hold_is_known() {
     let (streams, header) = (100, 32 * 1024);
     // Those that may be open, and those whose tasks still end.
-    let all = streams + super::receive::LEFT_OVER;
+    let all = streams + LEFT_OVER;
     // What is written may be the rest of pieces, and keep the whole of them.
-    let written = crate::l7::h2::connection::MOST_WAITING + offramp_http::h2::reader::MOST + PIECES;
+    let written = MOST_WAITING + MOST_FRAME + PIECES;
     let (state, fields, last) = (all * STREAM, FIELDS.max(header), last_pieces(all));
     let first_reads = FIRST_READS + all * LITTLE;
     let held = state + fields + first_reads + PIECES + written + last;
@@ -489,15 +543,15 @@ const MOST_WITH_WINDOW: usize = 2924 * 1024;
 #[test]
 fn servers_send_ahead_for_a_connection_and_not_for_each_stream() {
     let memory = Rc::default();
-    let table = StreamTable::new(100, Account::new(&memory, 1 << 30));
+    let table = table(100, Account::new(&memory, 1 << 30));
     let (first, second) = (opened(&table, 1, 0).unwrap(), opened(&table, 3, 0).unwrap());
     assert_eq!((first.ahead(0), second.ahead(0)), (AHEAD, AHEAD));
     assert_eq!(first.ahead(AHEAD - 1000), AHEAD, "what it has, it may keep");
     assert_eq!((second.ahead(0), second.ahead(1000)), (1000, 1000));
-    assert_eq!(table.borrow().account.used(), 2 * STREAM + AHEAD);
+    assert_eq!(table.borrow().account.used(), 2 * UNIT + AHEAD);
     drop(first);
     assert_eq!(second.ahead(1000), AHEAD);
-    table.borrow().limit_memory(STREAM + 3000);
+    table.borrow().account.limit(UNIT + 3000);
     assert_eq!(second.ahead(1000), 3000, "the worker has no more");
     drop(second);
     assert_eq!(table.borrow().account.used(), 0);
@@ -506,7 +560,7 @@ fn servers_send_ahead_for_a_connection_and_not_for_each_stream() {
 /// First reads are whole while few of them wait; then little is read of each response, but always something.
 #[test]
 fn little_is_read_where_many_responses_wait() {
-    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
+    let table = table(100, Account::new(&Rc::default(), 1 << 30));
     let streams: Vec<_> = (0..100).map(|n| opened(&table, 1 + 2 * n, 0).unwrap()).collect();
     let mut waiting = 0;
     for stream in &streams {
@@ -518,29 +572,24 @@ fn little_is_read_where_many_responses_wait() {
         waiting += read;
     }
     assert_eq!(waiting, FIRST_READS + (100 - FIRST_READS / FIRST_READ) * LITTLE);
-    assert_eq!(table.borrow().account.used(), 100 * STREAM + waiting);
+    assert_eq!(table.borrow().account.used(), 100 * UNIT + waiting);
     assert_eq!(table.borrow().account.appetite(1), Some(PIECE), "large pieces have a bound of their own");
     streams.iter().for_each(|stream| stream.holds(0));
     assert_eq!(table.borrow().first_read(), usize::MAX);
-    table.borrow().limit_memory(100 * STREAM + FIRST_READ - 1);
+    table.borrow().account.limit(100 * UNIT + FIRST_READ - 1);
     assert_eq!(table.borrow().first_read(), LITTLE, "the worker has no more");
 }
 
 /// The fields of a request count until its response begins; its trailers until the stream ends.
 #[test]
 fn the_head_of_a_request_counts_until_the_response_begins() {
-    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
-    table.borrow_mut().last = 1;
-    let Opened::Stream(key) = table.borrow_mut().open(1, false, None, FIELDS).unwrap() else { panic!() };
-    let (respond, incoming) = (Respond::new(&table, key), Incoming::new(&table, key));
+    let table = table(100, Account::new(&Rc::default(), 1 << 30));
+    let (respond, incoming) = asked(&table, 1, false, FIELDS).unwrap();
     assert!(opened(&table, 3, 1).is_none(), "there is room for no other");
-    assert!(table.borrow_mut().is_to_have_trailers(1, true).unwrap());
-    table.borrow_mut().trailers(1, Some([("etag", "x")].into_iter().collect()), 100);
-    let date = Date::default();
-    let ends = Ends { over: false, length: None, date: &date };
-    respond.head(StatusCode::OK, &Fields::new(), ends).unwrap();
+    receive(&table, &headers(1, flag::END_STREAM, &[], &[], 100)).unwrap();
+    respond.head(StatusCode::OK, &Fields::new(), ends(false)).unwrap();
     assert_eq!(table.borrow().account.used(), STREAM + 100);
-    let other = opened(&table, 3, FIELDS - 100);
+    let other = opened(&table, 5, FIELDS - 100);
     assert!(other.is_some());
     drop((respond, incoming, other));
     assert_eq!(table.borrow().account.used(), 0);

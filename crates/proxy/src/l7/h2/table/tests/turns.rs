@@ -1,8 +1,6 @@
 //! Which streams read and write before others.
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
 
@@ -10,9 +8,12 @@ use super::*;
 /// response begins all the same, and nobody waits for a stream that its client does not let go on.
 #[test]
 fn large_pieces_wait_for_each_other() {
-    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
-    table.borrow_mut().apply_settings(&[0, 4, 0, 16, 0, 0]).unwrap();
-    table.borrow_mut().window_grows(0, 1 << 30).unwrap();
+    let table = table(100, Account::new(&Rc::default(), 1 << 30));
+    // What is said on streams is all of their windows, and of the connection's but for the last 100,000.
+    const WINDOW: u32 = 1 << 20;
+    let more = 20 + 2 * WINDOW + 100_000 - FIRST_WINDOW;
+    let say_windows = [settings(&[Setting::InitialWindowSize(WINDOW)]), window(0, more)].concat();
+    receive(&table, &say_windows).unwrap();
     let streams: Vec<_> = (0..5).map(|n| opened(&table, 1 + 2 * n, 0).unwrap()).collect();
     let woken: [Arc<Woken>; 5] = std::array::from_fn(|_| Arc::default());
     let sized = std::cell::Cell::new(false);
@@ -23,7 +24,7 @@ fn large_pieces_wait_for_each_other() {
     let since = |at: usize| woken[at].0.swap(0, Relaxed);
     let say = |at: usize, n: usize| {
         streams[at].data(Bytes::from(vec![1; n]), false).unwrap();
-        table.borrow_mut().out = offramp_http::h2::Output::default();
+        drain(&table);
     };
     (0..4).for_each(|at| say(at, 10));
     for (holder, piece) in [(0, PIECE), (1, 2 * SMALL_PIECE)] {
@@ -48,35 +49,24 @@ fn large_pieces_wait_for_each_other() {
     assert!(appetite(2).is_pending());
     for holder in [1, 3] {
         assert_eq!(since(2), 0);
-        table.borrow_mut().slots[holder].window = 10;
-        say(holder, 10);
+        say(holder, WINDOW as usize - 10);
     }
     assert_eq!(since(2), 1);
     assert_eq!(appetite(2), Poll::Ready(16_384));
     // Without a window of the connection only those read that may be at their end.
-    table.borrow_mut().window = 0;
+    say(0, 100_000);
     assert_eq!(appetite(2), Poll::Ready(1));
     sized.set(true);
     assert!(appetite(2).is_pending());
     streams[4].let_others_read();
     assert_eq!(since(2), 0);
-    table.borrow_mut().window_grows(0, 1 << 20).unwrap();
+    receive(&table, &window(0, WINDOW)).unwrap();
     assert_eq!(since(2), 1);
     assert_eq!(appetite(2), Poll::Ready(16_384));
     // A stream that ends makes room, too.
     drop(streams);
     assert!(table.borrow().hungry.is_empty());
     assert_eq!(table.borrow().account.used(), 0);
-}
-
-/// Counts how often it was woken.
-#[derive(Default)]
-struct Woken(AtomicUsize);
-
-impl std::task::Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Relaxed);
-    }
 }
 
 /// Notes that it was woken.
@@ -91,30 +81,29 @@ impl std::task::Wake for Order {
 /// Streams that wait go on in the order of their priorities: as their requests, an update, or a response has it.
 #[test]
 fn the_urgent_are_called_first() {
-    let table = StreamTable::new(100, Account::new(&Rc::default(), 1 << 30));
-    table.borrow_mut().update_priority(9, Priority { urgency: 0, incremental: false });
-    let said: [Option<&[u8]>; 6] =
-        [None, Some(b"u=7"), Some(b"u=5"), Some(b"u=1"), Some(b"u=6"), Some(b"u=3, i")];
+    let table = table(100, Account::new(&Rc::default(), 1 << 30));
+    receive(&table, &priority_update(11, "u=0")).unwrap();
+    let said = ["", "u=7", "u=5", "u=1", "u=6", "u=3, i"];
     let woken = Arc::new(Mutex::new(Vec::new()));
-    table.borrow_mut().window = 0;
-    let streams: Vec<_> = (1..)
+    let first = opened(&table, 1, 0).unwrap();
+    first.data(Bytes::from(vec![1; FIRST_WINDOW as usize]), false).unwrap();
+    drain(&table);
+    let streams: Vec<_> = (3..)
         .step_by(2)
         .zip(said)
         .map(|(id, said)| {
-            let respond = opened(&table, id, 0).unwrap();
-            let key = table.borrow().find(id).unwrap();
-            table.borrow_mut().begin_priority(key, said);
+            let priority = [("priority", said.to_owned())];
+            let fields = if said.is_empty() { &[] } else { &priority[..] };
+            receive(&table, &headers(id, flag::END_STREAM, GET, fields, 0)).unwrap();
+            let respond = Respond::new(&table, id);
             let waker = Waker::from(Arc::new(Order(id, Arc::clone(&woken))));
             assert!(respond.poll_room(&mut Context::from_waker(&waker)).is_pending());
             respond
         })
         .collect();
-    let date = Date::default();
-    let ends = Ends { over: false, length: None, date: &date };
-    streams[2].head(StatusCode::OK, &[("priority", "u=0")].into_iter().collect(), ends).unwrap();
-    table.borrow_mut().update_priority(7, Priority { urgency: 2, incremental: true });
-    table.borrow_mut().window_grows(0, 1 << 20).unwrap();
-    assert_eq!(*woken.lock().unwrap(), [5, 9, 7, 1, 11, 3]);
-    assert!(table.borrow().waiting.is_empty());
+    streams[2].head(StatusCode::OK, &[("priority", "u=0")].into_iter().collect(), ends(false)).unwrap();
+    receive(&table, &priority_update(9, "u=2, i")).unwrap();
+    receive(&table, &window(0, 1 << 20)).unwrap();
+    assert_eq!(*woken.lock().unwrap(), [7, 11, 9, 3, 13, 5]);
     drop(streams);
 }

@@ -1,0 +1,291 @@
+//! What a server is asked for while it takes in requests, and what it does where it has no room.
+
+use http::{Method, StatusCode};
+use offramp_http::h2::{
+    Admission, Asked, Code, Config, Connection, Cost, Ends, Event, Handler, Kind, PREFACE, Reset, Violation,
+    flag,
+};
+use offramp_http::head::{ControlData, Fields, Request, Unserved};
+
+use super::frames::{CONFIG, Came, content, frame, headers, receive, resets, sent};
+
+const GET: [(&str, &str); 4] =
+    [(":method", "GET"), (":scheme", "https"), (":path", "/"), (":authority", "a.test")];
+
+/// A user with so much room and so much time.
+struct User {
+    admission: Admission,
+    trailers: bool,
+    /// Pieces of work that are left of its turn.
+    left: usize,
+    asked: Vec<Asked>,
+    heads: usize,
+    requests: Vec<(u32, Box<Request>, ControlData)>,
+}
+
+impl Default for User {
+    fn default() -> Self {
+        let (admission, trailers, left) = (Admission::Admitted, true, usize::MAX);
+        Self { admission, trailers, left, asked: Vec::new(), heads: 0, requests: Vec::new() }
+    }
+}
+
+impl Handler<Came> for User {
+    fn event(&mut self, id: u32, came: &mut Came, event: Event<'_>) {
+        match event {
+            Event::Request { request, control, .. } => self.requests.push((id, request, control)),
+            other => came.put(other),
+        }
+    }
+
+    fn head(&mut self) -> Box<Request> {
+        self.heads += 1;
+        Box::default()
+    }
+
+    fn put_back(&mut self, _: Box<Request>) {
+        self.heads -= 1;
+    }
+
+    fn admit(&mut self, asked: Asked) -> Admission {
+        self.asked.push(asked);
+        self.admission
+    }
+
+    fn admit_trailers(&mut self, _: &mut Came, _: usize, _: usize) -> bool {
+        self.trailers
+    }
+
+    fn spend(&mut self, cost: Cost) {
+        self.left = match cost {
+            Cost::Pieces(count) => self.left.saturating_sub(count),
+            Cost::Bytes(_) => self.left,
+            Cost::Turn => 0,
+        };
+    }
+
+    fn is_over(&self) -> bool {
+        self.left == 0
+    }
+}
+
+fn server(config: Config) -> Connection<Came> {
+    let mut server = Connection::server(config, 0);
+    receive(&mut server, &[&PREFACE[..], &frame(Kind::Settings, 0, 0, &[])].concat()).unwrap();
+    sent(&mut server);
+    server
+}
+
+fn get(id: u32) -> Vec<u8> {
+    headers(id, flag::END_STREAM, &GET)
+}
+
+fn post(id: u32) -> Vec<u8> {
+    headers(id, 0, &GET)
+}
+
+fn give(server: &mut Connection<Came>, user: &mut User, bytes: &[u8]) -> Result<usize, Violation> {
+    server.receive_with(bytes, 0, user)
+}
+
+#[test]
+fn who_has_no_room_refuses_requests_and_gives_their_heads_back() {
+    let mut server = server(CONFIG);
+    let mut user = User::default();
+    give(&mut server, &mut user, &[post(1), frame(Kind::Data, 0, 1, b"abc")].concat()).unwrap();
+    user.admission = Admission::Busy;
+    give(&mut server, &mut user, &get(3)).unwrap();
+    assert_eq!(resets(&sent(&mut server)), [(3, Code::REFUSED_STREAM)]);
+    let (asked, fields) = (user.asked[1], 7 + 3 + 7 + 5 + 5 + 1 + 10 + 6 + 4 * 32);
+    assert_eq!((asked.streams, asked.content, asked.fields), (1, 3, fields));
+    assert_eq!((user.heads, user.requests.len(), server.known_streams()), (1, 1, 1));
+    // It is no fault, however often.
+    for n in 2..2000 {
+        give(&mut server, &mut user, &get(1 + 2 * n)).unwrap();
+        sent(&mut server);
+    }
+    // Who asks for too much at a time does so at the cost of its other frames.
+    user.admission = Admission::TooMuch;
+    let end = (2000..4000).find_map(|n| give(&mut server, &mut user, &get(1 + 2 * n)).err());
+    assert_eq!(end.unwrap().code, Code::ENHANCE_YOUR_CALM);
+    assert_eq!(server.faults().count, 0);
+}
+
+#[test]
+fn trailers_for_which_there_is_no_room_end_their_stream() {
+    let mut server = server(CONFIG);
+    let mut user = User { trailers: false, ..User::default() };
+    let bytes = [post(1), headers(1, flag::END_STREAM, &[("a", "b")])].concat();
+    give(&mut server, &mut user, &bytes).unwrap();
+    assert_eq!(resets(&sent(&mut server)), [(1, Code::ENHANCE_YOUR_CALM)]);
+    assert_eq!(server.stream(1).unwrap().reset, Some(Reset::NoRoom));
+    assert_eq!(server.faults().count, 0);
+}
+
+/// However small frames are: a user gets no more than a turn of them, and none is lost.
+#[test]
+fn turns_end_and_nothing_is_lost() {
+    let data = |flags, payload: &[u8]| frame(Kind::Data, flags, 1, payload);
+    for (what, each, count) in [
+        ("PING", frame(Kind::Ping, 0, 0, &[0; 8]), 900),
+        ("SETTINGS", frame(Kind::Settings, 0, 0, &[]), 200),
+        ("DATA of a byte", data(0, b"x"), 900),
+        ("DATA that is all padding", data(flag::PADDED, &[1, 0]), 300),
+        ("CONTINUATION of nothing", frame(Kind::Continuation, 0, 3, &[]), 400),
+    ] {
+        let mut server = server(CONFIG);
+        let mut user = User::default();
+        let begin = if what.starts_with("CONT") { frame(Kind::Headers, 0, 3, &[]) } else { post(1) };
+        give(&mut server, &mut user, &begin).unwrap();
+        let (bytes, before) = (each.repeat(count), server.frames());
+        let (mut rest, mut turns) = (&bytes[..], 0);
+        while !rest.is_empty() {
+            user.left = 50;
+            let used = give(&mut server, &mut user, rest).unwrap();
+            assert!(used > 0 && used <= 50 * each.len(), "{what}: {used}");
+            rest = &rest[used..];
+            turns += 1;
+        }
+        assert!(turns >= count / 50, "{what}: {turns}");
+        if !what.starts_with("CONT") {
+            assert_eq!(server.frames() - before, count as u64, "{what}");
+        }
+    }
+    // Requests are more work, each of them; so are streams that nobody has forgotten yet.
+    let mut server = server(CONFIG);
+    let mut user = User { left: 320, ..User::default() };
+    let all: Vec<_> = (0..100).map(|n| get(1 + 2 * n)).collect();
+    let used = give(&mut server, &mut user, &all.concat()).unwrap();
+    assert!((3..=10).contains(&user.requests.len()), "{}", user.requests.len());
+    assert_eq!(used, all[..user.requests.len()].concat().len());
+    user.left = usize::MAX;
+    let resets: Vec<_> = (0..4).map(|n| frame(Kind::ResetStream, 0, 1 + 2 * n, &[0, 0, 0, 8])).collect();
+    let mut server = Connection::server(CONFIG, 0);
+    let begin =
+        [PREFACE.to_vec(), frame(Kind::Settings, 0, 0, &[]), all[..10].concat(), resets.concat()].concat();
+    let bytes = [&begin[..], &frame(Kind::Ping, 0, 0, &[0; 8])].concat();
+    assert_eq!(give(&mut server, &mut user, &bytes).unwrap(), begin.len());
+}
+
+/// Whoever resets streams faster than their user can forget them is left.
+#[test]
+fn streams_that_are_over_have_a_bound() {
+    let mut server = server(Config { max_streams: 4, ..CONFIG });
+    let mut user = User::default();
+    let mut ended = None;
+    for n in 0..100 {
+        let reset = frame(Kind::ResetStream, 0, 1 + 2 * n, &[0, 0, 0, 8]);
+        user.left = usize::MAX;
+        ended = give(&mut server, &mut user, &[get(1 + 2 * n), reset].concat()).err();
+        assert!(server.known_streams() <= 4 + 12);
+        if ended.is_some() {
+            break;
+        }
+    }
+    assert_eq!(ended.unwrap().code, Code::ENHANCE_YOUR_CALM);
+}
+
+/// DATA behind a client's own reset ends nothing but is a fault; fields there end the connection. Behind a reset of ours
+/// both are what was under way.
+#[test]
+fn what_comes_behind_a_reset() {
+    let data = frame(Kind::Data, 0, 1, b"x");
+    let fields = headers(1, flag::END_STREAM, &[("a", "b")]);
+    let reset = frame(Kind::ResetStream, 0, 1, &[0, 0, 0, 8]);
+    for forgotten in [false, true] {
+        let mut theirs = server(CONFIG);
+        receive(&mut theirs, &[post(1), reset.clone()].concat()).unwrap();
+        if forgotten {
+            theirs.forget(1, Code::NO_ERROR);
+        }
+        receive(&mut theirs, &data).unwrap();
+        assert_eq!(resets(&sent(&mut theirs)), [(1, Code::STREAM_CLOSED)]);
+        assert_eq!((theirs.faults().count, theirs.faults().last), (1, Some(Code::STREAM_CLOSED)));
+        let mut theirs = server(CONFIG);
+        receive(&mut theirs, &[post(1), reset.clone()].concat()).unwrap();
+        if forgotten {
+            theirs.forget(1, Code::NO_ERROR);
+        }
+        assert_eq!(receive(&mut theirs, &fields).unwrap_err().code, Code::STREAM_CLOSED);
+        let mut ours = server(CONFIG);
+        receive(&mut ours, &post(1)).unwrap();
+        ours.reset(1, Code::CANCEL);
+        if forgotten {
+            ours.forget(1, Code::NO_ERROR);
+        }
+        receive(&mut ours, &[data.clone(), fields.clone()].concat()).unwrap();
+        assert_eq!(resets(&sent(&mut ours)), [(1, Code::CANCEL)]);
+        assert_eq!((ours.faults().count, ours.unreleased()), (0, 0));
+    }
+}
+
+/// What nobody reads is given back on the connection, and not on its stream.
+#[test]
+fn what_is_discarded_opens_the_window_of_the_connection_only() {
+    let mut server = server(CONFIG);
+    receive(&mut server, &[post(1), frame(Kind::Data, 0, 1, &content(400))].concat()).unwrap();
+    assert_eq!(server.unreleased(), 400);
+    server.discard(1);
+    assert_eq!(server.unreleased(), 0);
+    receive(&mut server, &frame(Kind::Data, flag::END_STREAM, 1, &content(600))).unwrap();
+    assert_eq!((server.unreleased(), server.stream(1).unwrap().data.len()), (0, 400));
+    assert!(server.stream(1).unwrap().end && sent(&mut server).is_empty());
+    // An answer before all of a request has come ends it without an error (RFC 9113 §8.1).
+    receive(&mut server, &post(3)).unwrap();
+    server.respond(3, StatusCode::OK, &Fields::new(), true);
+    receive(&mut server, &post(5)).unwrap();
+    server.forget(3, Code::CANCEL);
+    server.forget(5, Code::CANCEL);
+    assert_eq!(resets(&sent(&mut server)), [(3, Code::NO_ERROR), (5, Code::CANCEL)]);
+}
+
+/// What a request asks for is for the user to judge, where it is one.
+#[test]
+fn requests_that_cannot_be_served_come_with_the_reason() {
+    let mut server = server(CONFIG);
+    let mut user = User::default();
+    let large = "x".repeat(3000);
+    let with = |more| [&GET[..], &[more]].concat();
+    let connect = [
+        (":method", "CONNECT"),
+        (":scheme", "https"),
+        (":path", "/"),
+        (":authority", "a.test"),
+        (":protocol", "websocket"),
+    ];
+    let bytes = [
+        headers(1, flag::END_STREAM, &with(("a", &large))),
+        headers(3, 0, &connect),
+        headers(5, flag::END_STREAM, &with(("content-length", "05x"))),
+    ];
+    give(&mut server, &mut user, &bytes.concat()).unwrap();
+    assert!(sent(&mut server).is_empty());
+    let [(_, _, first), (_, second, extended), (_, third, _)] = &user.requests[..] else { panic!() };
+    assert_eq!(first.unserved, Some(Unserved::TooLarge));
+    assert_eq!((&second.method, extended.protocol.as_deref()), (&Method::CONNECT, Some(&b"websocket"[..])));
+    assert_eq!(third.fields.get(offramp_http::head::Known::ContentLength), Some(&b"05x"[..]));
+    // A CONNECT has no content (RFC 9110 §9.3.6).
+    let connect = [(":method", "CONNECT"), (":authority", "a.test"), ("content-length", "1")];
+    give(&mut server, &mut user, &headers(7, 0, &connect)).unwrap();
+    assert_eq!(resets(&sent(&mut server)), [(7, Code::PROTOCOL_ERROR)]);
+}
+
+/// Heads wait for what was written to leave, and need no window.
+#[test]
+fn heads_wait_for_the_output_and_for_no_window() {
+    let mut server = server(CONFIG);
+    receive(&mut server, &[get(1), get(3), frame(Kind::Settings, 0, 0, &[0, 4, 0, 0, 0, 0])].concat())
+        .unwrap();
+    assert!(server.has_calm(1) && server.capacity(1) == 0);
+    let large = "x".repeat(120_000);
+    let fields: Fields = [("a", large.as_str())].into_iter().collect();
+    server.respond(1, StatusCode::OK, &fields, Ends { end: true, length: None, date: None });
+    assert!(!server.has_calm(3));
+    let n = server.output().len();
+    let mut called = Vec::new();
+    server.output_moved(n - 40_000, &mut |id, _, _| called.push(id));
+    assert!(called.is_empty());
+    server.output_moved(20_000, &mut |id, _, _| called.push(id));
+    assert_eq!(called, [3]);
+    assert!(server.has_calm(3));
+}
