@@ -28,8 +28,9 @@ pub fn select(value: &[u8], length: u64) -> Selection {
     if !unit.eq_ignore_ascii_case("bytes") {
         return Selection::Whole;
     }
-    // It has no part that `Content-Range` could name, and whoever asks for its end gets all that there is.
-    if length == 0 {
+    // It has no part that `Content-Range` could name, and whoever asks from its begin or for its end gets all that there is.
+    let is_all = |spec: &str| spec.trim_start_matches([' ', '\t', '0']).starts_with('-');
+    if length == 0 && set.split(',').any(is_all) {
         return Selection::Whole;
     }
     let mut parts = Vec::new();
@@ -127,6 +128,8 @@ mod tests {
         }
         assert_eq!(select(b"bytes=0-", 0), Selection::Whole);
         assert_eq!(select(b"bytes=-1", 0), Selection::Whole);
+        assert_eq!(select(b"bytes=1-", 0), Selection::Unsatisfiable);
+        assert_eq!(select(b"bytes=5-6, 0-0", 0), Selection::Whole);
         assert_eq!(select(b"bytes=\xff-1", 10), Selection::Whole);
     }
 
