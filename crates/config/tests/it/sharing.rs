@@ -1,6 +1,6 @@
 //! What routes share, and what of it they take over.
 
-use offramp_config::model::{Config, Route};
+use offramp_config::model::{Config, HeaderName, Route};
 use offramp_config::{Environment, Errors, parse, print};
 
 const HTTP: &str = "[[listener]]\nmode = \"http\"\n";
@@ -66,7 +66,7 @@ fn headers_and_pages_add_up() {
     ));
     let route = &config.routes[0];
     assert_eq!(set(route), ["x-b=p", "x-c=d", "x-e=p"]);
-    let removed: Vec<&str> = route.http.response_headers.remove.iter().map(|name| name.as_str()).collect();
+    let removed: Vec<&str> = route.http.response_headers.remove.iter().map(HeaderName::as_str).collect();
     assert_eq!(removed, ["x-a", "x-d"]);
     let pages = |route: &Route| -> Vec<String> {
         let files = &route.http.error_pages.files;
