@@ -143,7 +143,7 @@ pub const TABLE: &[Key] = rows! {
     "limits.memory": size(MIB, 1024 * GIB), toml("\"256MiB\""), Live, NOW, "The memory of requests and responses in progress over HTTP/2, per worker; above it a connection that uses more than its share (at least that of eight requests) gets no further requests until some have ended";
     "limits.file_cache": size(0, 64 * GIB), toml("\"16MiB\""), Live, NOW, "The memory for small files of routes with `root`, per worker; `0B`: keep no files in memory and no descriptors open";
     "limits.drain_timeout": Kind::Duration { min: ms(0), max: hours(24) }, toml("\"30s\""), Live, NOW, "How long open connections may take to finish after the order to stop";
-    "limits.upgrade_timeout": timeout(hours(1)), toml("\"60s\""), Live, NOW, "How long the new process of an upgrade (SIGUSR2) may take until it accepts connections; else it is killed, and the old one serves on";
+    "limits.upgrade_timeout": timeout(hours(1)), toml("\"1m\""), Live, NOW, "How long the new process of an upgrade (SIGUSR2) may take until it accepts connections; else it is killed, and the old one serves on";
 
     "certificate": Kind::Sections, absent("one from the local CA for the hosts of the routes, or for `localhost`"), Live, NOW, "A certificate and its key; one name may have several, with different key types";
     "certificate.cert": Kind::Text("a file's path"), absent("`local` must be set"), Live, NOW, "The PEM file with the chain, including the server's own certificate";
