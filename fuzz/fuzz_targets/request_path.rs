@@ -480,6 +480,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
             requests_per_client: None,
             streams: 100,
             memory: 256 << 20,
+            file_cache: 0,
         },
         error_pages: None,
     };
