@@ -35,6 +35,7 @@ pub mod h2;
 pub mod head;
 pub mod host;
 pub mod hpack;
+pub mod html;
 pub mod semantics;
 pub mod target;
 

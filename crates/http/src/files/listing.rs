@@ -6,6 +6,8 @@
 
 use std::fmt::Write as _;
 
+use crate::html::escaped;
+
 /// Something in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -134,24 +136,6 @@ const STYLE: &str = ":root{color-scheme:light dark}\
     @media(max-width:32rem){thead{display:none}tr{display:grid;grid-template-columns:1fr auto;\
     border-bottom:1px solid #8883}td{border:0}td:first-child{grid-column:1/3;padding-bottom:0}\
     td:nth-child(2){text-align:left;min-height:1em}}";
-
-/// The text as it stands in HTML.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // They would turn round what follows: `txt.exe` for `exe.txt`.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
-            letter => out.push(letter),
-        }
-    }
-    out
-}
 
 /// A name as one segment of the path of a URL: all but unreserved characters are escaped (RFC 3986 §2.3).
 fn link(out: &mut String, name: &str) {

@@ -5,11 +5,12 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, StatusCode, Version};
+use offramp_http::body::Frame;
 use offramp_http::head::{self, Known, Response};
 use offramp_http::semantics::hop_by_hop;
 use offramp_net::clock::coarse_ms;
@@ -37,7 +38,7 @@ use crate::snapshot::http::{Action, Files, Http, HttpRoute};
 use crate::snapshot::pages::ErrorPages;
 
 /// How much is read of a body that nobody wants.
-const UNWANTED: usize = 64 * 1024;
+pub(super) const UNWANTED: usize = 64 * 1024;
 /// For how long it is read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -383,10 +384,17 @@ fn unwanted(request: &head::Request, mut body: Inbound) {
     if request.version != Version::HTTP_2 || body.is_end_stream() {
         return;
     }
+    forget(move |cx| body.poll_frame(cx));
+}
+
+/// Reads and forgets a body, as much of it as comes soon and is short.
+pub(super) fn forget<E: 'static>(
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<Option<Result<Frame, E>>> + 'static,
+) {
     let mut left = UNWANTED;
     tokio::task::spawn_local(async move {
-        let forget = poll_fn(|cx| {
-            while let Some(Ok(frame)) = ready!(body.poll_frame(cx)) {
+        let all = poll_fn(|cx| {
+            while let Some(Ok(frame)) = ready!(poll(cx)) {
                 match left.checked_sub(frame.data_len()) {
                     Some(less) => left = less,
                     None => break,
@@ -394,8 +402,8 @@ fn unwanted(request: &head::Request, mut body: Inbound) {
             }
             Poll::Ready(())
         });
-        // One that takes its time is reset.
-        let _ = timeout(PATIENCE, forget).await;
+        // One that takes its time is given up.
+        let _ = timeout(PATIENCE, all).await;
     });
 }
 

@@ -4,26 +4,16 @@
 //! `Retry-After` and cookies. The body is dropped; a short one is read first, so that the connection to the server can be
 //! used again.
 
-use std::future::poll_fn;
-use std::task::{Poll, ready};
-use std::time::Duration;
-
 use http::Method;
 use offramp_http::head::{Fields, Known, Request, Response};
 use offramp_observe::Cause;
 use offramp_upstream::ServerBody;
-use tokio::time::timeout;
 
 use super::answer;
 use super::body::{ClientBody, Reply};
-use super::exchange::own;
+use super::exchange::{UNWANTED, forget as forget_body, own};
 use super::record::RecordGuard;
 use crate::snapshot::pages::ErrorPages;
-
-/// How much is read of a body that nobody gets.
-const UNWANTED: usize = 64 * 1024;
-/// For how long it is read.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The fields that describe the body of a response (RFC 9110 §8, §14; RFC 9530).
 const OF_BODIES: [&[u8]; 12] = [
@@ -75,17 +65,5 @@ fn forget(mut body: ServerBody<ClientBody>) {
     if body.is_end_stream() || body.length().is_some_and(|length| length > UNWANTED as u64) {
         return;
     }
-    let mut left = UNWANTED;
-    tokio::task::spawn_local(async move {
-        let forget = poll_fn(|cx| {
-            while let Some(Ok(frame)) = ready!(body.poll_frame(cx)) {
-                match left.checked_sub(frame.data_len()) {
-                    Some(less) => left = less,
-                    None => break,
-                }
-            }
-            Poll::Ready(())
-        });
-        let _ = timeout(PATIENCE, forget).await;
-    });
+    forget_body(move |cx| body.poll_frame(cx));
 }

@@ -5,6 +5,7 @@
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
+use offramp_http::html::escaped;
 use offramp_http::semantics::accept::Form;
 
 use crate::snapshot::pages::{ErrorPage, Part, Syntax};
@@ -77,22 +78,6 @@ fn hint(code: u16) -> &'static str {
         500..=599 => "Something went wrong here. Try again in a moment.",
         _ => "The request could not be served.",
     }
-}
-
-/// The text as it stands in HTML.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            letter => out.push(letter),
-        }
-    }
-    out
 }
 
 /// The text as it stands in a string of JSON.
