@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where the CPU time of a request goes, in Offramp and beside it in nginx.
+"""Where the CPU time of a request goes, in Offramp and beside it in nginx and HAProxy.
 
 Usage, as root: bench/profile.py [NAME=OFFRAMP ...] [--load small] [--seconds 10] [--connections 64] [--detail 0]
 
@@ -10,11 +10,11 @@ http2   GET of ten bytes over HTTP/2, on 8 connections of 10 streams, by h2load
 grpc    POST of ten bytes in the same way, with HTTP/2 to the application as well
 `perf record -e cpu-clock` samples the proxy's processes. A sample belongs to a part by where it was taken: the kernel,
 a cryptographic library, or else the source file whose code it is in, wherever that was inlined (Offramp), or the name
-of the function (nginx, whose binary exports many). Functions without a name are not attributed. The result is a table
+of the function (nginx and HAProxy, whose binaries export many). Functions without a name are not attributed. The result is a table
 in Markdown: shares, and CPU time in microseconds.
 
 Offramp has to be a build with debug = "line-tables-only", as of the release profile. Needs perf, addr2line or
-llvm-symbolizer, wrk, h2load, nginx and openssl.
+llvm-symbolizer, wrk, h2load, nginx and openssl; HAProxy is left out where it is not installed.
 """
 import argparse, collections, os, re, shutil, signal, socket, subprocess, tempfile, time
 from pathlib import Path
@@ -45,8 +45,14 @@ FILES = [
 ]
 # The same for functions, where there is no source file or it is one of the standard library.
 FUNCTIONS = [
-    (r"aes|gcm|ghash|chacha|poly1305|aws_lc|ring_core|CRYPTO_|EVP_|^SSL_|^ssl|^ngx_ssl|^ngx_http_ssl|BIO_|OPENSSL", CRYPTO),
+    (r"aes|gcm|ghash|chacha|poly1305|aws_lc|ring_core|CRYPTO_|EVP_|^SSL_|^ssl|^ngx_ssl|^ngx_http_ssl|BIO_|^ha_ssl|OPENSSL", CRYPTO),
     (r"malloc|calloc|realloc|free|memcpy|memmove|memset|memcmp|ngx_p?n?alloc|ngx_pcalloc|ngx_.*_pool|ngx_palloc", MEMORY),
+    (r"^_*pool_|^offer_buffers|^b_(alloc|free)", MEMORY),
+    (r"^hpack_dec|^hpack_idx|^h1_(headers|parse|process)|^h2_(make_htx|process_demux|rcv|parse)|^h2c_|^http_(wait|parse)|^huff_dec", PARSING),
+    (r"^hpack_enc|^h2s_|^h2_(snd|send|encode|resume)|^h1_(snd|send|make|format)|^htx_|^http_(add|replace|remove)_header", WRITING),
+    (r"poll|^fd_|^_?_?task|process_runnable|run_tasks|wake|^clock_|^eb\d|^eb32|raw_sock|^conn_(recv|send|io)|^sock_", WAITING),
+    (r"^(http|htx|sess|stream|process_stream|sample|smp|acl|pattern|lf|be|srv|back|front|connect|conn|sc|si|cs|channel|vars)_", ROUTING),
+    (r"^process_stream|^http_process|^h2_|^h1_|^session", ROUTING),
     (r"offramp_http::(h1|head::known|host|target)|ngx_http_parse|ngx_http_process_request|ngx_http_process_header", PARSING),
     (r"ngx_http_proxy_process|ngx_http_upstream_process_header|ngx_http_read_request", PARSING),
     (r"offramp_http::head|line::(encode|outbound)|ngx_http_write|ngx_http_header_filter|ngx_chain|ngx_output|ngx_.*send|_filter", WRITING),
@@ -190,7 +196,7 @@ def attribute(lines, maps, program):
                 spans.setdefault(pid, []).append((int(match[1], 16), int(match[2], 16), int(match[3], 16)))
     base = {pid: min(low - offset for low, _, offset in all) for pid, all in spans.items()}
     # A binary without lines of source has names at the most.
-    debug = program.name != "nginx"
+    debug = program.name not in ("nginx", "haproxy")
     for line in lines:
         match = re.match(r"\s*(\d+)\s+(\w+)\s+(.*?)\s+\((.*)\)$", line)
         if not match:
@@ -263,6 +269,14 @@ def contestants(options, work):
     config = work / "nginx" / "nginx.conf"
     config.write_text(fill((PEERS / f"nginx-{kind}.conf").read_text(), filled))
     found.append(("nginx", [shutil.which("nginx"), "-p", str(work / "nginx"), "-c", str(config)], listen))
+    if haproxy := shutil.which("haproxy"):
+        listen, filled = values(work / "haproxy")
+        both = work / "haproxy" / "both.pem"
+        both.write_text(chain.read_text() + key.read_text())
+        config = work / "haproxy" / "haproxy.cfg"
+        filled |= {"both": str(both), "backend_haproxy": server, "alpn": "h2,http/1.1" if h2 else "http/1.1"}
+        config.write_text(fill((PEERS / f"haproxy-{kind}.cfg").read_text(), filled))
+        found.append(("HAProxy", [haproxy, "-db", "-f", str(config)], listen))
     return [shutil.which("nginx"), "-c", str(work / "app.conf"), "-p", str(work)], ("127.0.0.1", application), found
 
 

@@ -112,6 +112,10 @@ pub(crate) struct RunArgs {
     /// The file of bounds.
     #[arg(long, value_name = "FILE", default_value = "bench/gates.toml")]
     pub(crate) gates: PathBuf,
+    /// How many times a case is measured until it holds its bounds. One that misses them every time is a miss; one
+    /// that missed them while the machine did something else is not.
+    #[arg(long, default_value_t = 1, requires = "gate", value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub(crate) tries: u8,
     /// Priority of everything that is started, as for nice(1); below 0 keeps other work of the machine out
     /// of the figures.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(i32).range(-20..=19), allow_negative_numbers = true)]

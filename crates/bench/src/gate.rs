@@ -3,6 +3,7 @@
 //! A gate whose case was not part of the run is left out and said so; one whose case ran without Offramp
 //! finishing it is missed.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Deserialize;
@@ -60,6 +61,8 @@ pub(crate) enum Verdict {
         name: String,
         value: String,
         bound: String,
+        /// The cases that have to be measured to judge it again.
+        cases: Vec<String>,
     },
     /// With the reason.
     LeftOut {
@@ -68,11 +71,19 @@ pub(crate) enum Verdict {
     },
 }
 
+impl Verdict {
+    fn name(&self) -> &str {
+        match self {
+            Self::Held { name, .. } | Self::Missed { name, .. } | Self::LeftOut { name, .. } => name,
+        }
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Held { name, value, bound } => write!(f, "held     {name}: {value} (bound {bound})"),
-            Self::Missed { name, value, bound } => write!(f, "MISSED   {name}: {value} (bound {bound})"),
+            Self::Missed { name, value, bound, .. } => write!(f, "MISSED   {name}: {value} (bound {bound})"),
             Self::LeftOut { name, why } => write!(f, "left out {name}: {why}"),
         }
     }
@@ -97,6 +108,30 @@ impl Gates {
     /// Judges a run.
     pub(crate) fn judge(&self, run: &Summary, strictness: Strictness) -> Vec<Verdict> {
         self.gate.iter().filter_map(|gate| gate.judge(run, strictness)).collect()
+    }
+}
+
+/// The names of the cases that have to be measured to judge again what was missed.
+pub(crate) fn missed(verdicts: &[Verdict]) -> BTreeSet<String> {
+    let cases = |verdict: &Verdict| match verdict {
+        Verdict::Missed { cases, .. } => cases.clone(),
+        Verdict::Held { .. } | Verdict::LeftOut { .. } => Vec::new(),
+    };
+    verdicts.iter().flat_map(cases).collect()
+}
+
+/// Takes what another run of the missed cases says in the place of the misses.
+pub(crate) fn judged_again(verdicts: &mut [Verdict], again: Vec<Verdict>) {
+    for other in again {
+        let same = |verdict: &&mut Verdict| {
+            matches!(verdict, Verdict::Missed { .. }) && verdict.name() == other.name()
+        };
+        // What this run had no part of was not judged by it.
+        if !matches!(other, Verdict::LeftOut { .. })
+            && let Some(verdict) = verdicts.iter_mut().find(same)
+        {
+            *verdict = other;
+        }
     }
 }
 
@@ -136,7 +171,7 @@ impl Gate {
             }
             Err(Absent::Ours) => {
                 let value = "offramp has no figure".into();
-                return Some(Verdict::Missed { name, value, bound: self.show(bound) });
+                return Some(Verdict::Missed { name, value, bound: self.show(bound), cases: self.cases() });
             }
         };
         let held = match metrics::better(&self.metric) {
@@ -147,8 +182,12 @@ impl Gate {
         Some(if held {
             Verdict::Held { name, value, bound: bound_text }
         } else {
-            Verdict::Missed { name, value, bound: bound_text }
+            Verdict::Missed { name, value, bound: bound_text, cases: self.cases() }
         })
+    }
+
+    fn cases(&self) -> Vec<String> {
+        std::iter::once(&self.case).chain(&self.over).cloned().collect()
     }
 
     fn name(&self) -> String {
@@ -284,6 +323,30 @@ mod tests {
         assert!(matches!(verdicts[0], Verdict::LeftOut { .. }));
         assert!(matches!(verdicts[1], Verdict::Missed { .. }));
         assert!(matches!(verdicts[2], Verdict::LeftOut { .. }));
+    }
+
+    #[test]
+    fn what_holds_when_it_is_measured_again_is_no_miss() {
+        let gates = "[[gate]]\ncase='a'\nmetric='cpu_us'\nstrict=2\n\
+            [[gate]]\ncase='b'\nmetric='cpu_us'\nover='c'\nstrict=2\n\
+            [[gate]]\ncase='d'\nmetric='cpu_us'\nstrict=2";
+        let figure = |case, value| (case, "offramp", "cpu_us", value);
+        let first = [figure("a", 3.0), figure("b", 9.0), figure("c", 1.0), figure("d", 1.0)];
+        let mut verdicts = judge(gates, &run(&first));
+        let names: Vec<String> = missed(&verdicts).into_iter().collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        // One holds now, the other is missed again; what held and was not measured again still holds.
+        let second = [figure("a", 2.0), figure("b", 8.0), figure("c", 1.0)];
+        judged_again(&mut verdicts, judge(gates, &run(&second)));
+        let names: Vec<String> = missed(&verdicts).into_iter().collect();
+        assert_eq!(names, ["b", "c"]);
+        assert!(conclude(&verdicts).is_err());
+        assert!(matches!(&verdicts[2], Verdict::Held { .. }));
+        // A third time, b is not measured, because it failed: it is missed still.
+        judged_again(&mut verdicts, judge(gates, &run(&[figure("a", 9.0)])));
+        assert_eq!(missed(&verdicts).len(), 2);
+        judged_again(&mut verdicts, judge(gates, &run(&second[1..])));
+        assert!(conclude(&verdicts).is_err());
     }
 
     #[test]

@@ -10,12 +10,12 @@ use crate::campaign::{Campaign, Plan};
 use crate::contestant::Contestant;
 use crate::contestant::peers::{PEERS, peer};
 use crate::error::{Error, Result, make_dir, read_text};
-use crate::gate::{self, Gates};
+use crate::gate::{self, Gates, Strictness};
 use crate::machine::{Cores, Machine};
 use crate::network::Network;
 use crate::process::usable_cores;
 use crate::report::{Heading, Note, Summary, markdown};
-use crate::scenario::{Breadth, HEADLINES, Pace, select};
+use crate::scenario::{Breadth, Case, HEADLINES, Pace, select};
 
 /// Runs and reports.
 ///
@@ -37,32 +37,81 @@ pub(crate) async fn run(args: &RunArgs, network: Network) -> Result<()> {
     prioritize(args.nice)?;
     let machine = Machine::here(network);
     warn(&machine);
-    let plan = Plan {
-        cases,
-        contestants: contestants.clone(),
-        rounds: args.rounds.map(usize::from),
-        everyone,
-        unix: args.transport == Transport::Unix,
-        dir: dir.clone(),
-    };
-    let mut campaign = Campaign::new(plan)?;
-    let outcome = tokio::select! {
-        outcome = campaign.run() => outcome,
-        () = interrupt() => Err(Error::Interrupted),
-    };
-    notes.append(&mut campaign.notes);
-    let transport = if args.transport == Transport::Unix { "unix" } else { "tcp" };
-    let heading = Heading { date, transport, machine, contestants: &contestants };
-    let summary = Summary::build(heading, &campaign.cases, &campaign.samples, notes, outcome.is_err());
-    summary.write(&campaign.samples, &dir)?;
-    for case in &summary.cases {
-        println!("{}", markdown::section(case, &summary.reference));
-    }
-    eprintln!("report: {}", dir.join("report.html").display());
-    outcome?;
+    let run = Run { args, date, machine, contestants: &contestants, everyone };
+    let summary = run.measure(cases.clone(), &dir, notes).await?;
     match gates.zip(args.gate) {
-        Some((gates, strictness)) => gate::conclude(&gates.judge(&summary, strictness)),
+        Some((gates, strictness)) => run.hold(cases, &dir, &summary, &gates, strictness).await,
         None => Ok(()),
+    }
+}
+
+/// What stays the same, however often cases are measured.
+struct Run<'a> {
+    args: &'a RunArgs,
+    date: String,
+    machine: Machine,
+    contestants: &'a [Contestant],
+    /// Whether those take part everywhere that no bound refers to.
+    everyone: bool,
+}
+
+impl Run<'_> {
+    /// Measures these cases, and writes and prints the report.
+    async fn measure(&self, cases: Vec<Case>, dir: &Path, mut notes: Vec<Note>) -> Result<Summary> {
+        let unix = self.args.transport == Transport::Unix;
+        let plan = Plan {
+            cases,
+            contestants: self.contestants.to_vec(),
+            rounds: self.args.rounds.map(usize::from),
+            everyone: self.everyone,
+            unix,
+            dir: dir.to_owned(),
+        };
+        let mut campaign = Campaign::new(plan)?;
+        let outcome = tokio::select! {
+            outcome = campaign.run() => outcome,
+            () = interrupt() => Err(Error::Interrupted),
+        };
+        notes.append(&mut campaign.notes);
+        let heading = Heading {
+            date: self.date.clone(),
+            transport: if unix { "unix" } else { "tcp" },
+            machine: self.machine.clone(),
+            contestants: self.contestants,
+        };
+        let summary = Summary::build(heading, &campaign.cases, &campaign.samples, notes, outcome.is_err());
+        summary.write(&campaign.samples, dir)?;
+        for case in &summary.cases {
+            println!("{}", markdown::section(case, &summary.reference));
+        }
+        eprintln!("report: {}", dir.join("report.html").display());
+        outcome.map(|()| summary)
+    }
+
+    /// Holds the run against its bounds. What misses one is measured again, as often as was asked for: another
+    /// program on the machine spoils a run, and not each of several.
+    async fn hold(
+        &self,
+        cases: Vec<Case>,
+        dir: &Path,
+        summary: &Summary,
+        gates: &Gates,
+        strictness: Strictness,
+    ) -> Result<()> {
+        let mut verdicts = gates.judge(summary, strictness);
+        for again in 2..=self.args.tries {
+            let missed = gate::missed(&verdicts);
+            if missed.is_empty() {
+                break;
+            }
+            let names: Vec<&str> = missed.iter().map(String::as_str).collect();
+            eprintln!("measured again, because a bound was missed: {}", names.join(", "));
+            let cases = cases.iter().filter(|case| missed.contains(&case.name)).cloned().collect();
+            let dir = make_dir(&dir.join(format!("again-{again}")))?;
+            let summary = self.measure(cases, &dir, Vec::new()).await?;
+            gate::judged_again(&mut verdicts, gates.judge(&summary, strictness));
+        }
+        gate::conclude(&verdicts)
     }
 }
 
