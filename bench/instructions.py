@@ -6,7 +6,8 @@ Usage: bench/instructions.py [NAME=]OFFRAMP... [--fields browser|host] [--reques
 Each Offramp serves one TLS connection of one client, request after request, from an application that answers with ten
 bytes. It runs twice under callgrind, with 200 requests and with so many more; the difference of the two counts, over the
 requests, is the figure. With more than one binary the ratio to the first is told: give the older one first. `--top`
-lists the functions, and the source files whose code was inlined anywhere, by their share.
+lists the functions, and the source files whose code was inlined anywhere, by their share. A binary whose file is called
+`nginx` is measured in the same way, with the configuration of the benchmark.
 
 Needs valgrind. Every binary must be of the same profile, or the ratio says nothing.
 """
@@ -126,13 +127,35 @@ def free_port():
         return one.getsockname()[1]
 
 
+def nginx(port, server, work):
+    """The configuration of the benchmark, in one process."""
+    subject = ["-nodes", "-days", "30", "-subj", "/CN=localhost", "-keyout", work / "key.pem", "-out", work / "chain.pem"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    subprocess.run(["openssl", "req", "-x509", *curve, *subject], check=True, capture_output=True)
+    text = (Path(__file__).parent.parent / "crates/bench/peers/nginx-http.conf").read_text()
+    values = {
+        "dir": work, "listen": f"127.0.0.1:{port}", "workers": 1, "cert": work / "chain.pem", "key": work / "key.pem",
+        "backend_nginx": server, "descriptors": 1000, "user_line": "user root;", "reuseport": "", "nginx_http2": "",
+        "protocol": "TLSv1.3", "ciphers12": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    }
+    for name, value in values.items():
+        text = text.replace("{{%s}}" % name, str(value))
+    (work / "nginx.conf").write_text(text.replace("daemon off;", "daemon off; master_process off;"))
+    return ["-p", str(work), "-e", str(work / "error.log"), "-c", str(work / "nginx.conf")]
+
+
 def run(binary, count, head, body, server, work):
     """The costs of a run: per thread, by function and by source file."""
     work = Path(tempfile.mkdtemp(dir=work))
+    os.chmod(work, 0o755)
     port = free_port()
-    (work / "offramp.toml").write_text(CONFIG.format(dir=work, port=port, server=server))
+    if Path(binary).name == "nginx":
+        arguments = nginx(port, server, work)
+    else:
+        (work / "offramp.toml").write_text(CONFIG.format(dir=work, port=port, server=server))
+        arguments = ["run", "-c", str(work / "offramp.toml")]
     command = ["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={work}/out", "-q"]
-    command += [os.path.abspath(binary), "run", "-c", str(work / "offramp.toml")]
+    command += [os.path.abspath(binary), *arguments]
     with open(work / "log", "wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=work, preexec_fn=refuse_auxv)
     try:
