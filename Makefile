@@ -49,7 +49,8 @@ bench-full: ## Every scenario in every variant
 
 bench-peers: ## Install what Offramp is compared with, and list what there is
 	scripts/install nginx:nginx-light /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream \
-	  haproxy:haproxy hitch:hitch stunnel:stunnel4 caddy:caddy strace:strace wrk:wrk h2load:nghttp2-client node:nodejs \
+	  haproxy:haproxy hitch:hitch stunnel:stunnel4 caddy:caddy h2o:h2o \
+	  lighttpd:lighttpd /usr/lib/lighttpd/mod_openssl.so:lighttpd-mod-openssl strace:strace wrk:wrk h2load:nghttp2-client node:nodejs \
 	  javac:openjdk-17-jdk-headless python3:python3 protoc:protobuf-compiler unshare:util-linux ip:iproute2
 	command -v sozu >/dev/null || $(CARGO) install --locked sozu
 	scripts/next-debian target/next-debian

@@ -8,6 +8,7 @@ small   GET of ten bytes over HTTP/1.1, by wrk
 upload  POST of 1 MiB over HTTP/1.1, on 8 connections, by wrk
 http2   GET of ten bytes over HTTP/2, on 8 connections of 10 streams, by h2load
 grpc    POST of ten bytes in the same way, with HTTP/2 to the application as well
+files   GET of 1,000 files of 8 KiB in turn over HTTP/1.1, by wrk; without HAProxy, which serves none
 `perf record -e cpu-clock` samples the proxy's processes. A sample belongs to a part by where it was taken: the kernel,
 a cryptographic library, or else the source file whose code it is in, wherever that was inlined (Offramp), or the name
 of the function (nginx and HAProxy, whose binaries export many). Functions without a name are not attributed. The result is a table
@@ -145,6 +146,13 @@ def asking(options, work, seconds, url):
         data = ["-d", str(body), "-H", "content-type: application/grpc"] if options.load == "grpc" else []
         return ["h2load", "-t1", "-c8", "-m10", f"-D{seconds}", "--tls13-ciphers=TLS_AES_128_GCM_SHA256", *data, url]
     wrk = ["wrk", "-t1", "--timeout", "10s", f"-d{seconds}s"]
+    if options.load == "files":
+        script = work / "files.lua"
+        script.write_text(
+            "local turn = 0\nrequest = function()\n  turn = (turn + 1) % 1000\n"
+            '  return wrk.format("GET", string.format("/pages/%04d.html", turn))\nend\n'
+        )
+        return [*wrk, f"-c{options.connections}", "-s", str(script), url]
     if options.load == "upload":
         script = work / "upload.lua"
         script.write_text('wrk.method = "POST"\nwrk.body = string.rep("x", 1048576)\n')
@@ -245,14 +253,18 @@ def contestants(options, work):
         "[tls]\nMinProtocol = TLSv1.3\nCiphersuites = TLS_AES_128_GCM_SHA256\nGroups = X25519\n"
     )
     server = f"127.0.0.1:{application}"
-    h2, kind = options.load in ("http2", "grpc"), "grpc" if options.load == "grpc" else "http"
+    h2, kind = options.load in ("http2", "grpc"), options.load if options.load in ("grpc", "files") else "http"
+    pages = work / "www" / "pages"
+    pages.mkdir(parents=True)
+    for number in range(1000):
+        (pages / f"{number:04}.html").write_text(f"<p>page {number}, line after line</p>\n".ljust(64, "x") * 128)
     found = []
 
     def values(directory):
         listen = port()
         directory.mkdir()
         return listen, {
-            "dir": str(directory), "listen": f"127.0.0.1:{listen}", "workers": "1", "cert": str(chain), "key": str(key),
+            "dir": str(directory), "root": str(work / "www"), "listen": f"127.0.0.1:{listen}", "workers": "1", "cert": str(chain), "key": str(key),
             "backend_offramp": server, "backend_nginx": server, "connections": "4096", "descriptors": "10000",
             "user_line": "user root;", "reuseport": "", "nginx_http2": " http2" if h2 else "", "protocol": "TLSv1.3",
             "ciphers12": "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -269,7 +281,8 @@ def contestants(options, work):
     config = work / "nginx" / "nginx.conf"
     config.write_text(fill((PEERS / f"nginx-{kind}.conf").read_text(), filled))
     found.append(("nginx", [shutil.which("nginx"), "-p", str(work / "nginx"), "-c", str(config)], listen))
-    if haproxy := shutil.which("haproxy"):
+    haproxy = shutil.which("haproxy")
+    if haproxy and kind != "files":
         listen, filled = values(work / "haproxy")
         both = work / "haproxy" / "both.pem"
         both.write_text(chain.read_text() + key.read_text())
@@ -283,7 +296,7 @@ def contestants(options, work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("offramp", nargs="*", default=["target/release/offramp"], metavar="[NAME=]OFFRAMP")
-    parser.add_argument("--load", choices=["small", "upload", "http2", "grpc"], default="small")
+    parser.add_argument("--load", choices=["small", "upload", "http2", "grpc", "files"], default="small")
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--detail", type=int, default=0, help="so many functions of each")

@@ -5,12 +5,13 @@
 
 pub(crate) mod apps;
 pub(crate) mod measure;
+mod site;
 
 use std::path::{Path, PathBuf};
 
 use crate::campaign::apps::Stage;
 use crate::campaign::measure::{Bench, Figures};
-use crate::contestant::{Contestant, Running, Site};
+use crate::contestant::{Contestant, Mode, Running, Site};
 use crate::error::{Error, Result, make_dir};
 use crate::helper::Helper;
 use crate::machine::Cores;
@@ -108,8 +109,13 @@ impl Campaign {
         let (backend, found) = Helper::backend(&order, &self.work, &cores.backend).await?;
         let dir = self.work.clone();
         let clients = case.setup.clients.then(|| pki::clients(&self.work)).transpose()?;
+        let root = dir.join("www");
+        if case.setup.mode == Mode::Files {
+            site::write(&root)?;
+        }
         let site = Site {
             dir: &dir,
+            root: &root,
             backend: &found,
             identity: &identity,
             clients: clients.as_ref(),

@@ -61,13 +61,15 @@ pub(crate) enum Mode {
     Http2,
     /// HTTP/2 from the clients and to the application, where calls of gRPC go.
     Grpc,
+    /// HTTP/1.1, answered from files below a directory.
+    Files,
 }
 
 impl Mode {
     /// The protocol's name for ALPN (RFC 7301).
     pub(crate) fn alpn(self) -> &'static str {
         match self {
-            Self::Stream | Self::BothSides | Self::Passthrough | Self::Http1 => "http/1.1",
+            Self::Stream | Self::BothSides | Self::Passthrough | Self::Http1 | Self::Files => "http/1.1",
             Self::Http2 | Self::Grpc => "h2",
         }
     }
@@ -105,6 +107,8 @@ pub(crate) struct Peer {
     pub(crate) http: Option<&'static str>,
     /// The same for gRPC; none where it cannot speak HTTP/2 to the application, or nobody has written one.
     pub(crate) grpc: Option<&'static str>,
+    /// Its configuration as a server of files; none where it serves none, or nobody has written one.
+    pub(crate) files: Option<&'static str>,
     /// Its arguments; `{{config}}` and `{{dir}}` are filled in.
     pub(crate) args: &'static [&'static str],
     /// Whether it can do X25519MLKEM768.
@@ -135,6 +139,7 @@ impl Peer {
             Mode::Passthrough => self.passthrough,
             Mode::Http1 | Mode::Http2 => self.http,
             Mode::Grpc => self.grpc,
+            Mode::Files => self.files,
         }
     }
 }
@@ -250,6 +255,8 @@ pub(crate) struct Site<'a> {
     /// Who is let in, where that is asked.
     pub(crate) clients: Option<&'a Clients>,
     pub(crate) setup: Setup,
+    /// What is served where no application is asked.
+    pub(crate) root: &'a Path,
     pub(crate) cores: &'a [usize],
 }
 

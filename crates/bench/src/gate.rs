@@ -364,7 +364,7 @@ mod tests {
 
     /// Whether a case is asked for by its scenario's name, and not part of the selection.
     fn is_named(case: &str) -> bool {
-        case.starts_with("sparse/") || NAMED.contains(&case)
+        case.starts_with("sparse/") || case.starts_with("files/") || NAMED.contains(&case)
     }
 
     /// Cases of bounds that only runs of named scenarios have.

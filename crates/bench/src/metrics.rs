@@ -28,6 +28,8 @@ pub(crate) const CPU_USER: &str = "cpu_user_us";
 pub(crate) const CPU_SYSTEM: &str = "cpu_system_us";
 pub(crate) const PER_SECOND: &str = "per_second";
 pub(crate) const EFFICIENCY: &str = "efficiency";
+pub(crate) const RESIDENT: &str = "resident";
+pub(crate) const INDEX: &str = "index";
 pub(crate) const PROXY_BUSY: &str = "proxy_busy";
 pub(crate) const LOAD_BUSY: &str = "load_busy";
 pub(crate) const ERRORS: &str = "errors";
@@ -46,6 +48,8 @@ pub(crate) const METRICS: &[Metric] = &[
     metric(CPU_SYSTEM, "system µs", Better::Lower),
     metric(PER_SECOND, "units per second", Better::Higher),
     metric(EFFICIENCY, "units per second per % of CPU", Better::Higher),
+    metric(RESIDENT, "resident bytes after the load", Better::Lower),
+    metric(INDEX, "units per CPU second and resident MiB", Better::Higher),
     metric(CONNECTION_BYTES, "bytes per connection", Better::Lower),
     metric(IDLE_CPU, "CPU ms per idle second", Better::Lower),
     metric(START_RESIDENT, "resident bytes at start", Better::Lower),

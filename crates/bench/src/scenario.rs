@@ -11,7 +11,7 @@ use crate::contestant::{Mode, Setup};
 use crate::error::{Error, Result};
 use crate::pki::KeyKind;
 use crate::protocol::{Exchange, Group, Service, Version, Work};
-pub(crate) use crate::scenario::case::{Case, HEADLINES, Method, Web};
+pub(crate) use crate::scenario::case::{Asked, Case, HEADLINES, Method, Web};
 
 /// How much of all that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +140,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         what: "unary calls of gRPC, HTTP/2 on both sides",
         short: false,
         cases: http::grpc,
+    },
+    Scenario {
+        name: "files",
+        what: "files over HTTP/1.1: a thousand small ones, a large one, one that is compressed",
+        short: false,
+        cases: http::files,
     },
     Scenario {
         name: "echo",

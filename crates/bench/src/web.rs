@@ -48,7 +48,12 @@ pub(crate) async fn run(order: Order, target: SocketAddr, dir: &Path, cores: &[u
     let h2load = |load| h2load::Order { target, connections, load, alpn, seconds };
     match load {
         Web::Wrk { body } => {
-            wrk::run(wrk::Order { target, tls: true, body, connections, seconds }, dir, cores).await
+            let order = wrk::Order { target, tls: true, body, files: None, connections, seconds };
+            wrk::run(order, dir, cores).await
+        }
+        Web::Files(asked) => {
+            let order = wrk::Order { target, tls: true, body: 0, files: Some(asked), connections, seconds };
+            wrk::run(order, dir, cores).await
         }
         Web::Grpc { streams, message } => {
             h2load::run(h2load(h2load::Load::Grpc { streams, message }), dir, cores).await

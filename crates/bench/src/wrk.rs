@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result, write_file};
 use crate::process::{Launch, find_program};
+use crate::scenario::Asked;
 use crate::web::{Answer, SETTINGS, call};
 
 /// What wrk is to do.
@@ -16,6 +17,8 @@ pub(crate) struct Order {
     pub(crate) tls: bool,
     /// Bytes of each request's body; 0: a GET.
     pub(crate) body: usize,
+    /// Files to ask for in turn; none: the path `/`.
+    pub(crate) files: Option<Asked>,
     pub(crate) connections: usize,
     /// wrk knows whole seconds only.
     pub(crate) seconds: u32,
@@ -53,6 +56,9 @@ pub(crate) async fn run(order: Order, dir: &Path, cores: &[usize]) -> Result<Ans
         args: args.map(Into::into).into(),
         env: vec![
             ("BENCH_BODY".to_owned(), order.body.to_string()),
+            ("BENCH_PATH".to_owned(), order.files.map_or("", Asked::path).to_owned()),
+            ("BENCH_PATHS".to_owned(), order.files.map_or(0, Asked::count).to_string()),
+            ("BENCH_ENCODING".to_owned(), order.files.map_or("", Asked::encoding).to_owned()),
             ("OPENSSL_CONF".to_owned(), settings.display().to_string()),
         ],
         cores: cores.to_vec(),

@@ -60,6 +60,7 @@ impl Stage<'_> {
                 .find(|c| c.peer.name == name)
                 .ok_or_else(|| Error::Missing(format!("{name} is not among the contestants")))?;
             let site = Site {
+                root: self.dir,
                 dir: &dir,
                 backend: &app.found,
                 identity: self.identity,
@@ -104,6 +105,7 @@ impl Stage<'_> {
             body: self.served.body,
             connections: self.served.connections,
             seconds: self.served.seconds,
+            files: None,
         })
     }
 

@@ -147,6 +147,7 @@ impl Bench<'_> {
         let before = pids.map(CpuTime::of_tree);
         let answer = web::run(order, target, self.dir, cores).await?;
         let after = pids.map(CpuTime::of_tree);
+        let resident = count(Memory::of_tree(running.process.pid())?.resident) / f64::from(1 << 20);
         let load = CpuTime { total: answer.cpu, ..CpuTime::default() };
         let result = LoadResult {
             units: answer.requests,
@@ -155,7 +156,11 @@ impl Bench<'_> {
             latency: answer.latency,
             ..LoadResult::default()
         };
-        Ok(self.figures(&result, [after[0].since(before[0]), load, after[1].since(before[1])]))
+        let used = after[0].since(before[0]);
+        let mut figures = self.figures(&result, [used, load, after[1].since(before[1])]);
+        figures.push((metrics::RESIDENT.to_owned(), resident * f64::from(1 << 20)));
+        figures.push((metrics::INDEX.to_owned(), count(result.units) / used.total / resident));
+        Ok(figures)
     }
 
     fn figures(&self, result: &LoadResult, [proxy, load, backend]: [CpuTime; 3]) -> Figures {

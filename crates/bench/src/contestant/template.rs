@@ -56,6 +56,7 @@ pub(crate) fn values(dir: &Path, root: &Path, listen: SocketAddr, site: &Site<'_
     };
     vec![
         ("dir", dir.display().to_string()),
+        ("root", site.root.display().to_string()),
         ("listen", listen.to_string()),
         ("port", listen.port().to_string()),
         ("workers", site.setup.workers.to_string()),
@@ -75,6 +76,7 @@ pub(crate) fn values(dir: &Path, root: &Path, listen: SocketAddr, site: &Site<'_
         ("load_stream", stream),
         // As root, workers would change to a user who may not see the harness's directory.
         ("user_line", if as_root { "user root;" } else { "" }.to_owned()),
+        ("h2o_user", if as_root { "user: root" } else { "" }.to_owned()),
         ("hitch_user", if as_root { "user = \"nobody\"" } else { "" }.to_owned()),
         ("clients_offramp", clients(&|ca| format!("client_auth = {{ ca = \"{ca}\" }}"))),
         (

@@ -118,10 +118,47 @@ impl Method {
 pub(crate) enum Web {
     /// wrk: HTTP/1.1, one request under way on each connection, with so many bytes of body.
     Wrk { body: usize },
+    /// wrk: HTTP/1.1, one request under way on each connection, for files.
+    Files(Asked),
     /// h2load: HTTP/2, so many requests under way on each connection.
     H2load { streams: usize },
     /// h2load: the same with unary calls of gRPC, each with a message of so many bytes.
     Grpc { streams: usize, message: usize },
     /// h2load: so many requests a second on each connection, by the version of the proxies' mode.
     Rated { per_connection: usize },
+}
+
+/// What is asked for of a server of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// [`Asked::PAGES`] pages, one after the other.
+    Pages,
+    /// One large file.
+    Large,
+    /// One document, with gzip.
+    Compressed,
+}
+
+impl Asked {
+    /// How many pages there are.
+    pub(crate) const PAGES: usize = 1_000;
+
+    /// The path, with the place of a number where there are several.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Pages => "/pages/%04d.html",
+            Self::Large => "/large.bin",
+            Self::Compressed => "/data.json",
+        }
+    }
+
+    /// How many of them there are.
+    pub(crate) fn count(self) -> usize {
+        if self == Self::Pages { Self::PAGES } else { 1 }
+    }
+
+    /// What the client says that it understands, as `Accept-Encoding`.
+    pub(crate) fn encoding(self) -> &'static str {
+        if self == Self::Compressed { "gzip" } else { "" }
+    }
 }

@@ -5,7 +5,7 @@ use crate::contestant::{Mode, Setup};
 use crate::protocol::{Exchange, Service, Work};
 use crate::scenario::apps::whole;
 use crate::scenario::{
-    Breadth, CONNECTIONS, Case, MIB, Method, Pace, SHARED, SMALL, Scenario, TRANSFERS, Web,
+    Asked, Breadth, CONNECTIONS, Case, MIB, Method, Pace, SHARED, SMALL, Scenario, TRANSFERS, Web,
 };
 
 /// Connections of HTTP/2, each with [`STREAMS`] requests under way.
@@ -88,6 +88,27 @@ pub(super) fn grpc(scenario: &Scenario, pace: Pace) -> Vec<Case> {
     let method = Method::Web { load, connections: MULTIPLEXED, seconds: whole(pace.seconds), drip: None };
     let case = scenario.case("unary", &what, Service::Grpc { response: SMALL }, method);
     vec![Case { setup: Setup { mode: Mode::Grpc, ..Setup::default() }, ..case }]
+}
+
+/// `files`: what is served without an application.
+pub(super) fn files(scenario: &Scenario, pace: Pace) -> Vec<Case> {
+    let cases = [
+        ("8k", "GET of 1,000 files of 8 KiB in turn on 64 kept connections", Asked::Pages, CONNECTIONS),
+        ("1m", "GET of a file of 1 MiB on 8 kept connections", Asked::Large, TRANSFERS),
+        (
+            "gzip",
+            "GET of 20 KiB of JSON, compressed with gzip, on 64 kept connections",
+            Asked::Compressed,
+            CONNECTIONS,
+        ),
+    ];
+    let case = |(suffix, what, asked, connections): (&str, &str, Asked, usize)| {
+        let method =
+            Method::Web { load: Web::Files(asked), connections, seconds: whole(pace.seconds), drip: None };
+        let case = scenario.case(suffix, what, Service::Echo, method);
+        Case { setup: Setup { mode: Mode::Files, ..Setup::default() }, ..case }
+    };
+    cases.into_iter().map(case).collect()
 }
 
 /// Requests a second on each of the connections of a sparse load, 2,000 in all.
