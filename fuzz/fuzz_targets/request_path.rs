@@ -165,6 +165,7 @@ impl Stage {
             refusals: Refusals::new(Log::silent()),
             challenges: Challenges::none(),
             demand: Demand::new().0,
+            logins: offramp_proxy::credentials::Logins::new(),
             log: Log::silent(),
         };
         let worker = Worker::start(0, None, own.remove(0), senders.remove(0), shared, 7).expect("a worker");

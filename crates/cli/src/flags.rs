@@ -76,6 +76,11 @@ pub(crate) enum Command {
     /// The store is that of `[log_store]` in the configuration, which `offramp run` writes to, or any other
     /// that --store names.
     Logs(logs::Logs),
+    /// Read a password, and print the line of a user for `basic_auth`
+    ///
+    /// On a terminal the password is asked for twice and not shown; else it is one line of standard input. Append what is
+    /// printed to the file: offramp password anna >> /etc/offramp/users
+    Password(Password),
     /// Print the version
     Version,
     /// Print completions for a shell
@@ -89,6 +94,13 @@ pub(crate) enum Command {
     ///
     /// To read it: offramp man | man -l -
     Man,
+}
+
+/// Options of `password`.
+#[derive(Debug, Args)]
+pub(crate) struct Password {
+    /// The name of the user
+    pub(crate) name: String,
 }
 
 /// Options of `to`.

@@ -12,6 +12,7 @@ mod help;
 mod listen;
 mod logs;
 mod man;
+mod password;
 mod run;
 mod single;
 mod surroundings;

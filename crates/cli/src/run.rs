@@ -24,7 +24,7 @@ use crate::flags::{self, Cli, Command, Identity, Listening};
 use crate::listen::Place;
 use crate::single::{Answers, Single, local};
 use crate::surroundings::{self, print, say};
-use crate::{cert, check, event_store, logs, man, target};
+use crate::{cert, check, event_store, logs, man, password, target};
 
 /// Does what the command line says.
 ///
@@ -40,6 +40,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Ca(arguments) => ca(arguments),
         Command::Cert(arguments) => cert::run(arguments),
         Command::Logs(arguments) => logs::run(arguments),
+        Command::Password(arguments) => password::run(&arguments),
         Command::Version => print(format!("offramp {VERSION}\n").as_bytes()),
         Command::Completions { shell } => {
             let mut script = Vec::new();

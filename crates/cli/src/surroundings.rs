@@ -1,7 +1,7 @@
 //! What the process finds around itself: environment variables, user, terminal. Read here and nowhere else.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::net::Ipv6Addr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use offramp_config::Environment;
 use offramp_config::model::AccessFormat;
 use offramp_control::outputs::Terminals;
 use offramp_control::{HANDOVER, Heir, Program};
+use rustix::termios;
 
 use crate::failure::Failure;
 
@@ -136,6 +137,45 @@ pub(crate) fn show(text: &[u8]) -> Result<bool, Failure> {
 /// The local time zone: `TZ`, else the system's, else UTC.
 pub(crate) fn time_zone() -> TimeZone {
     TimeZone::try_system().unwrap_or(TimeZone::UTC)
+}
+
+/// The longest line that is read, in bytes.
+const LINE: u64 = 4096;
+
+/// One line of standard input, without its end.
+///
+/// # Errors
+/// It cannot be read, or is longer than 4 KiB.
+pub(crate) fn line() -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    io::stdin().lock().take(LINE).read_until(b'\n', &mut line)?;
+    if line.len() as u64 == LINE {
+        return Err(io::Error::other("the line is longer than 4 KiB"));
+    }
+    let end = line.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
+    line.truncate(end);
+    Ok(line)
+}
+
+/// A line that a person types without seeing it; `None` where standard input is no terminal.
+///
+/// # Errors
+/// As [`line`]; or the terminal cannot be told not to show it.
+pub(crate) fn hidden_line(prompt: &str) -> io::Result<Option<Vec<u8>>> {
+    let input = io::stdin();
+    if !input.is_terminal() {
+        return Ok(None);
+    }
+    let shown = termios::tcgetattr(&input)?;
+    let mut hidden = shown.clone();
+    hidden.local_modes.remove(termios::LocalModes::ECHO);
+    termios::tcsetattr(&input, termios::OptionalActions::Flush, &hidden)?;
+    let mut err = io::stderr();
+    let _ = write!(err, "{prompt}").and_then(|()| err.flush());
+    let line = line();
+    termios::tcsetattr(&input, termios::OptionalActions::Flush, &shown)?;
+    say("");
+    line.map(Some)
 }
 
 /// Prints to standard error. If that is closed, the text is lost.

@@ -10,7 +10,7 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use access::{ClientNetworks, Networks, parse_networks};
+pub use access::{BasicAuth, ClientNetworks, Credentials, Networks, parse_networks};
 pub use acme::{
     AcmeCertificate, Authority, Challenge, DirectoryUrl, DnsProvider, DnsUpdate, ExternalAccount,
     ImpliedCertificates, KeyType, TsigAlgorithm, contact, not_issuable,
@@ -47,6 +47,7 @@ pub use server_tls::{ClientCertificate, Pin, ServerTls, TlsName, Verify};
 use crate::error::At;
 use words::words;
 
+pub(crate) mod access;
 pub(crate) mod acme;
 pub(crate) mod figures;
 mod files;
@@ -54,7 +55,6 @@ pub(crate) mod header;
 pub(crate) mod health;
 pub(crate) mod http;
 
-mod access;
 mod address;
 mod backend;
 mod bounded;

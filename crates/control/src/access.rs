@@ -1,4 +1,4 @@
-//! The files that say who may enter: lists of networks.
+//! The files that say who may enter: lists of networks, and users with their passwords.
 //!
 //! They are read with the configuration: at start, for a reload and for a check. A change of certificates alone uses
 //! what was read then.
@@ -10,13 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use offramp_config::Config;
-use offramp_config::model::{Cidr, ClientNetworks, FilePath, Networks, parse_networks};
-use offramp_proxy::{AddressRules, NetworkSet};
+use offramp_config::model::{Cidr, ClientNetworks, FilePath, Networks, Route, parse_networks};
+use offramp_proxy::credentials::{Mistake, Users};
+use offramp_proxy::{Access, AddressRules, BasicAuth, NetworkSet};
 
+use crate::build::field_name;
 use crate::error::Finding;
 
 /// The largest list, in bytes: a million networks.
 const LIST_MAX: u64 = 64 << 20;
+/// The largest file of users, in bytes.
+const USERS_MAX: u64 = 32 << 20;
 /// How many mistakes of a file are told.
 const MISTAKES_TOLD: usize = 10;
 
@@ -24,11 +28,16 @@ const MISTAKES_TOLD: usize = 10;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AccessFiles {
     networks: HashMap<PathBuf, Arc<[Cidr]>>,
+    users: HashMap<PathBuf, Arc<Users>>,
 }
 
 /// Every file that says who may enter.
 pub(crate) fn files(config: &Config) -> Vec<&FilePath> {
-    lists(config).collect()
+    lists(config).chain(user_files(config)).collect()
+}
+
+fn user_files(config: &Config) -> impl Iterator<Item = &FilePath> {
+    config.routes.iter().filter_map(|route| Some(&route.credentials.basic.as_ref()?.file))
 }
 
 /// Every list of networks.
@@ -55,7 +64,43 @@ impl AccessFiles {
             });
             files.networks.insert(file.path.clone(), list.into());
         }
+        for file in user_files(config) {
+            if files.users.contains_key(&file.path) {
+                continue;
+            }
+            match users(file) {
+                Ok(users) => drop(files.users.insert(file.path.clone(), Arc::new(users))),
+                Err(wrong) => errors.extend(wrong.into_iter().map(|text| Finding::new(&file.at, text))),
+            }
+        }
         files
+    }
+
+    /// What requests of a route must show, beside where they come from.
+    ///
+    /// # Errors
+    /// A file could not be read, as was reported; there will be no snapshot.
+    pub(crate) fn access(
+        &self,
+        route: &Route,
+        addresses: Option<Arc<AddressRules>>,
+    ) -> Result<Access, String> {
+        let mut access = Access { addresses, ..Access::default() };
+        if let Some(basic) = &route.credentials.basic {
+            let users = self.users.get(&basic.file.path).map(Arc::clone);
+            let header = field_name(&basic.header)?;
+            access.reserved.remove.push(header.clone());
+            if !basic.keep_authorization {
+                access.reserved.remove.push(http::header::AUTHORIZATION);
+            }
+            let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", basic.realm);
+            access.basic = Some(BasicAuth {
+                users: users.ok_or_else(|| format!("{} could not be read", basic.file.path.display()))?,
+                challenge: challenge.into(),
+                header,
+            });
+        }
+        Ok(access)
     }
 
     fn set(&self, entries: &[Networks]) -> NetworkSet {
@@ -76,6 +121,15 @@ pub(crate) struct RuleSets<'a> {
 impl<'a> RuleSets<'a> {
     pub(crate) fn new(files: &'a AccessFiles) -> Self {
         Self { files, made: Vec::new() }
+    }
+
+    /// Who may enter by a route.
+    ///
+    /// # Errors
+    /// As [`AccessFiles::access`].
+    pub(crate) fn access(&mut self, route: &'a Route) -> Result<Access, String> {
+        let addresses = self.rules(&route.networks);
+        self.files.access(route, addresses)
     }
 
     /// The rules of a route or listener; `None` where everybody may enter.
@@ -103,6 +157,17 @@ fn list(file: &FilePath) -> Result<Vec<Cidr>, Vec<String>> {
             wrong
                 .into_iter()
                 .map(|(line, problem)| format!("{name}:{line}: {}", one_line(&problem.to_string()))),
+        )
+    })
+}
+
+/// The users in a file.
+fn users(file: &FilePath) -> Result<Users, Vec<String>> {
+    let text = read(&file.path, USERS_MAX).map_err(|error| vec![error])?;
+    Users::parse(&text).map_err(|wrong| {
+        let name = file.path.display();
+        told(
+            wrong.into_iter().map(|Mistake { line, column, text }| format!("{name}:{line}:{column}: {text}")),
         )
     })
 }

@@ -32,6 +32,7 @@ use offramp_upstream::Backend;
 pub(crate) use self::certificates::Material;
 pub(crate) use self::contents::Contents;
 use self::http::Ways;
+pub(crate) use self::http::field_name;
 pub(crate) use self::routes::name as route_name;
 use crate::access::RuleSets;
 use crate::acme::Want;

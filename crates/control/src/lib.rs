@@ -59,6 +59,7 @@ pub use error::{Error, Error as StartError, Finding};
 pub use event_store::{EventStore, OpenStore, StoreFigures};
 pub use history::{Applied, History, Refused, Requester};
 pub use inventory::{Inventory, Listed, certificates as inventory};
+pub use offramp_proxy::credentials::user_line;
 pub use reload::Changes;
 pub use server::{Bound, Handle, Origin, Server, Socket, Start};
 pub use upgrade::{Carried, HANDOVER, Heir, Program, Refuser};

@@ -16,8 +16,18 @@ pub fn usable() -> Vec<usize> {
 /// # Errors
 /// What the kernel says, such as a core that went offline; the thread then stays free.
 pub fn pin(core: usize) -> std::io::Result<()> {
+    free(&[core])
+}
+
+/// Lets the calling thread run on any of these cores. A thread begins with the cores of the one that started it.
+///
+/// # Errors
+/// As [`pin`].
+pub fn free(cores: &[usize]) -> std::io::Result<()> {
     let mut set = CpuSet::new();
-    set.set(core);
+    for core in cores {
+        set.set(*core);
+    }
     Ok(sched_setaffinity(None, &set)?)
 }
 
@@ -39,6 +49,18 @@ fn bytes(size: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_is_tied_can_be_freed() {
+        let all = usable();
+        let test = move || {
+            pin(all[0]).unwrap();
+            assert_eq!(usable(), [all[0]]);
+            free(&all).unwrap();
+            assert_eq!(usable(), all);
+        };
+        std::thread::spawn(test).join().unwrap();
+    }
 
     #[test]
     fn sizes_of_caches_are_read() {

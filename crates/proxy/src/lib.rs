@@ -11,6 +11,7 @@
 pub mod challenges;
 mod closing;
 mod conn;
+pub mod credentials;
 pub mod demand;
 mod failure;
 mod greeting;
@@ -34,8 +35,8 @@ pub use networks::{AddressRules, NetworkSet};
 pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, PathRules, Paths, RedirectMap, Rule, Table, Template};
 pub use snapshot::http::{
-    Access, Action, AuthClass, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls,
-    Maintenance, Proxy, Redirect, Respond, Rewrite, RouteLimits,
+    Access, Action, AuthClass, BasicAuth, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute,
+    HttpTls, Maintenance, Proxy, Redirect, Respond, Rewrite, RouteLimits,
 };
 pub use snapshot::pages::{ErrorPage, ErrorPages};
 pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target, Tracing};

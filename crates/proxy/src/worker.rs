@@ -31,6 +31,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use crate::challenges::Challenges;
+use crate::credentials::{KnownPasswords, Logins};
 use crate::demand::Demand;
 use crate::l7::{ClientBody, Compressors, Date, Heads, Roots, Runners};
 use crate::limit::{Admission, ClientTable, Held};
@@ -61,6 +62,8 @@ pub struct Shared {
     pub refusals: Arc<Refusals>,
     /// What authorities are answered that look whether names lead here.
     pub challenges: Arc<Challenges>,
+    /// Who checks passwords.
+    pub logins: Arc<Logins>,
     /// Names that get a certificate when the first client asks for them.
     pub demand: Arc<Demand>,
     /// Where a worker in trouble says so.
@@ -181,6 +184,8 @@ pub struct Worker {
     pub(crate) runners: Rc<Runners>,
     /// What responses say of the time.
     pub(crate) date: Date,
+    /// The passwords that were right.
+    pub(crate) remembered: Rc<KnownPasswords>,
     /// The roots of files that are open.
     pub(crate) roots: Roots,
     /// What compresses responses.
@@ -360,6 +365,7 @@ impl Worker {
             handshakes: HandshakeQueue::default(),
             runners,
             date: Date::default(),
+            remembered: Rc::default(),
             roots: Roots::default(),
             compressors: Compressors::default(),
             begun: Cell::new(0),

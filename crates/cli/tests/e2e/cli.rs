@@ -8,7 +8,8 @@ use offramp_testkit::process::{require, temp_dir};
 
 use crate::offramp::{offramp, output, stderr, stdout};
 
-const COMMANDS: [&str; 9] = ["to", "run", "check", "demo", "ca", "cert", "version", "completions", "man"];
+const COMMANDS: [&str; 10] =
+    ["to", "run", "check", "demo", "ca", "cert", "password", "version", "completions", "man"];
 
 /// Runs it and gives what it printed, which must be without error.
 fn printed(arguments: &[&str]) -> String {

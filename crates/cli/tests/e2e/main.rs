@@ -102,6 +102,7 @@ mod openssl_speaks_every_suite;
 mod openssl_updates_keys;
 mod orders_do_not_disturb_each_other;
 mod orders_outlive_their_process;
+mod passwords_choose_clients;
 mod pebble;
 mod postgres_is_asked_for_tls;
 mod postgres_speaks_tls;

@@ -1,8 +1,10 @@
 //! Who may enter, as routes and listeners say it.
 
 use super::Reader;
-use crate::error::Problem;
-use crate::model::{ClientNetworks, Networks};
+use crate::error::{Problem, shown};
+use crate::model::access::{REALM, USER_HEADER};
+use crate::model::header::{Act, refused};
+use crate::model::{BasicAuth, ClientNetworks, Credentials, HeaderName, HeaderValue, Networks};
 use crate::raw::{Section, Spanned};
 
 /// `allow` and `deny` of a section.
@@ -12,6 +14,59 @@ pub(super) fn networks(section: &Section, reader: &mut Reader<'_, '_>) -> Client
     let allow = reader.list(section, "allow", entry);
     let deny = reader.list(section, "deny", entry);
     ClientNetworks { allow, deny }
+}
+
+/// What requests of a route must show.
+pub(super) fn credentials(section: &Section, reader: &mut Reader<'_, '_>) -> Credentials {
+    Credentials { basic: basic_auth(section, reader) }
+}
+
+fn basic_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<BasicAuth> {
+    let details = section.section("basic_auth");
+    let file = match details {
+        Some(details) => details.text("file"),
+        None => section.text("basic_auth"),
+    };
+    let realm = details.and_then(|details| details.text("realm"));
+    let realm = realm.and_then(|text| reader.tell(&text.span, self::realm(text.value)));
+    let header = details.and_then(|details| field(details, "header", reader));
+    let keep_authorization =
+        details.and_then(|details| details.bool("keep_authorization")).unwrap_or_default();
+    let file = file.and_then(|text| reader.tell(&text.span, reader.origin(&text.span).file(text.value)))?;
+    // The defaults are what they have to be.
+    let (realm, header) = (realm.or(REALM.parse().ok())?, header.or(USER_HEADER.parse().ok())?);
+    Some(BasicAuth { file, realm, header, keep_authorization })
+}
+
+/// The name of a field that servers get.
+fn field(details: &Section, key: &str, reader: &mut Reader<'_, '_>) -> Option<HeaderName> {
+    let text = details.text(key)?;
+    let name = text.value.parse::<HeaderName>().and_then(|name| match not_for_users(&name) {
+        None => Ok(name),
+        Some(why) => Err(Problem::new(format!("`{name}` cannot name the user")).help(why)),
+    });
+    reader.tell(&text.span, name)
+}
+
+/// Why a field cannot say who the user is, if it cannot.
+fn not_for_users(name: &HeaderName) -> Option<&'static str> {
+    match name.as_str() {
+        "host" | "authorization" | "cookie" | "forwarded" | "x-request-id" | "via" | "expect"
+        | "content-type" => Some("it says something else; write a name such as Remote-User"),
+        "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" | "x-forwarded-port" => {
+            Some("it says something else; write a name such as Remote-User")
+        }
+        _ => refused(name, Act::Set),
+    }
+}
+
+/// A realm, which stands between quotes (RFC 9110 §5.6.4).
+fn realm(text: &str) -> Result<HeaderValue, Problem> {
+    if text.is_empty() || text.len() > 255 || text.contains(['"', '\\']) {
+        let problem = Problem::new(format!("`{}` is not a realm", shown(text)));
+        return Err(problem.help("write 1 to 255 letters, without quotes and backslashes"));
+    }
+    text.parse()
 }
 
 fn entry(text: &Spanned<String>, reader: &mut Reader<'_, '_>) -> Result<Networks, Problem> {

@@ -10,7 +10,7 @@ use crate::model::{
 use crate::raw::Section;
 
 /// The keys that only requests of HTTP can match or follow.
-pub(super) const OF_REQUESTS: [&str; 20] = [
+pub(super) const OF_REQUESTS: [&str; 21] = [
     "path",
     "redirect",
     "respond",
@@ -31,6 +31,7 @@ pub(super) const OF_REQUESTS: [&str; 20] = [
     "error_pages",
     "intercept_errors",
     "compress",
+    "basic_auth",
 ];
 
 /// Reports every route that a listener cannot serve. `known` are the listeners of which mode and TLS are known;

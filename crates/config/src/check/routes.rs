@@ -15,7 +15,7 @@ use crate::raw::{Section, Spanned};
 const TARGETS: [&str; 6] = ["backend", "server", "passthrough", "redirect", "respond", "root"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 19] = [
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 20] = [
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
     ("path", SEALED),
@@ -35,6 +35,7 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 19] = [
     ("error_pages", SEALED),
     ("intercept_errors", SEALED),
     ("compress", SEALED),
+    ("basic_auth", SEALED),
 ];
 
 const SEALED: &str = "the requests are encrypted here";
@@ -88,6 +89,7 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
             client_auth: client_auth(section, reader),
             deny_ja4,
             networks,
+            credentials: access::credentials(section, reader),
             http: rules::rules(section, reader),
             log_one_in: log_one_in(section),
             at: reader.at(&section.span),

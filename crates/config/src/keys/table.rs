@@ -265,6 +265,11 @@ pub const TABLE: &[Key] = rows! {
     "route.deny_ja4": Kind::List("a JA4 fingerprint such as `t13d1516h2_8daaf6152771_e5627efa2ab1`, or its beginning and `*`"), absent("no client is refused by it"), Live, NOW, "Refuses clients by the JA4 fingerprint of their ClientHello, with the alert `handshake_failure`";
     "route.allow": Kind::List("networks such as `10.0.0.0/8`, or `file:` and the path of a list"), absent("clients from anywhere"), Live, NOW, "The networks that clients may come from; requests of others get 403, see [access.md](access.md)";
     "route.deny": Kind::List("networks such as `10.0.0.0/8`, or `file:` and the path of a list"), absent("nobody is refused"), Live, NOW, "The networks that clients may not come from, whatever `allow` says";
+    "route.basic_auth": Kind::TextOrTable("the path of a file of users"), absent("everybody may enter"), Live, NOW, "With `mode = \"http\"`: requests must have the name and password of a user, see [access.md](access.md)";
+    "route.basic_auth.file": Kind::Text("a file's path"), REQUIRED, Live, NOW, "The users: lines `name:hash` as `offramp password` prints them, by argon2id or bcrypt";
+    "route.basic_auth.realm": Kind::Text("any text without quotes"), toml("\"restricted\""), Live, NOW, "What browsers say that the password is for";
+    "route.basic_auth.header": Kind::Text("the name of a field"), toml("\"remote-user\""), Live, NOW, "The field that names the user to servers; what clients say there is removed";
+    "route.basic_auth.keep_authorization": Kind::Bool, toml("false"), Live, NOW, "Servers get `Authorization` with the name and the password too";
 
     "policy": Kind::Named, LIST_ABSENT, Live, NOW, "A group of keys of [[route]] that routes name by `policy`, see [answers.md](answers.md#settings-for-several-routes)";
 

@@ -1,8 +1,8 @@
-//! Who may enter: the networks that clients may come from.
+//! Who may enter: the networks that clients may come from, and what requests must show.
 
 use std::fmt;
 
-use super::{Cidr, FilePath};
+use super::{Cidr, FilePath, HeaderName, HeaderValue};
 use crate::error::{Problem, shown};
 
 /// The networks that clients may come from. Who is in `deny` is refused; where there is an `allow`, so is who is not in it.
@@ -43,6 +43,31 @@ impl fmt::Display for Networks {
         }
     }
 }
+
+/// What a request must show to be let in by a route; the default is nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// A name and a password.
+    pub basic: Option<BasicAuth>,
+}
+
+/// Names and passwords of users (RFC 7617).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BasicAuth {
+    /// The file of users: lines `name:hash`.
+    pub file: FilePath,
+    /// What users are told that the password is for: printable ASCII without quotes and backslashes.
+    pub realm: HeaderValue,
+    /// The field that names the user to servers.
+    pub header: HeaderName,
+    /// Whether servers get the name and password.
+    pub keep_authorization: bool,
+}
+
+/// The realm of [`BasicAuth`] where none is written.
+pub(crate) const REALM: &str = "restricted";
+/// The field of [`BasicAuth`] where none is written.
+pub(crate) const USER_HEADER: &str = "remote-user";
 
 /// Reads a list of networks: one in a line, blanks around it. What follows a `#` or a `;` is a comment.
 ///

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Authority, Certificate, CertificateName, CertificateSource, ClientNetworks, Config, DefaultRole,
-    HostName, HostPattern, HttpRules, ImpliedCertificates, ListenAddress, Listener, Listeners, Mode, Name,
-    Redirect, RedirectTo, Route, Target,
+    Authority, Certificate, CertificateName, CertificateSource, ClientNetworks, Config, Credentials,
+    DefaultRole, HostName, HostPattern, HttpRules, ImpliedCertificates, ListenAddress, Listener, Listeners,
+    Mode, Name, Redirect, RedirectTo, Route, Target,
 };
 use crate::error::At;
 
@@ -141,7 +141,8 @@ impl Route {
     pub fn is_of_requests(&self) -> bool {
         let answers = matches!(self.target, Target::Redirect(_) | Target::Respond(_) | Target::Files(_));
         let tells = self.client_auth.as_ref().is_some_and(|auth| auth.xfcc);
-        answers || tells || !self.path.is_root() || self.http != HttpRules::default()
+        let asks = self.credentials != Credentials::default();
+        answers || tells || asks || !self.path.is_root() || self.http != HttpRules::default()
     }
 
     /// Whether it can match, or be served, only where clients speak TLS.

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use super::words::words;
 use super::{
-    AlpnId, ClientNetworks, FilePath, HostPattern, HttpRules, Ja4Pattern, Name, Redirect, Respond, RoutePath,
-    ServerAddress, StaticFiles,
+    AlpnId, ClientNetworks, Credentials, FilePath, HostPattern, HttpRules, Ja4Pattern, Name, Redirect,
+    Respond, RoutePath, ServerAddress, StaticFiles,
 };
 use crate::error::{At, Problem, shown};
 
@@ -36,6 +36,8 @@ pub struct Route {
     pub deny_ja4: Vec<Ja4Pattern>,
     /// Where clients may come from.
     pub networks: ClientNetworks,
+    /// What requests must show; only HTTP.
+    pub credentials: Credentials,
     /// What is done to requests and responses of HTTP.
     pub http: HttpRules,
     /// One of how many events is written; failures always are: 1 to 1,000,000.
@@ -56,6 +58,7 @@ impl Route {
             client_auth: None,
             deny_ja4: Vec::new(),
             networks: ClientNetworks::default(),
+            credentials: Credentials::default(),
             http: HttpRules::default(),
             log_one_in: NonZeroU32::MIN,
             at: At::NOWHERE,

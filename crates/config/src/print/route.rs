@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use super::{array, bare, list, networks, path, quoted, text};
 use crate::model::{
-    ClientAuth, Compress, ErrorPages, FilePath, HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules,
-    Listeners, Maintenance, PathRewrite, ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond,
-    Rewrite, Route, RouteLimits, SendProxy, StaticFiles, StatusRange, Target, TrustDomain,
+    BasicAuth, ClientAuth, Compress, Credentials, ErrorPages, FilePath, HeaderChanges, HeaderField,
+    HeaderValue, Hsts, HttpRules, Listeners, Maintenance, PathRewrite, ProxyV2, ProxyVersion, Redirect,
+    Relay, RelayTarget, Respond, Rewrite, Route, RouteLimits, SendProxy, StaticFiles, StatusRange, Target,
+    TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -55,11 +56,25 @@ pub(super) fn route(out: &mut String, route: &Route) {
         list(out, "deny_ja4", &route.deny_ja4);
     }
     networks(out, &route.networks);
+    credentials(out, &route.credentials);
     rules(out, &route.http);
     if route.log_one_in.get() > 1 {
         bare(out, "log_one_in", route.log_one_in);
     }
     out.push('\n');
+}
+
+fn credentials(out: &mut String, credentials: &Credentials) {
+    if let Some(BasicAuth { file, realm, header, keep_authorization }) = &credentials.basic {
+        let (file, realm) = (quoted(&path(file)), quoted(realm.as_str()));
+        bare(
+            out,
+            "basic_auth",
+            format_args!(
+                "{{ file = {file}, realm = {realm}, header = \"{header}\", keep_authorization = {keep_authorization} }}"
+            ),
+        );
+    }
 }
 
 fn files(out: &mut String, files: &StaticFiles) {

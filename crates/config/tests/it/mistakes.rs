@@ -296,6 +296,7 @@ fn keys_in_the_wrong_place_are_sent_to_the_right_one() {
 #[test]
 fn conflicts_between_items() {
     let route = "[[route]]\nserver = \"127.0.0.1:1\"\n";
+    let http = "\n[[listener]]\nmode = \"http\"";
     let cases = [
         (format!("{route}{route}"), "earlier route already takes"),
         (
@@ -346,6 +347,11 @@ fn conflicts_between_items() {
             format!("{route}listener = \"p\"\ndeny_ja4 = \"t13d*\"\n[[listener]]\nname = \"p\"\ntls = false"),
             "`deny_ja4` needs TLS, but the listener `p` has none",
         ),
+        (format!("{route}basic_auth = {{ file = \"a\", realm = \"a\\\"b\" }}{http}"), "is not a realm"),
+        (format!("{route}basic_auth = {{ file = \"a\", header = \"Host\" }}{http}"), "cannot name the user"),
+        (format!("{route}basic_auth = {{ realm = \"a\" }}{http}"), "lacks `file`"),
+        (format!("{route}basic_auth = \"a\""), "applies to HTTP only"),
+        (format!("[[route]]\npassthrough = \"a:1\"\nbasic_auth = \"a\"{http}"), "`basic_auth` cannot go"),
         (format!("{route}allow = []"), "`allow` is empty"),
         (format!("{route}deny = [\"10.0.0.0/8\", \"10.0.0.0/8\"]"), "`deny` contains this twice"),
         (format!("{route}deny = \"10.1.0.0/8\""), "write \"10.0.0.0/8\""),

@@ -1,5 +1,6 @@
 //! Any configuration that is valid, for properties.
 
+mod access;
 mod answers;
 mod certificates;
 mod tls;
@@ -22,6 +23,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use access::credentials;
 use answers::answers;
 use certificates::{authorities, certificates};
 use tls::{client_auth, server_tls};
@@ -212,7 +214,9 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
     }));
     let rules =
         (rewrite, header_changes(), header_changes(), option::of(hsts), max_body, (compress, answers()));
-    (option::of(host()), route_path(), target, rules).prop_map(|(host, path, mut target, rules)| {
+    let target = (target, networks(), credentials());
+    (option::of(host()), route_path(), target, rules).prop_map(|(host, path, target, rules)| {
+        let (mut target, networks, credentials) = target;
         let (rewrite, request_headers, response_headers, hsts, max_body, (compress, answers)) = rules;
         let mut http =
             HttpRules { rewrite, request_headers, response_headers, hsts, max_body, compress, ..answers };
@@ -236,7 +240,8 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
         without_certificate(&mut target, false);
         // The law of configurations in code: what is of requests names listeners of requests.
         let listeners = Listeners::Named(vec!["http".parse().unwrap()]);
-        Route { listeners, hosts: host.into_iter().collect(), path, http, ..Route::to(target) }
+        let hosts = host.into_iter().collect();
+        Route { listeners, hosts, path, networks, credentials, http, ..Route::to(target) }
     })
 }
 

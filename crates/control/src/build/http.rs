@@ -11,7 +11,7 @@ use offramp_config::model::{self, AlpnId, AuthMode, HeaderChanges, HeaderField};
 use offramp_config::{At, Config};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{
-    Access, Action, AuthClass, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls,
+    Action, AuthClass, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls,
     Maintenance, Match, Network, PathMatch, PathRules, Paths, Proxy, Redirect, Respond, Rewrite, Route,
     RouteLimits, Rule, Target, Template, media_type,
 };
@@ -201,7 +201,7 @@ fn request<'c>(
             name: name(route).into(),
             action,
             client_auth: class(route, termination),
-            access: Access { addresses: access.rules(&route.networks) },
+            access: access.access(route)?,
             xfcc: route.client_auth.as_ref().is_some_and(|auth| auth.xfcc),
             request_headers: headers(&rules.request_headers)?,
             response_headers: headers(&rules.response_headers)?,
@@ -338,7 +338,7 @@ fn headers(changes: &HeaderChanges) -> Result<HeaderRules, String> {
     })
 }
 
-fn field_name(name: &model::HeaderName) -> Result<HeaderName, String> {
+pub(crate) fn field_name(name: &model::HeaderName) -> Result<HeaderName, String> {
     HeaderName::from_bytes(name.as_str().as_bytes()).map_err(|error| format!("`{name}`: {error}"))
 }
 

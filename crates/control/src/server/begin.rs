@@ -13,6 +13,7 @@ use offramp_net::notify::Notifier;
 use offramp_net::{Address, cores, process};
 use offramp_observe::prometheus::Build;
 use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
+use offramp_proxy::credentials::Logins;
 use offramp_proxy::{
     Admission, Challenges, ClientTable, Demand, Held, Refusals, Shared, Snapshot, Worker, WorkerHandle,
 };
@@ -309,6 +310,7 @@ fn crew(
         refusals: Refusals::new(log.clone()),
         challenges: Challenges::none(),
         demand,
+        logins: Logins::new(),
         log: log.clone(),
     };
     shared.refusals.show(outputs::shown_clients(config));

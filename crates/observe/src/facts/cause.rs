@@ -90,6 +90,9 @@ causes! {
     TargetTooLong, "target_too_long", Policy, "The request's target is longer than `request_target_size`; answered with 414.";
     Misdirected, "misdirected", Client, "The request's host does not belong to the certificate of the connection; answered with 421.";
     TooManyRequests, "too_many_requests", Policy, "The client sent requests faster than `requests_per_client`; answered with 429.";
+    Unauthorized, "unauthorized", Client, "The request has no name and password of a user in `basic_auth`; answered with 401.";
+    TooManyLogins, "too_many_logins", Policy, "The client has sent too many wrong passwords, and must wait; answered with 429.";
+    LoginsFull, "logins_full", Policy, "As many passwords as Offramp lets wait were waiting to be checked; answered with 503.";
     HeadersTooLarge, "headers_too_large", Policy, "The head of the request has more fields or bytes than are allowed; answered with 431.";
     H2ProtocolError, "h2_protocol_error", Client, "The client broke the rules of HTTP/2 (RFC 9113); `detail` says how.";
     H2Flood, "h2_flood", Client, "The client sent more resets, pings, settings or empty frames than any honest client.";
@@ -214,6 +217,7 @@ impl Cause {
             Self::AddressDenied => Limit::Keys("route.deny", "route.allow"),
             Self::QueueFull => Limit::Keys("backend.*.queue", "backend.*.max_connections"),
             Self::QueueTimeout => Limit::Keys("backend.*.queue_timeout", "backend.*.max_connections"),
+            Self::TooManyLogins | Self::LoginsFull => Limit::BuiltIn,
             Self::H2Flood | Self::EmptyRecords | Self::KeyUpdates | Self::ListingsHeld => Limit::BuiltIn,
             _ => return None,
         })

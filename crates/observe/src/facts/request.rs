@@ -154,7 +154,7 @@ pub struct RequestLine {
     pub referer: Option<Box<[u8]>>,
     /// The `User-Agent` header (RFC 9110 §10.1.5).
     pub user_agent: Option<Arc<[u8]>>,
-    /// The authenticated user. Offramp itself does not authenticate users yet.
+    /// The authenticated user.
     pub user: Option<Box<[u8]>>,
 }
 

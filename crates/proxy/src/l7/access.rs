@@ -1,10 +1,71 @@
 //! Who may enter: what is checked of a request between its route and what the route does.
+//!
+//! The order is that of `docs/access.md`. Addresses are checked first ([`admits_address`]), for that costs nothing. What
+//! costs more, or waits, comes last ([`Checking`]): names and passwords ([`basic`]). Whatever cannot be checked is refused.
+
+mod basic;
 
 use std::net::IpAddr;
+use std::rc::Rc;
 
-use crate::snapshot::http::Access;
+use http::HeaderName;
+use offramp_http::head::{self, Fields};
+use offramp_http::semantics::protected;
+
+use super::answer::Refusal;
+use super::exchange::RequestContext;
+use super::inbound::Inbound;
+use super::record::RecordGuard;
+use super::session::Session;
+use crate::snapshot::http::{Access, Http, HttpRoute};
 
 /// Whether clients with this address may enter.
 pub(crate) fn admits_address(access: &Access, client: Option<IpAddr>) -> bool {
     access.addresses.as_ref().is_none_or(|rules| rules.admits(client))
+}
+
+/// Whether a request has to show something.
+pub(crate) fn asks(access: &Access) -> bool {
+    access.basic.is_some()
+}
+
+/// A request that is not let in before it was checked; what it needs then is kept.
+pub(crate) struct Checking<'e> {
+    pub(crate) http: &'e Http,
+    pub(crate) route: &'e HttpRoute,
+    pub(crate) body: Inbound,
+    pub(crate) protocol: Option<Box<[u8]>>,
+    pub(crate) record_guard: RecordGuard,
+}
+
+/// The fields that servers get because of a check.
+pub(crate) type Grant = Vec<(HeaderName, Vec<u8>)>;
+
+impl Checking<'_> {
+    /// Checks a request. What is granted to it is noted.
+    pub(crate) async fn check(
+        &self,
+        session: &Rc<Session>,
+        context: &RequestContext,
+        request: &head::Request,
+    ) -> Result<(), Refusal> {
+        let mut grant = Grant::new();
+        if let Some(basic) = &self.route.access.basic {
+            grant.extend(basic::check(session, context, basic, &request.fields).await?);
+        }
+        context.grant.replace(grant);
+        Ok(())
+    }
+}
+
+/// Takes out of a request what only checks may say, and has it say what they have granted.
+pub(crate) fn settle(access: &Access, context: &RequestContext, fields: &mut Fields) {
+    if access.reserved.is_empty() {
+        return;
+    }
+    protected::drop_lookalikes(fields, &access.reserved);
+    access.reserved.apply(fields);
+    for (name, value) in &*context.grant.borrow() {
+        fields.append(name.as_str().as_bytes(), value);
+    }
 }

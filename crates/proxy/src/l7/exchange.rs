@@ -1,6 +1,6 @@
 //! One request and its response: where it goes, what it takes along, what comes back.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use offramp_observe::{Cause, Close};
 use offramp_upstream::InterimListener;
 use tokio::time::timeout;
 
-use super::access;
+use super::access::{self, Checking, Grant};
 use super::answer::{self, Refusal};
 use super::body::Reply;
 use super::client_certificate::ClientCertificate;
@@ -64,6 +64,8 @@ pub(crate) struct RequestContext {
     pub(crate) head_flags: HeadFlags,
     /// How the response is compressed, where its route does that.
     compress: Cell<Option<Box<compress::Wanted>>>,
+    /// The fields that servers get because of who the client has shown to be.
+    pub(crate) grant: RefCell<Grant>,
 }
 
 impl RequestContext {
@@ -114,8 +116,19 @@ pub(crate) fn serve(
                 RouteStep::Answered(Err((refusal, record_guard)))
             }
         };
+        let step = match step {
+            // Rare, and as large as all the rest.
+            RouteStep::Check(checking) => {
+                Box::pin(enter(&session, &context, &client, (&mut head, checking))).await
+            }
+            step => step,
+        };
         let outcome = match step {
             RouteStep::Answered(outcome) => outcome,
+            // Once is enough.
+            RouteStep::Check(checking) => {
+                Err((Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, Cause::Internal), checking.record_guard))
+            }
             RouteStep::Forward(forward, forwarded, record_guard) => {
                 forward.forward(&head, forwarded, record_guard).await
             }
@@ -170,6 +183,8 @@ fn answered(
 enum RouteStep<'e> {
     /// It has a response, or is refused.
     Answered(Outcome),
+    /// The client has to show who it is.
+    Check(Box<Checking<'e>>),
     /// It goes to a server.
     Forward(Forward<'e>, Forwarded, RecordGuard),
     /// A file is looked for on a disk.
@@ -218,8 +233,8 @@ fn arrive(
     {
         understood = within_limits(session, http, request, named.or(session.ip));
     }
-    let compress = Cell::default();
-    (RequestContext { record, view, host, named, head_flags, compress }, understood)
+    let (compress, grant) = Default::default();
+    (RequestContext { record, view, host, named, head_flags, compress, grant }, understood)
 }
 
 /// The bounds that hold for every request, whatever its version.
@@ -270,7 +285,6 @@ fn route<'e>(
         );
         return RouteStep::Answered(Ok(response));
     }
-    let host = context.host.as_deref();
     let Some((http, route)) = found else {
         unwanted(request, body);
         return refused(Refusal::new(StatusCode::NOT_FOUND, Cause::NoRoute), record_guard);
@@ -281,8 +295,43 @@ fn route<'e>(
     if let Some(policy) = &route.compress {
         context.compress.set(Some(compress::wanted(policy, request)));
     }
-    let admitted = admitted(session, context, route, body.length());
-    match admitted.and_then(|()| early::elsewhere(http, route, request)) {
+    if let Err(refusal) = admitted(session, context, route, body.length()) {
+        unwanted(request, body);
+        return refused(refusal, record_guard);
+    }
+    if access::asks(&route.access) {
+        return RouteStep::Check(Box::new(Checking { http, route, body, protocol, record_guard }));
+    }
+    act(session, context, client, (request, body, protocol), (http, route, record_guard))
+}
+
+/// Checks who the client is, and does what the route says where that is right.
+async fn enter<'e>(
+    session: &'e Rc<Session>,
+    context: &'e RequestContext,
+    client: &'e Client,
+    (request, checking): (&mut head::Request, Box<Checking<'e>>),
+) -> RouteStep<'e> {
+    let outcome = checking.check(session, context, request).await;
+    let Checking { http, route, body, protocol, record_guard } = *checking;
+    match outcome {
+        Ok(()) => act(session, context, client, (request, body, protocol), (http, route, record_guard)),
+        Err(denied) => {
+            unwanted(request, body);
+            RouteStep::Answered(Err((denied, record_guard)))
+        }
+    }
+}
+
+/// Does what a route says with a request that may enter.
+fn act<'e>(
+    session: &'e Rc<Session>,
+    context: &'e RequestContext,
+    client: &'e Client,
+    (request, body, protocol): (&mut head::Request, Inbound, Option<Box<[u8]>>),
+    (http, route, record_guard): (&'e Http, &'e HttpRoute, RecordGuard),
+) -> RouteStep<'e> {
+    match early::elsewhere(http, route, request) {
         Ok(None) => {}
         Ok(Some(response)) => {
             unwanted(request, body);
@@ -291,15 +340,17 @@ fn route<'e>(
         }
         Err(refusal) => {
             unwanted(request, body);
-            return refused(refusal, record_guard);
+            return RouteStep::Answered(Err((refusal, record_guard)));
         }
     }
+    let host = context.host.as_deref();
     let mut response = match &route.action {
         Action::Redirect(redirect) => {
             let parts =
                 Parts { host: host.unwrap_or_default(), path: request.path(), query: request.query() };
             let Some(response) = answer::redirect(redirect.status, redirect.to.fill(parts)) else {
-                return refused(Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest), record_guard);
+                let refusal = Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest);
+                return RouteStep::Answered(Err((refusal, record_guard)));
             };
             unwanted(request, body);
             own(response, record_guard, Cause::Completed.into(), is_head(request))
@@ -325,7 +376,7 @@ fn route<'e>(
             let forward = Forward { session, context, client, http, route, proxy };
             return match forward.prepare(request, body, protocol, &record_guard) {
                 Ok(forwarded) => RouteStep::Forward(forward, forwarded, record_guard),
-                Err(refusal) => refused(refusal, record_guard),
+                Err(refusal) => RouteStep::Answered(Err((refusal, record_guard))),
             };
         }
     };

@@ -14,6 +14,7 @@ use offramp_upstream::{
     Tunnel,
 };
 
+use super::access;
 use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};
 use super::exchange::{Client, Outcome, RequestContext, finish};
@@ -235,6 +236,7 @@ impl Forward<'_> {
         if self.http.via {
             forwarded_fields::via(fields, received);
         }
+        access::settle(&self.route.access, self.context, fields);
         rules.apply(fields);
     }
 

@@ -101,6 +101,9 @@ impl Record {
             .zip(route)
             .and_then(|(http, name)| http.routes.iter().find(|route| route.name == name));
         clean_request_trailers(trailers, route.map(|route| &route.request_headers));
+        if let Some(route) = route.filter(|route| !route.access.reserved.is_empty()) {
+            clean_request_trailers(trailers, Some(&route.access.reserved));
+        }
     }
 
     /// How long the request has taken so far.

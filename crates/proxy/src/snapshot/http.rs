@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use offramp_certs::client_auth::Allow;
 pub use offramp_http::semantics::HeaderRules;
 pub use offramp_http::semantics::accept_encoding::Coding;
@@ -15,6 +15,7 @@ use offramp_tls::Configs;
 
 use super::pages::ErrorPages;
 use super::{Network, SendProxy};
+use crate::credentials::Users;
 use crate::limit::Rate;
 use crate::networks::AddressRules;
 use crate::route::{PathRules, Paths, RedirectMap, Template};
@@ -144,6 +145,21 @@ pub struct Maintenance {
 pub struct Access {
     /// Where clients may come from; `None`: from anywhere.
     pub addresses: Option<Arc<AddressRules>>,
+    /// The users whose name and password a request must have.
+    pub basic: Option<BasicAuth>,
+    /// The fields that only these checks may set, and those that are for them alone: taken out of what clients say.
+    pub reserved: HeaderRules,
+}
+
+/// The users of a route, by name and password (RFC 7617).
+#[derive(Debug)]
+pub struct BasicAuth {
+    /// The users.
+    pub users: Arc<Users>,
+    /// The value of `WWW-Authenticate`: printable ASCII.
+    pub challenge: Box<str>,
+    /// The field that names the user to servers.
+    pub header: HeaderName,
 }
 
 /// How the responses of a route are compressed.

@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use super::{AcceptorId, Shared, Worker};
 use crate::Table;
 use crate::challenges::Challenges;
+use crate::credentials::Logins;
 use crate::demand::Demand;
 use crate::limit::{Admission, ClientTable, Held};
 use crate::refusals::Refusals;
@@ -46,6 +47,7 @@ pub(crate) fn block_on_counted<F: Future<Output = ()>>(
         refusals: Refusals::new(Log::silent()),
         challenges: Challenges::none(),
         demand: Demand::new().0,
+        logins: Logins::new(),
         log: Log::silent(),
     };
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();

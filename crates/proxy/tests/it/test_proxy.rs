@@ -203,6 +203,7 @@ impl TestProxy {
             refusals: Refusals::new(Log::silent()),
             challenges: Challenges::none(),
             demand: Demand::new().0,
+            logins: offramp_proxy::credentials::Logins::new(),
             log: Log::silent(),
         };
         let worker = Worker::start(index, None, own.remove(0), senders.remove(0), shared, 7).unwrap();

@@ -1,0 +1,13 @@
+//! Names and passwords: a file of users, how their passwords are hashed, and who checks them.
+//!
+//! A check costs tens of milliseconds of CPU time on purpose, so that no worker does it itself ([`Logins`]).
+
+mod hash;
+mod logins;
+mod throttle;
+mod users;
+
+pub use hash::PasswordHash;
+pub use logins::Logins;
+pub(crate) use logins::{KnownPasswords, Outcome};
+pub use users::{Mistake, Users, user_line};
