@@ -1,8 +1,9 @@
 //! The admin interface: answers from the log store and about the running process over plain HTTP, for operators.
 //!
 //! It has a thread and an event loop of its own, so that neither a slow client nor a long question holds up
-//! traffic or reloads. Whoever reaches it reads the log: it belongs on a loopback address or a Unix socket, it
-//! changes nothing, and it has no passwords.
+//! traffic or reloads. Whoever reaches it reads the log: it belongs on a loopback address or a Unix socket. The API
+//! about the running process is for root and the own user, or for those who have the token; what it changes,
+//! `control` changes, as with any other request.
 //!
 //! | question | module |
 //! | --- | --- |
@@ -22,6 +23,7 @@ mod refusal;
 mod serve;
 mod service;
 
+pub use api::Control;
 pub use desk::Store;
 pub use error::Error;
 pub use grafana::target_names;

@@ -15,7 +15,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use offramp_control::History;
 use offramp_net::listen::{self, AcceptError, Acceptor};
 use offramp_net::{Address, Peer};
 use offramp_observe::Log;
@@ -25,6 +24,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
+use crate::api::Control;
 use crate::caller::Caller;
 use crate::desk::{AT_ONCE, Desk, Store};
 use crate::error::Error;
@@ -48,8 +48,10 @@ const HEAD_BYTES: usize = 16 << 10;
 pub struct Settings {
     /// The log store; `None`: Grafana is told that there is none.
     pub store: Option<Store>,
-    /// What became of changes of the configuration; `None`: no configuration is in force here.
-    pub history: Option<History>,
+    /// The running process; `None`: there is none, only a store.
+    pub control: Option<Control>,
+    /// What clients of the API must show that come over TCP; `None`: it is not for them.
+    pub token: Option<Arc<str>>,
     /// Where in the tree of paths.
     pub mount: Mount,
     /// Where the program says what happens.
@@ -204,7 +206,12 @@ fn warn(bound: &Address, log: &Log) {
 }
 
 async fn accept(acceptor: Acceptor, settings: Settings) -> io::Result<Infallible> {
-    let service = Arc::new(Service::new(settings.store.map(Desk::new), settings.history, settings.mount));
+    let service = Arc::new(Service::new(
+        settings.store.map(Desk::new),
+        settings.control,
+        settings.token,
+        settings.mount,
+    ));
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // The semaphore is never closed.
@@ -234,9 +241,9 @@ async fn accept(acceptor: Acceptor, settings: Settings) -> io::Result<Infallible
 
 async fn connection(fd: OwnedFd, peer: Peer, service: Arc<Service>) -> io::Result<()> {
     match peer {
-        Peer::Tcp(_) => {
+        Peer::Tcp(address) => {
             let stream = tokio::net::TcpStream::from_std(std::net::TcpStream::from(fd))?;
-            talk(stream, Caller::Network, service).await;
+            talk(stream, Caller::Network(address), service).await;
         }
         Peer::Unix => {
             let stream = tokio::net::UnixStream::from_std(std::os::unix::net::UnixStream::from(fd))?;

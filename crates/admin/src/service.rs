@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Body, Bytes};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use offramp_control::History;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::api;
-use crate::caller::Caller;
+use crate::api::{self, Asked, Control, Problem, Reply};
+use crate::caller::{Admission, Caller};
 use crate::desk::Desk;
 use crate::grafana::{self, Call};
 use crate::origin::Asker;
@@ -21,13 +20,16 @@ use crate::serve::Mount;
 
 /// The largest body of a request: a dashboard's panel asks with some 2 KiB.
 const BODY_BYTES: usize = 1 << 20;
+/// The largest configuration that is sent: one of a hundred thousand routes.
+const DOCUMENT_BYTES: usize = 16 << 20;
 /// How long a body may take.
 const BODY: Duration = Duration::from_secs(10);
 
 /// Answers requests.
 pub(crate) struct Service {
     desk: Option<Arc<Desk>>,
-    history: Option<History>,
+    control: Option<Control>,
+    token: Option<Arc<str>>,
     mount: Mount,
 }
 
@@ -36,30 +38,42 @@ enum Found {
     /// What is here, for people.
     Index,
     Grafana(Call),
-    /// About the running process.
-    Api(api::Call),
     Nothing,
 }
 
 impl Service {
-    pub(crate) fn new(desk: Option<Desk>, history: Option<History>, mount: Mount) -> Self {
-        Self { desk: desk.map(Arc::new), history, mount }
+    pub(crate) fn new(
+        desk: Option<Desk>,
+        control: Option<Control>,
+        token: Option<Arc<str>>,
+        mount: Mount,
+    ) -> Self {
+        Self { desk: desk.map(Arc::new), control, token, mount }
     }
 
     /// Answers one request; what is wrong with it is said in JSON.
-    pub(crate) async fn answer<B>(&self, request: Request<B>, caller: Caller) -> Response<Full<Bytes>>
+    pub(crate) async fn answer<B>(&self, request: Request<B>, caller: Caller) -> Response<Reply>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let asker = Asker::of(request.headers());
+        if self.mount == Mount::Grafana && is_of_api(request.uri().path()) {
+            // To programs alone: no page of a browser may read it.
+            let answer = if asker == Asker::Program {
+                self.api(request, caller).await
+            } else {
+                Err(Problem::new(StatusCode::FORBIDDEN, "no page of a browser may use this"))
+            };
+            return answer.unwrap_or_else(|problem| problem.response().map(Either::Left));
+        }
         let found = self.find(request.uri().path());
-        let mut response = self.checked(request, (caller, &asker), found).await.unwrap_or_else(|refusal| {
+        let mut response = self.checked(request, &asker, found).await.unwrap_or_else(|refusal| {
             let body = json!({ "message": refusal.text });
             respond(refusal.status, &body)
         });
         asker.permit(response.headers_mut());
-        response
+        response.map(Either::Left)
     }
 
     fn find(&self, path: &str) -> Found {
@@ -69,9 +83,6 @@ impl Service {
             (Mount::Grafana, ("", _)) => return Found::Index,
             // The plugin puts a slash between its URL and a path, even where the URL ends in one.
             (Mount::Grafana, ("grafana", inner)) => inner.trim_start_matches('/'),
-            (Mount::Grafana, ("v1", inner)) => {
-                return api::Call::of(inner).map_or(Found::Nothing, Found::Api);
-            }
             (Mount::Grafana, _) => return Found::Nothing,
         };
         Call::of(inner).map_or(Found::Nothing, Found::Grafana)
@@ -80,7 +91,7 @@ impl Service {
     async fn checked<B>(
         &self,
         request: Request<B>,
-        (caller, asker): (Caller, &Asker),
+        asker: &Asker,
         found: Found,
     ) -> Result<Response<Full<Bytes>>, Refusal>
     where
@@ -99,7 +110,6 @@ impl Service {
             Found::Nothing => {
                 return Err(Refusal { status: StatusCode::NOT_FOUND, text: "nothing is here".to_owned() });
             }
-            Found::Api(call) => return self.api(request.method(), caller, call),
             Found::Index => (None, Method::GET),
             Found::Grafana(call) => (Some(call), call.method()),
         };
@@ -116,12 +126,15 @@ impl Service {
             return Ok(response);
         }
         let Some(call) = call else {
-            return Ok(respond(StatusCode::OK, &json!({ "name": "offramp", "grafana": "/grafana/" })));
+            return Ok(respond(
+                StatusCode::OK,
+                &json!({ "name": "offramp", "grafana": "/grafana/", "api": "/v1/openapi.json" }),
+            ));
         };
         let Some(desk) = &self.desk else {
             return Err(Refusal::later("there is no log store: write [log_store] into the configuration"));
         };
-        let body = read(request.into_body()).await?;
+        let body = read(request.into_body(), BODY_BYTES).await?;
         let places = desk.knows_places();
         let now = SystemTime::now();
         let answer = desk.ask(move |asking| grafana::answer(call, &body, places, now, asking)).await?;
@@ -130,38 +143,56 @@ impl Service {
 }
 
 impl Service {
-    /// Answers about the running process, to programs of this machine alone: no page of a browser is permitted.
-    fn api(
-        &self,
-        method: &Method,
-        caller: Caller,
-        call: api::Call,
-    ) -> Result<Response<Full<Bytes>>, Refusal> {
-        if let Some(text) = caller.refused() {
-            return Err(Refusal { status: StatusCode::FORBIDDEN, text: text.to_owned() });
-        }
-        if !matches!(*method, Method::GET | Method::HEAD) {
-            let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, &json!({ "message": "use GET here" }));
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return Ok(response);
-        }
-        let Some(history) = &self.history else {
-            return Err(Refusal::later("no configuration is in force here"));
+    /// Answers about the running process, and has it changed.
+    async fn api<B>(&self, request: Request<B>, caller: Caller) -> Result<Response<Reply>, Problem>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let shown = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        let shown = shown.and_then(|value| value.strip_prefix(b"Bearer "));
+        let by = match caller.admit(shown, self.token.as_deref()) {
+            Admission::Granted(by) => by,
+            Admission::Denied(why) => return Err(Problem::new(StatusCode::FORBIDDEN, why)),
+            Admission::TokenNeeded => return Err(Problem::token()),
         };
-        Ok(respond(StatusCode::OK, &call.answer(history)))
+        let Some(control) = &self.control else {
+            let why = "no configuration is in force here";
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why));
+        };
+        let (head, body) = request.into_parts();
+        let path = head.uri.path().strip_prefix("/v1").unwrap_or_default();
+        let (operation, names) = match api::find(&head.method, path) {
+            api::Found::Operation(operation, names) => (operation, names),
+            api::Found::OtherMethod(allowed) => return Err(Problem::method(&allowed)),
+            api::Found::Nothing => return Err(Problem::new(StatusCode::NOT_FOUND, "nothing is here")),
+        };
+        let most = match operation.body {
+            api::Body::None => 0,
+            api::Body::Toml => DOCUMENT_BYTES,
+            api::Body::Item | api::Body::Json(_) => BODY_BYTES,
+        };
+        let body = read(body, most).await?;
+        let query = head.uri.query();
+        control.answer(Asked { operation, names, query, headers: &head.headers, body, by }).await
     }
 }
 
-async fn read<B>(body: B) -> Result<Bytes, Refusal>
+/// Whether a path is of the API about the running process.
+fn is_of_api(path: &str) -> bool {
+    path.strip_prefix("/v1").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+async fn read<B>(body: B, most: usize) -> Result<Bytes, Refusal>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match timeout(BODY, Limited::new(body, BODY_BYTES).collect()).await {
+    match timeout(BODY, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(Refusal {
             status: StatusCode::PAYLOAD_TOO_LARGE,
-            text: format!("the request has more than {BODY_BYTES} bytes"),
+            text: format!("the request has more than {most} bytes"),
         }),
         Ok(Err(_)) => Err(Refusal::wrong("the body of the request could not be read")),
         Err(_) => Err(Refusal {

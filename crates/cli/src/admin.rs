@@ -1,11 +1,14 @@
 //! The admin interface of a running proxy, as `[admin]` has it.
 
+use std::fs::{self, DirBuilder};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::sync::Arc;
 
-use offramp_admin::{Admin, Mount, Settings, Store};
+use offramp_admin::{Admin, Control, Mount, Settings, Store};
 use offramp_config::Config;
 use offramp_config::model::ListenAddress;
-use offramp_control::{Carried, Server, Socket};
+use offramp_control::{Carried, Origin, Server, Socket};
 use offramp_net::Address;
 use offramp_observe::Log;
 
@@ -37,22 +40,93 @@ impl Carried for Interface {
     }
 }
 
-/// Starts the admin interface, if the configuration has one, for `server` to carry.
+/// A token that is shorter could be guessed.
+const SHORTEST_TOKEN: usize = 16;
+
+/// What the admin interface of a configuration needs while the process has the rights that it was started with.
+pub(crate) struct Prepared {
+    address: Where,
+    token: Option<Arc<str>>,
+}
+
+/// Where it listens.
+enum Where {
+    /// Nowhere.
+    Nowhere,
+    /// Where the configuration says: what stands in the way is an error.
+    Written(ListenAddress),
+    /// Where it does by default: what stands in the way is a warning.
+    Default(ListenAddress),
+}
+
+/// Reads the token, and makes the directory of the socket.
 ///
 /// # Errors
-/// Its address cannot be listened on.
-pub(crate) fn add(server: &mut Server, config: &Config, log: &Log) -> Result<(), Failure> {
-    let Some(endpoint) = &config.admin else { return Ok(()) };
+/// The file of the token cannot be used.
+pub(crate) fn prepare(config: &Config, origin: &Origin) -> Result<Prepared, Failure> {
+    let admin = &config.admin;
+    let address = match (&admin.endpoint, origin) {
+        _ if !admin.enabled => Where::Nowhere,
+        (Some(endpoint), _) => Where::Written(endpoint.address.clone()),
+        (None, Origin::CommandLine) => Where::Nowhere,
+        (None, Origin::File(_)) => {
+            // Where it cannot be made, there is a warning later: that the socket cannot be.
+            let _ = config.state_dir.parent().map(fs::create_dir_all);
+            let _ = DirBuilder::new().mode(0o700).create(&config.state_dir);
+            Where::Default(ListenAddress::Unix(config.admin_socket()))
+        }
+    };
+    let token = match &admin.token_file {
+        Some(file) if admin.enabled => {
+            let wrong = |why: &dyn std::fmt::Display| {
+                Failure::usage(format_args!("error: [admin] token_file: {why}"))
+            };
+            let token = offramp_certs::read_secret(&file.path).map_err(|error| wrong(&error))?;
+            if token.len() < SHORTEST_TOKEN || token.contains(char::is_whitespace) {
+                let path = file.path.display();
+                let why = format!("{path} must have one word of at least {SHORTEST_TOKEN} characters");
+                return Err(wrong(&why));
+            }
+            Some(Arc::from(token.as_str()))
+        }
+        _ => None,
+    };
+    Ok(Prepared { address, token })
+}
+
+/// Starts the admin interface, if there is to be one, for `server` to carry.
+///
+/// # Errors
+/// The address that the configuration names cannot be listened on.
+pub(crate) fn add(
+    server: &mut Server,
+    prepared: Prepared,
+    config: &Config,
+    log: &Log,
+) -> Result<(), Failure> {
+    let Prepared { address, token } = prepared;
+    let (address, written) = match &address {
+        Where::Nowhere => return Ok(()),
+        Where::Written(address) => (net(address), true),
+        Where::Default(address) => (net(address), false),
+    };
     let store = Place::of(config).map(|place| Store { url: place.url, geoip: place.geoip });
-    let history = Some(server.history());
-    let settings = Settings { store, history, mount: Mount::Grafana, log: log.clone() };
-    let address = net_address(&endpoint.address);
+    let control = Some(Control::new(server.handle(), server.view()));
+    let settings = Settings { store, control, token, mount: Mount::Grafana, log: log.clone() };
     let inherited = server.inherited_socket("admin", &address);
     let foreign = inherited.as_ref().is_some_and(|socket| socket.foreign);
-    let admin = match inherited {
-        Some(Socket { fd, .. }) => Admin::start_on(fd, foreign, &address, settings)
-            .map_err(|error| Failure::runtime(format_args!("error: {error}")))?,
-        None => start(&endpoint.address, settings)?,
+    let started = match inherited {
+        Some(Socket { fd, .. }) => Admin::start_on(fd, foreign, &address, settings),
+        None => Admin::start(&address, settings),
+    };
+    let admin = match started {
+        Ok(admin) => admin,
+        Err(error) if written => return Err(Failure::runtime(format_args!("error: {error}"))),
+        Err(error) => {
+            let advice = "`offramp ctl` cannot reach this process; see `address` in [admin]";
+            log.warn(advice, &[("reason", (&error).into())]);
+            return Ok(());
+        }
     };
     log.info("admin", &[("address", admin.address().into())]);
     server.carry(Box::new(Interface { admin, address, foreign }));
@@ -64,11 +138,10 @@ pub(crate) fn add(server: &mut Server, config: &Config, log: &Log) -> Result<(),
 /// # Errors
 /// Its address cannot be listened on.
 pub(crate) fn start(address: &ListenAddress, settings: Settings) -> Result<Admin, Failure> {
-    Admin::start(&net_address(address), settings)
-        .map_err(|error| Failure::runtime(format_args!("error: {error}")))
+    Admin::start(&net(address), settings).map_err(|error| Failure::runtime(format_args!("error: {error}")))
 }
 
-fn net_address(address: &ListenAddress) -> Address {
+fn net(address: &ListenAddress) -> Address {
     match address {
         ListenAddress::Ip(address) => Address::Tcp(*address),
         ListenAddress::Unix(path) => Address::Unix(path.clone()),

@@ -4,6 +4,7 @@
 //! happens. Nothing here touches the system.
 
 pub(crate) mod cert;
+pub(crate) mod ctl;
 pub(crate) mod logs;
 pub(crate) mod order;
 
@@ -71,6 +72,11 @@ pub(crate) enum Command {
     Ca(Ca),
     /// List certificates, say what is wrong with one, order or renew one
     Cert(cert::Cert),
+    /// See and change the running Offramp
+    ///
+    /// It asks the admin interface of the Offramp that runs with this configuration: by default the Unix socket
+    /// admin.sock in its state directory, which root and the user of Offramp may use.
+    Ctl(ctl::Ctl),
     /// Query the log store: who, what, how much; import access logs into it
     ///
     /// The store is that of `[log_store]` in the configuration, which `offramp run` writes to, or any other

@@ -4,6 +4,7 @@ mod admin;
 mod banner;
 mod cert;
 mod check;
+mod ctl;
 mod demo;
 mod event_store;
 mod failure;

@@ -24,7 +24,7 @@ use crate::flags::{self, Cli, Command, Identity, Listening};
 use crate::listen::Place;
 use crate::single::{Answers, Single, local};
 use crate::surroundings::{self, print, say};
-use crate::{cert, check, event_store, logs, man, password, target};
+use crate::{cert, check, ctl, event_store, logs, man, password, target};
 
 /// Does what the command line says.
 ///
@@ -39,6 +39,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(arguments) => as_heir(|heir| demo(arguments, heir)),
         Command::Ca(arguments) => ca(arguments),
         Command::Cert(arguments) => cert::run(arguments),
+        Command::Ctl(arguments) => ctl::run(arguments),
         Command::Logs(arguments) => logs::run(arguments),
         Command::Password(arguments) => password::run(&arguments),
         Command::Version => print(format!("offramp {VERSION}\n").as_bytes()),
@@ -257,6 +258,7 @@ fn serve(
             announce(&addresses);
         })
     });
+    let prepared = admin::prepare(&config, &origin)?;
     let start = Start {
         config: config.clone(),
         origin,
@@ -276,7 +278,7 @@ fn serve(
     };
     let mut server = Server::start(start).map_err(|error| not_started(&error, &config))?;
     // After the start, so that its socket belongs to the user that was switched to.
-    admin::add(&mut server, &config, &log)?;
+    admin::add(&mut server, prepared, &config, &log)?;
     // It is not needed for days of running.
     drop(config);
     let exit = server.run();

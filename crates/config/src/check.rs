@@ -107,6 +107,8 @@ impl<'r> Reader<'_, 'r> {
             if let Err(problem) = (binding.set)(config, Some(&value.value), &origin) {
                 self.report.local(&value.span, problem);
                 wrong.push(section_of(binding.path));
+            } else {
+                config.origins.set(binding.path, Some(origin.at));
             }
         }
         wrong

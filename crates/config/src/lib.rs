@@ -24,10 +24,12 @@ use std::path::Path;
 use error::{Report, Source, Span};
 
 pub use diff::{Change, ConfigDiff, Keyed, ListDiff, Setting, keep_until_restart};
+pub use edit::{EDITED, Edit, EditError, Item, ServerEdit};
 pub use error::{At, Errors, Place, Problem, Severity};
 pub use include::{Sources, sources};
 pub use model::{Config, Environment};
 pub use print::print;
+pub use suggest::nearest;
 pub use units::{Per, Rate};
 
 pub mod keys;
@@ -35,6 +37,7 @@ pub mod model;
 
 mod check;
 mod diff;
+mod edit;
 mod error;
 mod include;
 mod print;
@@ -91,10 +94,37 @@ pub fn survey(path: &Path, environment: &Environment) -> Result<Survey, Errors> 
     let failed = |problem: Problem| Errors::new(&*name, vec![problem]);
     let text = read_text(path, &name, FILE_MAX).map_err(failed)?;
     let absolute = std::path::absolute(path).map_err(|error| failed(unreadable(&name, &error)))?;
-    let folder = absolute.parent().unwrap_or(Path::new("/"));
-    let mut source = Source::new(&name, folder, &text);
-    let problems = include::read(&mut source, path.parent().unwrap_or(Path::new("")));
-    Ok(survey_in(&source, problems, environment))
+    Ok(survey_document(&text, &Document { name: &name, path: &absolute }, environment))
+}
+
+/// How a text is read that may not be in its file yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Document<'a> {
+    /// What messages call it.
+    pub name: &'a str,
+    /// Where it would be, absolute: relative paths, and those of `include`, start at the folder of it.
+    pub path: &'a Path,
+}
+
+/// Reads a configuration from a text as [`load`] reads it from a file, and the files that it includes.
+///
+/// # Errors
+/// Every mistake of the text, and the warnings among them.
+pub fn load_document(
+    text: &str,
+    document: &Document<'_>,
+    environment: &Environment,
+) -> Result<(Config, Vec<Problem>), Errors> {
+    let Survey { config, outcome } = survey_document(text, document, environment);
+    outcome.map(|warnings| (config, warnings))
+}
+
+fn survey_document(text: &str, document: &Document<'_>, environment: &Environment) -> Survey {
+    let folder = document.path.parent().unwrap_or(Path::new("/"));
+    let mut source = Source::new(document.name, folder, text);
+    let shown = Path::new(document.name).parent().unwrap_or(Path::new(""));
+    let problems = include::read(&mut source, shown);
+    survey_in(&source, problems, environment)
 }
 
 /// The text of a file that may have so many bytes.

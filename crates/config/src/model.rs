@@ -6,6 +6,7 @@
 //! here opens a file or a socket: whether a certificate exists is found out by whoever reads it, and
 //! [`FilePath::at`] lets that error name the line.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,10 +17,10 @@ pub use acme::{
     ImpliedCertificates, KeyType, TsigAlgorithm, contact, not_issuable,
 };
 pub use address::{Cidr, ListenAddress, ServerAddress};
-pub use backend::{Backend, Balance, BalanceWay, HashKey, Pool, Protocol, Server};
+pub use backend::{Backend, Balance, BalanceWay, HashKey, Pool, Protocol, Server, ServerState};
 pub use bounded::{Bounded, RecordSizeLimit, Size, Tickets, Weight};
 pub use compress::{Algorithm, Compress, MediaRange};
-pub use figures::{Endpoint, GraphitePrefix, LogStore, Metrics, OtlpUrl, StoreUrl, Tracing};
+pub use figures::{Admin, Endpoint, GraphitePrefix, LogStore, Metrics, OtlpUrl, StoreUrl, Tracing};
 pub(crate) use files::is_below;
 pub use files::{StaticFiles, fallback};
 pub use fingerprint::Ja4Pattern;
@@ -45,6 +46,7 @@ pub use route::{
 pub use server_tls::{ClientCertificate, Pin, ServerTls, TlsName, Verify};
 
 use crate::error::At;
+use crate::settings::BINDINGS;
 use words::words;
 
 pub(crate) mod access;
@@ -84,8 +86,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Whether a change of the file is a reload.
     pub watch: bool,
-    /// The admin interface, if any.
-    pub admin: Option<Endpoint>,
+    /// The admin interface.
+    pub admin: Admin,
     /// What the program says about itself.
     pub log: Log,
     /// One event per connection or request.
@@ -112,6 +114,21 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// Named backends sorted by name, their names unique.
     pub backends: Vec<Backend>,
+    /// Where the plain values are written that are no defaults.
+    pub origins: Origins,
+}
+
+/// Replaces items by equal ones of `old`, which differ by their places alone.
+fn keep<T: PartialEq + Clone>(new: &mut [T], old: &[T]) {
+    // What was not touched is as far from the beginning, or as far from the end.
+    let (count, had) = (new.len(), old.len());
+    for (index, item) in new.iter_mut().enumerate() {
+        let from_end = (index + had).checked_sub(count).and_then(|at| old.get(at));
+        let same = old.get(index).filter(|one| *one == item).or_else(|| from_end.filter(|one| *one == item));
+        if let Some(same) = same {
+            item.clone_from(same);
+        }
+    }
 }
 
 impl Default for Config {
@@ -129,7 +146,7 @@ impl Config {
             user: environment.is_root.then(User::default),
             state_dir: environment.state_dir(),
             watch: false,
-            admin: None,
+            admin: Admin::default(),
             log: Log::default(),
             access_log: AccessLog::default(),
             log_store: LogStore::default(),
@@ -143,6 +160,36 @@ impl Config {
             error_pages: ErrorPages::default(),
             routes: Vec::new(),
             backends: Vec::new(),
+            origins: Origins::default(),
+        }
+    }
+
+    /// The Unix socket of the admin interface where no address is written.
+    pub fn admin_socket(&self) -> PathBuf {
+        self.state_dir.join("admin.sock")
+    }
+
+    /// Without what absence implies: what [`Config::fill_implied`] adds.
+    #[must_use]
+    pub fn without_implied(&self) -> Self {
+        let mut config = self.clone();
+        config.certificates.retain(|one| one.at.place().is_some());
+        config.authorities.retain(|one| one.at.place().is_some());
+        config.listeners.retain(|one| one.at.place().is_some());
+        config
+    }
+
+    /// Gives what is the same as in `old` the places that it has there.
+    pub fn keep_places(&mut self, old: &Self) {
+        keep(&mut self.certificates, &old.certificates);
+        keep(&mut self.authorities, &old.authorities);
+        keep(&mut self.listeners, &old.listeners);
+        keep(&mut self.routes, &old.routes);
+        keep(&mut self.backends, &old.backends);
+        for binding in BINDINGS {
+            if (binding.get)(self) == (binding.get)(old) {
+                self.origins.set(binding.path, old.origins.of(binding.path).cloned());
+            }
         }
     }
 
@@ -161,6 +208,33 @@ impl Config {
         self.backends.iter().find(|backend| backend.name == *name)
     }
 }
+
+/// Where plain values are written, by the paths of their keys. Two of them always compare equal, as two [`At`] do.
+#[derive(Clone, Debug, Default)]
+pub struct Origins(BTreeMap<&'static str, At>);
+
+impl Origins {
+    /// Where the key of this path is written; nothing for a default.
+    pub fn of(&self, path: &str) -> Option<&At> {
+        self.0.get(path)
+    }
+
+    /// Takes note of where a key is written, or that it is not.
+    pub(crate) fn set(&mut self, path: &'static str, at: Option<At>) {
+        match at {
+            Some(at) => self.0.insert(path, at),
+            None => self.0.remove(path),
+        };
+    }
+}
+
+impl PartialEq for Origins {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Origins {}
 
 /// What the meaning of absent keys depends on. It is passed in: this crate reads no environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use plain::Plain;
 
 use crate::error::{At, Problem, shown};
-use crate::model::{AccessOutput, Config, FilePath, ImpliedCertificates, LogOutput};
+use crate::model::{AccessOutput, Config, FilePath, ImpliedCertificates, ListenAddress, LogOutput};
 use crate::units::{self, Rate};
 
 pub(crate) use plain::{Word, WordOrFile};
@@ -94,7 +94,9 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "user" => user;
     "state_dir" => state_dir;
     "watch" => watch;
-    "admin.address" => admin;
+    "admin.enabled" => admin.enabled;
+    "admin.address" => admin.endpoint;
+    "admin.token_file" => admin.token_file;
     "log.level" => log.level;
     "log.format" => log.format;
     "log.output" => log.output;
@@ -218,6 +220,14 @@ pub(crate) const NEEDS: &[Need] = &[
     Need { path: "log_store.full_text", with: "`url`", met: has_store },
     Need { path: "log_store.geoip", with: "`url`", met: has_store },
     Need {
+        path: "admin.token_file",
+        with: "an `address` that is no Unix socket",
+        met: |config| {
+            let endpoint = config.admin.endpoint.as_ref();
+            endpoint.is_some_and(|endpoint| matches!(endpoint.address, ListenAddress::Ip(_)))
+        },
+    },
+    Need {
         path: "metrics.graphite_interval",
         with: "`graphite`",
         met: |config| config.metrics.graphite.is_some(),
@@ -233,7 +243,7 @@ pub(crate) const NEEDS: &[Need] = &[
         met: |config| {
             let metrics = &config.metrics;
             let asked = metrics.endpoint.is_some() || metrics.graphite.is_some();
-            asked || config.admin.is_some() || config.tracing.metrics
+            asked || config.admin.endpoint.is_some() || config.tracing.metrics
         },
     },
     Need {

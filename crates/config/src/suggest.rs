@@ -4,7 +4,7 @@
 
 /// The candidate nearest to `word` by edits, or `None` where none is near or
 /// several are equally so.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word: String = normal(word).take(MAX_LENGTH).collect();
     let length = word.chars().count();
     let limit = (length / 3).max(1);

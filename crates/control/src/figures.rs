@@ -15,6 +15,7 @@ use offramp_observe::names::{self, Metric};
 use offramp_observe::{Sampled, Sampler};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{Shared, Snapshot};
+use offramp_upstream::Duty;
 
 use crate::acme::Orders;
 use crate::event_store::StoreFigures;
@@ -112,7 +113,7 @@ fn servers(snapshot: &Snapshot) -> impl Iterator<Item = Sampled> {
         [
             figure(&names::SERVER_UP, f64::from(!health.is_down())),
             figure(&names::SERVER_EJECTED, f64::from(health.is_ejected(now))),
-            figure(&names::SERVER_DRAINING, f64::from(health.is_draining())),
+            figure(&names::SERVER_DRAINING, f64::from(health.duty() == Duty::Drains)),
             figure(&names::SERVER_ACTIVE, f64::from(health.in_flight())),
         ]
     })

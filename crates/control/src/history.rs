@@ -7,16 +7,20 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use offramp_config::Config;
+
 use crate::error::Error;
 use crate::reload::Changes;
 
 /// Changes that are remembered, and refused ones besides.
 const KEPT: usize = 100;
+/// Configurations that are remembered: each may have thousands of routes.
+const CONFIGURATIONS: usize = 10;
 /// Lines of one entry that are kept: a new file may change thousands of routes.
 const LINES: usize = 200;
 
 /// Who asked for a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requester {
     /// Whoever sent SIGHUP.
     Signal,
@@ -24,13 +28,19 @@ pub enum Requester {
     Watch,
     /// The program that embeds the server, through a [`Handle`](crate::Handle).
     Program,
+    /// Nobody: a change was not confirmed in time.
+    Unconfirmed,
+    /// A client of the admin API: who it is, as far as is known.
+    Admin(Arc<str>),
 }
 
 impl Requester {
     /// As operators know it.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub fn as_str(&self) -> &str {
         match self {
+            Self::Unconfirmed => "not confirmed in time",
+            Self::Admin(client) => client,
             Self::Signal => "SIGHUP",
             Self::Watch => "watch",
             Self::Program => "program",
@@ -41,7 +51,9 @@ impl Requester {
 /// A change that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The version of the configuration that it made; that of the start is 1.
+    /// Its number among all of them since the start.
+    pub number: u64,
+    /// The version of the configuration that was in force afterwards; that of the start is 1.
     pub version: u64,
     /// When.
     pub at: SystemTime,
@@ -56,6 +68,8 @@ pub struct Applied {
 /// A change that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
+    /// Its number among all of them since the start.
+    pub number: u64,
     /// When.
     pub at: SystemTime,
     /// Who asked for it.
@@ -76,26 +90,64 @@ struct Kept {
     changes: u64,
     applied: VecDeque<Applied>,
     refused: VecDeque<Refused>,
+    /// The latest configurations by version, the newest last.
+    configurations: VecDeque<(u64, Arc<Config>)>,
 }
 
 impl History {
+    /// Remembers the configuration in force, for a way back to it. A version has one; that of a reload without a
+    /// difference is that of the version before.
+    pub(crate) fn keep(&self, config: &Arc<Config>) {
+        let mut kept = self.kept();
+        let version = kept.version();
+        match kept.configurations.back_mut() {
+            Some((last, same)) if *last == version => *same = Arc::clone(config),
+            _ => {
+                if kept.configurations.len() == CONFIGURATIONS {
+                    kept.configurations.pop_front();
+                }
+                kept.configurations.push_back((version, Arc::clone(config)));
+            }
+        }
+    }
+
+    /// The configuration of a version, if it is one of the latest ten.
+    pub(crate) fn configuration(&self, version: u64) -> Option<Arc<Config>> {
+        let kept = self.kept();
+        kept.configurations.iter().find(|(known, _)| *known == version).map(|(_, config)| Arc::clone(config))
+    }
+
+    /// The configuration before the one in force.
+    pub(crate) fn before(&self) -> Option<Arc<Config>> {
+        self.kept().configurations.iter().rev().nth(1).map(|(_, config)| Arc::clone(config))
+    }
+
+    /// The versions whose configurations are remembered.
+    #[must_use]
+    pub fn configurations(&self) -> Vec<u64> {
+        self.kept().configurations.iter().map(|(version, _)| *version).collect()
+    }
+
     /// Takes note of how a change ended.
     pub fn note(&self, outcome: &Result<Changes, Error>, by: Requester, at: SystemTime) {
         let mut kept = self.kept();
         match outcome {
             Ok(changes) => {
-                kept.changes += 1;
+                // A reload that finds nothing new makes no version.
+                kept.changes += u64::from(!changes.lines.is_empty());
                 let omitted = changes.lines.len().saturating_sub(LINES);
                 let lines = changes.lines.iter().take(LINES).cloned().collect();
                 let needs_restart = changes.needs_restart.clone();
                 let changes = Changes { lines, needs_restart, ..*changes };
                 let version = kept.version();
-                push(&mut kept.applied, Applied { version, at, by, changes, omitted });
+                let number = kept.applied.back().map_or(1, |last| last.number + 1);
+                push(&mut kept.applied, Applied { number, version, at, by, changes, omitted });
             }
             Err(error) => {
                 let omitted = error.findings().len().saturating_sub(LINES);
                 let reasons = error.findings().iter().take(LINES).map(ToString::to_string).collect();
-                push(&mut kept.refused, Refused { at, by, reasons, omitted });
+                let number = kept.refused.back().map_or(1, |last| last.number + 1);
+                push(&mut kept.refused, Refused { number, at, by, reasons, omitted });
             }
         }
     }
@@ -162,11 +214,12 @@ mod tests {
         let (version, applied) = history.applied();
         assert_eq!((version, history.version(), applied.len()), (151, 151, KEPT));
         assert_eq!((applied[0].version, applied[KEPT - 1].version), (151, 52));
+        assert_eq!((applied[0].number, applied[KEPT - 1].number), (150, 51));
         assert_eq!((applied[0].changes.lines.len(), applied[0].omitted), (LINES, 800));
-        assert_eq!((applied[0].changes.new_certificates, applied[0].by), (3, Requester::Watch));
+        assert_eq!((applied[0].changes.new_certificates, &applied[0].by), (3, &Requester::Watch));
         assert_eq!(applied[0].changes.needs_restart, ["workers"]);
         let refused = history.refused();
         assert_eq!((refused.len(), refused[0].reasons.len(), refused[0].omitted), (KEPT, LINES, 800));
-        assert_eq!((refused[0].reasons[1].as_str(), refused[0].by), ("1", Requester::Signal));
+        assert_eq!((refused[0].reasons[1].as_str(), &refused[0].by), ("1", &Requester::Signal));
     }
 }

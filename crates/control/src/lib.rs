@@ -14,8 +14,10 @@
 //! | what was read from certificates, and when is it read again? | `certificates` |
 //! | which sockets stay, come and go? | `plan` (pure), `listeners` |
 //! | what happens at start, on reload, as time passes, at the end? | `server`, `reload`, `upkeep`, `drain` |
+//! | who may change what, and how is it taken back? | `change` |
 //! | who changed what, and when? | `history` |
 //! | who may enter, by which files? | `access` |
+//! | what do others see of the process? | `view` |
 //! | which servers are alive? | `probes` |
 //! | who obtains and renews certificates? | `acme` |
 //! | how does the log store get its events? | `event_store` |
@@ -26,6 +28,7 @@ mod access;
 mod acme;
 mod build;
 mod certificates;
+mod change;
 mod config_watch;
 mod drain;
 mod error;
@@ -50,10 +53,12 @@ mod signals;
 mod state;
 mod upgrade;
 mod upkeep;
+mod view;
 mod watchdog;
 
 pub use acme::{Issued, OneOrder, control_socket, order_once};
 pub use build::{check, check_files};
+pub use change::{Change, NotChanged, Report, Terms};
 pub use drain::Exit;
 pub use error::{Error, Error as StartError, Finding};
 pub use event_store::{EventStore, OpenStore, StoreFigures};
@@ -63,3 +68,4 @@ pub use offramp_proxy::credentials::user_line;
 pub use reload::Changes;
 pub use server::{Bound, Handle, Origin, Server, Socket, Start};
 pub use upgrade::{Carried, HANDOVER, Heir, Program, Refuser};
+pub use view::{BackendView, InForce, ServerView, View};

@@ -124,7 +124,7 @@ pub(crate) fn clients(config: &Config) -> ClientSettings {
     let heard = config.metrics.endpoint.is_some()
         || config.metrics.graphite.is_some()
         || config.tracing.metrics
-        || config.admin.is_some();
+        || config.admin.endpoint.is_some();
     let top = if heard { config.metrics.top_clients as usize } else { 0 };
     ClientSettings { top, anonymize: config.access_log.anonymize == model::Anonymize::Ip }
 }

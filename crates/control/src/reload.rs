@@ -4,20 +4,24 @@
 //! change is made at once, in an order that leaves no gap: removed listeners stop, the snapshot is
 //! replaced, new listeners begin. A refused reload changes nothing.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use offramp_certs::store::Store;
-use offramp_config::{At, Config, ConfigDiff, Severity, keep_until_restart};
+use offramp_config::model::ServerState;
+use offramp_config::{At, Config, ConfigDiff, keep_until_restart};
 use offramp_net::Address;
 use offramp_net::process::Identity;
 use offramp_observe::{Log, Output, Sink};
+use offramp_proxy::Snapshot;
 use offramp_tls::TicketKeys;
+use offramp_upstream::Duty;
 
 use crate::build::{Built, Inputs, Material, build_with};
 use crate::certificates::OnFault;
+use crate::change::refused;
 use crate::error::{Error, Finding};
 use crate::history::Requester;
 use crate::inherited::Inherited;
@@ -59,8 +63,8 @@ impl Running {
         let mut config = self.read()?;
         let needs_restart = keep_until_restart(&self.config, &mut config);
         let now = SystemTime::now();
-        let material = self.read_material(&config, now, OnFault::Refuse).await?;
-        Ok(Proposal { config, needs_restart, material, now })
+        let material = self.read_material(&config, now, OnFault::Refuse, true).await?;
+        Ok(Proposal { config, needs_restart, material, now, mint: true })
     }
 
     /// Applies what was read or keeps everything as it is, and reports which to the log and to the service manager.
@@ -73,38 +77,54 @@ impl Running {
             Ok(proposal) => self.change_to(proposal).await,
             Err(error) => Err(error),
         };
-        let now = SystemTime::now();
-        self.crew.reloads.note(outcome.is_ok(), now);
-        self.history.note(&outcome, by, now);
-        self.acme.prompt();
-        match &outcome {
-            Ok(changes) => self.log_changes(changes),
-            Err(error) => {
-                let reasons: Vec<String> = error.findings().iter().map(ToString::to_string).collect();
-                let joined = reasons.join(" | ");
-                let fields = [("faults", reasons.len().into()), ("reasons", (&joined).into())];
-                self.log.error("reload refused; everything stays as it was", &fields);
-            }
+        if outcome.is_ok() && self.confirmation.take().is_some() {
+            self.log.info("the reload replaces the change that nobody has confirmed", &[]);
         }
+        self.remember(&outcome, by);
         let status = if outcome.is_ok() { "reloaded" } else { "reload refused: the log says why" };
         self.notifier.send(&format!("READY=1\nSTATUS={status}"));
         outcome
     }
 
-    fn read(&self) -> Result<Config, Error> {
-        let Origin::File(path) = &self.source.origin else { return Ok(self.config.clone()) };
-        let (config, warnings) = offramp_config::load(path, &self.source.environment).map_err(|errors| {
-            let is_error = |problem: &&offramp_config::Problem| problem.severity() == Severity::Error;
-            Error::from(errors.problems().iter().filter(is_error).map(finding).collect::<Vec<_>>())
-        })?;
+    /// Takes note of how a change ended, and says so in the log.
+    pub(crate) fn remember(&mut self, outcome: &Result<Changes, Error>, by: Requester) {
+        let now = SystemTime::now();
+        self.crew.reloads.note(outcome.is_ok(), now);
+        self.acme.prompt();
+        match outcome {
+            Ok(changes) => self.log_changes(changes, &by),
+            Err(error) => {
+                let reasons: Vec<String> = error.findings().iter().map(ToString::to_string).collect();
+                let joined = reasons.join(" | ");
+                let fields = [
+                    ("faults", reasons.len().into()),
+                    ("reasons", (&joined).into()),
+                    ("by", by.as_str().into()),
+                ];
+                self.log.error("reload refused; everything stays as it was", &fields);
+            }
+        }
+        self.history.note(outcome, by, now);
+        self.history.keep(&self.config);
+        self.publish();
+    }
+
+    /// The configuration as its file has it now.
+    pub(crate) fn read(&self) -> Result<Config, Error> {
+        let Origin::File(path) = &self.source.origin else { return Ok(Config::clone(&self.config)) };
+        let (config, warnings) =
+            offramp_config::load(path, &self.source.environment).map_err(|errors| refused(&errors))?;
         tell(&self.log, "configuration", &warnings.iter().map(finding).collect::<Vec<_>>());
         Ok(config)
     }
 
-    fn log_changes(&self, changes: &Changes) {
+    fn log_changes(&self, changes: &Changes, by: &Requester) {
         let restart = changes.needs_restart.join(", ");
-        let mut fields =
-            vec![("changes", changes.into()), ("new_certificates", changes.new_certificates.into())];
+        let mut fields = vec![
+            ("changes", changes.into()),
+            ("new_certificates", changes.new_certificates.into()),
+            ("by", by.as_str().into()),
+        ];
         if !restart.is_empty() {
             fields.push(("needs_a_restart", (&restart).into()));
         }
@@ -113,8 +133,14 @@ impl Running {
 
     /// Changes to the configuration, in which nothing frozen differs.
     async fn change_to(&mut self, proposal: Proposal) -> Result<Changes, Error> {
-        let Proposal { config, needs_restart, material, now } = proposal;
-        let next = self.prepare(&config, material, now)?;
+        let ready = self.ready(proposal).await?;
+        Ok(self.apply(ready).await)
+    }
+
+    /// Builds and opens everything, and changes nothing.
+    pub(crate) async fn ready(&self, proposal: Proposal) -> Result<Ready, Error> {
+        let Proposal { config, needs_restart, material, now, mint } = proposal;
+        let next = self.prepare(&config, material, (now, mint))?;
         next.built.names.look_up_new(&self.log).await;
         let diff = ConfigDiff::between(&self.config, &config).to_string();
         let changes = Changes {
@@ -122,14 +148,32 @@ impl Running {
             new_certificates: new_certificates(&self.ground.store, &next.built.store),
             needs_restart,
         };
-        tell(&self.log, "certificate", &next.built.warnings);
-        tell(&self.log, "configuration", &servers::look(&config, &Identity::current()));
+        let servers = servers::look(&config, &Identity::current());
+        Ok(Ready { config, next, changes, servers })
+    }
+
+    /// Makes the change that is ready. Nothing in here is refused any more.
+    pub(crate) async fn apply(&mut self, ready: Ready) -> Changes {
+        self.tell_warnings(&ready);
+        let Ready { config, next, changes, .. } = ready;
         self.commit(config, next).await;
-        Ok(changes)
+        changes
+    }
+
+    /// The addresses that a change opens, and those that it closes.
+    pub(crate) fn addresses_that_change(&self, ready: &Ready) -> (Vec<String>, Vec<String>) {
+        let Next { plan, wanted, .. } = &ready.next;
+        let opens = plan.open.iter().map(|at| wanted[*at].address.to_string());
+        (opens.collect(), self.listening.closing(plan).map(ToString::to_string).collect())
     }
 
     /// Everything that can fail, with all that fails.
-    fn prepare(&self, config: &Config, material: Material, now: SystemTime) -> Result<Next, Error> {
+    fn prepare(
+        &self,
+        config: &Config,
+        material: Material,
+        (now, mint): (SystemTime, bool),
+    ) -> Result<Next, Error> {
         let mut findings = Vec::new();
         let tickets = if config.tls.ticket_rotation == self.config.tls.ticket_rotation {
             Ok(Arc::clone(&self.ground.tickets))
@@ -147,7 +191,7 @@ impl Running {
             backends: &current.backends,
             sources: &self.ground.sources,
             contents: None,
-            mint: true,
+            mint,
         };
         let built = build_with(config, &inputs, material).map_err(|error| error.findings().to_vec());
         let built = note(&mut findings, built);
@@ -233,6 +277,7 @@ impl Running {
                 snapshot.listeners.insert(Arc::clone(label), listener);
             }
         }
+        settle_servers(&config, &snapshot);
         self.crew.shared.current.store(Arc::new(snapshot));
         self.crew.shared.admission.limit_changed();
         self.crew.shared.refusals.show(outputs::shown_clients(&config));
@@ -253,7 +298,7 @@ impl Running {
         (self.ground.tickets, self.ground.names) = (tickets, names);
         (self.ground.store, self.ground.sources) = (store, sources);
         self.ground.contents = contents;
-        self.config = config;
+        self.config = Arc::new(config);
     }
 
     fn redirect(&self, config: &Config) {
@@ -314,12 +359,43 @@ impl Running {
 
 /// What was read for a reload.
 pub(crate) struct Proposal {
-    config: Config,
+    pub(crate) config: Config,
     /// Changed keys that keep their old value.
-    needs_restart: Vec<&'static str>,
-    material: Material,
+    pub(crate) needs_restart: Vec<&'static str>,
+    pub(crate) material: Material,
     /// The time by which the certificates were judged.
-    now: SystemTime,
+    pub(crate) now: SystemTime,
+    /// Whether the local CA may issue; without, nothing is written.
+    pub(crate) mint: bool,
+}
+
+/// A change that everything is there for.
+pub(crate) struct Ready {
+    pub(crate) config: Config,
+    pub(crate) changes: Changes,
+    next: Next,
+    /// What is odd about servers.
+    servers: Vec<Finding>,
+}
+
+impl Ready {
+    /// What an operator should know.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = &Finding> {
+        self.next.built.warnings.iter().chain(&self.servers)
+    }
+
+    /// The same: of certificates, and of the rest.
+    pub(crate) fn warnings_by_kind(&self) -> (&[Finding], &[Finding]) {
+        (&self.next.built.warnings, &self.servers)
+    }
+
+    /// Gives up what was opened for it.
+    pub(crate) fn abandon(&self) {
+        self.next.fresh.iter().for_each(Fresh::abandon);
+        if let Move::To(opened) = &self.next.metrics {
+            listeners::unlink(&opened.bound);
+        }
+    }
 }
 
 /// What is ready to be put in force.
@@ -337,6 +413,27 @@ enum Move {
     Stay,
     Close,
     To(metrics::Opened),
+}
+
+/// Has the servers of a snapshot that comes into use do what the configuration wants: serve, drain, or nothing.
+pub(crate) fn settle_servers(config: &Config, snapshot: &Snapshot) {
+    let mut leaving: HashMap<&str, Vec<(String, Duty)>> = HashMap::new();
+    for backend in &config.backends {
+        for server in &backend.servers {
+            let duty = match server.state {
+                ServerState::Enabled => continue,
+                ServerState::Drain => Duty::Drains,
+                ServerState::Disabled => Duty::Disabled,
+            };
+            leaving.entry(backend.name.as_str()).or_default().push((server.address.to_string(), duty));
+        }
+    }
+    for backend in &snapshot.backends {
+        let leaving = leaving.get(&*backend.name).map_or(&[][..], Vec::as_slice);
+        backend.settle(|server| {
+            leaving.iter().find(|(name, _)| name == server).map_or(Duty::Serves, |(_, duty)| *duty)
+        });
+    }
 }
 
 /// How often ticket keys change, where there are tickets.
@@ -367,7 +464,7 @@ fn note<T>(findings: &mut Vec<Finding>, outcome: Result<T, Vec<Finding>>) -> Opt
     outcome.map_err(|found| findings.extend(found)).ok()
 }
 
-fn finding(problem: &offramp_config::Problem) -> Finding {
+pub(crate) fn finding(problem: &offramp_config::Problem) -> Finding {
     let at = problem.place().map_or(At::NOWHERE, |place| place.clone().into());
     let text = match problem.remedy() {
         Some(remedy) => format!("{}; {remedy}", problem.message()),

@@ -16,6 +16,7 @@ use tokio::task::AbortHandle;
 use crate::acme::Acme;
 use crate::build::Contents;
 use crate::certificates::Sources;
+use crate::change::Confirmation;
 use crate::error::Finding;
 use crate::event_store::EventStore;
 use crate::figures::Reloads;
@@ -28,11 +29,12 @@ use crate::resolve::{Names, Resolver};
 use crate::server::Origin;
 use crate::upgrade::{Carried, Program};
 use crate::upkeep::Calendar;
+use crate::view::View;
 
 /// The running process.
 pub(crate) struct Running {
     /// The current configuration.
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     /// The source of the next configuration.
     pub(crate) source: Source,
     /// The log of the program itself.
@@ -59,6 +61,10 @@ pub(crate) struct Running {
     pub(crate) acme: Acme,
     /// The latest changes of the configuration.
     pub(crate) history: History,
+    /// The change that is taken back unless it is confirmed.
+    pub(crate) confirmation: Option<Confirmation>,
+    /// What others see of the process.
+    pub(crate) view: View,
     /// The times of periodic work.
     pub(crate) calendar: Calendar,
 }

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use offramp_config::{Config, Environment};
@@ -15,11 +16,12 @@ use offramp_net::{Address, listen};
 use offramp_observe::Log;
 use offramp_observe::prometheus::Build;
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::certificates::watcher::Watcher;
+use crate::change::{self, Asked, Change, NotChanged, Report, Terms};
 use crate::config_watch::ConfigWatch;
 use crate::drain::Exit;
 use crate::error::Error;
@@ -32,6 +34,7 @@ use crate::reload::Changes;
 use crate::running::Running;
 use crate::signals::{Ask, Signals};
 use crate::upgrade::{Carried, Heir, Predecessor, Program};
+use crate::view::View;
 
 /// What a server is started with.
 pub struct Start {
@@ -94,7 +97,7 @@ pub struct Server {
     runtime: Runtime,
     running: Running,
     desk: Desk,
-    requests: UnboundedSender<Request>,
+    handle: Handle,
     inherited: Inherited,
     /// The process whose place this one takes.
     before: Option<Predecessor>,
@@ -142,7 +145,13 @@ impl Server {
     /// A handle that controls this server from any thread.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle { requests: self.requests.clone() }
+        self.handle.clone()
+    }
+
+    /// What there is to see of it, from any thread.
+    #[must_use]
+    pub fn view(&self) -> View {
+        self.running.view.clone()
     }
 
     /// The latest changes of the configuration, readable from any thread.
@@ -157,8 +166,8 @@ impl Server {
     #[must_use]
     pub fn run(self) -> Exit {
         // Once this sender is dropped, the desk notices when the last handle is gone.
-        let Self { runtime, running, mut desk, requests, inherited, before } = self;
-        drop(requests);
+        let Self { runtime, running, mut desk, handle, inherited, before } = self;
+        drop(handle);
         if let Some(before) = before {
             // What nobody took is closed here: the process before serves who waits there.
             let left: Vec<usize> = inherited.left().collect();
@@ -193,6 +202,7 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
         probes.follow(&running.crew.shared.current.load(), &running.log);
         watcher.follow(running.ground.generation, &running.ground.sources, &log);
         config_watch.follow(&running.config, &running.source.origin, &log);
+        let unconfirmed = running.confirmation.as_ref().map(|waiting| waiting.due);
         let request = tokio::select! {
             request = desk.next() => request,
             () = sleep_until(running.calendar.next()) => {
@@ -214,7 +224,11 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
                 if !config_watch.has_changed(&running.config, &source.origin, &source.environment, &log) {
                     continue;
                 }
-                Request { ask: Ask::Reload, told: None, by: Requester::Watch }
+                Request { by: Requester::Watch, ..Ask::Reload.into() }
+            }
+            () = change::unconfirmed(unconfirmed) => {
+                running.take_back().await;
+                continue;
             }
             () = running.acme.obtained() => {
                 // Taken before the look, which finds them all.
@@ -247,6 +261,21 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
                     return running;
                 }
             }
+            Ask::Change => {
+                let Some(asked) = request.asked else { continue };
+                // The files are read: what is found there is in force, or is refused, as the requester is told.
+                if matches!(asked.change, Some(Change::Reload)) {
+                    config_watch.reloading(&running.source.origin);
+                }
+                let Some(draft) = desk.unless_stopped(beside(running.draft(&asked), &mut probes)).await
+                else {
+                    return running;
+                };
+                if running.make(*asked, draft, request.by).await {
+                    // What it wrote is in force, and no reason to reload with `watch`.
+                    config_watch.reloading(&running.source.origin);
+                }
+            }
             Ask::Reload => {
                 config_watch.reloading(&running.source.origin);
                 let Some(proposal) = desk.unless_stopped(beside(running.read_again(), &mut probes)).await
@@ -275,36 +304,69 @@ async fn beside<T>(work: impl Future<Output = T>, probes: &mut Probes) -> T {
 /// Commands a [`Server`] from any thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
-    requests: UnboundedSender<Request>,
+    requests: Sender<Request>,
+    /// Orders to stop, which find a place however many other requests wait.
+    stops: Arc<Semaphore>,
 }
+
+/// Requests that wait, at most: whoever makes more is told so.
+const WAITING: usize = 32;
 
 impl Handle {
     /// Has the configuration and the certificates read anew, as SIGHUP does. The receiver gets what
-    /// changed, or why nothing did; it gets nothing from a server that ends.
+    /// changed, or why nothing did; it gets nothing from a server that ends, or that has too many requests.
     pub fn reload(&self) -> oneshot::Receiver<Result<Changes, Error>> {
         let (told, outcome) = oneshot::channel();
-        self.ask(Request { ask: Ask::Reload, told: Some(told), by: Requester::Program });
+        // A server that has ended hears nothing, and whoever waits for an answer sees its end go.
+        let _ = self.requests.try_send(Request {
+            told: Some(told),
+            by: Requester::Program,
+            ..Ask::Reload.into()
+        });
         outcome
+    }
+
+    /// Makes a change, on these terms and on behalf of `by`, and waits for its outcome.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub async fn change(&self, change: Change, terms: Terms, by: Requester) -> Result<Report, NotChanged> {
+        self.ask(Some(change), terms, by).await
+    }
+
+    /// Confirms the latest change, which would be taken back otherwise.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be written to the file.
+    pub async fn confirm(&self, by: Requester) -> Result<Report, NotChanged> {
+        self.ask(None, Terms::default(), by).await
+    }
+
+    async fn ask(&self, change: Option<Change>, terms: Terms, by: Requester) -> Result<Report, NotChanged> {
+        let (told, outcome) = oneshot::channel();
+        let asked = Some(Box::new(Asked { change, terms, told }));
+        match self.requests.try_send(Request { asked, by, ..Ask::Change.into() }) {
+            Err(mpsc::error::TrySendError::Full(_)) => Err(NotChanged::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(NotChanged::Ended),
+            Ok(()) => outcome.await.unwrap_or(Err(NotChanged::Ended)),
+        }
     }
 
     /// Reopens log files, as SIGUSR1 does.
     pub fn reopen(&self) {
-        self.ask(Request { ask: Ask::Reopen, told: None, by: Requester::Program });
+        let _ = self.requests.try_send(Request { by: Requester::Program, ..Ask::Reopen.into() });
     }
 
     /// Has the program as it is on disk take over, as SIGUSR2 does. The log has the outcome.
     pub fn upgrade(&self) {
-        self.ask(Request { ask: Ask::Upgrade, told: None, by: Requester::Program });
+        let _ = self.requests.try_send(Request { by: Requester::Program, ..Ask::Upgrade.into() });
     }
 
     /// Has the server drain and end, as SIGTERM does; during the drain, end at once.
     pub fn stop(&self) {
-        self.ask(Request { ask: Ask::Stop, told: None, by: Requester::Program });
-    }
-
-    fn ask(&self, request: Request) {
-        // A server that has ended hears nothing, and whoever waits for an answer sees its end go.
-        let _ = self.requests.send(request);
+        if self.stops.available_permits() < WAITING {
+            self.stops.add_permits(1);
+        }
     }
 }
 
@@ -312,20 +374,23 @@ impl Handle {
 pub(crate) struct Request {
     pub(crate) ask: Ask,
     told: Option<oneshot::Sender<Result<Changes, Error>>>,
+    /// The change of [`Ask::Change`].
+    asked: Option<Box<Asked>>,
     by: Requester,
 }
 
 /// As a signal makes it.
 impl From<Ask> for Request {
     fn from(ask: Ask) -> Self {
-        Self { ask, told: None, by: Requester::Signal }
+        Self { ask, told: None, asked: None, by: Requester::Signal }
     }
 }
 
 /// Where requests come in, from signals and handles.
 pub(crate) struct Desk {
     signals: Option<Signals>,
-    requests: UnboundedReceiver<Request>,
+    requests: Receiver<Request>,
+    stops: Arc<Semaphore>,
     /// What came while something else was waited for.
     deferred: VecDeque<Request>,
     /// Whether all handles are gone and this was reported.
@@ -333,9 +398,11 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    fn new(signals: Option<Signals>) -> (Self, UnboundedSender<Request>) {
-        let (sender, requests) = unbounded_channel();
-        (Self { signals, requests, deferred: VecDeque::new(), deserted: false }, sender)
+    fn new(signals: Option<Signals>) -> (Self, Handle) {
+        let (sender, requests) = mpsc::channel(WAITING);
+        let stops = Arc::new(Semaphore::new(0));
+        let handle = Handle { requests: sender, stops: Arc::clone(&stops) };
+        (Self { signals, requests, stops, deferred: VecDeque::new(), deserted: false }, handle)
     }
 
     /// The next request. May be dropped and called again without losing any. That nobody is left who
@@ -362,22 +429,32 @@ impl Desk {
                 Ask::Reload | Ask::Reopen | Ask::Upgrade
                     if request.told.is_none()
                         && self.deferred.iter().any(|other| other.ask == request.ask) => {}
-                Ask::Reload | Ask::Reopen | Ask::Upgrade => self.deferred.push_back(request),
+                Ask::Reload | Ask::Reopen | Ask::Upgrade | Ask::Change => self.deferred.push_back(request),
             }
         }
     }
 
+    /// The next request that comes in. Where as many are put off as may wait, those of handles stay in their queue.
     async fn receive(&mut self) -> Request {
+        let room = self.deferred.len() < WAITING;
+        let stops = Arc::clone(&self.stops);
+        // It is never closed.
+        let stopped = async { stops.acquire().await.map(tokio::sync::SemaphorePermit::forget) };
         match &mut self.signals {
             None if self.deserted => std::future::pending().await,
-            None => self.requests.recv().await.unwrap_or_else(|| {
-                self.deserted = true;
-                Ask::Stop.into()
-            }),
+            None => tokio::select! {
+                biased;
+                _ = stopped => Ask::Stop.into(),
+                request = self.requests.recv(), if room => request.unwrap_or_else(|| {
+                    self.deserted = true;
+                    Ask::Stop.into()
+                }),
+            },
             Some(signals) => tokio::select! {
                 biased;
                 ask = signals.next() => ask.into(),
-                Some(request) = self.requests.recv() => request,
+                _ = stopped => Ask::Stop.into(),
+                Some(request) = self.requests.recv(), if room => request,
             },
         }
     }
@@ -391,13 +468,18 @@ mod tests {
 
     #[tokio::test]
     async fn an_order_to_stop_waits_for_no_disk() {
-        let (mut desk, sender) = Desk::new(None);
-        let handle = Handle { requests: sender };
+        let (mut desk, handle) = Desk::new(None);
         assert_eq!(desk.unless_stopped(async { 7 }).await, Some(7));
         handle.reopen();
         handle.reopen();
         let _first = handle.reload();
         let _second = handle.reload();
+        let a_while = async {
+            for _ in 0..WAITING {
+                tokio::task::yield_now().await;
+            }
+        };
+        assert_eq!(desk.unless_stopped(a_while).await, Some(()));
         handle.stop();
         // As a file system that does not answer.
         assert_eq!(desk.unless_stopped(pending::<()>()).await, None);
@@ -406,5 +488,31 @@ mod tests {
             assert_eq!(desk.next().await.ask, expected);
         }
         assert!(desk.deferred.is_empty());
+    }
+
+    #[tokio::test]
+    async fn so_many_requests_wait_and_no_more_but_an_order_to_stop_always_has_a_place() {
+        let (mut desk, handle) = Desk::new(None);
+        // As many as may be put off, and as many as wait for that.
+        for room in [WAITING, WAITING, 0] {
+            let taken: Vec<_> =
+                (0..=WAITING).map(|_| handle.reload()).filter_map(|mut one| one.try_recv().err()).collect();
+            let waiting = taken.iter().filter(|error| **error == oneshot::error::TryRecvError::Empty).count();
+            assert_eq!(waiting, room);
+            let a_while = async {
+                for _ in 0..2 * WAITING {
+                    tokio::task::yield_now().await;
+                }
+            };
+            assert_eq!(desk.unless_stopped(a_while).await, Some(()));
+            assert_eq!(desk.deferred.len(), WAITING);
+        }
+        let refused = handle.change(Change::Reload, Terms::default(), Requester::Program).await;
+        assert!(matches!(refused, Err(NotChanged::Busy)));
+        handle.stop();
+        assert_eq!(desk.unless_stopped(pending::<()>()).await, None);
+        drop(desk);
+        let refused = handle.confirm(Requester::Program).await;
+        assert!(matches!(refused, Err(NotChanged::Ended)));
     }
 }

@@ -16,6 +16,8 @@ pub(crate) enum Ask {
     Upgrade,
     /// SIGTERM, SIGINT: drain and end; during the drain, end at once.
     Stop,
+    /// No signal, but the admin API: a change of the configuration.
+    Change,
 }
 
 /// The signals that are listened to.

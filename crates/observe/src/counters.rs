@@ -79,6 +79,14 @@ impl Counters {
         self.workers.len()
     }
 
+    /// What one worker counted so far; nothing, where there is none of that number.
+    #[must_use]
+    pub fn totals_of(&self, worker: usize) -> Totals {
+        let block = self.workers.get(worker);
+        let cell = |at: usize| block.map_or(0, |block| block.0[at].load(Ordering::Relaxed));
+        Totals::new(std::array::from_fn(cell))
+    }
+
     /// What all workers counted so far.
     #[must_use]
     pub fn totals(&self) -> Totals {

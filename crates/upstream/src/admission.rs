@@ -148,7 +148,7 @@ fn still_tied(backend: &Backend, wish: Wish<'_>) -> Option<usize> {
     let usable = |server: &usize| {
         let health = &backend.health[*server];
         !health.is_down()
-            && !health.is_draining()
+            && !health.is_leaving()
             && !health.is_ejected(coarse_ms())
             && !wish.tried.contains(*server)
     };

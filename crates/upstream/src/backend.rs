@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use offramp_net::Address;
 use offramp_tls::client::Connector;
 
-use crate::health::{Check, Ejection, ServerHealth};
+use crate::health::{Check, Duty, Ejection, ServerHealth};
 use crate::pick::{Candidate, Picker, Policy};
 use crate::queue::Queue;
 use crate::sticky::Sticky;
@@ -154,19 +154,29 @@ impl Backend {
     }
 
     /// Takes over what `previous`, the backend of the same name in the snapshot before, has learnt:
-    /// a reload neither raises the dead nor forgets who is busy.
+    /// a reload neither raises the dead nor forgets who is busy. `previous` stays as it is: this one may never be used.
     pub fn carry_over(&mut self, previous: &Backend) {
         self.queue = Arc::clone(&previous.queue);
         let known = |health: &Arc<ServerHealth>| {
             let same = previous.health.iter().find(|old| old.name() == health.name());
-            let health = Arc::clone(same.unwrap_or(health));
-            if self.check.is_none() {
+            Arc::clone(same.unwrap_or(health))
+        };
+        self.health = self.health.iter().map(known).collect();
+    }
+
+    /// Has its servers do what the configuration wants, by their names; to be called when it comes into use. Connections
+    /// that keep an earlier snapshot obey too.
+    pub fn settle(&self, duty: impl Fn(&str) -> Duty) {
+        for health in self.health.iter() {
+            let duty = duty(health.name());
+            health.set_duty(duty);
+            if self.check.is_none() || duty == Duty::Disabled {
                 // Nobody would ever say that it is up again.
                 health.forget_probes();
             }
-            health
-        };
-        self.health = self.health.iter().map(known).collect();
+        }
+        // Those who wait for one server may go to another now.
+        self.queue.stir();
     }
 }
 

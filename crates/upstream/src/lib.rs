@@ -20,7 +20,7 @@ pub use admission::Permit;
 pub use backend::{Backend, PoolLimits, Protocol, Server, Target};
 pub use connect::{Connected, Reason, Unreachable, connect};
 pub use fault::{Breach, Failure, Fault, Violation};
-pub use health::{Check, CheckKind, Ejection, ServerHealth};
+pub use health::{Check, CheckKind, Duty, Ejection, ServerHealth};
 pub use http::{
     Affinity, Answer, FIRST_READ, InterimListener, Lent, MOST_PARTS, PieceWriter, Pools, PrivateConnections,
     RequestBody, ServerBody, ServerRequest, Timeouts, Tunnel, connection_memory,

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::backend::{Backend, Protocol};
 use crate::connect::{Reason, Way, is_ours, reach};
-use crate::health::{Change, Check, CheckKind};
+use crate::health::{Change, Check, CheckKind, Duty};
 use crate::http::CONFIG;
 use crate::link::Link;
 
@@ -77,12 +77,15 @@ impl std::fmt::Display for ProbeFault {
 }
 
 /// Probes all servers of `backend` for as long as it is polled: at once, and then again after each
-/// interval. To be dropped when the backend leaves the configuration. Without a check it does nothing.
+/// interval; those that are disabled are left out. To be dropped when the backend leaves the configuration. Without a check it does nothing.
 ///
 /// `tell` hears of every change of state; a server that stays as it is costs no word.
 pub async fn run(backend: Arc<Backend>, tell: impl Fn(Report<'_>)) -> std::convert::Infallible {
     let Some(check) = &backend.check else { return std::future::pending().await };
-    let servers = (0..backend.servers.len()).map(|server| Box::pin(watch(&backend, check, server, &tell)));
+    // One that is enabled again is part of another snapshot.
+    let checked =
+        (0..backend.servers.len()).filter(|server| backend.health[*server].duty() != Duty::Disabled);
+    let servers = checked.map(|server| Box::pin(watch(&backend, check, server, &tell)));
     let mut servers: Vec<_> = servers.collect();
     let all = poll_fn(|cx| {
         for server in &mut servers {

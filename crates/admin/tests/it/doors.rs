@@ -23,7 +23,7 @@ fn health_says_whether_the_store_can_be_asked() {
     }
     assert!(client.ask("HEAD", "/", "", "").body.is_empty());
     let index = client.raw(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    assert_eq!(index.json(), json!({ "name": "offramp", "grafana": "/grafana/" }));
+    assert_eq!(index.json(), json!({ "name": "offramp", "grafana": "/grafana/", "api": "/v1/openapi.json" }));
     let missing = over("sqlite:/nonexistent/access.db").ask("GET", "/", "", "");
     assert_eq!(missing.status, 503, "{}", missing.message());
     let without = start(None, Mount::Grafana).ask("GET", "/", "", "");
@@ -128,7 +128,8 @@ fn a_unix_socket_is_private_and_goes_with_the_interface() {
     let path = directory.path().join("admin.sock");
     let settings = || Settings {
         store: Some(Store { url: store::shared().into(), geoip: None }),
-        history: None,
+        control: None,
+        token: None,
         mount: Mount::Grafana,
         log: Log::silent(),
     };

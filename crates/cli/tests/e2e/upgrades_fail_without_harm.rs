@@ -10,6 +10,7 @@ use offramp_testkit::server::{Listen, Server, apps};
 use crate::crowd::{connect, get, trusting};
 use crate::instance::Home;
 use crate::upgrade::{Upgraded, install, run_at};
+use crate::upgrades_keep_the_admin_socket::ctl;
 
 /// Puts a shell script in the place of the program.
 fn script(program: &Path, text: &str) {
@@ -25,6 +26,9 @@ fn served(upgraded: &Upgraded) {
         let mut tls = connect(&config, upgraded.instance.address(), "localhost").unwrap();
         assert_eq!(get(&mut tls, "/x").unwrap(), "hello /x\n");
     }
+    // Not by the configuration, which may be broken.
+    let status = ctl(upgraded, &["--admin", "unix:state/admin.sock", "status"]);
+    assert_eq!(status["pid"], upgraded.current());
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn addresses(root: &Section, listeners: &[(Listener, &Section)], config: &Config
             }
         }
     }
-    for (name, endpoint) in [("metrics", &config.metrics.endpoint), ("admin", &config.admin)] {
+    for (name, endpoint) in [("metrics", &config.metrics.endpoint), ("admin", &config.admin.endpoint)] {
         let address = endpoint.as_ref().map(|endpoint| &endpoint.address).filter(|address| fixed(address));
         let (Some(address), Some(section)) = (address, root.section(name)) else { continue };
         let metrics = config.metrics.endpoint.as_ref().filter(|_| name == "admin");

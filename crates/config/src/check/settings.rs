@@ -40,12 +40,12 @@ fn fields(root: &Section, config: &Config, report: &mut Report<'_>) {
 }
 
 fn admin(root: &Section, config: &Config, report: &mut Report<'_>) {
-    let (Some(admin), Some(section)) = (&config.admin, root.section("admin")) else { return };
+    let (Some(admin), Some(section)) = (&config.admin.endpoint, root.section("admin")) else { return };
     if let ListenAddress::Ip(address) = &admin.address
         && !address.ip().to_canonical().is_loopback()
     {
         let problem = Problem::new(format!("other machines can connect to the admin interface at {address}"));
-        let help = "anyone who connects can read everything: write \"127.0.0.1:9901\" or \"unix:/path\"";
+        let help = "anyone who connects can read the log: write \"127.0.0.1:9901\" or \"unix:/path\"";
         report.warn(section.key_span("address"), problem.help(help));
     }
 }

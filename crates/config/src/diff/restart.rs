@@ -22,6 +22,7 @@ pub fn keep_until_restart(old: &Config, new: &mut Config) -> Vec<&'static str> {
             kept.push(binding.path);
             // A value that a field gave is one that it takes.
             let _ = (binding.set)(new, value.as_ref(), &origin);
+            new.origins.set(binding.path, old.origins.of(binding.path).cloned());
         }
     }
     kept
@@ -40,7 +41,9 @@ user = "other"
 state_dir = "/other"
 watch = true
 [admin]
+enabled = false
 address = "127.0.0.1:9999"
+token_file = "/other"
 [log]
 level = "debug"
 format = "json"

@@ -75,8 +75,10 @@ pub const TABLE: &[Key] = rows! {
     "state_dir": Kind::Text("a folder's path"), absent("`/var/lib/offramp` for root, else `offramp` in the XDG state folder"), Restart, NOW, "Where the local CA and other state are kept";
     "watch": Kind::Bool, toml("false"), Live, NOW, "Reload by itself soon after this file, or one that it includes, has changed";
 
-    "admin": Kind::Section, absent("no admin interface"), Restart, NOW, "The admin interface: the data source for Grafana over the log store";
-    "admin.address": Kind::Text("`unix:/path`, `127.0.0.1:9901`"), REQUIRED, Restart, NOW, "Where the admin interface listens over plain HTTP; not for the public";
+    "admin": Kind::Section, SECTION_DEFAULTS, Restart, NOW, "The admin interface: the API of `offramp ctl`, and the data source for Grafana over the log store";
+    "admin.enabled": Kind::Bool, toml("true"), Restart, NOW, "Whether there is one";
+    "admin.address": Kind::Text("`unix:/path`, `127.0.0.1:9901`"), absent("`admin.sock` in `state_dir`"), Restart, NOW, "Where the admin interface listens over plain HTTP; not for the public";
+    "admin.token_file": Kind::Text("a file's path"), absent("the API is served on Unix sockets only"), Restart, NOW, "The file with the token of at least 16 characters that clients of a loopback address send as `Authorization: Bearer`, to use the API";
 
     "log": Kind::Section, SECTION_DEFAULTS, Live, NOW, "The log of the program itself";
     "log.level": Kind::Choice(model::Level::CHOICES), toml("\"info\""), Live, NOW, "The least important messages to write";
@@ -277,7 +279,7 @@ pub const TABLE: &[Key] = rows! {
     "defaults.route": Kind::Section, absent("nothing"), Live, NOW, "Keys of all routes that do not write them, see [answers.md](answers.md#settings-for-several-routes). Its `error_pages` are for requests without a route too";
 
     "backend": Kind::Named, LIST_ABSENT, Live, NOW, "A group of servers with the same purpose";
-    "backend.*.servers": Kind::List("`unix:/path` or `host:port`, then ` weight=N` or ` backup`"), REQUIRED, Live, NOW, "The servers; `weight` (1 to 256, default 1) is the share, a `backup` is used only if no other is available";
+    "backend.*.servers": Kind::List("`unix:/path` or `host:port`, then ` weight=N`, ` backup`, ` drain` or ` disabled`"), REQUIRED, Live, NOW, "The servers; `weight` (1 to 256, default 1) is the share, a `backup` is used only if no other is available, one with `drain` finishes what it has and gets nothing new, one with `disabled` is not used or checked";
     "backend.*.balance": Kind::Choice(model::BalanceWay::CHOICES), toml("\"round_robin\""), Live, NOW, "How a server is selected: in turn, the least busy, the less busy of two, or by a hash of the client's address, a cookie or a header field";
     "backend.*.protocol": Kind::Choice(model::Protocol::CHOICES), toml("\"h1\""), Live, NOW, "The protocol to the servers of HTTP routes: HTTP/1.1, HTTP/2 with prior knowledge, as gRPC needs, or with `tls` what each server selects (ALPN)";
     "backend.*.max_connections": count(1, 1_000_000), absent("no limit"), Live, NOW, "Connections or requests at a time for each server; further ones wait";

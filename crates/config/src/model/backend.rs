@@ -71,6 +71,8 @@ pub struct Server {
     pub weight: Weight,
     /// Whether it is used only when no other can be connected.
     pub backup: bool,
+    /// Whether it gets connections at all.
+    pub state: ServerState,
     /// Where it is written.
     pub at: At,
 }
@@ -78,7 +80,20 @@ pub struct Server {
 impl Server {
     /// A server of weight 1 that is no backup.
     pub fn new(address: ServerAddress) -> Self {
-        Server { address, weight: Weight::literal::<1>(), backup: false, at: At::NOWHERE }
+        let weight = Weight::literal::<1>();
+        Server { address, weight, backup: false, state: ServerState::Enabled, at: At::NOWHERE }
+    }
+}
+
+words! {
+    /// Whether a server gets connections and requests.
+    pub enum ServerState {
+        /// Yes, as long as it works.
+        Enabled = "enabled",
+        /// Nothing new: it finishes what it has.
+        Drain = "drain",
+        /// Nothing: it is treated as if it was not written.
+        Disabled = "disabled",
     }
 }
 
@@ -88,11 +103,16 @@ impl FromStr for Server {
     fn from_str(text: &str) -> Result<Self, Problem> {
         let mut words = text.split_ascii_whitespace();
         let mut server = Server::new(words.next().unwrap_or_default().parse()?);
-        let (mut weight_seen, mut backup_seen) = (false, false);
+        let (mut weight_seen, mut backup_seen, mut state_seen) = (false, false, false);
         for word in words {
             let twice = if word == "backup" {
                 server.backup = true;
                 std::mem::replace(&mut backup_seen, true)
+            } else if let Some(state) =
+                ServerState::from_word(word).filter(|state| *state != ServerState::Enabled)
+            {
+                server.state = state;
+                std::mem::replace(&mut state_seen, true)
             } else if let Some(number) = word.strip_prefix("weight=") {
                 let weight = number.parse().ok().and_then(Weight::new);
                 server.weight = weight.ok_or_else(|| {
@@ -103,9 +123,13 @@ impl FromStr for Server {
             } else {
                 let problem =
                     Problem::new(format!("`{}` is not known after a server's address", shown(word)));
-                return Err(problem.help("write ` weight=N` or ` backup`"));
+                return Err(problem.help("write ` weight=N`, ` backup`, ` drain` or ` disabled`"));
             };
             if twice {
+                if ServerState::from_word(word).is_some() {
+                    let problem = Problem::new("a server has two states");
+                    return Err(problem.help("keep one of ` drain` and ` disabled`"));
+                }
                 let problem = Problem::new(format!("`{}` is written twice", shown(word)));
                 return Err(problem.help("keep one of the two"));
             }
@@ -122,6 +146,9 @@ impl fmt::Display for Server {
         }
         if self.backup {
             f.write_str(" backup")?;
+        }
+        if self.state != ServerState::Enabled {
+            write!(f, " {}", self.state)?;
         }
         Ok(())
     }
@@ -259,16 +286,29 @@ mod tests {
 
     #[test]
     fn servers_print_as_they_are_read() {
-        for text in
-            ["unix:/run/x.sock", "10.0.0.7:3000 weight=2", "10.0.0.8:3000 backup", "a:1 weight=256 backup"]
-        {
+        for text in [
+            "unix:/run/x.sock",
+            "10.0.0.7:3000 weight=2",
+            "10.0.0.8:3000 backup",
+            "a:1 weight=256 backup drain",
+            "a:1 disabled",
+        ] {
             assert_eq!(text.parse::<Server>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn what_is_no_server_is_refused() {
-        for text in ["", "a:1 weight=0", "a:1 weight=257", "a:1 weight=x", "a:1 slow", "a:1 backup backup"] {
+        for text in [
+            "",
+            "a:1 weight=0",
+            "a:1 weight=257",
+            "a:1 weight=x",
+            "a:1 slow",
+            "a:1 backup backup",
+            "a:1 enabled",
+            "a:1 drain disabled",
+        ] {
             assert!(text.parse::<Server>().is_err(), "{text}");
         }
     }

@@ -19,6 +19,23 @@ pub struct Endpoint {
     pub at: At,
 }
 
+/// The admin interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// Whether there is one.
+    pub enabled: bool,
+    /// Where it listens; `None`: on the Unix socket [`Config::admin_socket`](super::Config::admin_socket).
+    pub endpoint: Option<Endpoint>,
+    /// The file with the token that clients of a TCP address must show to the admin API; `None`: they get none of it.
+    pub token_file: Option<FilePath>,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Admin { enabled: true, endpoint: None, token_file: None }
+    }
+}
+
 /// Figures for others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {

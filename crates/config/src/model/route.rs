@@ -66,6 +66,23 @@ impl Route {
     }
 }
 
+impl Route {
+    /// What events and metrics call it: what it matches, such as `a.example,b.example/api`, or `default`.
+    pub fn name(&self) -> String {
+        let hosts: Vec<String> = self.hosts.iter().map(ToString::to_string).collect();
+        let mut name = hosts.join(",");
+        if !self.path.is_root() {
+            name.push_str(self.path.as_str());
+        }
+        if !self.alpn.is_empty() {
+            let alpn: Vec<&str> = self.alpn.iter().map(AlpnId::as_str).collect();
+            let gap = if name.is_empty() { "" } else { " " };
+            name.push_str(&format!("{gap}alpn={}", alpn.join(",")));
+        }
+        if name.is_empty() { "default".to_owned() } else { name }
+    }
+}
+
 /// The listeners that a route applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listeners {

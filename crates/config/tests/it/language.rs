@@ -245,7 +245,7 @@ eject = { failures = 3 }
 #[test]
 fn http_is_what_it_says() {
     let config = config(HTTP);
-    assert_eq!(config.admin.as_ref().unwrap().address.to_string(), "unix:/etc/offramp/admin.sock");
+    assert_eq!(config.admin.endpoint.as_ref().unwrap().address.to_string(), "unix:/etc/offramp/admin.sock");
     assert_eq!(config.log.output, LogOutput::Journald);
     assert_eq!(config.access_log.rotate_size.unwrap().bytes(), 10 << 20);
     assert_eq!(config.log_store.url.as_ref().unwrap().to_string(), "sqlite:/etc/offramp/access.db");

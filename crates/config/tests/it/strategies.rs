@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use offramp_config::model::{
-    AccessFormat, AccessLog, AccessOutput, Algorithm, AlpnId, Anonymize, Backend, CertificateSource,
+    AccessFormat, AccessLog, AccessOutput, Admin, Algorithm, AlpnId, Anonymize, Backend, CertificateSource,
     ClientNetworks, Compress, Eject, Endpoint, ErrorPages, FilePath, HeaderChanges, HeaderName, HeaderValue,
     Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, Level,
     Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name,
-    Networks, Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect,
-    RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server, ServerAddress,
-    Size, StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, User, Weight, Workers,
+    Networks, Origins, Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit,
+    Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server,
+    ServerAddress, ServerState, Size, StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing,
+    User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -282,10 +283,13 @@ fn care() -> impl Strategy<Value = Backend> {
 }
 
 fn backends() -> impl Strategy<Value = Vec<Backend>> {
-    let server = (server_address(), 1u16..=256, any::<bool>()).prop_map(|(address, weight, backup)| Server {
+    let state = select(ServerState::ALL);
+    let server = (server_address(), 1u16..=256, any::<bool>(), state);
+    let server = server.prop_map(|(address, weight, backup, state)| Server {
         address,
         weight: Weight::new(weight).unwrap(),
         backup,
+        state,
         at: At::NOWHERE,
     });
     vec((name(), vec(server, 1..4), care()), 0..4).prop_map(|backends| {
@@ -538,7 +542,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 user,
                 state_dir,
                 watch,
-                admin,
+                admin: Admin { endpoint: admin, ..Admin::default() },
                 log,
                 access_log,
                 log_store,
@@ -552,6 +556,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 error_pages: ErrorPages::default(),
                 routes,
                 backends,
+                origins: Origins::default(),
             };
             config.fill_implied();
             config

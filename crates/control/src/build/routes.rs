@@ -210,17 +210,7 @@ pub(super) fn place(
 
 /// What events call a route: what it matches, such as `a.example,b.example/api`, or `default`.
 pub(crate) fn name(route: &model::Route) -> String {
-    let hosts: Vec<String> = route.hosts.iter().map(ToString::to_string).collect();
-    let mut name = hosts.join(",");
-    if !route.path.is_root() {
-        name.push_str(route.path.as_str());
-    }
-    if !route.alpn.is_empty() {
-        let alpn: Vec<&str> = route.alpn.iter().map(model::AlpnId::as_str).collect();
-        let gap = if name.is_empty() { "" } else { " " };
-        name.push_str(&format!("{gap}alpn={}", alpn.join(",")));
-    }
-    if name.is_empty() { "default".to_owned() } else { name }
+    route.name()
 }
 
 /// The fingerprints that a route refuses.

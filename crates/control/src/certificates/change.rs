@@ -39,7 +39,7 @@ impl Running {
     pub(crate) async fn change_certificates(&mut self) -> Outcome {
         let now = SystemTime::now();
         let material = match self
-            .read_material(&self.config, now, OnFault::KeepOld)
+            .read_material(&self.config, now, OnFault::KeepOld, true)
             .await
             .and_then(Material::none_or_refused)
         {
@@ -82,12 +82,13 @@ impl Running {
         config: &Config,
         now: SystemTime,
         on_fault: OnFault,
+        mint: bool,
     ) -> Result<Material, Error> {
         let (config, before): (Config, Sources) = (config.clone(), self.ground.sources.clone());
         let (done, outcome) = oneshot::channel();
         let work = move || {
             // Whoever waits may have gone.
-            let _ = done.send(Material::read(&config, &before, now, on_fault, true));
+            let _ = done.send(Material::read(&config, &before, now, on_fault, mint));
         };
         let thread = std::thread::Builder::new().name("offramp-certs".into()).spawn(work);
         thread.map_err(|error| Error::one(format!("cannot start a thread: {error}")))?;

@@ -38,13 +38,14 @@ use crate::outputs::{self, Terminals};
 use crate::plan::{Plan, Wanted};
 use crate::privileges;
 use crate::push::{Pushers, Spans};
-use crate::reload::rotation;
+use crate::reload::{rotation, settle_servers};
 use crate::resolve::{Names, Resolver};
 use crate::running::{Crew, Ground, Running, Source, tell};
 use crate::servers;
 use crate::signals::Signals;
 use crate::upgrade::{Heir, State};
 use crate::upkeep::Calendar;
+use crate::view::View;
 use crate::watchdog;
 
 /// Threads that may wait for DNS at once.
@@ -82,6 +83,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     }
     let Ready { built, tickets, plan, wanted, fresh, metrics } = ready;
     let Built { snapshot, store, sources, names, contents, wants, .. } = built;
+    settle_servers(&config, &snapshot);
     let generation = snapshot.generation;
     let events = open_store(&config, &log)?;
     let figures = events.as_ref().map(|store| store.figures());
@@ -110,6 +112,10 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         let watchdog = watchdog::run(Notifier::new(notify_socket.as_deref()), limit, workers);
         tokio::spawn(watchdog).abort_handle()
     });
+    let config = Arc::new(config);
+    let history = History::default();
+    history.keep(&config);
+    let view = View::new(&config, &crew, &history, &source.origin);
     let running = Running {
         config,
         source,
@@ -123,14 +129,17 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         resolver: Resolver::start(&names, log.clone()),
         ground: Ground { choice, tickets, store, sources, names, contents, generation },
         acme,
-        history: History::default(),
+        history,
+        confirmation: None,
+        view,
         calendar,
         log,
     };
+    running.publish();
     running.announce();
     drop(entered);
-    let (desk, requests) = Desk::new(signals);
-    Ok(Server { runtime, running, desk, requests, inherited, before })
+    let (desk, handle) = Desk::new(signals);
+    Ok(Server { runtime, running, desk, handle, inherited, before })
 }
 
 impl Running {

@@ -202,7 +202,7 @@ fn changes_and_refusals_are_remembered() {
     let error = instance.reload().unwrap_err();
     let (version, applied) = instance.history.applied();
     assert_eq!((version, applied.len()), (2, 1), "what was refused makes no version");
-    assert_eq!((applied[0].version, applied[0].by), (2, Requester::Program));
+    assert_eq!((applied[0].version, &applied[0].by), (2, &Requester::Program));
     assert_eq!(applied[0].changes, changes);
     let refused = instance.history.refused();
     assert_eq!(refused.len(), 1);

@@ -1,6 +1,6 @@
 //! What all workers know of a server, in atomics.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ pub struct ServerHealth {
     /// Requests on it, where they are counted: see [`Backend::counts`].
     in_flight: AtomicU32,
     down: AtomicBool,
-    draining: AtomicBool,
+    /// A [`Duty`], as a number.
+    duty: AtomicU8,
     /// Whether the row of failures is to be broken by the next success.
     tainted: AtomicBool,
     /// The end of the latest ejection, milliseconds; 0: there was none.
@@ -26,6 +27,18 @@ pub struct ServerHealth {
     returned: AtomicU64,
     record: Mutex<Record>,
     probed: Mutex<Probed>,
+}
+
+/// What the configuration wants of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Duty {
+    /// It gets requests as long as it works.
+    Serves,
+    /// It finishes what it has and gets nothing new, because it is to leave.
+    Drains,
+    /// It finishes what it has and gets nothing new, and nobody checks it.
+    Disabled,
 }
 
 /// What is known of a server, for a process that takes the place of this one. Times are milliseconds of the coarse
@@ -63,7 +76,7 @@ impl ServerHealth {
             name: Arc::clone(name),
             in_flight: AtomicU32::new(0),
             down: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
+            duty: AtomicU8::new(Duty::Serves as u8),
             tainted: AtomicBool::new(false),
             ejected_until: AtomicU64::new(0),
             returned: AtomicU64::new(0),
@@ -90,15 +103,25 @@ impl ServerHealth {
         now < self.ejected_until.load(Ordering::Relaxed)
     }
 
-    /// Whether it gets no new requests because it is to leave.
+    /// What the configuration wants of it.
     #[must_use]
-    pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+    pub fn duty(&self) -> Duty {
+        match self.duty.load(Ordering::Relaxed) {
+            duty if duty == Duty::Drains as u8 => Duty::Drains,
+            duty if duty == Duty::Disabled as u8 => Duty::Disabled,
+            _ => Duty::Serves,
+        }
     }
 
-    /// Has it finish what it has and get nothing new, or takes that back.
-    pub fn set_draining(&self, draining: bool) {
-        self.draining.store(draining, Ordering::Relaxed);
+    /// Changes that, for the connections of all snapshots. Those that wait are not called: see [`Backend::settle`].
+    pub fn set_duty(&self, duty: Duty) {
+        self.duty.store(duty as u8, Ordering::Relaxed);
+    }
+
+    /// Whether it gets nothing new, however it fares.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.duty.load(Ordering::Relaxed) != Duty::Serves as u8
     }
 
     /// Requests on it at the moment; 0 where nobody needs them counted.
@@ -130,7 +153,7 @@ impl ServerHealth {
         let (in_a_row, ejection) = locked(&self.record).parts();
         let returned = self.returned.load(Ordering::Relaxed);
         let (down, against) = (probed.is_down(), probed.against());
-        Known { down, against, draining: self.is_draining(), in_a_row, ejection, returned }
+        Known { down, against, draining: self.duty() == Duty::Drains, in_a_row, ejection, returned }
     }
 
     /// Takes over what another process knew of it. Nobody may use it yet.
@@ -138,7 +161,7 @@ impl ServerHealth {
         *locked(&self.probed) = Probed::of(known.down, known.against);
         *locked(&self.record) = Record::of(known.in_a_row, known.ejection);
         self.down.store(known.down, Ordering::Relaxed);
-        self.set_draining(known.draining);
+        self.set_duty(if known.draining { Duty::Drains } else { Duty::Serves });
         self.tainted.store(known.in_a_row > 0, Ordering::Relaxed);
         self.ejected_until.store(known.ejection.map_or(0, |(_, end)| end), Ordering::Relaxed);
         self.returned.store(known.returned, Ordering::Relaxed);
@@ -147,7 +170,7 @@ impl ServerHealth {
     /// What picking has to know of it at `now`. `max`: so many requests at a time are its bound.
     pub(crate) fn standing(&self, now: u64, slow_return: Duration, max: Option<u32>) -> Standing {
         let ejected_until = self.ejected_until.load(Ordering::Relaxed);
-        let usage = if self.is_down() || self.is_draining() {
+        let usage = if self.is_down() || self.is_leaving() {
             Use::Never
         } else if now < ejected_until {
             Use::LastResort
@@ -203,7 +226,7 @@ pub(crate) fn note(backend: &Backend, index: usize, outcome: Outcome, now: u64) 
     }
     // Failures are decided one at a time, or two workers could eject the last two servers.
     let one = backend.queue.deciding();
-    let alive = |server: &ServerHealth| !server.is_down() && !server.is_ejected(now) && !server.is_draining();
+    let alive = |server: &ServerHealth| !server.is_down() && !server.is_ejected(now) && !server.is_leaving();
     let others = backend.health.iter().enumerate().any(|(at, server)| at != index && alive(server));
     let ejected = health.failed(terms, now, !others);
     drop(one);
@@ -328,7 +351,7 @@ mod tests {
         old.health[0].probe(false, &check, 2);
         old.health[0].probe(true, &check, 3);
         old.health[0].probe(false, &check, 4);
-        old.health[1].set_draining(true);
+        old.health[1].set_duty(Duty::Drains);
         let _ = (
             note(&old, 0, Outcome::Bad, 50),
             note(&old, 0, Outcome::Bad, 50),
@@ -344,7 +367,7 @@ mod tests {
         }
         // One more bad probe decides in both.
         assert_eq!(new.health[0].probe(false, &check, 70_000), old.health[0].probe(false, &check, 70_000));
-        assert!(new.health[0].is_down() && new.health[1].is_draining());
+        assert!(new.health[0].is_down() && new.health[1].duty() == Duty::Drains);
     }
 
     #[test]
@@ -360,7 +383,30 @@ mod tests {
         assert_eq!(new.health[1].in_flight(), 1);
         let mut unchecked = backend(2);
         unchecked.carry_over(&old);
+        assert!(old.health[1].is_down(), "what is only planned changes nothing");
+        unchecked.settle(|_| Duty::Serves);
         assert!(!unchecked.health[1].is_down());
+    }
+
+    #[test]
+    fn who_leaves_gets_nothing_new_by_any_snapshot() {
+        let old = backend(2);
+        let check = Check { rise: 1, fall: 1, ..Check::default() };
+        old.health[1].probe(false, &check, 1);
+        let mut new = backend(2);
+        new.check = Some(check);
+        new.carry_over(&old);
+        let usages = |backend: &Backend| {
+            [0, 1].map(|at: usize| backend.health[at].standing(5, Duration::ZERO, None).usage)
+        };
+        assert_eq!(usages(&old), [Use::Normal, Use::Never]);
+        for (duty, down) in [(Duty::Drains, true), (Duty::Disabled, false)] {
+            new.settle(|_| duty);
+            assert_eq!((usages(&old), usages(&new)), ([Use::Never; 2], [Use::Never; 2]));
+            assert_eq!((new.health[0].duty(), new.health[1].is_down()), (duty, down));
+        }
+        new.settle(|_| Duty::Serves);
+        assert_eq!(usages(&old), [Use::Normal; 2], "what was known of it is as old as its absence");
     }
 
     proptest! {

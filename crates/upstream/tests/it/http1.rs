@@ -367,7 +367,7 @@ fn a_cookie_ties_a_client_to_its_server() {
         }
         // Its server leaves: another one takes over, and says so.
         let at = backend.servers.iter().position(|server| server.name == first.server).unwrap();
-        backend.health[at].set_draining(true);
+        backend.health[at].set_duty(offramp_upstream::Duty::Drains);
         let mut tied = get("/");
         tied.headers_mut().insert("cookie", pair.parse().unwrap());
         let answer = send(&pools, &backend, tied).await.unwrap();

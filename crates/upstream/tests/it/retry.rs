@@ -135,7 +135,7 @@ fn nobody_to_be_reached_is_said() {
         let failure = send(&pools, &backend, get("/")).await.unwrap_err();
         assert!(matches!(failure.fault, Fault::Connect(Reason::Io(_))), "{:?}", failure.fault);
         assert_eq!(failure.tries, 2);
-        backend.health.iter().for_each(|health| health.set_draining(true));
+        backend.health.iter().for_each(|health| health.set_duty(offramp_upstream::Duty::Drains));
         let failure = send(&pools, &backend, get("/")).await.unwrap_err();
         assert!(matches!(failure.fault, Fault::Connect(Reason::NoServerAlive)));
         assert!(failure.server.is_none());

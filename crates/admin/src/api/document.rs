@@ -1,0 +1,176 @@
+//! Configurations in JSON: the same keys and values as in TOML.
+
+use offramp_config::model::{Config, StoreUrl};
+use offramp_config::{At, EDITED};
+use serde_json::{Map, Value, json};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
+
+use super::Problem;
+
+/// The configuration as its file would have it, without the password of the log store.
+pub(crate) fn toml(config: &Config) -> String {
+    match config.log_store.url.as_ref().and_then(StoreUrl::masked) {
+        None => offramp_config::print(config),
+        Some(masked) => {
+            let mut shown = config.clone();
+            shown.log_store.url = Some(masked);
+            offramp_config::print(&shown)
+        }
+    }
+}
+
+/// The configuration in JSON, whole.
+pub(crate) fn whole(config: &Config) -> Map<String, Value> {
+    // What this prints is TOML; were it not, nothing would be shown.
+    let document: DocumentMut = toml(config).parse().unwrap_or_default();
+    match table(document.as_table().iter()) {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// The plain values of a configuration, each with its origin.
+pub(crate) fn settings(config: &Config, whole: &Map<String, Value>) -> Value {
+    let mut settings = Map::new();
+    let mut add = |path: String, value: &Value| {
+        let origin = config.origins.of(&path).map_or_else(|| "default".to_owned(), origin);
+        settings.insert(path, json!({ "value": value, "origin": origin }));
+    };
+    for (name, value) in whole {
+        match value {
+            _ if ITEMS.contains(&name.as_str()) => {}
+            Value::Object(section) => {
+                section.iter().for_each(|(key, value)| add(format!("{name}.{key}"), value));
+            }
+            _ => add(name.clone(), value),
+        }
+    }
+    Value::Object(settings)
+}
+
+/// The sections of items, which have names.
+const ITEMS: [&str; 5] = ["certificate", "acme", "listener", "route", "backend"];
+
+/// Where something is written.
+pub(crate) fn origin(at: &At) -> String {
+    match at.place() {
+        None => "implied".to_owned(),
+        Some(place) if &*place.file == EDITED => EDITED.to_owned(),
+        Some(place) => place.to_string(),
+    }
+}
+
+/// The items of a kind, in their order.
+pub(crate) fn items<'w>(whole: &'w Map<String, Value>, kind: &str) -> impl Iterator<Item = &'w Value> {
+    whole.get(kind).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn table<'t>(entries: impl Iterator<Item = (&'t str, &'t Item)>) -> Value {
+    Value::Object(entries.map(|(key, item)| (key.to_owned(), json_of(item))).collect())
+}
+
+fn json_of(item: &Item) -> Value {
+    match item {
+        Item::None => Value::Null,
+        Item::Value(value) => json_of_value(value),
+        Item::Table(inner) => table(inner.iter()),
+        Item::ArrayOfTables(list) => list.iter().map(|inner| table(inner.iter())).collect(),
+    }
+}
+
+fn json_of_value(value: &toml_edit::Value) -> Value {
+    use toml_edit::Value as Toml;
+    match value {
+        Toml::String(text) => text.value().as_str().into(),
+        Toml::Integer(number) => (*number.value()).into(),
+        Toml::Float(number) => (*number.value()).into(),
+        Toml::Boolean(flag) => (*flag.value()).into(),
+        Toml::Datetime(time) => time.value().to_string().into(),
+        Toml::Array(list) => list.iter().map(json_of_value).collect(),
+        Toml::InlineTable(inner) => {
+            Value::Object(inner.iter().map(|(key, value)| (key.to_owned(), json_of_value(value))).collect())
+        }
+    }
+}
+
+/// The keys of an item, which must be a JSON object.
+pub(crate) fn keys(bytes: &[u8]) -> Result<Table, Problem> {
+    let value: Value = serde_json::from_slice(bytes)
+        .map_err(|error| Problem::wrong(format!("the body is not JSON: {error}")))?;
+    let Value::Object(members) = value else {
+        return Err(Problem::wrong("the body is a JSON object with the keys of the item"));
+    };
+    let mut table = Table::new();
+    for (key, value) in members {
+        table.insert(&key, Item::Value(toml_of(&key, value)?));
+    }
+    Ok(table)
+}
+
+fn toml_of(key: &str, value: Value) -> Result<toml_edit::Value, Problem> {
+    Ok(match value {
+        Value::Null => return Err(Problem::wrong(format!("`{key}` is null: leave it out"))),
+        Value::Bool(flag) => flag.into(),
+        Value::String(text) => text.into(),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => whole.into(),
+            (None, Some(real)) => real.into(),
+            (None, None) => return Err(Problem::wrong(format!("`{key}` is a number that is too large"))),
+        },
+        Value::Array(list) => {
+            let mut array = Array::new();
+            for value in list {
+                array.push(toml_of(key, value)?);
+            }
+            toml_edit::Value::Array(array)
+        }
+        Value::Object(members) => {
+            let mut inner = InlineTable::new();
+            for (key, value) in members {
+                inner.insert(&key, toml_of(&key, value)?);
+            }
+            toml_edit::Value::InlineTable(inner)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use offramp_config::{Environment, parse};
+
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_shown_with_its_origins_and_without_a_password() {
+        let text = "[limits]\nconnections = 77\n[log_store]\nurl = \"postgres://me:secret@h/db\"\n\
+                    [[route]]\nhost = \"a.example\"\nbackend = \"x\"\n\
+                    [backend.x]\nservers = [\"10.0.0.1:80 weight=2\"]\nhealth = { path = \"/up\" }\n";
+        let (config, _) = parse(text, "f.toml", &Environment::default()).unwrap();
+        let whole = whole(&config);
+        let settings = settings(&config, &whole);
+        assert_eq!(settings["limits.connections"], json!({ "value": 77, "origin": "f.toml:2:15" }));
+        assert_eq!(settings["limits.idle_timeout"]["origin"], "default");
+        assert!(settings["log_store.url"]["value"].as_str().unwrap().contains("***"), "{settings}");
+        let route = items(&whole, "route").next().unwrap();
+        assert_eq!(route["host"], json!(["a.example"]));
+        assert_eq!(whole["backend"]["x"]["health"]["path"], "/up");
+        // What is shown of an item can be sent back.
+        let keys = keys(whole["backend"]["x"].to_string().as_bytes()).unwrap();
+        let again = format!("[backend.x]\n{keys}[[route]]\nhost = \"a.example\"\nbackend = \"x\"\n");
+        let (again, _) = parse(&again, "f.toml", &Environment::default()).unwrap();
+        assert_eq!(again.backends, config.backends);
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for (text, why) in [
+            ("", "not JSON"),
+            ("[]", "a JSON object"),
+            ("{\"host\":null}", "leave it out"),
+            ("{\"n\":1e999}", "not JSON"),
+        ] {
+            let problem = keys(text.as_bytes()).unwrap_err();
+            assert!(problem.detail.contains(why), "{text}: {}", problem.detail);
+        }
+    }
+}

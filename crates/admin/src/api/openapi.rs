@@ -1,0 +1,169 @@
+//! The OpenAPI 3.1 document: derived from the table of operations, so that it has every path and no other.
+
+use serde_json::{Map, Value, json};
+
+use super::operations::{Body, Call, Member, OPERATIONS, Operation, Takes};
+use super::query::{Kind, Parameter};
+use super::read::Read;
+
+/// The document, for this version of the program.
+pub(super) fn document(version: &str) -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    for operation in OPERATIONS {
+        let path = format!("/v1{}", operation.path);
+        let entry = paths.entry(path).or_insert_with(|| json!({}));
+        entry[operation.method.as_str().to_ascii_lowercase()] = describe(operation);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Offramp admin API",
+            "version": version,
+            "description": "Reads and changes a running Offramp. It listens on a Unix socket for root and for the user \
+                            that Offramp runs as; on a loopback address it asks for a bearer token.",
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "servers": [{ "url": "http://localhost", "description": "the Unix socket, or a loopback address" }],
+        "security": [{}, { "token": [] }],
+        "paths": paths,
+        "components": {
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            "schemas": { "Problem": problem(), "Report": report() },
+        },
+    })
+}
+
+fn describe(operation: &Operation) -> Value {
+    let mut parameters: Vec<Value> = operation
+        .path
+        .split('/')
+        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } }))
+        .collect();
+    parameters.extend(operation.query.iter().map(query));
+    let changes = matches!(operation.call, Call::Change(_));
+    if changes && !operation.query.is_empty() {
+        parameters.push(json!({
+            "name": "If-Match", "in": "header",
+            "schema": { "type": "string", "pattern": "^([*]|\"[0-9a-f]+-[0-9]+\")$" },
+            "description": "The ETag of the configuration that the change is meant for",
+        }));
+    }
+    let success =
+        if changes { json!({ "$ref": "#/components/schemas/Report" }) } else { json!({ "type": "object" }) };
+    let stops = operation.path == "/stop";
+    let (status, success) = if stops { ("202", json!({ "type": "object" })) } else { ("200", success) };
+    let mut content = json!({ "application/json": { "schema": success } });
+    if operation.query.iter().any(|parameter| parameter.kind == Kind::Format) {
+        content["application/toml"] = json!({ "schema": { "type": "string" } });
+    }
+    if matches!(operation.call, Call::Read(Read::Events)) {
+        content = json!({ "text/event-stream": { "schema": { "type": "string" } } });
+    }
+    let refused =
+        json!({ "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } });
+    let mut described = json!({
+        "operationId": id(operation),
+        "summary": operation.summary,
+        "parameters": parameters,
+        "responses": {
+            status: { "description": "Done", "content": content },
+            "default": { "description": "Refused", "content": refused },
+        },
+    });
+    if let Some(body) = body(operation.body) {
+        described["requestBody"] = body;
+    }
+    described
+}
+
+/// The method and the words of the path.
+fn id(operation: &Operation) -> String {
+    let mut id = operation.method.as_str().to_ascii_lowercase();
+    for word in operation.path.split(['/', '{', '}', '-', '.']).filter(|word| !word.is_empty()) {
+        id.push('_');
+        id.push_str(word);
+    }
+    id
+}
+
+fn query(parameter: &Parameter) -> Value {
+    let schema = match parameter.kind {
+        Kind::Flag => json!({ "type": "boolean" }),
+        Kind::Time => {
+            json!({ "type": "string", "pattern": "^([1-9][0-9]{0,3}s|[1-9][0-9]{0,2}m|([1-9]|1[0-9]|2[0-4])h)$" })
+        }
+        Kind::Number => json!({ "type": "integer", "minimum": 0 }),
+        Kind::Text => json!({ "type": "string", "minLength": 1 }),
+        Kind::Format => json!({ "type": "string", "enum": ["json", "toml"] }),
+    };
+    json!({ "name": parameter.name, "in": "query", "description": parameter.doc, "schema": schema })
+}
+
+fn body(body: Body) -> Option<Value> {
+    let content = match body {
+        Body::None => return None,
+        Body::Toml => json!({ "application/toml": { "schema": { "type": "string" } } }),
+        Body::Item => {
+            let about = "The keys of the item, as docs/config.md has them";
+            json!({ "application/json": { "schema": { "type": "object", "description": about } } })
+        }
+        Body::Json(members) => {
+            let properties: Map<String, Value> =
+                members.iter().map(|member| (member.name.to_owned(), self::member(member))).collect();
+            let required: Vec<&str> =
+                members.iter().filter(|member| member.required).map(|member| member.name).collect();
+            json!({ "application/json": { "schema": {
+                "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+            } } })
+        }
+    };
+    Some(json!({ "required": true, "content": content }))
+}
+
+fn member(member: &Member) -> Value {
+    let mut schema = match member.takes {
+        Takes::Text => json!({ "type": "string", "pattern": "^[^ ]+$" }),
+        Takes::Flag => json!({ "type": "boolean" }),
+        Takes::UpTo(most) => json!({ "type": "integer", "minimum": 1, "maximum": most }),
+        Takes::Words(words) => json!({ "type": "string", "enum": words }),
+    };
+    schema["description"] = member.doc.into();
+    schema
+}
+
+fn problem() -> Value {
+    json!({
+        "type": "object",
+        "description": "RFC 9457; members beside these say more, such as `errors`, `nearest` or `difference`",
+        "required": ["type", "title", "status", "detail"],
+        "properties": {
+            "type": { "type": "string" },
+            "title": { "type": "string" },
+            "status": { "type": "integer" },
+            "detail": { "type": "string" },
+        },
+    })
+}
+
+fn report() -> Value {
+    let texts = json!({ "type": "array", "items": { "type": "string" } });
+    json!({
+        "type": "object",
+        "required": ["version", "dry_run", "changes", "new_certificates", "needs_a_restart", "touched", "warnings"],
+        "properties": {
+            "version": { "type": "integer", "description": "The version in force afterwards" },
+            "dry_run": { "type": "boolean" },
+            "changes": texts,
+            "new_certificates": { "type": "integer" },
+            "needs_a_restart": texts,
+            "touched": {
+                "type": "object",
+                "properties": { "opens": texts, "closes": texts, "connections": { "type": "integer" } },
+            },
+            "warnings": texts,
+            "confirm_until": { "type": ["string", "null"], "format": "date-time" },
+            "persisted": { "type": ["string", "null"] },
+        },
+    })
+}

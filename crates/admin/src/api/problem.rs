@@ -1,0 +1,137 @@
+//! Refusals as RFC 9457 has them: `application/problem+json`.
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{Response, StatusCode};
+use offramp_config::EditError;
+use offramp_control::NotChanged;
+use serde_json::{Map, Value, json};
+
+use super::{respond, time};
+use crate::refusal::Refusal;
+
+/// Why something is not done.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    pub(crate) detail: String,
+    /// Members beside those of the RFC.
+    more: Map<String, Value>,
+    header: Option<Box<(HeaderName, HeaderValue)>>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), more: Map::new(), header: None }
+    }
+
+    /// The request is wrong.
+    pub(crate) fn wrong(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// There is nothing of that name.
+    pub(crate) fn unknown<'n>(kind: &str, name: &str, known: impl IntoIterator<Item = &'n str>) -> Self {
+        let near = offramp_config::nearest(name, known);
+        let mut detail = format!("there is no {kind} `{name}`");
+        if let Some(near) = near {
+            detail.push_str(&format!("; the nearest one is `{near}`"));
+        }
+        Self::new(StatusCode::NOT_FOUND, detail).with("nearest", near.into())
+    }
+
+    /// The path takes other methods.
+    pub(crate) fn method(allowed: &str) -> Self {
+        let mut problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("use {allowed} here"));
+        problem.header = HeaderValue::from_str(allowed).ok().map(|value| Box::new((ALLOW, value)));
+        problem
+    }
+
+    /// The client has not shown the token.
+    pub(crate) fn token() -> Self {
+        let detail = "send the token of `token_file` as `Authorization: Bearer TOKEN`";
+        let mut problem = Self::new(StatusCode::UNAUTHORIZED, detail);
+        problem.header =
+            Some(Box::new((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"offramp\""))));
+        problem
+    }
+
+    /// It may work a moment later.
+    pub(crate) fn busy(detail: impl Into<String>) -> Self {
+        let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
+        problem.header = Some(Box::new((RETRY_AFTER, HeaderValue::from_static("1"))));
+        problem
+    }
+
+    fn with(mut self, name: &str, value: Value) -> Self {
+        if !value.is_null() {
+            self.more.insert(name.to_owned(), value);
+        }
+        self
+    }
+
+    /// As the client gets it.
+    pub(crate) fn response(self) -> Response<Full<Bytes>> {
+        let mut body = self.more;
+        body.insert("type".to_owned(), "about:blank".into());
+        body.insert("title".to_owned(), self.status.canonical_reason().unwrap_or("Refused").into());
+        body.insert("status".to_owned(), self.status.as_u16().into());
+        body.insert("detail".to_owned(), self.detail.into());
+        let mut response = respond(self.status, "application/problem+json", Value::Object(body).to_string());
+        response.headers_mut().extend(self.header.map(|header| *header));
+        response
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.status, refusal.text)
+    }
+}
+
+impl From<EditError> for Problem {
+    fn from(error: EditError) -> Self {
+        let detail = error.to_string();
+        match error {
+            EditError::Unknown { nearest, .. } => {
+                Self::new(StatusCode::NOT_FOUND, detail).with("nearest", nearest.into())
+            }
+            _ => Self::new(StatusCode::CONFLICT, detail),
+        }
+    }
+}
+
+impl From<NotChanged> for Problem {
+    fn from(why: NotChanged) -> Self {
+        let detail = why.to_string();
+        match why {
+            NotChanged::Invalid(error) => {
+                let errors = error.findings().iter().map(|finding| {
+                    json!({ "at": finding.at.place().map(ToString::to_string), "text": finding.text })
+                });
+                let errors: Vec<Value> = errors.collect();
+                let detail = match errors.len() {
+                    1 => detail,
+                    count => format!("the configuration has {count} errors"),
+                };
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail).with("errors", errors.into())
+            }
+            NotChanged::Version { version, difference } => Self::new(StatusCode::PRECONDITION_FAILED, detail)
+                .with("version", version.into())
+                .with("difference", difference.into()),
+            NotChanged::Unconfirmed { until } => {
+                Self::new(StatusCode::CONFLICT, detail).with("confirm_until", time(until).into())
+            }
+            NotChanged::Forgotten { known, .. } => {
+                Self::new(StatusCode::NOT_FOUND, detail).with("versions", known.into())
+            }
+            NotChanged::Edit(error) => error.into(),
+            NotChanged::NothingToConfirm | NotChanged::NotWritten(_) => {
+                Self::new(StatusCode::CONFLICT, detail)
+            }
+            NotChanged::Busy => Self::busy(detail),
+            NotChanged::Ended => Self::new(StatusCode::SERVICE_UNAVAILABLE, detail),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What stands behind the `?` of a request: known names, each once.
+
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+
+use super::Problem;
+
+/// A name that an operation takes.
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) doc: &'static str,
+}
+
+/// What it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `true` or `false`; without a value it is `true`.
+    Flag,
+    /// A time such as `60s`.
+    Time,
+    /// A whole number.
+    Number,
+    /// Any text.
+    Text,
+    /// `json` or `toml`.
+    Format,
+}
+
+/// The values of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Query(Vec<(&'static str, String)>);
+
+impl Query {
+    pub(crate) fn read(text: Option<&str>, known: &[Parameter]) -> Result<Self, Problem> {
+        let mut found = Self::default();
+        for part in text.unwrap_or_default().split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let decode = |text: &str| {
+                let text = text.replace('+', " ");
+                percent_decode_str(&text).decode_utf8().map(std::borrow::Cow::into_owned)
+            };
+            let (Ok(name), Ok(value)) = (decode(name), decode(value)) else {
+                return Err(Problem::wrong("the query is not UTF-8"));
+            };
+            let Some(parameter) = known.iter().find(|parameter| parameter.name == name) else {
+                let names = known.iter().map(|parameter| parameter.name);
+                let mut problem = Problem::unknown("parameter", &name, names);
+                problem.status = hyper::StatusCode::BAD_REQUEST;
+                return Err(problem);
+            };
+            if found.text(parameter.name).is_some() {
+                return Err(Problem::wrong(format!("`{name}` is written twice")));
+            }
+            found.0.push((parameter.name, value));
+            check(parameter, &found)?;
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a flag is set; its value was checked.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        matches!(self.text(name), Some("" | "true"))
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+
+    pub(crate) fn time(&self, name: &str) -> Option<Duration> {
+        time(self.text(name)?)
+    }
+}
+
+fn check(parameter: &Parameter, query: &Query) -> Result<(), Problem> {
+    let name = parameter.name;
+    let value = query.text(name).unwrap_or_default();
+    let (fits, takes) = match parameter.kind {
+        Kind::Flag => (matches!(value, "" | "true" | "false"), "`true` or `false`"),
+        Kind::Time => (query.time(name).is_some(), "a time from `1s` to `24h`, such as `60s`"),
+        Kind::Number => (query.number(name).is_some(), "a whole number"),
+        Kind::Text => (!value.is_empty(), "a text"),
+        Kind::Format => (matches!(value, "json" | "toml"), "`json` or `toml`"),
+    };
+    if fits { Ok(()) } else { Err(Problem::wrong(format!("`{name}` takes {takes}"))) }
+}
+
+/// Whole seconds, minutes or hours: from a second to a day.
+fn time(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return None,
+    };
+    let seconds = number.parse::<u64>().ok()?.checked_mul(seconds)?;
+    (1..=24 * 3600).contains(&seconds).then(|| Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &[Parameter] = &[
+        Parameter { name: "dry_run", kind: Kind::Flag, doc: "" },
+        Parameter { name: "confirm", kind: Kind::Time, doc: "" },
+        Parameter { name: "name", kind: Kind::Text, doc: "" },
+    ];
+
+    #[test]
+    fn known_names_are_read_and_others_refused() {
+        let query = Query::read(Some("dry_run&confirm=2m&name=a%2Fb+c"), KNOWN).unwrap();
+        assert!(query.flag("dry_run") && !query.flag("persist"));
+        assert_eq!(query.time("confirm"), Some(Duration::from_secs(120)));
+        assert_eq!(query.text("name"), Some("a/b c"));
+        for (text, why) in [
+            ("dryrun", "the nearest one is `dry_run`"),
+            ("dry_run=1", "`true` or `false`"),
+            ("confirm=60", "such as `60s`"),
+            ("confirm=0s", "from `1s`"),
+            ("confirm=25h", "to `24h`"),
+            ("confirm=99999999999999999999h", "to `24h`"),
+            ("name=", "a text"),
+            ("name=a&name=b", "twice"),
+            ("name=%ff", "UTF-8"),
+        ] {
+            let problem = Query::read(Some(text), KNOWN).unwrap_err();
+            assert_eq!(problem.status, 400, "{text}");
+            assert!(problem.detail.contains(why), "{text}: {}", problem.detail);
+        }
+    }
+}

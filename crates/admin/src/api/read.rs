@@ -1,0 +1,258 @@
+//! What the process tells of itself.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use offramp_certs::Certificate;
+use offramp_control::{Applied, BackendView, Refused as RefusedChange, ServerView, View};
+use offramp_observe::ExpositionFormat;
+use offramp_observe::facts::HttpVersion;
+use serde_json::{Map, Value, json};
+
+use super::document::{self, origin};
+use super::events::{self, Events};
+use super::query::Query;
+use super::{Answer, Asked, Control, Problem, openapi, time};
+
+/// What is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Read {
+    OpenApi,
+    Status,
+    Config,
+    Listeners,
+    Listener,
+    Routes,
+    Route,
+    Backends,
+    Backend,
+    Certificates,
+    Workers,
+    Counters,
+    Changes,
+    Refused,
+    Events,
+}
+
+/// Answers from what there is to see.
+pub(super) fn answer(
+    control: &Control,
+    what: Read,
+    asked: &Asked<'_>,
+    query: &Query,
+) -> Result<Answer, Problem> {
+    let view = &control.view;
+    let name = asked.names.first().map_or("", String::as_str);
+    Ok(Answer::Json(match what {
+        Read::Events => {
+            let kinds = events::kinds(query.text("kind")).map_err(Problem::wrong)?;
+            let place = Arc::clone(&control.watchers).try_acquire_owned();
+            let place =
+                place.map_err(|_| Problem::busy("too many clients watch already; try again later"))?;
+            return Ok(Answer::Events(Box::new(Events::new(view.clone(), kinds, place))));
+        }
+        Read::OpenApi => openapi::document(view.figures().build.version),
+        Read::Status => status(view),
+        Read::Config if query.text("format") == Some("toml") => {
+            return Ok(Answer::Toml(document::toml(&view.in_force().config)));
+        }
+        Read::Config => config(view),
+        Read::Listeners => json!({ "listeners": listeners(view) }),
+        Read::Listener => one("listener", name, listeners(view))?,
+        Read::Routes => json!({ "routes": routes(view) }),
+        Read::Route => one("route", name, routes(view))?,
+        Read::Backends => json!({ "backends": backends(view) }),
+        Read::Backend => one("backend", name, backends(view))?,
+        Read::Certificates => {
+            let now = SystemTime::now();
+            json!({ "certificates": view.certificates().iter().map(|one| certificate(one, now)).collect::<Vec<_>>() })
+        }
+        Read::Workers => json!({ "workers": workers(view) }),
+        Read::Counters => json!({ "counters": counters(view) }),
+        Read::Changes => {
+            let (version, applied) = view.history().applied();
+            json!({ "version": version, "changes": applied.iter().map(change).collect::<Vec<_>>() })
+        }
+        Read::Refused => {
+            json!({ "refused": view.history().refused().iter().map(refusal).collect::<Vec<_>>() })
+        }
+    }))
+}
+
+/// The item of that name.
+fn one(kind: &str, name: &str, all: Vec<Value>) -> Result<Value, Problem> {
+    let names = all.iter().filter_map(|item| item["name"].as_str());
+    let Some(at) = all.iter().position(|item| item["name"] == name) else {
+        return Err(Problem::unknown(kind, name, names));
+    };
+    Ok(all.into_iter().nth(at).unwrap_or_default())
+}
+
+fn status(view: &View) -> Value {
+    let (in_force, figures) = (view.in_force(), view.figures());
+    let totals = figures.counters.totals();
+    let began = figures.counters.began();
+    let uptime = SystemTime::now().duration_since(began).unwrap_or_default().as_secs();
+    let refused = view.history().refused();
+    json!({
+        "version": figures.build.version,
+        "pid": std::process::id(),
+        "started": time(began),
+        "uptime_s": uptime,
+        "workers": view.workers(),
+        "config": {
+            "version": in_force.version,
+            "file": view.file(),
+            "confirm_until": in_force.confirm_until.map(time),
+            "last_refused": refused.first().map(refusal),
+        },
+        "connections": { "open": totals.active(), "accepted": totals.accepted() },
+        "requests": {
+            "open": totals.requests_active(),
+            "ended": HttpVersion::ALL.iter().map(|version| totals.requests(*version)).sum::<u64>(),
+        },
+        "listeners": in_force.config.listeners.len(),
+        "routes": in_force.config.routes.len(),
+        "backends": in_force.config.backends.len(),
+        "servers": servers(&view.backends()),
+        "certificates": view.certificates().len(),
+    })
+}
+
+/// How many servers are in each state.
+fn servers(backends: &[BackendView]) -> Value {
+    let mut states = Map::new();
+    for server in backends.iter().flat_map(|backend| &backend.servers) {
+        let count = states.get(server.state).and_then(Value::as_u64).unwrap_or_default();
+        states.insert(server.state.to_owned(), (count + 1).into());
+    }
+    Value::Object(states)
+}
+
+fn config(view: &View) -> Value {
+    let in_force = view.in_force();
+    let config = &in_force.config;
+    let whole = document::whole(config);
+    json!({
+        "version": in_force.version,
+        "file": view.file(),
+        "settings": document::settings(config, &whole),
+        "listeners": listeners(view),
+        "routes": routes(view),
+        "backends": backends(view),
+        "certificates": config.certificates.iter().zip(document::items(&whole, "certificate"))
+            .map(|(one, keys)| json!({ "origin": origin(&one.at), "config": keys })).collect::<Vec<_>>(),
+        "authorities": config.authorities.iter()
+            .map(|one| json!({ "name": one.name.as_str(), "origin": origin(&one.at), "config": whole["acme"][one.name.as_str()] }))
+            .collect::<Vec<_>>(),
+    })
+}
+
+fn listeners(view: &View) -> Vec<Value> {
+    let in_force = view.in_force();
+    let whole = document::whole(&in_force.config);
+    let items = in_force.config.listeners.iter().zip(document::items(&whole, "listener"));
+    let bound = |name: &str| {
+        let own = in_force.listening.iter().filter(|(listener, _)| listener == name);
+        own.map(|(_, address)| address.to_string()).collect::<Vec<_>>()
+    };
+    items
+        .map(|(one, keys)| {
+            let name = one.name.as_str();
+            json!({ "name": name, "origin": origin(&one.at), "listening": bound(name), "config": keys })
+        })
+        .collect()
+}
+
+fn routes(view: &View) -> Vec<Value> {
+    let config = &view.in_force().config;
+    let whole = document::whole(config);
+    let items = config.routes.iter().zip(document::items(&whole, "route"));
+    items
+        .map(|(one, keys)| json!({ "name": one.name(), "origin": origin(&one.at), "config": keys }))
+        .collect()
+}
+
+fn backends(view: &View) -> Vec<Value> {
+    let config = &view.in_force().config;
+    let whole = document::whole(config);
+    let written = |name: &str| config.backends.iter().find(|one| one.name.as_str() == name);
+    let all = view.backends();
+    all.iter()
+        .map(|BackendView { name, servers }| {
+            let origin = written(name).map_or_else(|| "a route".to_owned(), |one| origin(&one.at));
+            let keys = whole.get("backend").and_then(|all| all.get(name));
+            let servers: Vec<Value> = servers.iter().map(server).collect();
+            json!({ "name": name, "origin": origin, "servers": servers, "config": keys })
+        })
+        .collect()
+}
+
+fn server(server: &ServerView) -> Value {
+    let ServerView { name, state, why, weight, backup, active, addresses } = server;
+    json!({
+        "name": name, "state": state, "why": why, "weight": weight, "backup": backup, "active": active,
+        "addresses": addresses,
+    })
+}
+
+pub(super) fn certificate(one: &Certificate, now: SystemTime) -> Value {
+    let names = one.names.iter().map(ToString::to_string);
+    let names: Vec<String> = names.chain(one.addresses.iter().map(ToString::to_string)).collect();
+    let left = one.not_after.duration_since(now).map_or(0, |left| left.as_secs() / (24 * 3600));
+    json!({
+        "names": names, "source": one.source.kind(), "key": one.kind.as_str(), "not_before": time(one.not_before),
+        "not_after": time(one.not_after), "days_left": left, "valid": one.is_valid(now),
+    })
+}
+
+fn workers(view: &View) -> Vec<Value> {
+    let counters = &view.figures().counters;
+    (0..view.workers())
+        .map(|worker| {
+            let totals = counters.totals_of(worker);
+            json!({
+                "worker": worker,
+                "connections": { "open": totals.active(), "accepted": totals.accepted() },
+                "requests_open": totals.requests_active(),
+                "turns": totals.turns(),
+                "yields": totals.yields(),
+            })
+        })
+        .collect()
+}
+
+/// The figures as the metrics page has them, each a member by its name and labels.
+fn counters(view: &View) -> Value {
+    let mut page = Vec::new();
+    view.figures().render(ExpositionFormat::Prometheus, &mut page);
+    let page = String::from_utf8_lossy(&page);
+    let lines = page.lines().filter(|line| !line.starts_with('#'));
+    // A value has no space in it, whatever is in the labels.
+    let figures = lines.filter_map(|line| line.rsplit_once(' '));
+    Value::Object(figures.map(|(name, value)| (name.to_owned(), number(value))).collect())
+}
+
+fn number(text: &str) -> Value {
+    match (text.parse::<u64>(), text.parse::<f64>()) {
+        (Ok(whole), _) => whole.into(),
+        (_, Ok(real)) => real.into(),
+        _ => text.into(),
+    }
+}
+
+pub(super) fn change(Applied { version, at, by, changes, omitted, .. }: &Applied) -> Value {
+    json!({
+        "version": version,
+        "at": time(*at),
+        "by": by.as_str(),
+        "changes": changes.lines,
+        "omitted": omitted,
+        "new_certificates": changes.new_certificates,
+        "needs_a_restart": changes.needs_restart,
+    })
+}
+
+pub(super) fn refusal(RefusedChange { at, by, reasons, omitted, .. }: &RefusedChange) -> Value {
+    json!({ "at": time(*at), "by": by.as_str(), "reasons": reasons, "omitted": omitted })
+}

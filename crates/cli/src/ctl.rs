@@ -1,0 +1,186 @@
+//! `ctl`: asks the running Offramp, by its admin interface, and shows its answers.
+
+mod client;
+mod show;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum as _;
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+use crate::flags::ctl::{Command, Ctl, Kind, Named, Reach, Route, Server, Terms, What};
+use crate::surroundings::{self, print};
+
+use client::{Client, Request};
+
+/// Does what is asked for.
+///
+/// # Errors
+/// No Offramp answers, or it refuses.
+pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
+    let Ctl { reach, command } = arguments;
+    let client = Client::of(&reach)?;
+    if let Command::Watch { kind } = &command {
+        return watch(&client, kind);
+    }
+    let request = request(&client, &command)?;
+    let answer = client.ask(&request)?;
+    if matches!(command, Command::Show { what: What::Config }) && !reach.json {
+        return print(&answer);
+    }
+    let answer: Value = serde_json::from_slice(&answer)
+        .map_err(|error| Failure::runtime(format_args!("error: the answer is not JSON: {error}")))?;
+    if reach.json {
+        return print(format!("{answer:#}\n").as_bytes());
+    }
+    print(show::answer(&command, &answer).as_bytes())?;
+    hint(&command, &reach, &answer);
+    Ok(())
+}
+
+/// Shows events until somebody ends it.
+fn watch(client: &Client, kinds: &[Kind]) -> Result<(), Failure> {
+    let names = kinds.iter().filter_map(Kind::to_possible_value);
+    let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
+    let query = if names.is_empty() { Vec::new() } else { vec![format!("kind={}", names.join("%2C"))] };
+    client.watch(&with("/events", &query), &mut |kind, data| {
+        let line = if client.json { format!("{data}\n") } else { show::event(kind, data) };
+        surroundings::show(line.as_bytes())
+    })
+}
+
+/// Says how to keep a change that is taken back otherwise.
+fn hint(command: &Command, reach: &Reach, answer: &Value) {
+    let waits = answer["confirm_until"].as_str().filter(|_| answer["dry_run"] == false);
+    if let (Some(until), false) = (waits, matches!(command, Command::Confirm)) {
+        let admin = reach.admin.as_ref().map(|admin| format!(" --admin {admin}")).unwrap_or_default();
+        surroundings::say(&format!(
+            "It is taken back at {until}, unless you confirm it: offramp ctl{admin} confirm"
+        ));
+    }
+}
+
+fn request(client: &Client, command: &Command) -> Result<Request, Failure> {
+    let get = |path: &str| Ok(Request::new("GET", path));
+    match command {
+        Command::Status => get("/status"),
+        Command::Watch { .. } => get("/events"),
+        Command::Show { what: What::Config } => {
+            get(if client.json { "/config" } else { "/config?format=toml" })
+        }
+        Command::Show { what } => {
+            let name = what.to_possible_value().map(|value| value.get_name().to_owned());
+            get(&format!("/{}", name.unwrap_or_default()))
+        }
+        Command::Plan { file } => document(file, &["dry_run".to_owned()]),
+        Command::Apply { file, expect, terms } => {
+            let mut request = document(file, &query(terms))?;
+            request.expect = *expect;
+            Ok(request)
+        }
+        Command::Confirm => Ok(Request::new("POST", "/confirm")),
+        Command::Rollback { version, dry_run } => {
+            let to = version.map(|version| format!("to={version}"));
+            let dry_run = dry_run.then(|| "dry_run".to_owned());
+            let query: Vec<String> = to.into_iter().chain(dry_run).collect();
+            Ok(Request::new("POST", &with("/rollback", &query)))
+        }
+        Command::History { refused: false } => get("/changes"),
+        Command::History { refused: true } => get("/refused"),
+        Command::Reload => Ok(Request::new("POST", "/reload")),
+        Command::Stop => Ok(Request::new("POST", "/stop")),
+        Command::Server { command } => Ok(server(command)),
+        Command::Route { command } => Ok(route(command)),
+        Command::LogLevel { level, terms } => {
+            let level = level.to_possible_value().map(|value| value.get_name().to_owned());
+            Ok(Request::json("PUT", &with("/log-level", &query(terms)), &json!({ "level": level })))
+        }
+    }
+}
+
+fn server(command: &Server) -> Request {
+    let (Named { backend, server }, terms, change) = match command {
+        Server::Drain { named, terms } => (named, terms, json!({ "state": "drain" })),
+        Server::Enable { named, terms } => (named, terms, json!({ "state": "enabled" })),
+        Server::Disable { named, terms } => (named, terms, json!({ "state": "disabled" })),
+        Server::Weight { named, weight, terms } => (named, terms, json!({ "weight": weight })),
+    };
+    let path = format!("/backends/{}/servers/{}", segment(backend), segment(server));
+    Request::json("PATCH", &with(&path, &query(terms)), &change)
+}
+
+fn route(command: &Route) -> Request {
+    match command {
+        Route::Add { host, path, backend, to, terms } => {
+            let mut keys = Map::new();
+            if !host.is_empty() {
+                keys.insert("host".to_owned(), host.clone().into());
+            }
+            let texts = [("path", path), ("backend", backend), ("server", to)];
+            for (key, value) in texts {
+                if let Some(value) = value {
+                    keys.insert(key.to_owned(), value.clone().into());
+                }
+            }
+            Request::json("POST", &with("/routes", &query(terms)), &Value::Object(keys))
+        }
+        Route::Remove { name, terms } => {
+            Request::new("DELETE", &with(&format!("/routes/{}", segment(name)), &query(terms)))
+        }
+    }
+}
+
+/// A configuration that is sent as it is. Its relative paths start at its directory, as with `check`.
+fn document(file: &Path, terms: &[String]) -> Result<Request, Failure> {
+    let unreadable = |error| Failure::usage(format_args!("error: cannot read {}: {error}", file.display()));
+    let text = fs::read_to_string(file).map_err(unreadable)?;
+    let absolute = std::path::absolute(file).map_err(unreadable)?;
+    let folder = absolute.parent().map(PathBuf::from).unwrap_or_default();
+    let mut query = terms.to_vec();
+    query.push(format!("name={}", segment(&file.display().to_string())));
+    query.push(format!("folder={}", segment(&folder.display().to_string())));
+    let mut request = Request::new("PUT", &with("/config", &query));
+    request.body = Some(("application/toml", text.into_bytes()));
+    Ok(request)
+}
+
+fn query(terms: &Terms) -> Vec<String> {
+    let confirm = terms.confirm.as_ref().map(|time| format!("confirm={}", segment(time)));
+    let persist = terms.persist.then(|| "persist".to_owned());
+    let dry_run = terms.dry_run.then(|| "dry_run".to_owned());
+    confirm.into_iter().chain(persist).chain(dry_run).collect()
+}
+
+fn with(path: &str, query: &[String]) -> String {
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) }
+}
+
+/// A text as one segment of a path, or as one value of a query (RFC 3986 §2.3).
+fn segment(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_one_segment() {
+        assert_eq!(segment("a.example,b/c d"), "a.example%2Cb%2Fc%20d");
+        let named = Named { backend: "shop".to_owned(), server: "[::1]:80".to_owned() };
+        let terms = Terms { confirm: Some("60s".to_owned()), persist: true, dry_run: false };
+        let request = server(&Server::Drain { named, terms });
+        assert_eq!(request.path, "/backends/shop/servers/%5B%3A%3A1%5D%3A80?confirm=60s&persist");
+        assert_eq!(request.body.unwrap().1, br#"{"state":"drain"}"#);
+    }
+}

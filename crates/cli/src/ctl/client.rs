@@ -1,0 +1,251 @@
+//! Where the admin interface is, and one request to it.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, IF_MATCH};
+use hyper::{Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use offramp_config::model::ListenAddress;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::check;
+use crate::failure::Failure;
+use crate::flags::ctl::Reach;
+use crate::surroundings;
+
+/// How long an answer may take: a large configuration is read, and certificates may be made for it.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between the end of a stream of events and the next.
+const AGAIN: Duration = Duration::from_millis(500);
+/// The largest answer, in bytes.
+const LARGEST: usize = 256 << 20;
+
+/// What is asked.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) method: &'static str,
+    /// Below `/v1`, with its query.
+    pub(super) path: String,
+    /// Its type, and it.
+    pub(super) body: Option<(&'static str, Vec<u8>)>,
+    /// The version that must be in force.
+    pub(super) expect: Option<u64>,
+}
+
+impl Request {
+    pub(super) fn new(method: &'static str, path: &str) -> Self {
+        Self { method, path: path.to_owned(), body: None, expect: None }
+    }
+
+    pub(super) fn json(method: &'static str, path: &str, body: &Value) -> Self {
+        let body = Some(("application/json", body.to_string().into_bytes()));
+        Self { body, ..Self::new(method, path) }
+    }
+}
+
+/// Where requests go.
+pub(super) struct Client {
+    address: ListenAddress,
+    token: Option<Arc<str>>,
+    /// Whether answers are shown as JSON.
+    pub(super) json: bool,
+}
+
+impl Client {
+    /// By the options, else by the configuration, as far as it can be understood: it may have mistakes, which is when an
+    /// operator asks.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn of(reach: &Reach) -> Result<Self, Failure> {
+        let environment = surroundings::environment();
+        let default = || offramp_config::Config::for_environment(&environment);
+        let config = match check::find(reach.file()) {
+            Err(_) => default(),
+            Ok(path) => match offramp_config::survey(&path, &environment) {
+                Ok(survey) => survey.config,
+                Err(_) if reach.admin.is_some() && reach.config.is_none() => default(),
+                Err(errors) => return Err(Failure::usage(errors)),
+            },
+        };
+        let written = config.admin.endpoint.as_ref().map(|endpoint| endpoint.address.clone());
+        let address = reach.admin.clone().or(written);
+        let address = address.unwrap_or_else(|| ListenAddress::Unix(config.admin_socket()));
+        let near = matches!(&address, ListenAddress::Ip(address) if address.ip().is_loopback());
+        // The token of the configuration is for this machine.
+        let own = config.admin.token_file.map(|file| file.path).filter(|_| near);
+        let token = match (&address, reach.token_file.clone().or(own)) {
+            (ListenAddress::Ip(_), Some(file)) => {
+                let token = offramp_certs::read_secret(&file);
+                let token = token.map_err(|error| Failure::usage(format_args!("error: {error}")))?;
+                Some(Arc::from(token.as_str()))
+            }
+            _ => None,
+        };
+        Ok(Self { address, token, json: reach.json })
+    }
+
+    /// Sends a request, and gives the body of the answer.
+    ///
+    /// # Errors
+    /// Nobody answers, or refuses.
+    pub(super) fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| self.failed(&error))?;
+        runtime.block_on(async {
+            let answer = tokio::time::timeout(PATIENCE, self.exchange(request)).await;
+            answer.unwrap_or_else(|_| Err(self.failed(&"it does not answer in time")))
+        })
+    }
+
+    /// Reads the events behind a path, and gives each to `each` until that says that it is enough. A stream that has
+    /// ended is asked for again.
+    ///
+    /// # Errors
+    /// Nobody answers, or refuses.
+    pub(super) fn watch(
+        &self,
+        path: &str,
+        each: &mut dyn FnMut(&str, &Value) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| self.failed(&error))?;
+        runtime.block_on(async {
+            loop {
+                let response = self.send(&Request::new("GET", path), None).await?;
+                let status = response.status();
+                let mut body = response.into_body();
+                if !status.is_success() {
+                    let body = Limited::new(body, LARGEST).collect().await;
+                    let body = body.map_err(|error| self.failed(&error))?.to_bytes();
+                    return Err(refused(status, &body));
+                }
+                let (mut text, mut kind) = (Vec::new(), String::new());
+                while let Some(Ok(frame)) = body.frame().await {
+                    text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+                    while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+                        let line: Vec<u8> = text.drain(..=end).collect();
+                        let line = String::from_utf8_lossy(&line);
+                        if let Some(name) = line.strip_prefix("event: ") {
+                            name.trim_end().clone_into(&mut kind);
+                        } else if let Some(data) = line.strip_prefix("data: ") {
+                            let data = serde_json::from_str(data).unwrap_or_default();
+                            if !each(&kind, &data)? {
+                                return Ok(());
+                            }
+                        }
+                    }
+                }
+                // A stream that ends at once is not asked for without pause.
+                tokio::time::sleep(AGAIN).await;
+            }
+        })
+    }
+
+    async fn exchange(&self, request: &Request) -> Result<Vec<u8>, Failure> {
+        let tag = match request.expect {
+            None => None,
+            Some(version) => {
+                let status = self.send(&Request::new("GET", "/status"), None).await?;
+                let tag = status.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
+                let start = tag.split('-').next().unwrap_or_default();
+                Some(format!("{start}-{version}\""))
+            }
+        };
+        let response = self.send(request, tag).await?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), LARGEST).collect().await;
+        let body = body.map_err(|error| self.failed(&error))?.to_bytes().to_vec();
+        if status.is_success() { Ok(body) } else { Err(refused(status, &body)) }
+    }
+
+    async fn send(&self, request: &Request, tag: Option<String>) -> Result<Response<Incoming>, Failure> {
+        match &self.address {
+            ListenAddress::Unix(path) => {
+                let stream = UnixStream::connect(path).await.map_err(|error| self.nobody(&error))?;
+                self.talk(stream, request, tag).await
+            }
+            ListenAddress::Ip(address) => {
+                let stream = TcpStream::connect(address).await.map_err(|error| self.nobody(&error))?;
+                self.talk(stream, request, tag).await
+            }
+        }
+    }
+
+    async fn talk(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        request: &Request,
+        tag: Option<String>,
+    ) -> Result<Response<Incoming>, Failure> {
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = handshake.map_err(|error| self.failed(&error))?;
+        tokio::spawn(connection);
+        let mut head = hyper::Request::builder().method(request.method).header(HOST, "localhost");
+        head = head.uri(format!("/v1{}", request.path));
+        if let Some(token) = &self.token {
+            head = head.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if let Some(tag) = tag {
+            head = head.header(IF_MATCH, tag);
+        }
+        let (kind, body) = request.body.clone().unwrap_or_default();
+        if !kind.is_empty() {
+            head = head.header(CONTENT_TYPE, kind);
+        }
+        let request = head.body(Full::new(Bytes::from(body))).map_err(|error| self.failed(&error))?;
+        sender.send_request(request).await.map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &impl fmt::Display) -> Failure {
+        Failure::runtime(format_args!("error: the admin interface at {}: {error}", self.address))
+    }
+
+    /// Why there is no connection, and what to do.
+    fn nobody(&self, error: &std::io::Error) -> Failure {
+        let address = &self.address;
+        Failure::runtime(match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => format!(
+                "error: no Offramp listens at {address}\n\
+                 Is one running with this configuration (`offramp run -c FILE`)? `offramp ctl -c FILE` asks that of a \
+                 file, --admin that of an address"
+            ),
+            ErrorKind::PermissionDenied => {
+                format!("error: {address}: {error}; run this as root, or as the user that Offramp runs as")
+            }
+            _ => format!("error: {address}: {error}"),
+        })
+    }
+}
+
+/// What was said against a request.
+fn refused(status: StatusCode, body: &[u8]) -> Failure {
+    let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+    let detail = problem["detail"].as_str().map_or_else(|| status.to_string(), str::to_owned);
+    let mut text = format!("error: {}", printable(&detail));
+    let errors = problem["errors"].as_array().map_or(&[][..], Vec::as_slice);
+    for error in errors.iter().filter(|_| errors.len() > 1) {
+        let at = error["at"].as_str().map(|at| format!("{at}: ")).unwrap_or_default();
+        text.push_str(&format!(
+            "\n  {}",
+            printable(&format!("{at}{}", error["text"].as_str().unwrap_or_default()))
+        ));
+    }
+    for line in problem["difference"].as_array().into_iter().flatten() {
+        text.push_str(&format!("\n  {}", printable(line.as_str().unwrap_or_default())));
+    }
+    Failure::runtime(text)
+}
+
+/// Without control characters: this may be root's terminal.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
+}

@@ -1,0 +1,274 @@
+//! Answers of the admin interface, for people.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::client::printable;
+use crate::flags::ctl::{Command, What};
+
+/// The answer to a command.
+pub(super) fn answer(command: &Command, answer: &Value) -> String {
+    let text = match command {
+        Command::Status => status(answer),
+        Command::Show { what } => items(*what, answer),
+        Command::History { refused: false } => history(answer),
+        Command::History { refused: true } => refused(answer),
+        Command::Stop => "Offramp stops; open connections may finish.\n".to_owned(),
+        Command::Confirm => confirmed(answer),
+        _ => report(answer),
+    };
+    printable(&text)
+}
+
+/// An event, on one line.
+pub(super) fn event(kind: &str, data: &Value) -> String {
+    let what = match kind {
+        "change" => format!(
+            "version {}, by {}: {}",
+            text(&data["version"]),
+            text(&data["by"]),
+            list(&data["changes"])
+        ),
+        "refused" => format!("by {}: {}", text(&data["by"]), list(&data["reasons"])),
+        "server" => {
+            let (backend, server) = (text(&data["backend"]), text(&data["server"]));
+            format!("{backend} {server}: {} ({})", text(&data["state"]), text(&data["why"]))
+        }
+        "certificate" => format!("{}, until {}", list(&data["names"]), text(&data["not_after"])),
+        _ => data.to_string(),
+    };
+    let line = format!("{} {kind} {what}", text(&data["at"]));
+    format!("{}\n", printable(&line).replace('\n', " "))
+}
+
+fn status(answer: &Value) -> String {
+    let config = &answer["config"];
+    let mut rows = vec![
+        vec!["version".to_owned(), text(&answer["version"])],
+        vec!["process".to_owned(), format!("{}, since {}", text(&answer["pid"]), text(&answer["started"]))],
+        vec!["workers".to_owned(), text(&answer["workers"])],
+        vec![
+            "configuration".to_owned(),
+            format!("version {}, {}", text(&config["version"]), text(&config["file"])),
+        ],
+        vec![
+            "connections".to_owned(),
+            format!(
+                "{} open, {} accepted",
+                text(&answer["connections"]["open"]),
+                text(&answer["connections"]["accepted"])
+            ),
+        ],
+        vec![
+            "requests".to_owned(),
+            format!(
+                "{} open, {} ended",
+                text(&answer["requests"]["open"]),
+                text(&answer["requests"]["ended"])
+            ),
+        ],
+        vec!["listeners".to_owned(), text(&answer["listeners"])],
+        vec!["routes".to_owned(), text(&answer["routes"])],
+        vec!["backends".to_owned(), text(&answer["backends"])],
+        vec!["servers".to_owned(), states(&answer["servers"])],
+        vec!["certificates".to_owned(), text(&answer["certificates"])],
+    ];
+    if let Some(until) = config["confirm_until"].as_str() {
+        rows.push(vec!["to be confirmed".to_owned(), format!("until {until}, else it is taken back")]);
+    }
+    let last = &config["last_refused"];
+    if !last.is_null() {
+        rows.push(vec![
+            "last refused".to_owned(),
+            format!("{}, by {}: {}", text(&last["at"]), text(&last["by"]), list(&last["reasons"])),
+        ]);
+    }
+    table(&rows)
+}
+
+fn states(states: &Value) -> String {
+    let states = states.as_object().into_iter().flatten();
+    let states: Vec<String> = states.map(|(state, count)| format!("{} {state}", text(count))).collect();
+    if states.is_empty() { "none".to_owned() } else { states.join(", ") }
+}
+
+fn items(what: What, answer: &Value) -> String {
+    let (kind, head): (&str, &[&str]) = match what {
+        What::Listeners => ("listeners", &["NAME", "MODE", "LISTENING", "ORIGIN"]),
+        What::Routes => ("routes", &["NAME", "TARGET", "ORIGIN"]),
+        What::Backends => ("backends", &["BACKEND", "SERVER", "STATE", "WEIGHT", "ACTIVE", "WHY"]),
+        What::Certificates => ("certificates", &["NAMES", "DAYS", "KEY", "SOURCE"]),
+        What::Workers => ("workers", &["WORKER", "OPEN", "ACCEPTED", "REQUESTS", "YIELDS"]),
+        What::Counters | What::Config => return counters(answer),
+    };
+    let mut rows = vec![head.iter().map(|title| (*title).to_owned()).collect()];
+    for item in answer[kind].as_array().into_iter().flatten() {
+        match what {
+            What::Backends => rows.extend(servers(item)),
+            _ => rows.push(row(what, item)),
+        }
+    }
+    table(&rows)
+}
+
+fn row(what: What, item: &Value) -> Vec<String> {
+    let config = &item["config"];
+    match what {
+        What::Listeners => {
+            vec![text(&item["name"]), text(&config["mode"]), list(&item["listening"]), text(&item["origin"])]
+        }
+        What::Routes => {
+            let targets = ["backend", "server", "passthrough", "redirect", "respond", "root"];
+            let target = targets.iter().find(|key| !config[**key].is_null());
+            let target =
+                target.map_or_else(|| "-".to_owned(), |key| format!("{key} {}", text(&config[*key])));
+            vec![text(&item["name"]), target, text(&item["origin"])]
+        }
+        What::Certificates => {
+            vec![list(&item["names"]), text(&item["days_left"]), text(&item["key"]), text(&item["source"])]
+        }
+        _ => vec![
+            text(&item["worker"]),
+            text(&item["connections"]["open"]),
+            text(&item["connections"]["accepted"]),
+            text(&item["requests_open"]),
+            text(&item["yields"]),
+        ],
+    }
+}
+
+fn servers(backend: &Value) -> Vec<Vec<String>> {
+    let servers = backend["servers"].as_array().into_iter().flatten();
+    servers
+        .map(|server| {
+            let weight = text(&server["weight"]);
+            let weight = if server["backup"] == true { format!("{weight} backup") } else { weight };
+            let (name, state) = (text(&server["name"]), text(&server["state"]));
+            vec![text(&backend["name"]), name, state, weight, text(&server["active"]), text(&server["why"])]
+        })
+        .collect()
+}
+
+fn counters(answer: &Value) -> String {
+    let rows: Vec<Vec<String>> = answer["counters"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| vec![name.clone(), text(value)])
+        .collect();
+    table(&rows)
+}
+
+fn history(answer: &Value) -> String {
+    let mut out = format!("version {} is in force\n", text(&answer["version"]));
+    for change in answer["changes"].as_array().into_iter().flatten() {
+        let (version, at, by) = (text(&change["version"]), text(&change["at"]), text(&change["by"]));
+        let _ = writeln!(out, "version {version}, {at}, by {by}");
+        lines(&mut out, &change["changes"]);
+        more(&mut out, change);
+    }
+    out
+}
+
+fn refused(answer: &Value) -> String {
+    let mut out = String::new();
+    for refusal in answer["refused"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "{}, by {}", text(&refusal["at"]), text(&refusal["by"]));
+        lines(&mut out, &refusal["reasons"]);
+        more(&mut out, refusal);
+    }
+    if out.is_empty() { "no change was refused\n".to_owned() } else { out }
+}
+
+fn more(out: &mut String, entry: &Value) {
+    if let Some(omitted) = entry["omitted"].as_u64().filter(|omitted| *omitted > 0) {
+        let _ = writeln!(out, "  and {omitted} more");
+    }
+}
+
+fn report(answer: &Value) -> String {
+    let changed = answer["changes"].as_array().is_some_and(|lines| !lines.is_empty());
+    let mut out = String::new();
+    let _ = match (answer["dry_run"] == true, changed) {
+        (true, true) => writeln!(out, "This would change:"),
+        (true, false) => writeln!(out, "Nothing would change."),
+        (false, true) => writeln!(out, "Version {} is in force. What changed:", text(&answer["version"])),
+        (false, false) => {
+            writeln!(out, "Nothing changed: version {} stays in force.", text(&answer["version"]))
+        }
+    };
+    lines(&mut out, &answer["changes"]);
+    let touched = &answer["touched"];
+    let certificates = answer["new_certificates"].as_u64().unwrap_or_default();
+    if certificates > 0 {
+        let _ = writeln!(out, "New certificates: {certificates}");
+    }
+    for (title, value) in [
+        ("Opens: ", &touched["opens"]),
+        ("Closes: ", &touched["closes"]),
+        ("Needs a restart: ", &answer["needs_a_restart"]),
+    ] {
+        if value.as_array().is_some_and(|all| !all.is_empty()) {
+            let _ = writeln!(out, "{title}{}", list(value));
+        }
+    }
+    let open = touched["connections"].as_u64().unwrap_or_default();
+    if changed {
+        let _ = writeln!(out, "Open connections, which stay open: {open}");
+    }
+    for warning in answer["warnings"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "Warning: {}", text(warning));
+    }
+    if let Some(path) = answer["persisted"].as_str() {
+        let _ = writeln!(out, "Written to {path}");
+    }
+    out
+}
+
+fn confirmed(answer: &Value) -> String {
+    let mut out = format!("Version {} stays in force.\n", text(&answer["version"]));
+    if let Some(path) = answer["persisted"].as_str() {
+        let _ = writeln!(out, "Written to {path}");
+    }
+    out
+}
+
+/// Each on a line of its own.
+fn lines(out: &mut String, values: &Value) {
+    for line in values.as_array().into_iter().flatten() {
+        let _ = writeln!(out, "  {}", text(line));
+    }
+}
+
+fn list(values: &Value) -> String {
+    let all: Vec<String> = values.as_array().into_iter().flatten().map(text).collect();
+    if all.is_empty() { "-".to_owned() } else { all.join(", ") }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Columns as wide as their widest cell.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        for (column, cell) in row.iter().enumerate() {
+            let width = if column + 1 == row.len() { 0 } else { widths[column] };
+            let gap = if column == 0 { "" } else { "  " };
+            let _ = write!(out, "{gap}{cell:width$}");
+        }
+        out.push('\n');
+    }
+    out
+}

@@ -1,0 +1,277 @@
+//! The command line of `ctl`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use offramp_config::model::ListenAddress;
+
+use super::ConfigFile;
+
+/// `ctl`, and what to do.
+#[derive(Debug, Args)]
+pub(crate) struct Ctl {
+    /// Where the admin interface is.
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Where the admin interface is, and how its answers are shown.
+#[derive(Debug, Args)]
+pub(crate) struct Reach {
+    /// The admin interface: unix:/path or 127.0.0.1:9901 [default: that of the configuration]
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    pub(crate) admin: Option<ListenAddress>,
+    /// The file with the token that a TCP address asks for [default: that of the configuration]
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The configuration that the running Offramp was started with [default: ./offramp.toml, else
+    /// /etc/offramp/offramp.toml]
+    #[arg(long = "config", short = 'c', global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Print the answer as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+impl Reach {
+    /// The configuration that says where the admin interface is.
+    pub(crate) fn file(&self) -> ConfigFile {
+        ConfigFile { path: self.config.clone() }
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what runs: version, connections, servers, the latest refused reload
+    Status,
+    /// Show listeners, routes, backends, certificates, workers or counters
+    Show {
+        /// What
+        what: What,
+    },
+    /// Show what another configuration would change; change nothing
+    ///
+    /// It is validated as a whole, as with `apply`: its files are read and its new addresses opened for a moment. Exit
+    /// code 1 if it would be refused.
+    Plan {
+        /// The configuration
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Replace the configuration in force
+    ///
+    /// It replaces the old one as a whole, or nothing changes and every error is shown. The configuration file stays as
+    /// it is, unless --persist is given: the next reload reads it again.
+    Apply {
+        /// The configuration
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// Apply it only if this version is in force, as `status` shows it
+        #[arg(long, value_name = "VERSION")]
+        expect: Option<u64>,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+    /// Keep the latest change, which --confirm would take back
+    Confirm,
+    /// Go back to an earlier configuration
+    ///
+    /// That is the one before the latest change, or that of a version of `history`; the latest ten are remembered.
+    Rollback {
+        /// The version
+        #[arg(value_name = "VERSION")]
+        version: Option<u64>,
+        /// Only show what would change
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Show the latest changes: when, by whom, and what
+    History {
+        /// Show those that were refused instead, and why
+        #[arg(long)]
+        refused: bool,
+    },
+    /// Show what happens as it happens: changes, refusals, servers that go down or come up, new certificates
+    ///
+    /// It ends when Offramp ends, or with Ctrl-C.
+    Watch {
+        /// Only these kinds of events; may be repeated [default: all]
+        #[arg(long, value_name = "KIND")]
+        kind: Vec<Kind>,
+    },
+    /// Read the configuration file and all certificates again, as SIGHUP does, and show what changed
+    Reload,
+    /// Stop, as SIGTERM does: open connections may finish within drain_timeout
+    Stop,
+    /// Drain, disable or enable a server, or change its weight
+    Server {
+        /// What to do with it.
+        #[command(subcommand)]
+        command: Server,
+    },
+    /// Add or remove a route
+    Route {
+        /// What to do.
+        #[command(subcommand)]
+        command: Route,
+    },
+    /// Change the level of the log
+    LogLevel {
+        /// The level
+        level: Level,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+}
+
+/// A kind of event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// A change of the configuration
+    Change,
+    /// A change that was refused
+    Refused,
+    /// A server in another state
+    Server,
+    /// A certificate that was not in use before
+    Certificate,
+}
+
+/// What `ctl show` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum What {
+    /// All listeners, and where they listen
+    Listeners,
+    /// All routes
+    Routes,
+    /// All backends, with the state of each server
+    Backends,
+    /// The certificates in use
+    Certificates,
+    /// The workers
+    Workers,
+    /// Every figure of the metrics
+    Counters,
+    /// The configuration in force, in TOML, with every default
+    Config,
+}
+
+/// On which terms something is changed.
+#[derive(Debug, Args)]
+pub(crate) struct Terms {
+    /// Take the change back after this time, such as 60s, unless it is confirmed
+    #[arg(long, value_name = "TIME")]
+    pub(crate) confirm: Option<String>,
+    /// Write the change to the configuration file too
+    #[arg(long)]
+    pub(crate) persist: bool,
+    /// Only show what would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// A server of a backend.
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// The backend
+    #[arg(value_name = "BACKEND")]
+    pub(crate) backend: String,
+    /// The server's address, as the configuration has it
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+}
+
+/// What to do with a server.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Server {
+    /// Let it finish what it has, and give it nothing new
+    Drain {
+        /// Which.
+        #[command(flatten)]
+        named: Named,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+    /// Give it its share again
+    Enable {
+        /// Which.
+        #[command(flatten)]
+        named: Named,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+    /// Neither use nor check it
+    Disable {
+        /// Which.
+        #[command(flatten)]
+        named: Named,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+    /// Change its share
+    Weight {
+        /// Which.
+        #[command(flatten)]
+        named: Named,
+        /// The share
+        #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+        weight: u16,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+}
+
+/// What to do with routes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Route {
+    /// Add a route to a backend or a server
+    Add {
+        /// A host name that it matches; may be repeated [default: any]
+        #[arg(long, value_name = "NAME")]
+        host: Vec<String>,
+        /// What the path of a request must begin with; HTTP only
+        #[arg(long, value_name = "PATH")]
+        path: Option<String>,
+        /// The backend that gets what matches
+        #[arg(long, value_name = "NAME", required_unless_present = "to", conflicts_with = "to")]
+        backend: Option<String>,
+        /// The server that gets what matches
+        #[arg(long, value_name = "ADDRESS")]
+        to: Option<String>,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+    /// Remove a route
+    Remove {
+        /// Its name, as `ctl show routes` has it
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+}
+
+/// A level of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// What does not work
+    Error,
+    /// What will not work, or not as meant
+    Warn,
+    /// What an operator wants to know
+    Info,
+    /// What a developer wants to know
+    Debug,
+}

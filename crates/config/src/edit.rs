@@ -1,0 +1,392 @@
+//! Changes of single items in the text of a configuration. Comments, order and everything else stay as they are.
+//!
+//! An edit knows nothing of meanings: its result is a text, which is parsed and checked like any other. Which item is
+//! meant follows from the configuration that the text stands for.
+
+use std::fmt;
+
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item as Toml, Table, TableLike, Value};
+
+use crate::model::{Config, Server, ServerState, Weight};
+use crate::print::print;
+use crate::suggest::nearest;
+
+/// What the text of the configuration in force is called, after an edit, in messages and as an origin.
+pub const EDITED: &str = "admin API";
+
+/// A kind of item that has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// `[[listener]]`.
+    Listener,
+    /// `[[route]]`, called by what it matches: [`Route::name`](crate::model::Route::name).
+    Route,
+    /// `[backend.NAME]`.
+    Backend,
+}
+
+/// One change.
+#[derive(Clone, Debug)]
+pub enum Edit {
+    /// Adds an item at the end of those of its kind. A backend must not be there yet.
+    Add {
+        /// Its kind.
+        item: Item,
+        /// The name of a backend; others have theirs in the table.
+        name: String,
+        /// Its keys.
+        table: Table,
+    },
+    /// Replaces the keys of an item.
+    Replace {
+        /// Its kind.
+        item: Item,
+        /// Its name.
+        name: String,
+        /// Its keys.
+        table: Table,
+    },
+    /// Removes an item.
+    Remove {
+        /// Its kind.
+        item: Item,
+        /// Its name.
+        name: String,
+    },
+    /// Changes one server of a backend.
+    Server {
+        /// The backend.
+        backend: String,
+        /// The server's address, as it is written there.
+        server: String,
+        /// What changes.
+        change: ServerEdit,
+    },
+    /// Sets a key of a section that is written once.
+    Set {
+        /// The section.
+        section: &'static str,
+        /// The key in it.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
+}
+
+/// A change of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerEdit {
+    /// Adds it: the address, and what may stand behind it.
+    Add,
+    /// Removes it.
+    Remove,
+    /// Changes its state or its share; what is `None` stays.
+    Change {
+        /// The state.
+        state: Option<ServerState>,
+        /// The share.
+        weight: Option<Weight>,
+    },
+}
+
+/// Why an edit cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EditError {
+    /// There is no item of that name.
+    Unknown {
+        /// What is missing: `route`, `backend`, `listener`, `server`.
+        kind: &'static str,
+        /// The name that was asked for.
+        name: String,
+        /// The name of an item that may be meant.
+        nearest: Option<String>,
+    },
+    /// There is one of that name.
+    Exists {
+        /// What.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Several items have that name.
+    Ambiguous {
+        /// What.
+        kind: &'static str,
+        /// Their name.
+        name: String,
+    },
+    /// It is written in another file, which this one includes.
+    Elsewhere {
+        /// Its name.
+        name: String,
+        /// That file; empty: it is written nowhere, but implied.
+        file: String,
+    },
+    /// It is written in a form that edits do not know, such as an inline table.
+    Form(String),
+}
+
+impl fmt::Display for EditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { kind, name, nearest } => {
+                write!(f, "there is no {kind} `{name}`")?;
+                nearest.as_ref().map_or(Ok(()), |near| write!(f, "; the nearest one is `{near}`"))
+            }
+            Self::Exists { kind, name } => write!(f, "there is a {kind} `{name}` already"),
+            Self::Ambiguous { kind, name } => {
+                write!(f, "several {kind}s are called `{name}`; change the whole configuration instead")
+            }
+            Self::Elsewhere { name, file } if file.is_empty() => {
+                write!(f, "`{name}` is written in no file; write it into the configuration first")
+            }
+            Self::Elsewhere { name, file } => write!(f, "`{name}` is written in {file}; change it there"),
+            Self::Form(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for EditError {}
+
+impl Item {
+    /// The word for people, and for paths.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Listener => "listener",
+            Self::Route => "route",
+            Self::Backend => "backend",
+        }
+    }
+
+    /// The names of the items of this kind in a configuration, with the file where each is written.
+    fn names(self, config: &Config) -> Vec<(String, String)> {
+        let file =
+            |at: &crate::At| at.place().map(|place| place.file.as_ref().to_owned()).unwrap_or_default();
+        match self {
+            Self::Listener => {
+                config.listeners.iter().map(|one| (one.name.to_string(), file(&one.at))).collect()
+            }
+            Self::Route => config.routes.iter().map(|one| (one.name(), file(&one.at))).collect(),
+            Self::Backend => {
+                config.backends.iter().map(|one| (one.name.to_string(), file(&one.at))).collect()
+            }
+        }
+    }
+
+    /// Where the item of that name is among those of the file.
+    fn find(self, config: &Config, file: &str, name: &str) -> Result<usize, EditError> {
+        let names = self.names(config);
+        let mut named = names.iter().filter(|(other, _)| other == name);
+        let Some((_, written)) = named.next() else {
+            return Err(unknown(self.word(), name, names.iter().map(|(name, _)| name.as_str())));
+        };
+        if named.next().is_some() {
+            return Err(EditError::Ambiguous { kind: self.word(), name: name.to_owned() });
+        }
+        if written != file {
+            return Err(EditError::Elsewhere { name: name.to_owned(), file: written.clone() });
+        }
+        let here = names.iter().filter(|(_, written)| written == file);
+        Ok(here.take_while(|(other, _)| other != name).count())
+    }
+}
+
+fn unknown<'n>(kind: &'static str, name: &str, known: impl Iterator<Item = &'n str>) -> EditError {
+    let nearest = nearest(name, known).map(str::to_owned);
+    EditError::Unknown { kind, name: name.to_owned(), nearest }
+}
+
+impl Edit {
+    /// The text of a configuration that edits are made in: everything that is not implied.
+    pub fn text_of(config: &Config) -> String {
+        print(&config.without_implied())
+    }
+
+    /// Makes the change in `text`, which `config` was read from; `file` is what the text is called there.
+    ///
+    /// # Errors
+    /// The item is not in the text, or in a form that is not known.
+    pub fn apply(&self, text: &str, config: &Config, file: &str) -> Result<String, EditError> {
+        let mut document: DocumentMut =
+            text.parse().map_err(|error: toml_edit::TomlError| EditError::Form(error.to_string()))?;
+        match self {
+            Self::Add { item, name, table } => add(&mut document, config, *item, name, table)?,
+            Self::Replace { item, name, table } => {
+                let at = item.find(config, file, name)?;
+                replace(entry(&mut document, *item, at, name)?, table);
+            }
+            Self::Remove { item, name } => {
+                let at = item.find(config, file, name)?;
+                remove(&mut document, *item, at, name)?;
+            }
+            Self::Server { backend, server, change } => {
+                let at = Item::Backend.find(config, file, backend)?;
+                let table = entry(&mut document, Item::Backend, at, backend)?;
+                edit_server(table, config, backend, server, change)?;
+            }
+            Self::Set { section, key, value } => {
+                let inner = document.entry(section).or_insert_with(|| Toml::Table(Table::new()));
+                let inner = inner.as_table_like_mut().ok_or_else(|| form(section))?;
+                set(inner, key, Toml::Value(Value::from(value.as_str())));
+            }
+        }
+        Ok(document.to_string())
+    }
+}
+
+fn form(what: &str) -> EditError {
+    EditError::Form(format!("`{what}` is written as an inline table or list; write it under a header"))
+}
+
+fn list(document: &mut DocumentMut, item: Item) -> Result<&mut ArrayOfTables, EditError> {
+    let entry = document.entry(item.word()).or_insert_with(|| Toml::ArrayOfTables(ArrayOfTables::new()));
+    entry.as_array_of_tables_mut().ok_or_else(|| form(item.word()))
+}
+
+fn entry<'d>(
+    document: &'d mut DocumentMut,
+    item: Item,
+    at: usize,
+    name: &str,
+) -> Result<&'d mut dyn TableLike, EditError> {
+    if item == Item::Backend {
+        let backends = document.get_mut("backend").and_then(Toml::as_table_like_mut);
+        let one = backends.and_then(|all| all.get_mut(name)).and_then(Toml::as_table_like_mut);
+        return one.ok_or_else(|| form(name));
+    }
+    let one = list(document, item)?.get_mut(at);
+    one.map(|table| -> &mut dyn TableLike { table }).ok_or_else(|| form(item.word()))
+}
+
+fn add(
+    document: &mut DocumentMut,
+    config: &Config,
+    item: Item,
+    name: &str,
+    table: &Table,
+) -> Result<(), EditError> {
+    let mut table = table.clone();
+    table.decor_mut().set_prefix("\n");
+    if item != Item::Backend {
+        list(document, item)?.push(table);
+        return Ok(());
+    }
+    if config.backends.iter().any(|backend| backend.name.as_str() == name) {
+        return Err(EditError::Exists { kind: item.word(), name: name.to_owned() });
+    }
+    let all = document.entry(item.word()).or_insert_with(|| {
+        let mut all = Table::new();
+        all.set_implicit(true);
+        Toml::Table(all)
+    });
+    all.as_table_like_mut().ok_or_else(|| form(item.word()))?.insert(name, Toml::Table(table));
+    Ok(())
+}
+
+fn remove(document: &mut DocumentMut, item: Item, at: usize, name: &str) -> Result<(), EditError> {
+    if item == Item::Backend {
+        let all = document.get_mut("backend").and_then(Toml::as_table_like_mut);
+        return all.and_then(|all| all.remove(name)).map(drop).ok_or_else(|| form(name));
+    }
+    let all = list(document, item)?;
+    if at >= all.len() {
+        return Err(form(item.word()));
+    }
+    all.remove(at);
+    if all.is_empty() {
+        document.remove(item.word());
+    }
+    Ok(())
+}
+
+/// Gives `old` the keys of `new`; those that stay keep their comments.
+fn replace(old: &mut dyn TableLike, new: &Table) {
+    let gone: Vec<String> =
+        old.iter().map(|(key, _)| key.to_owned()).filter(|key| !new.contains_key(key)).collect();
+    for key in gone {
+        old.remove(&key);
+    }
+    for (key, item) in new {
+        set(old, key, item.clone());
+    }
+}
+
+/// Sets a key, and keeps what stands around the value of before.
+fn set(table: &mut dyn TableLike, key: &str, mut item: Toml) {
+    let old = table.get(key).and_then(Toml::as_value).map(|value| value.decor().clone());
+    if let (Some(decor), Some(value)) = (old, item.as_value_mut()) {
+        *value.decor_mut() = decor;
+    }
+    match table.get_mut(key) {
+        Some(place) => *place = item,
+        None => drop(table.insert(key, item)),
+    }
+}
+
+fn edit_server(
+    table: &mut dyn TableLike,
+    config: &Config,
+    backend: &str,
+    server: &str,
+    change: &ServerEdit,
+) -> Result<(), EditError> {
+    let known: Vec<String> = config
+        .backends
+        .iter()
+        .filter(|one| one.name.as_str() == backend)
+        .flat_map(|one| one.servers.iter().map(|server| server.address.to_string()))
+        .collect();
+    let servers = table.get_mut("servers").and_then(Toml::as_value_mut).ok_or_else(|| form("servers"))?;
+    if let Value::String(only) = servers {
+        let decor = only.decor().clone();
+        let mut array = Array::new();
+        array.push(only.value().as_str());
+        *servers = Value::Array(array);
+        *servers.decor_mut() = decor;
+    }
+    let array = servers.as_array_mut().ok_or_else(|| form("servers"))?;
+    if *change == ServerEdit::Add {
+        array.push(server);
+        return Ok(());
+    }
+    // The list is as long as that of the model: a configuration that is in force has no server that is wrong.
+    let at = known.iter().position(|name| name == server).filter(|at| *at < array.len());
+    let at = at.ok_or_else(|| unknown("server", server, known.iter().map(String::as_str)))?;
+    let ServerEdit::Change { state, weight } = change else {
+        remove_element(array, at);
+        return Ok(());
+    };
+    let text = array.get(at).and_then(Value::as_str).ok_or_else(|| form("servers"))?;
+    let mut written: Server = text.parse().map_err(|_| form("servers"))?;
+    written.state = state.unwrap_or(written.state);
+    written.weight = weight.unwrap_or(written.weight);
+    // Keeps the comments and the line of the one before.
+    array.replace(at, written.to_string());
+    Ok(())
+}
+
+/// Removes an element with the comment in its line, and leaves that of the line before: both stand before the element
+/// that follows the comma.
+fn remove_element(array: &mut Array, at: usize) {
+    let before = |text: Option<&str>| text.unwrap_or_default().to_owned();
+    let removed = array.remove(at);
+    let prefix = before(removed.decor().prefix().and_then(|text| text.as_str()));
+    let kept = prefix.split_once('\n').map_or("", |(line, _)| line);
+    let after = |text: String| match text.find('\n') {
+        Some(end) => format!("{kept}{}", &text[end..]),
+        None => text,
+    };
+    match array.get_mut(at) {
+        Some(next) => {
+            let text = before(next.decor().prefix().and_then(|text| text.as_str()));
+            next.decor_mut().set_prefix(after(text));
+        }
+        None => {
+            let text = before(array.trailing().as_str());
+            array.set_trailing(after(text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

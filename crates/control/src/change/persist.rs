@@ -1,0 +1,123 @@
+//! The file of the configuration, written anew: whole or not at all, with the owner and the mode that it had.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+
+/// The greatest file that is read, in bytes.
+const LARGEST: u64 = 16 << 20;
+
+/// A text, and where it belongs.
+#[derive(Debug)]
+pub(crate) struct File {
+    path: PathBuf,
+    /// What is there.
+    before: String,
+    text: String,
+}
+
+impl File {
+    /// Of a file that has the text `before`.
+    pub(crate) fn new(path: PathBuf, before: String, text: String) -> Self {
+        Self { path, before, text }
+    }
+
+    /// Replaces the file, and gives its path.
+    ///
+    /// # Errors
+    /// Why it stays as it was. It may have been changed since it was read, and the change waited to be confirmed.
+    pub(crate) fn write(&self) -> Result<PathBuf, String> {
+        if read(&self.path)? != self.before {
+            let path = self.path.display();
+            return Err(format!(
+                "{path} was changed meanwhile and is not overwritten; make the change again"
+            ));
+        }
+        let why = |error: io::Error| {
+            let advice = match error.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    "; the user that Offramp runs as must be able to write to its directory"
+                }
+                _ => "",
+            };
+            format!("cannot write {}: {error}{advice}", self.path.display())
+        };
+        replace(&self.path, self.text.as_bytes()).map_err(why)?;
+        Ok(self.path.clone())
+    }
+}
+
+/// The text of the file.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn read(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let read = fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
+    read.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    Ok(text)
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A link stays one.
+    let path = fs::canonicalize(path)?;
+    let found = fs::metadata(&path)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".new");
+    let new = folder.join(name);
+    let written = write_new(&new, bytes, &found).and_then(|()| fs::rename(&new, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written?;
+    // The name is on the disk when its directory is; where that cannot be said, the text still is in place.
+    let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
+}
+
+fn write_new(path: &Path, bytes: &[u8], like: &fs::Metadata) -> io::Result<()> {
+    // What an earlier attempt has left.
+    let _ = fs::remove_file(path);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    let own = file.metadata()?;
+    if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
+        chown(path, Some(like.uid()), Some(like.gid()))?;
+    }
+    file.set_permissions(like.permissions())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_file_keeps_its_mode_and_a_link_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("a.toml"), folder.path().join("link.toml"));
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let file = File::new(link.clone(), "old".to_owned(), "new".to_owned());
+        assert_eq!(file.write(), Ok(link.clone()));
+        assert_eq!(
+            (read(&path).unwrap().as_str(), fs::metadata(&path).unwrap().mode() & 0o777),
+            ("new", 0o640)
+        );
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left behind");
+        // It has another text now than the one that it was read with.
+        let late = file.write().unwrap_err();
+        assert!(late.contains("was changed meanwhile"), "{late}");
+        assert_eq!(read(&path).unwrap(), "new");
+        let missing = File::new(folder.path().join("none/a.toml"), String::new(), String::new());
+        let missing = missing.write().unwrap_err();
+        assert!(missing.starts_with("cannot read "), "{missing}");
+    }
+}
