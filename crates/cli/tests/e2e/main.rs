@@ -18,6 +18,7 @@ mod certificates_are_renewed_on_request;
 mod certificates_are_swapped_in_time;
 mod certificates_come_from_authorities;
 mod certificates_come_on_demand;
+mod changes_lose_nothing;
 mod check_warns_of_surprises;
 mod chromium_uses_an_application;
 mod cli;

@@ -17,19 +17,22 @@ use crate::openssl;
 use crate::upgrade::Upgraded;
 
 /// Clients that do something again and again until they are stopped.
-struct Load {
+pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
     clients: Vec<JoinHandle<io::Result<()>>>,
 }
 
 impl Load {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { stop: Arc::default(), done: Arc::default(), clients: Vec::new() }
     }
 
     /// One more client: `work` gets what tells it to go on, and counts what it has done by it.
-    fn add(&mut self, work: impl FnOnce(&mut dyn FnMut() -> bool) -> io::Result<()> + Send + 'static) {
+    pub(crate) fn add(
+        &mut self,
+        work: impl FnOnce(&mut dyn FnMut() -> bool) -> io::Result<()> + Send + 'static,
+    ) {
         let (stop, done) = (Arc::clone(&self.stop), Arc::clone(&self.done));
         self.clients.push(std::thread::spawn(move || {
             work(&mut || {
@@ -40,12 +43,12 @@ impl Load {
     }
 
     /// Waits until so much more was done.
-    fn busy(&self, more: usize) {
+    pub(crate) fn busy(&self, more: usize) {
         let goal = self.done.load(Ordering::SeqCst) + more;
         until("a load that is served", || (self.done.load(Ordering::SeqCst) >= goal).then_some(()));
     }
 
-    fn stop(self) {
+    pub(crate) fn stop(self) {
         self.stop.store(true, Ordering::SeqCst);
         for client in self.clients {
             client.join().unwrap().unwrap();
@@ -54,7 +57,7 @@ impl Load {
 }
 
 /// A stream that only checks that every byte comes back.
-fn stream(mut tls: Tls, seed: u64, goes_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
+pub(crate) fn stream(mut tls: Tls, seed: u64, goes_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
     let (mut state, mut sum, mut expected) = (seed | 1, 0_u64, 0_u64);
     while goes_on() {
         let mut block = [0; 16_384];
@@ -108,7 +111,7 @@ fn requests(
     Ok(())
 }
 
-fn listener(name: &str, mode: &str) -> String {
+pub(crate) fn listener(name: &str, mode: &str) -> String {
     format!("[[listener]]\nname = \"{name}\"\nmode = \"{mode}\"\naddress = \"127.0.0.1:0\"\n")
 }
 
