@@ -91,7 +91,7 @@ fn browse(instance: &Instance, application: &Process) -> String {
     panic!("Chromium asked for nothing in four attempts");
 }
 
-fn chromium(instance: &Instance, browser: &Path) -> Command {
+pub(crate) fn chromium(instance: &Instance, browser: &Path) -> Command {
     let mut chromium = Command::new(require("chromium", "chromium"));
     chromium.env("HOME", browser).env_remove("XDG_CONFIG_HOME").current_dir(browser);
     // Containers have neither the namespaces nor the shared memory that it would like.
