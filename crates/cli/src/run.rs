@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use clap::CommandFactory as _;
 use offramp_certs::local_ca::{LocalCa, trust_instructions};
 use offramp_config::model::{
-    CertificateName, CertificateSource, Level, ListenAddress, Mode, Name, ProxyV2, SendProxy, ServerAddress,
-    Workers,
+    CertificateName, CertificateSource, Level, ListenAddress, Mode, Name, ProxyV2, Sandbox, SendProxy,
+    ServerAddress, Workers,
 };
 use offramp_config::{Config, Environment};
-use offramp_control::{Bound, Heir, Origin, Server, Start, outputs};
+use offramp_control::{Bound, Heir, Helper, Origin, Server, Start, outputs};
 use offramp_net::Address;
 use offramp_observe::Log;
 use offramp_observe::prometheus::Build;
@@ -32,11 +32,11 @@ use crate::{cert, check, ctl, event_store, logs, man, password, target};
 /// It could not be done; the failure has the text for the user and the exit code.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::To(arguments) => as_heir(|heir| to(arguments, heir)),
-        Command::Serve(arguments) => as_heir(|heir| files(arguments, heir)),
-        Command::Run(arguments) => as_heir(|heir| from_file(arguments, heir)),
+        Command::To(arguments) => as_heir(|from| to(arguments, from)),
+        Command::Serve(arguments) => as_heir(|from| files(arguments, from)),
+        Command::Run(arguments) => as_heir(|from| from_file(arguments, from)),
         Command::Check(arguments) => check::check(arguments),
-        Command::Demo(arguments) => as_heir(|heir| demo(arguments, heir)),
+        Command::Demo(arguments) => as_heir(|from| demo(arguments, from)),
         Command::Ca(arguments) => ca(arguments),
         Command::Cert(arguments) => cert::run(arguments),
         Command::Ctl(arguments) => ctl::run(arguments),
@@ -58,28 +58,40 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// What a process that serves begins with.
+struct From {
+    /// Starts programs for it.
+    helper: Option<Helper>,
+    /// What comes from the process whose place it takes, if there is one.
+    heir: Option<Heir>,
+}
+
 /// Does `work` with what the process hands over whose place this one takes, if there is one, and tells that process
 /// why nothing comes of it.
-fn as_heir(work: impl FnOnce(Option<Heir>) -> Result<(), Failure>) -> Result<(), Failure> {
+fn as_heir(work: impl FnOnce(From) -> Result<(), Failure>) -> Result<(), Failure> {
+    // Before anything else: it is to know no keys, nor what is handed over.
+    let helper = surroundings::program().map(Helper::fork).transpose().map_err(|error| {
+        Failure::runtime(format_args!("error: cannot start the process that starts programs: {error}"))
+    })?;
     let heir = surroundings::heir()?;
     let refuser = heir.as_ref().and_then(Heir::refuser);
-    let outcome = work(heir);
+    let outcome = work(From { helper, heir });
     if let (Err(failure), Some(refuser)) = (&outcome, refuser) {
         refuser.refuse(&failure.to_string());
     }
     outcome
 }
 
-fn from_file(arguments: flags::Run, heir: Option<Heir>) -> Result<(), Failure> {
+fn from_file(arguments: flags::Run, from: From) -> Result<(), Failure> {
     let environment = surroundings::environment();
     let path = check::find(arguments.file)?;
     let config = check::load(&path, &environment)?;
     // What it is to reload must not depend on where the process is then.
     let path = std::path::absolute(path).map_err(Failure::runtime)?;
-    serve(config, Origin::File(path), environment, None, heir)
+    serve(config, Origin::File(path), environment, None, from)
 }
 
-fn to(arguments: flags::To, heir: Option<Heir>) -> Result<(), Failure> {
+fn to(arguments: flags::To, from: From) -> Result<(), Failure> {
     let environment = surroundings::environment();
     let (listen, public) = places(&arguments.listening, &arguments.identity)?;
     let (place, state_dir) = (arguments.listening.listen.clone(), arguments.state_dir.clone());
@@ -88,7 +100,7 @@ fn to(arguments: flags::To, heir: Option<Heir>) -> Result<(), Failure> {
     let missing = target::missing_socket(&arguments.target.address).map(Path::to_owned);
     let verbose = arguments.verbose;
     let mut single = Single::to(arguments, listen, surroundings::events()).map_err(Failure::usage)?;
-    single.redirect = if public { port_80(heir.as_ref()) } else { None };
+    single.redirect = if public { port_80(from.heir.as_ref()) } else { None };
     let config = kept_in(state_dir, single.config(&environment))?;
     let config = told_at(verbose, config);
     let told = config.clone();
@@ -99,11 +111,11 @@ fn to(arguments: flags::To, heir: Option<Heir>) -> Result<(), Failure> {
             say(&format!("  Nothing listens at {path} yet: until then clients are refused.\n"));
         }
     };
-    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)), heir)
+    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)), from)
         .map_err(|failure| elsewhere(failure, &place))
 }
 
-fn files(arguments: flags::Serve, heir: Option<Heir>) -> Result<(), Failure> {
+fn files(arguments: flags::Serve, from: From) -> Result<(), Failure> {
     let environment = surroundings::environment();
     if let Err(error) = std::fs::read_dir(&arguments.directory) {
         let directory = arguments.directory.display();
@@ -114,13 +126,13 @@ fn files(arguments: flags::Serve, heir: Option<Heir>) -> Result<(), Failure> {
     let what = std::path::absolute(&arguments.directory).map_err(Failure::usage)?.display().to_string();
     let verbose = arguments.verbose;
     let mut single = Single::serve(arguments, listen, surroundings::events()).map_err(Failure::usage)?;
-    single.redirect = if public { port_80(heir.as_ref()) } else { None };
+    single.redirect = if public { port_80(from.heir.as_ref()) } else { None };
     let config = told_at(verbose, kept_in(state_dir, single.config(&environment))?);
     let told = config.clone();
     let announce = move |addresses: &[Address]| {
         say(&introduction(what, Service::Files, addresses, &told));
     };
-    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)), heir)
+    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)), from)
         .map_err(|failure| elsewhere(failure, &place))
 }
 
@@ -131,7 +143,7 @@ fn places(listening: &Listening, identity: &Identity) -> Result<(Vec<ListenAddre
     Ok((if public { vec![everywhere(443)] } else { listen(listening)? }, public))
 }
 
-fn demo(arguments: flags::Demo, heir: Option<Heir>) -> Result<(), Failure> {
+fn demo(arguments: flags::Demo, from: From) -> Result<(), Failure> {
     let environment = surroundings::environment();
     let listen = listen(&arguments.listening)?;
     let place = arguments.listening.listen;
@@ -156,12 +168,14 @@ fn demo(arguments: flags::Demo, heir: Option<Heir>) -> Result<(), Failure> {
     // The socket is this user's alone, and browsers keep connections open for nothing.
     config.user = None;
     config.limits.drain_timeout = Duration::from_secs(1);
+    // The application is a thread of this very process.
+    config.sandbox = Sandbox::Off;
     let told = config.clone();
     let announce = move |addresses: &[Address]| {
         let what = "the demo's application; Ctrl-C ends it".to_owned();
         say(&introduction(what, Service::Demo, addresses, &told));
     };
-    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)), heir)
+    serve(config, Origin::CommandLine, environment, Some(Box::new(announce)), from)
         .map_err(|failure| elsewhere(failure, &place))
 }
 
@@ -246,8 +260,9 @@ fn serve(
     origin: Origin,
     environment: Environment,
     announce: Option<Announce>,
-    heir: Option<Heir>,
+    from: From,
 ) -> Result<(), Failure> {
+    let From { helper, heir } = from;
     let journal = surroundings::journal();
     let (output, format, level) = outputs::log(&config.log, journal);
     let log = Log::open(output, format, level)
@@ -271,6 +286,7 @@ fn serve(
         notify_socket: surroundings::notify_socket(),
         open_store: Some(event_store::opener()),
         program: surroundings::program(),
+        helper,
         heir,
         activated: surroundings::activated(),
         watchdog: surroundings::watchdog(),

@@ -86,6 +86,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Whether a change of the file is a reload.
     pub watch: bool,
+    /// What the process forbids itself once it has started.
+    pub sandbox: Sandbox,
     /// The admin interface.
     pub admin: Admin,
     /// What the program says about itself.
@@ -146,6 +148,7 @@ impl Config {
             user: environment.is_root.then(User::default),
             state_dir: environment.state_dir(),
             watch: false,
+            sandbox: Sandbox::On,
             admin: Admin::default(),
             log: Log::default(),
             access_log: AccessLog::default(),
@@ -307,6 +310,18 @@ pub struct User {
 impl Default for User {
     fn default() -> Self {
         User { name: "offramp".to_owned(), at: At::NOWHERE }
+    }
+}
+
+words! {
+    /// Whether the process forbids itself what it does not need.
+    pub enum Sandbox {
+        /// As far as the kernel can; what it cannot is a warning.
+        On = "on",
+        /// Wholly, or there is no start.
+        Required = "required",
+        /// Nothing is forbidden.
+        Off = "off",
     }
 }
 

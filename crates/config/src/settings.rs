@@ -94,6 +94,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "user" => user;
     "state_dir" => state_dir;
     "watch" => watch;
+    "sandbox" => sandbox;
     "admin.enabled" => admin.enabled;
     "admin.address" => admin.endpoint;
     "admin.token_file" => admin.token_file;

@@ -32,8 +32,10 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::sleep;
 
+use crate::helper::Helper;
 use demand::Desk;
 pub(crate) use demand::{Fresh, Rule};
+pub(crate) use dns::command as dns_hook;
 use keeper::Prompt;
 pub use requests::socket as control_socket;
 use shop::Shop;
@@ -120,6 +122,8 @@ pub(crate) struct Seams {
     pub(crate) demand: Arc<Demand>,
     /// Each of them, once.
     pub(crate) demanded: Receiver<Box<str>>,
+    /// Who starts DNS hooks; without, this process does.
+    pub(crate) helper: Option<Arc<Helper>>,
 }
 
 /// Obtains and renews whatever is wanted.
@@ -156,7 +160,8 @@ impl Acme {
     /// Nothing is wanted yet. Must be called within the runtime.
     pub(crate) fn new(config: &Config, seams: Seams, orders: Arc<Orders>, log: Log) -> Self {
         let (sender, obtained) = unbounded_channel();
-        let shop = Arc::new(Shop::new(&config.state_dir, seams.challenges, orders, log, sender));
+        let shop = Shop::new(&config.state_dir, seams.challenges, orders, log, sender);
+        let shop = Arc::new(shop.helped_by(seams.helper));
         let desk = Desk::new(Arc::clone(&shop), seams.demand);
         let tasks = vec![tokio::spawn(Arc::clone(&desk).serve(seams.demanded)).abort_handle()];
         let keepers = HashMap::new();

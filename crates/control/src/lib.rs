@@ -23,6 +23,7 @@
 //! | how does the log store get its events? | `event_store` |
 //! | how does another process take over? | `upgrade`, `inherited` |
 //! | who may read the keys? | `privileges`, `state` |
+//! | what does the process forbid itself, and who does it instead? | `sandbox`, `helper` |
 
 mod access;
 mod acme;
@@ -34,6 +35,7 @@ mod drain;
 mod error;
 mod event_store;
 mod figures;
+mod helper;
 mod history;
 mod inherited;
 mod inventory;
@@ -47,6 +49,7 @@ mod push;
 mod reload;
 mod resolve;
 mod running;
+mod sandbox;
 mod server;
 mod servers;
 mod signals;
@@ -62,6 +65,7 @@ pub use change::{Change, NotChanged, Report, Terms};
 pub use drain::Exit;
 pub use error::{Error, Error as StartError, Finding};
 pub use event_store::{EventStore, OpenStore, StoreFigures};
+pub use helper::Helper;
 pub use history::{Applied, History, Refused, Requester};
 pub use inventory::{Inventory, Listed, certificates as inventory};
 pub use offramp_proxy::credentials::user_line;

@@ -22,7 +22,7 @@ use offramp_upstream::Duty;
 use crate::build::{Built, Inputs, Material, build_with};
 use crate::certificates::OnFault;
 use crate::change::refused;
-use crate::error::{Error, Finding};
+use crate::error::{Error, Finding, none_or_refused};
 use crate::history::Requester;
 use crate::inherited::Inherited;
 use crate::listeners::{self, Fresh, wanted};
@@ -31,6 +31,7 @@ use crate::outputs;
 use crate::plan::{Plan, Wanted};
 use crate::resolve::Resolver;
 use crate::running::{Running, tell};
+use crate::sandbox;
 use crate::server::Origin;
 use crate::servers;
 
@@ -62,6 +63,7 @@ impl Running {
         self.notifier.reloading();
         let mut config = self.read()?;
         let needs_restart = keep_until_restart(&self.config, &mut config);
+        none_or_refused(sandbox::beyond(self.source.helper.as_deref(), &config))?;
         let now = SystemTime::now();
         let material = self.read_material(&config, now, OnFault::Refuse, true).await?;
         Ok(Proposal { config, needs_restart, material, now, mint: true })

@@ -20,6 +20,7 @@ use crate::change::Confirmation;
 use crate::error::Finding;
 use crate::event_store::EventStore;
 use crate::figures::Reloads;
+use crate::helper::Helper;
 use crate::history::History;
 use crate::listeners::Listening;
 use crate::metrics::Endpoint;
@@ -79,6 +80,8 @@ pub(crate) struct Source {
     pub(crate) terminals: Terminals,
     /// What an upgrade starts.
     pub(crate) program: Option<Program>,
+    /// Who starts it, and DNS hooks; without, this process does.
+    pub(crate) helper: Option<Arc<Helper>>,
 }
 
 /// The worker threads, and what they share with this thread.

@@ -26,6 +26,7 @@ use crate::config_watch::ConfigWatch;
 use crate::drain::Exit;
 use crate::error::Error;
 use crate::event_store::OpenStore;
+use crate::helper::Helper;
 use crate::history::{History, Requester};
 use crate::inherited::{Inherited, Purpose};
 use crate::outputs::Terminals;
@@ -61,6 +62,9 @@ pub struct Start {
     pub open_store: Option<OpenStore>,
     /// What an upgrade starts; without, it is refused.
     pub program: Option<Program>,
+    /// What starts programs for this process, which then forbids itself what it does not need, as the configuration
+    /// has it. Without, nothing is forbidden: for servers in processes that have threads already.
+    pub helper: Option<Helper>,
     /// What the process hands over whose place this one takes.
     pub heir: Option<Heir>,
     /// Sockets that the service manager has opened, with their names.
@@ -106,7 +110,7 @@ pub struct Server {
 impl Server {
     /// Starts everything. When it returns, connections are accepted.
     ///
-    /// The order is: descriptor limit, sockets, keys, [`Start::bound`], AEADs, user, logs, workers. It blocks
+    /// The order is: descriptor limit, sockets, keys, [`Start::bound`], AEADs, user, sandbox, logs, workers. It blocks
     /// until host names are looked up, at most five seconds.
     ///
     /// # Errors

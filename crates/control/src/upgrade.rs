@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,7 @@ pub(crate) use state::State;
 
 use self::message::Answer;
 use self::state::Sockets;
+use crate::helper::{Helper, Started};
 use crate::inherited::{Label, Purpose};
 use crate::push::Pushers;
 use crate::running::Running;
@@ -68,21 +69,81 @@ pub trait Carried: Send {
 
 /// A new process that accepts connections.
 pub(crate) struct Successor {
-    child: Child,
+    process: Process,
     channel: Channel,
     /// The sets of sockets that it does not want.
     left: Vec<usize>,
 }
 
+/// A new process.
+enum Process {
+    /// A child of this one.
+    Own(Child),
+    /// One that the helper has started.
+    Helped(Started),
+}
+
 impl Program {
-    fn start(&self, channel: Channel) -> io::Result<Child> {
+    /// How it is started for an upgrade; its standard input is to be the end of a hand-over.
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
-        command.args(&self.arguments).stdin(Stdio::from(OwnedFd::from(channel))).env(HANDOVER, "1");
+        command.args(&self.arguments).env(HANDOVER, "1");
         // The service manager has given these to one process.
         for name in ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
             command.env_remove(name);
         }
-        command.spawn()
+        command
+    }
+
+    fn start(&self, channel: Channel, helper: Option<&Helper>) -> io::Result<Process> {
+        match helper {
+            Some(helper) => helper.upgrade(channel).map(Process::Helped),
+            None => self.command().stdin(OwnedFd::from(channel)).spawn().map(Process::Own),
+        }
+    }
+}
+
+impl Process {
+    fn id(&self) -> u32 {
+        match self {
+            Process::Own(child) => child.id(),
+            Process::Helped(started) => started.id(),
+        }
+    }
+
+    /// How it ended that is about to. One that does not is killed.
+    fn end_of(&mut self) -> ExitStatus {
+        let deadline = within(LAST);
+        match self {
+            Process::Own(child) => loop {
+                match child.try_wait() {
+                    Ok(Some(status)) => return status,
+                    Ok(None) if Instant::now() < deadline => std::thread::sleep(LOOK),
+                    _ => return self.end(),
+                }
+            },
+            Process::Helped(started) => started.wait(deadline).unwrap_or_else(|_| self.end()),
+        }
+    }
+
+    /// Kills it: it is not wanted.
+    fn end(&mut self) -> ExitStatus {
+        match self {
+            // Both fail only for one that has ended and was waited for.
+            Process::Own(child) => {
+                let _ = child.kill();
+                child.wait().unwrap_or_default()
+            }
+            Process::Helped(started) => started.kill().unwrap_or_default(),
+        }
+    }
+
+    /// Leaves it to itself.
+    fn keep(self) -> io::Result<()> {
+        match self {
+            Process::Own(_) => Ok(()),
+            Process::Helped(started) => started.keep(),
+        }
     }
 }
 
@@ -94,6 +155,7 @@ impl Running {
     /// Why there is none.
     pub(crate) async fn start_successor(&self) -> Result<Successor, String> {
         let program = self.source.program.clone().ok_or("it is not known which program this is")?;
+        let helper = self.source.helper.clone();
         let limit = self.config.limits.upgrade_timeout;
         let (sets, fds) = self.sockets().map_err(|error| format!("cannot share the sockets: {error}"))?;
         let current = self.crew.shared.current.load();
@@ -102,10 +164,10 @@ impl Running {
         drop(current);
         let (told, outcome) = oneshot::channel();
         let start = move || {
-            let outcome = succeed(&program, &state, &fds, limit, &told);
+            let outcome = succeed((&program, helper.as_deref()), &state, &fds, limit, &told);
             if let Err(Ok(mut successor)) = told.send(outcome) {
                 // Nobody waits for it any more.
-                end(&mut successor.child);
+                successor.process.end();
             }
         };
         let thread = std::thread::Builder::new().name("offramp-upgrade".to_owned()).spawn(start);
@@ -172,7 +234,7 @@ impl Running {
 
     /// Gives up what only one process can have, and tells the new one. The drain follows.
     async fn give_way(&mut self, successor: Successor) -> u32 {
-        let Successor { child, channel, left } = successor;
+        let Successor { process, channel, left } = successor;
         // As `sockets` counts them. What the new process does not want ends here.
         let mut number = self.listening.sockets().count();
         self.listening.leave(&left, &self.crew.workers);
@@ -192,7 +254,10 @@ impl Running {
             watchdog.abort();
         }
         self.acme.give_way().await;
-        let id = child.id();
+        let id = process.id();
+        if let Err(error) = process.keep() {
+            self.log.warn("the helper process may end the new one", &[("reason", (&error).into())]);
+        }
         self.notifier.send(&format!("MAINPID={id}"));
         // What it hears from this process from now on would be taken for the new one's.
         self.notifier = Notifier::new(None);
@@ -219,14 +284,14 @@ impl Drop for Starting {
         }
         // It was ready just then.
         if let Ok(Ok(mut successor)) = self.outcome.try_recv() {
-            end(&mut successor.child);
+            successor.process.end();
         }
     }
 }
 
 /// Starts the new process and waits until it accepts, and no longer than `limit`.
 fn succeed<T>(
-    program: &Program,
+    (program, helper): (&Program, Option<&Helper>),
     state: &State,
     fds: &[OwnedFd],
     limit: Duration,
@@ -235,7 +300,7 @@ fn succeed<T>(
     let path = program.path.display();
     let deadline = Instant::now() + limit;
     let (channel, its) = Channel::pair().map_err(|error| format!("cannot talk to a new process: {error}"))?;
-    let mut child = program.start(its).map_err(|error| format!("cannot start {path}: {error}"))?;
+    let mut process = program.start(its, helper).map_err(|error| format!("cannot start {path}: {error}"))?;
     let offered = match message::offer(&channel, state, fds, deadline) {
         // What it has said before it ended is read below.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -245,13 +310,13 @@ fn succeed<T>(
     };
     let outcome = offered.and_then(|()| until_ready(&channel, deadline, limit, told));
     match outcome {
-        Ok(Some(left)) => Ok(Successor { child, channel, left }),
+        Ok(Some(left)) => Ok(Successor { process, channel, left }),
         Ok(None) => {
-            let status = end_of(&mut child);
+            let status = process.end_of();
             Err(format!("the new process ended before it was ready ({status})"))
         }
         Err(reason) => {
-            end(&mut child);
+            process.end();
             Err(reason)
         }
     }
@@ -289,23 +354,4 @@ fn until_ready<T>(
         }
     }
     Err("it is not wanted any more".to_owned())
-}
-
-/// How a process ended that is about to. One that does not is killed.
-fn end_of(child: &mut Child) -> ExitStatus {
-    let deadline = within(LAST);
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return status,
-            Ok(None) if Instant::now() < deadline => std::thread::sleep(LOOK),
-            _ => return end(child),
-        }
-    }
-}
-
-/// Kills a process that is not wanted.
-fn end(child: &mut Child) -> ExitStatus {
-    // Both fail only for one that has ended and was waited for.
-    let _ = child.kill();
-    child.wait().unwrap_or_default()
 }

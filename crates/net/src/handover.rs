@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,6 +16,8 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
 };
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// The most descriptors of one message; the kernel takes 253 (`SCM_MAX_FD`).
 pub const MOST_DESCRIPTORS: usize = 200;
@@ -139,6 +141,23 @@ impl Channel {
         }
     }
 
+    /// The next message, as [`Channel::receive`] has it, without keeping the thread. To be called within a runtime; may
+    /// be dropped and called again without losing any.
+    ///
+    /// # Errors
+    /// As there, and that the runtime cannot watch it.
+    pub async fn next(&self) -> io::Result<Option<Message>> {
+        // SAFETY: the descriptor is borrowed from `self`, which is borrowed for as long as this future lives.
+        let watched = unsafe { AsyncFd::register_with_interest(self.0.as_fd(), Interest::READABLE) }?;
+        loop {
+            let mut ready = watched.readable().await?;
+            match self.receive(Instant::now()) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => ready.clear_ready(),
+                message => return message,
+            }
+        }
+    }
+
     fn wait(&self, flags: PollFlags, deadline: Instant) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -152,9 +171,22 @@ impl Channel {
     }
 }
 
+/// An end that came with a message.
+impl From<OwnedFd> for Channel {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
 impl From<Channel> for OwnedFd {
     fn from(channel: Channel) -> Self {
         channel.0
+    }
+}
+
+impl AsRawFd for Channel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 

@@ -5,9 +5,10 @@
 //! cores it may use
 //! ([`cores`]), files below a root ([`mod@file`]), descriptors for a new process ([`handover`]), changes of files ([`watch`]), and the notifications that systemd expects ([`notify`]). TCP and Unix sockets are
 //! one type from here on. Through `rustix` and `nix` only the registration of descriptors with the
-//! runtime, and descriptors that are known by number, need `unsafe`.
+//! runtime, descriptors that are known by number, and the process beside this one ([`apart`]) need `unsafe`.
 
 pub mod activation;
+pub mod apart;
 pub mod clock;
 pub mod connect;
 pub mod cores;

@@ -21,6 +21,29 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(hard)
 }
 
+/// Has the kernel write no core dump of this process, with the keys in its memory, and lets no other process of the same
+/// user read that memory. A program that this process becomes (`exec`) begins without this.
+///
+/// # Errors
+/// What the kernel says.
+pub fn forbid_core_dumps() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)
+}
+
+/// Has this thread, and what it starts, gain no rights by running a program (`no_new_privs`).
+///
+/// # Errors
+/// What the kernel says.
+pub fn forbid_new_privileges() -> io::Result<()> {
+    Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
+/// How many threads the process has; 1 where the kernel does not show it.
+#[must_use]
+pub fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+}
+
 /// Kills a process that was started as the leader of a process group, and all that it has started in that group. To be
 /// called only while the leader was not waited for: afterwards its number may be another process's.
 pub fn kill_group(leader: u32) {
@@ -80,6 +103,18 @@ impl Identity {
         };
         // All that `assume` leaves of groups.
         Ok(Self { uid: found.uid, gid, groups: Vec::new() })
+    }
+
+    /// The user and group with these numbers, and no other groups.
+    #[must_use]
+    pub fn of_numbers(user: u32, group: u32) -> Self {
+        Self { uid: Uid::from_raw(user), gid: Gid::from_raw(group), groups: Vec::new() }
+    }
+
+    /// The numbers of the user and the group.
+    #[must_use]
+    pub fn numbers(&self) -> (u32, u32) {
+        (self.uid.as_raw(), self.gid.as_raw())
     }
 
     /// The user that the process runs as.

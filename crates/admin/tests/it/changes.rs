@@ -59,6 +59,7 @@ impl Rig {
             notify_socket: None,
             open_store: None,
             program: None,
+            helper: None,
             heir: None,
             activated: Vec::new(),
             watchdog: None,

@@ -138,6 +138,7 @@ mod targets_are_one_for_both_versions;
 mod testssl_finds_nothing;
 mod the_first_minutes_are_plain;
 mod the_record_layer_is_as_strict_as_rustls;
+mod the_sandbox_is_entered;
 mod two_hundred_renewals_are_spread;
 mod untrusted_certificates;
 mod upgrade;

@@ -40,6 +40,7 @@ workers = 3
 user = "other"
 state_dir = "/other"
 watch = true
+sandbox = "required"
 [admin]
 enabled = false
 address = "127.0.0.1:9999"

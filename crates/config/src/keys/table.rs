@@ -74,6 +74,7 @@ pub const TABLE: &[Key] = rows! {
     "user": Kind::Text("a user's name"), absent("`offramp` when started as root, else nothing is switched"), Restart, NOW, "The user that the process becomes after sockets are bound and keys are read";
     "state_dir": Kind::Text("a folder's path"), absent("`/var/lib/offramp` for root, else `offramp` in the XDG state folder"), Restart, NOW, "Where the local CA and other state are kept";
     "watch": Kind::Bool, toml("false"), Live, NOW, "Reload by itself soon after this file, or one that it includes, has changed";
+    "sandbox": Kind::Choice(model::Sandbox::CHOICES), toml("\"on\""), Restart, NOW, "What the process forbids itself after the start ([sandbox.md](sandbox.md)): as much as the kernel can; `required`: all, or the start is refused; `off`: nothing";
 
     "admin": Kind::Section, SECTION_DEFAULTS, Restart, NOW, "The admin interface: the API of `offramp ctl`, and the data source for Grafana over the log store";
     "admin.enabled": Kind::Bool, toml("true"), Restart, NOW, "Whether there is one";

@@ -14,7 +14,7 @@ use offramp_config::model::{
     Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, Level,
     Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name,
     Networks, Origins, Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit,
-    Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, SendProxy, Server,
+    Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, Sandbox, SendProxy, Server,
     ServerAddress, ServerState, Size, StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing,
     User, Weight, Workers,
 };
@@ -490,7 +490,7 @@ fn http_listener() -> impl Strategy<Value = Listener> {
 /// Any configuration that is valid.
 pub(crate) fn config() -> impl Strategy<Value = Config> {
     let user = "[a-z]{1,8}".prop_map(|name| User { name, at: At::NOWHERE });
-    let process = (0u16..=1024, option::of(user), path(), any::<bool>());
+    let process = (0u16..=1024, option::of(user), path(), any::<bool>(), select(Sandbox::ALL));
     let plain = (process, log(), access_log(), figures(), tls(), limits());
     let rest = backends().prop_flat_map(|backends| {
         let names: Vec<Name> = backends.iter().map(|backend| backend.name.clone()).collect();
@@ -500,7 +500,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
     (plain, certificates, listeners(), http_listener(), rest).prop_map(
         |(plain, (certificates, authorities), mut listeners, http, (mut backends, mut routes, requests))| {
             let (
-                (workers, user, state_dir, watch),
+                (workers, user, state_dir, watch, sandbox),
                 log,
                 access_log,
                 (metrics, tracing, log_store, admin),
@@ -542,6 +542,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 user,
                 state_dir,
                 watch,
+                sandbox,
                 admin: Admin { endpoint: admin, ..Admin::default() },
                 log,
                 access_log,

@@ -4,9 +4,11 @@
 //! in `OFFRAMP_ACME_ACTION`, `OFFRAMP_ACME_RECORD` and `OFFRAMP_ACME_VALUE`, the name without its prefix in
 //! `OFFRAMP_ACME_DOMAIN`. It must end within [`LIMIT`], with status 0 if the record is set or gone.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::pin;
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,10 +18,12 @@ use offramp_certs::read_secret;
 use offramp_config::model::{DnsUpdate, TsigAlgorithm};
 use offramp_net::process::kill_group;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::net::unix::pipe::Receiver;
+use tokio::process::Child;
 use tokio::time::timeout;
 
 use super::name_server;
+use crate::helper::{Helper, Started};
 
 /// How long the program may take.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -57,15 +61,40 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn name(&self) -> String {
-        format!("_acme-challenge.{}", self.domain)
+        name(&self.domain)
     }
 }
 
-/// Runs the program.
-pub(super) async fn hook(program: &Path, action: Action, record: &Record) -> Result<(), String> {
-    run(program, action, record, LIMIT).await.map_err(|reason| {
+/// Runs the program; `helper` starts it, if there is one.
+pub(super) async fn hook(
+    helper: Option<&Helper>,
+    program: &Path,
+    action: Action,
+    record: &Record,
+) -> Result<(), String> {
+    run(helper, program, action, record, LIMIT).await.map_err(|reason| {
         format!("the DNS hook {} {} {}: {reason}", program.display(), action.word(), record.name())
     })
+}
+
+/// How the program is started: action, name without its prefix, and value.
+pub(crate) fn command(program: &Path, [action, domain, value]: [&str; 3]) -> Command {
+    let record = name(domain);
+    let mut command = Command::new(program);
+    command
+        .args([action, &record, value])
+        .env("OFFRAMP_ACME_ACTION", action)
+        .env("OFFRAMP_ACME_DOMAIN", domain)
+        .env("OFFRAMP_ACME_RECORD", record)
+        .env("OFFRAMP_ACME_VALUE", value)
+        // Nobody but this process speaks to the service manager.
+        .env_remove("NOTIFY_SOCKET")
+        .stdin(Stdio::null());
+    command
+}
+
+fn name(domain: &str) -> String {
+    format!("_acme-challenge.{domain}")
 }
 
 /// Has a name server make the change; `id` is random.
@@ -90,24 +119,18 @@ pub(super) async fn update(
         .await
 }
 
-async fn run(program: &Path, action: Action, record: &Record, limit: Duration) -> Result<(), String> {
-    let mut command = Command::new(program);
-    command
-        .args([action.word(), &record.name(), &record.value])
-        .env("OFFRAMP_ACME_ACTION", action.word())
-        .env("OFFRAMP_ACME_DOMAIN", &record.domain)
-        .env("OFFRAMP_ACME_RECORD", record.name())
-        .env("OFFRAMP_ACME_VALUE", &record.value)
-        // Nobody but this process speaks to the service manager.
-        .env_remove("NOTIFY_SOCKET")
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    let child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
+async fn run(
+    helper: Option<&Helper>,
+    program: &Path,
+    action: Action,
+    record: &Record,
+    limit: Duration,
+) -> Result<(), String> {
+    let words = [action.word(), &record.domain, &record.value];
+    let (hook, outputs) =
+        Hook::start(helper, program, words).map_err(|error| format!("cannot be started: {error}"))?;
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let ended = Hook(child).end(limit, &mut out, &mut err).await;
+    let ended = hook.end(outputs, limit, &mut out, &mut err).await;
     let said = [shown(&err), shown(&out)].join(" ");
     let said = said.trim();
     match ended {
@@ -119,23 +142,45 @@ async fn run(program: &Path, action: Action, record: &Record, limit: Duration) -
 }
 
 /// The program while it runs.
-struct Hook(Child);
+enum Hook {
+    /// A child of this process.
+    Own(Child),
+    /// Started by the helper, which kills it with all that it has started once nobody waits for it.
+    Helped(Started),
+}
 
 impl Hook {
+    /// Starts it; what it says on standard output and standard error comes from the receivers.
+    fn start(helper: Option<&Helper>, program: &Path, words: [&str; 3]) -> io::Result<(Self, [Receiver; 2])> {
+        let ((stdout, out), (stderr, err)) = (io::pipe()?, io::pipe()?);
+        let outputs = [Receiver::from_owned_fd(stdout.into())?, Receiver::from_owned_fd(stderr.into())?];
+        let hook = match helper {
+            Some(helper) => {
+                Hook::Helped(helper.hook(program, words, [OwnedFd::from(out), OwnedFd::from(err)])?)
+            }
+            None => {
+                let mut command = tokio::process::Command::from(command(program, words));
+                Hook::Own(command.process_group(0).stdout(out).stderr(err).kill_on_drop(true).spawn()?)
+            }
+        };
+        Ok((hook, outputs))
+    }
+
     /// Waits for its end, and keeps the beginning of what it writes.
     async fn end(
         mut self,
+        outputs: [Receiver; 2],
         limit: Duration,
         out: &mut Vec<u8>,
         err: &mut Vec<u8>,
     ) -> Result<ExitStatus, String> {
-        let outputs = (self.0.stdout.take(), self.0.stderr.take());
-        let mut reading = pin!(async { tokio::join!(read(outputs.0, out), read(outputs.1, err)) });
+        let [stdout, stderr] = outputs;
+        let mut reading = pin!(async { tokio::join!(read(stdout, out), read(stderr, err)) });
         let mut is_read = false;
         let wait = async {
             loop {
                 tokio::select! {
-                    status = self.0.wait() => return status,
+                    status = self.ended() => return status,
                     _ = &mut reading, if !is_read => is_read = true,
                 }
             }
@@ -147,20 +192,28 @@ impl Hook {
         }
         status.map_err(|error| error.to_string())
     }
+
+    async fn ended(&mut self) -> io::Result<ExitStatus> {
+        match self {
+            Hook::Own(child) => child.wait().await,
+            Hook::Helped(started) => started.ended().await,
+        }
+    }
 }
 
 impl Drop for Hook {
     /// A program that nobody waits for any more is killed, with all that it has started.
     fn drop(&mut self) {
-        if let Some(leader) = self.0.id() {
+        if let Hook::Own(child) = self
+            && let Some(leader) = child.id()
+        {
             kill_group(leader);
         }
     }
 }
 
 /// Reads an output to its end, and keeps its beginning.
-async fn read(output: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
-    let Some(mut output) = output else { return };
+async fn read(mut output: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {
     let mut piece = [0; 1024];
     while let Ok(length @ 1..) = output.read(&mut piece).await {
         let room = SHOWN.saturating_sub(kept.len()).min(length);
@@ -189,7 +242,7 @@ mod tests {
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
         let record = Record { domain: "example.org".into(), value: "value".into() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(run(&program, Action::Present, &record, limit))
+        runtime.block_on(run(None, &program, Action::Present, &record, limit))
     }
 
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -234,7 +287,7 @@ mod tests {
         };
         // As a reload does that has no use for the order any more.
         tokio::select! {
-            ended = run(&program, Action::Present, &record, PATIENCE) => panic!("{ended:?}"),
+            ended = run(None, &program, Action::Present, &record, PATIENCE) => panic!("{ended:?}"),
             () = begun => {}
         }
         let pid = std::fs::read_to_string(file).unwrap();
@@ -259,7 +312,8 @@ mod tests {
     fn a_hook_that_is_not_there_is_told() {
         let record = Record { domain: "example.org".into(), value: "value".into() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let error = runtime.block_on(hook(Path::new("/nonexistent"), Action::Cleanup, &record)).unwrap_err();
+        let error =
+            runtime.block_on(hook(None, Path::new("/nonexistent"), Action::Cleanup, &record)).unwrap_err();
         assert!(
             error.contains("/nonexistent cleanup _acme-challenge.example.org: cannot be started"),
             "{error}"

@@ -290,7 +290,9 @@ pub(super) async fn set_record(
     record: &Record,
 ) -> Result<(), String> {
     match &authority.dns {
-        Some(DnsProvider::Hook(program)) => dns::hook(&program.path, action, record).await,
+        Some(DnsProvider::Hook(program)) => {
+            dns::hook(shop.helper.as_deref(), &program.path, action, record).await
+        }
         Some(DnsProvider::Update(update)) => {
             // Any number will do that others cannot guess.
             let id = shop.random((record.name(), record.value.as_str(), SystemTime::now()));

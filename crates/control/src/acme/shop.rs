@@ -23,6 +23,7 @@ use super::http::{Client, is_of_type};
 use super::keeper::Prompt;
 use super::pause::{Bars, Pauses};
 use super::turns::Turns;
+use crate::helper::Helper;
 
 /// Orders under way at a time: a start with hundreds of names is to burden neither this machine nor the authority.
 const AT_ONCE: usize = 4;
@@ -67,6 +68,8 @@ pub(super) struct Shop {
     /// The pauses that authorities asked for, whatever is ordered.
     bars: StdMutex<Bars>,
     random: RandomState,
+    /// Who starts DNS hooks; without, this process does.
+    pub(super) helper: Option<Arc<Helper>>,
 }
 
 /// Failures that are known although the disk is full.
@@ -108,7 +111,13 @@ impl Shop {
             unkept: StdMutex::default(),
             bars: StdMutex::default(),
             random: RandomState::new(),
+            helper: None,
         }
+    }
+
+    /// With somebody who starts DNS hooks in the place of this process.
+    pub(super) fn helped_by(self, helper: Option<Arc<Helper>>) -> Self {
+        Self { helper, ..self }
     }
 
     /// A number that stays the same for the same thing as long as the process lives.

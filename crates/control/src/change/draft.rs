@@ -10,9 +10,10 @@ use offramp_config::{
 use super::persist::{self, File};
 use super::{Change, NotChanged, Terms};
 use crate::certificates::OnFault;
-use crate::error::Error;
+use crate::error::{Error, none_or_refused};
 use crate::reload::{Proposal, finding};
 use crate::running::Running;
+use crate::sandbox;
 use crate::server::Origin;
 
 /// A new configuration that was read.
@@ -69,6 +70,7 @@ impl Draft {
     /// Of a configuration, and what it names.
     pub(super) async fn of(running: &Running, mut config: Config, mint: bool) -> Result<Self, NotChanged> {
         let needs_restart = keep_until_restart(&running.config, &mut config);
+        none_or_refused(sandbox::beyond(running.source.helper.as_deref(), &config))?;
         let now = SystemTime::now();
         let material = running.read_material(&config, now, OnFault::Refuse, mint).await?;
         let proposal = Proposal { config, needs_restart, material, now, mint };

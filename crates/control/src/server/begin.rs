@@ -41,6 +41,7 @@ use crate::push::{Pushers, Spans};
 use crate::reload::{rotation, settle_servers};
 use crate::resolve::{Names, Resolver};
 use crate::running::{Crew, Ground, Running, Source, tell};
+use crate::sandbox;
 use crate::servers;
 use crate::signals::Signals;
 use crate::upgrade::{Heir, State};
@@ -54,7 +55,7 @@ const LOOK_UPS: usize = 4;
 pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let Start { config, origin, environment, log, build, notify_socket, open_store, signals, .. } = start;
     let (journal, terminals, program) = (start.journal, start.terminals, start.program);
-    let source = Source { origin, environment, journal, terminals, program };
+    let mut source = Source { origin, environment, journal, terminals, program, helper: None };
     let (before, state, mut inherited) = match start.heir.map(Heir::parts) {
         Some((before, state, inherited)) => (Some(before), state, inherited),
         None => (None, State::default(), Inherited::activated(start.activated)),
@@ -74,13 +75,15 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let choice = choose_aeads(&log);
     ready.built.snapshot.choose(choice);
     tell(&log, "certificate", &ready.built.warnings);
-    runtime.block_on(ready.built.names.look_up_new(&log));
     let who = identity.clone().unwrap_or_else(process::Identity::current);
     tell(&log, "configuration", &servers::look(&config, &who));
     if let Some(identity) = &identity {
         privileges::assume(identity, &config)?;
         tell(&log, "privileges", &privileges::unreadable(&config, &source.origin));
     }
+    source.helper = sandbox::enter(&config, start.helper, identity.as_ref(), &log)?;
+    // From here on there are threads, which are restricted as this one is.
+    runtime.block_on(ready.built.names.look_up_new(&log));
     let Ready { built, tickets, plan, wanted, fresh, metrics } = ready;
     let Built { snapshot, store, sources, names, contents, wants, .. } = built;
     settle_servers(&config, &snapshot);
@@ -101,7 +104,8 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let mut calendar = Calendar::new(rotation(&config), &store, &sources);
     state.rotate_in().into_iter().for_each(|left| calendar.rotate_within(left));
     let (challenges, demand) = (Arc::clone(&crew.shared.challenges), Arc::clone(&crew.shared.demand));
-    let mut acme = Acme::new(&config, Seams { challenges, demand, demanded }, orders, log.clone());
+    let seams = Seams { challenges, demand, demanded, helper: source.helper.clone() };
+    let mut acme = Acme::new(&config, seams, orders, log.clone());
     if before.is_some() {
         acme.hold();
     }

@@ -67,6 +67,7 @@ impl Folder {
             notify_socket: None,
             open_store: None,
             program: None,
+            helper: None,
             heir: None,
             activated: Vec::new(),
             watchdog: None,
