@@ -482,6 +482,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
             streams: 100,
             memory: 256 << 20,
             file_cache: 0,
+            compression_memory: 0,
         },
         error_pages: None,
     };

@@ -200,6 +200,11 @@ impl WorkerCounters {
         self.add(CONNECT_FAILURES, 1);
     }
 
+    /// A response was compressed, or was not for want of memory.
+    pub fn compression(&self, compression: Compression) {
+        self.add(COMPRESSIONS + compression as usize, 1);
+    }
+
     fn observe<const N: usize>(&self, first: usize, bounds: &[u64; N], took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = bounds.iter().position(|&bound| micros <= bound).unwrap_or(N);
@@ -259,6 +264,35 @@ impl PauseReason {
             Self::Memory => "memory",
             Self::Connections => "connections",
             Self::Denied => "denied",
+        }
+    }
+}
+
+/// The coding that a response got that gains by one, and whose client wants one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Zstandard (RFC 8878).
+    Zstd,
+    /// Brotli (RFC 7932).
+    Brotli,
+    /// gzip (RFC 1952).
+    Gzip,
+    /// None: the memory of all encoders of the worker was in use.
+    None,
+}
+
+impl Compression {
+    /// Every one, in the order of the discriminants.
+    pub const ALL: [Self; 4] = [Self::Zstd, Self::Brotli, Self::Gzip, Self::None];
+
+    /// The stable name, as in `Content-Encoding`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Zstd => "zstd",
+            Self::Brotli => "br",
+            Self::Gzip => "gzip",
+            Self::None => "none",
         }
     }
 }
@@ -330,11 +364,12 @@ const HTTP_CONNECTIONS: usize = CLOSED + END_CELLS;
 const REQUESTS_BEGUN: usize = HTTP_CONNECTIONS + HttpVersion::ALL.len();
 const REQUESTS_BY_VERSION: usize = REQUESTS_BEGUN + 1;
 const REQUESTS_ENDED: usize = REQUESTS_BY_VERSION + HttpVersion::ALL.len();
-const CELLS: usize = REQUESTS_ENDED + END_CELLS;
+const COMPRESSIONS: usize = REQUESTS_ENDED + END_CELLS;
+const CELLS: usize = COMPRESSIONS + Compression::ALL.len();
 
 #[cfg(test)]
 mod tests {
-    use super::{Counters, Direction, Handshake, HttpVersion, PauseReason, TlsVersion};
+    use super::{Compression, Counters, Direction, Handshake, HttpVersion, PauseReason, TlsVersion};
     use crate::facts::{
         Cause, Close, ConnectionBrief, ConnectionFacts, Fault, IdSource, RequestFacts, RequestLine, Scheme,
     };
@@ -410,6 +445,9 @@ mod tests {
             for kind in Handshake::ALL {
                 own.handshake_done(version, kind, Duration::ZERO);
             }
+        }
+        for compression in Compression::ALL {
+            own.compression(compression);
         }
         own.handshake_failed();
         own.connect_attempted();

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::counters::{Counters, Direction, Histogram, PauseReason, Totals};
+use crate::counters::{Compression, Counters, Direction, Histogram, PauseReason, Totals};
 use crate::facts::{Cause, Fault, Handshake, HttpVersion, TlsVersion};
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
@@ -298,6 +298,8 @@ fn requests(tell: &mut Teller<'_, impl Reader>, totals: &Totals) {
     let ends =
         ends().map(|(cause, fault)| ([cause.name(), fault.name()], totals.requests_ended(cause, fault)));
     tell.table(&names::REQUESTS_ENDED, ends.filter(|(_, count)| *count > 0));
+    let codings = Compression::ALL.map(|coding| ([coding.name()], totals.compressions(coding)));
+    tell.table(&names::COMPRESSIONS, codings);
 }
 
 fn process(tell: &mut Teller<'_, impl Reader>, figures: &ProcessFigures) {

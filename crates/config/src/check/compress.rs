@@ -25,5 +25,6 @@ pub(super) fn compress(section: &Section, reader: &mut Reader<'_, '_>) -> Option
         min_size: details.size("min_size").map_or(default.min_size, Size::new),
         types: if types.is_empty() { default.types } else { types },
         level: details.integer("level").and_then(|level| u8::try_from(level).ok()),
+        secrets: details.bool("secrets").unwrap_or_default(),
     })
 }

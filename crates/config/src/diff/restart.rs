@@ -104,6 +104,7 @@ drain_timeout = "9s"
 upgrade_timeout = "9s"
 memory = "9MiB"
 file_cache = "9MiB"
+compression_memory = "9MiB"
 "#,
         "[access_log]\noutput = \"syslog\"\nsyslog = \"udp://192.0.2.1:514\"\n",
     ];

@@ -145,6 +145,7 @@ pub const TABLE: &[Key] = rows! {
     "limits.streams": count(1, 10_000), toml("100"), Live, NOW, "Requests at a time on one HTTP/2 connection";
     "limits.memory": size(MIB, 1024 * GIB), toml("\"256MiB\""), Live, NOW, "The memory of requests and responses in progress over HTTP/2, per worker; above it a connection that uses more than its share (at least that of eight requests) gets no further requests until some have ended";
     "limits.file_cache": size(0, 64 * GIB), toml("\"16MiB\""), Live, NOW, "The memory for small files of routes with `root`, per worker; `0B`: keep no files in memory and no descriptors open";
+    "limits.compression_memory": size(0, 1024 * GIB), toml("\"32MiB\""), Live, NOW, "The memory of the encoders that compress responses, per worker; further responses are sent as they are, and counted";
     "limits.drain_timeout": Kind::Duration { min: ms(0), max: hours(24) }, toml("\"30s\""), Live, NOW, "How long open connections may take to finish after the order to stop";
     "limits.upgrade_timeout": timeout(hours(1)), toml("\"1m\""), Live, NOW, "How long the new process of an upgrade (SIGUSR2) may take until it accepts connections; else it is killed, and the old one serves on";
 
@@ -243,11 +244,12 @@ pub const TABLE: &[Key] = rows! {
     "route.hsts.include_subdomains": Kind::Bool, toml("false"), Live, NOW, "Include all hosts below this one";
     "route.hsts.preload": Kind::Bool, toml("false"), Live, NOW, "Allow browsers to include the host in their built-in list";
     "route.max_body": size(0, 1024 * GIB), absent("no limit"), Live, NOW, "The maximum size of the body of a request; a larger one gets 413";
-    "route.compress": Kind::BoolOrTable, toml("false"), Live, NOW, "Compresses responses for clients that accept it; not for responses that have a secret beside what a stranger may have put into the request";
+    "route.compress": Kind::BoolOrTable, toml("false"), Live, NOW, "Compresses responses for clients that accept it, see [compression.md](compression.md)";
     "route.compress.algorithms": Kind::List("`zstd`, `br`, `gzip`"), toml("[\"zstd\", \"br\", \"gzip\"]"), Live, NOW, "The algorithms, the preferred one first: it decides where the client has no preference";
     "route.compress.min_size": size(0, GIB), toml("\"1KiB\""), Live, NOW, "The least content that is compressed, where its length is known";
     "route.compress.types": Kind::List("media types; one `*` stands for any text"), absent("text, JSON, JavaScript, XML, SVG, WebAssembly, and fonts that are not compressed"), Live, NOW, "The media types that are compressed";
     "route.compress.level": count(1, 9), absent("2 for `gzip`, 4 for `br`, 3 for `zstd`"), Live, NOW, "How much CPU time is spent for size; `br` goes up to 6, and a busy worker uses a lower one";
+    "route.compress.secrets": Kind::Bool, toml("false"), Live, NOW, "The responses have secrets beside what others may have put into requests (BREACH): those of one user pass as they are. These are responses to requests with `Cookie`, `Authorization` or a client certificate, and responses with `Set-Cookie` or `Cache-Control: private` or `no-store`";
     "route.response_timeout": timeout(hours(24)), absent("that of [limits]"), Live, NOW, "The time from an HTTP request to the header of the server's response";
     "route.request_body_timeout": timeout(hours(1)), absent("that of [limits]"), Live, NOW, "The time between two pieces of the body of an HTTP request";
     "route.min_body_rate": size(0, GIB), absent("that of [limits]"), Live, NOW, "The minimum average rate of the body of an HTTP request, in bytes per second, after 10 s; `0B`: no minimum";

@@ -18,6 +18,8 @@ pub struct Compress {
     pub types: Vec<MediaRange>,
     /// How hard it tries, 1 to 9; `None`: what suits each algorithm.
     pub level: Option<u8>,
+    /// Whether responses have secrets in them: those of one user then pass as they are.
+    pub secrets: bool,
 }
 
 impl Default for Compress {
@@ -27,6 +29,7 @@ impl Default for Compress {
             min_size: Size::new(1024),
             types: TYPES.iter().map(|text| MediaRange((*text).to_owned())).collect(),
             level: None,
+            secrets: false,
         }
     }
 }

@@ -72,6 +72,8 @@ pub struct HttpLimits {
     pub memory: Size,
     /// What small files that are served may hold in memory, per worker: up to 64 GiB, 0 for no files and no descriptors.
     pub file_cache: Size,
+    /// What encoders of responses may hold, per worker: up to 1 TiB.
+    pub compression_memory: Size,
 }
 
 impl Default for HttpLimits {
@@ -89,6 +91,7 @@ impl Default for HttpLimits {
             streams: 100,
             memory: Size::new(256 << 20),
             file_cache: Size::new(16 << 20),
+            compression_memory: Size::new(32 << 20),
         }
     }
 }

@@ -218,11 +218,14 @@ pub(super) fn error_pages(out: &mut String, ErrorPages { files, intercept }: &Er
 }
 
 fn compress(out: &mut String, compress: &Compress) {
-    let Compress { algorithms, min_size, types, level } = compress;
-    let level = level.map(|level| format!(", level = {level}")).unwrap_or_default();
+    let Compress { algorithms, min_size, types, level, secrets } = compress;
+    let mut rest = level.map(|level| format!(", level = {level}")).unwrap_or_default();
+    if *secrets {
+        rest.push_str(", secrets = true");
+    }
     let (algorithms, types) = (array(algorithms), array(types));
     let details =
-        format_args!("{{ algorithms = {algorithms}, min_size = \"{min_size}\", types = {types}{level} }}");
+        format_args!("{{ algorithms = {algorithms}, min_size = \"{min_size}\", types = {types}{rest} }}");
     bare(out, "compress", details);
 }
 

@@ -207,12 +207,14 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
     let hsts = (duration(0, 1_000_000), any::<(bool, bool)>())
         .prop_map(|(max_age, (include_subdomains, preload))| Hsts { max_age, include_subdomains, preload });
     let max_body = option::of((0u64..1 << 40).prop_map(Size::new));
-    let compress = option::of((1u8..10, 0u64..1 << 30).prop_map(|(level, min_size)| Compress {
-        algorithms: vec![Algorithm::Gzip, Algorithm::Zstd],
-        min_size: Size::new(min_size),
-        types: vec!["text/*".parse().unwrap()],
-        level: Some(level).filter(|level| *level > 1),
-    }));
+    let compress =
+        option::of((1u8..10, 0u64..1 << 30, any::<bool>()).prop_map(|(level, min_size, secrets)| Compress {
+            algorithms: vec![Algorithm::Gzip, Algorithm::Zstd],
+            min_size: Size::new(min_size),
+            types: vec!["text/*".parse().unwrap()],
+            level: Some(level).filter(|level| *level > 1),
+            secrets,
+        }));
     let rules =
         (rewrite, header_changes(), header_changes(), option::of(hsts), max_body, (compress, answers()));
     let target = (target, networks(), credentials());

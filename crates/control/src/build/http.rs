@@ -357,6 +357,7 @@ fn compress(compress: &model::Compress) -> Arc<Compress> {
         min_size: compress.min_size.bytes(),
         types: compress.types.iter().map(|range| range.as_str().into()).collect(),
         level: compress.level,
+        secrets: compress.secrets,
     })
 }
 
@@ -396,6 +397,7 @@ fn limits(limits: &model::HttpLimits) -> HttpLimits {
         streams: limits.streams,
         memory: usize::try_from(limits.memory.bytes()).unwrap_or(usize::MAX),
         file_cache: usize::try_from(limits.file_cache.bytes()).unwrap_or(usize::MAX),
+        compression_memory: usize::try_from(limits.compression_memory.bytes()).unwrap_or(usize::MAX),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::{
-    ACCEPT_PAUSES, ACCEPTED, BYTES, CELLS, CLOSED, CONNECT_ATTEMPTS, CONNECT_FAILURES, CONNECTION_BOUNDS,
-    CONNECTION_TIME, Direction, END_CELLS, HANDSHAKE_BOUNDS, HANDSHAKE_TIME, HANDSHAKES_FAILED,
-    HISTOGRAM_CELLS, HTTP_CONNECTIONS, KEY_UPDATES, PauseReason, RECORDS, REQUESTS_BEGUN,
+    ACCEPT_PAUSES, ACCEPTED, BYTES, CELLS, CLOSED, COMPRESSIONS, CONNECT_ATTEMPTS, CONNECT_FAILURES,
+    CONNECTION_BOUNDS, CONNECTION_TIME, Compression, Direction, END_CELLS, HANDSHAKE_BOUNDS, HANDSHAKE_TIME,
+    HANDSHAKES_FAILED, HISTOGRAM_CELLS, HTTP_CONNECTIONS, KEY_UPDATES, PauseReason, RECORDS, REQUESTS_BEGUN,
     REQUESTS_BY_VERSION, REQUESTS_ENDED, TURNS, YIELDS, by_end, handshake_cell,
 };
 use crate::facts::{Cause, Fault, Handshake, HttpVersion, TlsVersion};
@@ -114,6 +114,12 @@ impl Totals {
     #[must_use]
     pub fn accept_pauses(&self, reason: PauseReason) -> u64 {
         self.0[ACCEPT_PAUSES + reason as usize]
+    }
+
+    /// Responses that gained by compression and whose clients wanted it, by what they got.
+    #[must_use]
+    pub fn compressions(&self, compression: Compression) -> u64 {
+        self.0[COMPRESSIONS + compression as usize]
     }
 
     /// Attempts to connect to a server.

@@ -313,6 +313,12 @@ impl Reply {
         Self { content: ReplyContent::Tunnel(switch), record_guard: None, close: None }
     }
 
+    /// A body of which nobody reports the end.
+    #[cfg(test)]
+    pub(crate) const fn of(body: Bytes) -> Self {
+        Self { content: ReplyContent::Own(body), record_guard: None, close: None }
+    }
+
     /// The same content through a compressor, which `start` gives; the end is reported as before.
     pub(crate) fn compressed(mut self, start: impl FnOnce(Self) -> Compressed) -> Self {
         let content = std::mem::replace(&mut self.content, ReplyContent::Empty);

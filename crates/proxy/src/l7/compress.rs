@@ -5,24 +5,28 @@
 //! [`stream`]. It does not matter where the response comes from: head and body come in, head and body go out. A route
 //! without `compress` never comes here.
 //!
-//! **Bounds.** A worker compresses only so many responses at a time that their memory is within `limits.memory`; others
-//! are sent as they are. Where the worker is busy, the level falls ([`Load`]).
+//! **Bounds.** A worker compresses only so many responses at a time that their memory is within
+//! `limits.compression_memory`; others are sent as they are, and counted. Where the worker is busy, the level falls
+//! ([`Load`]).
 
 mod encoder;
 mod load;
 mod stream;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::{StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use offramp_http::h1::content_length;
 use offramp_http::head::{self, Fields, Known, Response};
 use offramp_http::semantics::accept_encoding::{Coding, choose};
+use offramp_observe::counters::Compression;
 
 use super::body::Reply;
 use crate::snapshot::http::Compress;
+use crate::worker::Worker;
+use encoder::Machine;
 use load::Load;
 pub(crate) use stream::Compressed;
 
@@ -34,103 +38,181 @@ pub(crate) struct Wanted {
     policy: Arc<Compress>,
     /// `None`: the client wants the content as it is.
     coding: Option<Coding>,
+    /// Whether the request says whose it is.
+    personal: bool,
 }
 
 /// What a request wants of a route that compresses. Known before the request changes on its way to the server.
-pub(crate) fn wanted(policy: &Arc<Compress>, request: &head::Request) -> Box<Wanted> {
+/// `identified`: the client showed a certificate.
+pub(crate) fn wanted(policy: &Arc<Compress>, request: &head::Request, identified: bool) -> Box<Wanted> {
+    let fields = &request.fields;
     // A client of HTTP/1.0 could tell the end of it only by that of the connection.
     let coding = (request.version != Version::HTTP_10)
-        .then(|| choose(request.fields.named(b"accept-encoding"), &policy.algorithms))
+        .then(|| choose(fields.named(b"accept-encoding"), &policy.algorithms))
         .flatten();
-    Box::new(Wanted { policy: Arc::clone(policy), coding })
+    let personal =
+        identified || fields.contains(Known::Cookie) || fields.named(b"authorization").next().is_some();
+    Box::new(Wanted { policy: Arc::clone(policy), coding, personal })
 }
 
 /// What a worker knows of its compressors.
 #[derive(Default)]
 pub(crate) struct Compressors {
-    used: Rc<Cell<usize>>,
+    shared: Rc<Shared>,
     load: Load,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// The memory of all that are under way.
+    used: Cell<usize>,
+    /// The latest machine of each coding that has finished.
+    spare: RefCell<[Option<Machine>; 3]>,
 }
 
 /// The memory of one compressor, until it is dropped.
 struct Place {
-    used: Rc<Cell<usize>>,
+    shared: Rc<Shared>,
+    coding: Coding,
     taken: usize,
 }
 
 impl Compressors {
     /// Takes memory for a compressor, if all of the worker's have less than `most` with it.
-    fn take(&self, need: usize, most: usize) -> Option<Place> {
-        let used = self.used.get() + need;
+    fn take(&self, coding: Coding, most: usize) -> Option<Place> {
+        let taken = encoder::memory(coding);
+        let used = self.shared.used.get() + taken;
         (used <= most).then(|| {
-            self.used.set(used);
-            Place { used: Rc::clone(&self.used), taken: need }
+            self.shared.used.set(used);
+            Place { shared: Rc::clone(&self.shared), coding, taken }
         })
+    }
+}
+
+impl Place {
+    /// A machine that has finished, if there is one.
+    fn spare(&self) -> Option<Machine> {
+        self.shared.spare.borrow_mut()[self.coding as usize].take()
+    }
+
+    /// Gives the place back, and a machine that has finished.
+    fn finished(self, machine: Option<Machine>) {
+        if machine.is_some() {
+            self.shared.spare.borrow_mut()[self.coding as usize] = machine;
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.used.set(self.used.get() - self.taken);
+        self.shared.used.set(self.shared.used.get() - self.taken);
     }
 }
 
-/// Has `response` compressed, if it can be and the client wants that. `head`: it is one to HEAD, and gets the fields of
-/// the response to GET. `most` is the memory that compressors may have.
+/// Has the response to `request` compressed, if it can be and the client wants that. That to HEAD gets the fields of the
+/// response to GET. `most` is the memory that compressors may have.
 pub(crate) fn response(
-    compressors: &Compressors,
+    worker: &Worker,
     wanted: &Wanted,
-    (head, most): (bool, usize),
+    request: &head::Request,
+    most: usize,
     mut response: Response<Reply>,
 ) -> Response<Reply> {
-    if !gains(&wanted.policy, head, &response) {
-        return response;
+    let head = request.method == Method::HEAD;
+    match judge(&wanted.policy, head, &response) {
+        Verdict::Passes => return response,
+        Verdict::Varies => {
+            vary(&mut response.fields);
+            return response;
+        }
+        Verdict::Revalidates => {
+            revalidated(&request.fields, &mut response.fields);
+            return response;
+        }
+        Verdict::Gains => vary(&mut response.fields),
     }
-    vary(&mut response.fields);
     let Some(coding) = wanted.coding else { return response };
-    let Some(place) = compressors.take(encoder::memory(coding), most) else { return response };
-    let level = load::eased(encoder::level(coding, wanted.policy.level), compressors.load.share());
-    let Ok(encoder) = encoder::Encoder::new(coding, level) else { return response };
-    let live = media_type(&response.fields) == b"text/event-stream";
-    encoded(&mut response.fields, coding);
-    if head {
+    if wanted.policy.secrets && (wanted.personal || is_personal(&response.fields)) {
         return response;
     }
+    if head {
+        encoded(&mut response.fields, coding);
+        return response;
+    }
+    let compressors = &worker.compressors;
+    let Some(place) = compressors.take(coding, most) else {
+        worker.counters.compression(Compression::None);
+        return response;
+    };
+    let level = load::eased(encoder::level(coding, wanted.policy.level), compressors.load.share());
+    let length = response.body.length();
+    let Ok(encoder) = encoder::Encoder::new(coding, level, length, place.spare()) else { return response };
+    worker.counters.compression(match coding {
+        Coding::Zstd => Compression::Zstd,
+        Coding::Brotli => Compression::Brotli,
+        Coding::Gzip => Compression::Gzip,
+    });
+    let live = media_type(&response.fields).eq_ignore_ascii_case(b"text/event-stream");
+    encoded(&mut response.fields, coding);
     response.map(|body| body.compressed(|body| Compressed::new(body, encoder, place, live)))
 }
 
-/// Whether a response may be compressed and gains by it.
-fn gains(policy: &Compress, head: bool, response: &Response<Reply>) -> bool {
+/// What a response is to compression.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It passes as it is, whoever asks.
+    Passes,
+    /// It passes as it is, but others for the same URL do not.
+    Varies,
+    /// What the client has is right (304): perhaps the compressed form.
+    Revalidates,
+    /// It is compressed where the client wants that.
+    Gains,
+}
+
+/// Whether a response may be compressed and gains by it. `head`: it is one to HEAD.
+fn judge(policy: &Compress, head: bool, response: &Response<Reply>) -> Verdict {
     let status = response.status;
-    let whole = !status.is_informational()
-        && !matches!(
-            status,
-            StatusCode::NO_CONTENT
-                | StatusCode::RESET_CONTENT
-                | StatusCode::PARTIAL_CONTENT
-                | StatusCode::NOT_MODIFIED
-        );
-    if !whole || (response.body.is_end_stream() && !head) {
-        return false;
+    if status == StatusCode::NOT_MODIFIED {
+        return Verdict::Revalidates;
     }
+    let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT);
     let fields = &response.fields;
-    let says = |name: &[u8], word: &[u8]| {
-        fields.named(name).any(|value| members(value).any(|member| member.eq_ignore_ascii_case(word)))
-    };
-    let coded = fields.named(b"content-encoding").any(|value| !value.eq_ignore_ascii_case(b"identity"));
-    let bound = DIGESTS.iter().any(|name| fields.named(name).next().is_some());
-    if coded || bound || says(b"cache-control", b"no-transform") {
-        return false;
+    if bodiless || status.is_informational() || is_fixed(fields) || !policy.covers(media_type(fields)) {
+        return Verdict::Passes;
     }
-    if fields.named(b"content-range").next().is_some() {
-        return false;
+    let part = status == StatusCode::PARTIAL_CONTENT || first(fields, b"content-range").is_some();
+    if part {
+        return Verdict::Varies;
     }
     let said = fields.get(Known::ContentLength).and_then(|value| content_length(value).ok());
     let length = if head { said } else { response.body.length().or(said) };
-    length.is_none_or(|length| length >= policy.min_size) && policy.covers(media_type(fields))
+    let empty = if head { length == Some(0) } else { response.body.is_end_stream() };
+    if empty || length.is_some_and(|length| length < policy.min_size) {
+        return Verdict::Passes;
+    }
+    Verdict::Gains
 }
 
-/// The members of a list, without parameters and blanks.
+/// Whether the content must stay as it is: it is encoded already, or a field says so.
+fn is_fixed(fields: &Fields) -> bool {
+    let coded = fields.named(b"content-encoding").any(|value| !value.eq_ignore_ascii_case(b"identity"));
+    let bound = DIGESTS.iter().any(|name| fields.named(name).next().is_some());
+    coded || bound || says(fields, b"cache-control", b"no-transform")
+}
+
+/// Whether a response is for one user alone.
+fn is_personal(fields: &Fields) -> bool {
+    let says = |word: &[u8]| says(fields, b"cache-control", word);
+    first(fields, b"set-cookie").is_some() || says(b"private") || says(b"no-store")
+}
+
+/// Whether a list has a member.
+fn says(fields: &Fields, name: &'static [u8], word: &[u8]) -> bool {
+    fields.named(name).any(|value| members(value).any(|member| member.eq_ignore_ascii_case(word)))
+}
+
+/// The members of a list, without blanks around them.
 fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
 }
@@ -146,12 +228,19 @@ fn media_type(fields: &Fields) -> &[u8] {
     value.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii()
 }
 
-/// Says that the response depends on Accept-Encoding (RFC 9110 §12.5.5).
+/// Says that the response depends on Accept-Encoding (RFC 9110 §12.5.5), in the one field that there is, because some
+/// caches read no more than one.
 fn vary(fields: &mut Fields) {
     let known = |member: &[u8]| member == b"*" || member.eq_ignore_ascii_case(b"accept-encoding");
-    if !fields.named(b"vary").any(|value| members(value).any(known)) {
-        fields.append(b"vary", b"Accept-Encoding");
+    if fields.named(b"vary").any(|value| members(value).any(known)) {
+        return;
     }
+    let before: Vec<&[u8]> = fields.named(b"vary").filter(|value| !value.is_empty()).collect();
+    if before.is_empty() {
+        return fields.set(b"vary", b"Accept-Encoding");
+    }
+    let all = [&before.join(&b", "[..])[..], b", Accept-Encoding"].concat();
+    fields.set(b"vary", &all);
 }
 
 /// Makes the fields those of content in this coding: other bytes, so that no strong validator, length or range of the
@@ -160,9 +249,25 @@ fn encoded(fields: &mut Fields, coding: Coding) {
     fields.remove(Known::ContentLength);
     fields.remove_named(b"accept-ranges");
     fields.set(b"content-encoding", coding.name().as_bytes());
-    let strong = first(fields, b"etag").filter(|tag| tag.starts_with(b"\""));
-    if let Some(weak) = strong.map(|tag| [b"W/", tag].concat()) {
+    if let Some(weak) = weak(fields) {
         fields.set(b"etag", &weak);
+    }
+}
+
+/// The weak form of a strong entity tag.
+fn weak(fields: &Fields) -> Option<Vec<u8>> {
+    let strong = first(fields, b"etag").filter(|tag| tag.starts_with(b"\""));
+    strong.map(|tag| [b"W/", tag].concat())
+}
+
+/// The response that has not changed is known by the entity tag that the client has of it: the weak one, where it has
+/// the compressed form (RFC 9110 §15.4.5).
+fn revalidated(request: &Fields, fields: &mut Fields) {
+    let Some(weak) = weak(fields) else { return };
+    let has = |list: &[u8]| list.windows(weak.len()).any(|tag| tag == weak);
+    if request.named(b"if-none-match").any(has) {
+        fields.set(b"etag", &weak);
+        vary(fields);
     }
 }
 

@@ -143,9 +143,8 @@ pub(crate) fn serve(
         };
         let mut response = answered(&client, (context.head_flags, pages), &head, outcome);
         if let Some(wanted) = context.compress.take() {
-            let most = context.view.http().map_or(0, |http| http.limits.memory);
-            let compressors = &session.worker.compressors;
-            response = compress::response(compressors, &wanted, (is_head(&head), most), response);
+            let most = context.view.http().map_or(0, |http| http.limits.compression_memory);
+            response = compress::response(&session.worker, &wanted, &head, most, response);
         }
         session.worker.heads.put(head);
         response
@@ -293,7 +292,8 @@ fn route<'e>(
     record_guard.0.log_one_in.set(route.log_one_in.get());
     record_guard.0.idle.set(route.limits.idle_timeout);
     if let Some(policy) = &route.compress {
-        context.compress.set(Some(compress::wanted(policy, request)));
+        let identified = session.client_certificate().is_some();
+        context.compress.set(Some(compress::wanted(policy, request, identified)));
     }
     if let Err(refusal) = admitted(session, context, route, body.length()) {
         unwanted(request, body);

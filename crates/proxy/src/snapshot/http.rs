@@ -59,6 +59,8 @@ pub struct HttpLimits {
     pub memory: usize,
     /// Bytes of small files that a worker keeps; 0: neither them nor descriptors of others.
     pub file_cache: usize,
+    /// Bytes that encoders of responses may hold, per worker.
+    pub compression_memory: usize,
 }
 
 /// TLS that ends here for HTTP: what a server name chooses on a listener in mode `http`.
@@ -173,6 +175,8 @@ pub struct Compress {
     pub types: Vec<Box<str>>,
     /// 1 to 9; `None`: what suits the coding.
     pub level: Option<u8>,
+    /// Whether the responses of one user pass as they are, because they have secrets in them.
+    pub secrets: bool,
 }
 
 impl Compress {

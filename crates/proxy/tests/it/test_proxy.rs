@@ -142,6 +142,7 @@ impl Default for Setup {
                 streams: 100,
                 memory: 1 << 30,
                 file_cache: 1 << 20,
+                compression_memory: 1 << 30,
             },
             trusted_proxies: Vec::new(),
             via: false,

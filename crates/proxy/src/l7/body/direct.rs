@@ -36,6 +36,7 @@ impl Reply {
     pub(crate) fn frame_memory(&self) -> usize {
         match &self.content {
             ReplyContent::Server(body) => body.frame_memory(),
+            ReplyContent::Compressed(body) => body.frame_memory(),
             _ => 0,
         }
     }
@@ -45,14 +46,17 @@ impl Reply {
     pub(crate) fn ahead(&self) -> Option<usize> {
         match &self.content {
             ReplyContent::Server(body) => body.ahead(),
+            ReplyContent::Compressed(body) => body.ahead(),
             _ => None,
         }
     }
 
     /// How much that may be from now on.
     pub(crate) fn set_ahead(&mut self, most: usize) {
-        if let ReplyContent::Server(body) = &mut self.content {
-            body.set_ahead(FIRST_READ + most);
+        match &mut self.content {
+            ReplyContent::Server(body) => body.set_ahead(FIRST_READ + most),
+            ReplyContent::Compressed(body) => body.set_ahead(most),
+            _ => {}
         }
     }
 

@@ -38,6 +38,10 @@ pub(crate) struct Compressed {
     /// Whether nothing may wait.
     live: bool,
     alarm: Option<Pin<Box<Sleep>>>,
+    /// How much went in since others last had their turn.
+    spent: usize,
+    /// How much memory the piece that came out last keeps.
+    piece: usize,
     /// The memory of the compressor.
     place: Option<Place>,
 }
@@ -54,31 +58,35 @@ impl Compressed {
             unflushed: false,
             live,
             alarm: None,
+            spent: 0,
+            piece: 0,
             place: Some(place),
         }
     }
 
     /// The next part; none behind the last.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Outcome {
-        let mut left = TURN;
         loop {
             let Some(encoder) = &mut self.encoder else {
                 return Poll::Ready(self.trailers.take().map(Ok));
             };
             if encoder.ready() >= PIECE {
-                return piece(encoder.take());
+                let piece = encoder.take();
+                return self.piece(piece);
             }
             if !self.input.is_empty() {
-                if left == 0 {
+                // Also where a client takes each piece at once and asks for the next.
+                if self.spent >= TURN {
+                    self.spent = 0;
                     offramp_net::turn::poll_next(cx);
                     return Poll::Pending;
                 }
-                let n = self.input.len().min(SLICE).min(left);
+                let n = self.input.len().min(SLICE);
                 if let Err(error) = encoder.write(&self.input[..n]) {
                     return Poll::Ready(Some(Err(error.into())));
                 }
                 self.input.advance(n);
-                left -= n;
+                self.spent += n;
                 self.unflushed = true;
                 continue;
             }
@@ -98,12 +106,16 @@ impl Compressed {
     /// All has gone in.
     fn finish(&mut self) -> Outcome {
         self.alarm = None;
-        let finished = self.encoder.take().map(Encoder::finish);
-        self.place = None;
-        match finished {
-            Some(Ok(rest)) if !rest.is_empty() => piece(rest),
+        let place = self.place.take();
+        match self.encoder.take().map(Encoder::finish) {
+            Some(Ok((rest, machine))) => {
+                if let Some(place) = place {
+                    place.finished(machine);
+                }
+                if rest.is_empty() { Poll::Ready(self.trailers.take().map(Ok)) } else { self.piece(rest) }
+            }
             Some(Err(error)) => Poll::Ready(Some(Err(error.into()))),
-            _ => Poll::Ready(self.trailers.take().map(Ok)),
+            None => Poll::Ready(self.trailers.take().map(Ok)),
         }
     }
 
@@ -116,9 +128,12 @@ impl Compressed {
                 return Poll::Pending;
             }
         }
-        (self.alarm, self.unflushed) = (None, false);
+        (self.alarm, self.unflushed, self.spent) = (None, false, 0);
         match encoder.flush() {
-            Ok(()) if encoder.ready() > 0 => piece(encoder.take()),
+            Ok(()) if encoder.ready() > 0 => {
+                let piece = encoder.take();
+                self.piece(piece)
+            }
             Ok(()) => Poll::Pending,
             Err(error) => Poll::Ready(Some(Err(error.into()))),
         }
@@ -132,15 +147,73 @@ impl Compressed {
     /// How much memory is held for what has come and did not go out.
     pub(crate) fn held_memory(&mut self, waits: bool) -> usize {
         let ready = self.encoder.as_ref().map_or(0, Encoder::ready);
-        self.input.len() + ready + self.inner.held_memory(waits)
+        // What is left of a frame keeps all of it.
+        let input = if self.input.is_empty() { 0 } else { self.inner.frame_memory().max(self.input.len()) };
+        input + ready + self.inner.held_memory(waits)
+    }
+
+    /// How much memory the frame that came last keeps at the most.
+    pub(crate) fn frame_memory(&self) -> usize {
+        self.piece
+    }
+
+    /// How much a server may have sent ahead; see [`Reply::ahead`].
+    pub(crate) fn ahead(&self) -> Option<usize> {
+        self.inner.ahead()
+    }
+
+    /// How much that may be from now on.
+    pub(crate) fn set_ahead(&mut self, most: usize) {
+        self.inner.set_ahead(most);
     }
 
     /// Has the next content read in pieces of about so many bytes at the most.
     pub(crate) fn limit(&mut self, most: usize) {
         self.inner.limit(most);
     }
+
+    fn piece(&mut self, bytes: Vec<u8>) -> Outcome {
+        self.piece = bytes.capacity();
+        Poll::Ready(Some(Ok(Frame::Data(bytes.into()))))
+    }
 }
 
-fn piece(bytes: Vec<u8>) -> Outcome {
-    Poll::Ready(Some(Ok(Frame::Data(bytes.into()))))
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use offramp_http::semantics::accept_encoding::Coding;
+
+    use super::super::Compressors;
+    use super::*;
+
+    /// How much goes in before others have their turn, of content that cannot be compressed and of content that can,
+    /// whatever comes out and is taken at once.
+    #[test]
+    fn the_work_of_a_turn_is_bounded() {
+        let mut state = 1_u64;
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        let noise: Vec<u8> = (0..1 << 20).map(|_| noise()).collect();
+        for content in [vec![b'a'; 1 << 20], noise] {
+            for coding in [Coding::Gzip, Coding::Zstd, Coding::Brotli] {
+                let encoder = Encoder::new(coding, 1, None, None).unwrap();
+                let place = Compressors::default().take(coding, usize::MAX).unwrap();
+                let inner = Reply::of(content.clone().into());
+                let mut body = Compressed::new(inner, encoder, place, false);
+                let mut cx = Context::from_waker(Waker::noop());
+                let (mut left, mut turns) = (content.len(), 1);
+                while !body.is_over() {
+                    if body.poll_frame(&mut cx).is_pending() {
+                        let gone = left - body.input.len();
+                        assert!(gone <= TURN, "{gone} bytes of {coding:?} in a turn");
+                        (left, turns) = (body.input.len(), turns + 1);
+                    }
+                }
+                assert_eq!(turns, content.len() / TURN, "{coding:?}");
+            }
+        }
+    }
 }
