@@ -26,7 +26,7 @@ use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Outp
 use offramp_proxy::{
     AcceptorId, Access, Action, Admission, AuthClass, Challenges, ClientTable, Command, Demand, HeaderRules,
     Held, Http, HttpLimits, HttpRoute, HttpTls, Limits, Listener, Match, PathMatch, Paths, Proxy, Refusals,
-    Respond, Rewrite, Route, Rule, Shared, Snapshot, Table, Target, Worker, WorkerHandle,
+    Respond, Rewrite, Route, Rule, Shared, Snapshot, Table, Target, To, Worker, WorkerHandle,
 };
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
@@ -456,11 +456,12 @@ fn snapshot(app: PathBuf) -> Snapshot {
             rewrites: None,
             redirects: None,
             compress: None,
+            mirror: None,
             log_one_in: NonZeroU32::MIN,
         };
         (PathMatch { hosts: Vec::new(), path: path.to_owned() }, route)
     };
-    let proxied = || Action::Proxy(Proxy { backend: 0, send_proxy: None, rewrite: Rewrite::Keep });
+    let proxied = || Action::Proxy(Proxy { to: To::Backend(0), send_proxy: None, rewrite: Rewrite::Keep });
     let respond = Respond { status: StatusCode::OK, content_type: None, body: "said".into() };
     let http = Http {
         routes: Paths::new(vec![

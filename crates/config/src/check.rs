@@ -15,6 +15,7 @@ use crate::settings::{BINDINGS, Origin};
 mod access;
 mod acme;
 mod backends;
+mod canary;
 mod certificates;
 mod compress;
 mod conflicts;

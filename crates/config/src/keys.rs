@@ -258,7 +258,7 @@ pub(crate) fn shared(section: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-const NOT_DEFAULTS: [&str; 18] = [
+const NOT_DEFAULTS: [&str; 19] = [
     "client_auth",
     "deny_ja4",
     "listener",
@@ -267,6 +267,7 @@ const NOT_DEFAULTS: [&str; 18] = [
     "path",
     "backend",
     "server",
+    "split",
     "passthrough",
     "redirect",
     "respond",
@@ -279,7 +280,7 @@ const NOT_DEFAULTS: [&str; 18] = [
     "redirects",
 ];
 
-const NOT_POLICIES: [&str; 17] = [
+const NOT_POLICIES: [&str; 18] = [
     "policy",
     "listener",
     "host",
@@ -287,6 +288,7 @@ const NOT_POLICIES: [&str; 17] = [
     "path",
     "backend",
     "server",
+    "split",
     "passthrough",
     "redirect",
     "respond",

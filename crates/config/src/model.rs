@@ -19,6 +19,7 @@ pub use acme::{
 pub use address::{Cidr, ListenAddress, ServerAddress};
 pub use backend::{Backend, Balance, BalanceWay, HashKey, Pool, Protocol, Server, ServerState};
 pub use bounded::{Bounded, RecordSizeLimit, Size, Tickets, Weight};
+pub use canary::{Mirror, Share, Split, SplitBy, SplitWay};
 pub use compress::{Algorithm, Compress, MediaRange};
 pub use figures::{Admin, Endpoint, GraphitePrefix, LogStore, Metrics, OtlpUrl, StoreUrl, Tracing};
 pub(crate) use files::is_below;
@@ -60,6 +61,7 @@ pub(crate) mod http;
 mod address;
 mod backend;
 mod bounded;
+mod canary;
 mod compress;
 mod fingerprint;
 mod implied;

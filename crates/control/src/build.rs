@@ -4,6 +4,7 @@
 //! running process: the caller decides what to do with the result. It reports all faults at once.
 
 mod backends;
+mod canary;
 mod certificates;
 pub(crate) mod contents;
 mod coverage;

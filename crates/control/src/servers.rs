@@ -4,7 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use offramp_config::model::{
-    ListenAddress, Listener, Passthrough, Relay, RelayTarget, Route, ServerAddress, Target as RouteTarget,
+    ListenAddress, Listener, Name, Passthrough, Relay, RelayTarget, Route, ServerAddress,
+    Target as RouteTarget,
 };
 use offramp_config::{At, Config};
 use offramp_net::listen::is_own;
@@ -75,9 +76,11 @@ fn servers<'c>(config: &'c Config, route: &'c Route) -> Vec<(&'c At, &'c ServerA
         | RouteTarget::Passthrough(Passthrough { server, .. }) => {
             vec![(&route.at, server)]
         }
-        RouteTarget::Relay(Relay { to: RelayTarget::Backend(name), .. }) => {
-            let servers = config.backend(name).map(|backend| &backend.servers);
-            servers.into_iter().flatten().map(|server| (&server.at, &server.address)).collect()
+        RouteTarget::Relay(Relay { to, .. }) => {
+            let mirror = route.http.mirror.iter().map(|mirror| &mirror.backend);
+            let backends = to.backends().into_iter().chain(mirror).filter_map(|name| config.backend(name));
+            let servers = backends.flat_map(|backend| &backend.servers);
+            servers.map(|server| (&server.at, &server.address)).collect()
         }
         RouteTarget::Redirect(_) | RouteTarget::Respond(_) | RouteTarget::Files(_) => Vec::new(),
     }
@@ -86,10 +89,10 @@ fn servers<'c>(config: &'c Config, route: &'c Route) -> Vec<(&'c At, &'c ServerA
 /// Whether the servers of a route get plain text.
 fn speaks_plain(config: &Config, route: &Route) -> bool {
     match &route.target {
-        RouteTarget::Relay(Relay { to: RelayTarget::Backend(name), .. }) => {
-            config.backend(name).is_none_or(|backend| backend.tls.is_none())
+        RouteTarget::Relay(Relay { to, .. }) => {
+            let plain = |name: &Name| config.backend(name).is_none_or(|backend| backend.tls.is_none());
+            matches!(to, RelayTarget::Server(_)) || to.backends().into_iter().any(plain)
         }
-        RouteTarget::Relay(relay) => matches!(relay.to, RelayTarget::Server(_)),
         _ => false,
     }
 }

@@ -205,6 +205,11 @@ impl WorkerCounters {
         self.add(COMPRESSIONS + compression as usize, 1);
     }
 
+    /// A request of a route with a mirror was copied, or was not.
+    pub fn mirrored(&self, mirrored: Mirrored) {
+        self.add(MIRRORED + mirrored as usize, 1);
+    }
+
     fn observe<const N: usize>(&self, first: usize, bounds: &[u64; N], took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = bounds.iter().position(|&bound| micros <= bound).unwrap_or(N);
@@ -297,6 +302,38 @@ impl Compression {
     }
 }
 
+/// What became of a request that was to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mirrored {
+    /// The copy was answered, however.
+    Answered,
+    /// No server answered the copy.
+    Failed,
+    /// There were too many copies under way.
+    Busy,
+    /// The body was too large.
+    TooLarge,
+    /// The request did not come whole, or its server did not want all of it.
+    Incomplete,
+}
+
+impl Mirrored {
+    /// Every one, in the order of the discriminants.
+    pub const ALL: [Self; 5] = [Self::Answered, Self::Failed, Self::Busy, Self::TooLarge, Self::Incomplete];
+
+    /// The stable name, in `snake_case`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Failed => "failed",
+            Self::Busy => "busy",
+            Self::TooLarge => "too_large",
+            Self::Incomplete => "incomplete",
+        }
+    }
+}
+
 /// One worker's cells. 128 bytes: two cache lines, because CPUs prefetch lines in pairs.
 #[repr(align(128))]
 struct Block([AtomicU64; CELLS]);
@@ -365,11 +402,14 @@ const REQUESTS_BEGUN: usize = HTTP_CONNECTIONS + HttpVersion::ALL.len();
 const REQUESTS_BY_VERSION: usize = REQUESTS_BEGUN + 1;
 const REQUESTS_ENDED: usize = REQUESTS_BY_VERSION + HttpVersion::ALL.len();
 const COMPRESSIONS: usize = REQUESTS_ENDED + END_CELLS;
-const CELLS: usize = COMPRESSIONS + Compression::ALL.len();
+const MIRRORED: usize = COMPRESSIONS + Compression::ALL.len();
+const CELLS: usize = MIRRORED + Mirrored::ALL.len();
 
 #[cfg(test)]
 mod tests {
-    use super::{Compression, Counters, Direction, Handshake, HttpVersion, PauseReason, TlsVersion};
+    use super::{
+        Compression, Counters, Direction, Handshake, HttpVersion, Mirrored, PauseReason, TlsVersion,
+    };
     use crate::facts::{
         Cause, Close, ConnectionBrief, ConnectionFacts, Fault, IdSource, RequestFacts, RequestLine, Scheme,
     };
@@ -448,6 +488,9 @@ mod tests {
         }
         for compression in Compression::ALL {
             own.compression(compression);
+        }
+        for mirrored in Mirrored::ALL {
+            own.mirrored(mirrored);
         }
         own.handshake_failed();
         own.connect_attempted();

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::counters::{Compression, Counters, Direction, Histogram, PauseReason, Totals};
+use crate::counters::{Compression, Counters, Direction, Histogram, Mirrored, PauseReason, Totals};
 use crate::facts::{Cause, Fault, Handshake, HttpVersion, TlsVersion};
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
@@ -300,6 +300,8 @@ fn requests(tell: &mut Teller<'_, impl Reader>, totals: &Totals) {
     tell.table(&names::REQUESTS_ENDED, ends.filter(|(_, count)| *count > 0));
     let codings = Compression::ALL.map(|coding| ([coding.name()], totals.compressions(coding)));
     tell.table(&names::COMPRESSIONS, codings);
+    let outcomes = Mirrored::ALL.map(|outcome| ([outcome.name()], totals.mirrored(outcome)));
+    tell.table(&names::MIRRORED, outcomes);
 }
 
 fn process(tell: &mut Teller<'_, impl Reader>, figures: &ProcessFigures) {

@@ -118,6 +118,7 @@ metrics! {
     REQUESTS_BY_PROTOCOL, "offramp_requests_by_protocol_total", Counter, ["protocol"], "Requests that ended, by the version of HTTP.";
     REQUESTS_ENDED, "offramp_requests_ended_total", Counter, ["cause", "fault"], "Requests that ended, by cause and by whose fault it was; pairs appear when they happen.";
     COMPRESSIONS, "offramp_compressed_responses_total", Counter, ["coding"], "Responses that gain by compression and whose clients want it, by the coding that they got: zstd, br, gzip, or none where the encoders of the worker had all of `limits.compression_memory`.";
+    MIRRORED, "offramp_mirrored_requests_total", Counter, ["outcome"], "Requests of routes with a mirror that were to be copied, by outcome: answered or failed; or not copied: busy (too many copies in progress), too_large (the body), incomplete (the request did not come whole).";
     REQUESTS, "offramp_requests_total", Counter, ["route", "backend", "server", "method", "code"], "Requests that ended, by where they went, by method (the common ones, or other) and by class of status code (none if no response began).";
     REQUEST_DURATION, "offramp_request_duration_seconds", Histogram, ["route", "backend", "server"], "Time from the first byte of a request to the last byte of its response.";
     REQUEST_FIRST_BYTE, "offramp_request_first_byte_seconds", Histogram, ["route", "backend", "server"], "Time from the first byte of a request to the head of the server's response.";

@@ -25,6 +25,7 @@ pub mod refusals;
 pub mod route;
 mod slots;
 pub mod snapshot;
+pub mod split;
 mod worker;
 
 pub use challenges::Challenges;
@@ -36,8 +37,9 @@ pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, PathRules, Paths, RedirectMap, Rule, Table, Template};
 pub use snapshot::http::{
     Access, Action, AuthClass, BasicAuth, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute,
-    HttpTls, Maintenance, Proxy, Redirect, Respond, Rewrite, RouteLimits,
+    HttpTls, Maintenance, Mirror, Proxy, Redirect, Respond, Rewrite, RouteLimits, To,
 };
 pub use snapshot::pages::{ErrorPage, ErrorPages};
 pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target, Tracing};
+pub use split::{Share, Split};
 pub use worker::{AcceptorId, Command, Commander, Shared, Worker, WorkerHandle};

@@ -33,7 +33,7 @@ use tokio::time::timeout;
 use crate::challenges::Challenges;
 use crate::credentials::{KnownPasswords, Logins};
 use crate::demand::Demand;
-use crate::l7::{ClientBody, Compressors, Date, Heads, Roots, Runners};
+use crate::l7::{ClientBody, Compressors, Date, Heads, Mirrors, Roots, Runners};
 use crate::limit::{Admission, ClientTable, Held};
 use crate::refusals::Refusals;
 use crate::slots::{self, SPANS};
@@ -190,6 +190,8 @@ pub struct Worker {
     pub(crate) roots: Roots,
     /// What compresses responses.
     pub(crate) compressors: Compressors,
+    /// The copies of requests that are under way.
+    pub(crate) mirrors: Mirrors,
     begun: Cell<u64>,
     /// Connections that were closed though they had not finished. Not the worker's own: it outlives the tasks.
     cut_off: Rc<Cell<u64>>,
@@ -368,6 +370,7 @@ impl Worker {
             remembered: Rc::default(),
             roots: Roots::default(),
             compressors: Compressors::default(),
+            mirrors: Mirrors::default(),
             begun: Cell::new(0),
             cut_off: Rc::default(),
             lingering: Cell::new(0),

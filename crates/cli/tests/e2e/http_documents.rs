@@ -112,6 +112,12 @@ fn the_page_on_compression_says_what_happens() {
     assert!(configurations >= 1 && commands >= 3, "{configurations} configurations, {commands} commands");
 }
 
+#[test]
+fn the_page_on_canaries_says_what_happens() {
+    let (configurations, commands) = run("canary.md");
+    assert!(configurations >= 2 && commands >= 5, "{configurations} configurations, {commands} commands");
+}
+
 /// Runs the examples of a page, and gives how many configurations and commands there were.
 fn run(page: &str) -> (usize, usize) {
     let (mut configurations, mut commands) = (0, 0);

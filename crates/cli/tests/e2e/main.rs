@@ -66,6 +66,7 @@ mod http_grpc_survives_restarts;
 mod http_h2;
 mod http_node;
 mod http_reload_loses_no_request;
+mod http_requests_are_shared_and_copied;
 mod http_requests_have_events;
 mod http_responses_are_compressed;
 mod http_routes_choose_by_host_and_path;

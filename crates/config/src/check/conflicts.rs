@@ -174,10 +174,17 @@ fn hides(other: &Route, route: &Route) -> bool {
     named && hosts && paths
 }
 
+/// The backends that a route names.
+fn named_backends(route: &Section) -> Vec<&str> {
+    let mirror = route.section("mirror").map_or_else(|| route.text("mirror"), |one| one.text("backend"));
+    let single = [route.text("backend"), mirror].into_iter().flatten().map(|text| text.value);
+    let shares = route.section("split").and_then(|split| split.list("backends")).unwrap_or_default();
+    single.chain(shares.iter().filter_map(|share| share.value.split_ascii_whitespace().next())).collect()
+}
+
 fn unused(root: &Section, listeners: &[(Listener, &Section)], config: &Config, report: &mut Report<'_>) {
     let routes = root.sections("route");
-    let used: BTreeSet<&str> =
-        routes.iter().filter_map(|route| route.text("backend")).map(|text| text.value).collect();
+    let used: BTreeSet<&str> = routes.iter().flat_map(named_backends).collect();
     for (name, _) in root.named("backend").iter().filter(|(name, _)| !used.contains(&*name.value)) {
         let problem = Problem::new(format!("no route uses the backend `{}`", shown(&name.value)));
         report.warn(&name.span, problem.help("add a route, or remove the backend"));

@@ -10,7 +10,7 @@ use crate::model::{
 use crate::raw::Section;
 
 /// The keys that only requests of HTTP can match or follow.
-pub(super) const OF_REQUESTS: [&str; 21] = [
+pub(super) const OF_REQUESTS: [&str; 23] = [
     "path",
     "redirect",
     "respond",
@@ -32,6 +32,8 @@ pub(super) const OF_REQUESTS: [&str; 21] = [
     "intercept_errors",
     "compress",
     "basic_auth",
+    "split",
+    "mirror",
 ];
 
 /// Reports every route that a listener cannot serve. `known` are the listeners of which mode and TLS are known;
@@ -139,7 +141,16 @@ fn everywhere(route: &Route, section: &Section, config: &Config, report: &mut Re
 /// A backend that serves HTTP alone, behind a listener of connections.
 fn backend(route: &Route, section: &Section, config: &Config, report: &mut Report<'_>) {
     let Target::Relay(relay) = &route.target else { return };
-    let RelayTarget::Backend(name) = &relay.to else { return };
+    let key = if matches!(relay.to, RelayTarget::Split(_)) { "split" } else { "backend" };
+    let of_route = relay.to.backends().into_iter().map(|name| (name, key));
+    let mirror = route.http.mirror.iter().map(|mirror| (&mirror.backend, "mirror"));
+    for (name, key) in of_route.chain(mirror) {
+        backend_of(route, (name, section.key_span(key)), config, report);
+    }
+}
+
+/// One of the backends of a route, and where the route names it.
+fn backend_of(route: &Route, (name, span): (&Name, &Span), config: &Config, report: &mut Report<'_>) {
     let Some(backend) = config.backend(name) else { return };
     let applies = |listener: &&Listener| config.routes_of(listener).any(|one| one == route);
     if backend.tls.as_ref().is_some_and(|tls| tls.preamble.is_some()) {
@@ -150,7 +161,7 @@ fn backend(route: &Route, section: &Section, config: &Config, report: &mut Repor
                 listener.name
             ));
             let help = "name the listeners with mode = \"tcp\" in the route, or lead it to another backend";
-            report.whole(section.key_span("backend"), problem.help(help));
+            report.whole(span, problem.help(help));
         }
     }
     let Some(key) = backend.needs_http() else { return };
@@ -161,7 +172,7 @@ fn backend(route: &Route, section: &Section, config: &Config, report: &mut Repor
             listener.name
         ));
         let help = "name the listeners with mode = \"http\" in the route, or use another backend for it";
-        report.whole(section.key_span("backend"), problem.help(help));
+        report.whole(span, problem.help(help));
     }
 }
 

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use super::{Known, Reader, Sorted, access, files, reference, rules};
+use super::{Known, Reader, Sorted, access, canary, files, reference, rules};
 use crate::error::Problem;
 use crate::model::{
-    AuthMode, ClientAuth, FilePath, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay, RelayTarget,
-    Respond, Route, SendProxy, ServerAddress, Target, TrustDomain, TrustDomainName,
+    AuthMode, ClientAuth, FilePath, HttpRules, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay,
+    RelayTarget, Respond, Route, SendProxy, ServerAddress, Target, TrustDomain, TrustDomainName,
 };
 use crate::raw::{Section, Spanned};
 
 /// The keys of which a route has exactly one.
-const TARGETS: [&str; 6] = ["backend", "server", "passthrough", "redirect", "respond", "root"];
+const TARGETS: [&str; 7] = ["backend", "server", "split", "passthrough", "redirect", "respond", "root"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 20] = [
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 21] = [
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
     ("path", SEALED),
@@ -36,12 +36,13 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 20] = [
     ("intercept_errors", SEALED),
     ("compress", SEALED),
     ("basic_auth", SEALED),
+    ("mirror", SEALED),
 ];
 
 const SEALED: &str = "the requests are encrypted here";
 
 /// What a route that answers by itself cannot have: there is no server that would get it.
-const NOT_WITH_ANSWERS: [&str; 11] = [
+const NOT_WITH_ANSWERS: [&str; 12] = [
     "send_proxy",
     "strip_path",
     "replace_path",
@@ -53,6 +54,7 @@ const NOT_WITH_ANSWERS: [&str; 11] = [
     "min_body_rate",
     "idle_timeout",
     "intercept_errors",
+    "mirror",
 ];
 
 /// Whether a key has no effect on a route that answers by itself, with this key.
@@ -90,7 +92,10 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
             deny_ja4,
             networks,
             credentials: access::credentials(section, reader),
-            http: rules::rules(section, reader),
+            http: HttpRules {
+                mirror: canary::mirror(section, &known.backends, reader),
+                ..rules::rules(section, reader)
+            },
             log_one_in: log_one_in(section),
             at: reader.at(&section.span),
             target: target.clone().unwrap_or_else(|| Target::Respond(Respond::default())),
@@ -167,6 +172,8 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
     let send_proxy = send_proxy(section, reader);
     let to = if section.mentions("server") {
         relay_server(section, reader)?
+    } else if section.mentions("split") {
+        RelayTarget::Split(canary::split(section, &known.backends, reader)?)
     } else {
         let text = section.text("backend")?;
         match reference(text.value, "backend", &known.backends) {

@@ -32,6 +32,7 @@ pub(super) fn rules(section: &Section, reader: &mut Reader<'_, '_>) -> HttpRules
         maintenance: pages::maintenance(section, reader),
         redirects: redirects(section, reader),
         compress: compress::compress(section, reader),
+        mirror: None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{Compress, ErrorPages, FilePath, HeaderChanges, HeaderValue, Maintenance, Size};
+use super::{Compress, ErrorPages, FilePath, HeaderChanges, HeaderValue, Maintenance, Mirror, Size};
 use crate::error::{Problem, shown};
 
 /// The first segments of a path: `/`, `/api`, `/api/v1`. It begins with `/` and has none at its end but for `/`
@@ -114,6 +114,8 @@ pub struct HttpRules {
     pub maintenance: Option<Maintenance>,
     /// How responses are compressed; `None`: they pass as they are.
     pub compress: Option<Compress>,
+    /// Who gets copies of the requests.
+    pub mirror: Option<Mirror>,
 }
 
 /// Limits that a route has instead of those of all requests.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::words::words;
 use super::{
     AlpnId, ClientNetworks, Credentials, FilePath, HostPattern, HttpRules, Ja4Pattern, Name, Redirect,
-    Respond, RoutePath, ServerAddress, StaticFiles,
+    Respond, RoutePath, ServerAddress, Split, StaticFiles,
 };
 use crate::error::{At, Problem, shown};
 
@@ -148,6 +148,19 @@ pub enum RelayTarget {
     Server(ServerAddress),
     /// One server, written in the route, that speaks TLS with a certificate that the system's authorities vouch for.
     TlsServer(ServerAddress),
+    /// Backends that share the requests; only HTTP.
+    Split(Split),
+}
+
+impl RelayTarget {
+    /// The names of its backends.
+    pub fn backends(&self) -> Vec<&Name> {
+        match self {
+            RelayTarget::Backend(name) => vec![name],
+            RelayTarget::Server(_) | RelayTarget::TlsServer(_) => Vec::new(),
+            RelayTarget::Split(split) => split.backends.iter().map(|share| &share.backend).collect(),
+        }
+    }
 }
 
 words! {

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use super::{array, bare, list, networks, path, quoted, text};
 use crate::model::{
     BasicAuth, ClientAuth, Compress, Credentials, ErrorPages, FilePath, HeaderChanges, HeaderField,
-    HeaderValue, Hsts, HttpRules, Listeners, Maintenance, PathRewrite, ProxyV2, ProxyVersion, Redirect,
-    Relay, RelayTarget, Respond, Rewrite, Route, RouteLimits, SendProxy, StaticFiles, StatusRange, Target,
-    TrustDomain,
+    HeaderValue, Hsts, HttpRules, Listeners, Maintenance, Mirror, PathRewrite, ProxyV2, ProxyVersion,
+    Redirect, Relay, RelayTarget, Respond, Rewrite, Route, RouteLimits, SendProxy, Split, StaticFiles,
+    StatusRange, Target, TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -102,8 +102,31 @@ fn relay(out: &mut String, relay: &Relay) {
         RelayTarget::Backend(name) => text(out, "backend", name),
         RelayTarget::Server(server) => text(out, "server", server),
         RelayTarget::TlsServer(server) => text(out, "server", format_args!("tls://{server}")),
+        RelayTarget::Split(split) => self::split(out, split),
     }
     send_proxy(out, relay.send_proxy);
+}
+
+fn split(out: &mut String, split: &Split) {
+    let Split { backends, by, header, cookie, sticky_cookie } = split;
+    let mut details = format!("backends = {}, by = \"{by}\"", array(backends));
+    let header = header.as_ref().map(ToString::to_string);
+    let cookies = [cookie, sticky_cookie].map(|name| name.as_ref().map(ToString::to_string));
+    let [cookie, sticky_cookie] = cookies;
+    for (key, value) in [("header", header), ("cookie", cookie), ("sticky_cookie", sticky_cookie)] {
+        if let Some(value) = value {
+            let _ = write!(details, ", {key} = {}", quoted(&value));
+        }
+    }
+    bare(out, "split", format_args!("{{ {details} }}"));
+}
+
+fn mirror(out: &mut String, mirror: &Mirror) {
+    let Mirror { backend, max_body, requests, one_in } = mirror;
+    let details = format_args!(
+        "{{ backend = \"{backend}\", max_body = \"{max_body}\", requests = {requests}, one_in = {one_in} }}"
+    );
+    bare(out, "mirror", details);
 }
 
 fn send_proxy(out: &mut String, version: Option<SendProxy>) {
@@ -183,6 +206,9 @@ fn rules(out: &mut String, rules: &HttpRules) {
     error_pages(out, &rules.error_pages);
     if let Some(compress) = &rules.compress {
         self::compress(out, compress);
+    }
+    if let Some(mirror) = &rules.mirror {
+        self::mirror(out, mirror);
     }
 }
 

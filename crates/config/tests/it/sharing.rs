@@ -120,6 +120,10 @@ fn mistakes_with_what_is_shared() {
     for (text, expected) in [
         (format!("{HTTP}[defaults.route]\nhost = \"a\"\n{route}"), "unknown key `host` in [defaults.route]"),
         (
+            format!("{HTTP}[policy.a]\nsplit = {{ backends = [] }}\n{route}policy = \"a\"\n"),
+            "unknown section `split` in [policy.NAME]",
+        ),
+        (
             format!("{HTTP}[defaults.route]\nclient_auth = {{}}\n{route}"),
             "unknown section `client_auth` in [defaults.route]",
         ),

@@ -2,6 +2,7 @@
 
 mod access;
 mod answers;
+mod canary;
 mod certificates;
 mod tls;
 
@@ -26,6 +27,7 @@ use proptest::sample::select;
 
 use access::credentials;
 use answers::answers;
+use canary::relay_of_requests;
 use certificates::{authorities, certificates};
 use tls::{client_auth, server_tls};
 
@@ -164,7 +166,6 @@ fn route_path() -> impl Strategy<Value = RoutePath> {
     "(/[a-c~;]{1,2}){0,2}".prop_map(|text| format!("/{}", text.trim_start_matches('/')).parse().unwrap())
 }
 
-/// A route of requests. `server` is what the servers of relays are.
 fn static_files() -> impl Strategy<Value = StaticFiles> {
     let name = || "[a-z\"é]{1,4}\\.html";
     let pattern = "[*a-z/.]{1,5}".prop_map(|pattern| (pattern, "no-cache".parse().unwrap()));
@@ -185,7 +186,8 @@ fn static_files() -> impl Strategy<Value = StaticFiles> {
     )
 }
 
-fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
+/// A route of requests.
+fn http_route(backends: &[Name]) -> impl Strategy<Value = Route> + use<> {
     let url = "https://a\\.example/[a-z]{0,3}(\\{(host|path|query|uri)\\})?[a-z]{0,2}";
     let to = prop_oneof![Just("https".to_owned()), url].prop_map(|text| text.parse::<RedirectTo>().unwrap());
     let redirect = (to, select(vec![301, 302, 303, 307, 308]))
@@ -196,12 +198,10 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
         .prop_map(|(file, kind)| (Some(file), kind.map(|kind| kind.parse().unwrap())))
         .prop_map(|(file, content_type)| Respond { file, content_type, ..Respond::default() });
     let respond = prop_oneof![respond, from_file].prop_map(Target::Respond);
-    let target = prop_oneof![
-        2 => relay(backends).prop_map(Target::Relay),
-        1 => redirect,
-        1 => respond,
-        1 => static_files().prop_map(Target::Files)
-    ];
+    let relay = relay_of_requests(backends).prop_map(|(relay, mirror)| (Target::Relay(relay), mirror));
+    let files = static_files().prop_map(Target::Files).boxed();
+    let alone = prop_oneof![redirect.boxed(), respond.boxed(), files].prop_map(|target| (target, None));
+    let target = prop_oneof![2 => relay, 3 => alone];
     let rewrite =
         prop_oneof![Just(Rewrite::Keep), Just(Rewrite::Strip), route_path().prop_map(Rewrite::Replace)];
     let hsts = (duration(0, 1_000_000), any::<(bool, bool)>())
@@ -219,10 +219,18 @@ fn http_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
         (rewrite, header_changes(), header_changes(), option::of(hsts), max_body, (compress, answers()));
     let target = (target, networks(), credentials());
     (option::of(host()), route_path(), target, rules).prop_map(|(host, path, target, rules)| {
-        let (mut target, networks, credentials) = target;
+        let ((mut target, mirror), networks, credentials) = target;
         let (rewrite, request_headers, response_headers, hsts, max_body, (compress, answers)) = rules;
-        let mut http =
-            HttpRules { rewrite, request_headers, response_headers, hsts, max_body, compress, ..answers };
+        let mut http = HttpRules {
+            rewrite,
+            request_headers,
+            response_headers,
+            hsts,
+            max_body,
+            compress,
+            mirror,
+            ..answers
+        };
         if !http.rewrites.is_empty() {
             http.rewrite = Rewrite::Keep;
         }
@@ -496,7 +504,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
     let plain = (process, log(), access_log(), figures(), tls(), limits());
     let rest = backends().prop_flat_map(|backends| {
         let names: Vec<Name> = backends.iter().map(|backend| backend.name.clone()).collect();
-        (Just(backends), vec(tcp_route(names.clone()), 0..5), vec(http_route(names), 0..4))
+        (Just(backends), vec(tcp_route(names.clone()), 0..5), vec(http_route(&names), 0..4))
     });
     let certificates = (certificates(), authorities());
     (plain, certificates, listeners(), http_listener(), rest).prop_map(

@@ -204,9 +204,7 @@ fn check(health: &model::Health, backend: &model::Backend) -> Check {
 /// nobody is behind it. Of two versions the servers understand both.
 fn prologue(routes: &[model::Route], backend: &model::Name) -> Box<[u8]> {
     let sent = routes.iter().filter_map(|route| match &route.target {
-        model::Target::Relay(model::Relay { to: model::RelayTarget::Backend(name), send_proxy })
-            if name == backend =>
-        {
+        model::Target::Relay(model::Relay { to, send_proxy }) if to.backends().contains(&backend) => {
             *send_proxy
         }
         _ => None,

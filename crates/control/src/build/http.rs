@@ -13,11 +13,12 @@ use offramp_proxy::limit::Rate;
 use offramp_proxy::{
     Action, AuthClass, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls,
     Maintenance, Match, Network, PathMatch, PathRules, Paths, Proxy, Redirect, Respond, Rewrite, Route,
-    RouteLimits, Rule, Target, Template, media_type,
+    RouteLimits, Rule, Target, Template, To, media_type,
 };
 
 use super::Report;
 use super::backends::Backends;
+use super::canary;
 use super::contents::Contents;
 use super::routes::{ja4_list, name, place, send_proxy, split};
 use super::tls::{self, Termination};
@@ -196,6 +197,10 @@ fn request<'c>(
     let error_pages = contents.pages(&rules.error_pages, report);
     let map = rules.redirects.as_ref();
     let redirects = map.and_then(|file| contents.redirects(file, route.path.as_str(), report));
+    let mirror = match &rules.mirror {
+        None => None,
+        Some(mirror) => Some(canary::mirror(mirror, &route.at, backends, report)?),
+    };
     let made = action(route, backends, contents, report)?.and_then(|action| {
         Ok(HttpRoute {
             name: name(route).into(),
@@ -213,6 +218,7 @@ fn request<'c>(
             limits: route_limits(&rules.limits),
             rewrites: rewrites(&rules.rewrites)?,
             compress: rules.compress.as_ref().map(compress),
+            mirror,
             log_one_in: route.log_one_in,
         })
     });
@@ -228,7 +234,12 @@ fn action(
 ) -> Option<Result<Action, String>> {
     let action = match &route.target {
         model::Target::Relay(relay) => Ok(Action::Proxy(Proxy {
-            backend: place(&relay.to, &route.at, backends, report)?,
+            to: match &relay.to {
+                model::RelayTarget::Split(split) => {
+                    To::Split(Box::new(canary::split(split, &route.at, backends, report)?))
+                }
+                to => To::Backend(place(to, &route.at, backends, report)?),
+            },
             send_proxy: relay.send_proxy.map(send_proxy),
             rewrite: rewrite(route),
         })),

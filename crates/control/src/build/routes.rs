@@ -205,6 +205,10 @@ pub(super) fn place(
             }
             place
         }
+        RelayTarget::Split(_) => {
+            report.error(at, "split: only requests of HTTP can be shared");
+            None
+        }
     }
 }
 

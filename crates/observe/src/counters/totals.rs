@@ -5,8 +5,8 @@ use std::fmt;
 use super::{
     ACCEPT_PAUSES, ACCEPTED, BYTES, CELLS, CLOSED, COMPRESSIONS, CONNECT_ATTEMPTS, CONNECT_FAILURES,
     CONNECTION_BOUNDS, CONNECTION_TIME, Compression, Direction, END_CELLS, HANDSHAKE_BOUNDS, HANDSHAKE_TIME,
-    HANDSHAKES_FAILED, HISTOGRAM_CELLS, HTTP_CONNECTIONS, KEY_UPDATES, PauseReason, RECORDS, REQUESTS_BEGUN,
-    REQUESTS_BY_VERSION, REQUESTS_ENDED, TURNS, YIELDS, by_end, handshake_cell,
+    HANDSHAKES_FAILED, HISTOGRAM_CELLS, HTTP_CONNECTIONS, KEY_UPDATES, MIRRORED, Mirrored, PauseReason,
+    RECORDS, REQUESTS_BEGUN, REQUESTS_BY_VERSION, REQUESTS_ENDED, TURNS, YIELDS, by_end, handshake_cell,
 };
 use crate::facts::{Cause, Fault, Handshake, HttpVersion, TlsVersion};
 
@@ -120,6 +120,12 @@ impl Totals {
     #[must_use]
     pub fn compressions(&self, compression: Compression) -> u64 {
         self.0[COMPRESSIONS + compression as usize]
+    }
+
+    /// Requests that were to be copied, by what became of that.
+    #[must_use]
+    pub fn mirrored(&self, mirrored: Mirrored) -> u64 {
+        self.0[MIRRORED + mirrored as usize]
     }
 
     /// Attempts to connect to a server.

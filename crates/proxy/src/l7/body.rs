@@ -24,6 +24,7 @@ use super::files::FileContent;
 use super::inbound::Inbound;
 use super::intake::{GuardState, Stop};
 use super::interim::Interim;
+use super::mirror::RequestCopy;
 use super::record::{Record, RecordGuard};
 use super::tunnel::Switch;
 use crate::failure;
@@ -51,7 +52,14 @@ pub(crate) struct Bounds {
 }
 
 /// The body of a request. Most have none, and cost nothing.
-pub(crate) struct ClientBody(Option<Box<Upload>>);
+pub(crate) struct ClientBody(Content);
+
+enum Content {
+    None,
+    Upload(Box<Upload>),
+    /// It has come already: a copy.
+    Whole(Box<Bytes>),
+}
 
 /// A body that comes.
 struct Upload {
@@ -60,6 +68,8 @@ struct Upload {
     bounds: Bounds,
     /// The guard before the connection, where it is HTTP/1.
     guard_state: Option<Rc<GuardState>>,
+    /// What another server gets too.
+    copy: Option<RequestCopy>,
     /// Where the client waits to be asked for the body.
     unasked: Option<Arc<Interim>>,
     alarm: Option<Pin<Box<Sleep>>>,
@@ -72,16 +82,30 @@ struct Upload {
 impl ClientBody {
     pub(crate) fn new(incoming: Inbound, record: Rc<Record>, bounds: Bounds) -> Self {
         let empty = incoming.is_end_stream();
-        let upload = || {
-            let (guard_state, unasked, alarm) = (None, None, None);
-            Box::new(Upload { incoming, record, bounds, guard_state, unasked, alarm, waiting: 0, waited: 0 })
-        };
-        Self((!empty).then(upload))
+        if empty {
+            return Self(Content::None);
+        }
+        let (guard_state, copy, unasked, alarm) = (None, None, None, None);
+        let (waiting, waited) = (0, 0);
+        let upload = Upload { incoming, record, bounds, guard_state, copy, unasked, alarm, waiting, waited };
+        Self(Content::Upload(Box::new(upload)))
+    }
+
+    /// A body that has come already.
+    pub(crate) fn whole(body: Bytes) -> Self {
+        Self(if body.is_empty() { Content::None } else { Content::Whole(Box::new(body)) })
+    }
+
+    /// Has `copy` grow with what comes, and leave at the end of it.
+    pub(crate) fn copy_to(&mut self, copy: RequestCopy) {
+        if let Content::Upload(upload) = &mut self.0 {
+            upload.copy = Some(copy);
+        }
     }
 
     /// The same body behind a guard; `unasked` where the client waits for `100 Continue`.
     pub(crate) fn behind(mut self, guard_state: &Rc<GuardState>, unasked: Option<&Arc<Interim>>) -> Self {
-        if let Some(upload) = &mut self.0 {
+        if let Content::Upload(upload) = &mut self.0 {
             upload.guard_state = Some(Rc::clone(guard_state));
             upload.unasked = unasked.cloned();
         }
@@ -102,7 +126,25 @@ impl Upload {
         error.into()
     }
 
+    /// A part has come, or the end of all.
+    fn copied(&mut self, frame: Option<&Frame>) {
+        let Some(mut copy) = self.copy.take() else { return };
+        if let Some(frame) = frame {
+            let Some(grown) = copy.take(frame) else { return };
+            copy = grown;
+        }
+        if frame.is_none() || self.incoming.is_end_stream() {
+            copy.send();
+        } else {
+            self.copy = Some(copy);
+        }
+    }
+
     fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
+        // What is copied has to come here.
+        if self.copy.is_some() {
+            return Poll::Ready(Lent::Nothing);
+        }
         if self.poll_asked(cx).is_pending() {
             return Poll::Pending;
         }
@@ -135,9 +177,13 @@ impl Upload {
                 if let Frame::Trailers(trailers) = &mut frame {
                     self.record.clean_trailers(trailers);
                 }
+                self.copied(Some(&frame));
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Ready(None) => {
+                self.copied(None);
+                Poll::Ready(None)
+            }
             Poll::Ready(Some(Err(error))) => {
                 let refused = self.refused();
                 let gone = || Close::from(Cause::ClientAborted).with_detail(&error.to_string());
@@ -224,19 +270,37 @@ impl RequestBody for ClientBody {
     type Error = BodyError;
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        self.0.as_mut().map_or(Poll::Ready(None), |upload| upload.poll_frame(cx))
+        match &mut self.0 {
+            Content::None => Poll::Ready(None),
+            Content::Upload(upload) => upload.poll_frame(cx),
+            Content::Whole(body) => {
+                let body = std::mem::take(&mut **body);
+                Poll::Ready((!body.is_empty()).then_some(Ok(Frame::Data(body))))
+            }
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(|upload| upload.incoming.is_end_stream())
+        match &self.0 {
+            Content::None => true,
+            Content::Upload(upload) => upload.incoming.is_end_stream(),
+            Content::Whole(body) => body.is_empty(),
+        }
     }
 
     fn length(&self) -> Option<u64> {
-        self.0.as_ref().map_or(Some(0), |upload| upload.incoming.length())
+        match &self.0 {
+            Content::None => Some(0),
+            Content::Upload(upload) => upload.incoming.length(),
+            Content::Whole(body) => Some(body.len() as u64),
+        }
     }
 
     fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
-        self.0.as_mut().map_or(Poll::Ready(Lent::Nothing), |upload| upload.poll_lend(cx, write))
+        match &mut self.0 {
+            Content::Upload(upload) => upload.poll_lend(cx, write),
+            Content::None | Content::Whole(_) => Poll::Ready(Lent::Nothing),
+        }
     }
 }
 

@@ -373,7 +373,9 @@ fn act<'e>(
             own(answer::last_hop(&request.method), record_guard, Cause::Completed.into(), false)
         }
         Action::Proxy(proxy) => {
-            let forward = Forward { session, context, client, http, route, proxy };
+            let client_ip = context.named.or(session.ip);
+            let choice = proxy.to.choose(&request.fields, client_ip, || session.worker.random());
+            let forward = Forward { session, context, client, http, route, proxy, choice };
             return match forward.prepare(request, body, protocol, &record_guard) {
                 Ok(forwarded) => RouteStep::Forward(forward, forwarded, record_guard),
                 Err(refusal) => RouteStep::Answered(Err((refusal, record_guard))),

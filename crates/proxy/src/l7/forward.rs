@@ -21,12 +21,14 @@ use super::exchange::{Client, Outcome, RequestContext, finish};
 use super::forwarded_fields;
 use super::inbound::Inbound;
 use super::intercept;
+use super::mirror;
 use super::record::RecordGuard;
 use super::session::{Private, Session};
 use super::trace;
 use super::tunnel::{self, Switch};
 use crate::failure;
 use crate::snapshot::http::{Http, HttpRoute, Proxy, Rewrite};
+use crate::split::Choice;
 
 const SEC_WEBSOCKET_KEY: &[u8] = b"sec-websocket-key";
 const SEC_WEBSOCKET_ACCEPT: &[u8] = b"sec-websocket-accept";
@@ -42,6 +44,8 @@ pub(crate) struct Forward<'e> {
     pub(crate) http: &'e Http,
     pub(crate) route: &'e HttpRoute,
     pub(crate) proxy: &'e Proxy,
+    /// Which of its backends.
+    pub(crate) choice: Choice,
 }
 
 /// How the client may go on with another protocol.
@@ -78,7 +82,7 @@ impl Forward<'_> {
         }
         hop_by_hop::count_forward(&request.method, &mut request.fields);
         let turn = self.turn(request, protocol, backend.protocol)?;
-        let body = self.body(body, &request.fields, record_guard);
+        let mut body = self.body(body, &request.fields, record_guard);
         self.fields(request, record_guard);
         // A body of unknown length is left out with these methods, unless the header says that there is one.
         if matches!(request.method, Method::GET | Method::HEAD)
@@ -90,6 +94,9 @@ impl Forward<'_> {
             request.fields.set_known(Known::TransferEncoding, b"chunked");
         }
         self.target(request, backend.protocol)?;
+        if let (Some(mirror), Turn::None) = (&self.route.mirror, &turn) {
+            mirror::begin(self, mirror, request, &mut body);
+        }
         Ok(Forwarded { body, turn, interim: self.interim(), private: self.private() })
     }
 
@@ -138,7 +145,7 @@ impl Forward<'_> {
     }
 
     fn backend(&self) -> &Arc<Backend> {
-        &self.context.view.snapshot.backends[self.proxy.backend]
+        &self.context.view.snapshot.backends[self.choice.backend]
     }
 
     /// Who gets interim responses; nobody where the client knows none.
@@ -186,7 +193,7 @@ impl Forward<'_> {
     }
 
     /// The times of the route instead of those of the backend.
-    fn timeouts(&self) -> Timeouts {
+    pub(super) fn timeouts(&self) -> Timeouts {
         let limits = &self.route.limits;
         Timeouts { response: limits.response_timeout, body: limits.idle_timeout }
     }
@@ -306,6 +313,10 @@ impl Forward<'_> {
         let fields = &mut response.fields;
         hop_by_hop::clean_response(fields);
         if let Some(cookie) = set_cookie {
+            fields.append(b"set-cookie", cookie.as_bytes());
+        }
+        let tls = self.session.scheme == Scheme::Https;
+        if let Some(cookie) = self.proxy.to.cookie(self.choice, tls) {
             fields.append(b"set-cookie", cookie.as_bytes());
         }
         if self.http.via {

@@ -19,6 +19,7 @@ use crate::credentials::Users;
 use crate::limit::Rate;
 use crate::networks::AddressRules;
 use crate::route::{PathRules, Paths, RedirectMap, Template};
+use crate::split::Split;
 
 /// A listener in mode `http`.
 pub struct Http {
@@ -116,6 +117,8 @@ pub struct HttpRoute {
     pub error_pages: Option<Arc<ErrorPages>>,
     /// How responses are compressed; `None`: they pass as they are.
     pub compress: Option<Arc<Compress>>,
+    /// Who gets copies of the requests.
+    pub mirror: Option<Mirror>,
     /// Of so many requests that went well one has an event; those that failed always have.
     pub log_one_in: NonZeroU32,
 }
@@ -232,12 +235,34 @@ pub struct Files {
 
 /// A request that goes to a server.
 pub struct Proxy {
-    /// The place of the backend in [`Snapshot::backends`](super::Snapshot::backends).
-    pub backend: usize,
+    /// To whom.
+    pub to: To,
     /// The PROXY header that servers get first. Each client connection then has server connections of its own.
     pub send_proxy: Option<SendProxy>,
     /// What becomes of the path.
     pub rewrite: Rewrite,
+}
+
+/// The servers that get the requests of a route.
+#[derive(Debug)]
+pub enum To {
+    /// Those of one backend, by its place in [`Snapshot::backends`](super::Snapshot::backends).
+    Backend(usize),
+    /// Those of several backends, by shares.
+    Split(Box<Split>),
+}
+
+/// Copies of the requests of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mirror {
+    /// The place of the backend that gets them in [`Snapshot::backends`](super::Snapshot::backends).
+    pub backend: usize,
+    /// Requests with larger bodies are not copied, in bytes.
+    pub max_body: u64,
+    /// The copies that each worker has under way at the most, for each backend.
+    pub requests: u32,
+    /// Of so many requests one is copied.
+    pub one_in: NonZeroU32,
 }
 
 /// What becomes of the path of a request on its way to a server. The query stays.

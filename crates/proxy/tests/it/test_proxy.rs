@@ -100,13 +100,14 @@ pub(crate) fn to(action: Action) -> HttpRoute {
         rewrites: None,
         redirects: None,
         compress: None,
+        mirror: None,
         log_one_in: NonZeroU32::MIN,
     }
 }
 
 /// To the backend.
 pub(crate) fn proxied() -> Action {
-    Action::Proxy(Proxy { backend: 0, send_proxy: None, rewrite: Rewrite::Keep })
+    Action::Proxy(Proxy { to: offramp_proxy::To::Backend(0), send_proxy: None, rewrite: Rewrite::Keep })
 }
 
 /// What hosts and paths match.
