@@ -62,10 +62,13 @@ fn every_crate_is_on_the_map() {
 fn every_link_between_documents_leads_somewhere() {
     let root = root();
     let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let examples = fs::read_dir(root.join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let examples = examples.map(|path| if path.is_dir() { path.join("README.md") } else { path });
     let pages = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
         .map(|name| root.join(name))
         .into_iter()
-        .chain(docs);
+        .chain(docs)
+        .chain(examples);
     for page in pages.filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
         let text = fs::read_to_string(&page).unwrap();
         for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {

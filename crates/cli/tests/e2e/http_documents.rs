@@ -83,7 +83,7 @@ fn start(Example { configuration, files, .. }: &Example) -> (Vec<Server>, Instan
 }
 
 /// Whether `said` is `expected`, where `…` stands for anything within a line; empty lines at the end are none.
-fn is_like(said: &str, expected: &str) -> bool {
+pub(crate) fn is_like(said: &str, expected: &str) -> bool {
     let (said, expected) = (said.trim_end(), expected.trim_end());
     let like = |(said, expected): (&str, &str)| match expected.split_once('…') {
         None => said == expected,

@@ -181,6 +181,25 @@ fn a_mirror_that_is_slow_or_gone_harms_nobody() {
 }
 
 #[test]
+fn a_mirror_that_never_answers_is_given_up() {
+    let home = Home::new();
+    let (_old, _seen) = named(&Listen::Unix(home.file("old.sock")), "old");
+    let (_silent, _end) = silent(&Listen::Unix(home.file("silent.sock")));
+    let instance = home.run(&format!(
+        "{METRICS}{CERTIFICATE}{HTTP}\
+         [[route]]\nbackend = \"old\"\nmirror = {{ backend = \"silent\", requests = 1 }}\nresponse_timeout = \"4s\"\n\
+         [backend.old]\nservers = [\"unix:old.sock\"]\n[backend.silent]\nservers = [\"unix:silent.sock\"]\n"
+    ));
+    for number in [1.0, 2.0] {
+        assert_eq!(get(&instance, &[], "https://localhost/").text(), "old\n");
+        // Its place is free for the next.
+        mirrored_so_often(&instance, "failed", number);
+    }
+    assert_eq!(mirrored(&instance, "busy"), 0.0);
+    instance.stop();
+}
+
+#[test]
 fn mistakes_are_told_all_at_once() {
     let home = Home::new();
     let configuration = home.configure(&format!(

@@ -37,7 +37,7 @@ mod directories_are_listed;
 mod documents;
 mod duplex;
 mod errors_have_pages;
-mod examples_serve;
+mod examples;
 mod figures;
 mod files_are_included;
 mod files_are_served;

@@ -16,10 +16,19 @@ use crate::instance::ask;
 /// # Panics
 /// If it cannot be made, with what is missing.
 pub(crate) fn python(package: &str, version: &str) -> PathBuf {
+    environment(&[(package, version)])
+}
+
+/// The same with several packages.
+///
+/// # Panics
+/// If it cannot be made, with what is missing.
+pub(crate) fn environment(packages: &[(&str, &str)]) -> PathBuf {
     /// One at a time, whichever test comes first.
     static MAKING: Mutex<()> = Mutex::new(());
     let _making = MAKING.lock();
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{package}-{version}"));
+    let names: Vec<String> = packages.iter().map(|(name, version)| format!("{name}-{version}")).collect();
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(names.join("+"));
     let python = place.join("bin/python");
     if !place.join("complete").exists() {
         // What an interrupted run may have left is of no use.
@@ -29,9 +38,9 @@ pub(crate) fn python(package: &str, version: &str) -> PathBuf {
         succeed(venv, "on Debian: apt-get install python3-venv");
         let mut pip = Command::new(&python);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        pip.arg(format!("{package}=={version}"));
+        pip.args(packages.iter().map(|(name, version)| format!("{name}=={version}")));
         succeed(pip, "it comes from PyPI, which must be reachable once");
-        fs::write(place.join("complete"), version).unwrap();
+        fs::write(place.join("complete"), names.join("\n")).unwrap();
     }
     python
 }
