@@ -20,7 +20,7 @@ use offramp_net::{Address, Peer};
 use offramp_observe::Log;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
@@ -31,13 +31,15 @@ use crate::error::Error;
 use crate::service::Service;
 
 /// Connections at once: a few Grafana servers and browsers, which keep several each.
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: u32 = 64;
 /// How long the head of a request may take, and how long a connection may wait for the next.
 const HEAD: Duration = Duration::from_secs(60);
 /// How long a connection is kept; the request that is under way may finish.
 const LIFE: Duration = Duration::from_secs(600);
 /// How long a request may take after that.
 const LAST: Duration = Duration::from_secs(90);
+/// How long what is being answered may take after the order to finish.
+const FINISH: Duration = Duration::from_secs(1);
 /// How long accepting pauses when descriptors or memory have run out.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The largest head of a request, in bytes.
@@ -58,6 +60,13 @@ pub struct Settings {
     pub log: Log,
 }
 
+/// The order to accept nothing more, and to answer what was asked.
+#[derive(Debug)]
+struct Finish;
+
+/// Turns true when connections have to end.
+type Closes = watch::Receiver<bool>;
+
 /// Where the data source for Grafana is in the tree of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mount {
@@ -75,8 +84,8 @@ pub struct Admin {
     socket: OwnedFd,
     /// Whether that has it, or the service manager.
     left: bool,
-    /// Dropped to end the thread.
-    stop: Option<oneshot::Sender<Infallible>>,
+    /// Dropped to end the thread at once; with a word in it, what is being answered may finish.
+    stop: Option<oneshot::Sender<Finish>>,
     /// Closed by the thread when it ends.
     ended: oneshot::Receiver<Infallible>,
     thread: Option<JoinHandle<()>>,
@@ -149,9 +158,26 @@ impl Admin {
         self.socket.as_fd()
     }
 
-    /// Ends, and leaves the socket to another process that has it, too.
-    pub fn leave(mut self) {
+    /// Accepts nothing more, and leaves the socket to another process that has it, too. What is being answered may
+    /// finish, for a second at most: that is over when the thread has ended.
+    #[must_use]
+    pub fn leave(mut self) -> Option<JoinHandle<()>> {
         self.left = true;
+        self.finish()
+    }
+
+    /// The same, and takes the socket away.
+    #[must_use]
+    pub fn close(mut self) -> Option<JoinHandle<()>> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Option<JoinHandle<()>> {
+        if let Some(stop) = self.stop.take() {
+            // One that has ended has nothing to finish.
+            let _ = stop.send(Finish);
+        }
+        self.thread.take()
     }
 
     /// Where it listens; the kernel may have picked the port.
@@ -184,13 +210,22 @@ impl Drop for Admin {
 }
 
 /// The thread: serves until it is told to stop.
-fn run(runtime: Runtime, acceptor: Acceptor, settings: Settings, stopped: oneshot::Receiver<Infallible>) {
+fn run(runtime: Runtime, acceptor: Acceptor, settings: Settings, stopped: oneshot::Receiver<Finish>) {
     let log = settings.log.clone();
+    let (closing, closes) = watch::channel(false);
+    let places = Arc::new(Semaphore::new(CONNECTIONS as usize));
     runtime.block_on(async {
-        let served = accept(acceptor, settings);
-        tokio::select! {
-            _ = stopped => {}
-            Err(error) = served => log.error("the admin interface failed", &[("reason", (&error).into())]),
+        let finish = tokio::select! {
+            order = stopped => order.is_ok(),
+            Err(error) = accept(acceptor, settings, &places, &closes) => {
+                log.error("the admin interface failed", &[("reason", (&error).into())]);
+                false
+            }
+        };
+        if finish {
+            // They are there as long as `closes` is.
+            let _ = closing.send(true);
+            let _ = timeout(FINISH, places.acquire_many(CONNECTIONS)).await;
         }
     });
     // A question that is still being answered must not hold up the end.
@@ -205,17 +240,21 @@ fn warn(bound: &Address, log: &Log) {
     }
 }
 
-async fn accept(acceptor: Acceptor, settings: Settings) -> io::Result<Infallible> {
+async fn accept(
+    acceptor: Acceptor,
+    settings: Settings,
+    places: &Arc<Semaphore>,
+    closes: &Closes,
+) -> io::Result<Infallible> {
     let service = Arc::new(Service::new(
         settings.store.map(Desk::new),
         settings.control,
         settings.token,
         settings.mount,
     ));
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // The semaphore is never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+        let Ok(place) = Arc::clone(places).acquire_owned().await else {
             return Err(io::ErrorKind::Other.into());
         };
         let (fd, peer) = match acceptor.accept().await {
@@ -230,31 +269,36 @@ async fn accept(acceptor: Acceptor, settings: Settings) -> io::Result<Infallible
             }
             Err(AcceptError::Broken(error)) => return Err(error),
         };
-        let service = Arc::clone(&service);
+        let (service, closes) = (Arc::clone(&service), closes.clone());
         tokio::spawn(async move {
             // A client that goes away or sends nonsense needs no event.
-            let _ = connection(fd, peer, service).await;
+            let _ = connection(fd, peer, service, closes).await;
             drop(place);
         });
     }
 }
 
-async fn connection(fd: OwnedFd, peer: Peer, service: Arc<Service>) -> io::Result<()> {
+async fn connection(fd: OwnedFd, peer: Peer, service: Arc<Service>, closes: Closes) -> io::Result<()> {
     match peer {
         Peer::Tcp(address) => {
             let stream = tokio::net::TcpStream::from_std(std::net::TcpStream::from(fd))?;
-            talk(stream, Caller::Network(address), service).await;
+            talk(stream, Caller::Network(address), service, closes).await;
         }
         Peer::Unix => {
             let stream = tokio::net::UnixStream::from_std(std::os::unix::net::UnixStream::from(fd))?;
             let caller = Caller::of(&stream);
-            talk(stream, caller, service).await;
+            talk(stream, caller, service, closes).await;
         }
     }
     Ok(())
 }
 
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, caller: Caller, service: Arc<Service>) {
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    caller: Caller,
+    service: Arc<Service>,
+    mut closes: Closes,
+) {
     let answer = service_fn(move |request: Request<Incoming>| {
         let service = Arc::clone(&service);
         async move { Ok::<_, Infallible>(service.answer(request, caller).await) }
@@ -262,8 +306,11 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, caller: Caller, servi
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).max_headers(64);
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), answer));
-    if timeout(LIFE, connection.as_mut()).await.is_err() {
-        connection.as_mut().graceful_shutdown();
-        let _ = timeout(LAST, connection).await;
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = sleep(LIFE) => {}
+        _ = closes.wait_for(|closes| *closes) => {}
     }
+    connection.as_mut().graceful_shutdown();
+    let _ = timeout(LAST, connection).await;
 }

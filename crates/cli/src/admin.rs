@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use offramp_admin::{Admin, Control, Mount, Settings, Store};
 use offramp_config::Config;
@@ -35,8 +36,12 @@ impl Carried for Interface {
         self.admin.socket()
     }
 
-    fn leave(self: Box<Self>) {
-        self.admin.leave();
+    fn leave(self: Box<Self>) -> Option<JoinHandle<()>> {
+        self.admin.leave()
+    }
+
+    fn close(self: Box<Self>) -> Option<JoinHandle<()>> {
+        self.admin.close()
     }
 }
 

@@ -90,6 +90,7 @@ fn request(client: &Client, command: &Command) -> Result<Request, Failure> {
         Command::History { refused: false } => get("/changes"),
         Command::History { refused: true } => get("/refused"),
         Command::Reload => Ok(Request::new("POST", "/reload")),
+        Command::Upgrade => Ok(Request::new("POST", "/upgrade")),
         Command::Stop => Ok(Request::new("POST", "/stop")),
         Command::Server { command } => Ok(server(command)),
         Command::Route { command } => Ok(route(command)),

@@ -110,9 +110,11 @@ pub enum NotChanged {
     Edit(EditError),
     /// There is no file to write to, or it cannot be written.
     NotWritten(String),
+    /// No new process has taken over, for this reason.
+    NotUpgraded(String),
     /// Too many requests wait.
     Busy,
-    /// The process is about to end.
+    /// The process is about to end, perhaps because another has taken over.
     Ended,
 }
 
@@ -134,8 +136,11 @@ impl fmt::Display for NotChanged {
             }
             Self::Edit(error) => error.fmt(f),
             Self::NotWritten(why) => f.write_str(why),
+            Self::NotUpgraded(why) => {
+                write!(f, "no new process has taken over, and this one serves on: {why}")
+            }
             Self::Busy => f.write_str("too many changes wait already; try again"),
-            Self::Ended => f.write_str("Offramp is about to end"),
+            Self::Ended => f.write_str("this process is about to end, or another has taken over; try again"),
         }
     }
 }

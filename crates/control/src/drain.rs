@@ -52,6 +52,10 @@ impl Running {
         let unended = Ended { cut: counters.totals().active(), panicked: 0 };
         let Ended { cut, panicked } = ended.unwrap_or(unended);
         let exit = Exit { cut, hurried, panicked };
+        for ending in self.endings.drain(..) {
+            // Each is over soon. One that panicked has said so itself.
+            let _ = ending.join();
+        }
         self.crew.shared.refusals.say_now();
         let lost = self.crew.flusher.stop(LAST_WORDS).lost();
         let unstored = self.crew.store.take().map_or(0, EventStore::stop);

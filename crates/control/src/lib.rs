@@ -71,5 +71,5 @@ pub use inventory::{Inventory, Listed, certificates as inventory};
 pub use offramp_proxy::credentials::user_line;
 pub use reload::Changes;
 pub use server::{Bound, Handle, Origin, Server, Socket, Start};
-pub use upgrade::{Carried, HANDOVER, Heir, Program, Refuser};
+pub use upgrade::{Carried, HANDOVER, Heir, Program, Refuser, Upgraded};
 pub use view::{BackendView, InForce, ServerView, View};

@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
+use std::thread::JoinHandle;
 
 use offramp_certs::store::Store;
 use offramp_config::{Config, Environment};
@@ -48,6 +49,8 @@ pub(crate) struct Running {
     pub(crate) listening: Listening,
     /// What else listens on sockets of its own.
     pub(crate) carried: Vec<Box<dyn Carried>>,
+    /// The threads of those that have ended, which may still answer somebody.
+    pub(crate) endings: Vec<JoinHandle<()>>,
     /// What tells the service manager that this process lives.
     pub(crate) watchdog: Option<AbortHandle>,
     /// The metrics page for Prometheus.

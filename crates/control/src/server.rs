@@ -34,7 +34,7 @@ use crate::probes::Probes;
 use crate::reload::Changes;
 use crate::running::Running;
 use crate::signals::{Ask, Signals};
-use crate::upgrade::{Carried, Heir, Predecessor, Program};
+use crate::upgrade::{Carried, Heir, Predecessor, Program, Successor, Upgraded};
 use crate::view::View;
 
 /// What a server is started with.
@@ -255,13 +255,7 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
             Ask::Stop => return running,
             Ask::Reopen => running.reopen(),
             Ask::Upgrade => {
-                running.notifier.reloading();
-                let begun = Instant::now();
-                let work = beside(running.start_successor(), &mut probes);
-                let Some(outcome) = desk.unless_stopped(work).await else {
-                    return running;
-                };
-                if running.upgrade(outcome, begun).await {
+                if hand_over(&mut running, desk, &mut probes, request).await {
                     return running;
                 }
             }
@@ -294,6 +288,28 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
             }
         }
     }
+}
+
+/// Has another process take over. Whether the drain follows: because one has, or by an order to stop.
+async fn hand_over(running: &mut Running, desk: &mut Desk, probes: &mut Probes, request: Request) -> bool {
+    if let Requester::Admin(client) = &request.by {
+        running.log.info("an upgrade is asked for", &[("by", (&**client).into())]);
+    }
+    running.notifier.reloading();
+    let begun = Instant::now();
+    let Some(outcome) = desk.unless_stopped(beside(running.start_successor(), probes)).await else {
+        return true;
+    };
+    // Before the admin interface goes, which has to answer.
+    if let Some(told) = request.upgraded {
+        let upgraded = |next: &Successor| Upgraded { process: next.id(), took: begun.elapsed() };
+        // Whoever asked may be gone.
+        let _ = told.send(outcome.as_ref().map(upgraded).map_err(Clone::clone));
+    }
+    if outcome.is_ok() {
+        desk.dismiss();
+    }
+    running.upgrade(outcome, begun).await
 }
 
 /// Does `work`, and goes on looking after the servers meanwhile.
@@ -346,14 +362,31 @@ impl Handle {
         self.ask(None, Terms::default(), by).await
     }
 
+    /// Has the program as it is on disk take over, as SIGUSR2 does, and waits until it has.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub async fn replace(&self, by: Requester) -> Result<Upgraded, NotChanged> {
+        let (told, outcome) = oneshot::channel();
+        self.place(Request { upgraded: Some(told), by, ..Ask::Upgrade.into() })?;
+        match outcome.await {
+            Ok(outcome) => outcome.map_err(NotChanged::NotUpgraded),
+            Err(_) => Err(NotChanged::Ended),
+        }
+    }
+
     async fn ask(&self, change: Option<Change>, terms: Terms, by: Requester) -> Result<Report, NotChanged> {
         let (told, outcome) = oneshot::channel();
         let asked = Some(Box::new(Asked { change, terms, told }));
-        match self.requests.try_send(Request { asked, by, ..Ask::Change.into() }) {
-            Err(mpsc::error::TrySendError::Full(_)) => Err(NotChanged::Busy),
-            Err(mpsc::error::TrySendError::Closed(_)) => Err(NotChanged::Ended),
-            Ok(()) => outcome.await.unwrap_or(Err(NotChanged::Ended)),
-        }
+        self.place(Request { asked, by, ..Ask::Change.into() })?;
+        outcome.await.unwrap_or(Err(NotChanged::Ended))
+    }
+
+    fn place(&self, request: Request) -> Result<(), NotChanged> {
+        self.requests.try_send(request).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => NotChanged::Busy,
+            mpsc::error::TrySendError::Closed(_) => NotChanged::Ended,
+        })
     }
 
     /// Reopens log files, as SIGUSR1 does.
@@ -380,13 +413,15 @@ pub(crate) struct Request {
     told: Option<oneshot::Sender<Result<Changes, Error>>>,
     /// The change of [`Ask::Change`].
     asked: Option<Box<Asked>>,
+    /// Who waits for the outcome of [`Ask::Upgrade`].
+    upgraded: Option<oneshot::Sender<Result<Upgraded, String>>>,
     by: Requester,
 }
 
 /// As a signal makes it.
 impl From<Ask> for Request {
     fn from(ask: Ask) -> Self {
-        Self { ask, told: None, asked: None, by: Requester::Signal }
+        Self { ask, told: None, asked: None, upgraded: None, by: Requester::Signal }
     }
 }
 
@@ -432,10 +467,19 @@ impl Desk {
                 // One that will be obeyed stands for all that nobody waits for.
                 Ask::Reload | Ask::Reopen | Ask::Upgrade
                     if request.told.is_none()
+                        && request.upgraded.is_none()
                         && self.deferred.iter().any(|other| other.ask == request.ask) => {}
                 Ask::Reload | Ask::Reopen | Ask::Upgrade | Ask::Change => self.deferred.push_back(request),
             }
         }
+    }
+
+    /// Tells everybody who waits that nothing comes of it here. Log files are reopened nevertheless.
+    fn dismiss(&mut self) {
+        while let Ok(request) = self.requests.try_recv() {
+            self.deferred.push_back(request);
+        }
+        self.deferred.retain(|request| request.ask == Ask::Reopen);
     }
 
     /// The next request that comes in. Where as many are put off as may wait, those of handles stay in their queue.

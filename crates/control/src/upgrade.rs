@@ -63,8 +63,20 @@ pub trait Carried: Send {
     fn is_foreign(&self) -> bool;
     /// Its socket.
     fn socket(&self) -> BorrowedFd<'_>;
-    /// Ends it, and leaves the socket to the new process.
-    fn leave(self: Box<Self>);
+    /// Accepts nothing more, and leaves the socket to the new process. What is being answered may finish: that is over
+    /// when the thread has ended.
+    fn leave(self: Box<Self>) -> Option<JoinHandle<()>>;
+    /// The same, and takes the socket away: the new process does not want it.
+    fn close(self: Box<Self>) -> Option<JoinHandle<()>>;
+}
+
+/// The process that has taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upgraded {
+    /// Its number.
+    pub process: u32,
+    /// How long it took until it accepted connections.
+    pub took: Duration,
 }
 
 /// A new process that accepts connections.
@@ -81,6 +93,13 @@ enum Process {
     Own(Child),
     /// One that the helper has started.
     Helped(Started),
+}
+
+impl Successor {
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
 }
 
 impl Program {
@@ -245,9 +264,7 @@ impl Running {
             number += 1;
         }
         for (carried, number) in self.carried.drain(..).zip(number..) {
-            if !left.contains(&number) {
-                carried.leave();
-            }
+            self.endings.extend(if left.contains(&number) { carried.close() } else { carried.leave() });
         }
         self.pushers = Pushers::default();
         if let Some(watchdog) = self.watchdog.take() {

@@ -30,6 +30,7 @@ pub(crate) enum Change {
     Reload,
     Confirm,
     Rollback,
+    Upgrade,
     Stop,
 }
 
@@ -51,6 +52,11 @@ pub(super) async fn answer(
         Change::Stop => {
             control.handle.stop();
             return Ok(Answer::Accepted(json!({ "stopping": true })));
+        }
+        Change::Upgrade => {
+            let done = control.handle.replace(asked.by.clone()).await?;
+            let took = u64::try_from(done.took.as_millis()).unwrap_or(u64::MAX);
+            return Ok(Answer::Json(json!({ "process": done.process, "took_ms": took })));
         }
         Change::Confirm => {
             let done = control.handle.confirm(asked.by.clone()).await?;

@@ -51,8 +51,11 @@ fn describe(operation: &Operation) -> Value {
     }
     let success =
         if changes { json!({ "$ref": "#/components/schemas/Report" }) } else { json!({ "type": "object" }) };
-    let stops = operation.path == "/stop";
-    let (status, success) = if stops { ("202", json!({ "type": "object" })) } else { ("200", success) };
+    let (status, success) = match operation.path {
+        "/stop" => ("202", json!({ "type": "object" })),
+        "/upgrade" => ("200", upgraded()),
+        _ => ("200", success),
+    };
     let mut content = json!({ "application/json": { "schema": success } });
     if operation.query.iter().any(|parameter| parameter.kind == Kind::Format) {
         content["application/toml"] = json!({ "schema": { "type": "string" } });
@@ -142,6 +145,18 @@ fn problem() -> Value {
             "title": { "type": "string" },
             "status": { "type": "integer" },
             "detail": { "type": "string" },
+        },
+    })
+}
+
+/// What comes of an upgrade.
+fn upgraded() -> Value {
+    json!({
+        "type": "object",
+        "required": ["process", "took_ms"],
+        "properties": {
+            "process": { "type": "integer", "description": "The process that has taken over" },
+            "took_ms": { "type": "integer", "description": "Until it accepted connections" },
         },
     })
 }

@@ -203,6 +203,7 @@ pub(crate) static OPERATIONS: &[Operation] = operations! {
     POST "/reload" C(Change::Reload), &[DRY_RUN], Body::None, "Read the configuration file and the certificates again";
     POST "/confirm" C(Change::Confirm), &[], Body::None, "Confirm the latest change";
     POST "/rollback" C(Change::Rollback), &[DRY_RUN, Parameter { name: "to", kind: Kind::Number, doc: "The version to go back to; by default that before the latest change" }], Body::None, "Go back to an earlier configuration";
+    POST "/upgrade" C(Change::Upgrade), &[], Body::None, "Have the program on disk take over, with the configuration on disk: no connection is lost";
     POST "/stop" C(Change::Stop), &[], Body::None, "Stop: open connections may finish within drain_timeout";
 };
 

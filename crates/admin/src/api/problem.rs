@@ -127,11 +127,10 @@ impl From<NotChanged> for Problem {
                 Self::new(StatusCode::NOT_FOUND, detail).with("versions", known.into())
             }
             NotChanged::Edit(error) => error.into(),
-            NotChanged::NothingToConfirm | NotChanged::NotWritten(_) => {
+            NotChanged::NothingToConfirm | NotChanged::NotWritten(_) | NotChanged::NotUpgraded(_) => {
                 Self::new(StatusCode::CONFLICT, detail)
             }
-            NotChanged::Busy => Self::busy(detail),
-            NotChanged::Ended => Self::new(StatusCode::SERVICE_UNAVAILABLE, detail),
+            NotChanged::Busy | NotChanged::Ended => Self::busy(detail),
         }
     }
 }

@@ -15,6 +15,11 @@ pub(super) fn answer(command: &Command, answer: &Value) -> String {
         Command::History { refused: false } => history(answer),
         Command::History { refused: true } => refused(answer),
         Command::Stop => "Offramp stops; open connections may finish.\n".to_owned(),
+        Command::Upgrade => format!(
+            "Process {} has taken over after {} ms. The one before serves what is open, then ends.\n",
+            text(&answer["process"]),
+            text(&answer["took_ms"])
+        ),
         Command::Confirm => confirmed(answer),
         _ => report(answer),
     };

@@ -106,6 +106,11 @@ pub(crate) enum Command {
     },
     /// Read the configuration file and all certificates again, as SIGHUP does, and show what changed
     Reload,
+    /// Have the program on disk take over, as SIGUSR2 does, and show what came of it
+    ///
+    /// The new process reads the configuration file: changes that were not written to it (--persist) are not part of it.
+    /// Exit code 1 if no new process took over; then the old one serves on.
+    Upgrade,
     /// Stop, as SIGTERM does: open connections may finish within drain_timeout
     Stop,
     /// Drain, disable or enable a server, or change its weight

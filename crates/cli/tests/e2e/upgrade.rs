@@ -36,7 +36,12 @@ impl Upgraded {
 
     /// Has the next process take over, and waits until systemd would know.
     pub(crate) fn upgrade(&self) {
-        self.signal(Signal::USR2);
+        self.upgrade_by(|| self.signal(Signal::USR2));
+    }
+
+    /// The same by another order than the signal.
+    pub(crate) fn upgrade_by(&self, order: impl FnOnce()) {
+        order();
         self.instance.notified("RELOADING=1");
         let next: u32 = self.instance.notified("MAINPID=").parse().unwrap();
         self.processes.borrow_mut().push(next);

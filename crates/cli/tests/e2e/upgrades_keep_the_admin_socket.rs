@@ -21,6 +21,36 @@ pub(crate) fn ctl(upgraded: &Upgraded, arguments: &[&str]) -> Value {
 }
 
 #[test]
+fn ctl_upgrade_says_what_came_of_it() {
+    let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
+    let text = Home::one_route(app.address());
+    let upgraded = Upgraded::of(Home::new().run(&text));
+    let instance = &upgraded.instance;
+    let by_ctl = || output(instance.home.path(), &["ctl", "--admin", "unix:state/admin.sock", "upgrade"]);
+    instance.home.configure(&format!("{text}[limits]\nidle_timout = 1\n"));
+    let refused = by_ctl();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("serves on: error: "), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("idle_timout"), "{}", stderr(&refused));
+    assert_eq!(ctl(&upgraded, &["status"])["pid"], upgraded.current());
+    instance.home.configure(&text);
+    // One that watches does not hold up the answer.
+    let watching = Process::start(offramp(instance.home.path(), &["ctl", "watch"]), LIFE).unwrap();
+    for _ in 0..2 {
+        let mut said = String::new();
+        upgraded.upgrade_by(|| {
+            let done = by_ctl();
+            assert!(done.status.success(), "{}", stderr(&done));
+            said = stdout(&done);
+        });
+        assert!(said.starts_with(&format!("Process {} has taken over after ", upgraded.current())), "{said}");
+        upgraded.until_others_ended();
+    }
+    drop(watching);
+    upgraded.stop();
+}
+
+#[test]
 fn the_new_process_answers_and_the_old_one_leaves_the_socket_alone() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
     let text = Home::one_route(app.address());

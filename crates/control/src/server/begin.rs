@@ -127,6 +127,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         crew,
         listening,
         carried: Vec::new(),
+        endings: Vec::new(),
         watchdog,
         metrics,
         pushers,
