@@ -53,7 +53,8 @@ pub(crate) fn check(root: &Section, environment: &Environment, report: &mut Repo
     config.routes = routes.iter().map(|(route, _)| route.clone()).collect();
     let authorities = acme::authorities(root, &mut reader);
     config.authorities.clone_from(&authorities.whole);
-    config.certificates = certificates::certificates(root, &config.route_hosts(), &authorities, &mut reader);
+    (config.certificates, config.origins.named_by_routes) =
+        certificates::certificates(root, &config.route_hosts(), &authorities, &mut reader);
     config.listeners = listeners.iter().map(|(listener, _)| listener.clone()).collect();
     config.backends = backends;
     config.backends.sort_by(|a, b| a.name.cmp(&b.name));

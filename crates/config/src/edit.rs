@@ -23,6 +23,8 @@ pub enum Item {
     Route,
     /// `[backend.NAME]`.
     Backend,
+    /// `[[certificate]]`, called by its files or names: [`Certificate::name`](crate::model::Certificate::name).
+    Certificate,
 }
 
 /// One change.
@@ -94,7 +96,7 @@ pub enum ServerEdit {
 pub enum EditError {
     /// There is no item of that name.
     Unknown {
-        /// What is missing: `route`, `backend`, `listener`, `server`.
+        /// What is missing: `route`, `backend`, `listener`, `certificate`, `server`.
         kind: &'static str,
         /// The name that was asked for.
         name: String,
@@ -155,6 +157,7 @@ impl Item {
             Self::Listener => "listener",
             Self::Route => "route",
             Self::Backend => "backend",
+            Self::Certificate => "certificate",
         }
     }
 
@@ -166,6 +169,7 @@ impl Item {
             Self::Listener => {
                 config.listeners.iter().map(|one| (one.name.to_string(), file(&one.at))).collect()
             }
+            Self::Certificate => config.certificates.iter().map(|one| (one.name(), file(&one.at))).collect(),
             Self::Route => config.routes.iter().map(|one| (one.name(), file(&one.at))).collect(),
             Self::Backend => {
                 config.backends.iter().map(|one| (one.name.to_string(), file(&one.at))).collect()

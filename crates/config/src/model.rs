@@ -174,10 +174,18 @@ impl Config {
         self.state_dir.join("admin.sock")
     }
 
-    /// Without what absence implies: what [`Config::fill_implied`] adds.
+    /// Without what absence implies: what [`Config::fill_implied`] adds, and the names of certificates that are those of
+    /// the routes.
     #[must_use]
     pub fn without_implied(&self) -> Self {
         let mut config = self.clone();
+        for at in &self.origins.named_by_routes {
+            match config.certificates.get_mut(*at).map(|one| &mut one.source) {
+                Some(CertificateSource::Local { names }) => names.clear(),
+                Some(CertificateSource::Acme(acme)) => acme.names.clear(),
+                _ => {}
+            }
+        }
         config.certificates.retain(|one| one.at.place().is_some());
         config.authorities.retain(|one| one.at.place().is_some());
         config.listeners.retain(|one| one.at.place().is_some());
@@ -216,19 +224,23 @@ impl Config {
 
 /// Where plain values are written, by the paths of their keys. Two of them always compare equal, as two [`At`] do.
 #[derive(Clone, Debug, Default)]
-pub struct Origins(BTreeMap<&'static str, At>);
+pub struct Origins {
+    keys: BTreeMap<&'static str, At>,
+    /// The certificates, by their index, whose names are not written: they are the hosts of the routes.
+    pub(crate) named_by_routes: Vec<usize>,
+}
 
 impl Origins {
     /// Where the key of this path is written; nothing for a default.
     pub fn of(&self, path: &str) -> Option<&At> {
-        self.0.get(path)
+        self.keys.get(path)
     }
 
     /// Takes note of where a key is written, or that it is not.
     pub(crate) fn set(&mut self, path: &'static str, at: Option<At>) {
         match at {
-            Some(at) => self.0.insert(path, at),
-            None => self.0.remove(path),
+            Some(at) => self.keys.insert(path, at),
+            None => self.keys.remove(path),
         };
     }
 }
@@ -388,6 +400,24 @@ pub struct Certificate {
     pub default: DefaultRole,
     /// Where it is written.
     pub at: At,
+}
+
+impl Certificate {
+    /// What the admin API calls it: its file or folder, or the names that it is ordered for.
+    pub fn name(&self) -> String {
+        let joined = |names: &[String]| names.join(",");
+        match &self.source {
+            CertificateSource::Files { cert, .. } => cert.path.display().to_string(),
+            CertificateSource::Directory { path } => path.path.display().to_string(),
+            CertificateSource::Local { names } => {
+                joined(&names.iter().map(ToString::to_string).collect::<Vec<_>>())
+            }
+            CertificateSource::Acme(acme) => {
+                let names = acme.on_demand.as_ref().map_or(&acme.names, |on_demand| &on_demand.names);
+                joined(&names.iter().map(ToString::to_string).collect::<Vec<_>>())
+            }
+        }
+    }
 }
 
 /// Where a certificate comes from.

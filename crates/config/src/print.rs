@@ -75,13 +75,16 @@ fn certificate(out: &mut String, certificate: &Certificate) {
         CertificateSource::Directory { path: folder } => text(out, "directory", path(folder)),
         CertificateSource::Local { names } => {
             out.push_str("local = true\n");
-            list(out, "names", names);
+            if !names.is_empty() {
+                list(out, "names", names);
+            }
         }
         CertificateSource::Acme(acme) => {
             list(out, "acme", &acme.authorities);
             text(out, "key_type", acme.key_type);
             bare(out, "reuse_key", acme.reuse_key);
             match &acme.on_demand {
+                None if acme.names.is_empty() => {}
                 None => list(out, "names", &acme.names),
                 Some(on_demand) => bare(out, "on_demand", demanded(on_demand)),
             }

@@ -21,6 +21,9 @@ pub(crate) enum Change {
     AddRoute,
     PutRoute,
     DeleteRoute,
+    AddCertificate,
+    PutCertificate,
+    DeleteCertificate,
     PutBackend,
     DeleteBackend,
     AddServer,
@@ -94,6 +97,11 @@ fn edit(control: &Control, what: Change, asked: &Asked<'_>) -> Result<Edit, Prob
             Ok(Edit::Add { item: Item::Listener, name: name(0), table: keys(&asked.body)? })
         }
         Change::AddRoute => Ok(Edit::Add { item: Item::Route, name: name(0), table: keys(&asked.body)? }),
+        Change::AddCertificate => {
+            Ok(Edit::Add { item: Item::Certificate, name: name(0), table: keys(&asked.body)? })
+        }
+        Change::PutCertificate => put(Item::Certificate),
+        Change::DeleteCertificate => remove(Item::Certificate),
         Change::PutListener => put(Item::Listener),
         Change::PutRoute => put(Item::Route),
         Change::PutBackend => {

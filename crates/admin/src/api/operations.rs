@@ -193,7 +193,11 @@ pub(crate) static OPERATIONS: &[Operation] = operations! {
     POST "/backends/{backend}/servers" C(Change::AddServer), ITEM, SERVER, "Add a server";
     PATCH "/backends/{backend}/servers/{server}" C(Change::PatchServer), ITEM, SERVER_CHANGE, "Drain, disable or enable a server, or change its weight";
     DELETE "/backends/{backend}/servers/{server}" C(Change::DeleteServer), ITEM, Body::None, "Remove a server";
-    GET "/certificates" R(Read::Certificates), &[], Body::None, "The certificates in use";
+    GET "/certificates" R(Read::Certificates), &[], Body::None, "The certificates in use, and the items of the configuration that they come from";
+    POST "/certificates" C(Change::AddCertificate), ITEM, Body::Item, "Add a certificate";
+    GET "/certificates/{certificate}" R(Read::Certificate), &[], Body::None, "One item; its name is its file, its directory, or its names joined by commas";
+    PUT "/certificates/{certificate}" C(Change::PutCertificate), ITEM, Body::Item, "Replace a certificate";
+    DELETE "/certificates/{certificate}" C(Change::DeleteCertificate), ITEM, Body::None, "Remove a certificate";
     GET "/workers" R(Read::Workers), &[], Body::None, "The workers";
     GET "/counters" R(Read::Counters), &[], Body::None, "Every figure of the metrics";
     GET "/changes" R(Read::Changes), &[], Body::None, "The latest changes of the configuration";

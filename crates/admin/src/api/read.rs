@@ -27,6 +27,7 @@ pub(crate) enum Read {
     Backends,
     Backend,
     Certificates,
+    Certificate,
     Workers,
     Counters,
     Changes,
@@ -65,8 +66,10 @@ pub(super) fn answer(
         Read::Backend => one("backend", name, backends(view))?,
         Read::Certificates => {
             let now = SystemTime::now();
-            json!({ "certificates": view.certificates().iter().map(|one| certificate(one, now)).collect::<Vec<_>>() })
+            let in_use: Vec<Value> = view.certificates().iter().map(|one| certificate(one, now)).collect();
+            json!({ "certificates": in_use, "items": certificates(view) })
         }
+        Read::Certificate => one("certificate", name, certificates(view))?,
         Read::Workers => json!({ "workers": workers(view) }),
         Read::Counters => json!({ "counters": counters(view) }),
         Read::Changes => {
@@ -140,8 +143,7 @@ fn config(view: &View) -> Value {
         "listeners": listeners(view),
         "routes": routes(view),
         "backends": backends(view),
-        "certificates": config.certificates.iter().zip(document::items(&whole, "certificate"))
-            .map(|(one, keys)| json!({ "origin": origin(&one.at), "config": keys })).collect::<Vec<_>>(),
+        "certificates": certificates(view),
         "authorities": config.authorities.iter()
             .map(|one| json!({ "name": one.name.as_str(), "origin": origin(&one.at), "config": whole["acme"][one.name.as_str()] }))
             .collect::<Vec<_>>(),
@@ -168,6 +170,16 @@ fn routes(view: &View) -> Vec<Value> {
     let config = &view.in_force().config;
     let whole = document::whole(config);
     let items = config.routes.iter().zip(document::items(&whole, "route"));
+    items
+        .map(|(one, keys)| json!({ "name": one.name(), "origin": origin(&one.at), "config": keys }))
+        .collect()
+}
+
+/// The items that certificates come from.
+fn certificates(view: &View) -> Vec<Value> {
+    let config = &view.in_force().config;
+    let whole = document::whole(config);
+    let items = config.certificates.iter().zip(document::items(&whole, "certificate"));
     items
         .map(|(one, keys)| json!({ "name": one.name(), "origin": origin(&one.at), "config": keys }))
         .collect()

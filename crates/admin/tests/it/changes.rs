@@ -158,6 +158,10 @@ fn a_whole_configuration_replaces_another() {
     let new = text().replace("[[route]]", "[limits]\nconnections = 77\n[[route]]");
     let plan = rig.change("PUT", "/v1/config?dry_run", &new);
     assert_eq!((&plan["dry_run"], &plan["version"]), (&json!(true), &json!(1)));
+    assert_eq!(plan["warnings"], json!([]));
+    // It would cut off whoever makes it, but not before the next start.
+    let cut = rig.change("PUT", "/v1/config?dry_run", &format!("{new}[admin]\nenabled = false\n"));
+    assert!(cut["warnings"][0].as_str().unwrap().starts_with("[admin] stays as it is"), "{cut}");
     assert!(plan["changes"][0].as_str().unwrap().starts_with("limits.connections: "), "{plan}");
     assert_eq!(rig.get("/v1/changes")["version"], 1);
     let done = rig.ask("PUT", "/v1/config", &format!("if-match: {tag}\r\n"), &new);
@@ -262,6 +266,30 @@ fn servers_and_routes_change_one_by_one() {
     ] {
         assert_eq!(rig.refused(method, path, body).0, status, "{method} {path} {body}");
     }
+}
+
+#[test]
+fn certificates_change_one_by_one() {
+    let rig = Rig::new();
+    let item = r#"{"local":true,"names":["a.example","b.example"]}"#;
+    let done = rig.change("POST", "/v1/certificates?persist", item);
+    assert_eq!(done["changes"].as_array().unwrap().len(), 1, "{done}");
+    assert!(
+        rig.file().starts_with("# A comment.") && rig.file().contains("[[certificate]]"),
+        "{}",
+        rig.file()
+    );
+    let shown = rig.get("/v1/certificates");
+    assert_eq!(shown["items"][0]["name"], "a.example,b.example");
+    let named = "/v1/certificates/a.example%2Cb.example";
+    rig.change("PUT", named, r#"{"local":true,"names":["a.example"]}"#);
+    assert_eq!(rig.get("/v1/certificates/a.example")["config"]["names"], json!(["a.example"]));
+    assert_eq!(rig.refused("GET", named, "").0, 404);
+    let missing = rig.refused("POST", "/v1/certificates", r#"{"cert":"none.pem"}"#);
+    assert_eq!(missing.0, 422);
+    assert!(missing.1["detail"].as_str().unwrap().contains("none.pem"), "{}", missing.1);
+    rig.change("DELETE", "/v1/certificates/a.example", "");
+    assert_eq!(rig.get("/v1/certificates")["items"], json!([]));
 }
 
 #[test]

@@ -6,14 +6,14 @@ use crate::error::{Problem, Span};
 use crate::model::{Certificate, CertificateName, CertificateSource, DefaultRole, HostPattern};
 use crate::raw::{Section, Spanned};
 
-/// The certificates without mistakes; `hosts` are those of a local one that names none.
+/// The certificates without mistakes, and the indexes of those that write no names where `hosts` are theirs.
 pub(super) fn certificates(
     root: &Section,
     hosts: &[CertificateName],
     authorities: &Authorities,
     reader: &mut Reader<'_, '_>,
-) -> Vec<Certificate> {
-    let mut certificates = Vec::new();
+) -> (Vec<Certificate>, Vec<usize>) {
+    let (mut certificates, mut named_by_routes) = (Vec::new(), Vec::new());
     let mut first_default: Option<&Span> = None;
     for section in root.sections("certificate") {
         let role = match section.bool("default") {
@@ -32,10 +32,14 @@ pub(super) fn certificates(
             }
         }
         if let Some(source) = source(section, hosts, authorities, reader) {
+            let takes_names = section.mentions("local") || section.mentions("acme");
+            if takes_names && !section.mentions("names") {
+                named_by_routes.push(certificates.len());
+            }
             certificates.push(Certificate { source, default: role, at: reader.at(&section.span) });
         }
     }
-    certificates
+    (certificates, named_by_routes)
 }
 
 fn source(

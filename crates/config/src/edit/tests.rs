@@ -121,3 +121,41 @@ fn the_text_for_edits_means_the_same_and_implies_the_same() {
         assert!(new.route_hosts().len() == config.route_hosts().len() + 1, "{told}");
     }
 }
+
+#[test]
+fn certificates_are_called_by_their_files_and_names() {
+    let text = "[[certificate]]\ncert = \"/a.pem\" # old\n[[certificate]]\nlocal = true\nnames = [\"a.example\", \"b.example\"]\n\
+                [[route]]\nhost = \"a.example\"\nserver = \"127.0.0.1:9\"\n";
+    let (config, _) = parse(text, "f.toml", &Environment::default()).unwrap();
+    let item = Item::Certificate;
+    let replaced = Edit::Replace { item, name: "/a.pem".to_owned(), table: table("cert = \"/b.pem\"") };
+    let replaced = replaced.apply(text, &config, "f.toml").unwrap();
+    assert_eq!(replaced, text.replace("/a.pem", "/b.pem"));
+    let removed = Edit::Remove { item, name: "a.example,b.example".to_owned() };
+    let removed = removed.apply(text, &config, "f.toml").unwrap();
+    assert!(removed.contains("/a.pem") && !removed.contains("local"), "{removed}");
+    let unknown = Edit::Remove { item, name: "/a.pm".to_owned() }.apply(text, &config, "f.toml").unwrap_err();
+    assert_eq!(unknown.to_string(), "there is no certificate `/a.pm`; the nearest one is `/a.pem`");
+}
+
+#[test]
+fn names_that_are_not_written_follow_the_routes() {
+    let text = "[[certificate]]\nlocal = true\n[[certificate]]\nlocal = true\nnames = [\"a.example\"]\n\
+                [[route]]\nhost = \"a.example\"\nserver = \"127.0.0.1:9\"\n";
+    let (config, _) = parse(text, "f.toml", &Environment::default()).unwrap();
+    let mut current = config;
+    // Twice: what an edit has made can be edited.
+    for host in ["b.example", "c.example"] {
+        let before = Edit::text_of(&current);
+        let (same, _) = parse(&before, EDITED, &Environment::default()).unwrap();
+        assert_eq!(same, current);
+        let table = table(&format!("host = \"{host}\"\nserver = \"127.0.0.1:9\""));
+        let edit = Edit::Add { item: Item::Route, name: String::new(), table };
+        let (mut next, _) =
+            parse(&edit.apply(&before, &same, EDITED).unwrap(), EDITED, &Environment::default()).unwrap();
+        next.keep_places(&current);
+        current = next;
+    }
+    let names: Vec<String> = current.certificates.iter().map(crate::model::Certificate::name).collect();
+    assert_eq!(names, ["a.example,b.example,c.example", "a.example"]);
+}
