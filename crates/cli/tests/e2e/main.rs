@@ -120,6 +120,7 @@ mod reload_loses_no_request;
 mod root_becomes_a_user;
 mod routes_answer_themselves;
 mod routes_share_settings;
+mod schemathesis_finds_no_wrong_answer;
 mod serve_is_one_command;
 mod servers_share_and_stand_in;
 mod servers_speak_tls;
