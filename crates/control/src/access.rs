@@ -12,7 +12,7 @@ use std::sync::Arc;
 use offramp_config::Config;
 use offramp_config::model::{Cidr, ClientNetworks, FilePath, Networks, Route, parse_networks};
 use offramp_proxy::credentials::{Mistake, Users};
-use offramp_proxy::{Access, AddressRules, BasicAuth, NetworkSet};
+use offramp_proxy::{Access, AddressRules, BasicAuth, ForwardAuth, NetworkSet};
 
 use crate::build::field_name;
 use crate::error::Finding;
@@ -84,6 +84,7 @@ impl AccessFiles {
         &self,
         route: &Route,
         addresses: Option<Arc<AddressRules>>,
+        auth: Option<usize>,
     ) -> Result<Access, String> {
         let mut access = Access { addresses, ..Access::default() };
         if let Some(basic) = &route.credentials.basic {
@@ -99,6 +100,13 @@ impl AccessFiles {
                 challenge: challenge.into(),
                 header,
             });
+        }
+        if let Some(auth_of_route) = &route.credentials.forward {
+            let backend = auth.ok_or_else(|| "forward_auth has no server".to_owned())?;
+            let headers = auth_of_route.headers.iter().map(field_name).collect::<Result<Vec<_>, _>>()?;
+            access.reserved.remove.extend(headers.iter().cloned());
+            let (target, timeout) = (auth_of_route.path.as_str().into(), auth_of_route.timeout);
+            access.forward = Some(ForwardAuth { backend, target, headers, timeout });
         }
         Ok(access)
     }
@@ -123,13 +131,13 @@ impl<'a> RuleSets<'a> {
         Self { files, made: Vec::new() }
     }
 
-    /// Who may enter by a route.
+    /// Who may enter by a route; `auth` is the place of the backend that `forward_auth` asks.
     ///
     /// # Errors
     /// As [`AccessFiles::access`].
-    pub(crate) fn access(&mut self, route: &'a Route) -> Result<Access, String> {
+    pub(crate) fn access(&mut self, route: &'a Route, auth: Option<usize>) -> Result<Access, String> {
         let addresses = self.rules(&route.networks);
-        self.files.access(route, addresses)
+        self.files.access(route, addresses, auth)
     }
 
     /// The rules of a route or listener; `None` where everybody may enter.

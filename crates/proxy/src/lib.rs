@@ -36,8 +36,8 @@ pub use networks::{AddressRules, NetworkSet};
 pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, PathRules, Paths, RedirectMap, Rule, Table, Template};
 pub use snapshot::http::{
-    Access, Action, AuthClass, BasicAuth, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute,
-    HttpTls, Maintenance, Mirror, Proxy, Redirect, Respond, Rewrite, RouteLimits, To,
+    Access, Action, AuthClass, BasicAuth, Coding, Compress, Files, ForwardAuth, HeaderRules, Http,
+    HttpLimits, HttpRoute, HttpTls, Maintenance, Mirror, Proxy, Redirect, Respond, Rewrite, RouteLimits, To,
 };
 pub use snapshot::pages::{ErrorPage, ErrorPages};
 pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target, Tracing};

@@ -5,6 +5,7 @@ mod a_gibibyte_goes_both_ways;
 mod accepting_is_denied;
 mod admin_tells_of_changes;
 mod an_operator_uses_ctl;
+mod an_authentication_server_decides;
 mod authorities_do_wrong;
 mod authorities_suggest_renewals;
 mod authority;

@@ -1,10 +1,13 @@
 //! Who may enter, as routes and listeners say it.
 
-use super::Reader;
+use super::routes::relay_server;
+use super::{Known, Reader, reference};
 use crate::error::{Problem, shown};
-use crate::model::access::{REALM, USER_HEADER};
+use crate::model::access::{FORWARD_TIMEOUT, REALM, USER_HEADER};
 use crate::model::header::{Act, refused};
-use crate::model::{BasicAuth, ClientNetworks, Credentials, HeaderName, HeaderValue, Networks};
+use crate::model::{
+    BasicAuth, ClientNetworks, Credentials, ForwardAuth, HeaderName, HeaderValue, Networks, RelayTarget,
+};
 use crate::raw::{Section, Spanned};
 
 /// `allow` and `deny` of a section.
@@ -17,8 +20,45 @@ pub(super) fn networks(section: &Section, reader: &mut Reader<'_, '_>) -> Client
 }
 
 /// What requests of a route must show.
-pub(super) fn credentials(section: &Section, reader: &mut Reader<'_, '_>) -> Credentials {
-    Credentials { basic: basic_auth(section, reader) }
+pub(super) fn credentials(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Credentials {
+    Credentials { basic: basic_auth(section, reader), forward: forward_auth(section, known, reader) }
+}
+
+fn forward_auth(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Option<ForwardAuth> {
+    let details = section.section("forward_auth")?;
+    let path =
+        details.text("path").map_or(Some("/".to_owned()), |text| reader.tell(&text.span, asked(text.value)));
+    let headers = reader.list(details, "headers", |text: &Spanned<String>, _| {
+        text.value.parse().and_then(|name| identity(name))
+    });
+    let timeout = details.duration("timeout").unwrap_or(FORWARD_TIMEOUT);
+    if details.mentions("backend") == details.mentions("server") {
+        let problem = Problem::new("`forward_auth` asks one server");
+        let help = "write one of `backend` and `server`";
+        reader.report.whole(&details.span, problem.help(help));
+        return None;
+    }
+    let to = match details.text("backend") {
+        Some(text) => match reference(text.value, "backend", &known.backends) {
+            Ok(name) => RelayTarget::Backend(name),
+            Err(problem) => {
+                reader.report.whole(&text.span, problem);
+                return None;
+            }
+        },
+        None => relay_server(details, reader)?,
+    };
+    Some(ForwardAuth { to, path: path?, headers, timeout, at: reader.at(&details.span) })
+}
+
+/// The path and query that an authentication server is asked for.
+fn asked(text: &str) -> Result<String, Problem> {
+    let sound = |byte: u8| byte.is_ascii_graphic() && !b"\"#<>\\^`{|}".contains(&byte);
+    if text.starts_with('/') && text.len() <= 2048 && text.bytes().all(sound) {
+        return Ok(text.to_owned());
+    }
+    let problem = Problem::new(format!("`{}` is not a path", shown(text)));
+    Err(problem.help("write the path of the authentication server: \"/api/authz/forward-auth\""))
 }
 
 fn basic_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<BasicAuth> {
@@ -41,11 +81,15 @@ fn basic_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<BasicAut
 /// The name of a field that servers get.
 fn field(details: &Section, key: &str, reader: &mut Reader<'_, '_>) -> Option<HeaderName> {
     let text = details.text(key)?;
-    let name = text.value.parse::<HeaderName>().and_then(|name| match not_for_users(&name) {
+    reader.tell(&text.span, text.value.parse().and_then(identity))
+}
+
+/// A field that may say who the client is.
+fn identity(name: HeaderName) -> Result<HeaderName, Problem> {
+    match not_for_users(&name) {
         None => Ok(name),
-        Some(why) => Err(Problem::new(format!("`{name}` cannot name the user")).help(why)),
-    });
-    reader.tell(&text.span, name)
+        Some(why) => Err(Problem::new(format!("`{name}` cannot say who the client is")).help(why)),
+    }
 }
 
 /// Why a field cannot say who the user is, if it cannot.

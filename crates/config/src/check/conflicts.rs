@@ -177,7 +177,8 @@ fn hides(other: &Route, route: &Route) -> bool {
 /// The backends that a route names.
 fn named_backends(route: &Section) -> Vec<&str> {
     let mirror = route.section("mirror").map_or_else(|| route.text("mirror"), |one| one.text("backend"));
-    let single = [route.text("backend"), mirror].into_iter().flatten().map(|text| text.value);
+    let asked = route.section("forward_auth").and_then(|auth| auth.text("backend"));
+    let single = [route.text("backend"), mirror, asked].into_iter().flatten().map(|text| text.value);
     let shares = route.section("split").and_then(|split| split.list("backends")).unwrap_or_default();
     single.chain(shares.iter().filter_map(|share| share.value.split_ascii_whitespace().next())).collect()
 }

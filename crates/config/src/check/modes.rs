@@ -10,7 +10,7 @@ use crate::model::{
 use crate::raw::Section;
 
 /// The keys that only requests of HTTP can match or follow.
-pub(super) const OF_REQUESTS: [&str; 23] = [
+pub(super) const OF_REQUESTS: [&str; 24] = [
     "path",
     "redirect",
     "respond",
@@ -34,6 +34,7 @@ pub(super) const OF_REQUESTS: [&str; 23] = [
     "basic_auth",
     "split",
     "mirror",
+    "forward_auth",
 ];
 
 /// Reports every route that a listener cannot serve. `known` are the listeners of which mode and TLS are known;

@@ -15,7 +15,7 @@ use crate::raw::{Section, Spanned};
 const TARGETS: [&str; 7] = ["backend", "server", "split", "passthrough", "redirect", "respond", "root"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 21] = [
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 22] = [
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
     ("path", SEALED),
@@ -37,6 +37,7 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 21] = [
     ("compress", SEALED),
     ("basic_auth", SEALED),
     ("mirror", SEALED),
+    ("forward_auth", SEALED),
 ];
 
 const SEALED: &str = "the requests are encrypted here";
@@ -91,7 +92,7 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
             client_auth: client_auth(section, reader),
             deny_ja4,
             networks,
-            credentials: access::credentials(section, reader),
+            credentials: access::credentials(section, known, reader),
             http: HttpRules {
                 mirror: canary::mirror(section, &known.backends, reader),
                 ..rules::rules(section, reader)
@@ -188,7 +189,7 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
 }
 
 /// The `server` of a route: `tls://` before its address says that it speaks TLS.
-fn relay_server(section: &Section, reader: &mut Reader<'_, '_>) -> Option<RelayTarget> {
+pub(super) fn relay_server(section: &Section, reader: &mut Reader<'_, '_>) -> Option<RelayTarget> {
     let text = section.text("server")?;
     let Some(address) = text.value.strip_prefix("tls://") else {
         return server(section, "server", reader).map(RelayTarget::Server);

@@ -286,6 +286,12 @@ pub const TABLE: &[Key] = rows! {
     "route.basic_auth.realm": Kind::Text("any text without quotes"), toml("\"restricted\""), Live, NOW, "What browsers say that the password is for";
     "route.basic_auth.header": Kind::Text("the name of a field"), toml("\"remote-user\""), Live, NOW, "The field that names the user to servers; what clients say there is removed";
     "route.basic_auth.keep_authorization": Kind::Bool, toml("false"), Live, NOW, "Servers get `Authorization` with the name and the password too";
+    "route.forward_auth": Kind::Section, absent("no server is asked"), Live, NOW, "With `mode = \"http\"`: asks an authentication server, such as Authelia, Authentik or oauth2-proxy, about each request, see [access.md](access.md)";
+    "route.forward_auth.backend": Kind::Text("the name of a [backend.NAME]"), absent("one of `backend`, `server` must be set"), Live, NOW, "The servers that are asked";
+    "route.forward_auth.server": Kind::Text("`unix:/path`, `host:port`"), absent("one of `backend`, `server` must be set"), Live, NOW, "The server that is asked, if there is only one; `tls://host:port` speaks TLS";
+    "route.forward_auth.path": Kind::Text("`/api/authz/forward-auth`"), toml("\"/\""), Live, NOW, "The path that is asked for";
+    "route.forward_auth.headers": Kind::List("names of fields such as `Remote-User`"), LIST_ABSENT, Live, NOW, "Fields of its response that servers get; what clients say there is removed";
+    "route.forward_auth.timeout": timeout(hours(1)), toml("\"5s\""), Live, NOW, "How long it may take; then the request gets 503";
 
     "policy": Kind::Named, LIST_ABSENT, Live, NOW, "A group of keys of [[route]] that routes name by `policy`, see [answers.md](answers.md#settings-for-several-routes)";
 

@@ -1,9 +1,10 @@
 //! Who may enter: the networks that clients may come from, and what requests must show.
 
 use std::fmt;
+use std::time::Duration;
 
-use super::{Cidr, FilePath, HeaderName, HeaderValue};
-use crate::error::{Problem, shown};
+use super::{Cidr, FilePath, HeaderName, HeaderValue, RelayTarget};
+use crate::error::{At, Problem, shown};
 
 /// The networks that clients may come from. Who is in `deny` is refused; where there is an `allow`, so is who is not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +50,27 @@ impl fmt::Display for Networks {
 pub struct Credentials {
     /// A name and a password.
     pub basic: Option<BasicAuth>,
+    /// The yes of a server that knows who the client is.
+    pub forward: Option<ForwardAuth>,
 }
+
+/// A server that is asked about each request, such as Authelia, Authentik or oauth2-proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardAuth {
+    /// The server.
+    pub to: RelayTarget,
+    /// The path that is asked for, with a query if there is one.
+    pub path: String,
+    /// The fields of its response that servers get.
+    pub headers: Vec<HeaderName>,
+    /// How long it may take: 1 ms to 1 h.
+    pub timeout: Duration,
+    /// Where it is written.
+    pub at: At,
+}
+
+/// How long a server of [`ForwardAuth`] may take where nothing is written.
+pub(crate) const FORWARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Names and passwords of users (RFC 7617).
 #[derive(Clone, Debug, PartialEq, Eq)]

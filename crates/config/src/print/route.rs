@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use super::{array, bare, list, networks, path, quoted, text};
 use crate::model::{
-    BasicAuth, ClientAuth, Compress, Credentials, ErrorPages, FilePath, HeaderChanges, HeaderField,
-    HeaderValue, Hsts, HttpRules, Listeners, Maintenance, Mirror, PathRewrite, ProxyV2, ProxyVersion,
-    Redirect, Relay, RelayTarget, Respond, Rewrite, Route, RouteLimits, SendProxy, Split, StaticFiles,
-    StatusRange, Target, TrustDomain,
+    BasicAuth, ClientAuth, Compress, Credentials, ErrorPages, FilePath, ForwardAuth, HeaderChanges,
+    HeaderField, HeaderValue, Hsts, HttpRules, Listeners, Maintenance, Mirror, PathRewrite, ProxyV2,
+    ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route, RouteLimits, SendProxy, Split,
+    StaticFiles, StatusRange, Target, TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -65,6 +65,9 @@ pub(super) fn route(out: &mut String, route: &Route) {
 }
 
 fn credentials(out: &mut String, credentials: &Credentials) {
+    if let Some(auth) = &credentials.forward {
+        forward_auth(out, auth);
+    }
     if let Some(BasicAuth { file, realm, header, keep_authorization }) = &credentials.basic {
         let (file, realm) = (quoted(&path(file)), quoted(realm.as_str()));
         bare(
@@ -75,6 +78,21 @@ fn credentials(out: &mut String, credentials: &Credentials) {
             ),
         );
     }
+}
+
+fn forward_auth(out: &mut String, auth: &ForwardAuth) {
+    let ForwardAuth { to, path, headers, timeout, at: _ } = auth;
+    let to = match to {
+        RelayTarget::Backend(name) => format!("backend = {}", quoted(name.as_str())),
+        RelayTarget::Server(server) => format!("server = {}", quoted(&server.to_string())),
+        RelayTarget::TlsServer(server) => format!("server = {}", quoted(&format!("tls://{server}"))),
+    };
+    let (path, headers, timeout) = (quoted(path), array(headers), print_duration(*timeout));
+    bare(
+        out,
+        "forward_auth",
+        format_args!("{{ {to}, path = {path}, headers = {headers}, timeout = \"{timeout}\" }}"),
+    );
 }
 
 fn files(out: &mut String, files: &StaticFiles) {

@@ -201,12 +201,14 @@ fn request<'c>(
         None => None,
         Some(mirror) => Some(canary::mirror(mirror, &route.at, backends, report)?),
     };
+    let auth = route.credentials.forward.as_ref();
+    let auth = auth.and_then(|auth| place(&auth.to, &auth.at, backends, report));
     let made = action(route, backends, contents, report)?.and_then(|action| {
         Ok(HttpRoute {
             name: name(route).into(),
             action,
             client_auth: class(route, termination),
-            access: access.access(route)?,
+            access: access.access(route, auth)?,
             xfcc: route.client_auth.as_ref().is_some_and(|auth| auth.xfcc),
             request_headers: headers(&rules.request_headers)?,
             response_headers: headers(&rules.response_headers)?,

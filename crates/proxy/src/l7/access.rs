@@ -1,19 +1,24 @@
 //! Who may enter: what is checked of a request between its route and what the route does.
 //!
 //! The order is that of `docs/access.md`. Addresses are checked first ([`admits_address`]), for that costs nothing. What
-//! costs more, or waits, comes last ([`Checking`]): names and passwords ([`basic`]). Whatever cannot be checked is refused.
+//! costs more, or waits, comes last ([`Checking`]): names and passwords ([`basic`]), then authentication servers
+//! ([`forward_auth`]). Whatever cannot be checked is refused.
 
 mod basic;
+mod forward_auth;
 
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use http::HeaderName;
-use offramp_http::head::{self, Fields};
+use http::{HeaderName, Method};
+use offramp_http::head::{self, Fields, Response};
 use offramp_http::semantics::protected;
+use offramp_observe::Cause;
+use offramp_upstream::ServerBody;
 
 use super::answer::Refusal;
-use super::exchange::RequestContext;
+use super::body::{ClientBody, Reply};
+use super::exchange::{Outcome, RequestContext};
 use super::inbound::Inbound;
 use super::record::RecordGuard;
 use super::session::Session;
@@ -26,7 +31,7 @@ pub(crate) fn admits_address(access: &Access, client: Option<IpAddr>) -> bool {
 
 /// Whether a request has to show something.
 pub(crate) fn asks(access: &Access) -> bool {
-    access.basic.is_some()
+    access.basic.is_some() || access.forward.is_some()
 }
 
 /// A request that is not let in before it was checked; what it needs then is kept.
@@ -41,6 +46,39 @@ pub(crate) struct Checking<'e> {
 /// The fields that servers get because of a check.
 pub(crate) type Grant = Vec<(HeaderName, Vec<u8>)>;
 
+/// Why a request is not let in.
+pub(crate) enum Denied {
+    /// We refuse it.
+    Refused(Refusal),
+    /// An authentication server answers it.
+    Answered(Box<Response<ServerBody<ClientBody>>>),
+}
+
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl Denied {
+    /// What the client gets.
+    pub(crate) fn outcome(self, request: &head::Request, record_guard: RecordGuard) -> Outcome {
+        let response = match self {
+            Self::Refused(refusal) => return Err((refusal, record_guard)),
+            Self::Answered(response) => response,
+        };
+        record_guard.0.answered(response.status.as_u16());
+        Ok(response.map(|body| {
+            if request.method != Method::HEAD {
+                return Reply::server(body, record_guard);
+            }
+            // The server was asked by GET, so that there may be a body.
+            record_guard.0.end(Cause::Completed);
+            Reply::nothing()
+        }))
+    }
+}
+
 impl Checking<'_> {
     /// Checks a request. What is granted to it is noted.
     pub(crate) async fn check(
@@ -48,10 +86,13 @@ impl Checking<'_> {
         session: &Rc<Session>,
         context: &RequestContext,
         request: &head::Request,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Denied> {
         let mut grant = Grant::new();
         if let Some(basic) = &self.route.access.basic {
             grant.extend(basic::check(session, context, basic, &request.fields).await?);
+        }
+        if let Some(auth) = &self.route.access.forward {
+            grant.extend(forward_auth::check(session, context, (auth, &self.route.access), request).await?);
         }
         context.grant.replace(grant);
         Ok(())

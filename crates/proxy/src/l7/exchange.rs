@@ -318,7 +318,7 @@ async fn enter<'e>(
         Ok(()) => act(session, context, client, (request, body, protocol), (http, route, record_guard)),
         Err(denied) => {
             unwanted(request, body);
-            RouteStep::Answered(Err((denied, record_guard)))
+            RouteStep::Answered(finished(session, route, denied.outcome(request, record_guard)))
         }
     }
 }

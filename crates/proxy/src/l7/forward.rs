@@ -397,7 +397,7 @@ fn switching(fields: &mut Fields, protocol: &[u8]) {
 }
 
 /// HTTP/2 may send cookies one by one, HTTP/1.1 wants them in one field (RFC 9113 §8.2.3).
-fn join_cookies(fields: &mut Fields) {
+pub(super) fn join_cookies(fields: &mut Fields) {
     let mut crumbs = fields.all(Known::Cookie);
     let (Some(first), Some(second)) = (crumbs.next(), crumbs.next()) else { return };
     let mut all = first.to_vec();

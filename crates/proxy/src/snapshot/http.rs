@@ -152,8 +152,23 @@ pub struct Access {
     pub addresses: Option<Arc<AddressRules>>,
     /// The users whose name and password a request must have.
     pub basic: Option<BasicAuth>,
+    /// Who is asked about each request.
+    pub forward: Option<ForwardAuth>,
     /// The fields that only these checks may set, and those that are for them alone: taken out of what clients say.
     pub reserved: HeaderRules,
+}
+
+/// An authentication server that is asked about each request.
+#[derive(Debug)]
+pub struct ForwardAuth {
+    /// The place of its backend in [`Snapshot::backends`](super::Snapshot::backends).
+    pub backend: usize,
+    /// The path that is asked for, with its query.
+    pub target: Box<str>,
+    /// The fields of its response that servers get.
+    pub headers: Vec<HeaderName>,
+    /// How long it may take.
+    pub timeout: Duration,
 }
 
 /// The users of a route, by name and password (RFC 7617).

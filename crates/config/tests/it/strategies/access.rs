@@ -1,10 +1,12 @@
 //! Strategies of what requests must show.
 
-use offramp_config::model::{BasicAuth, Credentials, HeaderName};
+use offramp_config::At;
+use offramp_config::model::{BasicAuth, Credentials, ForwardAuth, HeaderName};
+use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::file;
+use super::{distinct, duration, file, relay};
 
 pub(super) fn credentials() -> impl Strategy<Value = Credentials> {
     let name = || "x-[a-c]{1,2}".prop_map(|text| text.parse::<HeaderName>().unwrap());
@@ -16,5 +18,12 @@ pub(super) fn credentials() -> impl Strategy<Value = Credentials> {
             keep_authorization,
         },
     );
-    option::of(basic).prop_map(|basic| Credentials { basic })
+    let path = "(/[a-c~;]{1,2}){1,2}(\\?a=[a-z&]{0,3})?";
+    let forward = (relay(Vec::new()), path, vec(name(), 0..3), duration(1, 3_600_000)).prop_map(
+        |(relay, path, mut headers, timeout)| {
+            distinct(&mut headers);
+            ForwardAuth { to: relay.to, path, headers, timeout, at: At::NOWHERE }
+        },
+    );
+    (option::of(basic), option::of(forward)).prop_map(|(basic, forward)| Credentials { basic, forward })
 }

@@ -1,0 +1,205 @@
+//! An authentication server decides: Authelia, Authentik, oauth2-proxy, or what speaks as they do.
+//!
+//! It gets the fields of the request, without its body, and what was asked for in `X-Forwarded-*`. With a 2xx the request
+//! goes on, and takes fields of the response along. Any other response is for the client: a page to log in, or a no. Where
+//! none comes in time the client gets 503.
+
+use std::rc::Rc;
+
+use http::{HeaderName, Method, StatusCode};
+use offramp_http::head::{Fields, Known, Request};
+use offramp_http::semantics::{hop_by_hop, protected};
+use offramp_observe::facts::Scheme;
+use offramp_observe::{Cause, Close};
+use offramp_upstream::{Affinity, Timeouts};
+use tokio::time::timeout;
+
+use super::{Denied, Grant};
+use crate::l7::answer::Refusal;
+use crate::l7::body::{Bounds, ClientBody};
+use crate::l7::exchange::{RequestContext, forget};
+use crate::l7::forward::join_cookies;
+use crate::l7::forwarded_fields;
+use crate::l7::inbound::Inbound;
+use crate::l7::session::Session;
+use crate::snapshot::http::{Access, ForwardAuth};
+
+/// What of a request concerns its body, or a copy that its client has; the names are in lower case.
+const NOT_OF_CLIENTS: [&str; 14] = [
+    "content-length",
+    "content-type",
+    "content-encoding",
+    "content-range",
+    "expect",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "max-forwards",
+    "range",
+    "trailer",
+    "transfer-encoding",
+];
+/// By these, too, authentication servers learn what was asked for, from proxies of other makes: never from clients.
+const CLAIMS: [&str; 6] = [
+    "x-auth-request-redirect",
+    "x-original-host",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
+    "x-rewrite-url",
+];
+/// The longest name of a user in events, in bytes.
+const USER_MAX: usize = 255;
+
+/// Asks the server. Gives the fields that go along.
+pub(super) async fn check(
+    session: &Rc<Session>,
+    context: &RequestContext,
+    (auth, access): (&ForwardAuth, &Access),
+    request: &Request,
+) -> Result<Grant, Denied> {
+    let question = question(session, context, (auth, access), request);
+    let backend = &context.view.snapshot.backends[auth.backend];
+    let counters = &session.worker.counters;
+    let attempted = |succeeded: bool| {
+        counters.connect_attempted();
+        if !succeeded {
+            counters.connect_failed();
+        }
+    };
+    let about = Affinity {
+        client: context.named.or(session.ip),
+        tls: session.scheme == Scheme::Https,
+        private: None,
+        attempted: &attempted,
+        interim: None,
+        timeouts: Timeouts { response: Some(auth.timeout), body: Some(auth.timeout) },
+    };
+    let bounds = Bounds { timeout: auth.timeout, rate: 0, most: None };
+    let body = ClientBody::new(Inbound::Empty, Rc::clone(&context.record), bounds);
+    // The time for a connection and a turn is part of it.
+    let asked = timeout(auth.timeout, session.worker.pools.send(backend, (&question, body), &about)).await;
+    let answer = asked.map_err(|_| unavailable("no response came in time"))?;
+    let answer = answer.map_err(|failed| unavailable(&failed.fault.to_string()))?;
+    let mut response = answer.response;
+    if response.status == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(unavailable("it answered 101"));
+    }
+    hop_by_hop::clean_response(&mut response.fields);
+    if !response.status.is_success() {
+        return Err(Denied::Answered(Box::new(response)));
+    }
+    let grant = granted(&auth.headers, &response.fields);
+    if let Some((name, user)) = grant.first()
+        && auth.headers.first() == Some(name)
+        && user.len() <= USER_MAX
+    {
+        context.record.note(|facts| facts.request.user = Some(user.as_slice().into()));
+    }
+    let mut body = response.body;
+    if !body.is_end_stream() {
+        forget(move |cx| body.poll_frame(cx));
+    }
+    Ok(grant)
+}
+
+fn unavailable(why: &str) -> Denied {
+    let close = Close::from(Cause::AuthUnavailable).with_detail(why);
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, close).into()
+}
+
+/// The request to the authentication server.
+fn question(
+    session: &Session,
+    context: &RequestContext,
+    (auth, access): (&ForwardAuth, &Access),
+    request: &Request,
+) -> Request {
+    let mut question = Request::new();
+    question.set_method(Method::GET);
+    question.set_target(auth.target.as_bytes());
+    let fields = &mut question.fields;
+    if let Some(host) = request.host() {
+        fields.append_known(Known::Host, host);
+    }
+    copy(&request.fields, fields);
+    join_cookies(fields);
+    hop_by_hop::clean_request(fields, false);
+    protected::drop_claims(fields);
+    protected::drop_lookalikes(fields, &access.reserved);
+    access.reserved.apply(fields);
+    let client = forwarded_fields::address(context.named.or(session.ip));
+    fields.append_known(Known::XForwardedFor, client.as_bytes());
+    fields.append_known(Known::XForwardedProto, scheme(session, context, request));
+    // Never one that a trusted proxy tells: the route was found by this one, and many let a client's pass.
+    if let Some(host) = request.host() {
+        fields.append_known(Known::XForwardedHost, host);
+    }
+    fields.append(b"x-forwarded-method", request.method.as_str().as_bytes());
+    fields.append(b"x-forwarded-uri", request.target().as_bytes());
+    context.record.tell_id(fields);
+    question
+}
+
+/// How the client came: to a trusted proxy, if that says so, else to us.
+fn scheme<'r>(session: &Session, context: &RequestContext, request: &'r Request) -> &'r [u8] {
+    let said = request.fields.get(Known::XForwardedProto).filter(|_| context.view.trusted);
+    let said = said.filter(|scheme| matches!(*scheme, b"http" | b"https"));
+    said.unwrap_or(session.scheme.name().as_bytes())
+}
+
+/// Copies the fields of a request that do not concern its body.
+fn copy(from: &Fields, to: &mut Fields) {
+    for (name, value) in from.iter() {
+        let is = |known: &str| {
+            let plain = |byte: &u8| if *byte == b'_' { b'-' } else { *byte };
+            name.len() == known.len() && name.iter().map(plain).eq(known.bytes())
+        };
+        if name != b"host" && !NOT_OF_CLIENTS.into_iter().chain(CLAIMS).any(is) {
+            to.append(name, value);
+        }
+    }
+}
+
+/// The fields that go along.
+fn granted(headers: &[HeaderName], fields: &Fields) -> Grant {
+    let of = |name: &HeaderName| {
+        let values = fields.named(name.as_str().as_bytes());
+        values.map(|value| (name.clone(), value.to_vec())).collect::<Vec<_>>()
+    };
+    headers.iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_concerns_the_body_or_lies_to_the_server_is_not_copied() {
+        let kept = ["accept", "authorization", "cookie", "user-agent", "x-original-sender"];
+        let lies = ["x_original_url", "x-original_uri", "if_none_match"];
+        let mut from = Fields::new();
+        for name in kept.into_iter().chain(lies).chain(NOT_OF_CLIENTS).chain(CLAIMS) {
+            from.append(name.as_bytes(), b"1");
+        }
+        let mut to = Fields::new();
+        copy(&from, &mut to);
+        let names: Vec<_> = to.iter().map(|(name, _)| std::str::from_utf8(name).unwrap()).collect();
+        assert_eq!(names, kept);
+    }
+
+    #[test]
+    fn fields_go_along_in_the_order_of_the_list_and_no_others() {
+        let listed = ["remote-user", "remote-groups"].map(HeaderName::from_static);
+        let said =
+            [("remote-groups", "a"), ("x-secret", "1"), ("remote-user", "anna"), ("remote-groups", "b")];
+        let grant = granted(&listed, &said.into_iter().collect());
+        let grant: Vec<_> = grant.iter().map(|(name, value)| (name.as_str(), &value[..])).collect();
+        assert_eq!(
+            grant,
+            [("remote-user", &b"anna"[..]), ("remote-groups", &b"a"[..]), ("remote-groups", &b"b"[..])]
+        );
+    }
+}
