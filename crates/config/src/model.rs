@@ -11,7 +11,7 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use access::{BasicAuth, ClientNetworks, Credentials, ForwardAuth, Networks, parse_networks};
+pub use access::{BasicAuth, ClientNetworks, Credentials, ForwardAuth, JwtAuth, Networks, parse_networks};
 pub use acme::{
     AcmeCertificate, Authority, Challenge, DirectoryUrl, DnsProvider, DnsUpdate, ExternalAccount,
     ImpliedCertificates, KeyType, TsigAlgorithm, contact, not_issuable,

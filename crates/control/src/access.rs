@@ -1,4 +1,4 @@
-//! The files that say who may enter: lists of networks, and users with their passwords.
+//! The files that say who may enter: lists of networks, users with their passwords, and keys of who issues tokens.
 //!
 //! They are read with the configuration: at start, for a reload and for a check. A change of certificates alone uses
 //! what was read then.
@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use offramp_config::Config;
-use offramp_config::model::{Cidr, ClientNetworks, FilePath, Networks, Route, parse_networks};
+use offramp_config::model::{
+    Cidr, ClientNetworks, FilePath, HeaderName, JwtAuth, Networks, Route, parse_networks,
+};
+use offramp_proxy::credentials::jwt::{Jwt, JwtRules, KeySet};
 use offramp_proxy::credentials::{Mistake, Users};
-use offramp_proxy::{Access, AddressRules, BasicAuth, ForwardAuth, NetworkSet};
+use offramp_proxy::{Access, AddressRules, BasicAuth, ForwardAuth, HeaderRules, NetworkSet};
 
 use crate::build::field_name;
 use crate::error::Finding;
@@ -21,6 +24,8 @@ use crate::error::Finding;
 const LIST_MAX: u64 = 64 << 20;
 /// The largest file of users, in bytes.
 const USERS_MAX: u64 = 32 << 20;
+/// The largest set of keys, in bytes.
+const KEYS_MAX: u64 = 1 << 20;
 /// How many mistakes of a file are told.
 const MISTAKES_TOLD: usize = 10;
 
@@ -29,11 +34,16 @@ const MISTAKES_TOLD: usize = 10;
 pub(crate) struct AccessFiles {
     networks: HashMap<PathBuf, Arc<[Cidr]>>,
     users: HashMap<PathBuf, Arc<Users>>,
+    keys: HashMap<PathBuf, Arc<KeySet>>,
 }
 
 /// Every file that says who may enter.
 pub(crate) fn files(config: &Config) -> Vec<&FilePath> {
-    lists(config).chain(user_files(config)).collect()
+    lists(config).chain(user_files(config)).chain(key_sets(config)).collect()
+}
+
+fn key_sets(config: &Config) -> impl Iterator<Item = &FilePath> {
+    config.routes.iter().filter_map(|route| Some(&route.credentials.jwt.as_ref()?.jwks))
 }
 
 fn user_files(config: &Config) -> impl Iterator<Item = &FilePath> {
@@ -73,6 +83,15 @@ impl AccessFiles {
                 Err(wrong) => errors.extend(wrong.into_iter().map(|text| Finding::new(&file.at, text))),
             }
         }
+        for file in key_sets(config) {
+            if files.keys.contains_key(&file.path) {
+                continue;
+            }
+            match keys(file) {
+                Ok(keys) => drop(files.keys.insert(file.path.clone(), Arc::new(keys))),
+                Err(wrong) => errors.extend(wrong.into_iter().map(|text| Finding::new(&file.at, text))),
+            }
+        }
         files
     }
 
@@ -101,6 +120,9 @@ impl AccessFiles {
                 header,
             });
         }
+        if let Some(auth) = &route.credentials.jwt {
+            access.jwt = Some(self.jwt(auth, &mut access.reserved)?);
+        }
         if let Some(auth_of_route) = &route.credentials.forward {
             let backend = auth.ok_or_else(|| "forward_auth has no server".to_owned())?;
             let headers = auth_of_route.headers.iter().map(field_name).collect::<Result<Vec<_>, _>>()?;
@@ -109,6 +131,19 @@ impl AccessFiles {
             access.forward = Some(ForwardAuth { backend, target, headers, timeout });
         }
         Ok(access)
+    }
+
+    fn jwt(&self, auth: &JwtAuth, reserved: &mut HeaderRules) -> Result<Jwt, String> {
+        let keys = self.keys.get(&auth.jwks.path).map(Arc::clone);
+        let field = |(name, claim): &(HeaderName, String)| Ok((field_name(name)?, claim.clone()));
+        let headers = auth.headers.iter().map(field).collect::<Result<Vec<_>, String>>()?;
+        reserved.remove.extend(headers.iter().map(|(name, _)| name.clone()));
+        if !auth.keep_authorization {
+            reserved.remove.push(http::header::AUTHORIZATION);
+        }
+        let (issuer, audience, leeway) = (auth.issuer.clone(), auth.audience.clone(), auth.leeway);
+        let keys = keys.ok_or_else(|| format!("{} could not be read", auth.jwks.path.display()))?;
+        Ok(Jwt::new(keys, JwtRules { issuer, audience, leeway, headers }))
     }
 
     fn set(&self, entries: &[Networks]) -> NetworkSet {
@@ -177,6 +212,15 @@ fn users(file: &FilePath) -> Result<Users, Vec<String>> {
         told(
             wrong.into_iter().map(|Mistake { line, column, text }| format!("{name}:{line}:{column}: {text}")),
         )
+    })
+}
+
+/// The keys in a file.
+fn keys(file: &FilePath) -> Result<KeySet, Vec<String>> {
+    let text = read(&file.path, KEYS_MAX).map_err(|error| vec![error])?;
+    KeySet::parse(&text).map_err(|wrong| {
+        let name = file.path.display();
+        told(wrong.into_iter().map(|what| format!("{name}: {what}")))
     })
 }
 

@@ -1,8 +1,10 @@
-//! Names and passwords: a file of users, how their passwords are hashed, and who checks them.
+//! What clients show of who they are. Names and passwords: a file of users, how their passwords are hashed, and who checks
+//! them. Tokens ([`jwt`]).
 //!
-//! A check costs tens of milliseconds of CPU time on purpose, so that no worker does it itself ([`Logins`]).
+//! A check of a password costs tens of milliseconds of CPU time on purpose, so that no worker does it itself ([`Logins`]).
 
 mod hash;
+pub mod jwt;
 mod logins;
 mod throttle;
 mod users;

@@ -31,6 +31,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use crate::challenges::Challenges;
+use crate::credentials::jwt::KnownTokens;
 use crate::credentials::{KnownPasswords, Logins};
 use crate::demand::Demand;
 use crate::l7::{ClientBody, Compressors, Date, Heads, Mirrors, Roots, Runners};
@@ -186,6 +187,8 @@ pub struct Worker {
     pub(crate) date: Date,
     /// The passwords that were right.
     pub(crate) remembered: Rc<KnownPasswords>,
+    /// The tokens that were right.
+    pub(crate) tokens: KnownTokens,
     /// The roots of files that are open.
     pub(crate) roots: Roots,
     /// What compresses responses.
@@ -368,6 +371,7 @@ impl Worker {
             runners,
             date: Date::default(),
             remembered: Rc::default(),
+            tokens: KnownTokens::default(),
             roots: Roots::default(),
             compressors: Compressors::default(),
             mirrors: Mirrors::default(),

@@ -36,6 +36,11 @@ fn examples(page: &str) -> Vec<Example> {
                     examples.last_mut().unwrap().files.push((name.to_owned(), format!("{text}\n")));
                 }
             }
+            // A file of JSON, which has no place for its name.
+            json if json.starts_with("json ") => {
+                let name = json.trim_start_matches("json ").to_owned();
+                examples.last_mut().unwrap().files.push((name, format!("{text}\n")));
+            }
             "toml" => examples.push(Example { configuration: format!("{text}\n"), ..Example::default() }),
             "console" => {
                 let commands = &mut examples.last_mut().unwrap().commands;

@@ -3,10 +3,11 @@
 use super::routes::relay_server;
 use super::{Known, Reader, reference};
 use crate::error::{Problem, shown};
-use crate::model::access::{FORWARD_TIMEOUT, REALM, USER_HEADER};
+use crate::model::access::{FORWARD_TIMEOUT, LEEWAY, REALM, USER_HEADER};
 use crate::model::header::{Act, refused};
 use crate::model::{
-    BasicAuth, ClientNetworks, Credentials, ForwardAuth, HeaderName, HeaderValue, Networks, RelayTarget,
+    BasicAuth, ClientNetworks, Credentials, ForwardAuth, HeaderName, HeaderValue, JwtAuth, Networks,
+    RelayTarget,
 };
 use crate::raw::{Section, Spanned};
 
@@ -21,16 +22,54 @@ pub(super) fn networks(section: &Section, reader: &mut Reader<'_, '_>) -> Client
 
 /// What requests of a route must show.
 pub(super) fn credentials(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Credentials {
-    Credentials { basic: basic_auth(section, reader), forward: forward_auth(section, known, reader) }
+    if section.mentions("basic_auth") && section.mentions("jwt") {
+        let problem = Problem::new("`basic_auth` and `jwt` both read `Authorization`");
+        let help = "keep one of the two; a request can have a password or a token, and not both";
+        reader.report.whole(section.key_span("jwt"), problem.help(help));
+    }
+    Credentials {
+        basic: basic_auth(section, reader),
+        jwt: jwt(section, reader),
+        forward: forward_auth(section, known, reader),
+    }
+}
+
+fn jwt(section: &Section, reader: &mut Reader<'_, '_>) -> Option<JwtAuth> {
+    let details = section.section("jwt")?;
+    let issuer = details.text("issuer").map(|text| text.value.to_owned());
+    reader.not_empty(details, "audience", "leave it out to believe tokens for anybody");
+    let audience = reader.list(details, "audience", |text: &Spanned<String>, _| Ok(text.value.clone()));
+    let mut headers: Vec<(HeaderName, String)> = Vec::new();
+    for (name, claim) in details.pairs("headers") {
+        let field = name.value.parse().and_then(identity);
+        let Some(field) = reader.tell(&name.span, field) else { continue };
+        if headers.iter().any(|(other, _)| *other == field) {
+            let problem = Problem::new(format!("the field `{field}` has one claim"));
+            reader.report.local(&name.span, problem.help("keep one of them"));
+        } else {
+            headers.push((field, claim.value.clone()));
+        }
+    }
+    headers.sort();
+    let leeway = details.duration("leeway").unwrap_or(LEEWAY);
+    let keep_authorization = details.bool("keep_authorization").unwrap_or_default();
+    let text = details.text("jwks")?;
+    let file = if text.value.starts_with("https://") || text.value.starts_with("http://") {
+        let problem = Problem::new("`jwks` takes a file, and not a URL");
+        Err(problem.help("save the set in a file, and again whenever the issuer changes its keys"))
+    } else {
+        reader.origin(&text.span).file(text.value)
+    };
+    let jwks = reader.tell(&text.span, file)?;
+    Some(JwtAuth { jwks, issuer, audience, headers, leeway, keep_authorization })
 }
 
 fn forward_auth(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Option<ForwardAuth> {
     let details = section.section("forward_auth")?;
     let path =
         details.text("path").map_or(Some("/".to_owned()), |text| reader.tell(&text.span, asked(text.value)));
-    let headers = reader.list(details, "headers", |text: &Spanned<String>, _| {
-        text.value.parse().and_then(|name| identity(name))
-    });
+    let headers =
+        reader.list(details, "headers", |text: &Spanned<String>, _| text.value.parse().and_then(identity));
     let timeout = details.duration("timeout").unwrap_or(FORWARD_TIMEOUT);
     if details.mentions("backend") == details.mentions("server") {
         let problem = Problem::new("`forward_auth` asks one server");

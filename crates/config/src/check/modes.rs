@@ -10,7 +10,7 @@ use crate::model::{
 use crate::raw::Section;
 
 /// The keys that only requests of HTTP can match or follow.
-pub(super) const OF_REQUESTS: [&str; 24] = [
+pub(super) const OF_REQUESTS: [&str; 25] = [
     "path",
     "redirect",
     "respond",
@@ -34,6 +34,7 @@ pub(super) const OF_REQUESTS: [&str; 24] = [
     "basic_auth",
     "split",
     "mirror",
+    "jwt",
     "forward_auth",
 ];
 

@@ -15,7 +15,7 @@ use crate::raw::{Section, Spanned};
 const TARGETS: [&str; 7] = ["backend", "server", "split", "passthrough", "redirect", "respond", "root"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 22] = [
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 23] = [
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
     ("path", SEALED),
@@ -37,6 +37,7 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 22] = [
     ("compress", SEALED),
     ("basic_auth", SEALED),
     ("mirror", SEALED),
+    ("jwt", SEALED),
     ("forward_auth", SEALED),
 ];
 

@@ -286,6 +286,13 @@ pub const TABLE: &[Key] = rows! {
     "route.basic_auth.realm": Kind::Text("any text without quotes"), toml("\"restricted\""), Live, NOW, "What browsers say that the password is for";
     "route.basic_auth.header": Kind::Text("the name of a field"), toml("\"remote-user\""), Live, NOW, "The field that names the user to servers; what clients say there is removed";
     "route.basic_auth.keep_authorization": Kind::Bool, toml("false"), Live, NOW, "Servers get `Authorization` with the name and the password too";
+    "route.jwt": Kind::Section, absent("everybody may enter"), Live, NOW, "With `mode = \"http\"`: requests must have a token (RFC 7519) in `Authorization: Bearer`, signed by RS256, ES256 or EdDSA, see [access.md](access.md)";
+    "route.jwt.jwks": Kind::Text("a file's path"), REQUIRED, Live, NOW, "The public keys of who issues the tokens: a JSON Web Key Set";
+    "route.jwt.issuer": Kind::Text("the claim `iss`"), absent("anybody whose key is in `jwks`"), Live, NOW, "Who must have issued the token";
+    "route.jwt.audience": Kind::List("values of the claim `aud`"), absent("tokens for anybody"), Live, NOW, "For whom the token must be: one of these";
+    "route.jwt.headers": Kind::Map("`{ Remote-User = \"sub\" }`"), LIST_ABSENT, Live, NOW, "Fields that servers get, and the claim of each, by its name or a JSON pointer such as `/realm_access/roles`; what clients say there is removed";
+    "route.jwt.leeway": Kind::Duration { min: ms(0), max: hours(1) }, toml("\"1m\""), Live, NOW, "By how much the clock of the issuer may differ";
+    "route.jwt.keep_authorization": Kind::Bool, toml("false"), Live, NOW, "Servers get `Authorization` with the token too";
     "route.forward_auth": Kind::Section, absent("no server is asked"), Live, NOW, "With `mode = \"http\"`: asks an authentication server, such as Authelia, Authentik or oauth2-proxy, about each request, see [access.md](access.md)";
     "route.forward_auth.backend": Kind::Text("the name of a [backend.NAME]"), absent("one of `backend`, `server` must be set"), Live, NOW, "The servers that are asked";
     "route.forward_auth.server": Kind::Text("`unix:/path`, `host:port`"), absent("one of `backend`, `server` must be set"), Live, NOW, "The server that is asked, if there is only one; `tls://host:port` speaks TLS";

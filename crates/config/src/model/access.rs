@@ -50,6 +50,8 @@ impl fmt::Display for Networks {
 pub struct Credentials {
     /// A name and a password.
     pub basic: Option<BasicAuth>,
+    /// A token.
+    pub jwt: Option<JwtAuth>,
     /// The yes of a server that knows who the client is.
     pub forward: Option<ForwardAuth>,
 }
@@ -71,6 +73,26 @@ pub struct ForwardAuth {
 
 /// How long a server of [`ForwardAuth`] may take where nothing is written.
 pub(crate) const FORWARD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Tokens that others have signed (RFC 7519).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JwtAuth {
+    /// The file with the public keys (RFC 7517).
+    pub jwks: FilePath,
+    /// Who must have issued it; `None`: anybody whose key is there.
+    pub issuer: Option<String>,
+    /// For whom it must be: one of these; empty: for anybody.
+    pub audience: Vec<String>,
+    /// The fields that servers get, by name, with the claim or the JSON pointer of each.
+    pub headers: Vec<(HeaderName, String)>,
+    /// By how much clocks may differ: up to an hour.
+    pub leeway: Duration,
+    /// Whether servers get the token.
+    pub keep_authorization: bool,
+}
+
+/// The leeway of [`JwtAuth`] where none is written.
+pub(crate) const LEEWAY: Duration = Duration::from_secs(60);
 
 /// Names and passwords of users (RFC 7617).
 #[derive(Clone, Debug, PartialEq, Eq)]

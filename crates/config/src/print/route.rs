@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{array, bare, list, networks, path, quoted, text};
 use crate::model::{
     BasicAuth, ClientAuth, Compress, Credentials, ErrorPages, FilePath, ForwardAuth, HeaderChanges,
-    HeaderField, HeaderValue, Hsts, HttpRules, Listeners, Maintenance, Mirror, PathRewrite, ProxyV2,
+    HeaderField, HeaderValue, Hsts, HttpRules, JwtAuth, Listeners, Maintenance, Mirror, PathRewrite, ProxyV2,
     ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route, RouteLimits, SendProxy, Split,
     StaticFiles, StatusRange, Target, TrustDomain,
 };
@@ -68,6 +68,9 @@ fn credentials(out: &mut String, credentials: &Credentials) {
     if let Some(auth) = &credentials.forward {
         forward_auth(out, auth);
     }
+    if let Some(auth) = &credentials.jwt {
+        jwt(out, auth);
+    }
     if let Some(BasicAuth { file, realm, header, keep_authorization }) = &credentials.basic {
         let (file, realm) = (quoted(&path(file)), quoted(realm.as_str()));
         bare(
@@ -78,6 +81,21 @@ fn credentials(out: &mut String, credentials: &Credentials) {
             ),
         );
     }
+}
+
+fn jwt(out: &mut String, auth: &JwtAuth) {
+    let JwtAuth { jwks, issuer, audience, headers, leeway, keep_authorization } = auth;
+    let mut parts = vec![format!("jwks = {}", quoted(&path(jwks)))];
+    parts.extend(issuer.iter().map(|issuer| format!("issuer = {}", quoted(issuer))));
+    if !audience.is_empty() {
+        parts.push(format!("audience = {}", array(audience)));
+    }
+    let headers: Vec<String> =
+        headers.iter().map(|(name, claim)| format!("{name} = {}", quoted(claim))).collect();
+    parts.push(format!("headers = {{ {} }}", headers.join(", ")));
+    parts
+        .push(format!("leeway = \"{}\", keep_authorization = {keep_authorization}", print_duration(*leeway)));
+    bare(out, "jwt", format_args!("{{ {} }}", parts.join(", ")));
 }
 
 fn forward_auth(out: &mut String, auth: &ForwardAuth) {

@@ -1,5 +1,6 @@
 //! The language as its users meet it: files, messages, printed configurations, documentation.
 
+mod access;
 mod blessed;
 mod documentation;
 mod includes;

@@ -296,7 +296,6 @@ fn keys_in_the_wrong_place_are_sent_to_the_right_one() {
 #[test]
 fn conflicts_between_items() {
     let route = "[[route]]\nserver = \"127.0.0.1:1\"\n";
-    let http = "\n[[listener]]\nmode = \"http\"";
     let cases = [
         (format!("{route}{route}"), "earlier route already takes"),
         (
@@ -346,22 +345,6 @@ fn conflicts_between_items() {
         (
             format!("{route}listener = \"p\"\ndeny_ja4 = \"t13d*\"\n[[listener]]\nname = \"p\"\ntls = false"),
             "`deny_ja4` needs TLS, but the listener `p` has none",
-        ),
-        (format!("{route}basic_auth = {{ file = \"a\", realm = \"a\\\"b\" }}{http}"), "is not a realm"),
-        (
-            format!("{route}basic_auth = {{ file = \"a\", header = \"Host\" }}{http}"),
-            "cannot say who the client is",
-        ),
-        (format!("{route}basic_auth = {{ realm = \"a\" }}{http}"), "lacks `file`"),
-        (format!("{route}basic_auth = \"a\""), "applies to HTTP only"),
-        ("[[route]]\npassthrough = \"a:1\"\nbasic_auth = \"a\"".to_owned() + http, "`basic_auth` cannot go"),
-        (format!("{route}forward_auth = {{ path = \"/\" }}{http}"), "asks one server"),
-        (format!("{route}forward_auth = {{ server = \"a:1\", backend = \"b\" }}{http}"), "asks one server"),
-        (format!("{route}forward_auth = {{ backend = \"b\" }}{http}"), "no backend named `b`"),
-        (format!("{route}forward_auth = {{ server = \"a:1\", path = \"x\" }}{http}"), "is not a path"),
-        (
-            format!("{route}forward_auth = {{ server = \"a:1\", headers = \"Cookie\" }}{http}"),
-            "cannot say who",
         ),
         (format!("{route}allow = []"), "`allow` is empty"),
         (format!("{route}deny = [\"10.0.0.0/8\", \"10.0.0.0/8\"]"), "`deny` contains this twice"),

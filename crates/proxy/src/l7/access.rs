@@ -1,11 +1,12 @@
 //! Who may enter: what is checked of a request between its route and what the route does.
 //!
 //! The order is that of `docs/access.md`. Addresses are checked first ([`admits_address`]), for that costs nothing. What
-//! costs more, or waits, comes last ([`Checking`]): names and passwords ([`basic`]), then authentication servers
-//! ([`forward_auth`]). Whatever cannot be checked is refused.
+//! costs more, or waits, comes last ([`Checking`]): names and passwords ([`basic`]), tokens ([`jwt`]), then
+//! authentication servers ([`forward_auth`]). Whatever cannot be checked is refused.
 
 mod basic;
 mod forward_auth;
+mod jwt;
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -31,7 +32,7 @@ pub(crate) fn admits_address(access: &Access, client: Option<IpAddr>) -> bool {
 
 /// Whether a request has to show something.
 pub(crate) fn asks(access: &Access) -> bool {
-    access.basic.is_some() || access.forward.is_some()
+    access.basic.is_some() || access.jwt.is_some() || access.forward.is_some()
 }
 
 /// A request that is not let in before it was checked; what it needs then is kept.
@@ -90,6 +91,9 @@ impl Checking<'_> {
         let mut grant = Grant::new();
         if let Some(basic) = &self.route.access.basic {
             grant.extend(basic::check(session, context, basic, &request.fields).await?);
+        }
+        if let Some(tokens) = &self.route.access.jwt {
+            grant.extend(jwt::check(session, context, tokens, &request.fields).await?);
         }
         if let Some(auth) = &self.route.access.forward {
             grant.extend(forward_auth::check(session, context, (auth, &self.route.access), request).await?);

@@ -16,6 +16,7 @@ use offramp_tls::Configs;
 use super::pages::ErrorPages;
 use super::{Network, SendProxy};
 use crate::credentials::Users;
+use crate::credentials::jwt::Jwt;
 use crate::limit::Rate;
 use crate::networks::AddressRules;
 use crate::route::{PathRules, Paths, RedirectMap, Template};
@@ -152,6 +153,8 @@ pub struct Access {
     pub addresses: Option<Arc<AddressRules>>,
     /// The users whose name and password a request must have.
     pub basic: Option<BasicAuth>,
+    /// The tokens that a request may have; one of them it must have.
+    pub jwt: Option<Jwt>,
     /// Who is asked about each request.
     pub forward: Option<ForwardAuth>,
     /// The fields that only these checks may set, and those that are for them alone: taken out of what clients say.

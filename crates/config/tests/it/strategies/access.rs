@@ -1,7 +1,7 @@
 //! Strategies of what requests must show.
 
 use offramp_config::At;
-use offramp_config::model::{BasicAuth, Credentials, ForwardAuth, HeaderName};
+use offramp_config::model::{BasicAuth, Credentials, ForwardAuth, HeaderName, JwtAuth};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -25,5 +25,21 @@ pub(super) fn credentials() -> impl Strategy<Value = Credentials> {
             ForwardAuth { to: relay.to, path, headers, timeout, at: At::NOWHERE }
         },
     );
-    (option::of(basic), option::of(forward)).prop_map(|(basic, forward)| Credentials { basic, forward })
+    let text = || "[a-z:/\"é]{1,6}";
+    let jwt =
+        (file(), option::of(text()), vec(text(), 0..3), vec((name(), text()), 0..3), duration(0, 3_600_000));
+    let jwt = (jwt, any::<bool>()).prop_map(
+        |((jwks, issuer, mut audience, mut headers, leeway), keep_authorization)| {
+            distinct(&mut audience);
+            headers.sort();
+            headers.dedup_by(|one, other| one.0 == other.0);
+            JwtAuth { jwks, issuer, audience, headers, leeway, keep_authorization }
+        },
+    );
+    let shown = prop_oneof![
+        Just((None, None)),
+        basic.prop_map(|basic| (Some(basic), None)),
+        jwt.prop_map(|jwt| (None, Some(jwt))),
+    ];
+    (shown, option::of(forward)).prop_map(|((basic, jwt), forward)| Credentials { basic, jwt, forward })
 }

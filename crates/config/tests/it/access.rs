@@ -1,0 +1,47 @@
+//! Mistakes in what requests must show.
+
+use offramp_config::{Environment, parse};
+
+#[test]
+fn what_requests_must_show_is_said_in_one_way() {
+    let route = "[[route]]\nserver = \"127.0.0.1:1\"\n";
+    let http = "\n[[listener]]\nmode = \"http\"";
+    let cases = [
+        (format!("{route}basic_auth = {{ file = \"a\", realm = \"a\\\"b\" }}{http}"), "is not a realm"),
+        (
+            format!("{route}basic_auth = {{ file = \"a\", header = \"Host\" }}{http}"),
+            "cannot say who the client is",
+        ),
+        (format!("{route}basic_auth = {{ realm = \"a\" }}{http}"), "lacks `file`"),
+        (format!("{route}basic_auth = \"a\""), "applies to HTTP only"),
+        ("[[route]]\npassthrough = \"a:1\"\nbasic_auth = \"a\"".to_owned() + http, "`basic_auth` cannot go"),
+        (format!("{route}forward_auth = {{ path = \"/\" }}{http}"), "asks one server"),
+        (format!("{route}forward_auth = {{ server = \"a:1\", backend = \"b\" }}{http}"), "asks one server"),
+        (format!("{route}forward_auth = {{ backend = \"b\" }}{http}"), "no backend named `b`"),
+        (format!("{route}forward_auth = {{ server = \"a:1\", path = \"x\" }}{http}"), "is not a path"),
+        (
+            format!("{route}forward_auth = {{ server = \"a:1\", headers = \"Cookie\" }}{http}"),
+            "cannot say who",
+        ),
+        (format!("{route}jwt = {{ issuer = \"a\" }}{http}"), "lacks `jwks`"),
+        (format!("{route}jwt = {{ jwks = \"https://a/keys\" }}{http}"), "takes a file, and not a URL"),
+        (format!("{route}jwt = {{ jwks = \"a\", audience = [] }}{http}"), "`audience` is empty"),
+        (
+            format!("{route}jwt = {{ jwks = \"a\", headers = {{ Cookie = \"sub\" }} }}{http}"),
+            "cannot say who",
+        ),
+        (
+            format!("{route}jwt = {{ jwks = \"a\", headers = {{ X-A = \"sub\", x-a = \"b\" }} }}{http}"),
+            "has one claim",
+        ),
+        (
+            format!("{route}basic_auth = \"a\"\njwt = {{ jwks = \"b\" }}{http}"),
+            "`basic_auth` and `jwt` both read `Authorization`",
+        ),
+    ];
+    for (text, expected) in cases {
+        let errors = parse(&text, "offramp.toml", &Environment::default()).expect_err(&text);
+        assert!(errors.to_string().contains(expected), "{text}\n{errors}");
+        assert_eq!(errors.count(), 1, "{text}\n{errors}");
+    }
+}

@@ -1,0 +1,193 @@
+//! JSON Web Tokens (RFC 7519) that others have signed: which are believed, and what they say.
+//!
+//! Signatures are RS256, ES256 and EdDSA (RFC 7518, RFC 8037), checked by the keys of a set ([`KeySet`]). The key decides on
+//! the algorithm, and never the token alone (RFC 8725 §3.1): `none` and the symmetric algorithms do not exist here. Keys and
+//! addresses of keys that a token brings itself are not looked at. Without I/O; the time is an argument.
+
+mod claims;
+mod keys;
+mod tokens;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderName;
+use serde_json::{Map, Value};
+
+pub use keys::KeySet;
+use keys::{Algorithm, Key};
+pub(crate) use tokens::KnownTokens;
+
+/// The longest token, in bytes. Those of large directories have a few kilobytes.
+const TOKEN_MAX: usize = 8 << 10;
+/// How many keys are tried for a token that does not name one.
+const TRIES: usize = 4;
+/// The longest name of a user in events, in bytes.
+const USER_MAX: usize = 255;
+
+/// Which tokens a route believes, and what servers learn of them.
+#[derive(Debug)]
+pub struct Jwt {
+    keys: std::sync::Arc<KeySet>,
+    rules: JwtRules,
+    /// Differs where keys or rules differ.
+    identity: Box<[u8]>,
+}
+
+/// What a token must say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JwtRules {
+    /// Who must have issued it; `None`: anybody whose key is in the set.
+    pub issuer: Option<String>,
+    /// For whom it must be: one of these; empty: for anybody.
+    pub audience: Vec<String>,
+    /// By how much clocks may differ.
+    pub leeway: Duration,
+    /// The fields that servers get, and the claim or the JSON pointer of each.
+    pub headers: Vec<(HeaderName, String)>,
+}
+
+/// What a token that is believed says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Token {
+    /// Its subject, for events.
+    pub(crate) user: Option<Box<[u8]>>,
+    /// The fields that servers get.
+    pub(crate) fields: Vec<(HeaderName, Vec<u8>)>,
+    /// When it ends, in seconds since 1970, with the leeway.
+    ends: f64,
+}
+
+/// Why a token is not believed, for events.
+pub(crate) type Why = &'static str;
+
+/// A token that has everything but a signature that was checked.
+#[derive(Debug)]
+struct Unchecked<'t> {
+    /// What is signed.
+    message: &'t [u8],
+    signature: Vec<u8>,
+    algorithm: Algorithm,
+    key_id: Option<String>,
+    token: Token,
+}
+
+impl Jwt {
+    /// Tokens by these keys and rules.
+    #[must_use]
+    pub fn new(keys: std::sync::Arc<KeySet>, rules: JwtRules) -> Self {
+        let said = format!("{rules:?}");
+        let identity = [keys.digest(), digest(&SHA256, said.as_bytes()).as_ref()].concat();
+        Self { keys, rules, identity: identity.into() }
+    }
+
+    /// Everything that can be checked without the price of a signature.
+    fn read<'t>(&self, token: &'t str, now: SystemTime) -> Result<Unchecked<'t>, Why> {
+        if token.len() > TOKEN_MAX {
+            return Err("the token is longer than 8 KiB");
+        }
+        let (message, signature) = token.rsplit_once('.').ok_or("this is no token")?;
+        let (head, claims) = message.split_once('.').ok_or("this is no token")?;
+        if claims.contains('.') {
+            return Err("this is no signed token");
+        }
+        let head = object(head)?;
+        if head.contains_key("crit") || head.contains_key("zip") {
+            return Err("the token has extensions");
+        }
+        let algorithm = head.get("alg").and_then(Value::as_str).and_then(Algorithm::of);
+        let algorithm = algorithm.ok_or("the algorithm of the token is not RS256, ES256 or EdDSA")?;
+        let key_id = match head.get("kid") {
+            None => None,
+            Some(Value::String(id)) => Some(id.clone()),
+            Some(_) => return Err("the kid of the token is not a text"),
+        };
+        let token = self.rules.check(&object(claims)?, now)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| "this is no token")?;
+        Ok(Unchecked { message: message.as_bytes(), signature, algorithm, key_id, token })
+    }
+
+    /// Whether one of the keys has signed a token: the only step that costs time.
+    fn is_signed(&self, token: &Unchecked<'_>) -> Result<(), Why> {
+        let mut keys = self.candidates(token).peekable();
+        if keys.peek().is_none() {
+            return Err("no key of the set is for this token");
+        }
+        let signed = keys.take(TRIES).any(|key| key.has_signed(token.message, &token.signature));
+        if signed { Ok(()) } else { Err("the signature of the token is wrong") }
+    }
+
+    fn candidates<'k>(&'k self, token: &'k Unchecked<'_>) -> impl Iterator<Item = &'k Key> {
+        // One that has no name may be the one that the token names.
+        let named = |key: &&Key| match (&token.key_id, &key.id) {
+            (Some(asked), Some(id)) => asked == id,
+            _ => true,
+        };
+        self.keys.iter().filter(|key| key.algorithm == token.algorithm).filter(named)
+    }
+
+    /// What a token says, if it is believed.
+    #[cfg(test)]
+    fn check(&self, token: &str, now: SystemTime) -> Result<Token, Why> {
+        let unchecked = self.read(token, now)?;
+        self.is_signed(&unchecked)?;
+        Ok(unchecked.token)
+    }
+}
+
+impl JwtRules {
+    /// What the claims say, if they are for here and now (RFC 7519 §4.1).
+    fn check(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<Token, Why> {
+        // Times may be fractions, which a double has to the microsecond.
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let leeway = self.leeway.as_secs_f64();
+        let time = |name| match claims.get(name) {
+            None => Ok(None),
+            Some(time) => time.as_f64().map(Some).ok_or("a time of the token is not a number"),
+        };
+        let ends = time("exp")?.ok_or("the token has no exp")? + leeway;
+        if now >= ends {
+            return Err("the token has ended");
+        }
+        if time("nbf")?.is_some_and(|begins| now < begins - leeway) {
+            return Err("the token has not begun");
+        }
+        if let Some(issuer) = &self.issuer
+            && claims.get("iss").and_then(Value::as_str) != Some(issuer)
+        {
+            return Err("the token has another issuer");
+        }
+        let meant = |audience: &Value| {
+            audience.as_str().is_some_and(|name| self.audience.iter().any(|one| one == name))
+        };
+        let is_meant = match claims.get("aud") {
+            _ if self.audience.is_empty() => true,
+            Some(Value::Array(all)) => all.iter().any(meant),
+            Some(one) => meant(one),
+            None => false,
+        };
+        if !is_meant {
+            return Err("the token has another audience");
+        }
+        let user = claims.get("sub").and_then(Value::as_str).filter(|user| user.len() <= USER_MAX);
+        let fields = self
+            .headers
+            .iter()
+            .filter_map(|(name, claim)| Some((name.clone(), claims::field(claims::find(claims, claim)?)?)));
+        Ok(Token { user: user.map(|user| user.as_bytes().into()), fields: fields.collect(), ends })
+    }
+}
+
+/// A JSON object within a token.
+fn object(text: &str) -> Result<Map<String, Value>, Why> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| "this is no token")?;
+    match serde_json::from_slice(&bytes) {
+        Ok(Value::Object(object)) => Ok(object),
+        _ => Err("this is no token"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

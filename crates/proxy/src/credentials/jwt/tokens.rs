@@ -1,0 +1,161 @@
+//! The tokens that a worker has checked: a signature costs up to a tenth of a millisecond, and clients send the same token
+//! with each request.
+//!
+//! One signature is checked at a time, and then the event loop looks at all others: whatever clients send, no turn of the
+//! loop has more than one.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hasher as _;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use offramp_net::turn;
+use rustls::crypto::aws_lc_rs;
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+use tokio::sync::Semaphore;
+
+use super::{Jwt, Token, Why};
+
+/// How many tokens each worker remembers.
+const REMEMBERED: usize = 4096;
+/// How large the fields of all of them may be, in bytes.
+const FIELDS_MAX: usize = 1 << 20;
+/// For how long.
+const REMEMBER: Duration = Duration::from_secs(5 * 60);
+
+/// What a worker knows of tokens.
+pub(crate) struct KnownTokens {
+    key: [u8; 16],
+    right: RefCell<Right>,
+    /// Who checks a signature.
+    turn: Semaphore,
+}
+
+#[derive(Default)]
+struct Right {
+    tokens: HashMap<u128, Known>,
+    /// The oldest first.
+    order: VecDeque<u128>,
+    /// How large their fields are.
+    size: usize,
+}
+
+struct Known {
+    token: Rc<Token>,
+    /// In seconds since 1970.
+    until: f64,
+}
+
+impl Default for KnownTokens {
+    fn default() -> Self {
+        let mut key = [0; 16];
+        // Tokens are never remembered by a key that somebody could know.
+        let drawn = aws_lc_rs::default_provider().secure_random.fill(&mut key).is_ok();
+        assert!(drawn, "the system has random numbers: TLS has drawn some before");
+        Self { key, right: RefCell::default(), turn: Semaphore::new(1) }
+    }
+}
+
+impl KnownTokens {
+    /// What a token says, if `jwt` believes it.
+    pub(crate) async fn check(&self, jwt: &Jwt, token: &str) -> Result<Rc<Token>, Why> {
+        let digest = self.digest(jwt, token);
+        if let Some(known) = self.right.borrow().get(digest, SystemTime::now()) {
+            return Ok(known);
+        }
+        let unchecked = jwt.read(token, SystemTime::now())?;
+        // It is never closed.
+        let _permit = self.turn.acquire().await.map_err(|_| "no signature can be checked")?;
+        // Another request with it may have been in front of this one.
+        let now = SystemTime::now();
+        if let Some(known) = self.right.borrow().get(digest, now) {
+            return Ok(known);
+        }
+        let signed = jwt.is_signed(&unchecked);
+        turn::next().await;
+        signed?;
+        let token = Rc::new(unchecked.token);
+        self.right.borrow_mut().add(digest, &token, now);
+        Ok(token)
+    }
+
+    fn digest(&self, jwt: &Jwt, token: &str) -> u128 {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(&jwt.identity);
+        hasher.write(token.as_bytes());
+        hasher.finish128().as_u128()
+    }
+}
+
+impl Right {
+    fn get(&self, digest: u128, now: SystemTime) -> Option<Rc<Token>> {
+        let known = self.tokens.get(&digest).filter(|known| known.until > seconds(now))?;
+        Some(Rc::clone(&known.token))
+    }
+
+    fn add(&mut self, digest: u128, token: &Rc<Token>, now: SystemTime) {
+        let size = |token: &Token| token.fields.iter().map(|(_, value)| value.len()).sum::<usize>();
+        self.forget(digest, size);
+        let now = seconds(now);
+        while let Some(oldest) = self.order.front().copied() {
+            let over = self.tokens.get(&oldest).is_none_or(|known| known.until <= now);
+            let room = self.order.len() < REMEMBERED && self.size + size(token) <= FIELDS_MAX;
+            if !over && room {
+                break;
+            }
+            self.order.pop_front();
+            self.forget(oldest, size);
+        }
+        self.size += size(token);
+        let until = token.ends.min(now + REMEMBER.as_secs_f64());
+        self.tokens.insert(digest, Known { token: Rc::clone(token), until });
+        self.order.push_back(digest);
+    }
+
+    fn forget(&mut self, digest: u128, size: impl Fn(&Token) -> usize) {
+        if let Some(known) = self.tokens.remove(&digest) {
+            self.size -= size(&known.token);
+        }
+    }
+}
+
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderName;
+
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_bounded_in_number_size_and_time() {
+        let (mut right, now) = (Right::default(), SystemTime::now());
+        let token = |size: usize, ends: f64| {
+            let fields = vec![(HeaderName::from_static("x"), vec![b'x'; size])];
+            Rc::new(Token { user: None, fields, ends })
+        };
+        for digest in 0..3 * REMEMBERED as u128 {
+            right.add(digest, &token(1, f64::MAX), now);
+        }
+        assert_eq!((right.tokens.len(), right.order.len(), right.size), (REMEMBERED, REMEMBERED, REMEMBERED));
+        let last = 3 * REMEMBERED as u128 - 1;
+        assert!(right.get(last, now).is_some() && right.get(0, now).is_none());
+        assert!(right.get(last, now + REMEMBER).is_none());
+        // Not beyond its own end.
+        right.add(0, &token(1, seconds(now) + 1.0), now);
+        assert!(right.get(0, now).is_some() && right.get(0, now + Duration::from_secs(1)).is_none());
+        for digest in 0..1000 {
+            right.add(digest, &token(FIELDS_MAX / 100, f64::MAX), now);
+            assert!(right.size <= FIELDS_MAX);
+        }
+        assert!(right.tokens.len() <= 100 && right.order.len() <= REMEMBERED);
+        // The same one again has its place once.
+        for _ in 0..10_000 {
+            right.add(7, &token(1, f64::MAX), now);
+        }
+        assert!(right.order.len() <= REMEMBERED && right.size <= FIELDS_MAX);
+    }
+}

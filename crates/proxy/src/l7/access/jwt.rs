@@ -1,0 +1,67 @@
+//! Tokens in requests (RFC 6750, RFC 7519).
+
+use std::rc::Rc;
+
+use http::StatusCode;
+use offramp_http::head::Fields;
+use offramp_observe::{Cause, Close};
+
+use super::Grant;
+use crate::credentials::jwt::{Jwt, Why};
+use crate::l7::answer::Refusal;
+use crate::l7::exchange::RequestContext;
+use crate::l7::session::Session;
+
+/// What a client without a token is told, and one with a wrong one (RFC 6750 §3). Why it is wrong is told in events alone.
+const NO_TOKEN: &str = "Bearer realm=\"restricted\"";
+const WRONG_TOKEN: &str = "Bearer realm=\"restricted\", error=\"invalid_token\"";
+
+/// Whether the request has a token that is believed.
+pub(super) async fn check(
+    session: &Rc<Session>,
+    context: &RequestContext,
+    jwt: &Jwt,
+    fields: &Fields,
+) -> Result<Grant, Refusal> {
+    let token = token(fields).ok_or_else(|| refusal(None))?;
+    let token = session.worker.tokens.check(jwt, token).await.map_err(|why| refusal(Some(why)))?;
+    context.record.note(|facts| facts.request.user.clone_from(&token.user));
+    Ok(token.fields.clone())
+}
+
+fn refusal(why: Option<Why>) -> Refusal {
+    let close = Close::from(Cause::Unauthorized).with_detail(why.unwrap_or("no token"));
+    let challenge = if why.is_some() { WRONG_TOKEN } else { NO_TOKEN };
+    Refusal::new(StatusCode::UNAUTHORIZED, close).with_field(b"www-authenticate", challenge)
+}
+
+/// The token that a request has; nothing where it has none, or several.
+fn token(fields: &Fields) -> Option<&str> {
+    let mut values = fields.named(b"authorization");
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let (scheme, token) = value.split_at_checked("bearer ".len())?;
+    if !scheme.eq_ignore_ascii_case(b"bearer ") {
+        return None;
+    }
+    std::str::from_utf8(token.trim_ascii()).ok().filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_found() {
+        let of = |values: &[&str]| {
+            let fields: Fields = values.iter().map(|value| ("authorization", *value)).collect();
+            token(&fields).map(ToOwned::to_owned)
+        };
+        for value in ["Bearer a.b.c", "bearer a.b.c", "BEARER  a.b.c "] {
+            assert_eq!(of(&[value]).as_deref(), Some("a.b.c"), "{value}");
+        }
+        for values in [&[][..], &[""], &["Bearer"], &["Bearer "], &["Basic YTpi"], &["Bearer a", "Bearer a"]]
+        {
+            assert_eq!(of(values), None, "{values:?}");
+        }
+    }
+}
