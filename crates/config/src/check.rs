@@ -61,6 +61,7 @@ pub(crate) fn check(root: &Section, environment: &Environment, report: &mut Repo
     config.fill_implied();
     acme::between(root, &sorted, &authorities, &config, &mut reader);
     settings::between(root, &wrong, &config, reader.report);
+    access::countries(root, reader.report);
     conflicts::between(root, listeners, &routes, &config, reader.report);
     let complete = listeners.len() == root.sections("listener").len();
     let known: Vec<&Listener> = listeners.iter().chain(broken_listeners).map(|(one, _)| one).collect();

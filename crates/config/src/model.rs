@@ -11,7 +11,9 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use access::{BasicAuth, ClientNetworks, Credentials, ForwardAuth, JwtAuth, Networks, parse_networks};
+pub use access::{
+    BasicAuth, ClientNetworks, Country, Credentials, ForwardAuth, JwtAuth, Networks, parse_networks,
+};
 pub use acme::{
     AcmeCertificate, Authority, Challenge, DirectoryUrl, DnsProvider, DnsUpdate, ExternalAccount,
     ImpliedCertificates, KeyType, TsigAlgorithm, contact, not_issuable,
@@ -90,6 +92,8 @@ pub struct Config {
     pub watch: bool,
     /// What the process forbids itself once it has started.
     pub sandbox: Sandbox,
+    /// The database of the countries of addresses.
+    pub geoip: Option<FilePath>,
     /// The admin interface.
     pub admin: Admin,
     /// What the program says about itself.
@@ -151,6 +155,7 @@ impl Config {
             state_dir: environment.state_dir(),
             watch: false,
             sandbox: Sandbox::On,
+            geoip: None,
             admin: Admin::default(),
             log: Log::default(),
             access_log: AccessLog::default(),

@@ -95,6 +95,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "state_dir" => state_dir;
     "watch" => watch;
     "sandbox" => sandbox;
+    "geoip" => geoip;
     "admin.enabled" => admin.enabled;
     "admin.address" => admin.endpoint;
     "admin.token_file" => admin.token_file;

@@ -3,7 +3,9 @@
 //! They are read with the configuration: at start, for a reload and for a check. A change of certificates alone uses
 //! what was read then.
 
-use std::collections::HashMap;
+mod countries;
+
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,7 @@ use std::sync::Arc;
 
 use offramp_config::Config;
 use offramp_config::model::{
-    Cidr, ClientNetworks, FilePath, HeaderName, JwtAuth, Networks, Route, parse_networks,
+    Cidr, ClientNetworks, Country, FilePath, HeaderName, JwtAuth, Networks, Route, parse_networks,
 };
 use offramp_proxy::credentials::jwt::{Jwt, JwtRules, KeySet};
 use offramp_proxy::credentials::{Mistake, Users};
@@ -35,11 +37,14 @@ pub(crate) struct AccessFiles {
     networks: HashMap<PathBuf, Arc<[Cidr]>>,
     users: HashMap<PathBuf, Arc<Users>>,
     keys: HashMap<PathBuf, Arc<KeySet>>,
+    countries: HashMap<Country, Arc<[Cidr]>>,
 }
 
 /// Every file that says who may enter.
 pub(crate) fn files(config: &Config) -> Vec<&FilePath> {
-    lists(config).chain(user_files(config)).chain(key_sets(config)).collect()
+    let geoip =
+        config.geoip.iter().filter(|_| entries(config).any(|entry| matches!(entry, Networks::Country(_))));
+    lists(config).chain(user_files(config)).chain(key_sets(config)).chain(geoip).collect()
 }
 
 fn key_sets(config: &Config) -> impl Iterator<Item = &FilePath> {
@@ -50,13 +55,18 @@ fn user_files(config: &Config) -> impl Iterator<Item = &FilePath> {
     config.routes.iter().filter_map(|route| Some(&route.credentials.basic.as_ref()?.file))
 }
 
-/// Every list of networks.
-fn lists(config: &Config) -> impl Iterator<Item = &FilePath> {
+/// Every entry of `allow` and `deny`.
+fn entries(config: &Config) -> impl Iterator<Item = &Networks> {
     let of_listeners = config.listeners.iter().map(|listener| &listener.networks);
     let all = of_listeners.chain(config.routes.iter().map(|route| &route.networks));
-    all.flat_map(ClientNetworks::entries).filter_map(|entry| match entry {
+    all.flat_map(ClientNetworks::entries)
+}
+
+/// Every list of networks.
+fn lists(config: &Config) -> impl Iterator<Item = &FilePath> {
+    entries(config).filter_map(|entry| match entry {
         Networks::File(file) => Some(file),
-        Networks::One(_) => None,
+        Networks::One(_) | Networks::Country(_) => None,
     })
 }
 
@@ -74,6 +84,7 @@ impl AccessFiles {
             });
             files.networks.insert(file.path.clone(), list.into());
         }
+        files.read_countries(config, errors);
         for file in user_files(config) {
             if files.users.contains_key(&file.path) {
                 continue;
@@ -93,6 +104,20 @@ impl AccessFiles {
             }
         }
         files
+    }
+
+    fn read_countries(&mut self, config: &Config, errors: &mut Vec<Finding>) {
+        let wanted: BTreeSet<Country> = entries(config)
+            .filter_map(|entry| match entry {
+                Networks::Country(country) => Some(*country),
+                _ => None,
+            })
+            .collect();
+        let Some(file) = config.geoip.as_ref().filter(|_| !wanted.is_empty()) else { return };
+        match countries::read(&file.path, &wanted) {
+            Ok(found) => self.countries = found,
+            Err(wrong) => errors.push(Finding::new(&file.at, wrong)),
+        }
     }
 
     /// What requests of a route must show, beside where they come from.
@@ -150,6 +175,8 @@ impl AccessFiles {
         let networks = entries.iter().flat_map(|entry| match entry {
             Networks::One(network) => std::slice::from_ref(network),
             Networks::File(file) => self.networks.get(&file.path).map_or(&[][..], |list| list),
+            // One that the database does not know was reported.
+            Networks::Country(country) => self.countries.get(country).map_or(&[][..], |list| list),
         });
         NetworkSet::new(networks.map(|network| (network.address(), network.prefix())))
     }

@@ -8,6 +8,7 @@
 //! | [`ca`] | certificates of every key type and shape, as files |
 //! | [`tls_client`] | a record-level TLS client that can say anything |
 //! | [`cases`] | the table of malformed input, and the comparison of two servers over it |
+//! | [`geoip`] | databases of the countries of addresses |
 //! | [`oracle`] | a plain rustls echo server, whose verdicts are the least that Offramp gives |
 //!
 //! Everything is blocking, on threads, with bounded waits, on loopback addresses and ports that the
@@ -16,6 +17,7 @@
 pub mod ca;
 pub mod cases;
 mod error;
+pub mod geoip;
 pub mod oracle;
 pub mod postgres;
 pub mod process;

@@ -13,7 +13,7 @@ use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
 const ANNA: &str = "anna:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 const KEYS: &str = "forward_auth = { server = \"unix:auth.sock\", path = \"/api/authz?x=1\", \
-                    headers = [\"Remote-User\", \"Remote-Groups\"], timeout = \"500ms\" }";
+                    headers = [\"Remote-User\", \"Remote-Groups\"], timeout = \"100s\" }";
 
 /// The page to log in is open to all.
 const LOGIN: &str = "[[route]]\npath = \"/login\"\nserver = \"unix:auth.sock\"\n";
@@ -66,12 +66,18 @@ fn stand_in(home: &Home) -> (Server, Asked) {
 }
 
 fn served(keys: &str) -> (Vec<Server>, Seen, Asked, Instance) {
+    served_within("100s", keys)
+}
+
+/// The same, with this time for the authentication server.
+fn served_within(timeout: &str, keys: &str) -> (Vec<Server>, Seen, Asked, Instance) {
+    let keys = format!("{}\n{keys}", KEYS.replace("100s", timeout));
     let home = Home::new();
     let (app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
     let (auth, asked) = stand_in(&home);
     fs::write(home.file("users"), ANNA).unwrap();
-    let instance = home
-        .run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n{KEYS}\n{keys}\n{LOGIN}"));
+    let instance =
+        home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n{keys}\n{LOGIN}"));
     (vec![app, auth], seen, asked, instance)
 }
 
@@ -218,7 +224,7 @@ fn any_other_response_is_for_the_client() {
 
 #[test]
 fn who_cannot_ask_lets_nobody_in() {
-    let (mut servers, seen, _asked, instance) = served("");
+    let (mut servers, seen, _asked, instance) = served_within("500ms", "");
     let cookie = ["--header", "Cookie: session=good"];
     for version in VERSIONS {
         for path in ["hang", "breaks", "changes"] {

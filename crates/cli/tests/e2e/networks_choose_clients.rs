@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use offramp_testkit::ca::{Key, Leaf};
+use offramp_testkit::geoip;
 use offramp_testkit::process::Source;
 use offramp_testkit::server::{Listen, Server, apps};
 use socket2::{Domain, Socket, Type};
@@ -63,6 +64,41 @@ fn a_route_admits_by_address_and_tells_the_others_403() {
     assert_eq!(refused.len(), 2 * 5 + 1);
     assert!(refused.iter().all(|event| event["status"] == 403 && event["fault"] == "policy"), "{refused:?}");
     assert!(refused.iter().all(|event| event["server"].is_null()));
+}
+
+#[test]
+fn countries_stand_for_their_networks() {
+    let home = Home::new();
+    fs::write(home.file("country.mmdb"), geoip::halves("NO", "SE")).unwrap();
+    let answer = |path: &str, key: &str, country: &str| {
+        format!(
+            "[[route]]\npath = \"{path}\"\nrespond = {{ body = \"in\" }}\n{key} = \"country:{country}\"\n"
+        )
+    };
+    let instance = home.run(&format!(
+        "geoip = \"country.mmdb\"\n{CERTIFICATE}{HTTP}trusted_proxies = \"127.0.0.1\"\n{}{}{}",
+        answer("/no", "allow", "NO"),
+        answer("/se", "allow", "se"),
+        answer("/not-no", "deny", "NO")
+    ));
+    for version in VERSIONS {
+        let ask = |path: &str, more: &[&str]| {
+            status(&instance, version, 1, &format!("https://localhost/{path}"), more)
+        };
+        assert_eq!(["no", "se", "not-no"].map(|path| ask(path, &[])), [200, 403, 403]);
+        let named = ["--header", "X-Forwarded-For: 203.0.113.9"];
+        assert_eq!(["no", "se", "not-no"].map(|path| ask(path, &named)), [403, 200, 200]);
+    }
+    // One that the next database does not know, and one that is none.
+    for (file, said) in
+        [(geoip::halves("NO", "DK"), "knows no network of SE"), (Vec::new(), "country.mmdb: ")]
+    {
+        fs::write(instance.home.file("country.mmdb"), file).unwrap();
+        let outcome = reload(&instance);
+        assert!(outcome.contains("reload refused") && outcome.contains(said), "{outcome}");
+    }
+    assert_eq!(status(&instance, "--http2", 1, "https://localhost/no", &[]), 200);
+    instance.stop();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::routes::relay_server;
 use super::{Known, Reader, reference};
-use crate::error::{Problem, shown};
+use crate::error::{Problem, Report, shown};
 use crate::model::access::{FORWARD_TIMEOUT, LEEWAY, REALM, USER_HEADER};
 use crate::model::header::{Act, refused};
 use crate::model::{
@@ -18,6 +18,20 @@ pub(super) fn networks(section: &Section, reader: &mut Reader<'_, '_>) -> Client
     let allow = reader.list(section, "allow", entry);
     let deny = reader.list(section, "deny", entry);
     ClientNetworks { allow, deny }
+}
+
+/// Reports countries where there is nothing that knows the countries of addresses.
+pub(super) fn countries(root: &Section, report: &mut Report<'_>) {
+    if root.mentions("geoip") {
+        return;
+    }
+    for section in root.sections("listener").iter().chain(root.sections("route")) {
+        let entries = ["allow", "deny"].into_iter().filter_map(|key| section.list(key)).flatten();
+        for entry in entries.filter(|entry| entry.value.starts_with("country:")) {
+            let problem = Problem::new("`country:` needs a database of countries");
+            report.whole(&entry.span, problem.help("name it at the top: geoip = \"/path/country.mmdb\""));
+        }
+    }
 }
 
 /// What requests of a route must show.
@@ -155,6 +169,9 @@ fn realm(text: &str) -> Result<HeaderValue, Problem> {
 fn entry(text: &Spanned<String>, reader: &mut Reader<'_, '_>) -> Result<Networks, Problem> {
     if let Some(path) = text.value.strip_prefix("file:") {
         return reader.origin(&text.span).file(path).map(Networks::File);
+    }
+    if let Some(code) = text.value.strip_prefix("country:") {
+        return code.parse().map(Networks::Country);
     }
     if text.value.starts_with(['/', '.']) {
         let problem = Problem::new("this is a path, and not a network");

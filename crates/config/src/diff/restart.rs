@@ -41,6 +41,7 @@ user = "other"
 state_dir = "/other"
 watch = true
 sandbox = "required"
+geoip = "/countries.mmdb"
 [admin]
 enabled = false
 address = "127.0.0.1:9999"

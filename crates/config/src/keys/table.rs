@@ -75,6 +75,7 @@ pub const TABLE: &[Key] = rows! {
     "state_dir": Kind::Text("a folder's path"), absent("`/var/lib/offramp` for root, else `offramp` in the XDG state folder"), Restart, NOW, "Where the local CA and other state are kept";
     "watch": Kind::Bool, toml("false"), Live, NOW, "Reload by itself soon after this file, or one that it includes, has changed";
     "sandbox": Kind::Choice(model::Sandbox::CHOICES), toml("\"on\""), Restart, NOW, "What the process forbids itself after the start ([sandbox.md](sandbox.md)): as much as the kernel can; `required`: all, or the start is refused; `off`: nothing";
+    "geoip": Kind::Text("a file's path"), absent("no `country:` in `allow` and `deny`"), Live, NOW, "A database in MaxMind's format with the countries of addresses, for `allow` and `deny`";
 
     "admin": Kind::Section, SECTION_DEFAULTS, Restart, NOW, "The admin interface: the API of `offramp ctl`, and the data source for Grafana over the log store";
     "admin.enabled": Kind::Bool, toml("true"), Restart, NOW, "Whether there is one";
@@ -190,8 +191,8 @@ pub const TABLE: &[Key] = rows! {
     "listener.mode": Kind::Choice(model::Mode::CHOICES), toml("\"tcp\""), Live, NOW, "`tcp`: relay the bytes of any protocol; `http`: HTTP/1.1 and HTTP/2, each request with its own route";
     "listener.tls": Kind::Bool, toml("true"), Live, NOW, "`false`: clients speak plain text";
     "listener.accept_proxy": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "Sources that must send a PROXY header, which is trusted; from all others a PROXY header is refused";
-    "listener.allow": Kind::List("networks such as `10.0.0.0/8`, or `file:` and the path of a list"), absent("clients from anywhere"), Live, NOW, "The networks that clients may come from; others are disconnected before the TLS handshake, see [access.md](access.md)";
-    "listener.deny": Kind::List("networks such as `10.0.0.0/8`, or `file:` and the path of a list"), absent("nobody is refused"), Live, NOW, "The networks that clients may not come from, whatever `allow` says";
+    "listener.allow": Kind::List("networks such as `10.0.0.0/8`, countries such as `country:DE`, or `file:` and the path of a list"), absent("clients from anywhere"), Live, NOW, "The networks that clients may come from; others are disconnected before the TLS handshake, see [access.md](access.md)";
+    "listener.deny": Kind::List("networks such as `10.0.0.0/8`, countries such as `country:DE`, or `file:` and the path of a list"), absent("nobody is refused"), Live, NOW, "The networks that clients may not come from, whatever `allow` says";
     "listener.preamble": Kind::Choice(model::Preamble::CHOICES), absent("clients begin with TLS"), Live, NOW, "With `mode = \"tcp\"`: clients ask for TLS in the protocol that it protects; `postgres`: by `SSLRequest`, as clients of PostgreSQL do, or they begin with TLS";
     "listener.trusted_proxies": Kind::List("addresses or networks such as `10.0.0.0/8`"), toml("[]"), Live, NOW, "With `mode = \"http\"`: proxies whose `X-Forwarded-*`, `Forwarded` and `X-Request-Id` are trusted and extended, and so name the client; those of all others are replaced";
     "listener.via": Kind::Bool, toml("false"), Live, NOW, "With `mode = \"http\"`: add `Via` to requests and responses";
@@ -279,8 +280,8 @@ pub const TABLE: &[Key] = rows! {
     "route.client_auth.allow": Kind::List("`dns:`, `uri:`, `ip:`, `cn:` or `ou:` and a pattern, or `pin:sha256/` and base64"), absent("every certificate that the authorities vouch for"), Live, NOW, "The names, networks and public keys of which a client's certificate must have one; `*` stands for any text";
     "route.client_auth.xfcc": Kind::Bool, toml("false"), Live, NOW, "Send the client's certificate to HTTP servers as `X-Forwarded-Client-Cert` too, as Envoy does; they always get it as `Client-Cert` and `Client-Cert-Chain` (RFC 9440)";
     "route.deny_ja4": Kind::List("a JA4 fingerprint such as `t13d1516h2_8daaf6152771_e5627efa2ab1`, or its beginning and `*`"), absent("no client is refused by it"), Live, NOW, "Refuses clients by the JA4 fingerprint of their ClientHello, with the alert `handshake_failure`";
-    "route.allow": Kind::List("networks such as `10.0.0.0/8`, or `file:` and the path of a list"), absent("clients from anywhere"), Live, NOW, "The networks that clients may come from; requests of others get 403, see [access.md](access.md)";
-    "route.deny": Kind::List("networks such as `10.0.0.0/8`, or `file:` and the path of a list"), absent("nobody is refused"), Live, NOW, "The networks that clients may not come from, whatever `allow` says";
+    "route.allow": Kind::List("networks such as `10.0.0.0/8`, countries such as `country:DE`, or `file:` and the path of a list"), absent("clients from anywhere"), Live, NOW, "The networks that clients may come from; requests of others get 403, see [access.md](access.md)";
+    "route.deny": Kind::List("networks such as `10.0.0.0/8`, countries such as `country:DE`, or `file:` and the path of a list"), absent("nobody is refused"), Live, NOW, "The networks that clients may not come from, whatever `allow` says";
     "route.basic_auth": Kind::TextOrTable("the path of a file of users"), absent("everybody may enter"), Live, NOW, "With `mode = \"http\"`: requests must have the name and password of a user, see [access.md](access.md)";
     "route.basic_auth.file": Kind::Text("a file's path"), REQUIRED, Live, NOW, "The users: lines `name:hash` as `offramp password` prints them, by argon2id or bcrypt";
     "route.basic_auth.realm": Kind::Text("any text without quotes"), toml("\"restricted\""), Live, NOW, "What browsers say that the password is for";

@@ -1,6 +1,7 @@
 //! Who may enter: the networks that clients may come from, and what requests must show.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::{Cidr, FilePath, HeaderName, HeaderValue, RelayTarget};
@@ -34,6 +35,34 @@ pub enum Networks {
     One(Cidr),
     /// The networks that stand in this file; see [`parse_networks`].
     File(FilePath),
+    /// The networks of this country, by [`Config::geoip`](super::Config::geoip).
+    Country(Country),
+}
+
+/// A country: two capital letters (ISO 3166-1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Country([u8; 2]);
+
+impl FromStr for Country {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        match *text.as_bytes() {
+            [one, other] if one.is_ascii_alphabetic() && other.is_ascii_alphabetic() => {
+                Ok(Self([one.to_ascii_uppercase(), other.to_ascii_uppercase()]))
+            }
+            _ => {
+                let problem = Problem::new(format!("`{}` is not the code of a country", shown(text)));
+                Err(problem.help("write two letters (ISO 3166-1), such as \"country:DE\""))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Country {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|letter| write!(f, "{}", char::from(*letter)))
+    }
 }
 
 impl fmt::Display for Networks {
@@ -41,6 +70,7 @@ impl fmt::Display for Networks {
         match self {
             Self::One(network) => network.fmt(f),
             Self::File(file) => write!(f, "file:{}", file.path.display()),
+            Self::Country(country) => write!(f, "country:{country}"),
         }
     }
 }

@@ -104,6 +104,8 @@ fn forward_auth(out: &mut String, auth: &ForwardAuth) {
         RelayTarget::Backend(name) => format!("backend = {}", quoted(name.as_str())),
         RelayTarget::Server(server) => format!("server = {}", quoted(&server.to_string())),
         RelayTarget::TlsServer(server) => format!("server = {}", quoted(&format!("tls://{server}"))),
+        // One server is asked, and the check makes nothing else.
+        RelayTarget::Split(_) => return,
     };
     let (path, headers, timeout) = (quoted(path), array(headers), print_duration(*timeout));
     bare(

@@ -38,6 +38,9 @@ fn what_requests_must_show_is_said_in_one_way() {
             format!("{route}basic_auth = \"a\"\njwt = {{ jwks = \"b\" }}{http}"),
             "`basic_auth` and `jwt` both read `Authorization`",
         ),
+        (format!("{route}allow = \"country:DE\""), "needs a database of countries"),
+        (format!("geoip = \"a\"\n{route}allow = \"country:DEU\""), "`DEU` is not the code of a country"),
+        (format!("geoip = \"a\"\n{route}allow = [\"country:DE\", \"country:de\"]"), "contains this twice"),
     ];
     for (text, expected) in cases {
         let errors = parse(&text, "offramp.toml", &Environment::default()).expect_err(&text);

@@ -106,7 +106,13 @@ fn deny_ja4() -> impl Strategy<Value = Vec<Ja4Pattern>> {
 fn networks() -> impl Strategy<Value = ClientNetworks> {
     let network =
         any::<[u8; 2]>().prop_map(|[a, b]| Networks::One(format!("{a}.{b}.0.0/16").parse().unwrap()));
-    let list = || vec(prop_oneof![network.clone(), file().prop_map(Networks::File)], 0..3);
+    let country = "[A-Z]{2}".prop_map(|code| Networks::Country(code.parse().unwrap()));
+    let list = || {
+        vec(
+            prop_oneof![2 => network.clone(), 2 => file().prop_map(Networks::File), 1 => country.clone()],
+            0..3,
+        )
+    };
     (list(), list()).prop_map(|(mut allow, mut deny)| {
         distinct(&mut allow);
         distinct(&mut deny);
@@ -553,6 +559,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 state_dir,
                 watch,
                 sandbox,
+                geoip: Some(FilePath::new("/countries.mmdb")),
                 admin: Admin { endpoint: admin, ..Admin::default() },
                 log,
                 access_log,
