@@ -124,11 +124,7 @@ fn row(what: What, item: &Value) -> Vec<String> {
             vec![text(&item["name"]), text(&config["mode"]), list(&item["listening"]), text(&item["origin"])]
         }
         What::Routes => {
-            let targets = ["backend", "server", "passthrough", "redirect", "respond", "root"];
-            let target = targets.iter().find(|key| !config[**key].is_null());
-            let target =
-                target.map_or_else(|| "-".to_owned(), |key| format!("{key} {}", text(&config[*key])));
-            vec![text(&item["name"]), target, text(&item["origin"])]
+            vec![text(&item["name"]), target(config), text(&item["origin"])]
         }
         What::Certificates => {
             vec![list(&item["names"]), text(&item["days_left"]), text(&item["key"]), text(&item["source"])]
@@ -140,6 +136,16 @@ fn row(what: What, item: &Value) -> Vec<String> {
             text(&item["requests_open"]),
             text(&item["yields"]),
         ],
+    }
+}
+
+/// Where a route leads to.
+fn target(route: &Value) -> String {
+    let keys = ["backend", "server", "split", "passthrough", "redirect", "respond", "root"];
+    match keys.into_iter().find(|key| !route[*key].is_null()) {
+        None => "-".to_owned(),
+        Some("split") => format!("split {}", list(&route["split"]["backends"])),
+        Some(key) => format!("{key} {}", text(&route[key])),
     }
 }
 
@@ -276,4 +282,29 @@ fn table(rows: &[Vec<String>]) -> String {
         out.push('\n');
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn routes_are_shown_with_what_they_lead_to() {
+        let routes = json!({ "routes": [
+            { "name": "a.example", "config": { "backend": "shop" }, "origin": "f.toml:1:1" },
+            { "name": "b", "config": { "split": { "backends": ["new", "old weight=9"] } }, "origin": "implied" },
+            { "name": "c", "config": { "respond": { "status": 410 } }, "origin": "admin API" },
+            { "name": "d", "config": {}, "origin": "implied" },
+        ] });
+        let expected = "\
+NAME       TARGET                   ORIGIN
+a.example  backend shop             f.toml:1:1
+b          split new, old weight=9  implied
+c          respond {\"status\":410}   admin API
+d          -                        implied
+";
+        assert_eq!(items(What::Routes, &routes), expected);
+    }
 }
