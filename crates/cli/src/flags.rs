@@ -246,6 +246,9 @@ pub(crate) struct Run {
     /// The configuration file.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
+    /// Only try what the sandbox should refuse, and print what came of it
+    #[arg(long, hide = true)]
+    pub(crate) sandbox_trial: bool,
 }
 
 /// Options of `check`.

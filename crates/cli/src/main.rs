@@ -18,6 +18,7 @@ mod run;
 mod single;
 mod surroundings;
 mod target;
+mod trial;
 
 use std::process::ExitCode;
 

@@ -24,7 +24,7 @@ use crate::flags::{self, Cli, Command, Identity, Listening};
 use crate::listen::Place;
 use crate::single::{Answers, Single, local};
 use crate::surroundings::{self, print, say};
-use crate::{cert, check, ctl, event_store, logs, man, password, target};
+use crate::{cert, check, ctl, event_store, logs, man, password, target, trial};
 
 /// Does what the command line says.
 ///
@@ -62,6 +62,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 struct From {
     /// Starts programs for it.
     helper: Option<Helper>,
+    /// Whether it only tries what its sandbox should refuse.
+    is_trial: bool,
     /// What comes from the process whose place it takes, if there is one.
     heir: Option<Heir>,
 }
@@ -75,7 +77,7 @@ fn as_heir(work: impl FnOnce(From) -> Result<(), Failure>) -> Result<(), Failure
     })?;
     let heir = surroundings::heir()?;
     let refuser = heir.as_ref().and_then(Heir::refuser);
-    let outcome = work(From { helper, heir });
+    let outcome = work(From { helper, is_trial: false, heir });
     if let (Err(failure), Some(refuser)) = (&outcome, refuser) {
         refuser.refuse(&failure.to_string());
     }
@@ -88,6 +90,7 @@ fn from_file(arguments: flags::Run, from: From) -> Result<(), Failure> {
     let config = check::load(&path, &environment)?;
     // What it is to reload must not depend on where the process is then.
     let path = std::path::absolute(path).map_err(Failure::runtime)?;
+    let from = From { is_trial: arguments.sandbox_trial, ..from };
     serve(config, Origin::File(path), environment, None, from)
 }
 
@@ -262,7 +265,7 @@ fn serve(
     announce: Option<Announce>,
     from: From,
 ) -> Result<(), Failure> {
-    let From { helper, heir } = from;
+    let From { helper, is_trial, heir } = from;
     let journal = surroundings::journal();
     let (output, format, level) = outputs::log(&config.log, journal);
     let log = Log::open(output, format, level)
@@ -295,6 +298,10 @@ fn serve(
     let mut server = Server::start(start).map_err(|error| not_started(&error, &config))?;
     // After the start, so that its socket belongs to the user that was switched to.
     admin::add(&mut server, prepared, &config, &log)?;
+    if is_trial {
+        trial::show(&config)?;
+        server.handle().stop();
+    }
     // It is not needed for days of running.
     drop(config);
     let exit = server.run();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use offramp_config::Config;
 use offramp_config::model::{DnsProvider, Sandbox};
 use offramp_net::process::{self, Identity};
+use offramp_net::sandbox::calls;
 use offramp_observe::{Log, LogField};
 
 use crate::error::{Error, Finding};
@@ -35,8 +36,17 @@ pub(crate) fn enter(
     parts.note("core_dumps", "none", process::forbid_core_dumps().map_err(why))?;
     parts.note("new_privileges", "none", process::forbid_new_privileges().map_err(why))?;
     parts.note("programs", "helper", Ok(()))?;
+    parts.note("system_calls", "seccomp", alone().and_then(|()| calls::restrict()))?;
     log.info("sandbox", &parts.done);
     Ok(Some(Arc::new(helper)))
+}
+
+/// A thread that is there already would stay as it is.
+fn alone() -> Result<(), String> {
+    match process::threads() {
+        1 => Ok(()),
+        threads => Err(format!("there are {threads} threads already")),
+    }
 }
 
 /// What a reload names that cannot be used any more.

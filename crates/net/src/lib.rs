@@ -18,6 +18,7 @@ pub mod listen;
 pub mod notify;
 pub mod ownership;
 pub mod process;
+pub mod sandbox;
 pub mod splice;
 pub mod turn;
 pub mod watch;

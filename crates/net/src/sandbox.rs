@@ -1,0 +1,5 @@
+//! What a thread forbids itself, and all that it starts later: system calls ([`calls`], by seccomp). It lasts
+//! until the process ends. [`trial`] tries what should be forbidden.
+
+pub mod calls;
+pub mod trial;

@@ -1,0 +1,479 @@
+//! System calls (seccomp(2)): those that Offramp uses, and no others.
+//!
+//! A call that is not in the list fails with `EPERM`, and the kernel logs it where it audits (`journalctl -k`,
+//! `ausearch -m seccomp`). It does not kill the process: if the list lacks a call that a C library makes in a rare case,
+//! what needs it fails and says so, and everybody else is served. Whoever has taken over the process gains nothing by
+//! that, as the call is not made either way.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use nix::libc;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch,
+};
+
+/// Restricts this thread, and all that it starts, to the list. `no_new_privs` must be set.
+///
+/// # Errors
+/// What the kernel says. Nothing is restricted then.
+pub fn restrict() -> Result<(), String> {
+    let program = program().map_err(|error| error.to_string())?;
+    let mut filter: Vec<libc::sock_filter> = program
+        .iter()
+        .map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k })
+        .collect();
+    let length = filter.len().try_into().map_err(|_| "the filter is too long".to_owned())?;
+    let prog = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
+    // Without the second the process would be slower on kernels before 5.16: they take who filters for a browser, and
+    // its code for that of others. Offramp runs none.
+    let flags = libc::SECCOMP_FILTER_FLAG_LOG | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    // SAFETY: `prog` is the filter and its length, which the kernel copies during the call.
+    let outcome =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const prog) };
+    match outcome {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error().to_string()),
+    }
+}
+
+/// The filter. The calls of every byte come first: kernels before 5.11 run it for each call, later ones know by its
+/// number which is always allowed.
+fn program() -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        HOT.iter().chain(ALLOWED).chain(OLD).map(|call| (*call, Vec::new())).collect();
+    rules.extend(conditional()?);
+    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let rest = SeccompFilter::new(rules, refused, SeccompAction::Allow, ARCHITECTURE)?;
+    let rest: BpfProgram = rest.try_into()?;
+    let mut program = first();
+    program.extend(rest);
+    Ok(program)
+}
+
+/// What is decided by the number alone, and before everything else. The rest looks at the architecture itself.
+fn first() -> BpfProgram {
+    let one = |code: u32, jt: usize, jf: usize, k: u32| seccompiler::sock_filter {
+        code: code as u16,
+        // There are fewer than 256.
+        jt: jt as u8,
+        jf: jf as u8,
+        k,
+    };
+    let load = |at: u32| one(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
+    let is = |k: u32, jt: usize, jf: usize| one(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jt, jf, k);
+    let ret = |k: u32| one(libc::BPF_RET | libc::BPF_K, 0, 0, k);
+    let hot = HOT.len();
+    // In `struct seccomp_data`: the number at 0, the architecture at 4.
+    let mut program = vec![load(4), is(ARCHITECTURE_NUMBER, 0, hot + 5), load(0)];
+    // Behind them: clone3, the jump over both answers, and the answers.
+    program.extend(HOT.iter().enumerate().map(|(at, call)| is(*call as u32, hot - at + 1, 0)));
+    program.push(is(libc::SYS_clone3 as u32, 2, 0));
+    program.push(one(libc::BPF_JMP | libc::BPF_JA, 0, 0, 2));
+    program.push(ret(libc::SECCOMP_RET_ALLOW));
+    // Its flags are in memory, where a filter does not look. The C library then uses clone(2).
+    program.push(ret(libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned()));
+    program
+}
+
+type Conditions = Vec<(i64, Vec<SeccompRule>)>;
+
+/// Calls that are allowed with some arguments.
+fn conditional() -> Result<Conditions, seccompiler::BackendError> {
+    let number = |value: libc::c_int| u64::from(value.cast_unsigned());
+    let equal =
+        |at: u8, value: u64| SeccompCondition::new(at, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
+    let masked = |at: u8, mask: u64, value: u64| {
+        SeccompCondition::new(at, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(mask), value)
+    };
+    let one_of = |at: u8, values: &[u64]| {
+        values.iter().map(|value| SeccompRule::new(vec![equal(at, *value)?])).collect::<Result<Vec<_>, _>>()
+    };
+    // Neither raw sockets, packets and netlink, nor protocols that nothing here speaks, such as MPTCP.
+    let mut sockets = Vec::new();
+    for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET] {
+        let kind = masked(1, KIND_OF_SOCKET, number(kind))?;
+        sockets.push(SeccompRule::new(vec![equal(0, number(libc::AF_UNIX))?, kind])?);
+    }
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        for (kind, protocol) in [
+            (libc::SOCK_STREAM, 0),
+            (libc::SOCK_STREAM, libc::IPPROTO_TCP),
+            (libc::SOCK_DGRAM, 0),
+            (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+        ] {
+            let kind = masked(1, KIND_OF_SOCKET, number(kind))?;
+            let conditions = vec![equal(0, number(family))?, kind, equal(2, number(protocol))?];
+            sockets.push(SeccompRule::new(conditions)?);
+        }
+    }
+    // Memory is never writable and executable, and nothing that was written becomes executable. Libraries that the C
+    // library loads for look-ups are mapped executable from their files.
+    let (write, exec) = (number(libc::PROT_WRITE), number(libc::PROT_EXEC));
+    let not_executable = SeccompRule::new(vec![masked(2, exec, 0)?])?;
+    let only_executable = SeccompRule::new(vec![masked(2, write | exec, exec)?])?;
+    let thread = number(libc::CLONE_THREAD);
+    let threads = SeccompRule::new(vec![masked(0, thread | NAMESPACES, thread)?])?;
+    // Limits of this process.
+    let own = SeccompRule::new(vec![masked(0, u64::from(u32::MAX), 0)?])?;
+    Ok(vec![
+        (libc::SYS_socket, sockets),
+        (libc::SYS_mmap, vec![not_executable.clone(), only_executable]),
+        (libc::SYS_mprotect, vec![not_executable]),
+        (libc::SYS_clone, vec![threads]),
+        (libc::SYS_prlimit64, vec![own]),
+        (libc::SYS_prctl, one_of(0, &PRCTL.map(number))?),
+        (libc::SYS_ioctl, one_of(1, &IOCTL)?),
+    ])
+}
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: TargetArch = TargetArch::x86_64;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: TargetArch = TargetArch::aarch64;
+/// `AUDIT_ARCH_X86_64`, `AUDIT_ARCH_AARCH64`
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE_NUMBER: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE_NUMBER: u32 = 0xC000_00B7;
+
+/// Without SOCK_NONBLOCK and SOCK_CLOEXEC.
+const KIND_OF_SOCKET: u64 = 0xf;
+/// `CLONE_NEW…`: a thread needs none.
+const NAMESPACES: u64 = 0x7E02_0000;
+/// Names of threads and of memory, and what is set already.
+const PRCTL: [libc::c_int; 6] = [
+    libc::PR_SET_NAME,
+    libc::PR_GET_NAME,
+    libc::PR_SET_VMA,
+    libc::PR_GET_DUMPABLE,
+    libc::PR_GET_NO_NEW_PRIVS,
+    libc::PR_GET_SECCOMP,
+];
+/// FIONBIO, FIOCLEX, FIONCLEX, FIONREAD, TIOCOUTQ; TCGETS, TCGETS2 and TIOCGWINSZ say whether a stream is a terminal.
+const IOCTL: [u64; 8] = [0x5421, 0x5451, 0x5450, 0x541B, 0x5411, 0x5401, 0x802C_542A, 0x5413];
+
+/// What is called for every request.
+const HOT: &[i64] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_splice,
+    libc::SYS_futex,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_accept4,
+    libc::SYS_epoll_ctl,
+    libc::SYS_close,
+    libc::SYS_shutdown,
+];
+
+/// What is called otherwise.
+const ALLOWED: &[i64] = &[
+    // Sockets.
+    libc::SYS_accept,
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_listen,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_setsockopt,
+    libc::SYS_socketpair,
+    // Readiness and time.
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_gettimeofday,
+    libc::SYS_nanosleep,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_gettime,
+    libc::SYS_timerfd_settime,
+    // Files; permissions say which.
+    libc::SYS_close_range,
+    libc::SYS_copy_file_range,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fadvise64,
+    libc::SYS_fallocate,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_fcntl,
+    libc::SYS_fdatasync,
+    libc::SYS_flock,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_fsync,
+    libc::SYS_ftruncate,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_rm_watch,
+    libc::SYS_linkat,
+    libc::SYS_lseek,
+    libc::SYS_memfd_create,
+    libc::SYS_mkdirat,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_pipe2,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_pwritev2,
+    libc::SYS_readlinkat,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_sendfile,
+    libc::SYS_statfs,
+    libc::SYS_statx,
+    libc::SYS_symlinkat,
+    libc::SYS_sync_file_range,
+    libc::SYS_tee,
+    libc::SYS_umask,
+    libc::SYS_unlinkat,
+    libc::SYS_utimensat,
+    libc::SYS_vmsplice,
+    // Memory.
+    libc::SYS_brk,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_mincore,
+    libc::SYS_mlock,
+    libc::SYS_mlock2,
+    libc::SYS_mremap,
+    libc::SYS_msync,
+    libc::SYS_munlock,
+    libc::SYS_munmap,
+    // Threads, signals within the process, and who it is.
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_getcpu,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getgroups,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getpriority,
+    libc::SYS_getrandom,
+    libc::SYS_getresgid,
+    libc::SYS_getresuid,
+    libc::SYS_getrusage,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_get_robust_list,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_sigaltstack,
+    libc::SYS_sysinfo,
+    libc::SYS_tgkill,
+    libc::SYS_times,
+    libc::SYS_uname,
+];
+
+/// The older forms of calls, which the C library still uses on this architecture.
+#[cfg(target_arch = "x86_64")]
+const OLD: &[i64] = &[
+    libc::SYS_access,
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_dup2,
+    libc::SYS_epoll_create,
+    libc::SYS_eventfd,
+    libc::SYS_getdents,
+    libc::SYS_getpgrp,
+    libc::SYS_getrlimit,
+    libc::SYS_inotify_init,
+    libc::SYS_link,
+    libc::SYS_lstat,
+    libc::SYS_mkdir,
+    libc::SYS_open,
+    libc::SYS_pipe,
+    libc::SYS_poll,
+    libc::SYS_readlink,
+    libc::SYS_rename,
+    libc::SYS_rmdir,
+    libc::SYS_select,
+    libc::SYS_stat,
+    libc::SYS_symlink,
+    libc::SYS_time,
+    libc::SYS_unlink,
+    libc::SYS_utimes,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD: &[i64] = &[];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::forbid_new_privileges;
+
+    /// What a small interpreter of the filter answers to a call.
+    fn answer(call: i64, arguments: [u64; 6]) -> u32 {
+        let program = program().unwrap();
+        let mut data = Vec::new();
+        data.extend((call as u32).to_ne_bytes());
+        data.extend(ARCHITECTURE_NUMBER.to_ne_bytes());
+        data.extend(0_u64.to_ne_bytes());
+        arguments.iter().for_each(|argument| data.extend(argument.to_ne_bytes()));
+        let (mut at, mut a) = (0, 0_u32);
+        loop {
+            let one = &program[at];
+            let (code, k) = (u32::from(one.code), one.k);
+            let jump = |holds: bool| 1 + usize::from(if holds { one.jt } else { one.jf });
+            at += match code {
+                0x20 => {
+                    a = u32::from_ne_bytes(data[k as usize..][..4].try_into().unwrap());
+                    1
+                }
+                0x54 => {
+                    a &= k;
+                    1
+                }
+                0x05 => 1 + k as usize,
+                0x15 => jump(a == k),
+                0x25 => jump(a > k),
+                0x35 => jump(a >= k),
+                0x45 => jump(a & k != 0),
+                0x06 => return k,
+                _ => panic!("{code:#x}"),
+            };
+        }
+    }
+
+    const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+
+    #[test]
+    fn the_list_is_what_the_filter_lets_pass() {
+        for call in HOT.iter().chain(ALLOWED).chain(OLD) {
+            assert_eq!(answer(*call, [0; 6]), libc::SECCOMP_RET_ALLOW, "{call}");
+        }
+        for call in [
+            libc::SYS_execve,
+            libc::SYS_execveat,
+            libc::SYS_ptrace,
+            libc::SYS_process_vm_readv,
+            libc::SYS_process_vm_writev,
+            libc::SYS_mount,
+            libc::SYS_umount2,
+            libc::SYS_bpf,
+            libc::SYS_keyctl,
+            libc::SYS_add_key,
+            libc::SYS_perf_event_open,
+            libc::SYS_io_uring_setup,
+            libc::SYS_userfaultfd,
+            libc::SYS_unshare,
+            libc::SYS_setns,
+            libc::SYS_chroot,
+            libc::SYS_setuid,
+            libc::SYS_setresuid,
+            libc::SYS_capset,
+            libc::SYS_kill,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_personality,
+            libc::SYS_init_module,
+            libc::SYS_finit_module,
+            libc::SYS_kexec_load,
+            libc::SYS_reboot,
+            libc::SYS_seccomp,
+            // Numbers of the x32 ABI.
+            0x4000_0000 | libc::SYS_read,
+            0x4000_0000 | libc::SYS_execve,
+        ] {
+            assert_eq!(answer(call, [0; 6]), REFUSED, "{call}");
+        }
+        assert_eq!(answer(libc::SYS_clone3, [0; 6]), libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
+    }
+
+    #[test]
+    fn arguments_decide_where_a_call_has_many_uses() {
+        let allowed = |call, arguments: &[u64]| {
+            let mut all = [0; 6];
+            all[..arguments.len()].copy_from_slice(arguments);
+            answer(call, all) == libc::SECCOMP_RET_ALLOW
+        };
+        let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
+        let socket = |family: i32, kind: i32, protocol: i32| {
+            allowed(libc::SYS_socket, &[family as u64, kind as u64 | flags, protocol as u64])
+        };
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            assert!(
+                socket(family, libc::SOCK_STREAM, 0) && socket(family, libc::SOCK_STREAM, libc::IPPROTO_TCP)
+            );
+            assert!(
+                socket(family, libc::SOCK_DGRAM, 0) && socket(family, libc::SOCK_DGRAM, libc::IPPROTO_UDP)
+            );
+            assert!(!socket(family, libc::SOCK_STREAM, libc::IPPROTO_MPTCP));
+            assert!(!socket(family, libc::SOCK_STREAM, libc::IPPROTO_SCTP));
+            assert!(!socket(family, libc::SOCK_RAW, libc::IPPROTO_TCP));
+        }
+        assert!(socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0) && !socket(libc::AF_UNIX, libc::SOCK_RAW, 0));
+        assert!(!socket(libc::AF_PACKET, libc::SOCK_RAW, 0) && !socket(libc::AF_NETLINK, libc::SOCK_RAW, 0));
+        let (read, write, exec) = (1, 2, 4);
+        assert!(
+            allowed(libc::SYS_mmap, &[0, 0, read | write]) && allowed(libc::SYS_mmap, &[0, 0, read | exec])
+        );
+        assert!(!allowed(libc::SYS_mmap, &[0, 0, read | write | exec]));
+        assert!(
+            allowed(libc::SYS_mprotect, &[0, 0, read]) && !allowed(libc::SYS_mprotect, &[0, 0, read | exec])
+        );
+        // As pthread_create(3) and fork(3) have it.
+        assert!(allowed(libc::SYS_clone, &[0x003d_0f00]) && !allowed(libc::SYS_clone, &[0x0120_0011]));
+        assert!(!allowed(libc::SYS_clone, &[0x003d_0f00 | 0x1000_0000]));
+        assert!(allowed(libc::SYS_prlimit64, &[0]) && !allowed(libc::SYS_prlimit64, &[1]));
+        assert!(allowed(libc::SYS_ioctl, &[3, 0x5421]) && !allowed(libc::SYS_ioctl, &[3, 0x5412]));
+        let prctl = |option: libc::c_int| allowed(libc::SYS_prctl, &[option as u64]);
+        assert!(prctl(libc::PR_SET_NAME) && !prctl(libc::PR_SET_DUMPABLE) && !prctl(libc::PR_SET_SECUREBITS));
+    }
+
+    /// In a thread of its own: it cannot be taken back.
+    #[test]
+    fn a_thread_that_is_restricted_goes_on_and_cannot_start_programs() {
+        let thread = std::thread::spawn(|| {
+            forbid_new_privileges().unwrap();
+            restrict().unwrap();
+            // As those that come later.
+            let later = std::thread::spawn(|| {
+                let started = std::process::Command::new("/bin/true").status();
+                (started, std::fs::read_to_string("/proc/self/status").is_ok())
+            });
+            later.join().unwrap()
+        });
+        let (started, reads) = thread.join().unwrap();
+        assert_eq!(started.unwrap_err().raw_os_error(), Some(libc::EPERM));
+        assert!(reads);
+    }
+}
