@@ -151,6 +151,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "limits.memory" => limits.http.memory;
     "limits.file_cache" => limits.http.file_cache;
     "limits.compression_memory" => limits.http.compression_memory;
+    "limits.process_memory" => limits.process_memory;
     "limits.drain_timeout" => limits.drain_timeout;
     "limits.upgrade_timeout" => limits.upgrade_timeout;
 };

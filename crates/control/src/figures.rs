@@ -196,6 +196,9 @@ fn limits(snapshot: &Snapshot, shared: &Shared) -> Vec<Sampled> {
     let memory = http.map(|http| http.limits.memory as f64);
     all.extend(memory.map(|memory| limit("memory", memory)));
     all.push(figure(&names::LIMIT_USED, &["memory"], shared.held.most() as f64));
+    if let Some(bytes) = shared.pressure.most() {
+        all.push(limit("process_memory", bytes as f64));
+    }
     all.extend(requests.map(|rate| limit("requests_per_client_per_second", per_second(rate))));
     let refusals = shared.refusals.totals();
     all.extend(refusals.map(|(cause, count)| figure(&names::LIMIT_REFUSALS, &[cause.name()], count as f64)));

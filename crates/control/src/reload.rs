@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use offramp_certs::store::Store;
-use offramp_config::model::ServerState;
+use offramp_config::model::{ServerState, Size};
 use offramp_config::{At, Config, ConfigDiff, keep_until_restart};
 use offramp_net::Address;
 use offramp_net::process::Identity;
@@ -283,6 +283,7 @@ impl Running {
         self.crew.shared.current.store(Arc::new(snapshot));
         self.crew.shared.admission.limit_changed();
         self.crew.shared.refusals.show(outputs::shown_clients(&config));
+        self.crew.shared.pressure.bound(config.limits.process_memory.map(Size::bytes));
         let before = self.listening.addresses();
         self.listening.serve(&plan, &wanted, fresh, &self.crew.workers);
         self.announce_listening(&before);

@@ -38,6 +38,16 @@ pub fn forbid_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
+/// Gives memory back to the kernel that the C library holds for later. It locks one heap after the other meanwhile: nothing to
+/// be done often.
+pub fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: any thread may call it at any time; it moves nothing that is in use.
+    unsafe {
+        nix::libc::malloc_trim(0);
+    }
+}
+
 /// How many threads the process has; 1 where the kernel does not show it.
 #[must_use]
 pub fn threads() -> usize {

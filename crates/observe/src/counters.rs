@@ -255,11 +255,14 @@ pub enum PauseReason {
     Connections,
     /// The kernel denied it (`EPERM`, `EACCES`, `EOPNOTSUPP`): a security module or a seccomp filter.
     Denied,
+    /// The process holds as much memory as it may.
+    ProcessMemory,
 }
 
 impl PauseReason {
     /// Every reason, in the order of the discriminants.
-    pub const ALL: [Self; 4] = [Self::Descriptors, Self::Memory, Self::Connections, Self::Denied];
+    pub const ALL: [Self; 5] =
+        [Self::Descriptors, Self::Memory, Self::Connections, Self::Denied, Self::ProcessMemory];
 
     /// The stable name, in `snake_case`.
     #[must_use]
@@ -269,6 +272,7 @@ impl PauseReason {
             Self::Memory => "memory",
             Self::Connections => "connections",
             Self::Denied => "denied",
+            Self::ProcessMemory => "process_memory",
         }
     }
 }

@@ -41,8 +41,9 @@ fn cpu_time() -> Option<Duration> {
     Some(Duration::new(time.tv_sec.try_into().ok()?, time.tv_nsec.try_into().ok()?))
 }
 
-/// The second figure of `statm` is the resident set, in pages.
-fn resident_bytes() -> Option<u64> {
+/// Resident memory, in bytes: the second figure of `statm`, in pages.
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)

@@ -20,6 +20,7 @@ mod l7;
 pub mod limit;
 mod media;
 mod networks;
+pub mod pressure;
 mod proxy_header;
 pub mod refusals;
 pub mod route;
@@ -33,6 +34,7 @@ pub use demand::{Demand, DemandOutcome, DemandRule};
 pub use limit::{Admission, ClientTable, Held};
 pub use media::media_type;
 pub use networks::{AddressRules, NetworkSet};
+pub use pressure::Pressure;
 pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, PathRules, Paths, RedirectMap, Rule, Table, Template};
 pub use snapshot::http::{

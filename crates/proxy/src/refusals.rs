@@ -167,6 +167,9 @@ impl Refusals {
             PauseReason::Descriptors => {
                 "raise the limit of open files (systemd: LimitNOFILE=), or lower `limits.connections`"
             }
+            PauseReason::ProcessMemory => {
+                "raise `limits.process_memory`; clients wait until the process holds a sixteenth less"
+            }
             PauseReason::Connections => "raise `limits.connections`; clients wait until a connection ends",
             PauseReason::Denied => {
                 "the kernel does not let Offramp accept: look at the audit log of the security module, and at seccomp filters"

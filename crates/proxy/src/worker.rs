@@ -36,6 +36,7 @@ use crate::credentials::{KnownPasswords, Logins};
 use crate::demand::Demand;
 use crate::l7::{ClientBody, Compressors, Date, Heads, Mirrors, Roots, Runners};
 use crate::limit::{Admission, ClientTable, Held};
+use crate::pressure::Pressure;
 use crate::refusals::Refusals;
 use crate::slots::{self, SPANS};
 use crate::snapshot::{Current, Snapshot};
@@ -59,6 +60,8 @@ pub struct Shared {
     pub clients: Arc<ClientTable>,
     /// What workers hold for requests over HTTP/2.
     pub held: Arc<Held>,
+    /// Whether the process holds as much memory as it may.
+    pub pressure: Arc<Pressure>,
     /// What is said of limits that refuse, and of pauses.
     pub refusals: Arc<Refusals>,
     /// What authorities are answered that look whether names lead here.
@@ -348,6 +351,7 @@ impl Worker {
     ) -> Rc<Self> {
         let runners: Rc<Runners> = Rc::default();
         shared.held.add(runners.memory.shown());
+        runners.memory.heed(&shared.pressure);
         Rc::new(Self {
             index,
             counters,

@@ -92,6 +92,7 @@ mod logs_outlive_postgres;
 mod logs_survive_logrotate;
 mod logs_tail_is_live;
 mod many_certificates_cost_workers_nothing;
+mod memory_is_bounded;
 mod metrics_are_a_page;
 mod names_are_served_on_443_and_80;
 mod names_choose_certificates;

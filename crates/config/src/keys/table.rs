@@ -147,6 +147,7 @@ pub const TABLE: &[Key] = rows! {
     "limits.memory": size(MIB, 1024 * GIB), toml("\"256MiB\""), Live, NOW, "The memory of requests and responses in progress over HTTP/2, per worker; above it a connection that uses more than its share (at least that of eight requests) gets no further requests until some have ended";
     "limits.file_cache": size(0, 64 * GIB), toml("\"16MiB\""), Live, NOW, "The memory for small files of routes with `root`, per worker; `0B`: keep no files in memory and no descriptors open";
     "limits.compression_memory": size(0, 1024 * GIB), toml("\"32MiB\""), Live, NOW, "The memory of the encoders that compress responses, per worker; further responses are sent as they are, and counted";
+    "limits.process_memory": size(8 * MIB, 1024 * GIB), absent("no limit"), Live, NOW, "The memory of the process (resident, without what the kernel holds for sockets); at this size new connections wait, caches are emptied, and HTTP/2 connections get few further requests, until a sixteenth less is used";
     "limits.drain_timeout": Kind::Duration { min: ms(0), max: hours(24) }, toml("\"30s\""), Live, NOW, "How long open connections may take to finish after the order to stop";
     "limits.upgrade_timeout": timeout(hours(1)), toml("\"1m\""), Live, NOW, "How long the new process of an upgrade (SIGUSR2) may take until it accepts connections; else it is killed, and the old one serves on";
 

@@ -24,6 +24,8 @@ pub struct Limits {
     pub drain_timeout: Duration,
     /// How long the new process of an upgrade may take until it accepts connections: 1 ms to 1 h.
     pub upgrade_timeout: Duration,
+    /// The resident memory at which nobody is accepted, if it is bounded: 8 MiB to 1 TiB.
+    pub process_memory: Option<Size>,
     /// What bounds HTTP.
     pub http: HttpLimits,
 }
@@ -39,6 +41,7 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(300),
             drain_timeout: Duration::from_secs(30),
             upgrade_timeout: Duration::from_secs(60),
+            process_memory: None,
             http: HttpLimits::default(),
         }
     }

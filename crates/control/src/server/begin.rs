@@ -8,14 +8,15 @@ use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use offramp_config::Config;
-use offramp_config::model::Workers;
+use offramp_config::model::{Size, Workers};
 use offramp_net::notify::Notifier;
 use offramp_net::{Address, cores, process};
 use offramp_observe::prometheus::Build;
 use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
 use offramp_proxy::credentials::Logins;
 use offramp_proxy::{
-    Admission, Challenges, ClientTable, Demand, Held, Refusals, Shared, Snapshot, Worker, WorkerHandle,
+    Admission, Challenges, ClientTable, Demand, Held, Pressure, Refusals, Shared, Snapshot, Worker,
+    WorkerHandle,
 };
 use offramp_record::aead::Library;
 use offramp_record::{Choice, measure};
@@ -321,6 +322,7 @@ fn crew(
         admission: Admission::new(),
         clients: ClientTable::new(Instant::now()),
         held: Held::new(),
+        pressure: Pressure::new(),
         refusals: Refusals::new(log.clone()),
         challenges: Challenges::none(),
         demand,
@@ -328,6 +330,9 @@ fn crew(
         log: log.clone(),
     };
     shared.refusals.show(outputs::shown_clients(config));
+    shared.pressure.bound(config.limits.process_memory.map(Size::bytes));
+    let (pressure, told) = (Arc::clone(&shared.pressure), log.clone());
+    tokio::spawn(async move { pressure.watch(&told).await });
     let refusals = Arc::clone(&shared.refusals);
     tokio::spawn(async move { refusals.write().await });
     let seed = RandomState::new().build_hasher().finish();

@@ -361,7 +361,8 @@ fn act<'e>(
         }
         Action::Files(files) => {
             unwanted(request, body);
-            let most = http.limits.file_cache;
+            let high = session.worker.shared.pressure.is_high();
+            let most = if high { 0 } else { http.limits.file_cache };
             return match files::begin(session, files, most, request, record_guard) {
                 files::Step::Answered(outcome) => RouteStep::Answered(finished(session, route, outcome)),
                 files::Step::Waiting(waiting) => RouteStep::Files(route, files, waiting),

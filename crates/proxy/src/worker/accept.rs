@@ -75,13 +75,19 @@ impl Worker {
         let mut turn = Turn::default();
         loop {
             let outcome = match acceptor.ready().await {
+                // Clients wait in the queue of the socket.
+                Ok(ready) if self.shared.pressure.is_high() => Ok(match ready.confirm() {
+                    Some(_) => Taken::LeftWaiting,
+                    None => Taken::Nobody,
+                }),
                 Ok(ready) => self.accept_one(ready, listener).await,
                 Err(error) => Err(AcceptError::Broken(error)),
             };
             let pause = match outcome {
-                Ok(true) => turn.accepted(),
+                Ok(Taken::Accepted) => turn.accepted(),
                 // The event loop has its turn anyway.
-                Ok(false) => turn.waits(),
+                Ok(Taken::Nobody) => turn.waits(),
+                Ok(Taken::LeftWaiting) => Some(PauseReason::ProcessMemory),
                 Err(AcceptError::Gone) => turn.gone(),
                 Err(AcceptError::Descriptors) => Some(PauseReason::Descriptors),
                 Err(AcceptError::Memory) => Some(PauseReason::Memory),
@@ -104,24 +110,23 @@ impl Worker {
     }
 
     /// Accepts the connection that seems to wait, once there is a place for it: until then it waits in the queue.
-    /// Whether there was one.
     async fn accept_one(
         self: &Rc<Self>,
         mut ready: Ready<'_>,
         listener: &Arc<str>,
-    ) -> Result<bool, AcceptError> {
+    ) -> Result<Taken, AcceptError> {
         let place = match self.shared.admission.enter(self.most_connections()) {
             Some(place) => place,
             None => {
-                let Some(waits) = ready.confirm() else { return Ok(false) };
+                let Some(waits) = ready.confirm() else { return Ok(Taken::Nobody) };
                 ready = waits;
                 self.say_pause(PauseReason::Connections, listener);
                 self.shared.admission.wait(|| self.most_connections()).await
             }
         };
-        let Some((fd, peer)) = ready.accept()? else { return Ok(false) };
+        let Some((fd, peer)) = ready.accept()? else { return Ok(Taken::Nobody) };
         self.serve(listener, fd, peer, Some(place));
-        Ok(true)
+        Ok(Taken::Accepted)
     }
 
     /// Accepts the connections in the queue, each when there is a place for it. When the worker ends, those without a
@@ -186,6 +191,15 @@ pub(super) struct Stop {
     now: Notify,
     /// Whether who is in the queue is left there.
     leaves: Cell<bool>,
+}
+
+/// What became of a socket on which somebody seemed to wait.
+enum Taken {
+    Accepted,
+    /// Nobody waits.
+    Nobody,
+    /// Somebody does, and the process holds too much memory.
+    LeftWaiting,
 }
 
 /// What an acceptor has done since others had a turn.

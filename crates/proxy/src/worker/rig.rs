@@ -18,6 +18,7 @@ use crate::challenges::Challenges;
 use crate::credentials::Logins;
 use crate::demand::Demand;
 use crate::limit::{Admission, ClientTable, Held};
+use crate::pressure::Pressure;
 use crate::refusals::Refusals;
 use crate::snapshot::{Limits, Listener, Network, Snapshot};
 
@@ -44,6 +45,7 @@ pub(crate) fn block_on_counted<F: Future<Output = ()>>(
         admission: Admission::new(),
         clients: ClientTable::new(Instant::now()),
         held: Held::new(),
+        pressure: Pressure::new(),
         refusals: Refusals::new(Log::silent()),
         challenges: Challenges::none(),
         demand: Demand::new().0,

@@ -202,6 +202,7 @@ impl TestProxy {
             admission: Admission::new(),
             clients: ClientTable::new(Instant::now()),
             held: offramp_proxy::limit::Held::new(),
+            pressure: offramp_proxy::Pressure::new(),
             refusals: Refusals::new(Log::silent()),
             challenges: Challenges::none(),
             demand: Demand::new().0,

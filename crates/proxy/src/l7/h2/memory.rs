@@ -5,12 +5,14 @@
 //! holds more than its share has further streams refused as ones that were not looked at (RFC 9113 §8.7). So the one
 //! that holds the memory is the one that waits.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use offramp_upstream::FIRST_READ;
+
+use crate::pressure::Pressure;
 
 /// What a stream is counted as, besides the fields of its request and what was read of its response: its task, what is known
 /// of it, and its connection to a server.
@@ -49,9 +51,21 @@ pub(crate) struct Memory {
     connections: Cell<usize>,
     /// The most that all connections of the worker may hold.
     limit: Cell<usize>,
+    /// Whether the process holds too much.
+    pressure: OnceCell<Arc<Pressure>>,
 }
 
 impl Memory {
+    /// While this is high, each connection has no more than its least share.
+    pub(crate) fn heed(&self, pressure: &Arc<Pressure>) {
+        let _ = self.pressure.set(Arc::clone(pressure));
+    }
+
+    /// The most that all connections of the worker may hold now.
+    fn most(&self) -> usize {
+        if self.pressure.get().is_some_and(|pressure| pressure.is_high()) { 0 } else { self.limit.get() }
+    }
+
     /// What is held, for others to read.
     pub(crate) fn shown(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.shown)
@@ -112,7 +126,7 @@ impl Account {
     /// The same, or the worker holds too much, and this connection more than its share.
     pub(super) fn is_full(&self, fields: usize) -> bool {
         let more = STREAM + fields;
-        let limit = self.memory.limit.get();
+        let limit = self.memory.most();
         let share = (limit / self.memory.connections.get().max(1)).max(LEAST_SHARE);
         self.has_many_fields(fields) || (self.memory.used.get() + more > limit && self.used + more > share)
     }
@@ -170,7 +184,7 @@ impl Account {
 
     /// How much more all connections of the worker may hold.
     fn left(&self) -> usize {
-        self.memory.limit.get().saturating_sub(self.memory.used.get())
+        self.memory.most().saturating_sub(self.memory.used.get())
     }
 
     /// Servers may send so much ahead for a stream, and not so much as before.

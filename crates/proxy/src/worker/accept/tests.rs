@@ -1,6 +1,8 @@
 use std::io::{ErrorKind, Read as _};
 use std::net::{SocketAddr, TcpStream};
 
+use offramp_observe::Log;
+
 use super::*;
 use crate::worker::rig::{DOOR, block_on_counted, listen, snapshot};
 
@@ -26,6 +28,31 @@ fn others_have_a_turn_after_every_few() {
             let now = worker.open.get();
             assert!(now - known <= BURST, "{} connections were accepted in one turn", now - known);
             known = now;
+        }
+    });
+}
+
+#[test]
+fn nobody_is_accepted_while_the_process_holds_too_much() {
+    block_on_counted(100, |worker, counters| async move {
+        let address = listen(&worker, 1);
+        let pressure = Arc::clone(&worker.shared.pressure);
+        let log = Log::silent();
+        let pauses = || counters.totals().accept_pauses(PauseReason::ProcessMemory);
+        let test = async {
+            pressure.bound(Some(1));
+            until(|| pressure.is_high()).await;
+            // Nobody waits: there is nothing to pause.
+            assert_eq!(pauses(), 0);
+            let crowd = crowd(address, 3);
+            until(|| pauses() >= 2).await;
+            assert_eq!((worker.open.get(), worker.shared.admission.taken()), (0, 0));
+            pressure.bound(None);
+            until(|| worker.open.get() == crowd.len()).await;
+        };
+        tokio::select! {
+            never = pressure.watch(&log) => match never {},
+            () = test => {}
         }
     });
 }

@@ -1,0 +1,57 @@
+//! A process that holds as much memory as it may: new connections wait and are served later, those that are open go on, and
+//! the log and the metrics say it.
+
+use std::thread;
+
+use offramp_testkit::process::{Signal, Source};
+use offramp_testkit::server::{Listen, Server, apps};
+
+use crate::crowd::{connect, get, trusting, until};
+use crate::figures::Page;
+use crate::instance::Home;
+
+/// Less than any process holds, and more than any.
+const LITTLE: &str = "process_memory = \"8MiB\"\n";
+const MUCH: &str = "process_memory = \"1024GiB\"\n";
+
+#[test]
+fn new_connections_wait_until_there_is_memory() {
+    let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
+    let text = |limit: &str| {
+        let limits = format!("workers = 1\n[limits]\nhandshake_timeout = \"5m\"\n{limit}");
+        format!("{limits}[metrics]\naddress = \"127.0.0.1:0\"\n{}", Home::one_route(app.address()))
+    };
+    let instance = Home::new().run(&text(MUCH));
+    let address = instance.address();
+    let config = trusting(&instance.home.ca.certificate());
+    let mut kept = connect(&config, address, "localhost").unwrap();
+    assert_eq!(get(&mut kept, "/x").unwrap(), "hello /x\n");
+
+    let reload = |limit: &str| {
+        instance.home.configure(&text(limit));
+        instance.process.signal(Signal::HUP).unwrap();
+    };
+    let lines = |what: &str| {
+        let lines = instance.process.lines(Source::Stderr);
+        lines.into_iter().filter(|line| line.contains(what)).collect::<Vec<_>>()
+    };
+    reload(LITTLE);
+    until("a warning", || lines("as much memory as it may").first().cloned());
+    let waiting = thread::spawn(move || {
+        let mut next = connect(&config, address, "localhost").unwrap();
+        get(&mut next, "/z").unwrap()
+    });
+    let page = || Page::scrape(instance.metrics());
+    until("a pause", || {
+        (page().get("offramp_accept_pauses_total{reason=\"process_memory\"}") >= 2.0).then_some(())
+    });
+    assert!(!waiting.is_finished(), "it was accepted");
+    assert_eq!(page().get("offramp_limit{limit=\"process_memory\"}"), f64::from(8 << 20));
+    assert_eq!(get(&mut kept, "/y").unwrap(), "hello /y\n");
+    let said = lines("accepting pauses");
+    assert!(said.len() == 1 && said[0].contains("limits.process_memory"), "{said:?}");
+
+    reload(MUCH);
+    assert_eq!(waiting.join().unwrap(), "hello /z\n");
+    until("the end of it", || lines("less memory than it may").first().cloned());
+}

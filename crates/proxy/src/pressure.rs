@@ -1,0 +1,170 @@
+//! The memory of the process: how much it may hold, and whether it holds as much.
+//!
+//! The kernel kills who takes too much. Before that, nobody is accepted (clients wait in the queue of the socket), caches of
+//! files are emptied, and connections of HTTP/2 get no more than a few requests each. What is open goes on.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use offramp_net::process;
+use offramp_observe::Log;
+use offramp_observe::process::resident_bytes;
+use tokio::sync::Notify;
+
+/// How often the kernel is asked, where memory is bounded.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often free memory is given back while too much is held.
+const GIVE_BACK: Duration = Duration::from_secs(1);
+/// The shortest time between two warnings.
+const SILENCE: Duration = Duration::from_secs(60);
+/// No bound.
+const NONE: u64 = u64::MAX;
+
+/// Whether the process holds as much memory as it may.
+#[derive(Debug)]
+pub struct Pressure {
+    /// In bytes.
+    bound: AtomicU64,
+    high: AtomicBool,
+    changed: Notify,
+}
+
+/// What a look at the memory has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// As before.
+    Same,
+    /// It is too much from now on.
+    High,
+    /// It is not too much any more.
+    Low,
+}
+
+impl Pressure {
+    /// Without a bound.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        let (high, changed) = Default::default();
+        Arc::new(Self { bound: NONE.into(), high, changed })
+    }
+
+    /// The process may hold so many bytes from now on.
+    pub fn bound(&self, bytes: Option<u64>) {
+        let bytes = bytes.unwrap_or(NONE);
+        if self.bound.swap(bytes, Ordering::Relaxed) != bytes {
+            self.changed.notify_one();
+        }
+    }
+
+    /// How many bytes the process may hold, where that is bounded.
+    #[must_use]
+    pub fn most(&self) -> Option<u64> {
+        Some(self.bound.load(Ordering::Relaxed)).filter(|bytes| *bytes != NONE)
+    }
+
+    /// Whether too much is held.
+    #[must_use]
+    pub fn is_high(&self) -> bool {
+        self.high.load(Ordering::Relaxed)
+    }
+
+    /// The process holds so many bytes. It has to give back a sixteenth of the bound before that is little: else it would
+    /// accept and refuse in turn.
+    fn look(&self, resident: u64) -> Turn {
+        let bound = self.bound.load(Ordering::Relaxed);
+        let was = self.is_high();
+        let is = bound != NONE && resident >= if was { bound - bound / 16 } else { bound };
+        self.high.store(is, Ordering::Relaxed);
+        match (was, is) {
+            (false, true) => Turn::High,
+            (true, false) => Turn::Low,
+            _ => Turn::Same,
+        }
+    }
+
+    /// Looks at the memory of the process, for as long as it runs.
+    pub async fn watch(&self, log: &Log) -> Infallible {
+        let mut said: Option<Instant> = None;
+        let mut gave_back: Option<Instant> = None;
+        loop {
+            let bound = self.bound.load(Ordering::Relaxed);
+            let unbounded = bound == NONE && !self.is_high();
+            // Where the kernel hides it there is no bound that could hold; the start says so.
+            let resident = if unbounded { None } else { resident_bytes() };
+            let now = Instant::now();
+            let due =
+                |last: Option<Instant>, pause| last.is_none_or(|last| now.duration_since(last) >= pause);
+            let turn = resident.map_or(Turn::Same, |resident| self.look(resident));
+            if self.is_high() && due(gave_back, GIVE_BACK) {
+                gave_back = Some(now);
+                process::give_memory_back();
+            }
+            match turn {
+                Turn::High if due(said, SILENCE) => {
+                    said = Some(now);
+                    let fields = [
+                        ("resident_bytes", resident.unwrap_or_default().into()),
+                        ("process_memory_bytes", bound.into()),
+                        ("advice", "raise `limits.process_memory`, or lower `limits.connections`".into()),
+                    ];
+                    log.warn("the process holds as much memory as it may: new connections wait", &fields);
+                }
+                Turn::Low => log.info(
+                    "the process holds less memory than it may: new connections are accepted",
+                    &[("resident_bytes", resident.unwrap_or_default().into())],
+                ),
+                Turn::High | Turn::Same => {}
+            }
+            if unbounded {
+                self.changed.notified().await;
+            } else {
+                let _ = tokio::time::timeout(LOOK, self.changed.notified()).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_high_at_the_bound_until_a_sixteenth_is_given_back() {
+        let pressure = Pressure::new();
+        assert_eq!((pressure.look(u64::MAX), pressure.is_high()), (Turn::Same, false));
+        pressure.bound(Some(1600));
+        for (resident, turn, high) in [
+            (1599, Turn::Same, false),
+            (1600, Turn::High, true),
+            (1599, Turn::Same, true),
+            (1500, Turn::Same, true),
+            (1499, Turn::Low, false),
+            (1599, Turn::Same, false),
+            (5000, Turn::High, true),
+        ] {
+            assert_eq!((pressure.look(resident), pressure.is_high()), (turn, high), "{resident}");
+        }
+        pressure.bound(None);
+        assert_eq!((pressure.look(5000), pressure.is_high()), (Turn::Low, false));
+    }
+
+    #[tokio::test]
+    async fn the_process_is_looked_at_while_there_is_a_bound() {
+        let pressure = Pressure::new();
+        let log = Log::silent();
+        let watched = async {
+            for (bound, high) in [(Some(1), true), (None, false), (Some(1), true), (Some(1 << 50), false)] {
+                pressure.bound(bound);
+                while pressure.is_high() != high {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+        };
+        tokio::select! {
+            never = pressure.watch(&log) => match never {},
+            outcome = tokio::time::timeout(Duration::from_secs(60), watched) => outcome.unwrap(),
+        }
+    }
+}
