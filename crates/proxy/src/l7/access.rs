@@ -98,7 +98,8 @@ impl Checking<'_> {
         if let Some(auth) = &self.route.access.forward {
             grant.extend(forward_auth::check(session, context, (auth, &self.route.access), request).await?);
         }
-        context.grant.replace(grant);
+        // A request is checked once.
+        let _ = context.grant.set(Rc::new(grant));
         Ok(())
     }
 }
@@ -110,7 +111,7 @@ pub(crate) fn settle(access: &Access, context: &RequestContext, fields: &mut Fie
     }
     protected::drop_lookalikes(fields, &access.reserved);
     access.reserved.apply(fields);
-    for (name, value) in &*context.grant.borrow() {
+    for (name, value) in context.grant.get().into_iter().flat_map(|grant| grant.iter()) {
         fields.append(name.as_str().as_bytes(), value);
     }
 }

@@ -1,6 +1,6 @@
 //! One request and its response: where it goes, what it takes along, what comes back.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -64,8 +64,9 @@ pub(crate) struct RequestContext {
     pub(crate) head_flags: HeadFlags,
     /// How the response is compressed, where its route does that.
     compress: Cell<Option<Box<compress::Wanted>>>,
-    /// The fields that servers get because of who the client has shown to be.
-    pub(crate) grant: RefCell<Grant>,
+    /// The fields that servers get because of who the client has shown to be. A pointer, because each stream of HTTP/2 has
+    /// the room for it.
+    pub(crate) grant: OnceCell<Rc<Grant>>,
 }
 
 impl RequestContext {
