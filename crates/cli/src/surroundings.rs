@@ -160,7 +160,7 @@ pub(crate) fn line() -> io::Result<Vec<u8>> {
 /// A line that a person types without seeing it; `None` where standard input is no terminal.
 ///
 /// # Errors
-/// As [`line`]; or the terminal cannot be told not to show it.
+/// As [`line()`]; or the terminal cannot be told not to show it.
 pub(crate) fn hidden_line(prompt: &str) -> io::Result<Option<Vec<u8>>> {
     let input = io::stdin();
     if !input.is_terminal() {
