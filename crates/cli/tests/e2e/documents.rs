@@ -54,7 +54,7 @@ fn every_crate_is_on_the_map() {
     let map = read("docs/architecture.md");
     for entry in fs::read_dir(root().join("crates")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(map.contains(&format!("\n| `{name}` |")), "docs/architecture.md does not list {name}");
+        assert!(map.contains(&format!("\n### `{name}`\n")), "docs/architecture.md does not list {name}");
     }
 }
 
