@@ -252,6 +252,7 @@ fn assemble(
     let snapshot = Snapshot {
         generation: inputs.generation,
         listeners,
+        sockets: HashMap::new(),
         backends,
         limits: limits(&config.limits),
         record_size: record_size(config.tls.record_size),

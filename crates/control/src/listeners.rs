@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use offramp_config::model::ListenAddress;
 use offramp_config::{At, Config};
 use offramp_net::{Address, listen};
-use offramp_proxy::{AcceptorId, Command, WorkerHandle};
+use offramp_proxy::{AcceptorId, Command, Snapshot, WorkerHandle};
 
 use crate::error::Finding;
 use crate::inherited::{Label, Purpose, Set};
@@ -18,7 +19,6 @@ use crate::plan::{Held, Plan, Wanted, plan};
 #[derive(Debug, Default)]
 pub(crate) struct Listening {
     open: Vec<Open>,
-    ids: u64,
 }
 
 /// One open address. Workers have its sockets. They are kept here too, for a process that takes the place of this one:
@@ -31,8 +31,6 @@ struct Open {
     /// Whether the service manager keeps them too.
     foreign: bool,
     held: Held,
-    /// What the listener is called now.
-    listener: Arc<str>,
     bound: Address,
 }
 
@@ -41,6 +39,8 @@ struct Open {
 pub(crate) struct Fresh {
     wanted: Wanted,
     bound: Address,
+    /// Its name towards workers; several where a worker gets more than one socket of the address.
+    ids: Vec<AcceptorId>,
     fds: Vec<OwnedFd>,
     /// The same sockets, each once.
     kept: Vec<OwnedFd>,
@@ -68,22 +68,35 @@ pub(crate) fn net_address(address: &ListenAddress) -> Address {
     }
 }
 
+/// Where the sockets of an address come from.
+#[derive(Debug)]
+pub(crate) enum Opening {
+    /// Another process has opened them.
+    Inherited(Set),
+    /// They are opened, if no other process listens there.
+    Alone,
+    /// They are opened beside a socket of this process that takes some of the same connections until it is closed.
+    BesideOwn,
+}
+
+/// A name that no socket of the process has had.
+fn next_id() -> AcceptorId {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    AcceptorId(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+}
+
 /// Opens one socket for each of `workers`, or takes those that another process has opened.
 ///
 /// # Errors
 /// Which address, why not, and what to do.
-pub(crate) fn open(
-    wanted: &Wanted,
-    at: &At,
-    workers: usize,
-    inherited: Option<Set>,
-) -> Result<Fresh, Finding> {
+pub(crate) fn open(wanted: &Wanted, at: &At, workers: usize, opening: Opening) -> Result<Fresh, Finding> {
     let refused = |error: io::Error| Finding::new(at, explain(&wanted.address, &error));
-    let adopted = inherited.is_some();
-    let foreign = inherited.as_ref().is_some_and(|set| set.label.foreign);
-    let fds = match inherited {
-        Some(set) => listen::adopt(set.fds, workers),
-        None => listen::open(&wanted.address, workers),
+    let adopted = matches!(opening, Opening::Inherited(_));
+    let foreign = matches!(&opening, Opening::Inherited(set) if set.label.foreign);
+    let fds = match opening {
+        Opening::Inherited(set) => listen::adopt(set.fds, workers),
+        Opening::Alone => listen::open(&wanted.address, workers),
+        Opening::BesideOwn => listen::open_beside_own(&wanted.address, workers),
     };
     let fds = fds.map_err(refused)?;
     let kept: io::Result<Vec<OwnedFd>> = listen::queues(&fds).iter().map(OwnedFd::try_clone).collect();
@@ -91,7 +104,8 @@ pub(crate) fn open(
     let bound = fds.first().and_then(listen::address_of);
     let bound = bound.filter(|bound| foreign || matches!(bound, Address::Tcp(_)));
     let bound = bound.unwrap_or_else(|| wanted.address.clone());
-    Ok(Fresh { wanted: wanted.clone(), bound, fds, kept, adopted, foreign })
+    let ids = (0..fds.len().div_ceil(workers.max(1))).map(|_| next_id()).collect();
+    Ok(Fresh { wanted: wanted.clone(), bound, ids, fds, kept, adopted, foreign })
 }
 
 /// Why an address cannot be listened on, and what to do.
@@ -142,17 +156,14 @@ impl Fresh {
 
 impl Listening {
     /// Plans the way to what is wanted.
-    ///
-    /// # Errors
-    /// As [`plan()`].
-    pub(crate) fn plan(&self, wanted: &[Wanted]) -> Result<Plan, Vec<Finding>> {
+    pub(crate) fn plan(&self, wanted: &[Wanted]) -> Plan {
         let held: Vec<Held> = self.open.iter().map(|open| open.held.clone()).collect();
         plan(&held, wanted)
     }
 
     /// The addresses that are open, with their listeners' names.
     pub(crate) fn addresses(&self) -> Vec<(String, Address)> {
-        self.open.iter().map(|open| (open.listener.to_string(), open.bound.clone())).collect()
+        self.open.iter().map(|open| (open.held.listener.to_string(), open.bound.clone())).collect()
     }
 
     /// The addresses that a plan gives up.
@@ -173,7 +184,7 @@ impl Listening {
     /// The sockets of each address, in a fixed order.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = (Label, &[OwnedFd])> {
         self.open.iter().map(|open| {
-            let (name, address) = (open.listener.to_string(), open.held.address.to_string());
+            let (name, address) = (open.held.listener.to_string(), open.held.address.to_string());
             let label = Label { purpose: Purpose::Listener, name, address, foreign: open.foreign };
             (label, open.kept.as_slice())
         })
@@ -192,8 +203,19 @@ impl Listening {
         }
     }
 
+    /// Writes into a snapshot what the sockets serve when the plan is carried out.
+    pub(crate) fn assign(&self, plan: &Plan, wanted: &[Wanted], fresh: &[Fresh], snapshot: &mut Snapshot) {
+        let kept = plan.keep.iter().map(|(at, want)| (&self.open[*at].ids, &wanted[*want].listener));
+        let fresh = fresh.iter().map(|fresh| (&fresh.ids, &fresh.wanted.listener));
+        for (ids, name) in kept.chain(fresh) {
+            if let Some(listener) = snapshot.listeners.get(name).cloned() {
+                snapshot.sockets.extend(ids.iter().map(|id| (*id, Arc::clone(&listener))));
+            }
+        }
+    }
+
     /// Has workers accept on `fresh`, and takes note of what the plan keeps and gives up. The snapshot
-    /// must already have the listeners, and what is kept under `plan.aliases`.
+    /// must already be the one of [`Self::assign`].
     pub(crate) fn serve(
         &mut self,
         plan: &Plan,
@@ -205,24 +227,18 @@ impl Listening {
         let before = std::mem::take(&mut self.open);
         for (at, mut open) in before.into_iter().enumerate() {
             if let Some(want) = kept.remove(&at) {
-                open.listener = Arc::clone(&wanted[want].listener);
+                open.held.listener = Arc::clone(&wanted[want].listener);
                 self.open.push(open);
             }
         }
-        for Fresh { wanted, bound, fds, kept, foreign, .. } in fresh {
-            let mut ids = Vec::new();
+        for Fresh { wanted, bound, ids, fds, kept, foreign, .. } in fresh {
+            let Wanted { listener, address } = wanted;
             for (at, fd) in fds.into_iter().enumerate() {
                 // A worker that gets another socket of the address knows it by another name.
-                if at.is_multiple_of(workers.len()) {
-                    self.ids += 1;
-                    ids.push(AcceptorId(self.ids));
-                }
-                let (id, listener) = (AcceptorId(self.ids), Arc::clone(&wanted.listener));
-                workers[at % workers.len()].send(Command::Listen { id, listener, fd });
+                let id = ids[at / workers.len()];
+                workers[at % workers.len()].send(Command::Listen { id, listener: Arc::clone(&listener), fd });
             }
-            let listener = Arc::clone(&wanted.listener);
-            let held = Held { label: Arc::clone(&listener), address: wanted.address };
-            self.open.push(Open { ids, kept, foreign, held, listener, bound });
+            self.open.push(Open { ids, kept, foreign, held: Held { listener, address }, bound });
         }
     }
 
@@ -263,15 +279,18 @@ mod tests {
     #[test]
     fn what_is_in_the_way_is_explained() {
         let one = |address: Address| Wanted { listener: "web".into(), address };
-        let first = open(&one(Address::Tcp("127.0.0.1:0".parse().unwrap())), &At::NOWHERE, 2, None).unwrap();
+        let first = open(&one(Address::Tcp("127.0.0.1:0".parse().unwrap())), &At::NOWHERE, 2, Opening::Alone)
+            .unwrap();
         assert_eq!(first.fds.len(), 2);
-        let taken = open(&one(first.bound.clone()), &At::NOWHERE, 1, None).unwrap_err().to_string();
+        let taken = open(&one(first.bound.clone()), &At::NOWHERE, 1, Opening::Alone).unwrap_err().to_string();
         assert!(taken.contains(&first.bound.to_string()) && taken.contains("ss -ltnp"), "{taken}");
-        let missing = open(&one(Address::Unix("/nonexistent/s".into())), &At::NOWHERE, 1, None).unwrap_err();
+        let missing =
+            open(&one(Address::Unix("/nonexistent/s".into())), &At::NOWHERE, 1, Opening::Alone).unwrap_err();
         assert!(missing.to_string().contains("make the directory"), "{missing}");
         // TEST-NET-1 of RFC 5737 is no machine's.
         let foreign =
-            open(&one(Address::Tcp("192.0.2.1:0".parse().unwrap())), &At::NOWHERE, 1, None).unwrap_err();
+            open(&one(Address::Tcp("192.0.2.1:0".parse().unwrap())), &At::NOWHERE, 1, Opening::Alone)
+                .unwrap_err();
         assert!(foreign.to_string().contains("ip address"), "{foreign}");
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         let text = explain(&Address::Tcp("0.0.0.0:443".parse().unwrap()), &denied);

@@ -1,15 +1,12 @@
 //! Which listening sockets a reload keeps, opens and gives up: pure.
 //!
 //! Sockets are matched by address. One whose address stays is kept, whatever its listener is called
-//! now: nobody who connects notices. It keeps its *label*, by which its workers find the listener in
-//! the snapshot; where the name of a listener changed, the snapshot has the listener under both.
+//! now: nobody who connects notices. The snapshot says which listener each socket serves, so an address can move
+//! from one to another.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use offramp_net::Address;
-
-use crate::error::Finding;
 
 /// A socket of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +20,8 @@ pub(crate) struct Wanted {
 /// A socket that is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
-    /// What its workers look for in the snapshot.
-    pub(crate) label: Arc<str>,
+    /// The name of the listener that it serves.
+    pub(crate) listener: Arc<str>,
     /// Its address as configured.
     pub(crate) address: Address,
 }
@@ -38,15 +35,10 @@ pub(crate) struct Plan {
     pub(crate) open: Vec<usize>,
     /// Indexes of open sockets to close.
     pub(crate) close: Vec<usize>,
-    /// Labels that are not the name of their listener, and that name.
-    pub(crate) aliases: HashMap<Arc<str>, Arc<str>>,
 }
 
 /// Plans the way from `held` to `wanted`.
-///
-/// # Errors
-/// A socket would move to another listener while its own stays.
-pub(crate) fn plan(held: &[Held], wanted: &[Wanted]) -> Result<Plan, Vec<Finding>> {
+pub(crate) fn plan(held: &[Held], wanted: &[Wanted]) -> Plan {
     let mut plan = Plan::default();
     let mut free: Vec<bool> = vec![true; held.len()];
     let mut unmet: Vec<usize> = (0..wanted.len()).collect();
@@ -55,7 +47,7 @@ pub(crate) fn plan(held: &[Held], wanted: &[Wanted]) -> Result<Plan, Vec<Finding
         unmet.retain(|&want| {
             let Wanted { listener, address } = &wanted[want];
             let fits = |at: &usize| {
-                free[*at] && held[*at].address == *address && (!same_name || held[*at].label == *listener)
+                free[*at] && held[*at].address == *address && (!same_name || held[*at].listener == *listener)
             };
             let Some(at) = (0..held.len()).find(fits) else { return true };
             free[at] = false;
@@ -66,33 +58,7 @@ pub(crate) fn plan(held: &[Held], wanted: &[Wanted]) -> Result<Plan, Vec<Finding
     plan.open = unmet;
     plan.close = (0..held.len()).filter(|at| free[*at]).collect();
     plan.keep.sort_unstable();
-    plan.aliases = aliases(&plan.keep, held, wanted)?;
-    Ok(plan)
-}
-
-fn aliases(
-    keep: &[(usize, usize)],
-    held: &[Held],
-    wanted: &[Wanted],
-) -> Result<HashMap<Arc<str>, Arc<str>>, Vec<Finding>> {
-    let mut aliases = HashMap::new();
-    let mut findings = Vec::new();
-    for (at, want) in keep {
-        let (label, listener) = (&held[*at].label, &wanted[*want].listener);
-        if label == listener {
-            continue;
-        }
-        let stays = wanted.iter().any(|wanted| wanted.listener == *label);
-        let other = aliases.insert(Arc::clone(label), Arc::clone(listener));
-        if stays || other.is_some_and(|other| other != *listener) {
-            findings.push(Finding::nowhere(format!(
-                "{} cannot move to the listener `{listener}` while it is open; \
-                 take it out, reload, then put it in and reload again, or restart",
-                held[*at].address
-            )));
-        }
-    }
-    if findings.is_empty() { Ok(aliases) } else { Err(findings) }
+    plan
 }
 
 #[cfg(test)]
@@ -111,38 +77,36 @@ mod tests {
     }
 
     fn held(sockets: &[(&str, u16)]) -> Vec<Held> {
-        let one = |(name, port): &(&str, u16)| Held { label: (*name).into(), address: address(*port) };
+        let one = |(name, port): &(&str, u16)| Held { listener: (*name).into(), address: address(*port) };
         sockets.iter().map(one).collect()
     }
 
     #[test]
     fn what_stays_is_kept_and_the_rest_opened_and_closed() {
         let plan =
-            plan(&held(&[("web", 1), ("web", 2), ("db", 3)]), &wanted(&[("db", 3), ("web", 2), ("new", 4)]))
-                .unwrap();
+            plan(&held(&[("web", 1), ("web", 2), ("db", 3)]), &wanted(&[("db", 3), ("web", 2), ("new", 4)]));
         assert_eq!(plan.keep, [(1, 1), (2, 0)]);
         assert_eq!((plan.open, plan.close), (vec![2], vec![0]));
-        assert!(plan.aliases.is_empty());
     }
 
     #[test]
     fn a_renamed_listener_keeps_its_sockets() {
-        let plan = plan(&held(&[("a", 1), ("a", 2)]), &wanted(&[("b", 1), ("b", 2)])).unwrap();
+        let plan = plan(&held(&[("a", 1), ("a", 2)]), &wanted(&[("b", 1), ("b", 2)]));
         assert_eq!(plan.keep, [(0, 0), (1, 1)]);
-        assert_eq!(plan.aliases, HashMap::from([("a".into(), "b".into())]));
     }
 
     #[test]
-    fn a_socket_does_not_leave_a_listener_that_stays() {
-        for sockets in [[("a", 1), ("b", 2)], [("b", 1), ("c", 2)]] {
-            let findings = plan(&held(&[("a", 1), ("a", 2)]), &wanted(&sockets)).unwrap_err();
-            assert!(findings[0].text.contains("cannot move"), "{findings:?}");
+    fn a_socket_moves_to_another_listener() {
+        for sockets in [[("a", 1), ("b", 2)], [("b", 1), ("a", 2)], [("b", 1), ("c", 2)]] {
+            let plan = plan(&held(&[("a", 1), ("b", 2)]), &wanted(&sockets));
+            assert_eq!(plan.keep, [(0, 0), (1, 1)]);
+            assert!(plan.open.is_empty() && plan.close.is_empty(), "{plan:?}");
         }
     }
 
     #[test]
     fn free_ports_are_matched_by_name() {
-        let plan = plan(&held(&[("a", 0), ("b", 0)]), &wanted(&[("b", 0), ("a", 0)])).unwrap();
+        let plan = plan(&held(&[("a", 0), ("b", 0)]), &wanted(&[("b", 0), ("a", 0)]));
         assert_eq!(plan.keep, [(0, 1), (1, 0)]);
     }
 
@@ -155,18 +119,17 @@ mod tests {
         #[test]
         fn applying_the_plan_gives_what_is_wanted(before in sockets(), after in sockets()) {
             let (held, wanted) = (held(&before), wanted(&after));
-            let Ok(plan) = plan(&held, &wanted) else { return Ok(()) };
-            let name = |label: &Arc<str>| plan.aliases.get(label).unwrap_or(label).clone();
+            let plan = plan(&held, &wanted);
             let mut result: Vec<(Arc<str>, u16)> = Vec::new();
             let port = |address: &Address| match address {
                 Address::Tcp(tcp) => tcp.port(),
                 Address::Unix(_) => unreachable!("the test has none"),
             };
             for (at, held) in held.iter().enumerate() {
-                let kept = plan.keep.iter().any(|(keep, _)| *keep == at);
-                prop_assert!(kept != plan.close.contains(&at));
-                if kept {
-                    result.push((name(&held.label), port(&held.address)));
+                let kept = plan.keep.iter().find(|(keep, _)| *keep == at);
+                prop_assert!(kept.is_some() != plan.close.contains(&at));
+                if let Some((_, want)) = kept {
+                    result.push((wanted[*want].listener.clone(), port(&held.address)));
                 }
             }
             result.extend(plan.open.iter().map(|at| (wanted[*at].listener.clone(), port(&wanted[*at].address))));

@@ -25,7 +25,7 @@ use crate::change::refused;
 use crate::error::{Error, Finding, none_or_refused};
 use crate::history::Requester;
 use crate::inherited::Inherited;
-use crate::listeners::{self, Fresh, wanted};
+use crate::listeners::{self, Fresh, Opening, wanted};
 use crate::metrics::{self, Endpoint};
 use crate::outputs;
 use crate::plan::{Plan, Wanted};
@@ -198,16 +198,14 @@ impl Running {
         let built = build_with(config, &inputs, material).map_err(|error| error.findings().to_vec());
         let built = note(&mut findings, built);
         let (wanted, places) = wanted(config);
-        let plan = note(&mut findings, self.listening.plan(&wanted));
-        let fresh = plan.as_ref().map(|plan| self.open(plan, &wanted, &places, &mut findings));
+        let plan = self.listening.plan(&wanted);
+        let fresh = self.open(&plan, &wanted, &places, &mut findings);
         let metrics = self.open_metrics(config, &mut findings);
         self.try_outputs(config, &mut findings);
-        match (built, plan, fresh) {
-            (Some(built), Some(plan), Some(fresh)) if findings.is_empty() => {
-                Ok(Next { built, tickets, plan, wanted, fresh, metrics })
-            }
-            (_, _, fresh) => {
-                fresh.iter().flatten().for_each(Fresh::abandon);
+        match built {
+            Some(built) if findings.is_empty() => Ok(Next { built, tickets, plan, wanted, fresh, metrics }),
+            _ => {
+                fresh.iter().for_each(Fresh::abandon);
                 if let Move::To(opened) = &metrics {
                     listeners::unlink(&opened.bound);
                 }
@@ -219,19 +217,11 @@ impl Running {
     fn open(&self, plan: &Plan, wanted: &[Wanted], places: &[At], findings: &mut Vec<Finding>) -> Vec<Fresh> {
         let mut fresh = Vec::new();
         for at in &plan.open {
-            match listeners::open(&wanted[*at], &places[*at], self.crew.workers.len(), None) {
+            let gives_way = self.listening.closing(plan).any(|own| overlap(own, &wanted[*at].address));
+            let opening = if gives_way { Opening::BesideOwn } else { Opening::Alone };
+            match listeners::open(&wanted[*at], &places[*at], self.crew.workers.len(), opening) {
                 Ok(opened) => fresh.push(opened),
-                Err(mut finding) => {
-                    if let Some(own) =
-                        self.listening.closing(plan).find(|own| overlap(own, &wanted[*at].address))
-                    {
-                        finding.text = format!(
-                            "cannot listen on {} while {own} is open, which this reload would close; restart",
-                            wanted[*at].address
-                        );
-                    }
-                    findings.push(finding);
-                }
+                Err(finding) => findings.push(finding),
             }
         }
         fresh
@@ -274,11 +264,7 @@ impl Running {
             tokio::time::sleep(SETTLE).await;
         }
         self.ground.generation = snapshot.generation;
-        for (label, listener) in &plan.aliases {
-            if let Some(listener) = snapshot.listeners.get(listener).cloned() {
-                snapshot.listeners.insert(Arc::clone(label), listener);
-            }
-        }
+        self.listening.assign(&plan, &wanted, &fresh, &mut snapshot);
         settle_servers(&config, &snapshot);
         self.crew.shared.current.store(Arc::new(snapshot));
         self.crew.shared.admission.limit_changed();
@@ -455,7 +441,7 @@ pub(crate) fn new_certificates(old: &Store, new: &Store) -> usize {
         .count()
 }
 
-/// Whether two addresses cannot be listened on at once.
+/// Whether two addresses take some of the same connections, so that the second can only be opened beside the first.
 fn overlap(one: &Address, other: &Address) -> bool {
     match (one, other) {
         (Address::Tcp(one), Address::Tcp(other)) => one.port() == other.port(),

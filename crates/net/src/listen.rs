@@ -37,10 +37,30 @@ pub const BACKLOG: i32 = 4096;
 /// # Errors
 /// What the kernel says: in use, no permission, no such directory.
 pub fn open(address: &Address, count: usize) -> io::Result<Vec<OwnedFd>> {
+    open_as(address, count, Alone::Must)
+}
+
+/// The same, though this process listens on an address that takes some of the same connections, as `0.0.0.0:443` does
+/// those of `[::]:443`. Until the other is closed, the kernel gives some to each.
+///
+/// # Errors
+/// As [`open`]. Whether another process of this user shares the port is not found out.
+pub fn open_beside_own(address: &Address, count: usize) -> io::Result<Vec<OwnedFd>> {
+    open_as(address, count, Alone::NeedNot)
+}
+
+/// Whether no other socket may take connections of the address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Alone {
+    Must,
+    NeedNot,
+}
+
+fn open_as(address: &Address, count: usize, alone: Alone) -> io::Result<Vec<OwnedFd>> {
     match address {
-        Address::Tcp(tcp) => match open_tcp(*tcp, count) {
+        Address::Tcp(tcp) => match open_tcp(*tcp, count, alone) {
             Err(error) if no_ipv6(&error) => match without_ipv6(*tcp) {
-                Some(v4) => open_tcp(v4, count),
+                Some(v4) => open_tcp(v4, count, alone),
                 None => Err(error),
             },
             other => other,
@@ -148,10 +168,10 @@ fn no_ipv6(error: &io::Error) -> bool {
     matches!(code, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
 
-fn open_tcp(address: SocketAddr, count: usize) -> io::Result<Vec<OwnedFd>> {
+fn open_tcp(address: SocketAddr, count: usize, alone: Alone) -> io::Result<Vec<OwnedFd>> {
     // Another process could share the port by SO_REUSEPORT too and silently take every other
     // connection; binding once without it finds out.
-    if address.port() != 0 {
+    if address.port() != 0 && alone == Alone::Must {
         let probe = tcp_socket(address)?;
         sockopt::set_socket_reuseaddr(&probe, true)?;
         bind(&probe, &address)?;

@@ -23,7 +23,7 @@ use crate::limit::{Admitted, ClientBounds, ClientEntry, Refusal};
 use crate::networks::AddressRules;
 use crate::proxy_header::{self, About, TlsPart};
 use crate::snapshot::{Listener, Relay, Route, Snapshot, Target};
-use crate::worker::Worker;
+use crate::worker::{AcceptorId, Worker};
 use crate::{failure, greeting, l4};
 use secure::{Door, Ends, Greeted, Secure, Terms, refuse};
 
@@ -36,6 +36,8 @@ const FIRST_ROOM: usize = 4096;
 /// A connection that counts, until it is dropped with its facts complete.
 struct Life {
     worker: Rc<Worker>,
+    /// The socket that accepted it.
+    accepted_by: AcceptorId,
     facts: Option<Box<ConnectionFacts>>,
     begun: Instant,
     _place: Option<Admitted>,
@@ -51,9 +53,15 @@ struct Life {
 }
 
 impl Life {
-    fn begin(worker: &Rc<Worker>, facts: Box<ConnectionFacts>, place: Option<Admitted>) -> Self {
+    fn begin(
+        worker: &Rc<Worker>,
+        accepted_by: AcceptorId,
+        facts: Box<ConnectionFacts>,
+        place: Option<Admitted>,
+    ) -> Self {
         Life {
             worker: Rc::clone(worker),
+            accepted_by,
             facts: Some(facts),
             begun: Instant::now(),
             _place: place,
@@ -112,7 +120,7 @@ enum Ready {
 /// Serves one accepted connection. One without a place is turned away.
 pub(crate) async fn serve(
     worker: Rc<Worker>,
-    listener: Arc<str>,
+    (id, name): (AcceptorId, Arc<str>),
     fd: OwnedFd,
     peer: Peer,
     place: Option<Admitted>,
@@ -125,8 +133,10 @@ pub(crate) async fn serve(
         Peer::Unix => Address::Unix(None),
     };
     let full = place.is_none();
-    let mut life = Life::begin(&worker, worker.facts(&listener, address), place);
-    let Some(listener) = snapshot.listeners.get(&listener).cloned().filter(|_| !full) else {
+    let listener = snapshot.listener(id, &name).cloned();
+    let name = listener.as_ref().map_or(&name, |listener| &listener.name);
+    let mut life = Life::begin(&worker, id, worker.facts(name, address), place);
+    let Some(listener) = listener.filter(|_| !full) else {
         let cause = if full { Cause::LimitConnections } else { Cause::NoRoute };
         life.facts().close = cause.into();
         return;
@@ -254,7 +264,8 @@ async fn greeted(
             // In time for a handshake with what there is.
             waiting.end(deadline.checked_sub(LAST_SECOND).unwrap_or(deadline)).await;
             let snapshot = life.worker.shared.current.load_full();
-            let listener = snapshot.listeners.get(&listener.name).cloned().ok_or(Cause::NoRoute)?;
+            let listener =
+                snapshot.listener(life.accepted_by, &listener.name).cloned().ok_or(Cause::NoRoute)?;
             let fresh = Fresh { socket, buffer, deadline };
             return Box::pin(greeted(life, snapshot, listener, (direct, May::GoOn), fresh)).await;
         }
@@ -492,7 +503,7 @@ mod tests {
     fn a_quiet_connection_has_little_memory_of_its_own() {
         rig::block_on(|worker| async move {
             let (socket, _peer) = UnixStream::pair().unwrap();
-            let task = serve(worker, rig::DOOR.into(), socket.into(), Peer::Unix, None);
+            let task = serve(worker, (AcceptorId(1), rig::DOOR.into()), socket.into(), Peer::Unix, None);
             let sizes = [
                 ("task", size_of_val(&task), 616),
                 ("relay", size_of::<l4::Relay>(), 544),

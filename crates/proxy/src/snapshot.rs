@@ -19,6 +19,7 @@ use offramp_upstream::Backend;
 use crate::limit::Rate;
 use crate::networks::AddressRules;
 use crate::route::{Ja4List, Table};
+use crate::worker::AcceptorId;
 
 pub mod http;
 pub mod pages;
@@ -32,8 +33,10 @@ pub type Current = Arc<ArcSwap<Snapshot>>;
 pub struct Snapshot {
     /// Rises with every snapshot of the process.
     pub generation: u64,
-    /// Listeners by name, and by the former names of renamed ones whose sockets live on.
+    /// Listeners by name.
     pub listeners: HashMap<Arc<str>, Arc<Listener>>,
+    /// What the open sockets serve: an address can move from listener to listener while it is open.
+    pub sockets: HashMap<AcceptorId, Arc<Listener>>,
     /// Backends; routes name them by their place here.
     pub backends: Vec<Arc<Backend>>,
     /// What bounds the use of the machine.
@@ -47,6 +50,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// What a socket serves; one that is closed or not known here: the listener of this name.
+    #[must_use]
+    pub fn listener(&self, socket: AcceptorId, name: &str) -> Option<&Arc<Listener>> {
+        self.sockets.get(&socket).or_else(|| self.listeners.get(name))
+    }
+
     /// Uses these AEAD libraries, towards servers as well. For a snapshot that nobody works by yet.
     pub fn choose(&mut self, choice: Choice) {
         self.choice = choice;

@@ -81,11 +81,11 @@ pub struct AcceptorId(pub u64);
 /// An order to a worker.
 #[derive(Debug)]
 pub enum Command {
-    /// Accept connections on this socket for this listener.
+    /// Accept connections on this socket.
     Listen {
         /// The socket's name from now on.
         id: AcceptorId,
-        /// The listener's name in the snapshot.
+        /// The name of its listener, until [`Snapshot::sockets`] has another.
         listener: Arc<str>,
         /// A listening, non-blocking socket.
         fd: OwnedFd,

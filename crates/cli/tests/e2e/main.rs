@@ -3,6 +3,7 @@
 mod a_full_disk_keeps_the_old_certificate;
 mod a_gibibyte_goes_both_ways;
 mod accepting_is_denied;
+mod addresses_move;
 mod admin_tells_of_changes;
 mod an_authentication_server_decides;
 mod an_operator_uses_ctl;
@@ -96,6 +97,7 @@ mod memory_is_bounded;
 mod metrics_are_a_page;
 mod names_are_served_on_443_and_80;
 mod names_choose_certificates;
+mod namespace;
 mod networks_choose_clients;
 mod nginx;
 mod nginx_speaks_tls;

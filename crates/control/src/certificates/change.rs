@@ -118,11 +118,9 @@ impl Running {
                 built.clone_from(current);
             }
         }
-        for (label, listener) in &current.listeners {
-            if !snapshot.listeners.contains_key(label)
-                && let Some(renamed) = snapshot.listeners.get(&listener.name).cloned()
-            {
-                snapshot.listeners.insert(Arc::clone(label), renamed);
+        for (socket, served) in &current.sockets {
+            if let Some(listener) = snapshot.listeners.get(&served.name).cloned() {
+                snapshot.sockets.insert(*socket, listener);
             }
         }
         let new = new_certificates(&self.ground.store, &built.store);

@@ -33,7 +33,7 @@ use crate::event_store::{OpenStore, StoreFigures};
 use crate::figures::{self, Reloads};
 use crate::history::History;
 use crate::inherited::Inherited;
-use crate::listeners::{self, Fresh, Listening, wanted};
+use crate::listeners::{self, Fresh, Listening, Opening, wanted};
 use crate::metrics::{self, Endpoint};
 use crate::outputs::{self, Terminals};
 use crate::plan::{Plan, Wanted};
@@ -86,7 +86,9 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     // From here on there are threads, which are restricted as this one is.
     runtime.block_on(ready.built.names.look_up_new(&log));
     let Ready { built, tickets, plan, wanted, fresh, metrics } = ready;
-    let Built { snapshot, store, sources, names, contents, wants, .. } = built;
+    let Built { mut snapshot, store, sources, names, contents, wants, .. } = built;
+    let mut listening = Listening::default();
+    listening.assign(&plan, &wanted, &fresh, &mut snapshot);
     settle_servers(&config, &snapshot);
     let generation = snapshot.generation;
     let events = open_store(&config, &log)?;
@@ -96,7 +98,6 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let (crew, demanded) = crew(&config, source.terminals, &cores, snapshot, &log, (build, counted))?;
     let crew = Crew { store: events, ..crew };
     crew.tap(&config);
-    let mut listening = Listening::default();
     listening.serve(&plan, &wanted, fresh, &crew.workers);
     let serve = |opened| Endpoint::serve(opened, crew.page.clone(), log.clone());
     let metrics = metrics.map(serve).transpose();
@@ -257,7 +258,7 @@ impl Ready {
         let mut fresh = Vec::new();
         let sets = inherited.for_listeners(&wanted);
         for ((want, at), set) in wanted.iter().zip(&places).zip(sets) {
-            match listeners::open(want, at, workers, set) {
+            match listeners::open(want, at, workers, set.map_or(Opening::Alone, Opening::Inherited)) {
                 Ok(opened) => fresh.push(opened),
                 Err(finding) => findings.push(finding),
             }

@@ -65,7 +65,8 @@ fn session(
     facts.path.route = None;
     let brief = ConnectionBrief::from(&*facts);
     let view = (snapshot, Arc::clone(listener));
-    Ok(Session::new(Rc::clone(&life.worker), brief, view, terminated, local, prologues))
+    let door = (Rc::clone(&life.worker), life.accepted_by);
+    Ok(Session::new(door, brief, view, terminated, local, prologues))
 }
 
 /// The PROXY headers that routes ask for.

@@ -24,7 +24,7 @@ use super::record::Record;
 use crate::proxy_header::{self, About};
 use crate::snapshot::http::{AuthClass, Http};
 use crate::snapshot::{Listener, SendProxy, Snapshot};
-use crate::worker::Worker;
+use crate::worker::{AcceptorId, Worker};
 
 /// For how many clients that trusted proxies name a connection keeps connections to servers, if these begin with a
 /// PROXY header.
@@ -69,6 +69,8 @@ impl Leave {
 /// One client connection, as its requests see it.
 pub(crate) struct Session {
     pub(crate) worker: Rc<Worker>,
+    /// The socket that accepted the connection.
+    accepted_by: AcceptorId,
     pub(crate) brief: Arc<ConnectionBrief>,
     pub(crate) scheme: Scheme,
     pub(crate) ip: Option<IpAddr>,
@@ -212,7 +214,7 @@ impl View {
 
 impl Session {
     pub(crate) fn new(
-        worker: Rc<Worker>,
+        (worker, accepted_by): (Rc<Worker>, AcceptorId),
         brief: ConnectionBrief,
         (snapshot, listener): (Arc<Snapshot>, Arc<Listener>),
         terminated: Terminated,
@@ -230,6 +232,7 @@ impl Session {
         Rc::new(Self {
             view: RefCell::new(View::new(snapshot, listener, ip)),
             worker,
+            accepted_by,
             brief: Arc::new(brief),
             scheme,
             ip,
@@ -250,12 +253,13 @@ impl Session {
         })
     }
 
-    /// The configuration in force. Where the listener has left it, the one that it was in last.
+    /// The configuration in force: of the listener that has the address now, else the one of the same name. Where the
+    /// listener has left it, the one that it was in last.
     pub(crate) fn view(&self) -> Rc<View> {
         let current = self.worker.shared.current.load();
         let mut view = self.view.borrow_mut();
         if !Arc::ptr_eq(&current, &view.snapshot)
-            && let Some(listener) = current.listeners.get(&self.brief.listener)
+            && let Some(listener) = current.listener(self.accepted_by, &view.listener.name)
         {
             *view = View::new(Arc::clone(&current), Arc::clone(listener), self.ip);
             self.outdated.set(self.is_of_no_route(&view));

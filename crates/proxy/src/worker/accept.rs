@@ -37,8 +37,9 @@ impl Worker {
         let stop = Rc::new(Stop::default());
         self.acceptors.borrow_mut().insert(id, Rc::clone(&stop));
         let worker = Rc::clone(self);
+        let door = Door { id, listener };
         spawn_local(async move {
-            worker.accept(&acceptor, &listener, &stop).await;
+            worker.accept(&acceptor, &door, &stop).await;
             drop(acceptor);
             worker.acceptors.borrow_mut().remove(&id);
             worker.ended.notify_one();
@@ -61,17 +62,17 @@ impl Worker {
 
     /// Accepts until told to stop, and then whoever is in the queue already: closing the socket
     /// would reset them.
-    async fn accept(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>, stop: &Stop) {
+    async fn accept(self: &Rc<Self>, acceptor: &Acceptor, door: &Door, stop: &Stop) {
         tokio::select! {
             biased;
-            () = stop.now.notified() => self.accept_rest(acceptor, listener, stop).await,
+            () = stop.now.notified() => self.accept_rest(acceptor, door, stop).await,
             // A connection is accepted and given a task between two awaits, so that none is lost here.
-            () = self.accept_all(acceptor, listener) => {}
+            () = self.accept_all(acceptor, door) => {}
         }
     }
 
     /// Accepts until the socket breaks.
-    async fn accept_all(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>) {
+    async fn accept_all(self: &Rc<Self>, acceptor: &Acceptor, door: &Door) {
         let mut turn = Turn::default();
         loop {
             let outcome = match acceptor.ready().await {
@@ -80,7 +81,7 @@ impl Worker {
                     Some(_) => Taken::LeftWaiting,
                     None => Taken::Nobody,
                 }),
-                Ok(ready) => self.accept_one(ready, listener).await,
+                Ok(ready) => self.accept_one(ready, door).await,
                 Err(error) => Err(AcceptError::Broken(error)),
             };
             let pause = match outcome {
@@ -93,13 +94,14 @@ impl Worker {
                 Err(AcceptError::Memory) => Some(PauseReason::Memory),
                 Err(AcceptError::Denied(_)) => Some(PauseReason::Denied),
                 Err(AcceptError::Broken(error)) => {
-                    let fields = [("listener", listener.into()), ("reason", (&error).into())];
+                    let listener = self.listener_of(door);
+                    let fields = [("listener", (&listener).into()), ("reason", (&error).into())];
                     return self.shared.log.error("a listening socket failed", &fields);
                 }
             };
             match pause {
                 Some(reason) => {
-                    self.say_pause(reason, listener);
+                    self.say_pause(reason, door);
                     tokio::time::sleep(PAUSE).await;
                 }
                 // Goes on when the event loop has looked at the other sockets.
@@ -110,28 +112,24 @@ impl Worker {
     }
 
     /// Accepts the connection that seems to wait, once there is a place for it: until then it waits in the queue.
-    async fn accept_one(
-        self: &Rc<Self>,
-        mut ready: Ready<'_>,
-        listener: &Arc<str>,
-    ) -> Result<Taken, AcceptError> {
+    async fn accept_one(self: &Rc<Self>, mut ready: Ready<'_>, door: &Door) -> Result<Taken, AcceptError> {
         let place = match self.shared.admission.enter(self.most_connections()) {
             Some(place) => place,
             None => {
                 let Some(waits) = ready.confirm() else { return Ok(Taken::Nobody) };
                 ready = waits;
-                self.say_pause(PauseReason::Connections, listener);
+                self.say_pause(PauseReason::Connections, door);
                 self.shared.admission.wait(|| self.most_connections()).await
             }
         };
         let Some((fd, peer)) = ready.accept()? else { return Ok(Taken::Nobody) };
-        self.serve(listener, fd, peer, Some(place));
+        self.serve(door, fd, peer, Some(place));
         Ok(Taken::Accepted)
     }
 
     /// Accepts the connections in the queue, each when there is a place for it. When the worker ends, those without a
     /// place are refused.
-    async fn accept_rest(self: &Rc<Self>, acceptor: &Acceptor, listener: &Arc<str>, stop: &Stop) {
+    async fn accept_rest(self: &Rc<Self>, acceptor: &Acceptor, door: &Door, stop: &Stop) {
         let mut turn = Turn::default();
         // Others may come while we look; they do not keep the socket open.
         for _ in 0..BACKLOG {
@@ -145,7 +143,7 @@ impl Worker {
                         Some(place) => Some(place),
                         None => self.last_place(stop).await,
                     };
-                    self.serve(listener, fd, peer, place);
+                    self.serve(door, fd, peer, place);
                 }
                 Err(AcceptError::Gone) => {}
                 Ok(None) | Err(_) => break,
@@ -170,19 +168,33 @@ impl Worker {
     }
 
     /// Serves a connection from its task on; it is open from now on, so that a drain waits for it.
-    fn serve(self: &Rc<Self>, listener: &Arc<str>, fd: OwnedFd, peer: Peer, place: Option<Admitted>) {
+    fn serve(self: &Rc<Self>, door: &Door, fd: OwnedFd, peer: Peer, place: Option<Admitted>) {
         self.open.set(self.open.get() + 1);
-        spawn_local(conn::serve(Rc::clone(self), Arc::clone(listener), fd, peer, place));
+        spawn_local(conn::serve(Rc::clone(self), (door.id, Arc::clone(&door.listener)), fd, peer, place));
     }
 
     fn most_connections(&self) -> u32 {
         self.shared.current.load().limits.connections
     }
 
-    fn say_pause(&self, reason: PauseReason, listener: &Arc<str>) {
+    fn say_pause(&self, reason: PauseReason, door: &Door) {
         self.counters.accept_paused(reason);
-        self.shared.refusals.paused(reason, listener, self.open.get());
+        self.shared.refusals.paused(reason, &self.listener_of(door), self.open.get());
     }
+
+    /// The name of the listener that a socket serves now.
+    fn listener_of(&self, door: &Door) -> Arc<str> {
+        let snapshot = self.shared.current.load();
+        let listener = snapshot.listener(door.id, &door.listener);
+        Arc::clone(listener.map_or(&door.listener, |listener| &listener.name))
+    }
+}
+
+/// A socket that is accepted on.
+struct Door {
+    id: AcceptorId,
+    /// What its listener was called when it was opened.
+    listener: Arc<str>,
 }
 
 /// The order to an acceptor to stop.

@@ -75,6 +75,7 @@ pub(crate) fn snapshot(connections: u32) -> Snapshot {
     Snapshot {
         generation: 1,
         listeners: [(DOOR.into(), Arc::new(listener))].into(),
+        sockets: std::collections::HashMap::new(),
         backends: Vec::new(),
         limits: Limits {
             connections,

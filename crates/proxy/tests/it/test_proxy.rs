@@ -342,6 +342,7 @@ fn snapshot(servers: &[&server::Address], setup: &Setup) -> Snapshot {
     Snapshot {
         generation: 1,
         listeners: ListenerKind::ALL.into_iter().map(listener).collect(),
+        sockets: HashMap::new(),
         backends: vec![Arc::new(backend(servers))],
         limits: setup.limits,
         record_size: RecordSize::Adaptive,

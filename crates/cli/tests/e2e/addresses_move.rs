@@ -1,0 +1,109 @@
+//! Addresses move from listener to listener and become wider while they are in use.
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use offramp_testkit::process::require;
+use offramp_testkit::server::{Listen, Server, apps};
+
+use crate::crowd::{connect, get, trusting};
+use crate::instance::{CERTIFICATE, Home, Instance, ask, text};
+use crate::namespace::Namespace;
+use crate::offramp::offramp;
+use crate::reload_loses_no_request::reload_to;
+
+/// Two addresses that nothing else listens on.
+fn addresses() -> [SocketAddr; 2] {
+    let sockets = [(); 2].map(|()| TcpListener::bind("127.0.0.3:0").unwrap());
+    sockets.map(|socket| socket.local_addr().unwrap())
+}
+
+/// A listener of mode `http` with a response of its own.
+fn listener(name: &str, address: SocketAddr) -> String {
+    format!(
+        "[[listener]]\nname = \"{name}\"\nmode = \"http\"\naddress = \"{address}\"\n\
+         [[route]]\nlistener = \"{name}\"\nrespond = {{ body = \"hello {name}\\n\" }}\n"
+    )
+}
+
+#[test]
+fn two_listeners_swap_their_addresses() {
+    let [first, second] = addresses();
+    let both = |one, two| format!("{CERTIFICATE}{}{}", listener("one", one), listener("two", two));
+    let instance = Home::new().run(&both(first, second));
+    let config = trusting(&instance.home.ca.certificate());
+    let mut kept = connect(&config, first, "localhost").unwrap();
+    assert_eq!(get(&mut kept, "/kept").unwrap(), "hello one\n");
+    for (one, two) in [(second, first), (first, second), (second, first)] {
+        let outcome = reload_to(&instance, &both(one, two));
+        assert!(outcome.contains(" reloaded "), "{outcome}");
+        for (address, said) in [(one, "hello one\n"), (two, "hello two\n")] {
+            assert_eq!(get(&mut connect(&config, address, "localhost").unwrap(), "/new").unwrap(), said);
+        }
+        // An open connection belongs to the listener that has its address now.
+        let said = if one == first { "hello one\n" } else { "hello two\n" };
+        assert_eq!(get(&mut kept, "/kept").unwrap(), said);
+    }
+    // A renamed one keeps its socket, and its events have the new name.
+    let outcome = reload_to(&instance, &format!("{CERTIFICATE}{}", listener("three", first)));
+    assert!(outcome.contains(" reloaded "), "{outcome}");
+    assert_eq!(get(&mut kept, "/renamed").unwrap(), "hello three\n");
+    let mut new = connect(&config, first, "localhost").unwrap();
+    assert_eq!(get(&mut new, "/last").unwrap(), "hello three\n");
+    drop((kept, new));
+    let events = instance.stop();
+    let of = |path: &str| text(events.iter().find(|event| event["path"] == path).unwrap(), "listener");
+    assert_eq!(of("/last"), "three");
+}
+
+/// curl in the network of the test; whether it was answered.
+fn curl(network: &Namespace, instance: &Instance, address: SocketAddr) -> bool {
+    let mut command = Command::new(require("curl", "curl"));
+    command.args(["-q", "--silent", "--show-error", "--fail", "--noproxy", "*", "--cacert"]);
+    command.arg(instance.home.ca.certificate());
+    command.args(["--connect-to", &format!("::{address}"), "https://localhost/x"]);
+    command.current_dir(instance.home.path());
+    ask(network.within(&command), b"", Duration::from_secs(60)).status.success()
+}
+
+#[test]
+fn an_address_becomes_wider_and_narrower_and_nobody_is_refused() {
+    let network = Namespace::new();
+    let home = Home::new();
+    let app = Server::start(&Listen::Unix(home.file("app.sock")), apps::http).unwrap();
+    let at = |address: &str| {
+        format!(
+            "workers = 2\n{CERTIFICATE}[[listener]]\naddress = \"{address}:8443\"\n\
+             [[route]]\nserver = \"unix:app.sock\"\n"
+        )
+    };
+    let command = network.within(&offramp(home.path(), &["run", "--config"]));
+    let instance = home.start(command, &at("127.0.0.1"));
+    let (four, six) = ("127.0.0.1:8443".parse().unwrap(), "[::1]:8443".parse().unwrap());
+    let (done, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                assert!(curl(&network, &instance, four), "request {}", asked.load(Ordering::Relaxed));
+                asked.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for (address, has_six) in
+            [("0.0.0.0", false), ("[::]", true), ("0.0.0.0", false), ("[::]", true), ("127.0.0.1", false)]
+        {
+            let outcome = reload_to(&instance, &at(address));
+            assert!(outcome.contains(" reloaded "), "{outcome}");
+            assert_eq!(curl(&network, &instance, six), has_six, "{address}");
+            let before = asked.load(Ordering::Relaxed);
+            instance.until("more requests", || {
+                (client.is_finished() || asked.load(Ordering::Relaxed) > before + 2).then_some(())
+            });
+        }
+        done.store(true, Ordering::Relaxed);
+        client.join().unwrap();
+    });
+    assert!(app.accepted() > asked.load(Ordering::Relaxed));
+    instance.stop();
+}
