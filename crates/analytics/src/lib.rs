@@ -47,6 +47,14 @@ pub fn check_url(url: &str) -> Result<(), Error> {
     store::location::Location::parse(url).map(drop)
 }
 
+/// The files that are read to connect to the store of a URL, and the TCP port that is connected if it is a server's.
+///
+/// # Errors
+/// [`Error::Url`], as of [`check_url`].
+pub fn needs(url: &str) -> Result<(Vec<std::path::PathBuf>, Option<u16>), Error> {
+    store::location::needs(url)
+}
+
 /// The URL with this password, where it is one of PostgreSQL's and names none, nor a file that has it.
 #[must_use]
 pub fn with_password(url: &str, password: &str) -> String {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use offramp_analytics::{Background, BackgroundSettings};
 use offramp_config::model::{Anonymize, HostPattern, StoreUrl};
 use offramp_config::{At, Config};
-use offramp_control::{Error, EventStore, Finding, OpenStore, StoreFigures};
+use offramp_control::{Error, EventStore, Finding, OpenStore, Reach, StoreFigures};
 use offramp_observe::{Log, Sampled, Tap, names};
 use rustix::fs::{Access, access};
 
@@ -18,6 +18,13 @@ const SPOOL: &str = "log-store.spool";
 /// Opens the store that a configuration has.
 pub(crate) fn opener() -> OpenStore {
     Box::new(open)
+}
+
+/// What the store of a configuration needs. A URL that is none is refused when it is opened.
+pub(crate) fn reach(config: &Config) -> Reach {
+    let needs = config.log_store.url.as_ref().and_then(|url| offramp_analytics::needs(&url.to_string()).ok());
+    let (files, port) = needs.unwrap_or_default();
+    Reach { files, ports: port.into_iter().collect(), ..Reach::default() }
 }
 
 struct Open {

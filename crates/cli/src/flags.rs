@@ -246,9 +246,9 @@ pub(crate) struct Run {
     /// The configuration file.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
-    /// Only try what the sandbox should refuse, and print what came of it
-    #[arg(long, hide = true)]
-    pub(crate) sandbox_trial: bool,
+    /// Only try what the sandbox should refuse, with the files of this directory, and print what came of it
+    #[arg(long, hide = true, value_name = "DIRECTORY")]
+    pub(crate) sandbox_trial: Option<PathBuf>,
 }
 
 /// Options of `check`.

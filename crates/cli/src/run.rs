@@ -24,7 +24,8 @@ use crate::flags::{self, Cli, Command, Identity, Listening};
 use crate::listen::Place;
 use crate::single::{Answers, Single, local};
 use crate::surroundings::{self, print, say};
-use crate::{cert, check, ctl, event_store, logs, man, password, target, trial};
+use crate::trial::Trial;
+use crate::{cert, check, ctl, event_store, logs, man, password, target};
 
 /// Does what the command line says.
 ///
@@ -62,8 +63,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 struct From {
     /// Starts programs for it.
     helper: Option<Helper>,
-    /// Whether it only tries what its sandbox should refuse.
-    is_trial: bool,
+    /// What it only tries, of what its sandbox should refuse.
+    trial: Option<Trial>,
     /// What comes from the process whose place it takes, if there is one.
     heir: Option<Heir>,
 }
@@ -77,7 +78,7 @@ fn as_heir(work: impl FnOnce(From) -> Result<(), Failure>) -> Result<(), Failure
     })?;
     let heir = surroundings::heir()?;
     let refuser = heir.as_ref().and_then(Heir::refuser);
-    let outcome = work(From { helper, is_trial: false, heir });
+    let outcome = work(From { helper, trial: None, heir });
     if let (Err(failure), Some(refuser)) = (&outcome, refuser) {
         refuser.refuse(&failure.to_string());
     }
@@ -90,7 +91,7 @@ fn from_file(arguments: flags::Run, from: From) -> Result<(), Failure> {
     let config = check::load(&path, &environment)?;
     // What it is to reload must not depend on where the process is then.
     let path = std::path::absolute(path).map_err(Failure::runtime)?;
-    let from = From { is_trial: arguments.sandbox_trial, ..from };
+    let from = From { trial: arguments.sandbox_trial.map(Trial::prepare).transpose()?, ..from };
     serve(config, Origin::File(path), environment, None, from)
 }
 
@@ -265,7 +266,7 @@ fn serve(
     announce: Option<Announce>,
     from: From,
 ) -> Result<(), Failure> {
-    let From { helper, is_trial, heir } = from;
+    let From { helper, trial, heir } = from;
     let journal = surroundings::journal();
     let (output, format, level) = outputs::log(&config.log, journal);
     let log = Log::open(output, format, level)
@@ -277,6 +278,9 @@ fn serve(
         })
     });
     let prepared = admin::prepare(&config, &origin)?;
+    let mut also = event_store::reach(&config);
+    also.files.extend(surroundings::of_libraries());
+    also.sockets = surroundings::runtime_directories();
     let start = Start {
         config: config.clone(),
         origin,
@@ -290,6 +294,7 @@ fn serve(
         open_store: Some(event_store::opener()),
         program: surroundings::program(),
         helper,
+        also,
         heir,
         activated: surroundings::activated(),
         watchdog: surroundings::watchdog(),
@@ -298,8 +303,8 @@ fn serve(
     let mut server = Server::start(start).map_err(|error| not_started(&error, &config))?;
     // After the start, so that its socket belongs to the user that was switched to.
     admin::add(&mut server, prepared, &config, &log)?;
-    if is_trial {
-        trial::show(&config)?;
+    if let Some(trial) = trial {
+        trial.show(&config)?;
         server.handle().stop();
     }
     // It is not needed for days of running.

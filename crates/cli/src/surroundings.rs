@@ -26,6 +26,19 @@ pub(crate) fn environment() -> Environment {
     }
 }
 
+/// Files and folders that libraries read because the environment names them: authorities (as OpenSSL takes them) and
+/// time zones (tzset(3)).
+pub(crate) fn of_libraries() -> Vec<PathBuf> {
+    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR", "TZDIR"].into_iter().filter_map(std::env::var_os);
+    named.filter(|value| !value.is_empty()).map(PathBuf::from).collect()
+}
+
+/// The folders that systemd has made in /run for this process (systemd.exec(5), `RuntimeDirectory=`).
+pub(crate) fn runtime_directories() -> Vec<PathBuf> {
+    let named = std::env::var_os("RUNTIME_DIRECTORY").unwrap_or_default();
+    std::env::split_paths(&named).filter(|path| path.is_absolute()).collect()
+}
+
 /// Where systemd listens for notifications (`sd_notify(3)`).
 pub(crate) fn notify_socket() -> Option<OsString> {
     std::env::var_os("NOTIFY_SOCKET")

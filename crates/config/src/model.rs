@@ -337,8 +337,10 @@ words! {
     pub enum Sandbox {
         /// As far as the kernel can; what it cannot is a warning.
         On = "on",
-        /// Wholly, or there is no start.
+        /// The same wholly, or there is no start.
         Required = "required",
+        /// Wholly, and besides nothing is read and no TCP port is used that the configuration does not name.
+        Strict = "strict",
         /// Nothing is forbidden.
         Off = "off",
     }

@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::history::Requester;
 use crate::reload::{Changes, Ready};
 use crate::running::{Running, tell};
+use crate::sandbox;
 
 use draft::Draft;
 
@@ -223,6 +224,10 @@ impl Running {
         by: Requester,
     ) -> bool {
         let Asked { terms, told, .. } = asked;
+        let draft = draft.map_err(|refused| match refused {
+            NotChanged::Invalid(error) => NotChanged::Invalid(sandbox::explain(&self.source, error)),
+            other => other,
+        });
         let outcome = match draft {
             Ok(None) => self.confirm(&by),
             Ok(Some(draft)) => self.carry_out(draft, &terms, by).await,
@@ -244,6 +249,7 @@ impl Running {
         let ready = match self.ready(proposal).await {
             Ok(ready) => ready,
             Err(error) => {
+                let error = sandbox::explain(&self.source, error);
                 if !terms.dry_run {
                     self.remember(&Err(error.clone()), by);
                 }

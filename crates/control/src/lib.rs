@@ -70,6 +70,7 @@ pub use history::{Applied, History, Refused, Requester};
 pub use inventory::{Inventory, Listed, certificates as inventory};
 pub use offramp_proxy::credentials::user_line;
 pub use reload::Changes;
+pub use sandbox::Reach;
 pub use server::{Bound, Handle, Origin, Server, Socket, Start};
 pub use upgrade::{Carried, HANDOVER, Heir, Program, Refuser, Upgraded};
 pub use view::{BackendView, InForce, ServerView, View};

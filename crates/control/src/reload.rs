@@ -63,7 +63,7 @@ impl Running {
         self.notifier.reloading();
         let mut config = self.read()?;
         let needs_restart = keep_until_restart(&self.config, &mut config);
-        none_or_refused(sandbox::beyond(self.source.helper.as_deref(), &config))?;
+        none_or_refused(sandbox::beyond(&self.source, &config))?;
         let now = SystemTime::now();
         let material = self.read_material(&config, now, OnFault::Refuse, true).await?;
         Ok(Proposal { config, needs_restart, material, now, mint: true })
@@ -79,6 +79,7 @@ impl Running {
             Ok(proposal) => self.change_to(proposal).await,
             Err(error) => Err(error),
         };
+        let outcome = outcome.map_err(|error| sandbox::explain(&self.source, error));
         if outcome.is_ok() && self.confirmation.take().is_some() {
             self.log.info("the reload replaces the change that nobody has confirmed", &[]);
         }

@@ -28,6 +28,7 @@ use crate::metrics::Endpoint;
 use crate::outputs::Terminals;
 use crate::push::{Pushers, Spans};
 use crate::resolve::{Names, Resolver};
+use crate::sandbox::Grants;
 use crate::server::Origin;
 use crate::upgrade::{Carried, Program};
 use crate::upkeep::Calendar;
@@ -85,6 +86,8 @@ pub(crate) struct Source {
     pub(crate) program: Option<Program>,
     /// Who starts it, and DNS hooks; without, this process does.
     pub(crate) helper: Option<Arc<Helper>>,
+    /// What the sandbox lets it do with files and ports; `None`: anything.
+    pub(crate) grants: Option<Grants>,
 }
 
 /// The worker threads, and what they share with this thread.

@@ -1,7 +1,11 @@
-//! What the process forbids itself once it has started, so that a fault in it leads nowhere.
+//! What the process forbids itself once it has started, so that a fault in it leads nowhere. What it needs of files and
+//! ports follows from its configuration (`needs`), and what it gets from that and the disk (`grants`).
 //!
 //! It happens on the main thread while that is the only one: later threads are restricted as it is. What was opened
 //! before stays open. What Offramp must do all the same, such as starting the program of an upgrade, the `helper` does.
+
+mod grants;
+mod needs;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,36 +13,73 @@ use std::sync::Arc;
 use offramp_config::Config;
 use offramp_config::model::{DnsProvider, Sandbox};
 use offramp_net::process::{self, Identity};
-use offramp_net::sandbox::calls;
+use offramp_net::sandbox::{bounds, calls};
 use offramp_observe::{Log, LogField};
 
 use crate::error::{Error, Finding};
 use crate::helper::Helper;
+use crate::running::Source;
+use crate::server::Origin;
+use crate::state;
 
-/// Restricts the process as its configuration has it, and gives the helper where it is needed from now on.
+pub(crate) use grants::Grants;
+
+/// Files and TCP ports that the process uses beside those that its configuration names.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// Files that are read.
+    pub files: Vec<PathBuf>,
+    /// Ports that are connected.
+    pub ports: Vec<u16>,
+    /// Folders for Unix sockets, of this configuration or a later one.
+    pub sockets: Vec<PathBuf>,
+}
+
+/// Restricts the process as its configuration has it, and gives `source` the helper where it is needed from now on, and
+/// what the process may still do.
 ///
 /// # Errors
 /// Something that the configuration requires cannot be done, or what was begun cannot be finished.
 pub(crate) fn enter(
     config: &Config,
     helper: Option<Helper>,
+    source: &mut Source,
+    also: &Reach,
     identity: Option<&Identity>,
     log: &Log,
-) -> Result<Option<Arc<Helper>>, Error> {
-    let Some(mut helper) = helper else { return Ok(None) };
+) -> Result<(), Error> {
+    let Some(mut helper) = helper else { return Ok(()) };
     if config.sandbox == Sandbox::Off {
         helper.dismiss();
-        return Ok(None);
+        return Ok(());
     }
     helper.settle(identity, hooks(config)).map_err(|error| Error::one(format!("sandbox: {error}")))?;
     let why = |error: std::io::Error| error.to_string();
-    let mut parts = Parts { required: config.sandbox == Sandbox::Required, done: Vec::new(), log };
+    let strict = config.sandbox == Sandbox::Strict;
+    if matches!(source.origin, Origin::File(_)) {
+        // A later configuration may keep something in it. Where it cannot be made, that is refused then.
+        let _ = state::prepare(&config.state_dir);
+    }
+    let grants = Grants::of(config, source, also, strict);
+    let mut parts = Parts { mode: config.sandbox, done: Vec::new(), log };
     parts.note("core_dumps", "none", process::forbid_core_dumps().map_err(why))?;
     parts.note("new_privileges", "none", process::forbid_new_privileges().map_err(why))?;
     parts.note("programs", "helper", Ok(()))?;
+    let restricted = alone().and_then(|()| bounds::restrict(grants.bounds(), parts.is_required()));
+    match restricted {
+        Ok(restricted) => {
+            let others = if strict { "landlock" } else { "any" };
+            let version = restricted.version.into();
+            let ways = [("files", "landlock".into()), ("reading", others.into()), ("ports", others.into())];
+            parts.done.extend(ways.into_iter().chain([("landlock", version)]));
+            source.grants = Some(grants.entered(restricted));
+        }
+        Err(reason) => parts.note("files", "landlock", Err(reason))?,
+    }
     parts.note("system_calls", "seccomp", alone().and_then(|()| calls::restrict()))?;
     log.info("sandbox", &parts.done);
-    Ok(Some(Arc::new(helper)))
+    source.helper = Some(Arc::new(helper));
+    Ok(())
 }
 
 /// A thread that is there already would stay as it is.
@@ -50,29 +91,56 @@ fn alone() -> Result<(), String> {
 }
 
 /// What a reload names that cannot be used any more.
-pub(crate) fn beyond(helper: Option<&Helper>, config: &Config) -> Vec<Finding> {
-    let Some(helper) = helper else { return Vec::new() };
+pub(crate) fn beyond(source: &Source, config: &Config) -> Vec<Finding> {
+    let Some(helper) = &source.helper else { return Vec::new() };
     let of_hooks = config.authorities.iter().filter_map(|authority| match &authority.dns {
         Some(DnsProvider::Hook(program)) if !helper.has(&program.path) => Some(Finding::new(
             &program.at,
-            format!("Offramp's sandbox does not start {}; {UPGRADE}", program.path.display()),
+            format!(
+                "`dns_hook`: the sandbox does not let Offramp start {}; {UPGRADE}",
+                program.path.display()
+            ),
         )),
         _ => None,
     });
-    of_hooks.collect()
+    of_hooks.chain(source.grants.iter().flat_map(|grants| grants.missing(config))).collect()
 }
 
+/// The same error with what may be the reason, where files cannot be read that the configuration names: the sandbox
+/// knows files and folders by what they were at the start.
+pub(crate) fn explain(source: &Source, error: Error) -> Error {
+    if !source.grants.as_ref().is_some_and(Grants::restrict_reading) {
+        return error;
+    }
+    let findings = error.findings().iter().map(|finding| {
+        if !finding.text.contains(DENIED) {
+            return finding.clone();
+        }
+        let text = format!("{}; if the sandbox denies it: {UPGRADE}", finding.text);
+        Finding::new(&finding.at, text)
+    });
+    findings.collect::<Vec<_>>().into()
+}
+
+/// How the C library calls it.
+const DENIED: &str = "Permission denied";
+
 /// What helps where a reload cannot.
-const UPGRADE: &str = "this needs an upgrade: SIGUSR2 has a new process take over with this configuration, without a lost connection";
+const UPGRADE: &str = "write it to the file of the configuration and run `offramp ctl upgrade` (SIGUSR2), \
+     which starts a new process with a sandbox of its own, without a lost connection";
 
 /// What was done so far.
 struct Parts<'a> {
-    required: bool,
+    mode: Sandbox,
     done: Vec<LogField<'static>>,
     log: &'a Log,
 }
 
 impl Parts<'_> {
+    fn is_required(&self) -> bool {
+        matches!(self.mode, Sandbox::Required | Sandbox::Strict)
+    }
+
     /// Notes what became of a part: with the whole process, or as a warning.
     fn note(
         &mut self,
@@ -82,8 +150,8 @@ impl Parts<'_> {
     ) -> Result<(), Error> {
         match outcome {
             Ok(()) => self.done.push((part, way.into())),
-            Err(reason) if self.required => {
-                return Err(Error::one(format!("sandbox = \"required\", but {part}: {reason}")));
+            Err(reason) if self.is_required() => {
+                return Err(Error::one(format!("sandbox = \"{}\", but {part}: {reason}", self.mode)));
             }
             Err(reason) => {
                 let fields = [("part", part.into()), ("reason", (&reason).into())];

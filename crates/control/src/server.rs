@@ -33,6 +33,7 @@ use crate::outputs::Terminals;
 use crate::probes::Probes;
 use crate::reload::Changes;
 use crate::running::Running;
+use crate::sandbox::Reach;
 use crate::signals::{Ask, Signals};
 use crate::upgrade::{Carried, Heir, Predecessor, Program, Successor, Upgraded};
 use crate::view::View;
@@ -65,6 +66,8 @@ pub struct Start {
     /// What starts programs for this process, which then forbids itself what it does not need, as the configuration
     /// has it. Without, nothing is forbidden: for servers in processes that have threads already.
     pub helper: Option<Helper>,
+    /// What the process uses beside what its configuration names: what its log store needs.
+    pub also: Reach,
     /// What the process hands over whose place this one takes.
     pub heir: Option<Heir>,
     /// Sockets that the service manager has opened, with their names.

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use offramp_admin::{Admin, Control, Mount, Settings};
 use offramp_config::Environment;
 use offramp_control::outputs::Terminals;
-use offramp_control::{Exit, Handle, Origin, Server, Start};
+use offramp_control::{Exit, Handle, Origin, Reach, Server, Start};
 use offramp_net::Address;
 use offramp_observe::Log;
 use offramp_observe::prometheus::Build;
@@ -60,6 +60,7 @@ impl Rig {
             open_store: None,
             program: None,
             helper: None,
+            also: Reach::default(),
             heir: None,
             activated: Vec::new(),
             watchdog: None,

@@ -131,6 +131,17 @@ impl Server {
     }
 }
 
+/// The files that are read to connect to a store, and the TCP port that is connected, if it is not a file.
+pub(crate) fn needs(url: &str) -> Result<(Vec<PathBuf>, Option<u16>), Error> {
+    let Location::Postgres(server) = Location::parse(url)? else { return Ok((Vec::new(), None)) };
+    let authorities = match server.protection {
+        Protection::Verified(path) => Some(path),
+        Protection::None => None,
+    };
+    let port = (!server.host.starts_with('/')).then_some(server.port);
+    Ok((server.password_file.into_iter().chain(authorities).collect(), port))
+}
+
 /// The URL with this password, where it is one of PostgreSQL's and has none.
 pub(crate) fn with_password(url: &str, password: &str) -> String {
     match Location::parse(url) {
@@ -223,6 +234,16 @@ mod tests {
             Ok(Location::Postgres(server)) => *server,
             other => panic!("{url}: {other:?}"),
         }
+    }
+
+    #[test]
+    fn what_a_store_needs() {
+        let of = |url: &str| needs(url).unwrap();
+        assert_eq!(of("sqlite:/a/b.db"), (Vec::new(), None));
+        assert_eq!(of("postgres://u@localhost/db"), (Vec::new(), Some(5432)));
+        assert_eq!(of("postgres://u@/db?host=/run/postgresql&port=5433"), (Vec::new(), None));
+        let url = "postgres://u@db.test:6432/db?sslmode=verify-full&sslrootcert=/ca.pem&password_file=/pw";
+        assert_eq!(of(url), (vec!["/pw".into(), "/ca.pem".into()], Some(6432)));
     }
 
     #[test]

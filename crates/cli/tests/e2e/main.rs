@@ -146,6 +146,8 @@ mod testssl_finds_nothing;
 mod the_first_minutes_are_plain;
 mod the_record_layer_is_as_strict_as_rustls;
 mod the_sandbox_is_entered;
+mod the_sandbox_keeps_to_its_configuration;
+mod the_sandbox_lets_everything_work;
 mod the_sandbox_refuses;
 mod tokens_choose_clients;
 mod two_hundred_renewals_are_spread;

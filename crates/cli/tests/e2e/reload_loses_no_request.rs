@@ -37,7 +37,7 @@ pub(crate) fn reload_to(instance: &Instance, text: &str) -> String {
 fn no_request_fails_while_everything_is_swapped() {
     let apps = [1, 2].map(|_| Server::start(&Listen::Ipv4, apps::http).unwrap());
     let text = |turn: usize| {
-        let extra = "[[listener]]\nname = \"extra\"\naddress = \"unix:extra.sock\"\n";
+        let extra = "[[listener]]\nname = \"extra\"\naddress = \"unix:state/extra.sock\"\n";
         let extra = if turn % 2 == 1 { extra } else { "" };
         format!("workers = 2\n{extra}{}", Home::one_route(apps[turn % 2].address()))
     };
@@ -67,13 +67,13 @@ fn a_listener_comes_and_goes_and_whoever_it_has_accepted_is_served() {
     let address = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
     let text = |extra: bool| {
         let listener =
-            format!("[[listener]]\nname = \"extra\"\naddress = [\"{address}\", \"unix:extra.sock\"]\n");
+            format!("[[listener]]\nname = \"extra\"\naddress = [\"{address}\", \"unix:state/extra.sock\"]\n");
         let listener = if extra { listener } else { String::new() };
         format!("{listener}{}", Home::one_route(app.address()))
     };
     let instance = Home::new().run(&text(false));
     let config = trusting(&instance.home.ca.certificate());
-    let socket = instance.home.file("extra.sock");
+    let socket = instance.home.file("state/extra.sock");
     assert!(UnixStream::connect(&socket).is_err());
     let outcome = reload_to(&instance, &text(true));
     assert!(outcome.contains(" reloaded "), "{outcome}");

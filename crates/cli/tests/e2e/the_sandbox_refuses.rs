@@ -2,14 +2,16 @@
 
 use std::process::Output;
 
+use offramp_testkit::process::temp_dir;
+
 use crate::instance::{Home, LIFE, ask};
 use crate::offramp::offramp;
 
 fn trial(head: &str) -> Output {
-    let home = Home::new();
+    let (home, outside) = (Home::new(), temp_dir());
     let path = home.configure(&format!("{head}{}", Home::one_route("127.0.0.1:1")));
-    let mut command = offramp(home.path(), &["run", "--sandbox-trial", "--config"]);
-    command.arg(path);
+    let mut command = offramp(home.path(), &["run", "--sandbox-trial"]);
+    command.arg(outside.path()).arg("--config").arg(path);
     ask(command, b"", LIFE)
 }
 
@@ -30,23 +32,60 @@ const NAMES: [&str; 9] = [
     "a core dump",
 ];
 
+/// What the configuration does not name is not written.
+const WRITING: [&str; 11] = [
+    "write a file",
+    "append to a file",
+    "truncate a file",
+    "make a file",
+    "link a file",
+    "make a symbolic link",
+    "make a socket",
+    "make a directory",
+    "rename a file",
+    "remove a file",
+    "make a file in /dev/shm",
+];
+
+/// What it does not name is neither read nor connected, where that is strict.
+const STRICT: [&str; 6] = [
+    "read /etc/shadow",
+    "read the directory /root",
+    "read a file",
+    "list a directory",
+    "connect to a port that is not named",
+    "listen on a port that is not named",
+];
+
+/// The line of an attempt.
+fn line<'a>(tried: &'a [String], name: &str) -> &'a str {
+    let is_it = |line: &&String| line.split(": ").nth(1) == Some(name);
+    tried.iter().find(is_it).unwrap_or_else(|| panic!("{name} was not tried: {tried:?}"))
+}
+
 #[test]
 fn what_no_configuration_needs() {
-    for (head, word) in [("", "on"), ("sandbox = \"required\"\n", "required")] {
-        let output = trial(head);
+    for word in ["on", "required", "strict"] {
+        let head = if word == "on" { String::new() } else { format!("sandbox = \"{word}\"\n") };
+        let output = trial(&head);
         let (tried, log) = (lines(&output.stdout), lines(&output.stderr).join("\n"));
         assert!(output.status.success(), "{tried:?}\n{log}");
         assert_eq!(tried[0], format!("sandbox {word}"));
-        assert!(log.contains("system_calls=seccomp") && !log.contains("is not available"), "{log}");
-        // Files and ports are the business of permissions.
-        let is_other = |line: &str| {
-            ["read ", "make a file", "a port that is not named"].iter().any(|words| line.contains(words))
-        };
+        assert!(!log.contains("is not available"), "{log}");
+        let others = if word == "strict" { "landlock" } else { "any" };
+        let parts = format!("files=landlock reading={others} ports={others} landlock=");
+        assert!(log.contains(&parts) && log.contains("system_calls=seccomp"), "{log}");
+        let is_free = |line: &str| word != "strict" && STRICT.iter().any(|name| line.contains(name));
         let passed: Vec<&String> =
-            tried[1..].iter().filter(|line| !line.starts_with("refused: ") && !is_other(line)).collect();
-        assert!(passed.is_empty(), "{passed:?}\n{log}");
-        for name in NAMES {
-            assert!(tried.iter().any(|line| line.contains(name)), "{name} was not tried: {tried:?}");
+            tried[1..].iter().filter(|line| !line.starts_with("refused: ") && !is_free(line)).collect();
+        assert!(passed.is_empty(), "{word}: {passed:?}\n{log}");
+        for name in NAMES.iter().chain(&WRITING).chain(&STRICT) {
+            line(&tried, name);
+        }
+        if word != "strict" {
+            for name in &STRICT[2..] {
+                assert!(line(&tried, name).starts_with("not refused: "), "{word}: {name}");
+            }
         }
     }
 }
@@ -55,8 +94,10 @@ fn what_no_configuration_needs() {
 #[test]
 fn nothing_where_it_is_off() {
     let tried = lines(&trial("sandbox = \"off\"\n").stdout);
-    for name in ["start a program", "execve", "ptrace", "a core dump"] {
-        let line = tried.iter().find(|line| line.contains(name)).unwrap();
-        assert!(line.starts_with("not refused: "), "{line}");
+    for name in ["start a program", "execve", "ptrace", "a core dump"].iter().chain(&WRITING) {
+        assert!(line(&tried, name).starts_with("not refused: "), "{name}");
+    }
+    for name in &STRICT[2..] {
+        assert!(line(&tried, name).starts_with("not refused: "), "{name}");
     }
 }

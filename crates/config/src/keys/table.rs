@@ -74,7 +74,7 @@ pub const TABLE: &[Key] = rows! {
     "user": Kind::Text("a user's name"), absent("`offramp` when started as root, else nothing is switched"), Restart, NOW, "The user that the process becomes after sockets are bound and keys are read";
     "state_dir": Kind::Text("a folder's path"), absent("`/var/lib/offramp` for root, else `offramp` in the XDG state folder"), Restart, NOW, "Where the local CA and other state are kept";
     "watch": Kind::Bool, toml("false"), Live, NOW, "Reload by itself soon after this file, or one that it includes, has changed";
-    "sandbox": Kind::Choice(model::Sandbox::CHOICES), toml("\"on\""), Restart, NOW, "What the process forbids itself after the start ([sandbox.md](sandbox.md)): as much as the kernel can; `required`: all, or the start is refused; `off`: nothing";
+    "sandbox": Kind::Choice(model::Sandbox::CHOICES), toml("\"on\""), Restart, NOW, "What the process forbids itself after the start ([sandbox.md](sandbox.md)): as much as the kernel can; `required`: all, or the start is refused; `strict`: besides it reads no files and uses no TCP ports that the configuration does not name; `off`: nothing";
     "geoip": Kind::Text("a file's path"), absent("no `country:` in `allow` and `deny`"), Live, NOW, "A database in MaxMind's format with the countries of addresses, for `allow` and `deny`";
 
     "admin": Kind::Section, SECTION_DEFAULTS, Restart, NOW, "The admin interface: the API of `offramp ctl`, and the data source for Grafana over the log store";

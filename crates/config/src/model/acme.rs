@@ -90,6 +90,14 @@ impl DirectoryUrl {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The port that is connected: 443 where none is written.
+    pub fn port(&self) -> u16 {
+        let authority =
+            self.0.trim_start_matches("https://").split(['/', '?', '#']).next().unwrap_or_default();
+        let port = authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
+        port.and_then(|(_, port)| port.parse().ok()).unwrap_or(443)
+    }
 }
 
 impl FromStr for DirectoryUrl {
@@ -267,7 +275,14 @@ mod tests {
         for text in ["", "http://a.org/", "https://", "https:///x", "https://a b/", "https://a.org/é"] {
             assert!(text.parse::<DirectoryUrl>().is_err(), "{text}");
         }
-        assert!("https://[::1]:14000/dir".parse::<DirectoryUrl>().is_ok());
+        for (text, port) in [
+            ("https://[::1]:14000/dir", 14000),
+            ("https://[::1]/dir", 443),
+            ("https://ca.test:8443", 8443),
+            ("https://ca.test/a:1", 443),
+        ] {
+            assert_eq!(text.parse::<DirectoryUrl>().unwrap().port(), port, "{text}");
+        }
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl Draft {
     /// Of a configuration, and what it names.
     pub(super) async fn of(running: &Running, mut config: Config, mint: bool) -> Result<Self, NotChanged> {
         let needs_restart = keep_until_restart(&running.config, &mut config);
-        none_or_refused(sandbox::beyond(running.source.helper.as_deref(), &config))?;
+        none_or_refused(sandbox::beyond(&running.source, &config))?;
         let now = SystemTime::now();
         let material = running.read_material(&config, now, OnFault::Refuse, mint).await?;
         let proposal = Proposal { config, needs_restart, material, now, mint };

@@ -37,7 +37,8 @@ impl File {
         let why = |error: io::Error| {
             let advice = match error.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    "; the user that Offramp runs as must be able to write to its directory"
+                    "; the user that Offramp runs as must be able to write to its directory, and the sandbox lets it do so \
+                     where that is the configuration's own (docs/sandbox.md)"
                 }
                 _ => "",
             };

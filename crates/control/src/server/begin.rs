@@ -56,7 +56,7 @@ const LOOK_UPS: usize = 4;
 pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let Start { config, origin, environment, log, build, notify_socket, open_store, signals, .. } = start;
     let (journal, terminals, program) = (start.journal, start.terminals, start.program);
-    let mut source = Source { origin, environment, journal, terminals, program, helper: None };
+    let mut source = Source { origin, environment, journal, terminals, program, helper: None, grants: None };
     let (before, state, mut inherited) = match start.heir.map(Heir::parts) {
         Some((before, state, inherited)) => (Some(before), state, inherited),
         None => (None, State::default(), Inherited::activated(start.activated)),
@@ -82,7 +82,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         privileges::assume(identity, &config)?;
         tell(&log, "privileges", &privileges::unreadable(&config, &source.origin));
     }
-    source.helper = sandbox::enter(&config, start.helper, identity.as_ref(), &log)?;
+    sandbox::enter(&config, start.helper, &mut source, &start.also, identity.as_ref(), &log)?;
     // From here on there are threads, which are restricted as this one is.
     runtime.block_on(ready.built.names.look_up_new(&log));
     let Ready { built, tickets, plan, wanted, fresh, metrics } = ready;

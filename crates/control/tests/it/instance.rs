@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use offramp_config::Environment;
 use offramp_control::outputs::Terminals;
-use offramp_control::{Changes, Error, Exit, Handle, History, Origin, Server, Start};
+use offramp_control::{Changes, Error, Exit, Handle, History, Origin, Reach, Server, Start};
 use offramp_net::Address;
 use offramp_observe::prometheus::Build;
 use offramp_observe::{Level, Log, LogFormat, Output};
@@ -68,6 +68,7 @@ impl Folder {
             open_store: None,
             program: None,
             helper: None,
+            also: Reach::default(),
             heir: None,
             activated: Vec::new(),
             watchdog: None,

@@ -19,7 +19,7 @@ use seccompiler::{
 /// # Errors
 /// What the kernel says. Nothing is restricted then.
 pub fn restrict() -> Result<(), String> {
-    let program = program().map_err(|error| error.to_string())?;
+    let program = program(!may_change_the_network()).map_err(|error| error.to_string())?;
     let mut filter: Vec<libc::sock_filter> = program
         .iter()
         .map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k })
@@ -38,12 +38,21 @@ pub fn restrict() -> Result<(), String> {
     }
 }
 
+/// Whether this thread has the right to, or can take it.
+fn may_change_the_network() -> bool {
+    // One that cannot be asked about is no reason to allow more.
+    rustix::thread::capabilities(None).map_or(true, |sets| {
+        (sets.effective | sets.permitted).contains(rustix::thread::CapabilitySet::NET_ADMIN)
+    })
+}
+
 /// The filter. The calls of every byte come first: kernels before 5.11 run it for each call, later ones know by its
-/// number which is always allowed.
-fn program() -> Result<BpfProgram, seccompiler::BackendError> {
+/// number which is always allowed. With `routes` the kernel can be asked for the machine's addresses (rtnetlink(7)), as
+/// getifaddrs(3) and look-ups of names do; who has the right could change them in the same way.
+fn program(routes: bool) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         HOT.iter().chain(ALLOWED).chain(OLD).map(|call| (*call, Vec::new())).collect();
-    rules.extend(conditional()?);
+    rules.extend(conditional(routes)?);
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let rest = SeccompFilter::new(rules, refused, SeccompAction::Allow, ARCHITECTURE)?;
     let rest: BpfProgram = rest.try_into()?;
@@ -80,7 +89,7 @@ fn first() -> BpfProgram {
 type Conditions = Vec<(i64, Vec<SeccompRule>)>;
 
 /// Calls that are allowed with some arguments.
-fn conditional() -> Result<Conditions, seccompiler::BackendError> {
+fn conditional(routes: bool) -> Result<Conditions, seccompiler::BackendError> {
     let number = |value: libc::c_int| u64::from(value.cast_unsigned());
     let equal =
         |at: u8, value: u64| SeccompCondition::new(at, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
@@ -90,7 +99,7 @@ fn conditional() -> Result<Conditions, seccompiler::BackendError> {
     let one_of = |at: u8, values: &[u64]| {
         values.iter().map(|value| SeccompRule::new(vec![equal(at, *value)?])).collect::<Result<Vec<_>, _>>()
     };
-    // Neither raw sockets, packets and netlink, nor protocols that nothing here speaks, such as MPTCP.
+    // Neither raw sockets, packets and other netlink, nor protocols that nothing here speaks, such as MPTCP.
     let mut sockets = Vec::new();
     for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET] {
         let kind = masked(1, KIND_OF_SOCKET, number(kind))?;
@@ -107,6 +116,11 @@ fn conditional() -> Result<Conditions, seccompiler::BackendError> {
             let conditions = vec![equal(0, number(family))?, kind, equal(2, number(protocol))?];
             sockets.push(SeccompRule::new(conditions)?);
         }
+    }
+    if routes {
+        let kind = masked(1, KIND_OF_SOCKET, number(libc::SOCK_RAW))?;
+        let protocol = equal(2, number(libc::NETLINK_ROUTE))?;
+        sockets.push(SeccompRule::new(vec![equal(0, number(libc::AF_NETLINK))?, kind, protocol])?);
     }
     // Memory is never writable and executable, and nothing that was written becomes executable. Libraries that the C
     // library loads for look-ups are mapped executable from their files.
@@ -337,143 +351,4 @@ const OLD: &[i64] = &[
 const OLD: &[i64] = &[];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::process::forbid_new_privileges;
-
-    /// What a small interpreter of the filter answers to a call.
-    fn answer(call: i64, arguments: [u64; 6]) -> u32 {
-        let program = program().unwrap();
-        let mut data = Vec::new();
-        data.extend((call as u32).to_ne_bytes());
-        data.extend(ARCHITECTURE_NUMBER.to_ne_bytes());
-        data.extend(0_u64.to_ne_bytes());
-        arguments.iter().for_each(|argument| data.extend(argument.to_ne_bytes()));
-        let (mut at, mut a) = (0, 0_u32);
-        loop {
-            let one = &program[at];
-            let (code, k) = (u32::from(one.code), one.k);
-            let jump = |holds: bool| 1 + usize::from(if holds { one.jt } else { one.jf });
-            at += match code {
-                0x20 => {
-                    a = u32::from_ne_bytes(data[k as usize..][..4].try_into().unwrap());
-                    1
-                }
-                0x54 => {
-                    a &= k;
-                    1
-                }
-                0x05 => 1 + k as usize,
-                0x15 => jump(a == k),
-                0x25 => jump(a > k),
-                0x35 => jump(a >= k),
-                0x45 => jump(a & k != 0),
-                0x06 => return k,
-                _ => panic!("{code:#x}"),
-            };
-        }
-    }
-
-    const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-
-    #[test]
-    fn the_list_is_what_the_filter_lets_pass() {
-        for call in HOT.iter().chain(ALLOWED).chain(OLD) {
-            assert_eq!(answer(*call, [0; 6]), libc::SECCOMP_RET_ALLOW, "{call}");
-        }
-        for call in [
-            libc::SYS_execve,
-            libc::SYS_execveat,
-            libc::SYS_ptrace,
-            libc::SYS_process_vm_readv,
-            libc::SYS_process_vm_writev,
-            libc::SYS_mount,
-            libc::SYS_umount2,
-            libc::SYS_bpf,
-            libc::SYS_keyctl,
-            libc::SYS_add_key,
-            libc::SYS_perf_event_open,
-            libc::SYS_io_uring_setup,
-            libc::SYS_userfaultfd,
-            libc::SYS_unshare,
-            libc::SYS_setns,
-            libc::SYS_chroot,
-            libc::SYS_setuid,
-            libc::SYS_setresuid,
-            libc::SYS_capset,
-            libc::SYS_kill,
-            libc::SYS_pidfd_getfd,
-            libc::SYS_personality,
-            libc::SYS_init_module,
-            libc::SYS_finit_module,
-            libc::SYS_kexec_load,
-            libc::SYS_reboot,
-            libc::SYS_seccomp,
-            // Numbers of the x32 ABI.
-            0x4000_0000 | libc::SYS_read,
-            0x4000_0000 | libc::SYS_execve,
-        ] {
-            assert_eq!(answer(call, [0; 6]), REFUSED, "{call}");
-        }
-        assert_eq!(answer(libc::SYS_clone3, [0; 6]), libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
-    }
-
-    #[test]
-    fn arguments_decide_where_a_call_has_many_uses() {
-        let allowed = |call, arguments: &[u64]| {
-            let mut all = [0; 6];
-            all[..arguments.len()].copy_from_slice(arguments);
-            answer(call, all) == libc::SECCOMP_RET_ALLOW
-        };
-        let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
-        let socket = |family: i32, kind: i32, protocol: i32| {
-            allowed(libc::SYS_socket, &[family as u64, kind as u64 | flags, protocol as u64])
-        };
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            assert!(
-                socket(family, libc::SOCK_STREAM, 0) && socket(family, libc::SOCK_STREAM, libc::IPPROTO_TCP)
-            );
-            assert!(
-                socket(family, libc::SOCK_DGRAM, 0) && socket(family, libc::SOCK_DGRAM, libc::IPPROTO_UDP)
-            );
-            assert!(!socket(family, libc::SOCK_STREAM, libc::IPPROTO_MPTCP));
-            assert!(!socket(family, libc::SOCK_STREAM, libc::IPPROTO_SCTP));
-            assert!(!socket(family, libc::SOCK_RAW, libc::IPPROTO_TCP));
-        }
-        assert!(socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0) && !socket(libc::AF_UNIX, libc::SOCK_RAW, 0));
-        assert!(!socket(libc::AF_PACKET, libc::SOCK_RAW, 0) && !socket(libc::AF_NETLINK, libc::SOCK_RAW, 0));
-        let (read, write, exec) = (1, 2, 4);
-        assert!(
-            allowed(libc::SYS_mmap, &[0, 0, read | write]) && allowed(libc::SYS_mmap, &[0, 0, read | exec])
-        );
-        assert!(!allowed(libc::SYS_mmap, &[0, 0, read | write | exec]));
-        assert!(
-            allowed(libc::SYS_mprotect, &[0, 0, read]) && !allowed(libc::SYS_mprotect, &[0, 0, read | exec])
-        );
-        // As pthread_create(3) and fork(3) have it.
-        assert!(allowed(libc::SYS_clone, &[0x003d_0f00]) && !allowed(libc::SYS_clone, &[0x0120_0011]));
-        assert!(!allowed(libc::SYS_clone, &[0x003d_0f00 | 0x1000_0000]));
-        assert!(allowed(libc::SYS_prlimit64, &[0]) && !allowed(libc::SYS_prlimit64, &[1]));
-        assert!(allowed(libc::SYS_ioctl, &[3, 0x5421]) && !allowed(libc::SYS_ioctl, &[3, 0x5412]));
-        let prctl = |option: libc::c_int| allowed(libc::SYS_prctl, &[option as u64]);
-        assert!(prctl(libc::PR_SET_NAME) && !prctl(libc::PR_SET_DUMPABLE) && !prctl(libc::PR_SET_SECUREBITS));
-    }
-
-    /// In a thread of its own: it cannot be taken back.
-    #[test]
-    fn a_thread_that_is_restricted_goes_on_and_cannot_start_programs() {
-        let thread = std::thread::spawn(|| {
-            forbid_new_privileges().unwrap();
-            restrict().unwrap();
-            // As those that come later.
-            let later = std::thread::spawn(|| {
-                let started = std::process::Command::new("/bin/true").status();
-                (started, std::fs::read_to_string("/proc/self/status").is_ok())
-            });
-            later.join().unwrap()
-        });
-        let (started, reads) = thread.join().unwrap();
-        assert_eq!(started.unwrap_err().raw_os_error(), Some(libc::EPERM));
-        assert!(reads);
-    }
-}
+mod tests;

@@ -1,9 +1,11 @@
 //! Tries what the process should have forbidden itself. Whatever is not forbidden does no harm.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::ptr::null;
 
@@ -27,15 +29,38 @@ impl Attempt {
     }
 }
 
-/// Tries everything. `port`: nothing listens there, and nothing should be able to.
+/// What the bounds of the process do not name.
+#[derive(Debug)]
+pub struct Outside {
+    folder: PathBuf,
+    port: u16,
+}
+
+impl Outside {
+    /// Makes a file in a folder. `port`: nothing listens there.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn prepare(folder: PathBuf, port: u16) -> io::Result<Self> {
+        fs::write(folder.join(FILE), "text")?;
+        Ok(Self { folder, port })
+    }
+}
+
+/// The file of the trial.
+const FILE: &str = "file";
+
+/// Tries everything.
 #[must_use]
-pub fn attempts(port: u16) -> Vec<Attempt> {
-    let local = (Ipv4Addr::LOCALHOST, port);
+pub fn attempts(outside: &Outside) -> Vec<Attempt> {
+    let local = (Ipv4Addr::LOCALHOST, outside.port);
     let mut attempts = Vec::new();
     let mut attempt = |name, outcome: io::Result<()>| attempts.push(Attempt { name, outcome });
     attempt("read /etc/shadow", File::open("/etc/shadow").map(drop));
-    attempt("read the directory /root", std::fs::read_dir("/root").map(drop));
-    attempt("make a file in /var/tmp", make_file("/var/tmp".into()));
+    attempt("read the directory /root", fs::read_dir("/root").map(drop));
+    for (name, outcome) in with_files(&outside.folder) {
+        attempt(name, outcome);
+    }
     attempt("make a file in /dev/shm", make_file("/dev/shm".into()));
     attempt("connect to a port that is not named", TcpStream::connect(local).map(drop));
     attempt("listen on a port that is not named", TcpListener::bind(local).map(drop));
@@ -47,11 +72,32 @@ pub fn attempts(port: u16) -> Vec<Attempt> {
     attempts
 }
 
+/// What can be done with the file and its folder. What was done is undone, but that the file is removed.
+fn with_files(folder: &Path) -> Vec<(&'static str, io::Result<()>)> {
+    let (file, other) = (folder.join(FILE), folder.join("other"));
+    let undone = |outcome: io::Result<()>| outcome.and_then(|()| fs::remove_file(&other));
+    let open = |options: &mut OpenOptions| options.open(&file).map(drop);
+    vec![
+        ("read a file", open(OpenOptions::new().read(true))),
+        ("list a directory", fs::read_dir(folder).map(drop)),
+        ("write a file", open(OpenOptions::new().write(true))),
+        ("append to a file", open(OpenOptions::new().append(true))),
+        ("truncate a file", open(OpenOptions::new().write(true).truncate(true))),
+        ("make a file", undone(File::create_new(&other).map(drop))),
+        ("link a file", undone(fs::hard_link(&file, &other))),
+        ("make a symbolic link", undone(symlink(&file, &other))),
+        ("make a socket", undone(UnixListener::bind(&other).map(drop))),
+        ("make a directory", fs::create_dir(&other).and_then(|()| fs::remove_dir(&other))),
+        ("rename a file", fs::rename(&file, &other).and_then(|()| fs::rename(&other, &file))),
+        ("remove a file", fs::remove_file(&file)),
+    ]
+}
+
 /// Calls that do nothing where they are not refused: their arguments are none that the kernel takes, or only ask.
 fn calls() -> Vec<(&'static str, c_long, [usize; 6])> {
     let nowhere = null::<u8>() as usize;
     let path = c"/nonexistent/offramp-trial".as_ptr() as usize;
-    let raw = libc::SOCK_RAW as usize;
+    let (raw, netfilter) = (libc::SOCK_RAW as usize, libc::NETLINK_NETFILTER as usize);
     let socket =
         |family: libc::c_int, kind: usize, protocol: usize| [family as usize, kind, protocol, 0, 0, 0];
     vec![
@@ -66,7 +112,7 @@ fn calls() -> Vec<(&'static str, c_long, [usize; 6])> {
         ("unshare", libc::SYS_unshare, [usize::MAX, 0, 0, 0, 0, 0]),
         ("setns", libc::SYS_setns, [usize::MAX, 0, 0, 0, 0, 0]),
         ("socket(AF_PACKET)", libc::SYS_socket, socket(libc::AF_PACKET, raw, 0)),
-        ("socket(AF_NETLINK)", libc::SYS_socket, socket(libc::AF_NETLINK, raw, 0)),
+        ("socket(NETLINK_NETFILTER)", libc::SYS_socket, socket(libc::AF_NETLINK, raw, netfilter)),
         ("socket(SOCK_RAW)", libc::SYS_socket, socket(libc::AF_INET, raw, libc::IPPROTO_ICMP as usize)),
         ("bpf", libc::SYS_bpf, [usize::MAX, nowhere, 0, 0, 0, 0]),
         ("keyctl", libc::SYS_keyctl, [usize::MAX, 0, 0, 0, 0, 0]),
@@ -103,7 +149,7 @@ fn raw(call: c_long, arguments: [usize; 6]) -> io::Result<()> {
 fn make_file(mut path: PathBuf) -> io::Result<()> {
     path.push(format!("offramp-trial-{}", std::process::id()));
     OpenOptions::new().write(true).create_new(true).open(&path)?;
-    std::fs::remove_file(path)
+    fs::remove_file(path)
 }
 
 /// Signal 0 is none: the kernel only says whether it would be allowed.
@@ -129,11 +175,15 @@ mod tests {
     #[test]
     fn what_does_nothing_does_nothing() {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let attempts = attempts(port);
+        let folder = tempfile::tempdir().unwrap();
+        let attempts = attempts(&Outside::prepare(folder.path().to_owned(), port).unwrap());
         let of = |name: &str| attempts.iter().find(|attempt| attempt.name == name).unwrap();
         assert!(of("start a program").outcome.is_ok() && !of("start a program").is_refused());
         assert!(!of("execve").is_refused() && of("execve").outcome.is_err());
         assert!(!of("connect to a port that is not named").is_refused());
-        assert!(!of("make a file in /var/tmp").is_refused());
+        for name in ["write a file", "truncate a file", "make a socket", "rename a file", "remove a file"] {
+            assert!(of(name).outcome.is_ok(), "{name}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "what was done is undone");
     }
 }

@@ -1,0 +1,152 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use offramp_config::{Environment, parse};
+
+use super::*;
+use crate::outputs::Terminals;
+
+fn source(folder: &Path) -> Source {
+    Source {
+        origin: Origin::File(folder.join("config/offramp.toml")),
+        environment: Environment { home: Some(folder.join("home")), ..Environment::default() },
+        journal: false,
+        terminals: Terminals { stdout: false, stderr: false },
+        program: None,
+        helper: None,
+        grants: None,
+    }
+}
+
+/// Folders as a configuration finds them, and the text of one.
+fn scene(folder: &Path) -> String {
+    for name in ["config", "home", "logs", "run", "state", "certs", "archive", "elsewhere", "www"] {
+        fs::create_dir(folder.join(name)).unwrap();
+    }
+    for name in ["config/offramp.toml", "config/users", "home/users", "archive/1.pem", "elsewhere/users"] {
+        fs::write(folder.join(name), "").unwrap();
+    }
+    symlink(folder.join("archive/1.pem"), folder.join("certs/cert.pem")).unwrap();
+    let at = folder.display();
+    format!(
+        "state_dir = \"{at}/state\"\n[access_log]\noutput = \"{at}/logs/events\"\n\
+         [[certificate]]\ncert = \"{at}/certs/cert.pem\"\n\
+         [[listener]]\naddress = [\"127.0.0.1:8443\", \"unix:{at}/run/offramp.sock\"]\nmode = \"http\"\n\
+         [[route]]\nserver = \"127.0.0.1:3000\"\n"
+    )
+}
+
+fn config(folder: &Path, text: &str) -> Config {
+    let path = folder.join("config/offramp.toml").display().to_string();
+    let environment = source(folder).environment;
+    parse(text, &path, &environment).unwrap_or_else(|errors| panic!("{errors}")).0
+}
+
+fn rights(grants: &Grants, path: &Path) -> Rights {
+    let real = real(path);
+    let place = grants.bounds.places.iter().find(|place| place.path == real);
+    place.map(|place| place.rights).unwrap_or_default()
+}
+
+#[test]
+fn writing_is_for_the_folders_of_what_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let text = scene(folder.path());
+    let grants = Grants::of(&config(folder.path(), &text), &source(folder.path()), &Reach::default(), false);
+    assert!(!grants.bounds.reading && grants.bounds.ports.is_none());
+    assert_eq!(rights(&grants, &at("state")), Rights::ALL);
+    assert_eq!(rights(&grants, &at("logs")), Rights::FILES);
+    assert_eq!(rights(&grants, &at("run")), Rights::SOCKETS);
+    assert_eq!(rights(&grants, &at("config")), Rights::FILES, "for `persist`");
+    for name in ["certs", "archive", "elsewhere", "home", ""] {
+        assert_eq!(rights(&grants, &at(name)), Rights::default(), "{name}");
+    }
+}
+
+#[test]
+fn reading_is_for_the_folders_of_what_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let text = format!("{}basic_auth = \"{}\"\n", scene(folder.path()), at("home/users").display());
+    let also = Reach { files: vec![at("elsewhere/users")], ports: vec![5432], sockets: vec![at("www")] };
+    let grants = Grants::of(&config(folder.path(), &text), &source(folder.path()), &also, true);
+    // Where a link is, where it leads to, and beside the configuration.
+    for name in ["certs", "archive", "elsewhere"] {
+        assert_eq!(rights(&grants, &at(name)), Rights::READ, "{name}");
+    }
+    assert_eq!(rights(&grants, &at("config")), Rights::KEEP);
+    assert_eq!(rights(&grants, &at("www")), Rights::SOCKETS);
+    assert_eq!(rights(&grants, &at("logs")), Rights::FILES, "events are not read");
+    // Of a folder with much else, only the file.
+    assert_eq!(rights(&grants, &at("home/users")), Rights::READ);
+    assert_eq!(rights(&grants, &at("home")), Rights::default());
+    let ports = grants.bounds.ports.unwrap();
+    assert_eq!(ports.listen.into_iter().collect::<Vec<_>>(), [8443]);
+    assert_eq!(ports.connect.into_iter().collect::<Vec<_>>(), [53, 3000, 5432]);
+}
+
+#[test]
+fn the_configuration_of_a_folder_of_the_system_is_not_written() {
+    for path in ["/etc/offramp.toml", "/offramp.toml", "/usr/local/etc/offramp.toml"] {
+        assert_eq!(persist(Path::new(path)), None, "{path}");
+    }
+    let own = persist(Path::new("/etc/offramp/offramp.toml")).unwrap();
+    assert_eq!((own.path.as_path(), own.rights), (Path::new("/etc/offramp"), Rights::FILES));
+}
+
+#[test]
+fn what_is_special_is_given_alone() {
+    let device = given(&What::Log("/dev/null".into()), None);
+    assert_eq!(device, [Place { path: "/dev/null".into(), rights: Rights::FILES }]);
+}
+
+#[test]
+fn a_link_to_a_release_may_lead_to_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let releases = folder.path().join("releases");
+    fs::create_dir_all(releases.join("1")).unwrap();
+    let link = folder.path().join("current");
+    symlink(releases.join("1"), &link).unwrap();
+    let places = given(&What::ReadAll(link), None);
+    let paths: Vec<_> = places.into_iter().map(|place| place.path).collect();
+    assert_eq!(paths, [real(&releases), real(&releases.join("1"))]);
+}
+
+#[test]
+fn later_configurations_get_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = scene(folder.path());
+    let at = folder.path().display().to_string();
+    let first = config(folder.path(), &text);
+    let (on, strict) = (false, true);
+    let grants = |strict| Grants::of(&first, &source(folder.path()), &Reach::default(), strict);
+    let refused = |strict, text: String| -> Vec<String> {
+        let findings = grants(strict).missing(&config(folder.path(), &text));
+        findings.iter().map(|finding| finding.text.clone()).collect()
+    };
+    assert_eq!(refused(strict, text.clone()), [""; 0]);
+    // Beside what was read, and below.
+    assert_eq!(refused(strict, format!("{text}basic_auth = \"{at}/config/users\"\n")), [""; 0]);
+    assert_eq!(refused(strict, text.replace("logs/events", "logs/other")), [""; 0]);
+    for (refusing, text, key, what) in [
+        (on, text.replace("logs/events", "elsewhere/events"), "access_log.output", "write /"),
+        (on, text.replace("run/offramp.sock", "elsewhere/s"), "listener.address", "make the socket /"),
+        (strict, format!("{text}basic_auth = \"{at}/elsewhere/users\"\n"), "route.basic_auth.file", "read /"),
+        (
+            strict,
+            text.replace("server = ", "root = ").replace("127.0.0.1:3000", &format!("{at}/www")),
+            "route.root",
+            "read /",
+        ),
+        (strict, text.replace(":8443", ":8444"), "listener.address", "listen on port 8444"),
+        (strict, text.replace(":3000", ":3001"), "route.server", "connect to port 3001"),
+    ] {
+        let told = refused(strict, text.clone());
+        assert_eq!(told.len(), 1, "{key}: {told:?}");
+        let expected = format!("`{key}`: the sandbox does not let Offramp {what}");
+        assert!(told[0].starts_with(&expected) && told[0].contains("offramp ctl upgrade"), "{told:?}");
+        assert_eq!(refused(on, text).is_empty(), refusing, "{key}");
+    }
+}

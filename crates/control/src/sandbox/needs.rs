@@ -1,0 +1,251 @@
+//! What a configuration needs of the machine: files, sockets and TCP ports, each with the key that names it. Pure: nothing
+//! here looks at the disk.
+
+use std::path::PathBuf;
+
+use offramp_certs::staple;
+use offramp_config::model::{
+    AccessOutput, Backend, Certificate, CertificateSource, ClientNetworks, DnsProvider, ErrorPages, FilePath,
+    ListenAddress, LogOutput, Networks, RelayTarget, Route, ServerAddress, StoreUrl, Target, Verify,
+};
+use offramp_config::{At, Config};
+
+/// Something that a configuration needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// The key that names it.
+    pub(crate) key: &'static str,
+    /// Where that is written.
+    pub(crate) at: At,
+    /// What it is.
+    pub(crate) what: What,
+}
+
+/// What is needed, and for what.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum What {
+    /// This file is read, and what takes its place.
+    Read(PathBuf),
+    /// Everything in this folder is read.
+    ReadAll(PathBuf),
+    /// The certificates and keys of this folder are read, which may be symbolic links.
+    Certificates(PathBuf),
+    /// This file is written, renamed and made again.
+    Log(PathBuf),
+    /// This file, and others beside it whose names begin in the same way, are read, written, made and removed.
+    Database(PathBuf),
+    /// Everything in this folder may be made, read, written and removed.
+    State(PathBuf),
+    /// A Unix socket is made here.
+    Socket(PathBuf),
+    /// This TCP port is listened on; 0: one that the kernel picks.
+    Listen(u16),
+    /// This TCP port is connected.
+    Connect(u16),
+}
+
+/// Everything that `config` names. What its log store needs at a server is not among it: the store knows that.
+pub(crate) fn needs(config: &Config) -> Vec<Need> {
+    let mut found = Found { config, needs: Vec::new() };
+    found.of_process();
+    found.of_outputs();
+    found.of_authorities();
+    config.certificates.iter().for_each(|certificate| found.of_certificate(certificate));
+    for listener in &config.listeners {
+        listener.addresses.iter().for_each(|address| found.listen("listener.address", &listener.at, address));
+        found.networks(("listener.allow", "listener.deny"), &listener.networks);
+    }
+    found.error_pages(&config.error_pages);
+    config.routes.iter().for_each(|route| found.of_route(route));
+    config.backends.iter().for_each(|backend| found.of_backend(backend));
+    found.needs
+}
+
+struct Found<'a> {
+    config: &'a Config,
+    needs: Vec<Need>,
+}
+
+impl Found<'_> {
+    fn add(&mut self, key: &'static str, at: &At, what: What) {
+        self.needs.push(Need { key, at: at.clone(), what });
+    }
+
+    /// Where a plain value is written.
+    fn at(&self, key: &str) -> At {
+        self.config.origins.of(key).cloned().unwrap_or(At::NOWHERE)
+    }
+
+    fn read<'f>(&mut self, key: &'static str, files: impl IntoIterator<Item = &'f FilePath>) {
+        for file in files {
+            self.add(key, &file.at, What::Read(file.path.clone()));
+        }
+    }
+
+    fn listen(&mut self, key: &'static str, at: &At, address: &ListenAddress) {
+        let what = match address {
+            ListenAddress::Ip(address) => What::Listen(address.port()),
+            ListenAddress::Unix(path) => What::Socket(path.clone()),
+        };
+        self.add(key, at, what);
+    }
+
+    /// Connections to Unix sockets are a matter of permissions.
+    fn connect(&mut self, key: &'static str, at: &At, server: &ServerAddress) {
+        let port = match server {
+            ServerAddress::Unix(_) => return,
+            ServerAddress::Ip(address) => address.port(),
+            ServerAddress::Name { port, .. } => *port,
+        };
+        self.add(key, at, What::Connect(port));
+    }
+
+    fn of_process(&mut self) {
+        let config = self.config;
+        self.add("state_dir", &self.at("state_dir"), What::State(config.state_dir.clone()));
+        self.read("geoip", &config.geoip);
+        if config.admin.enabled {
+            if let Some(endpoint) = &config.admin.endpoint {
+                self.listen("admin.address", &endpoint.at, &endpoint.address);
+            }
+            self.read("admin.token_file", &config.admin.token_file);
+        }
+    }
+
+    fn of_outputs(&mut self) {
+        let config = self.config;
+        if let LogOutput::File(file) = &config.log.output {
+            self.add("log.output", &file.at, What::Log(file.path.clone()));
+        }
+        if let AccessOutput::File(file) = &config.access_log.output {
+            self.add("access_log.output", &file.at, What::Log(file.path.clone()));
+        }
+        if let Some(StoreUrl::Sqlite(file)) = &config.log_store.url {
+            self.add("log_store.url", &file.at, What::Database(file.path.clone()));
+        }
+        self.read("log_store.geoip", &config.log_store.geoip);
+        if let Some(endpoint) = &config.metrics.endpoint {
+            self.listen("metrics.address", &endpoint.at, &endpoint.address);
+        }
+        if let Some(server) = &config.metrics.graphite {
+            self.connect("metrics.graphite", &self.at("metrics.graphite"), server);
+        }
+        if let Some(collector) = &config.tracing.otlp {
+            self.connect("tracing.otlp", &self.at("tracing.otlp"), &collector.server);
+        }
+    }
+
+    fn of_authorities(&mut self) {
+        for authority in self.config.asked_authorities() {
+            let port = What::Connect(authority.directory.port());
+            self.add("acme.*.directory", &authority.at, port);
+            self.read("acme.*.ca", &authority.ca);
+            self.read("acme.*.eab.key_file", authority.eab.as_ref().map(|eab| &eab.key_file));
+            match &authority.dns {
+                Some(DnsProvider::Update(update)) => {
+                    self.read("acme.*.dns_update.key_file", [&update.key_file]);
+                    let port = What::Connect(update.server.port());
+                    self.add("acme.*.dns_update.server", &authority.at, port);
+                }
+                // A program is the helper's business.
+                Some(DnsProvider::Hook(_)) | None => {}
+            }
+        }
+    }
+
+    fn of_certificate(&mut self, certificate: &Certificate) {
+        match &certificate.source {
+            CertificateSource::Files { cert, key, ocsp } => {
+                self.read("certificate.cert", [cert]);
+                self.read("certificate.key", key);
+                self.read("certificate.ocsp", ocsp);
+                // Where one is looked for if none is named.
+                for path in staple::places(&cert.path).into_iter().filter(|_| ocsp.is_none()) {
+                    self.add("certificate.ocsp", &cert.at, What::Read(path));
+                }
+            }
+            CertificateSource::Directory { path } => {
+                self.add("certificate.directory", &path.at, What::Certificates(path.path.clone()));
+            }
+            CertificateSource::Acme(acme) => {
+                if let Some(ask) = acme.on_demand.as_ref().and_then(|on_demand| on_demand.ask.as_ref()) {
+                    let (_, port) = ask.address();
+                    self.add("certificate.on_demand.ask", &certificate.at, What::Connect(port));
+                }
+            }
+            // In the state directory.
+            CertificateSource::Local { .. } => {}
+        }
+    }
+
+    fn of_route(&mut self, route: &Route) {
+        match &route.target {
+            Target::Relay(relay) => self.relay("route.server", &route.at, &relay.to),
+            Target::Passthrough(passthrough) => {
+                self.connect("route.passthrough", &route.at, &passthrough.server);
+            }
+            Target::Respond(respond) => self.read("route.respond.file", &respond.file),
+            Target::Files(files) => {
+                let root = What::ReadAll(files.root.path.clone());
+                self.add("route.root", &files.root.at, root);
+            }
+            Target::Redirect(_) => {}
+        }
+        if let Some(auth) = &route.client_auth {
+            self.read("route.client_auth.ca", &auth.ca);
+            let bundles = auth.trust_domains.iter().flat_map(|domain| &domain.ca);
+            self.read("route.client_auth.trust_domains", bundles);
+            self.read("route.client_auth.crl", &auth.crl);
+        }
+        self.networks(("route.allow", "route.deny"), &route.networks);
+        self.error_pages(&route.http.error_pages);
+        self.read("route.redirects", &route.http.redirects);
+        self.read("route.basic_auth.file", route.credentials.basic.as_ref().map(|basic| &basic.file));
+        if let Some(jwt) = &route.credentials.jwt {
+            self.read("route.jwt.jwks", [&jwt.jwks]);
+        }
+        if let Some(forward) = &route.credentials.forward {
+            self.relay("route.forward_auth.server", &forward.at, &forward.to);
+        }
+    }
+
+    /// Backends are looked at by themselves.
+    fn relay(&mut self, key: &'static str, at: &At, to: &RelayTarget) {
+        match to {
+            RelayTarget::Server(server) | RelayTarget::TlsServer(server) => self.connect(key, at, server),
+            RelayTarget::Backend(_) | RelayTarget::Split(_) => {}
+        }
+    }
+
+    fn of_backend(&mut self, backend: &Backend) {
+        for server in &backend.servers {
+            self.connect("backend.*.servers", &server.at, &server.address);
+        }
+        let Some(tls) = &backend.tls else { return };
+        if let Verify::File(ca) = &tls.verify {
+            self.read("backend.*.tls.verify", [ca]);
+        }
+        self.read("backend.*.tls.crl", &tls.crl);
+        if let Some(certificate) = &tls.certificate {
+            self.read("backend.*.tls.cert", [&certificate.cert]);
+            self.read("backend.*.tls.key", &certificate.key);
+        }
+    }
+
+    fn networks(&mut self, (allow, deny): (&'static str, &'static str), networks: &ClientNetworks) {
+        for (key, entries) in [(allow, &networks.allow), (deny, &networks.deny)] {
+            let files = entries.iter().filter_map(|entry| match entry {
+                Networks::File(file) => Some(file),
+                Networks::One(_) | Networks::Country(_) => None,
+            });
+            self.read(key, files);
+        }
+    }
+
+    fn error_pages(&mut self, pages: &ErrorPages) {
+        self.read("route.error_pages", pages.files.iter().map(|(_, file)| file));
+    }
+}
+
+#[cfg(test)]
+mod tests;

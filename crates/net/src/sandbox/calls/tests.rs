@@ -1,0 +1,167 @@
+//! What the filter answers, by a small interpreter, and what it does to a thread.
+
+use super::*;
+use crate::process::forbid_new_privileges;
+
+fn answer(call: i64, arguments: [u64; 6]) -> u32 {
+    answer_with(true, call, arguments)
+}
+
+/// What a small interpreter of the filter answers to a call.
+fn answer_with(routes: bool, call: i64, arguments: [u64; 6]) -> u32 {
+    let program = program(routes).unwrap();
+    let mut data = Vec::new();
+    data.extend((call as u32).to_ne_bytes());
+    data.extend(ARCHITECTURE_NUMBER.to_ne_bytes());
+    data.extend(0_u64.to_ne_bytes());
+    arguments.iter().for_each(|argument| data.extend(argument.to_ne_bytes()));
+    let (mut at, mut a) = (0, 0_u32);
+    loop {
+        let one = &program[at];
+        let (code, k) = (u32::from(one.code), one.k);
+        let jump = |holds: bool| 1 + usize::from(if holds { one.jt } else { one.jf });
+        at += match code {
+            0x20 => {
+                a = u32::from_ne_bytes(data[k as usize..][..4].try_into().unwrap());
+                1
+            }
+            0x54 => {
+                a &= k;
+                1
+            }
+            0x05 => 1 + k as usize,
+            0x15 => jump(a == k),
+            0x25 => jump(a > k),
+            0x35 => jump(a >= k),
+            0x45 => jump(a & k != 0),
+            0x06 => return k,
+            _ => panic!("{code:#x}"),
+        };
+    }
+}
+
+const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+
+#[test]
+fn the_list_is_what_the_filter_lets_pass() {
+    for call in HOT.iter().chain(ALLOWED).chain(OLD) {
+        assert_eq!(answer(*call, [0; 6]), libc::SECCOMP_RET_ALLOW, "{call}");
+    }
+    for call in [
+        libc::SYS_execve,
+        libc::SYS_execveat,
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_bpf,
+        libc::SYS_keyctl,
+        libc::SYS_add_key,
+        libc::SYS_perf_event_open,
+        libc::SYS_io_uring_setup,
+        libc::SYS_userfaultfd,
+        libc::SYS_unshare,
+        libc::SYS_setns,
+        libc::SYS_chroot,
+        libc::SYS_setuid,
+        libc::SYS_setresuid,
+        libc::SYS_capset,
+        libc::SYS_kill,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_personality,
+        libc::SYS_init_module,
+        libc::SYS_finit_module,
+        libc::SYS_kexec_load,
+        libc::SYS_reboot,
+        libc::SYS_seccomp,
+        // Numbers of the x32 ABI.
+        0x4000_0000 | libc::SYS_read,
+        0x4000_0000 | libc::SYS_execve,
+    ] {
+        assert_eq!(answer(call, [0; 6]), REFUSED, "{call}");
+    }
+    assert_eq!(answer(libc::SYS_clone3, [0; 6]), libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
+}
+
+#[test]
+fn arguments_decide_where_a_call_has_many_uses() {
+    let allowed = |call, arguments: &[u64]| {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        answer(call, all) == libc::SECCOMP_RET_ALLOW
+    };
+    let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
+    let socket = |family: i32, kind: i32, protocol: i32| {
+        allowed(libc::SYS_socket, &[family as u64, kind as u64 | flags, protocol as u64])
+    };
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        assert!(socket(family, libc::SOCK_STREAM, 0) && socket(family, libc::SOCK_STREAM, libc::IPPROTO_TCP));
+        assert!(socket(family, libc::SOCK_DGRAM, 0) && socket(family, libc::SOCK_DGRAM, libc::IPPROTO_UDP));
+        assert!(!socket(family, libc::SOCK_STREAM, libc::IPPROTO_MPTCP));
+        assert!(!socket(family, libc::SOCK_STREAM, libc::IPPROTO_SCTP));
+        assert!(!socket(family, libc::SOCK_RAW, libc::IPPROTO_TCP));
+    }
+    assert!(socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0) && !socket(libc::AF_UNIX, libc::SOCK_RAW, 0));
+    assert!(!socket(libc::AF_PACKET, libc::SOCK_RAW, 0));
+    // What getifaddrs(3) opens, where it can only ask.
+    assert!(socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE));
+    for protocol in [libc::NETLINK_AUDIT, libc::NETLINK_NETFILTER, libc::NETLINK_KOBJECT_UEVENT] {
+        assert!(!socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol), "{protocol}");
+    }
+    assert!(!socket(libc::AF_NETLINK, libc::SOCK_DGRAM, libc::NETLINK_ROUTE));
+    let route = [libc::AF_NETLINK as u64, libc::SOCK_RAW as u64, libc::NETLINK_ROUTE as u64, 0, 0, 0];
+    assert_eq!(answer_with(false, libc::SYS_socket, route), REFUSED);
+    let (read, write, exec) = (1, 2, 4);
+    assert!(allowed(libc::SYS_mmap, &[0, 0, read | write]) && allowed(libc::SYS_mmap, &[0, 0, read | exec]));
+    assert!(!allowed(libc::SYS_mmap, &[0, 0, read | write | exec]));
+    assert!(allowed(libc::SYS_mprotect, &[0, 0, read]) && !allowed(libc::SYS_mprotect, &[0, 0, read | exec]));
+    // As pthread_create(3) and fork(3) have it.
+    assert!(allowed(libc::SYS_clone, &[0x003d_0f00]) && !allowed(libc::SYS_clone, &[0x0120_0011]));
+    assert!(!allowed(libc::SYS_clone, &[0x003d_0f00 | 0x1000_0000]));
+    assert!(allowed(libc::SYS_prlimit64, &[0]) && !allowed(libc::SYS_prlimit64, &[1]));
+    assert!(allowed(libc::SYS_ioctl, &[3, 0x5421]) && !allowed(libc::SYS_ioctl, &[3, 0x5412]));
+    let prctl = |option: libc::c_int| allowed(libc::SYS_prctl, &[option as u64]);
+    assert!(prctl(libc::PR_SET_NAME) && !prctl(libc::PR_SET_DUMPABLE) && !prctl(libc::PR_SET_SECUREBITS));
+}
+
+/// In a thread of its own: it cannot be taken back.
+#[test]
+fn a_thread_that_is_restricted_goes_on_and_cannot_start_programs() {
+    let thread = std::thread::spawn(|| {
+        forbid_new_privileges().unwrap();
+        restrict().unwrap();
+        // As those that come later.
+        let later = std::thread::spawn(|| {
+            let started = std::process::Command::new("/bin/true").status();
+            (started, std::fs::read_to_string("/proc/self/status").is_ok())
+        });
+        later.join().unwrap()
+    });
+    let (started, reads) = thread.join().unwrap();
+    assert_eq!(started.unwrap_err().raw_os_error(), Some(libc::EPERM));
+    assert!(reads);
+}
+
+/// As getifaddrs(3) asks the kernel. Whoever could change the network by the same socket gets none.
+#[test]
+fn the_addresses_of_the_machine_can_be_asked_for_without_the_right_to_change_them() {
+    let ask = |give_up: bool| {
+        let thread = std::thread::spawn(move || {
+            if give_up {
+                let mut sets = rustix::thread::capabilities(None).unwrap();
+                let network = rustix::thread::CapabilitySet::NET_ADMIN;
+                sets.effective.remove(network);
+                sets.permitted.remove(network);
+                sets.inheritable.remove(network);
+                rustix::thread::set_capabilities(None, sets).unwrap();
+            }
+            forbid_new_privileges().unwrap();
+            restrict().unwrap();
+            nix::ifaddrs::getifaddrs().is_ok()
+        });
+        thread.join().unwrap()
+    };
+    assert!(ask(true));
+    assert_eq!(ask(false), !may_change_the_network());
+}
