@@ -83,6 +83,7 @@ mod instance;
 mod journald_has_a_field_for_each_fact;
 mod knot;
 mod limits_have_names;
+mod lines_lose_packets;
 mod local_ca_stays_private;
 mod logs_answer_for_what_was_served;
 mod logs_desk;

@@ -25,6 +25,11 @@ impl Namespace {
         Self { holder }
     }
 
+    /// A process that is in the namespace.
+    pub(crate) fn holder(&self) -> u32 {
+        self.holder.id()
+    }
+
     /// The same command, in the namespace.
     pub(crate) fn within(&self, command: &Command) -> Command {
         let mut inside = Command::new(require("nsenter", "util-linux"));
