@@ -89,6 +89,9 @@ pub(crate) fn sampler(
                 .map(|(outcome, count)| figure(&names::ACME_ON_DEMAND, &[outcome.as_str()], count as f64)),
         );
         all.extend(limits(&snapshot, &shared));
+        let (late, time) = shared.late.totals();
+        all.push(figure(&names::WORKER_LATE, &[], late as f64));
+        all.push(figure(&names::WORKER_LATE_TIME, &[], time.as_secs_f64()));
         all.extend(servers(&snapshot));
         all.extend(spans.figures());
         all.extend(store.iter().flat_map(|figures| figures()));

@@ -1,5 +1,7 @@
 //! A clock that is cheap enough to be read on every turn of the relay.
 
+use std::time::Duration;
+
 use rustix::time::{ClockId, clock_gettime};
 
 /// How far [`coarse_ms`] may be behind the time, in milliseconds: the longest tick of a kernel.
@@ -12,4 +14,13 @@ pub fn coarse_ms() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     // The monotonic clock starts at boot and is never negative.
     now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
+}
+
+/// The CPU time of the calling thread so far. It costs a system call.
+#[must_use]
+pub fn thread_cpu() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    // Below a second, and never negative.
+    let nanos = u32::try_from(used.tv_nsec).unwrap_or_default();
+    Duration::new(used.tv_sec.unsigned_abs(), nanos)
 }

@@ -394,6 +394,14 @@ impl Socket {
         Poll::Ready(())
     }
 
+    /// Whether the peer has left: it has reset the connection, or closed its direction, and nothing else is to be read. It
+    /// costs a system call. A reset is not reported again.
+    #[must_use]
+    pub fn peer_left(&self) -> bool {
+        let peeked = attempt(|| recv(&self.fd, &mut [0; 1], RecvFlags::PEEK).map(|(length, _)| length));
+        matches!(peeked, Some(Ok(0) | Err(_)))
+    }
+
     /// Reads what is there, waiting for at least one byte or the end of the stream.
     ///
     /// # Errors

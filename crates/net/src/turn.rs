@@ -23,6 +23,7 @@
 //! # }
 //! ```
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::{Context, Poll};
@@ -121,6 +122,22 @@ pub async fn next() {
 pub fn poll_next(cx: &mut Context<'_>) {
     // Polled once, it has given the waker to the scheduler, which is all that is wanted of it.
     let _ = pin!(tokio::task::yield_now()).poll(cx);
+}
+
+thread_local! {
+    static WAKES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The event loop of this thread has slept, and goes on: whoever is ready now has not waited for the work of tasks before.
+/// To be called by the hook of the runtime (`on_thread_unpark`).
+pub fn woke() {
+    WAKES.set(WAKES.get().wrapping_add(1));
+}
+
+/// How often the event loop of this thread has slept, where [`woke`] is called.
+#[must_use]
+pub fn wakes() -> u64 {
+    WAKES.get()
 }
 
 #[cfg(test)]

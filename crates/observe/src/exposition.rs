@@ -121,7 +121,9 @@ fn seconds(micros: u64) -> f64 {
 /// What samplers give of reloads.
 const RELOADS: [&Metric; 3] = [&names::LAST_RELOAD, &names::CONFIG_LOADED, &names::RELOADS];
 /// What samplers give of limits and certificates.
-const LIMITS: [&Metric; 7] = [
+const LIMITS: [&Metric; 9] = [
+    &names::WORKER_LATE,
+    &names::WORKER_LATE_TIME,
     &names::LIMIT,
     &names::LIMIT_USED,
     &names::LIMIT_REFUSALS,

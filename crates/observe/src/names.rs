@@ -106,6 +106,8 @@ metrics! {
     TURNS, "offramp_turns_total", Counter, [], "Turns of relayed connections (tcp); the work of each has a bound.";
     YIELDS, "offramp_yields_total", Counter, [], "Times that a connection with more to do let the other connections of its worker go first.";
     ACCEPT_PAUSES, "offramp_accept_pauses_total", Counter, ["reason"], "Times that a worker paused accepting, by reason: no file descriptor (descriptors), no memory (memory), `limits.connections` reached (connections), `limits.process_memory` reached (process_memory), or the kernel denied it (denied).";
+    WORKER_LATE, "offramp_worker_late_total", Counter, [], "Times that the event loop of a worker came round more than 100 ms late.";
+    WORKER_LATE_TIME, "offramp_worker_late_seconds_total", Counter, [], "How late the event loops of workers were in all those times.";
     LIMIT, "offramp_limit", Gauge, ["limit"], "The limits of clients as they are configured: connections, connections_per_client, memory (bytes, per worker; where there is a listener for HTTP), and, where they are set, process_memory (bytes), handshakes_per_client_per_second and requests_per_client_per_second.";
     LIMIT_USED, "offramp_limit_used", Gauge, ["limit"], "How much of a limit is used: connections open now (connections), those of the client that has the most (connections_per_client), and the bytes that requests over HTTP/2 hold on the worker that holds the most (memory).";
     LIMIT_REFUSALS, "offramp_limit_refusals_total", Counter, ["limit"], "Clients and requests that a limit refused, by the cause that their event has; memory: requests over HTTP/2 that `limits.memory` refused, which have no event.";

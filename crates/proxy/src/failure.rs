@@ -125,7 +125,9 @@ fn all_failed(error: &HandshakeError) -> Close {
 /// The TLS handshake with a server failed.
 fn server_handshake(error: &HandshakeError) -> Close {
     let cause = match &error.fault {
-        HandshakeFault::Closed | HandshakeFault::TooLarge => Cause::ServerHandshakeFailed,
+        HandshakeFault::Closed | HandshakeFault::TooLarge | HandshakeFault::Shed => {
+            Cause::ServerHandshakeFailed
+        }
         HandshakeFault::Io(io) => server(io).cause,
         HandshakeFault::Preamble(_) => Cause::ServerTlsDeclined,
         HandshakeFault::Internal(_) => Cause::Internal,
@@ -235,6 +237,7 @@ pub(crate) fn handshake(error: &HandshakeError, hello: Option<HelloFault>) -> Cl
         HandshakeFault::Closed => Close::from(Cause::HandshakeAbandoned),
         HandshakeFault::Io(io) => client(io),
         HandshakeFault::TooLarge => Close::from(Cause::ClientHelloTooLarge),
+        HandshakeFault::Shed => Close::from(Cause::HandshakeShed),
         // Only servers are asked for TLS.
         HandshakeFault::Preamble(fault) => Close::from(Cause::Internal).with_detail(&fault.to_string()),
         HandshakeFault::Internal(error) => Close::from(Cause::Internal).with_detail(&error.to_string()),

@@ -29,6 +29,7 @@ use offramp_tls::{Sending, Session};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::closing;
+use crate::late::Doing;
 use crate::worker::{Scratch, Worker};
 
 pub(crate) use plain::Plain;
@@ -333,6 +334,7 @@ async fn drive(
     let mut place = None;
     let close = poll_fn(|cx| {
         place.get_or_insert_with(|| worker.cut.remember(cx.waker()));
+        worker.pulse.begins(Doing::Relay);
         poll(cx, alarm.as_mut())
     })
     .await;

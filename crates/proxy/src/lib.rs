@@ -17,6 +17,7 @@ mod failure;
 mod greeting;
 mod l4;
 mod l7;
+pub mod late;
 pub mod limit;
 mod media;
 mod networks;
@@ -31,6 +32,7 @@ mod worker;
 
 pub use challenges::Challenges;
 pub use demand::{Demand, DemandOutcome, DemandRule};
+pub use late::Lateness;
 pub use limit::{Admission, ClientTable, Held};
 pub use media::media_type;
 pub use networks::{AddressRules, NetworkSet};

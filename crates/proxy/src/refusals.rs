@@ -209,7 +209,7 @@ impl Refusals {
     }
 
     /// As much of a client as the operator wants to see.
-    fn shown(&self, client: Option<IpAddr>) -> String {
+    pub(crate) fn shown(&self, client: Option<IpAddr>) -> String {
         let shown = self.show.load(Ordering::Relaxed);
         match client {
             _ if shown == Show::Nothing as u8 => "hidden".to_owned(),

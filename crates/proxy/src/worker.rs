@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use offramp_net::splice::Pipes;
+use offramp_net::turn;
 use offramp_observe::{Cause, ConnectionFacts, EventSender, IdSource, Log, RequestFacts, WorkerCounters};
 use offramp_record::Span;
 use offramp_tls::HandshakeQueue;
@@ -35,6 +36,7 @@ use crate::credentials::jwt::KnownTokens;
 use crate::credentials::{KnownPasswords, Logins};
 use crate::demand::Demand;
 use crate::l7::{ClientBody, Compressors, Date, Heads, Mirrors, Roots, Runners};
+use crate::late::{Lateness, Pulse};
 use crate::limit::{Admission, ClientTable, Held};
 use crate::pressure::Pressure;
 use crate::refusals::Refusals;
@@ -62,6 +64,8 @@ pub struct Shared {
     pub held: Arc<Held>,
     /// Whether the process holds as much memory as it may.
     pub pressure: Arc<Pressure>,
+    /// Which workers are late.
+    pub late: Arc<Lateness>,
     /// What is said of limits that refuse, and of pauses.
     pub refusals: Arc<Refusals>,
     /// What authorities are answered that look whether names lead here.
@@ -167,6 +171,8 @@ pub struct Worker {
     pub(crate) index: usize,
     pub(crate) counters: WorkerCounters,
     pub(crate) shared: Shared,
+    /// What is shown of the loop.
+    pub(crate) pulse: Arc<Pulse>,
     pub(crate) scratch: RefCell<Scratch>,
     /// The memory for heads of requests.
     pub(crate) heads: Rc<Heads>,
@@ -311,6 +317,12 @@ impl Worker {
         // Made here, so that the caller learns of a failure; the loop itself is bound to its thread.
         let mut builder = Builder::new_current_thread();
         builder.enable_io().enable_time().max_blocking_threads(DISK_THREADS).thread_name("offramp-disk");
+        let beating = shared.late.add();
+        let (sleeps, wakes) = (Arc::clone(&beating), Arc::clone(&beating));
+        builder.on_thread_park(move || sleeps.sleeps()).on_thread_unpark(move || {
+            turn::woke();
+            wakes.wakes();
+        });
         let (started, outcome) = std::sync::mpsc::channel();
         let (living, alive) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name(format!("offramp-{index}")).spawn(move || {
@@ -327,9 +339,11 @@ impl Worker {
                 }
             };
             let _ = started.send(Ok(()));
-            let worker = Self::new(index, counters, events, shared, seed);
+            let pulse = Arc::clone(&beating);
+            let worker = Self::new(index, counters, events, (shared, pulse), seed);
             let cut_off = Rc::clone(&worker.cut_off);
             runtime.block_on(worker.run(receiver));
+            beating.ends();
             // What is still open ends here. A disk that does not answer is not waited for.
             runtime.shutdown_background();
             cut_off.get()
@@ -346,7 +360,7 @@ impl Worker {
         index: usize,
         counters: WorkerCounters,
         events: EventSender,
-        shared: Shared,
+        (shared, pulse): (Shared, Arc<Pulse>),
         seed: u64,
     ) -> Rc<Self> {
         let runners: Rc<Runners> = Rc::default();
@@ -357,6 +371,7 @@ impl Worker {
             counters,
             ids: RefCell::new(IdSource::new(u16::try_from(index).unwrap_or(u16::MAX), seed)),
             events: RefCell::new(events),
+            pulse,
             shared,
             heads: Rc::default(),
             scratch: RefCell::new(Scratch {
@@ -391,6 +406,8 @@ impl Worker {
     }
 
     async fn run(self: Rc<Self>, mut commands: UnboundedReceiver<Command>) {
+        let pulse = Arc::clone(&self.pulse);
+        spawn_local(async move { pulse.answer().await });
         // That nobody can command any more is an order to end, too.
         let limit = loop {
             match commands.recv().await {

@@ -16,7 +16,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData};
 use rustls::{AlertDescription, CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, ServerConfig};
 
 use crate::client::PreambleFault;
-use crate::queue::HandshakeQueue;
+use crate::queue::{Caller, Shed};
 use crate::secrets::Secrets;
 use crate::session::{Session, SessionError};
 use crate::verifier;
@@ -93,6 +93,7 @@ impl fmt::Display for HandshakeError {
             },
             HandshakeFault::TooLarge => f.write_str("a message of the TLS handshake was too large"),
             HandshakeFault::Preamble(fault) => fault.fmt(f),
+            HandshakeFault::Shed => f.write_str("too many TLS handshakes wait for CPU time"),
             HandshakeFault::Internal(error) => error.fmt(f),
         }
     }
@@ -111,6 +112,8 @@ pub enum HandshakeFault {
     TooLarge,
     /// The server does not begin with TLS where it was asked for it.
     Preamble(PreambleFault),
+    /// Too many handshakes wait to be done in time.
+    Shed,
     /// Our own fault.
     Internal(SessionError),
 }
@@ -118,6 +121,12 @@ pub enum HandshakeFault {
 impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> Self {
         Self { fault: HandshakeFault::Io(error), alert: None, refused: None }
+    }
+}
+
+impl From<Shed> for HandshakeError {
+    fn from(_: Shed) -> Self {
+        Self { fault: HandshakeFault::Shed, alert: None, refused: None }
     }
 }
 
@@ -133,8 +142,8 @@ enum Turn {
 ///
 /// Afterwards `buffer` holds what the client sent behind its handshake, untouched. There is no
 /// timeout in here: the caller bounds the whole. `early` says that the ClientHello announced 0-RTT
-/// data, which is never accepted: it is skipped, up to the limit of rustls. Each message of the client waits in
-/// `queue` for its turn.
+/// data, which is never accepted: it is skipped, up to the limit of rustls. Each message of the client waits for
+/// the turn of `caller`.
 ///
 /// # Errors
 /// The alert to the client, if there is one, was sent before.
@@ -144,7 +153,7 @@ pub async fn handshake(
     config: Arc<ServerConfig>,
     early: bool,
     choice: &Choice,
-    queue: &HandshakeQueue,
+    caller: &Caller<'_>,
 ) -> Result<Established, HandshakeError> {
     let mut connection = UnbufferedServerConnection::new(config).map_err(|error| HandshakeError {
         fault: HandshakeFault::Tls(error),
@@ -162,13 +171,17 @@ pub async fn handshake(
         if fresh {
             // A HelloRetryRequest is a flight without a signature.
             let retried = connection.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
-            queue.enter(flights > usize::from(retried)).await;
+            caller.enter(flights > usize::from(retried)).await?;
+            // Who has waited for long may have given up. A signature for nobody would cost the others.
+            if caller.waited() && gave_up(socket, buffer, shown) {
+                return Err(HandshakeError { fault: HandshakeFault::Closed, alert: None, refused: None });
+            }
         }
         let begun = fresh.then(Instant::now);
         let (discard, turn) = turn(&mut connection, &mut buffer.filled_mut()[..shown], &mut out);
         secrets.catch();
         if let Some(begun) = begun {
-            queue.spend(begun.elapsed());
+            caller.spend(begun.elapsed());
         }
         fresh = false;
         buffer.consume(discard);
@@ -206,6 +219,11 @@ pub async fn handshake(
             }
         }
     }
+}
+
+/// Whether the client has left, and what it has sent is not enough to be answered anyway.
+fn gave_up(socket: &Socket, buffer: &Buffer, shown: usize) -> bool {
+    shown == buffer.len() && shown < MOST_WAITING && socket.peer_left()
 }
 
 /// Lets rustls take one step.

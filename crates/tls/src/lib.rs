@@ -4,7 +4,7 @@
 //!    rustls configurations, with the server's deliberate order of cipher suites ([`setup`]).
 //! 2. [`handshake`] drives rustls over a socket and takes the traffic secrets. rustls gets one record at a time, so
 //!    that it never sees what follows the last record of the handshake. The handshakes of a worker take turns
-//!    ([`HandshakeQueue`]).
+//!    ([`HandshakeQueue`]), in an order that is fair to clients when there is too much to do.
 //! 3. From then on a [`Session`] has the record layer of the connection, key updates and closing alerts. The relay and
 //!    [`Stream`] both send through [`Sending`]. [`Stream`] is all of it as `AsyncRead` and `AsyncWrite`.
 //!
@@ -26,7 +26,7 @@ pub mod tickets;
 mod verifier;
 
 pub use driver::{Established, HandshakeError, HandshakeFault, Negotiated, handshake};
-pub use queue::HandshakeQueue;
+pub use queue::{Caller, HandshakeQueue};
 pub use receiving::{End, Received};
 pub use sending::Sending;
 pub use session::{Session, SessionError};

@@ -2,264 +2,233 @@
 //!
 //! A signature with RSA-4096 takes 2 to 4 ms, and tokio runs up to 61 ready tasks before it looks at sockets again:
 //! that would be a fifth of a second. So the handshakes of a worker have a budget of CPU time ([`BUDGET`]). When it is
-//! used up, the next handshakes wait in a queue, first come, first served. The first of them has the event loop look at
+//! used up, the next handshakes wait in a [`line`]. The one that is chosen has the event loop look at
 //! readiness; then the budget begins anew.
 //!
-//! The queue is at most as long as there are handshakes, which `limits.connections` bounds. A handshake that waits for
-//! too long leaves it by `handshake_timeout`.
+//! The line is at most as long as there are handshakes, which `limits.connections` bounds. A handshake that waits for
+//! too long leaves it by `handshake_timeout`; one that cannot be in time does not enter it.
+
+mod line;
+#[cfg(test)]
+mod tests;
+mod usage;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::net::{IpAddr, Ipv6Addr};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use line::{Line, Wish};
 use offramp_net::turn;
 
-/// How much CPU time the handshakes of a worker have before its event loop looks at readiness: some twenty with
-/// P-256, and one more step than fits, which may be an RSA-4096 signature.
-const BUDGET: Duration = Duration::from_millis(2);
+/// How much CPU time the handshakes of a worker have before its event loop looks at readiness: one or two with
+/// P-256, and one more step than fits, which may be an RSA-4096 signature. Looking costs 2 µs. In a flood, this is
+/// most of what a request of an open connection waits for.
+const BUDGET: Duration = Duration::from_micros(250);
 
 /// The handshakes of one worker that want CPU time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct HandshakeQueue {
     spent: Cell<Duration>,
-    waiting: RefCell<VecDeque<Ticket>>,
-    next: Cell<u64>,
+    /// How often the event loop had slept when the budget was last found used up.
+    wakes: Cell<u64>,
+    line: RefCell<Line<Waker>>,
+    begun: Instant,
 }
 
-/// A place in line.
-#[derive(Debug)]
-struct Ticket {
-    number: u64,
-    waker: Waker,
+/// Whose handshake it is, for the time that it takes.
+pub struct Caller<'a> {
+    queue: &'a HandshakeQueue,
+    client: IpAddr,
+    deadline: Option<Instant>,
+    /// Whether the client resumes a session; asked at most once for each time that it waits.
+    resumes: &'a dyn Fn() -> bool,
+    /// Whether it waits now.
+    waits: Cell<bool>,
+    /// Whether it was in the line as one that resumes.
+    resumed: Cell<bool>,
+    /// The nanoseconds that were charged in advance for the next step.
+    charged: Cell<u64>,
 }
 
-impl HandshakeQueue {
+/// The handshake cannot be done in time: too many others wait, and the client has used more than they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shed;
+
+impl<'a> Caller<'a> {
+    /// A handshake of `client`, all of whose addresses count as one, that has to be done by `deadline`. `resumes` says
+    /// whether a ticket of ours came with it; it is only asked where the handshake has to wait.
+    #[must_use]
+    pub fn new(
+        queue: &'a HandshakeQueue,
+        client: IpAddr,
+        deadline: Option<Instant>,
+        resumes: &'a dyn Fn() -> bool,
+    ) -> Self {
+        let (waits, resumed, charged) = Default::default();
+        Self { queue, client, deadline, resumes, waits, resumed, charged }
+    }
+
+    /// A handshake in a queue in which all are alike.
+    #[must_use]
+    pub fn anyone(queue: &'a HandshakeQueue) -> Self {
+        Self::new(queue, Ipv6Addr::UNSPECIFIED.into(), None, &|| false)
+    }
+
+    /// Whether it waits for its turn, or did so when it was given up.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.waits.get()
+    }
+
+    /// Whether the step that may be taken now was waited for.
+    pub(crate) fn waited(&self) -> bool {
+        self.charged.get() > 0
+    }
+
     /// Waits until the next step of a handshake may be taken. Ready at once while there is budget and nobody waits.
     ///
     /// `signed`: its signature is made. What is left of it costs little, and would be lost work if it waited behind
     /// newcomers: after a restart with thousands of clients nobody would be done in time. So it only has the event
     /// loop look at readiness first.
-    pub(crate) async fn enter(&self, signed: bool) {
-        if self.spent.get() < BUDGET && (signed || self.waiting.borrow().is_empty()) {
-            return;
+    ///
+    /// # Errors
+    /// Where it cannot be in time.
+    pub(crate) async fn enter(&self, signed: bool) -> Result<(), Shed> {
+        let queue = self.queue;
+        if queue.spent.get() < BUDGET && (signed || queue.is_empty()) {
+            return Ok(());
+        }
+        if queue.is_empty() && queue.has_slept() {
+            // All that was spent was spent before: nobody waits for it.
+            queue.spent.set(Duration::ZERO);
+            return Ok(());
         }
         if signed {
             turn::next().await;
-            if self.waiting.borrow().is_empty() {
-                self.spent.set(Duration::ZERO);
+            if queue.is_empty() {
+                queue.spent.set(Duration::ZERO);
             }
-            return;
+            return Ok(());
         }
-        let mut place = Place { queue: self, number: None, rested: false };
-        poll_fn(|cx| place.poll(cx)).await;
+        let mut place = Place { caller: self, number: None, rested: false, served: false };
+        poll_fn(|cx| place.poll(cx)).await
     }
 
     /// Notes that a step took this long.
     pub(crate) fn spend(&self, time: Duration) {
-        self.spent.set(self.spent.get().saturating_add(time));
+        let queue = self.queue;
+        queue.spent.set(queue.spent.get().saturating_add(time));
+        if !queue.is_empty() {
+            let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            let charged = self.charged.take();
+            queue.line.borrow_mut().charge(self.client, self.resumed.get(), charged, nanos);
+        }
     }
 
+    fn wish(&self, now: Instant) -> Wish {
+        let patience = self.deadline.map(|deadline| nanos(deadline.saturating_duration_since(now)));
+        self.resumed.set((self.resumes)());
+        Wish { client: self.client, resumes: self.resumed.get(), patience }
+    }
+}
+
+impl Default for HandshakeQueue {
+    fn default() -> Self {
+        Self {
+            spent: Cell::default(),
+            wakes: Cell::default(),
+            line: RefCell::default(),
+            begun: Instant::now(),
+        }
+    }
+}
+
+impl HandshakeQueue {
     /// How many wait.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.waiting.borrow().len()
+        self.line.borrow().len()
     }
 
     /// Whether nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.waiting.borrow().is_empty()
+        self.line.borrow().is_empty()
     }
 
-    fn wake_first(&self) {
-        if let Some(first) = self.waiting.borrow().front() {
-            first.waker.wake_by_ref();
-        }
+    /// Whether the event loop has slept since this was asked last.
+    fn has_slept(&self) -> bool {
+        let wakes = turn::wakes();
+        self.wakes.replace(wakes) != wakes
     }
+
+    /// Nanoseconds since the queue was made.
+    fn time(&self, now: Instant) -> u64 {
+        nanos(now.saturating_duration_since(self.begun))
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A handshake that waits. Dropped, it leaves the queue.
 struct Place<'q> {
-    queue: &'q HandshakeQueue,
+    caller: &'q Caller<'q>,
     number: Option<u64>,
     /// Whether the event loop was asked to look at readiness for this one.
     rested: bool,
+    served: bool,
 }
 
 impl Place<'_> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let queue = self.queue;
-        let mut waiting = queue.waiting.borrow_mut();
-        let Some(number) = self.number else {
-            let number = queue.next.replace(queue.next.get() + 1);
-            waiting.push_back(Ticket { number, waker: cx.waker().clone() });
-            self.number = Some(number);
-            drop(waiting);
-            // Nobody else would wake the first.
-            return self.poll(cx);
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Shed>> {
+        let queue = self.caller.queue;
+        let number = match self.number {
+            Some(number) => number,
+            None => {
+                let now = Instant::now();
+                let wish = self.caller.wish(now);
+                let entered = queue.line.borrow_mut().enter(wish, queue.time(now), cx.waker().clone());
+                let Some(number) = entered else { return Poll::Ready(Err(Shed)) };
+                self.caller.waits.set(true);
+                *self.number.insert(number)
+            }
         };
-        match waiting.front_mut() {
-            Some(first) if first.number == number => {
-                if queue.spent.get() >= BUDGET && !self.rested {
-                    self.rested = true;
-                    first.waker.clone_from(cx.waker());
-                    turn::poll_next(cx);
-                    return Poll::Pending;
-                }
-                if queue.spent.get() >= BUDGET {
+        let mut line = queue.line.borrow_mut();
+        if line.chosen() == Some(number) {
+            let used_up = queue.spent.get() >= BUDGET;
+            if !used_up || self.rested {
+                if used_up {
                     queue.spent.set(Duration::ZERO);
                 }
-                Poll::Ready(())
+                self.served = true;
+                self.caller.charged.set(line.cost(number));
+                return Poll::Ready(Ok(()));
             }
-            _ => {
-                // Numbers ascend.
-                if let Ok(at) = waiting.binary_search_by_key(&number, |ticket| ticket.number) {
-                    waiting[at].waker.clone_from(cx.waker());
-                }
-                Poll::Pending
-            }
+            self.rested = true;
+            turn::poll_next(cx);
         }
+        if let Some(waker) = line.token(number) {
+            waker.clone_from(cx.waker());
+        }
+        Poll::Pending
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
-        let mut waiting = self.queue.waiting.borrow_mut();
-        let was_first = waiting.front().is_some_and(|first| first.number == number);
-        if was_first {
-            waiting.pop_front();
-        } else if let Ok(at) = waiting.binary_search_by_key(&number, |ticket| ticket.number) {
-            waiting.remove(at);
+        let queue = self.caller.queue;
+        if self.served {
+            self.caller.waits.set(false);
         }
-        drop(waiting);
-        if was_first {
-            self.queue.wake_first();
+        let mut line = queue.line.borrow_mut();
+        let now = queue.time(Instant::now());
+        if let Some(next) = line.leave(number, self.served, now) {
+            next.wake_by_ref();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::rc::Rc;
-
-    use offramp_net::turn;
-    use tokio::runtime::{Builder, LocalOptions};
-    use tokio::task::{JoinHandle, spawn_local};
-
-    use super::*;
-
-    const RSA_4096: Duration = Duration::from_millis(3);
-    const P256: Duration = Duration::from_micros(100);
-
-    fn run<F: Future>(test: F) -> F::Output {
-        Builder::new_current_thread()
-            .enable_all()
-            .build_local(LocalOptions::default())
-            .unwrap()
-            .block_on(test)
-    }
-
-    /// The numbers of the handshakes in the order of their steps, with the turn of the event loop of each.
-    type Steps = Rc<RefCell<Vec<(usize, u64)>>>;
-
-    /// One handshake of a single step.
-    fn handshake(
-        queue: &Rc<HandshakeQueue>,
-        number: usize,
-        cost: Duration,
-        steps: &Steps,
-        turn: &Rc<Cell<u64>>,
-    ) -> JoinHandle<()> {
-        let (queue, steps, turn) = (Rc::clone(queue), Rc::clone(steps), Rc::clone(turn));
-        spawn_local(async move {
-            queue.enter(false).await;
-            steps.borrow_mut().push((number, turn.get()));
-            queue.spend(cost);
-        })
-    }
-
-    /// Runs so many handshakes that are all ready at once; the most of them within a turn of the event loop.
-    async fn most_in_a_turn(count: usize, cost: Duration) -> usize {
-        let (queue, steps, turn) =
-            (Rc::new(HandshakeQueue::default()), Steps::default(), Rc::new(Cell::new(0)));
-        let tasks: Vec<_> = (0..count).map(|number| handshake(&queue, number, cost, &steps, &turn)).collect();
-        let counted = Rc::clone(&turn);
-        let clock = spawn_local(async move {
-            loop {
-                turn::next().await;
-                counted.set(counted.get() + 1);
-            }
-        });
-        for task in tasks {
-            task.await.unwrap();
-        }
-        clock.abort();
-        assert!(queue.is_empty());
-        let steps = steps.borrow();
-        assert!(steps.iter().map(|(number, _)| *number).eq(0..count), "first come, first served: {steps:?}");
-        (0..=turn.get()).map(|turn| steps.iter().filter(|step| step.1 == turn).count()).max().unwrap()
-    }
-
-    #[test]
-    fn expensive_handshakes_go_one_by_one() {
-        assert!(run(most_in_a_turn(60, RSA_4096)) <= 2);
-    }
-
-    #[test]
-    fn cheap_handshakes_share_a_turn() {
-        let most = run(most_in_a_turn(60, P256));
-        assert!((20..=41).contains(&most), "{most}");
-    }
-
-    #[test]
-    fn what_is_nearly_done_does_not_wait_behind_newcomers() {
-        run(async {
-            let queue = Rc::new(HandshakeQueue::default());
-            let (order, count) = (Rc::new(RefCell::new(Vec::new())), 50);
-            let tasks: Vec<_> = (0..count)
-                .map(|number| {
-                    let (queue, order) = (Rc::clone(&queue), Rc::clone(&order));
-                    spawn_local(async move {
-                        for signed in [false, true, true] {
-                            queue.enter(signed).await;
-                            queue.spend(if signed { Duration::ZERO } else { RSA_4096 });
-                            order.borrow_mut().push((number, signed));
-                        }
-                    })
-                })
-                .collect();
-            for task in tasks {
-                task.await.unwrap();
-            }
-            let order = order.borrow();
-            let last_begins = order.iter().position(|step| *step == (count - 1, false)).unwrap();
-            let done =
-                (0..count).filter(|n| order[..last_begins].iter().filter(|step| step.0 == *n).count() == 3);
-            assert!(done.count() >= count / 2, "{order:?}");
-        });
-    }
-
-    #[test]
-    fn whoever_leaves_the_line_holds_up_nobody() {
-        run(async {
-            let (queue, steps, turn) = (Rc::new(HandshakeQueue::default()), Steps::default(), Rc::default());
-            queue.spend(BUDGET);
-            let tasks: Vec<_> =
-                (0..5).map(|number| handshake(&queue, number, RSA_4096, &steps, &turn)).collect();
-            tokio::task::yield_now().await;
-            assert!(queue.len() >= 3, "{}", queue.len());
-            // The first of those that wait, and one in the middle.
-            let first = 5 - queue.len();
-            tasks[first].abort();
-            tasks[first + 2].abort();
-            let mut done = 0;
-            for task in tasks {
-                done += usize::from(task.await.is_ok());
-            }
-            assert_eq!((done, queue.len()), (3, 0));
-        });
     }
 }

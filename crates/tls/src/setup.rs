@@ -66,6 +66,8 @@ impl std::error::Error for SetupError {}
 pub struct Configs {
     aes_first: Arc<ServerConfig>,
     chacha_first: Arc<ServerConfig>,
+    /// Where sessions are resumed.
+    tickets: Option<Arc<TicketKeys>>,
 }
 
 impl Configs {
@@ -85,7 +87,8 @@ impl Configs {
             let provider = Arc::new(provider(policy, chacha_first));
             config(&provider, policy, store, alpn, auth, tickets).map(Arc::new)
         };
-        Ok(Self { aes_first: build(!cpu_has_aes())?, chacha_first: build(true)? })
+        let kept = (policy.tickets > 0).then(|| Arc::clone(tickets));
+        Ok(Self { aes_first: build(!cpu_has_aes())?, chacha_first: build(true)?, tickets: kept })
     }
 
     /// The configurations that answer the challenge tls-alpn-01 of an authority (RFC 8737): one certificate, one
@@ -106,7 +109,7 @@ impl Configs {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         let config = Arc::new(config);
-        Ok(Self { aes_first: Arc::clone(&config), chacha_first: config })
+        Ok(Self { aes_first: Arc::clone(&config), chacha_first: config, tickets: None })
     }
 
     /// The configuration for a client that offers `suites`, in its order.
@@ -114,6 +117,12 @@ impl Configs {
     pub fn for_client(&self, suites: &[u16]) -> &Arc<ServerConfig> {
         let first = suites.iter().copied().find(|suite| suite & 0x0f0f != 0x0a0a);
         if first.is_some_and(is_chacha) { &self.chacha_first } else { &self.aes_first }
+    }
+
+    /// Whether a ticket looks like one of ours, so that its session is likely to be resumed.
+    #[must_use]
+    pub fn has_key_of(&self, ticket: &[u8]) -> bool {
+        self.tickets.as_ref().is_some_and(|tickets| tickets.has_key_of(ticket))
     }
 
     /// What clients are offered, as names: versions, suites, groups. For the event of a handshake

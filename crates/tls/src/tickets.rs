@@ -190,6 +190,14 @@ impl TicketKeys {
         Ok(())
     }
 
+    /// Whether a ticket names one of these keys. It may be forged all the same, or from another configuration.
+    #[must_use]
+    pub fn has_key_of(&self, ticket: &[u8]) -> bool {
+        let ring = self.ring.load();
+        let mut keys = [Some(&ring.current), ring.previous.as_ref()].into_iter().flatten();
+        keys.any(|key| ticket.starts_with(&key.name))
+    }
+
     /// The ticketer for a configuration with this context.
     #[must_use]
     pub fn ticketer(self: &Arc<Self>, context: &[u8]) -> Arc<dyn ProducesTickets> {
@@ -264,8 +272,10 @@ mod tests {
         assert_eq!(ticketer.decrypt(&ticket).unwrap(), b"state");
         keys.rotate().unwrap();
         assert_eq!(ticketer.decrypt(&ticket).unwrap(), b"state");
+        assert!(keys.has_key_of(&ticket) && !keys.has_key_of(&ticket[1..]) && !keys.has_key_of(&[]));
         keys.rotate().unwrap();
         assert_eq!(ticketer.decrypt(&ticket), None);
+        assert!(!keys.has_key_of(&ticket));
     }
 
     #[test]

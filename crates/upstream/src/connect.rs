@@ -85,7 +85,7 @@ impl Reason {
             Self::Io(error) => is_ours(error),
             Self::Tls(error) => match &error.fault {
                 HandshakeFault::Io(error) => is_ours(error),
-                HandshakeFault::Internal(_) => true,
+                HandshakeFault::Internal(_) | HandshakeFault::Shed => true,
                 HandshakeFault::Closed
                 | HandshakeFault::Tls(_)
                 | HandshakeFault::TooLarge

@@ -55,8 +55,8 @@ pub struct ClientHello<'a> {
     groups: Option<Span>,
     schemes: Option<Span>,
     key_shares: Option<Span>,
-    session_ticket: bool,
-    pre_shared_key: bool,
+    session_ticket: Option<Span>,
+    pre_shared_key: Option<Span>,
     early_data: bool,
 }
 
@@ -192,13 +192,28 @@ impl ClientHello<'_> {
     /// Whether the client brings a TLS 1.2 session ticket (RFC 5077); asking for one does not count.
     #[must_use]
     pub fn has_session_ticket(&self) -> bool {
-        self.session_ticket
+        !self.list(self.session_ticket).is_empty()
     }
 
     /// Whether the client offers to resume by a TLS 1.3 pre-shared key.
     #[must_use]
     pub fn has_pre_shared_key(&self) -> bool {
-        self.pre_shared_key
+        self.pre_shared_key.is_some()
+    }
+
+    /// The ticket by which the client offers to resume a session: the first identity of its pre-shared keys (RFC 8446
+    /// §4.2.11), or what a TLS 1.2 server has given it (RFC 5077).
+    #[must_use]
+    pub fn ticket(&self) -> Option<&[u8]> {
+        let Some(keys) = self.pre_shared_key else {
+            return self
+                .session_ticket
+                .map(|ticket| ticket.of(&self.message))
+                .filter(|ticket| !ticket.is_empty());
+        };
+        // The length of all identities, then that of the first.
+        let ([_, _, high, low], rest) = keys.of(&self.message).split_first_chunk()?;
+        rest.get(..usize::from(u16::from_be_bytes([*high, *low])))
     }
 
     /// Whether the client wants to send, or has sent, early data.

@@ -54,6 +54,7 @@ mod h2_messages;
 mod h2_rules;
 mod h2_streams_share_a_connection;
 mod half_closes_pass_through;
+mod handshake_floods_slow_the_guilty;
 mod hostile_senders_keep_nobody_waiting;
 mod http_app;
 mod http_bodies_arrive_whole;

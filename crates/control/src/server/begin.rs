@@ -15,7 +15,7 @@ use offramp_observe::prometheus::Build;
 use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
 use offramp_proxy::credentials::Logins;
 use offramp_proxy::{
-    Admission, Challenges, ClientTable, Demand, Held, Pressure, Refusals, Shared, Snapshot, Worker,
+    Admission, Challenges, ClientTable, Demand, Held, Lateness, Pressure, Refusals, Shared, Snapshot, Worker,
     WorkerHandle,
 };
 use offramp_record::aead::Library;
@@ -324,6 +324,7 @@ fn crew(
         clients: ClientTable::new(Instant::now()),
         held: Held::new(),
         pressure: Pressure::new(),
+        late: Lateness::new(),
         refusals: Refusals::new(log.clone()),
         challenges: Challenges::none(),
         demand,
@@ -336,6 +337,10 @@ fn crew(
     tokio::spawn(async move { pressure.watch(&told).await });
     let refusals = Arc::clone(&shared.refusals);
     tokio::spawn(async move { refusals.write().await });
+    shared
+        .late
+        .watch(log.clone(), Arc::clone(&shared.refusals))
+        .map_err(|error| Error::one(format!("cannot start the thread that watches the workers: {error}")))?;
     let seed = RandomState::new().build_hasher().finish();
     let mut workers = Vec::with_capacity(cores.workers);
     for (index, (counters, events)) in own.into_iter().zip(senders).enumerate() {

@@ -1,3 +1,4 @@
+use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::pin::pin;
 use std::task::Waker;
@@ -145,5 +146,25 @@ async fn a_unix_socket_is_watched_for_room_while_there_is_something_to_write() {
         socket.pause_writing();
         assert!(!watches_room(&socket));
         drain(&mut far);
+    }
+}
+
+#[tokio::test]
+async fn a_peer_has_left_when_there_is_nothing_more_to_read() {
+    let (socket, far) = tcp().await;
+    assert!(!socket.peer_left());
+    (&far).write_all(b"x").unwrap();
+    drop(far);
+    let mut byte = [0];
+    // Whether the byte or the end is there already says nothing: both come in order.
+    std::future::poll_fn(|cx| socket.poll_read(cx, &mut byte)).await.unwrap();
+    while !socket.peer_left() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    let (socket, far) = tcp().await;
+    rustix::net::sockopt::set_socket_linger(&far, Some(std::time::Duration::ZERO)).unwrap();
+    drop(far);
+    while !socket.peer_left() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
 }

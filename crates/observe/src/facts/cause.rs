@@ -116,6 +116,7 @@ causes! {
 
     // The handshake.
     HandshakeTimeout, "handshake_timeout", Client, "The handshake was not complete after `handshake_timeout`.";
+    HandshakeShed, "handshake_shed", Policy, "So many handshakes waited for CPU time that this one could not be complete after `handshake_timeout`.";
     HandshakeAbandoned, "handshake_abandoned", Client, "The client closed TCP in the middle of the handshake.";
     HandshakeFailed, "handshake_failed", Client, "The handshake failed for another reason than those below; `alert_sent` names it.";
     HandshakeAlert, "handshake_alert", Client, "The client refused the handshake; `alert_received` says why.";
@@ -210,6 +211,7 @@ impl Cause {
             Self::LimitConnections => Limit::Key("limits.connections"),
             Self::LimitConnectionsPerClient => Limit::Key("limits.connections_per_client"),
             Self::LimitHandshakesPerClient => Limit::Key("limits.handshakes_per_client"),
+            Self::HandshakeShed => Limit::Key("limits.handshake_timeout"),
             Self::TooManyRequests => Limit::Key("limits.requests_per_client"),
             Self::HeadersTooLarge => Limit::Keys("limits.request_header_size", "limits.request_headers"),
             Self::TargetTooLong => Limit::Key("limits.request_target_size"),

@@ -4,6 +4,9 @@
 #[cfg(test)]
 mod tests;
 
+use std::future::poll_fn;
+use std::net::Ipv6Addr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -16,7 +19,7 @@ use offramp_net::{Buffer, Socket};
 use offramp_observe::facts::{Handshake, Mismatch, Offer, TlsVersion};
 use offramp_observe::{Cause, Close, ConnectionFacts};
 use offramp_record::{Alert, Version};
-use offramp_tls::{Configs, Established, HandshakeFault, Negotiated, handshake};
+use offramp_tls::{Caller, Configs, Established, HandshakeFault, Negotiated, handshake};
 use offramp_wire::client_hello::{self, ClientHello, Ja4};
 use offramp_wire::{HelloFault, Step};
 use rustls::SignatureScheme;
@@ -26,6 +29,8 @@ use super::Life;
 use crate::closing::farewell;
 use crate::demand::Waiting;
 use crate::greeting::{Greeting, PostgresPreamble};
+use crate::late::Doing;
+use crate::limit::client_key;
 use crate::snapshot::http::HttpTls;
 use crate::snapshot::{Listener, ListenerTls, Preamble, Relay, Route, Snapshot, Target};
 use crate::worker::Worker;
@@ -268,8 +273,18 @@ impl Secure<'_> {
         let config = Arc::clone(self.configs.for_client(&self.hello.suites));
         let worker = Rc::clone(&life.worker);
         let choice = &self.snapshot.choice;
-        let shaken = handshake(socket, buffer, config, self.hello.early, choice, &worker.handshakes);
-        let outcome = timeout_at(deadline, shaken).await;
+        let resumes = || self.resumes();
+        // Who comes over a Unix socket is one client.
+        let client = life.facts().client.ip().unwrap_or(Ipv6Addr::UNSPECIFIED.into());
+        let until = Some(deadline.into_std());
+        let caller = Caller::new(&worker.handshakes, client_key(client), until, &resumes);
+        let shaken = handshake(socket, buffer, config, self.hello.early, choice, &caller);
+        let mut shaken = pin!(timeout_at(deadline, shaken));
+        let outcome = poll_fn(|cx| {
+            worker.pulse.begins_for(Doing::Handshake, Some(client));
+            shaken.as_mut().poll(cx)
+        })
+        .await;
         let took = begun.elapsed();
         let error = match outcome {
             Ok(Ok(established)) => {
@@ -281,7 +296,9 @@ impl Secure<'_> {
             Ok(Err(error)) => error,
             Err(_) => {
                 life.worker.counters.handshake_failed();
-                return Err(Cause::HandshakeTimeout.into());
+                // It was ours to go on.
+                let cause = if caller.waits() { Cause::HandshakeShed } else { Cause::HandshakeTimeout };
+                return Err(cause.into());
             }
         };
         life.worker.counters.handshake_failed();
@@ -302,6 +319,12 @@ impl Secure<'_> {
             refused_certificate(life, close.cause, certificate);
         }
         Err(close)
+    }
+
+    /// Whether the client brings a ticket of ours.
+    fn resumes(&self) -> bool {
+        let Step::Done { value, .. } = client_hello::peek(&self.hello.bytes) else { return false };
+        value.ticket().is_some_and(|ticket| self.configs.has_key_of(ticket))
     }
 
     fn note(&self, facts: &mut ConnectionFacts, agreed: &Negotiated) -> (TlsVersion, Handshake) {

@@ -33,6 +33,7 @@ use super::line::ClientConnection;
 use super::record::{Record, RecordGuard};
 use super::session::{Session, View, decimal};
 use super::trace;
+use crate::late::Doing;
 use crate::route::Parts;
 use crate::snapshot::http::{Action, Files, Http, HttpRoute};
 use crate::snapshot::pages::ErrorPages;
@@ -289,6 +290,7 @@ fn route<'e>(
         unwanted(request, body);
         return refused(Refusal::new(StatusCode::NOT_FOUND, Cause::NoRoute), record_guard);
     };
+    session.worker.pulse.begins_for(Doing::Request, session.ip);
     record_guard.0.note(|facts| facts.path.route = Some(Arc::clone(&route.name)));
     record_guard.0.log_one_in.set(route.log_one_in.get());
     record_guard.0.idle.set(route.limits.idle_timeout);

@@ -18,10 +18,14 @@ use tokio::task::{spawn_local, yield_now};
 
 use super::{AcceptorId, Worker};
 use crate::conn;
+use crate::late::Doing;
 use crate::limit::Admitted;
 
-/// How many connections are accepted before the other tasks of the worker have a turn: a queue may hold thousands.
-const BURST: usize = 16;
+/// How many connections are accepted before the other tasks of the worker have a turn: a queue may hold thousands, and
+/// each costs some 50 µs up to its handshake.
+const BURST: usize = 4;
+/// So many connections in a row that are gone before they are accepted are an error that lasts.
+const GONE: usize = 16;
 /// How long accepting pauses when the kernel gives nothing.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -170,6 +174,7 @@ impl Worker {
     /// Serves a connection from its task on; it is open from now on, so that a drain waits for it.
     fn serve(self: &Rc<Self>, door: &Door, fd: OwnedFd, peer: Peer, place: Option<Admitted>) {
         self.open.set(self.open.get() + 1);
+        self.pulse.begins(Doing::Accept);
         spawn_local(conn::serve(Rc::clone(self), (door.id, Arc::clone(&door.listener)), fd, peer, place));
     }
 
@@ -233,7 +238,7 @@ impl Turn {
     fn gone(&mut self) -> Option<PauseReason> {
         self.attempts += 1;
         self.gone += 1;
-        (self.gone.is_multiple_of(BURST)).then_some(PauseReason::Denied)
+        (self.gone.is_multiple_of(GONE)).then_some(PauseReason::Denied)
     }
 
     /// There is no connection.

@@ -17,6 +17,7 @@ use crate::Table;
 use crate::challenges::Challenges;
 use crate::credentials::Logins;
 use crate::demand::Demand;
+use crate::late::Lateness;
 use crate::limit::{Admission, ClientTable, Held};
 use crate::pressure::Pressure;
 use crate::refusals::Refusals;
@@ -46,6 +47,7 @@ pub(crate) fn block_on_counted<F: Future<Output = ()>>(
         clients: ClientTable::new(Instant::now()),
         held: Held::new(),
         pressure: Pressure::new(),
+        late: Lateness::new(),
         refusals: Refusals::new(Log::silent()),
         challenges: Challenges::none(),
         demand: Demand::new().0,
@@ -53,7 +55,8 @@ pub(crate) fn block_on_counted<F: Future<Output = ()>>(
         log: Log::silent(),
     };
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
-    let worker = Worker::new(0, own.remove(0), senders.remove(0), shared, 7);
+    let pulse = shared.late.add();
+    let worker = Worker::new(0, own.remove(0), senders.remove(0), (shared, pulse), 7);
     runtime.block_on(async {
         let test = test(worker, counters);
         tokio::time::timeout(PATIENCE, test).await.expect("the test takes too long");

@@ -14,8 +14,9 @@ use offramp_observe::counters::Totals;
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::snapshot::ListenerTls;
 use offramp_proxy::{
-    AcceptorId, Admission, Challenges, ClientTable, Command, Demand, Limits, Listener, Match, Network,
-    Refusals, Relay, Route, Rule, SendProxy, Shared, Snapshot, Table, Target, Tracing, Worker, WorkerHandle,
+    AcceptorId, Admission, Challenges, ClientTable, Command, Demand, Lateness, Limits, Listener, Match,
+    Network, Refusals, Relay, Route, Rule, SendProxy, Shared, Snapshot, Table, Target, Tracing, Worker,
+    WorkerHandle,
 };
 use offramp_proxy::{
     Access, Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, PathMatch, Paths, Proxy,
@@ -203,6 +204,7 @@ impl TestProxy {
             clients: ClientTable::new(Instant::now()),
             held: offramp_proxy::limit::Held::new(),
             pressure: offramp_proxy::Pressure::new(),
+            late: Lateness::new(),
             refusals: Refusals::new(Log::silent()),
             challenges: Challenges::none(),
             demand: Demand::new().0,

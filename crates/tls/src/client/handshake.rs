@@ -18,7 +18,7 @@ use super::{Alpn, Connector, HTTP2};
 use crate::driver::{
     HandshakeError, HandshakeFault, encode, is_alert, is_close_notify, last_record, next_record, sent_alert,
 };
-use crate::queue::HandshakeQueue;
+use crate::queue::{Caller, HandshakeQueue};
 use crate::session::Session;
 use crate::stream::Stream;
 use crate::verifier::take_refused;
@@ -91,18 +91,19 @@ impl Connector {
         let mut early = Buffer::default();
         let mut out = Vec::with_capacity(FLIGHT);
         let queue = QUEUE.with(Rc::clone);
+        let caller = Caller::anyone(&queue);
         let (mut shown, mut fresh, mut steps) = (0, true, 0_u32);
         loop {
             // Keys are agreed upon and signatures checked where something new is shown, and nowhere else. Our hello and
             // the server's answer wait for their turn; what follows the answer would be lost work if it waited too.
             if fresh {
-                queue.enter(steps > 1).await;
+                caller.enter(steps > 1).await?;
                 steps += 1;
             }
             let begun = fresh.then(Instant::now);
             let (discard, turn) = turn(&mut connection, &mut early.filled_mut()[..shown], &mut out);
             if let Some(begun) = begun {
-                queue.spend(begun.elapsed());
+                caller.spend(begun.elapsed());
             }
             fresh = false;
             early.consume(discard);

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use offramp_net::Buffer;
-use offramp_tls::{Configs, Established, HandshakeError, HandshakeFault, HandshakeQueue, handshake};
+use offramp_tls::{Caller, Configs, Established, HandshakeError, HandshakeFault, HandshakeQueue, handshake};
 use rustls::{AlertDescription, CipherSuite, ClientConfig};
 
 use crate::fixtures::{NAME, Setup, TLS12_ECDSA, TLS12_RSA, TLS13, client, pki};
@@ -217,9 +217,16 @@ fn a_hello_in_records_of_any_size_succeeds() {
             async |socket| {
                 let config = Arc::clone(configs.for_client(&[]));
                 let mut buffer = Buffer::with_capacity(64);
-                handshake(&socket, &mut buffer, config, false, &CHOICE, &HandshakeQueue::default())
-                    .await
-                    .unwrap();
+                handshake(
+                    &socket,
+                    &mut buffer,
+                    config,
+                    false,
+                    &CHOICE,
+                    &Caller::anyone(&HandshakeQueue::default()),
+                )
+                .await
+                .unwrap();
             },
             |socket| {
                 let mut client = Client::new(&config, NAME, socket);

@@ -10,7 +10,9 @@ use std::time::Duration;
 use offramp_net::{Buffer, Socket};
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
-use offramp_tls::{Configs, Established, HandshakeError, HandshakeQueue, Negotiated, Stream, handshake};
+use offramp_tls::{
+    Caller, Configs, Established, HandshakeError, HandshakeQueue, Negotiated, Stream, handshake,
+};
 use offramp_wire::{Step, client_hello};
 use rustls::{AlertDescription, ClientConfig, ClientConnection, HandshakeKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -63,7 +65,7 @@ pub(crate) async fn accept(
     };
     let config = Arc::clone(configs.for_client(&suites));
     let queue = HandshakeQueue::default();
-    (handshake(socket, &mut buffer, config, early, choice, &queue).await, buffer)
+    (handshake(socket, &mut buffer, config, early, choice, &Caller::anyone(&queue)).await, buffer)
 }
 
 /// [`accept`] that must succeed, as a [`Stream`].

@@ -69,8 +69,8 @@ pub(super) fn parse(message: Cow<'_, [u8]>) -> Result<ClientHello<'_>, HelloFaul
         groups: found.groups,
         schemes: found.schemes,
         key_shares: found.key_shares,
-        session_ticket: found.session_ticket.unwrap_or(false),
-        pre_shared_key: found.pre_shared_key.is_some(),
+        session_ticket: found.session_ticket,
+        pre_shared_key: found.pre_shared_key,
         early_data: found.early_data.is_some(),
         message,
     })
@@ -85,8 +85,8 @@ struct Found {
     groups: Option<Span>,
     schemes: Option<Span>,
     key_shares: Option<Span>,
-    session_ticket: Option<bool>,
-    pre_shared_key: Option<()>,
+    session_ticket: Option<Span>,
+    pre_shared_key: Option<Span>,
     early_data: Option<()>,
 }
 
@@ -103,8 +103,8 @@ fn read_extensions(mut list: Reader<'_>, found: &mut Found) -> Result<(), HelloF
                 once(&mut found.schemes, kind, code_list(body, "signature_algorithms")?)?;
             }
             extension::ALPN => once(&mut found.alpn, kind, protocol_list(body)?)?,
-            extension::SESSION_TICKET => once(&mut found.session_ticket, kind, body.left() > 0)?,
-            extension::PRE_SHARED_KEY => once(&mut found.pre_shared_key, kind, ())?,
+            extension::SESSION_TICKET => once(&mut found.session_ticket, kind, body.span())?,
+            extension::PRE_SHARED_KEY => once(&mut found.pre_shared_key, kind, body.span())?,
             extension::EARLY_DATA => once(&mut found.early_data, kind, ())?,
             extension::SUPPORTED_VERSIONS => once(&mut found.versions, kind, version_list(body)?)?,
             extension::KEY_SHARE => once(&mut found.key_shares, kind, share_list(body)?)?,

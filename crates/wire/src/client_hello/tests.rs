@@ -216,6 +216,24 @@ fn tickets_keys_and_early_data_are_seen() {
 }
 
 #[test]
+fn the_ticket_is_the_first_identity_or_that_of_tls_1_2() {
+    let identity = |name: &[u8]| [&vector::<2>(name)[..], &[0; 4]].concat();
+    let keys = [&vector::<2>(&[identity(b"first"), identity(b"second")].concat())[..], &[0, 0]].concat();
+    for (extensions, expected) in [
+        (vec![extension(35, b"old"), extension(41, &keys)], Some(&b"first"[..])),
+        (vec![extension(35, b"old")], Some(b"old")),
+        (vec![extension(35, b"")], None),
+        (vec![extension(41, b"")], None),
+        (vec![extension(41, &[0, 9, 0])], None),
+        (vec![extension(41, &[0, 9, 0, 7, 1])], None),
+        (vec![], None),
+    ] {
+        let bytes = with(&extensions.concat());
+        assert_eq!(hello(&bytes).unwrap().ticket(), expected, "{extensions:?}");
+    }
+}
+
+#[test]
 fn a_hello_without_extensions_is_read() {
     let full = message(&[]);
     let body = &full[4..full.len() - 2];

@@ -204,7 +204,7 @@ fn who_waits_at_a_socket_that_is_left_is_served_by_another() {
 fn errors_that_last_are_no_connections() {
     let mut turn = Turn::default();
     for _ in 0..3 {
-        for _ in 0..BURST - 1 {
+        for _ in 0..GONE - 1 {
             assert_eq!(turn.gone(), None);
         }
         assert_eq!(turn.gone(), Some(PauseReason::Denied));

@@ -68,8 +68,9 @@ fn the_answer_of_a_server_waits_for_its_turn() {
         far.write_all(&answer).unwrap();
         // The turn is over, and another one is first in line.
         let queue = QUEUE.with(Rc::clone);
-        queue.spend(Duration::from_secs(1));
-        let mut other = Box::pin(queue.enter(false));
+        let caller = Caller::anyone(&queue);
+        caller.spend(Duration::from_secs(1));
+        let mut other = Box::pin(caller.enter(false));
         assert!(other.as_mut().poll(cx).is_pending());
         for _ in 0..100 {
             let polled = poll_fn(|cx| Poll::Ready(handshake.as_mut().poll(cx).is_pending()));

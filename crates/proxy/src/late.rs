@@ -1,0 +1,266 @@
+//! Workers whose event loop is late, and what they ran.
+//!
+//! A thread of its own asks each worker that does not sleep, every [`LOOK`], to answer as soon as its loop comes round. An
+//! answer that takes longer than [`LATE`] is counted and reported. A worker pays two stores when it goes to sleep and
+//! wakes, one when it begins something that may take long, and a wake-up of its loop for each question; a worker that sleeps
+//! is not asked. When all have slept for a second the thread sleeps too, until one wakes.
+//!
+//! A process that was stopped, or a machine that stood still, is not a late loop: the thread was late too, and it takes
+//! that off.
+
+mod look;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use look::Look;
+use offramp_net::clock::thread_cpu;
+use offramp_observe::Log;
+use tokio::sync::Notify;
+
+use crate::refusals::Refusals;
+
+/// How often workers are asked.
+const LOOK: Duration = Duration::from_millis(50);
+/// How late an answer may be.
+const LATE: Duration = Duration::from_millis(100);
+/// So many looks that find all workers asleep let the thread sleep.
+const QUIET: u32 = 20;
+/// For how long at most. Workers wake it; this is for the case that one does in the moment in which it goes to sleep.
+const SLEEP: Duration = Duration::from_secs(10);
+
+/// What a worker may do for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Nothing of this yet.
+    Nothing,
+    /// Accepting connections.
+    Accept,
+    /// A TLS handshake of a client.
+    Handshake,
+    /// A request of a client.
+    Request,
+    /// Relaying bytes.
+    Relay,
+}
+
+impl Doing {
+    const ALL: [Self; 5] = [Self::Nothing, Self::Accept, Self::Handshake, Self::Request, Self::Relay];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Accept => "accept",
+            Self::Handshake => "handshake",
+            Self::Request => "request",
+            Self::Relay => "relay",
+        }
+    }
+}
+
+/// What a worker shows of its loop. Nothing is ordered by it: a figure that is a moment old is as good.
+#[derive(Debug)]
+pub struct Pulse {
+    /// The number of the last question, and of the last that was answered.
+    asked: AtomicU64,
+    answered: AtomicU64,
+    /// When it was answered, in nanoseconds since `begun`.
+    answered_at: AtomicU64,
+    /// The CPU time of the worker's thread by then, in nanoseconds.
+    cpu: AtomicU64,
+    /// Whether the worker sleeps until something happens, or has ended.
+    asleep: AtomicBool,
+    step: AtomicU8,
+    /// The client of the step, as an IPv6 address.
+    client: [AtomicU64; 2],
+    bell: Notify,
+    begun: Instant,
+    watch: Arc<Watch>,
+}
+
+/// The thread that asks.
+#[derive(Debug, Default)]
+struct Watch {
+    sleeps: AtomicBool,
+    thread: Mutex<Option<Thread>>,
+}
+
+impl Watch {
+    fn wake(&self) {
+        // Nothing in here panics with the lock held.
+        if let Some(thread) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
+            thread.unpark();
+        }
+    }
+}
+
+impl Pulse {
+    fn new(begun: Instant, watch: &Arc<Watch>) -> Self {
+        let (asked, answered, answered_at, cpu) = Default::default();
+        let (asleep, step, client, bell) = Default::default();
+        Self {
+            asked,
+            answered,
+            answered_at,
+            cpu,
+            asleep,
+            step,
+            client,
+            bell,
+            begun,
+            watch: Arc::clone(watch),
+        }
+    }
+
+    /// The worker begins a step.
+    #[inline]
+    pub(crate) fn begins(&self, step: Doing) {
+        self.step.store(step as u8, Ordering::Relaxed);
+    }
+
+    /// The worker begins a step of this client.
+    #[inline]
+    pub(crate) fn begins_for(&self, step: Doing, client: Option<IpAddr>) {
+        let bits = match client {
+            Some(IpAddr::V6(address)) => address.to_bits(),
+            Some(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),
+            None => 0,
+        };
+        self.client[0].store((bits >> 64) as u64, Ordering::Relaxed);
+        self.client[1].store(bits as u64, Ordering::Relaxed);
+        self.begins(step);
+    }
+
+    /// The worker goes to sleep.
+    pub(crate) fn sleeps(&self) {
+        self.asleep.store(true, Ordering::Relaxed);
+    }
+
+    /// The worker has something to do.
+    pub(crate) fn wakes(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+        if self.watch.sleeps.load(Ordering::Relaxed) {
+            self.watch.wake();
+        }
+    }
+
+    /// The worker's loop has ended, and answers nothing any more.
+    pub(crate) fn ends(&self) {
+        self.sleeps();
+        self.answered_at.store(self.since_begin(Instant::now()), Ordering::Relaxed);
+        self.answered.store(u64::MAX, Ordering::Release);
+    }
+
+    /// Answers questions, for as long as the worker's loop runs.
+    pub(crate) async fn answer(&self) {
+        loop {
+            self.bell.notified().await;
+            let cpu = u64::try_from(thread_cpu().as_nanos()).unwrap_or(u64::MAX);
+            self.cpu.store(cpu, Ordering::Relaxed);
+            self.answered_at.store(self.since_begin(Instant::now()), Ordering::Relaxed);
+            // The others are there when this one is seen.
+            self.answered.store(self.asked.load(Ordering::Relaxed), Ordering::Release);
+        }
+    }
+
+    fn since_begin(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// What the worker began last, and for whom.
+    fn doing(&self) -> (Doing, Option<IpAddr>) {
+        let step = Doing::ALL.get(usize::from(self.step.load(Ordering::Relaxed))).copied();
+        let step = step.unwrap_or(Doing::Nothing);
+        let [high, low] = [0, 1].map(|half: usize| u128::from(self.client[half].load(Ordering::Relaxed)));
+        let has_client = matches!(step, Doing::Handshake | Doing::Request) && (high, low) != (0, 0);
+        (step, has_client.then(|| IpAddr::V6(Ipv6Addr::from_bits(high << 64 | low)).to_canonical()))
+    }
+}
+
+/// The workers of the process, and how often their loops were late.
+#[derive(Debug)]
+pub struct Lateness {
+    begun: Instant,
+    workers: Mutex<Vec<Arc<Pulse>>>,
+    watch: Arc<Watch>,
+    count: AtomicU64,
+    /// In nanoseconds.
+    total: AtomicU64,
+}
+
+impl Lateness {
+    /// No worker has begun.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        let (workers, watch, count, total) = Default::default();
+        Arc::new(Self { begun: Instant::now(), workers, watch, count, total })
+    }
+
+    /// How often loops were late, and for how long in all.
+    #[must_use]
+    pub fn totals(&self) -> (u64, Duration) {
+        (self.count.load(Ordering::Relaxed), Duration::from_nanos(self.total.load(Ordering::Relaxed)))
+    }
+
+    /// Starts the thread that asks. It ends when this is dropped.
+    ///
+    /// # Errors
+    /// Where there can be no thread.
+    pub fn watch(self: &Arc<Self>, log: Log, refusals: Arc<Refusals>) -> std::io::Result<()> {
+        let all = Arc::downgrade(self);
+        let thread = thread::Builder::new().name("offramp-watch".to_owned()).spawn(move || {
+            Self::run(&all, &log, &refusals);
+        })?;
+        let handle = Some(thread.thread().clone());
+        *self.watch.thread.lock().unwrap_or_else(PoisonError::into_inner) = handle;
+        Ok(())
+    }
+
+    /// Another worker begins.
+    pub(crate) fn add(&self) -> Arc<Pulse> {
+        let pulse = Arc::new(Pulse::new(self.begun, &self.watch));
+        self.workers().push(Arc::clone(&pulse));
+        pulse
+    }
+
+    fn run(all: &Weak<Self>, log: &Log, refusals: &Refusals) {
+        let mut look = Look::default();
+        let mut quiet = 0;
+        loop {
+            let Some(lateness) = all.upgrade() else { return };
+            let reports = look.look(Instant::now(), &lateness.workers());
+            for report in reports {
+                lateness.count.fetch_add(u64::from(report.is_new), Ordering::Relaxed);
+                lateness.total.fetch_add(report.more, Ordering::Relaxed);
+                look.say(&report, log, |client| refusals.shown(client));
+            }
+            quiet = if look.all_slept() { quiet + 1 } else { 0 };
+            let watch = Arc::clone(&lateness.watch);
+            drop(lateness);
+            if quiet > QUIET {
+                watch.sleeps.store(true, Ordering::Relaxed);
+                thread::park_timeout(SLEEP);
+                watch.sleeps.store(false, Ordering::Relaxed);
+                (look, quiet) = (look.rested(), 0);
+            } else {
+                thread::sleep(LOOK);
+            }
+        }
+    }
+
+    fn workers(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Pulse>>> {
+        // Nothing in here panics with the lock held.
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Lateness {
+    fn drop(&mut self) {
+        self.watch.wake();
+    }
+}

@@ -1,0 +1,154 @@
+//! What the thread that asks knows of each worker. Time is an argument.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use offramp_observe::Log;
+
+use super::{Doing, LATE, LOOK, Pulse};
+
+/// The shortest time between two lines about a worker.
+const SILENCE: Duration = Duration::from_secs(60);
+/// A loop that does not come round at all is reported after this time.
+const STUCK: Duration = Duration::from_secs(1);
+
+/// The looks so far.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    last: Option<Instant>,
+    workers: Vec<Known>,
+    all_slept: bool,
+}
+
+/// What is known of a worker.
+#[derive(Debug, Default)]
+struct Known {
+    /// The question that was not answered when it was looked at last.
+    open: Option<Question>,
+    /// The CPU time of its thread when it answered the question before.
+    cpu: u64,
+    said: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Question {
+    number: u64,
+    /// When it was asked; later by the time in which nobody could answer.
+    at: Instant,
+    /// What the worker had begun last when the answer was late.
+    doing: Option<(Doing, Option<IpAddr>)>,
+    /// How late it was when it was reported, in nanoseconds.
+    reported: u64,
+}
+
+/// A loop is late.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Report {
+    pub(super) worker: usize,
+    /// How late, or so far.
+    pub(super) late: Duration,
+    /// The part of it that no report has told, in nanoseconds.
+    pub(super) more: u64,
+    /// Whether no report has told of it.
+    pub(super) is_new: bool,
+    /// Whether it still is.
+    pub(super) is_stuck: bool,
+    /// What the thread has used since the answer before; unknown where it is stuck.
+    pub(super) cpu: Option<Duration>,
+    pub(super) step: Doing,
+    pub(super) client: Option<IpAddr>,
+    at: Instant,
+}
+
+impl Look {
+    /// Looks at all workers, and asks those that are awake.
+    pub(super) fn look(&mut self, now: Instant, workers: &[Arc<Pulse>]) -> Vec<Report> {
+        // The time in which this thread did not run either.
+        let lost = self.last.replace(now).map_or(Duration::ZERO, |last| {
+            let since = now.saturating_duration_since(last);
+            if since > LATE { since - LOOK } else { Duration::ZERO }
+        });
+        self.workers.resize_with(workers.len().max(self.workers.len()), Known::default);
+        self.all_slept = true;
+        let mut reports = Vec::new();
+        for (index, (known, pulse)) in self.workers.iter_mut().zip(workers).enumerate() {
+            if let Some(question) = &mut known.open {
+                question.at += lost;
+                reports.extend(known.examine(index, now, pulse));
+            }
+            let asleep = pulse.asleep.load(Ordering::Relaxed);
+            self.all_slept &= asleep && known.open.is_none();
+            if known.open.is_none() && !asleep {
+                let number = pulse.asked.load(Ordering::Relaxed) + 1;
+                pulse.asked.store(number, Ordering::Relaxed);
+                known.open = Some(Question { number, at: now, doing: None, reported: 0 });
+                pulse.bell.notify_one();
+            }
+        }
+        reports
+    }
+
+    /// Whether no worker had anything to do.
+    pub(super) fn all_slept(&self) -> bool {
+        self.all_slept
+    }
+
+    /// After a pause that was meant.
+    pub(super) fn rested(self) -> Self {
+        Self { last: None, ..self }
+    }
+
+    /// Says so, unless something was said of the worker within the last minute.
+    pub(super) fn say(&mut self, report: &Report, log: &Log, shown: impl Fn(Option<IpAddr>) -> String) {
+        let known = &mut self.workers[report.worker];
+        if known.said.is_some_and(|said| report.at.saturating_duration_since(said) < SILENCE) {
+            return;
+        }
+        known.said = Some(report.at);
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let client = report.client.map(|client| shown(Some(client)));
+        let mut fields = vec![
+            ("worker", report.worker.into()),
+            ("late_ms", millis(report.late).into()),
+            ("began_last", report.step.name().into()),
+        ];
+        fields.extend(client.as_ref().map(|client| ("client", client.into())));
+        fields.extend(report.cpu.map(|cpu| ("cpu_ms", millis(cpu).into())));
+        let message =
+            if report.is_stuck { "a worker's loop does not come round" } else { "a worker's loop was late" };
+        log.warn(message, &fields);
+    }
+}
+
+impl Known {
+    /// Looks at the open question.
+    fn examine(&mut self, worker: usize, now: Instant, pulse: &Pulse) -> Option<Report> {
+        let question = self.open.as_mut()?;
+        let is_stuck = pulse.answered.load(Ordering::Acquire) < question.number;
+        let until = match is_stuck {
+            true => now,
+            false => pulse.begun + Duration::from_nanos(pulse.answered_at.load(Ordering::Relaxed)),
+        };
+        let late = until.saturating_duration_since(question.at);
+        if late > LATE && question.doing.is_none() {
+            question.doing = Some(pulse.doing());
+        }
+        let nanos = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
+        let (more, is_new) = (nanos.saturating_sub(question.reported), question.reported == 0);
+        let (step, client) = question.doing.unwrap_or((Doing::Nothing, None));
+        let report = |cpu| Report { worker, late, more, is_new, is_stuck, cpu, step, client, at: now };
+        if is_stuck {
+            if late <= STUCK || !is_new {
+                return None;
+            }
+            question.reported = nanos;
+            return Some(report(None));
+        }
+        let cpu = pulse.cpu.load(Ordering::Relaxed);
+        let used = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu));
+        self.open = None;
+        (late > LATE).then(|| report(Some(Duration::from_nanos(used))))
+    }
+}

@@ -1,0 +1,155 @@
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+
+use offramp_observe::{Level, LogFormat, Output};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::task::spawn_local;
+
+use super::look::Report;
+use super::*;
+
+/// A worker whose answers are given by hand.
+struct Rig {
+    lateness: Arc<Lateness>,
+    pulse: Arc<Pulse>,
+    look: Look,
+    now: Instant,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let lateness = Lateness::new();
+        let (pulse, now) = (lateness.add(), lateness.begun);
+        Self { lateness, pulse, look: Look::default(), now }
+    }
+
+    /// Looks after so many milliseconds.
+    fn look_after(&mut self, millis: u64) -> Vec<Report> {
+        self.now += Duration::from_millis(millis);
+        self.look.look(self.now, &self.lateness.workers())
+    }
+
+    /// The worker answers, so many milliseconds after the last look, having used so much CPU time in all.
+    fn answer_after(&self, millis: u64, cpu: u64) {
+        let at = self.now + Duration::from_millis(millis);
+        self.pulse.cpu.store(cpu * 1_000_000, Ordering::Relaxed);
+        self.pulse.answered_at.store(self.pulse.since_begin(at), Ordering::Relaxed);
+        self.pulse.answered.store(self.pulse.asked.load(Ordering::Relaxed), Ordering::Release);
+    }
+}
+
+#[test]
+fn answers_in_time_are_not_reported() {
+    let mut rig = Rig::new();
+    for _ in 0..100 {
+        assert!(rig.look_after(50).is_empty());
+        rig.answer_after(20, 0);
+    }
+    // Two looks may pass before the answer.
+    assert!(rig.look_after(50).is_empty());
+    assert!(rig.look_after(50).is_empty());
+    rig.answer_after(49, 0);
+    assert!(rig.look_after(50).is_empty());
+}
+
+#[test]
+fn a_late_answer_is_reported_once_with_what_the_worker_had_begun() {
+    let mut rig = Rig::new();
+    rig.look_after(50);
+    rig.answer_after(1, 7);
+    let client = IpAddr::from(Ipv4Addr::new(192, 0, 2, 7));
+    rig.look_after(50);
+    rig.pulse.begins_for(Doing::Handshake, Some(client));
+    for _ in 0..4 {
+        assert!(rig.look_after(50).is_empty(), "it may come yet");
+    }
+    // What it does afterwards is no reason.
+    rig.pulse.begins(Doing::Relay);
+    rig.answer_after(30, 230);
+    let reports = rig.look_after(50);
+    let [report] = &reports[..] else { panic!("{reports:?}") };
+    assert_eq!((report.worker, report.late, report.is_stuck), (0, Duration::from_millis(230), false));
+    assert_eq!((report.step, report.client), (Doing::Handshake, Some(client)));
+    assert_eq!((report.cpu, report.is_new), (Some(Duration::from_millis(223)), true));
+    assert!(rig.look_after(50).is_empty());
+}
+
+#[test]
+fn a_loop_that_stands_still_is_reported_after_a_second_and_counted_once() {
+    let mut rig = Rig::new();
+    rig.look_after(50);
+    let reports: Vec<_> = (0..60).flat_map(|_| rig.look_after(50)).collect();
+    let [report] = &reports[..] else { panic!("{reports:?}") };
+    assert!(report.is_stuck && report.is_new && report.cpu.is_none());
+    assert!((1000..1100).contains(&report.late.as_millis()), "{report:?}");
+    rig.answer_after(0, 1);
+    let rest = rig.look_after(50);
+    assert!(!rest[0].is_new && !rest[0].is_stuck && rest[0].late == Duration::from_secs(3), "{rest:?}");
+    assert_eq!(rest[0].more + report.more, 3_000_000_000);
+}
+
+#[test]
+fn a_process_that_was_stopped_has_no_late_loop() {
+    let mut rig = Rig::new();
+    rig.look_after(50);
+    // SIGSTOP and SIGCONT: neither thread ran. The worker answers before or after the next look.
+    rig.answer_after(60_010, 0);
+    assert!(rig.look_after(60_000).is_empty());
+    assert!(rig.look_after(60_000).is_empty());
+    rig.answer_after(20, 0);
+    assert!(rig.look_after(50).is_empty());
+}
+
+#[test]
+fn who_sleeps_is_not_asked() {
+    let mut rig = Rig::new();
+    rig.pulse.sleeps();
+    assert!((0..10).all(|_| rig.look_after(50).is_empty() && rig.look.all_slept()));
+    assert_eq!(rig.pulse.asked.load(Ordering::Relaxed), 0);
+    rig.pulse.wakes();
+    rig.look_after(50);
+    assert!(!rig.look.all_slept());
+    assert_eq!(rig.pulse.asked.load(Ordering::Relaxed), 1);
+    // It fell asleep after it was asked: the question wakes it.
+    rig.pulse.sleeps();
+    rig.look_after(50);
+    assert!(!rig.look.all_slept());
+    rig.answer_after(0, 0);
+    rig.look_after(50);
+    assert!(rig.look.all_slept());
+}
+
+/// A real loop with a task that blocks it, and the thread that asks.
+#[test]
+fn a_task_that_blocks_its_loop_is_counted_and_told() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let log = Log::open(Output::File(file.path().to_path_buf()), LogFormat::Logfmt, Level::Warn).unwrap();
+    let lateness = Lateness::new();
+    let pulse = lateness.add();
+    lateness.watch(log.clone(), Refusals::new(log)).unwrap();
+    let runtime = Builder::new_current_thread().enable_time().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(async {
+        let answers = Arc::clone(&pulse);
+        spawn_local(async move { answers.answer().await });
+        let pulse = Rc::new(pulse);
+        let until = Instant::now() + Duration::from_secs(60);
+        // Where the machine lets the thread wait it takes the time off; so once more.
+        while lateness.totals().0 == 0 {
+            assert!(Instant::now() < until, "nothing was counted");
+            tokio::time::sleep(Duration::from_millis(60)).await;
+            pulse.begins_for(Doing::Request, Some(Ipv4Addr::LOCALHOST.into()));
+            thread::sleep(Duration::from_millis(400));
+        }
+    });
+    let (count, total) = lateness.totals();
+    assert!(count >= 1 && total > LATE, "{count}: {total:?}");
+    let said = || std::fs::read_to_string(file.path()).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while said().is_empty() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    for part in ["a worker's loop was late", "worker=0", "late_ms=", "began_last=request", "client=127.0.0.1"]
+    {
+        assert!(said().contains(part), "{part} in {}", said());
+    }
+}
