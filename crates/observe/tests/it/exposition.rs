@@ -140,6 +140,8 @@ fn sampled() -> Vec<Sampled> {
         (&names::LAST_RELOAD, &[]),
         (&names::CONFIG_LOADED, &[]),
         (&names::RELOADS, &["refused"]),
+        (&names::WORKER_LATE, &[]),
+        (&names::WORKER_LATE_TIME, &[]),
         (&names::LIMIT, &["connections"]),
         (&names::LIMIT_USED, &["connections"]),
         (&names::LIMIT_REFUSALS, &["too_many_requests"]),
