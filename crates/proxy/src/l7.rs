@@ -30,6 +30,7 @@ mod session;
 mod trace;
 mod transport;
 mod tunnel;
+mod unwanted;
 
 use std::rc::Rc;
 

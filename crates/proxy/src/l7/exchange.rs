@@ -1,22 +1,18 @@
 //! One request and its response: where it goes, what it takes along, what comes back.
 
 use std::cell::{Cell, OnceCell};
-use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, StatusCode, Version};
-use offramp_http::body::Frame;
 use offramp_http::head::{self, Known, Response};
 use offramp_http::semantics::hop_by_hop;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::InterimListener;
-use tokio::time::timeout;
 
 use super::access::{self, Checking, Grant};
 use super::answer::{self, Refusal};
@@ -33,15 +29,11 @@ use super::line::ClientConnection;
 use super::record::{Record, RecordGuard};
 use super::session::{Session, View, decimal};
 use super::trace;
+use super::unwanted::forget;
 use crate::late::Doing;
 use crate::route::Parts;
 use crate::snapshot::http::{Action, Files, Http, HttpRoute};
 use crate::snapshot::pages::ErrorPages;
-
-/// How much is read of a body that nobody wants.
-pub(super) const UNWANTED: usize = 64 * 1024;
-/// For how long it is read.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A request as it came.
 pub(crate) struct Request {
@@ -442,26 +434,6 @@ fn unwanted(request: &head::Request, mut body: Inbound) {
         return;
     }
     forget(move |cx| body.poll_frame(cx));
-}
-
-/// Reads and forgets a body, as much of it as comes soon and is short.
-pub(super) fn forget<E: 'static>(
-    mut poll: impl FnMut(&mut Context<'_>) -> Poll<Option<Result<Frame, E>>> + 'static,
-) {
-    let mut left = UNWANTED;
-    tokio::task::spawn_local(async move {
-        let all = poll_fn(|cx| {
-            while let Some(Ok(frame)) = ready!(poll(cx)) {
-                match left.checked_sub(frame.data_len()) {
-                    Some(less) => left = less,
-                    None => break,
-                }
-            }
-            Poll::Ready(())
-        });
-        // One that takes its time is given up.
-        let _ = timeout(PATIENCE, all).await;
-    });
 }
 
 /// An outcome with what a route adds to responses.

@@ -11,8 +11,9 @@ use offramp_upstream::ServerBody;
 
 use super::answer;
 use super::body::{ClientBody, Reply};
-use super::exchange::{UNWANTED, forget as forget_body, own};
+use super::exchange::own;
 use super::record::RecordGuard;
+use super::unwanted::{UNWANTED, forget as forget_body};
 use crate::snapshot::pages::ErrorPages;
 
 /// The fields that describe the body of a response (RFC 9110 §8, §14; RFC 9530).

@@ -8,29 +8,26 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, ready};
 use std::time::Duration;
 
 use offramp_http::body::Frame;
 use offramp_http::head::{Known, Request};
 use offramp_observe::counters::Mirrored;
 use offramp_observe::facts::Scheme;
-use offramp_upstream::{Affinity, Backend, Protocol, RequestBody as _, ServerBody, Timeouts};
+use offramp_upstream::{Affinity, Backend, Protocol, RequestBody as _, Timeouts};
 use tokio::time::timeout;
 
 use super::body::ClientBody;
 use super::forward::Forward;
 use super::session::decimal;
+use super::unwanted::drain;
 use crate::snapshot::http::Mirror;
 use crate::worker::Worker;
 
-/// How much of a response is read so that its connection can be kept.
-const UNWANTED: usize = 64 * 1024;
-/// For how long it is read.
+/// For how long a response is read so that its connection can be kept.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How many copies a worker has under way, by the name of their backend.
@@ -175,7 +172,8 @@ impl Growing {
         let body = ClientBody::whole(body.into());
         let answered = match worker.pools.send(&backend, (&head, body), &about).await {
             Ok(answer) => {
-                read(answer.response.body).await;
+                let mut body = answer.response.body;
+                drain(|cx| body.poll_frame(cx), PATIENCE).await;
                 true
             }
             Err(_) => false,
@@ -183,21 +181,6 @@ impl Growing {
         drop(place);
         answered
     }
-}
-
-/// Reads and forgets a response, if that is soon done; a longer one ends with its connection.
-async fn read(mut body: ServerBody<ClientBody>) {
-    let mut left = UNWANTED;
-    let all = poll_fn(|cx| {
-        while let Some(Ok(frame)) = ready!(body.poll_frame(cx)) {
-            match left.checked_sub(frame.data_len().max(1)) {
-                Some(less) => left = less,
-                None => break,
-            }
-        }
-        Poll::Ready(())
-    });
-    let _ = timeout(PATIENCE, all).await;
 }
 
 #[cfg(test)]

@@ -17,11 +17,12 @@ use tokio::time::timeout;
 use super::{Denied, Grant};
 use crate::l7::answer::Refusal;
 use crate::l7::body::{Bounds, ClientBody};
-use crate::l7::exchange::{RequestContext, forget};
+use crate::l7::exchange::RequestContext;
 use crate::l7::forward::join_cookies;
 use crate::l7::forwarded_fields;
 use crate::l7::inbound::Inbound;
 use crate::l7::session::Session;
+use crate::l7::unwanted::forget;
 use crate::snapshot::http::{Access, ForwardAuth};
 
 /// What of a request concerns its body, or a copy that its client has; the names are in lower case.
