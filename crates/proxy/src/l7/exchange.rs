@@ -103,26 +103,22 @@ pub(crate) fn serve(
         let (context, understood) = arrive(&session, &head, &client, refused);
         let record_guard = RecordGuard(Rc::clone(&context.record));
         let found = context.find(&head);
-        let step = match understood {
+        let entry = match understood {
             Ok(()) => route(&session, &context, &client, (&mut head, body, protocol), (found, record_guard)),
             Err(refusal) => {
                 unwanted(&head, body);
-                RouteStep::Answered(Err((refusal, record_guard)))
+                Entry::Open(RouteStep::Answered(Err((refusal, record_guard))))
             }
         };
-        let step = match step {
+        let step = match entry {
+            Entry::Open(step) => step,
             // Rare, and as large as all the rest.
-            RouteStep::Check(checking) => {
+            Entry::Checked(checking) => {
                 Box::pin(enter(&session, &context, &client, (&mut head, checking))).await
             }
-            step => step,
         };
         let outcome = match step {
             RouteStep::Answered(outcome) => outcome,
-            // Once is enough.
-            RouteStep::Check(checking) => {
-                Err((Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, Cause::Internal), checking.record_guard))
-            }
             RouteStep::Forward(forward, forwarded, record_guard) => {
                 forward.forward(&head, forwarded, record_guard).await
             }
@@ -171,13 +167,20 @@ fn answered(
     response
 }
 
+/// Whether a request enters at once. Large, and moved once.
+#[allow(clippy::large_enum_variant)]
+enum Entry<'e> {
+    /// It does, or it is refused.
+    Open(RouteStep<'e>),
+    /// The client has to show who it is.
+    Checked(Box<Checking<'e>>),
+}
+
 /// What a route does with a request. Large, and moved once.
 #[allow(clippy::large_enum_variant)]
 enum RouteStep<'e> {
     /// It has a response, or is refused.
     Answered(Outcome),
-    /// The client has to show who it is.
-    Check(Box<Checking<'e>>),
     /// It goes to a server.
     Forward(Forward<'e>, Forwarded, RecordGuard),
     /// A file is looked for on a disk.
@@ -266,8 +269,8 @@ fn route<'e>(
     client: &'e Client,
     (request, body, protocol): (&mut head::Request, Inbound, Option<Box<[u8]>>),
     (found, record_guard): (Option<(&'e Http, &'e HttpRoute)>, RecordGuard),
-) -> RouteStep<'e> {
-    let refused = |refusal, record_guard| RouteStep::Answered(Err((refusal, record_guard)));
+) -> Entry<'e> {
+    let refused = |refusal, record_guard| Entry::Open(RouteStep::Answered(Err((refusal, record_guard))));
     if let Some(answer) = challenge(session, request) {
         unwanted(request, body);
         let response = own(
@@ -276,7 +279,7 @@ fn route<'e>(
             Cause::Completed.into(),
             is_head(request),
         );
-        return RouteStep::Answered(Ok(response));
+        return Entry::Open(RouteStep::Answered(Ok(response)));
     }
     let Some((http, route)) = found else {
         unwanted(request, body);
@@ -295,9 +298,9 @@ fn route<'e>(
         return refused(refusal, record_guard);
     }
     if access::asks(&route.access) {
-        return RouteStep::Check(Box::new(Checking { http, route, body, protocol, record_guard }));
+        return Entry::Checked(Box::new(Checking { http, route, body, protocol, record_guard }));
     }
-    act(session, context, client, (request, body, protocol), (http, route, record_guard))
+    Entry::Open(act(session, context, client, (request, body, protocol), (http, route, record_guard)))
 }
 
 /// Checks who the client is, and does what the route says where that is right.
