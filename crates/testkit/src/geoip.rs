@@ -3,12 +3,24 @@
 /// A database of IPv4 in which 0.0.0.0/1 is one country, and 128.0.0.0/1 another: codes of two letters.
 #[must_use]
 pub fn halves(left: &str, right: &str) -> Vec<u8> {
-    // One node. Its halves are numbers of 24 bits: where records begin, behind the number of nodes and 16 bytes.
-    let (left, right) = (record(left), record(right));
-    let mut file = vec![0, 0, 17, 0, 0, 17 + byte(left.len())];
+    file("Test-Country", &record(left, None), &record(right, None))
+}
+
+/// A database of IPv4 in which 128.0.0.0/1 is one city of a country, and nothing else is known.
+#[must_use]
+pub fn city(country: &str, name: &str) -> Vec<u8> {
+    file("Test-City", &[], &record(country, Some(name)))
+}
+
+/// A database of two halves; one without a record is not known.
+fn file(kind: &str, left: &[u8], right: &[u8]) -> Vec<u8> {
+    // One node. Its halves are numbers of 24 bits: where records begin, behind the number of nodes and 16 bytes; or the
+    // number of nodes, where there is no record.
+    let first = if left.is_empty() { 1 } else { 17 };
+    let mut file = vec![0, 0, first, 0, 0, 17 + byte(left.len())];
     file.extend_from_slice(&[0; 16]);
-    file.extend_from_slice(&left);
-    file.extend_from_slice(&right);
+    file.extend_from_slice(left);
+    file.extend_from_slice(right);
     file.extend_from_slice(b"\xab\xcd\xefMaxMind.com");
     map(&mut file, 9);
     for (key, kind, value) in [
@@ -26,7 +38,7 @@ pub fn halves(left: &str, right: &str) -> Vec<u8> {
     // 64 bits are an extended type: 9 is written as 2, after a head of 0.
     file.extend_from_slice(&[1, 2, 1]);
     text(&mut file, "database_type");
-    text(&mut file, "Test-Country");
+    text(&mut file, kind);
     text(&mut file, "description");
     map(&mut file, 0);
     text(&mut file, "languages");
@@ -34,13 +46,21 @@ pub fn halves(left: &str, right: &str) -> Vec<u8> {
     file
 }
 
-fn record(code: &str) -> Vec<u8> {
+fn record(country: &str, city: Option<&str>) -> Vec<u8> {
     let mut record = Vec::new();
-    map(&mut record, 1);
+    map(&mut record, if city.is_some() { 2 } else { 1 });
     text(&mut record, "country");
     map(&mut record, 1);
     text(&mut record, "iso_code");
-    text(&mut record, code);
+    text(&mut record, country);
+    if let Some(name) = city {
+        text(&mut record, "city");
+        map(&mut record, 1);
+        text(&mut record, "names");
+        map(&mut record, 1);
+        text(&mut record, "en");
+        text(&mut record, name);
+    }
     record
 }
 
