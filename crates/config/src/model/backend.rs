@@ -197,19 +197,6 @@ words! {
     }
 }
 
-impl BalanceWay {
-    /// The word without the name that a user chooses.
-    fn front(self) -> &'static str {
-        self.word().trim_end_matches("NAME")
-    }
-
-    /// The rest of `text` behind the word: a name, or nothing. `None` if it is another way.
-    fn rest(self, text: &str) -> Option<&str> {
-        let takes_name = self.front() != self.word();
-        text.strip_prefix(self.front()).filter(|rest| takes_name || rest.is_empty())
-    }
-}
-
 /// What is hashed to choose a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashKey {
@@ -221,22 +208,41 @@ pub enum HashKey {
     Header(HeaderName),
 }
 
+impl HashKey {
+    /// The key that `client`, `cookie:NAME` or `header:NAME` means; `None` for all else.
+    pub(crate) fn read(text: &str) -> Option<Result<Self, Problem>> {
+        match text.split_once(':') {
+            None if text == "client" => Some(Ok(HashKey::Client)),
+            Some(("cookie", name)) => Some(name.parse().map(HashKey::Cookie)),
+            Some(("header", name)) => Some(name.parse().map(HashKey::Header)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HashKey::Client => f.write_str("client"),
+            HashKey::Cookie(name) => write!(f, "cookie:{name}"),
+            HashKey::Header(name) => write!(f, "header:{name}"),
+        }
+    }
+}
+
 impl FromStr for Balance {
     type Err = Problem;
 
     fn from_str(text: &str) -> Result<Self, Problem> {
-        let known = BalanceWay::ALL.iter().find_map(|way| Some((*way, way.rest(text)?)));
-        let Some((way, name)) = known else {
-            return Err(Problem::new(format!("`{}` is no way to choose a server", shown(text))));
-        };
-        Ok(match way {
-            BalanceWay::RoundRobin => Balance::RoundRobin,
-            BalanceWay::LeastConn => Balance::LeastConn,
-            BalanceWay::TwoChoices => Balance::TwoChoices,
-            BalanceWay::HashClient => Balance::Hash(HashKey::Client),
-            BalanceWay::HashCookie => Balance::Hash(HashKey::Cookie(name.parse()?)),
-            BalanceWay::HashHeader => Balance::Hash(HashKey::Header(name.parse()?)),
-        })
+        if let Some(key) = text.strip_prefix("hash:").and_then(HashKey::read) {
+            return key.map(Balance::Hash);
+        }
+        match BalanceWay::from_word(text) {
+            Some(BalanceWay::RoundRobin) => Ok(Balance::RoundRobin),
+            Some(BalanceWay::LeastConn) => Ok(Balance::LeastConn),
+            Some(BalanceWay::TwoChoices) => Ok(Balance::TwoChoices),
+            _ => Err(Problem::new(format!("`{}` is no way to choose a server", shown(text)))),
+        }
     }
 }
 
@@ -246,9 +252,7 @@ impl fmt::Display for Balance {
             Balance::RoundRobin => BalanceWay::RoundRobin.fmt(f),
             Balance::LeastConn => BalanceWay::LeastConn.fmt(f),
             Balance::TwoChoices => BalanceWay::TwoChoices.fmt(f),
-            Balance::Hash(HashKey::Client) => BalanceWay::HashClient.fmt(f),
-            Balance::Hash(HashKey::Cookie(name)) => write!(f, "{}{name}", BalanceWay::HashCookie.front()),
-            Balance::Hash(HashKey::Header(name)) => write!(f, "{}{name}", BalanceWay::HashHeader.front()),
+            Balance::Hash(key) => write!(f, "hash:{key}"),
         }
     }
 }

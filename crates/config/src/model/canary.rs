@@ -93,23 +93,19 @@ impl FromStr for SplitBy {
     type Err = Problem;
 
     fn from_str(text: &str) -> Result<Self, Problem> {
-        Ok(match text.split_once(':') {
-            None if text == SplitWay::Client.word() => SplitBy::Hash(HashKey::Client),
-            None if text == SplitWay::Request.word() => SplitBy::Request,
-            Some(("cookie", name)) => SplitBy::Hash(HashKey::Cookie(name.parse()?)),
-            Some(("header", name)) => SplitBy::Hash(HashKey::Header(name.parse()?)),
-            _ => return Err(Problem::new(format!("`{}` is no way to split requests", shown(text)))),
-        })
+        match HashKey::read(text) {
+            Some(key) => key.map(SplitBy::Hash),
+            None if text == SplitWay::Request.word() => Ok(SplitBy::Request),
+            None => Err(Problem::new(format!("`{}` is no way to split requests", shown(text)))),
+        }
     }
 }
 
 impl fmt::Display for SplitBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SplitBy::Hash(HashKey::Client) => SplitWay::Client.fmt(f),
             SplitBy::Request => SplitWay::Request.fmt(f),
-            SplitBy::Hash(HashKey::Cookie(name)) => write!(f, "cookie:{name}"),
-            SplitBy::Hash(HashKey::Header(name)) => write!(f, "header:{name}"),
+            SplitBy::Hash(key) => key.fmt(f),
         }
     }
 }
