@@ -43,6 +43,14 @@ impl Key {
         self.path.rsplit_once('.').map_or("", |(section, _)| section)
     }
 
+    /// Whether a route may write `false`, and so be without what its policies and the defaults of routes say: of the keys that
+    /// can be shared those that mean nothing where they are absent. The others have a value that says so.
+    pub fn can_be_off(&self) -> bool {
+        let name = self.name();
+        let is_shared = !NOT_DEFAULTS.contains(&name) || !NOT_POLICIES.contains(&name);
+        self.section() == "route" && is_shared && matches!(self.default, Default::Absent(_))
+    }
+
     /// How the section that the key is in is written: `[limits]`, `[[route]]`, `[backend.NAME]`, or
     /// `the top level`.
     pub fn header(&self) -> String {
@@ -358,6 +366,19 @@ mod tests {
         assert!(choice.matches("hash:cookie:session"));
         assert!(!choice.matches("hash:cookie:"));
         assert!(!choice.matches("hash:cooky:x"));
+    }
+
+    #[test]
+    fn what_can_be_shared_can_be_switched_off() {
+        for key in in_section("defaults.route").chain(in_section("policy.*")) {
+            // All others have a default that can be written.
+            assert!(key.can_be_off() || matches!(key.default, Default::Toml(_)), "{}", key.path);
+            assert!(!key.can_be_off() || !matches!(key.kind, Kind::Bool | Kind::BoolOrTable), "{}", key.path);
+        }
+        let of = |path: &str| find(path).unwrap().can_be_off();
+        assert!(of("route.basic_auth") && of("route.allow") && of("route.policy") && of("route.max_body"));
+        assert!(!of("route.server") && !of("route.compress") && !of("route.log_one_in"));
+        assert!(!of("listener.allow"));
     }
 
     #[test]

@@ -44,13 +44,14 @@ pub fn print(config: &Config) -> String {
     for item in &config.listeners {
         listener(&mut out, item);
     }
-    if !config.error_pages.files.is_empty() {
+    let pages_of_all = !config.error_pages.files.is_empty();
+    if pages_of_all {
         out.push_str("[defaults.route]\n");
         route::error_pages(&mut out, &config.error_pages);
         out.push('\n');
     }
     for item in &config.routes {
-        route::route(&mut out, item);
+        route::route(&mut out, item, pages_of_all);
     }
     for item in &config.backends {
         backend(&mut out, item);

@@ -35,6 +35,8 @@ enum Value {
     Sections(Vec<Section>),
     Named(Vec<(Spanned<String>, Section)>),
     Map(Vec<Pair>),
+    /// `false`: nothing is taken over from another section.
+    Off,
 }
 
 /// A key that the user chose, and one value of it.

@@ -61,6 +61,7 @@ fn routes_share_headers_pages_and_limits() {
          [[route]]\npath = \"/small\"\nserver = \"unix:app.sock\"\n\
          [[route]]\npath = \"/large\"\nserver = \"unix:app.sock\"\npolicy = \"large\"\n\
          response_headers = {{ set = {{ X-Own = \"route\" }} }}\n\
+         [[route]]\npath = \"/any\"\nserver = \"unix:app.sock\"\nmax_body = false\nresponse_headers = false\n\
          [[route]]\npath = \"/files\"\nroot = \"{}\"\nerror_pages = {{ 404 = \"404.html\" }}\n",
         std::env::temp_dir().display()
     ));
@@ -75,6 +76,8 @@ fn routes_share_headers_pages_and_limits() {
         assert_eq!(large.field("x-own"), "route");
         let refused = ask("/small", &["--data", "more than four"]);
         assert_eq!((refused.status(), refused.text().as_str()), (413, "shared 413"));
+        let any = ask("/any", &["--data", "more than four"]);
+        assert_eq!((any.status(), any.field("x-shared")), (200, ""));
         // What no route has, and what a route says itself.
         assert_eq!(ask("/", &[]).text(), "shared 404");
         assert_eq!(ask("/files/there-is-no-such-file", &[]).text(), "own 404");

@@ -125,7 +125,16 @@ fn basic_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<BasicAut
     let header = details.and_then(|details| field(details, "header", reader));
     let keep_authorization =
         details.and_then(|details| details.bool("keep_authorization")).unwrap_or_default();
-    let file = file.and_then(|text| reader.tell(&text.span, reader.origin(&text.span).file(text.value)))?;
+    let file = file.and_then(|text| {
+        let file = if matches!(text.value, "off" | "none") {
+            let problem = Problem::new(format!("`{}` is no file of users", text.value));
+            let help = "to let everybody in, write `basic_auth = false`; a file is written as";
+            Err(problem.help(format!("{help} \"./{}\"", text.value)))
+        } else {
+            reader.origin(&text.span).file(text.value)
+        };
+        reader.tell(&text.span, file)
+    })?;
     // The defaults are what they have to be.
     let (realm, header) = (realm.or(REALM.parse().ok())?, header.or(USER_HEADER.parse().ok())?);
     Some(BasicAuth { file, realm, header, keep_authorization })

@@ -10,8 +10,13 @@ use super::{files, reference, routes};
 use crate::error::{Problem, Report, Span};
 use crate::raw::{Section, adds_up};
 
-/// Gives every route what it shares with others.
+/// Gives every route what it shares with others. From then on no route mentions what it has switched off.
 pub(crate) fn spread(root: &mut Section, report: &mut Report<'_>) {
+    take(root, report);
+    root.sections_mut("route").iter_mut().for_each(Section::forget_off);
+}
+
+fn take(root: &mut Section, report: &mut Report<'_>) {
     let defaults = root.section("defaults").and_then(|section| section.section("route")).cloned();
     let policies: Vec<(String, Section)> =
         root.named("policy").iter().map(|(name, section)| (name.value.clone(), section.clone())).collect();

@@ -40,8 +40,11 @@ fn section(out: &mut String, path: &str, heading: &str, key: Option<&Key>) {
     let _ = writeln!(out, "| key | takes | default | reload | meaning |\n| --- | --- | --- | --- | --- |");
     let rows = in_section(path).filter(|key| !key.kind.is_section() || !path.is_empty());
     for key in rows.filter(|key| key.support.is_now()) {
-        let takes =
+        let mut takes =
             if key.kind.is_section() { "a table, see below".to_owned() } else { key.kind.to_string() };
+        if key.can_be_off() {
+            takes.push_str("; or `false`");
+        }
         let reload = match key.reload {
             Reload::Live => "live",
             Reload::Restart => "restart",

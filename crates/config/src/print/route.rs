@@ -11,8 +11,8 @@ use crate::model::{
 };
 use crate::units::print_duration;
 
-/// Writes a route with everything that is not as it would be anyway.
-pub(super) fn route(out: &mut String, route: &Route) {
+/// Writes a route with everything that is not as it would be anyway. `pages_of_all`: the defaults of routes have pages.
+pub(super) fn route(out: &mut String, route: &Route, pages_of_all: bool) {
     out.push_str("[[route]]\n");
     if let Listeners::Named(names) = &route.listeners {
         list(out, "listener", names);
@@ -58,6 +58,10 @@ pub(super) fn route(out: &mut String, route: &Route) {
     networks(out, &route.networks);
     credentials(out, &route.credentials);
     rules(out, &route.http);
+    let answers = !matches!(route.target, Target::Passthrough(_));
+    if pages_of_all && answers && route.http.error_pages.files.is_empty() {
+        bare(out, "error_pages", false);
+    }
     if route.log_one_in.get() > 1 {
         bare(out, "log_one_in", route.log_one_in);
     }

@@ -9,7 +9,7 @@ impl Section {
     }
 
     /// Takes over a key of another section, with its place. What is written here wins: a table whose keys the user chooses, and
-    /// changes to headers, take over what they do not mention; anything else is left as it is.
+    /// changes to headers, take over what they do not mention; anything else, `false` too, is left as it is.
     pub(crate) fn take_over(&mut self, name: &'static str, other: &Self) {
         let Some(theirs) = other.entries.get(name) else { return };
         let Some(mine) = self.entries.get_mut(name) else {
@@ -25,6 +25,12 @@ impl Section {
             (Value::Section(mine), Value::Section(theirs)) if adds_up(name) => mine.take_over_fields(theirs),
             _ => {}
         }
+    }
+
+    /// Forgets the keys that are written to take nothing over.
+    pub(crate) fn forget_off(&mut self) {
+        self.entries
+            .retain(|_, entry| !entry.value.as_ref().is_some_and(|value| matches!(value.value, Value::Off)));
     }
 
     /// Takes over changes to the fields of a header that are not mentioned here.

@@ -14,6 +14,7 @@ use crate::units;
 pub(super) fn read(key: &Key, value: &Toml<DeValue<'_>>, report: &mut Report<'_>) -> Option<Spanned<Value>> {
     let span = report.here(value.span());
     let found = match (key.kind, value.get_ref()) {
+        (_, DeValue::Boolean(false)) if key.can_be_off() => Some(Value::Off),
         (
             Kind::Section | Kind::ChoiceOrTable(_) | Kind::TextOrTable(_) | Kind::BoolOrTable,
             DeValue::Table(table),
@@ -216,6 +217,9 @@ fn wrong_type(key: &Key, value: &DeValue<'_>) -> Problem {
         }
         (kind, _) => format!("it takes {}", article(kind)),
     };
+    if key.can_be_off() {
+        return problem.help(format!("{help}; `false` takes nothing over from policies and defaults"));
+    }
     problem.help(help)
 }
 

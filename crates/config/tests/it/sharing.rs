@@ -55,6 +55,75 @@ fn a_route_says_more_than_its_policies_and_these_more_than_the_defaults() {
 }
 
 #[test]
+fn false_takes_nothing_over() {
+    let shared = [
+        "basic_auth = \"users\"",
+        "forward_auth = { server = \"a:1\" }",
+        "allow = \"10.0.0.0/8\"",
+        "deny = \"10.0.0.1\"",
+        "max_body = \"1KiB\"",
+        "response_timeout = \"1s\"",
+        "mirror = \"b\"",
+        "error_pages = { 404 = \"404.html\" }",
+        "request_headers = { remove = [\"X-A\"] }",
+        "send_proxy = \"v2\"",
+        "policy = \"p\"",
+    ];
+    let off: Vec<String> = shared
+        .iter()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(key, _)| format!("{key} = false"))
+        .collect();
+    let (shared, off) = (shared.join("\n"), off.join("\n"));
+    let config = config(&format!(
+        "{HTTP}[defaults.route]\n{shared}\n\
+         [policy.p]\nhsts = true\n[policy.open]\nbasic_auth = false\nerror_pages = false\n\
+         [backend.b]\nservers = \"a:1\"\n\
+         [[route]]\npath = \"/all\"\nserver = \"a:1\"\n\
+         [[route]]\npath = \"/none\"\nserver = \"a:1\"\n{off}\n\
+         [[route]]\npath = \"/open\"\nserver = \"a:1\"\npolicy = \"open\"\n\
+         [[route]]\npath = \"/jwt\"\nserver = \"a:1\"\nbasic_auth = false\njwt = {{ jwks = \"keys\" }}\n"
+    ));
+    let [all, none, open, token] = &config.routes[..] else { panic!() };
+    assert!(all.credentials.basic.is_some() && all.http.hsts.is_some() && !all.networks.is_empty());
+    let plain = parse(
+        &format!("{HTTP}[[route]]\npath = \"/none\"\nserver = \"a:1\"\n"),
+        "f.toml",
+        &Environment::default(),
+    );
+    let plain = plain.unwrap().0;
+    assert_eq!((&none.http, &none.credentials), (&plain.routes[0].http, &plain.routes[0].credentials));
+    assert!(none.networks.is_empty() && none.target == plain.routes[0].target);
+    assert!(open.credentials.basic.is_none() && open.credentials.forward.is_some());
+    assert_ne!(all.http.error_pages, open.http.error_pages);
+    assert!(token.credentials.jwt.is_some() && token.credentials.basic.is_none());
+}
+
+#[test]
+fn what_says_nothing_else_is_no_false() {
+    let route = "[[route]]\nserver = \"a:1\"\n";
+    for (line, expected) in [
+        ("basic_auth = true", "`false` takes nothing over from policies and defaults"),
+        ("basic_auth = 0", "`basic_auth` cannot be an integer"),
+        ("basic_auth = \"off\"", "write `basic_auth = false`"),
+        ("jwt = \"off\"", "`false` takes nothing over from policies and defaults"),
+        ("jwt = true", "`jwt` cannot be a boolean"),
+        ("forward_auth = []", "`false` takes nothing over"),
+        ("allow = true", "`false` takes nothing over"),
+        ("server = false", "`server` cannot be a boolean"),
+        ("host = false", "`host` cannot be a boolean"),
+    ] {
+        let text = if line.starts_with("server") {
+            format!("{HTTP}[[route]]\n{line}\n")
+        } else {
+            format!("{HTTP}{route}{line}\n")
+        };
+        let errors = errors(&text);
+        assert!(errors.to_string().contains(expected), "{text}\n{errors}");
+    }
+}
+
+#[test]
 fn headers_and_pages_add_up() {
     let config = config(&format!(
         "{HTTP}[defaults.route]\nresponse_headers = {{ set = {{ X-A = \"d\", X-B = \"d\", X-C = \"d\" }}, remove = [\"X-D\", \"X-E\"] }}\n\
