@@ -1,7 +1,7 @@
 //! `forward_auth`: a stand-in for Authelia, Authentik or oauth2-proxy is asked about each request, and its word holds.
 
 use std::fs;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::sync::{Arc, Mutex};
 
 use offramp_testkit::server::{Listen, Server};
@@ -43,10 +43,25 @@ fn stand_in(home: &Home) -> (Server, Asked) {
                 "/hang" => stream.read(&mut [0]).map(drop),
                 "/breaks" => Err(io::Error::other("it breaks")),
                 "/fails" => respond(stream, 500, &[], b"failed"),
+                // Larger than any page to log in, with and without its length.
+                "/large" => respond(stream, 403, &[], &vec![b'x'; (1 << 20) + 1]),
+                "/fits" => respond(stream, 403, &[], &vec![b'x'; 1 << 20]),
+                "/endless" => {
+                    stream.write_all(b"HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+                    // Until Offramp has had enough.
+                    loop {
+                        stream.write_all(&[b"10000\r\n", &[b'x'; 65_536][..], b"\r\n"].concat())?;
+                    }
+                }
                 "/changes" => respond(stream, 101, &["Connection: upgrade", "Upgrade: x"], b""),
                 _ if request.field("cookie").contains("session=good") => {
-                    let fields =
-                        ["Remote-User: anna", "Remote-Groups: staff,ops", "X-Secret: 1", "Set-Cookie: a=b"];
+                    let fields = [
+                        "Remote-User: anna",
+                        "Remote-Groups: staff,ops",
+                        "X-Secret: 1",
+                        "Set-Cookie: authelia_session=renewed; Path=/",
+                        "Set-Cookie: other=1; Path=/",
+                    ];
                     respond(stream, 200, &fields, b"OK")
                 }
                 uri => {
@@ -76,6 +91,7 @@ fn served_within(timeout: &str, keys: &str) -> (Vec<Server>, Seen, Asked, Instan
     let (app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
     let (auth, asked) = stand_in(&home);
     fs::write(home.file("users"), ANNA).unwrap();
+    fs::write(home.file("redirects.csv"), "/moved,/new\n").unwrap();
     let instance =
         home.run(&format!("{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\n{keys}\n{LOGIN}"));
     (vec![app, auth], seen, asked, instance)
@@ -144,6 +160,50 @@ fn a_yes_lets_the_request_pass_with_what_the_server_says_of_the_client() {
         }
     }
     instance.stop();
+}
+
+/// oauth2-proxy and Authentik renew their sessions in the responses that let requests pass.
+#[test]
+fn the_cookies_of_a_yes_reach_the_client_whatever_else_it_gets() {
+    let (_servers, seen, _asked, instance) = served("redirects = \"redirects.csv\"");
+    for version in VERSIONS {
+        let ask = |path: &str| {
+            let arguments = [version, "--header", "Cookie: session=good"];
+            get(&instance, &arguments, &format!("https://localhost{path}"))
+        };
+        for (path, status) in [("/private", 200), ("/moved", 308)] {
+            let answer = ask(path);
+            assert_eq!(answer.status(), status, "{path} {version}");
+            let cookies = ["authelia_session=renewed; Path=/", "other=1; Path=/"];
+            assert_eq!(answer.values("set-cookie"), cookies, "{path} {version}");
+            assert_eq!(answer.field("x-secret"), "", "{path} {version}");
+        }
+        // A no has its own.
+        let answer = get(&instance, &[version], "https://localhost/private");
+        assert_eq!(answer.values("set-cookie"), ["authelia_session=new; Path=/"], "{version}");
+    }
+    assert!(seen.take().iter().all(|request| request.field("set-cookie").is_empty()));
+    instance.stop();
+}
+
+#[test]
+fn a_no_has_a_bound() {
+    let (_servers, seen, _asked, instance) = served("");
+    for version in VERSIONS {
+        let fits = get(&instance, &[version], "https://localhost/fits");
+        assert_eq!((fits.status(), fits.body.len()), (403, 1 << 20), "{version}");
+        assert_eq!(get(&instance, &[version], "https://localhost/large").status(), 503, "{version}");
+        let cut = curl(&instance, &[version], "https://localhost/endless");
+        assert_ne!(cut.code, 0, "{version}: the client notices");
+        assert_eq!(cut.status(), 403, "{version}");
+        assert!(cut.body.len() <= 1 << 20, "{version}: {}", cut.body.len());
+    }
+    assert!(seen.take().is_empty());
+    let events = instance.stop();
+    let cut = |event: &&serde_json::Value| {
+        cause(event) == "auth_unavailable" && text(event, "detail") == "its response has more than 1 MiB"
+    };
+    assert_eq!(events.iter().filter(cut).count(), 4, "{events:?}");
 }
 
 #[test]

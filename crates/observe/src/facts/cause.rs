@@ -91,7 +91,8 @@ causes! {
     Misdirected, "misdirected", Client, "The request's host does not belong to the certificate of the connection; answered with 421.";
     TooManyRequests, "too_many_requests", Policy, "The client sent requests faster than `requests_per_client`; answered with 429.";
     Unauthorized, "unauthorized", Client, "The request has no name and password of a user in `basic_auth`, or no token that `jwt` believes; then `detail` says why. Answered with 401.";
-    AuthUnavailable, "auth_unavailable", Server, "The server of `forward_auth` could not be asked, or did not answer in time; `detail` says which. Answered with 503.";
+    AuthUnavailable, "auth_unavailable", Server, "The server of `forward_auth` could not be asked, did not answer in time, or answered with more than 1 MiB; `detail` says which. Answered with 503, or cut off so that the client notices.";
+    KeysUnavailable, "keys_unavailable", Server, "The keys of `jwt` could not be fetched from their URL yet, so that no token can be checked; answered with 503.";
     TooManyLogins, "too_many_logins", Policy, "The client has sent too many wrong passwords, and must wait; answered with 429.";
     LoginsFull, "logins_full", Policy, "As many passwords as Offramp lets wait were waiting to be checked; answered with 503.";
     HeadersTooLarge, "headers_too_large", Policy, "The head of the request has more fields or bytes than are allowed; answered with 431.";

@@ -47,6 +47,15 @@ pub(crate) struct Checking<'e> {
 /// The fields that servers get because of a check.
 pub(crate) type Grant = Vec<(HeaderName, Vec<u8>)>;
 
+/// What follows from the checks of a request.
+#[derive(Default)]
+pub(crate) struct Granted {
+    /// The fields that servers get.
+    fields: Grant,
+    /// The values of `Set-Cookie` that the client gets, whatever else it gets.
+    cookies: Vec<Vec<u8>>,
+}
+
 /// Why a request is not let in.
 pub(crate) enum Denied {
     /// We refuse it.
@@ -71,7 +80,7 @@ impl Denied {
         record_guard.0.answered(response.status.as_u16());
         Ok(response.map(|body| {
             if request.method != Method::HEAD {
-                return Reply::server(body, record_guard);
+                return Reply::bounded(body, forward_auth::RESPONSE_MAX, record_guard);
             }
             // The server was asked by GET, so that there may be a body.
             record_guard.0.end(Cause::Completed);
@@ -81,25 +90,28 @@ impl Denied {
 }
 
 impl Checking<'_> {
-    /// Checks a request. What is granted to it is noted.
+    /// Checks a request. What follows from it is noted.
     pub(crate) async fn check(
         &self,
         session: &Rc<Session>,
         context: &RequestContext,
         request: &head::Request,
     ) -> Result<(), Denied> {
-        let mut grant = Grant::new();
+        let mut granted = Granted::default();
         if let Some(basic) = &self.route.access.basic {
-            grant.extend(basic::check(session, context, basic, &request.fields).await?);
+            granted.fields.extend(basic::check(session, context, basic, &request.fields).await?);
         }
         if let Some(tokens) = &self.route.access.jwt {
-            grant.extend(jwt::check(session, context, tokens, &request.fields).await?);
+            granted.fields.extend(jwt::check(session, context, tokens, &request.fields).await?);
         }
         if let Some(auth) = &self.route.access.forward {
-            grant.extend(forward_auth::check(session, context, (auth, &self.route.access), request).await?);
+            let (fields, cookies) =
+                forward_auth::check(session, context, (auth, &self.route.access), request).await?;
+            granted.fields.extend(fields);
+            granted.cookies = cookies;
         }
         // A request is checked once.
-        let _ = context.grant.set(Rc::new(grant));
+        let _ = context.granted.set(Rc::new(granted));
         Ok(())
     }
 }
@@ -111,7 +123,14 @@ pub(crate) fn settle(access: &Access, context: &RequestContext, fields: &mut Fie
     }
     protected::drop_lookalikes(fields, &access.reserved);
     access.reserved.apply(fields);
-    for (name, value) in context.grant.get().into_iter().flat_map(|grant| grant.iter()) {
+    for (name, value) in context.granted.get().into_iter().flat_map(|granted| &granted.fields) {
         fields.append(name.as_str().as_bytes(), value);
+    }
+}
+
+/// Has a response say what the client is to keep: an authentication server may renew a session while it lets a request pass.
+pub(crate) fn tell_client(context: &RequestContext, fields: &mut Fields) {
+    for cookie in context.granted.get().into_iter().flat_map(|granted| &granted.cookies) {
+        fields.append(b"set-cookie", cookie);
     }
 }

@@ -317,6 +317,8 @@ enum ReplyContent {
     Empty,
     Own(Bytes),
     Server(ServerBody<ClientBody>),
+    /// The same, of which only so much may come.
+    Bounded(Box<Bounded>),
     File(Box<FileContent>),
     /// What another reply says, compressed.
     Compressed(Box<Compressed>),
@@ -324,6 +326,12 @@ enum ReplyContent {
     Tunnel(Switch),
     /// The server broke off; whoever writes learns it when what came before has left.
     Broken(BodyError),
+}
+
+/// A body that a server sends, and how many bytes of it may still come.
+struct Bounded {
+    body: ServerBody<ClientBody>,
+    left: u64,
 }
 
 impl Reply {
@@ -344,6 +352,15 @@ impl Reply {
         }
         let close = Some(Cause::Completed.into());
         Self { content: ReplyContent::Server(body), record_guard: Some(record_guard), close }
+    }
+
+    /// The body that an authentication server sends in the place of a server, cut off behind `most` bytes.
+    pub(crate) fn bounded(body: ServerBody<ClientBody>, most: u64, record_guard: RecordGuard) -> Self {
+        let mut this = Self::server(body, record_guard);
+        if let ReplyContent::Server(body) = std::mem::replace(&mut this.content, ReplyContent::Empty) {
+            this.content = ReplyContent::Bounded(Box::new(Bounded { body, left: most }));
+        }
+        this
     }
 
     /// Content from a file.
@@ -426,25 +443,25 @@ impl Reply {
 impl Reply {
     /// The next part; none behind the last.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        let body = match &mut self.content {
-            ReplyContent::Empty | ReplyContent::Tunnel(_) => return Poll::Ready(None),
+        match &mut self.content {
+            ReplyContent::Empty | ReplyContent::Tunnel(_) => Poll::Ready(None),
             ReplyContent::Own(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.sent(bytes.len());
                 self.end();
-                return Poll::Ready(Some(Ok(Frame::Data(bytes))));
+                Poll::Ready(Some(Ok(Frame::Data(bytes))))
             }
             ReplyContent::Broken(_) => {
                 let ReplyContent::Broken(error) = std::mem::replace(&mut self.content, ReplyContent::Empty)
                 else {
                     return Poll::Ready(None);
                 };
-                return Poll::Ready(Some(Err(error)));
+                Poll::Ready(Some(Err(error)))
             }
             ReplyContent::File(content) => {
                 let outcome = std::task::ready!(content.poll_frame(cx));
                 let over = content.left() == 0;
-                return match outcome {
+                match outcome {
                     Ok(data) => {
                         self.sent(data.len());
                         if over {
@@ -458,7 +475,7 @@ impl Reply {
                         cx.waker().wake_by_ref();
                         Poll::Pending
                     }
-                };
+                }
             }
             ReplyContent::Compressed(body) => {
                 let frame = std::task::ready!(body.poll_frame(cx));
@@ -471,17 +488,33 @@ impl Reply {
                 if over {
                     self.end();
                 }
-                return Poll::Ready(frame);
+                Poll::Ready(frame)
             }
-            ReplyContent::Server(body) => body,
+            ReplyContent::Server(_) | ReplyContent::Bounded(_) => self.poll_server(cx),
+        }
+    }
+
+    /// The next part of what a server sends.
+    fn poll_server(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let (body, left) = match &mut self.content {
+            ReplyContent::Server(body) => (body, None),
+            ReplyContent::Bounded(bounded) => (&mut bounded.body, Some(&mut bounded.left)),
+            _ => return Poll::Ready(None),
         };
-        match std::task::ready!(body.poll_frame(cx)) {
+        let mut frame = std::task::ready!(body.poll_frame(cx)).map(|frame| frame.map_err(BodyError::from));
+        let over = body.is_end_stream();
+        if let (Some(left), Some(Ok(part))) = (left, &frame) {
+            match left.checked_sub(part.data_len() as u64) {
+                Some(less) => *left = less,
+                None => frame = Some(Err(self.too_large())),
+            }
+        }
+        match frame {
             None => {
                 self.end();
                 Poll::Ready(None)
             }
             Some(Ok(mut frame)) => {
-                let over = body.is_end_stream();
                 match &mut frame {
                     Frame::Data(data) => self.sent(data.len()),
                     Frame::Trailers(trailers) => clean_response_trailers(trailers),
@@ -492,7 +525,6 @@ impl Reply {
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {
-                let error: BodyError = error.into();
                 self.broken(&error);
                 // A stream of HTTP/2 forgets what it has not sent when it is reset, and sends it when it has to
                 // wait.
@@ -503,6 +535,15 @@ impl Reply {
         }
     }
 
+    /// An authentication server sends more than it may.
+    fn too_large(&self) -> BodyError {
+        let close = Close::from(Cause::AuthUnavailable).with_detail("its response has more than 1 MiB");
+        if let Some(record_guard) = &self.record_guard {
+            *record_guard.0.body_fault.borrow_mut() = Some(close);
+        }
+        Cause::AuthUnavailable.name().into()
+    }
+
     /// Whether nothing is to come.
     pub(crate) fn is_end_stream(&self) -> bool {
         match &self.content {
@@ -510,6 +551,7 @@ impl Reply {
             ReplyContent::Own(_) | ReplyContent::Broken(_) => false,
             ReplyContent::Compressed(body) => body.is_over(),
             ReplyContent::Server(body) => body.is_end_stream(),
+            ReplyContent::Bounded(bounded) => bounded.body.is_end_stream(),
             ReplyContent::File(content) => content.left() == 0,
         }
     }
@@ -520,6 +562,7 @@ impl Reply {
             ReplyContent::Empty | ReplyContent::Tunnel(_) => Some(0),
             ReplyContent::Own(bytes) => Some(bytes.len() as u64),
             ReplyContent::Server(body) => body.length(),
+            ReplyContent::Bounded(bounded) => bounded.body.length(),
             ReplyContent::File(content) => Some(content.left()),
             ReplyContent::Broken(_) | ReplyContent::Compressed(_) => None,
         }

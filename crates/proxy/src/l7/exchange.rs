@@ -14,7 +14,7 @@ use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::InterimListener;
 
-use super::access::{self, Checking, Grant};
+use super::access::{self, Checking, Granted};
 use super::answer::{self, Refusal};
 use super::body::Reply;
 use super::client_certificate::ClientCertificate;
@@ -57,9 +57,8 @@ pub(crate) struct RequestContext {
     pub(crate) head_flags: HeadFlags,
     /// How the response is compressed, where its route does that.
     compress: Cell<Option<Box<compress::Wanted>>>,
-    /// The fields that servers get because of who the client has shown to be. A pointer, because each stream of HTTP/2 has
-    /// the room for it.
-    pub(crate) grant: OnceCell<Rc<Grant>>,
+    /// What follows from who the client has shown to be. A pointer, because each stream of HTTP/2 has the room for it.
+    pub(crate) granted: OnceCell<Rc<Granted>>,
 }
 
 impl RequestContext {
@@ -136,6 +135,7 @@ pub(crate) fn serve(
             let most = context.view.http().map_or(0, |http| http.limits.compression_memory);
             response = compress::response(&session.worker, &wanted, &head, most, response);
         }
+        access::tell_client(&context, &mut response.fields);
         session.worker.heads.put(head);
         response
     }
@@ -229,8 +229,8 @@ fn arrive(
     {
         understood = within_limits(session, http, request, named.or(session.ip));
     }
-    let (compress, grant) = Default::default();
-    (RequestContext { record, view, host, named, head_flags, compress, grant }, understood)
+    let (compress, granted) = Default::default();
+    (RequestContext { record, view, host, named, head_flags, compress, granted }, understood)
 }
 
 /// The bounds that hold for every request, whatever its version.

@@ -1,8 +1,8 @@
 //! An authentication server decides: Authelia, Authentik, oauth2-proxy, or what speaks as they do.
 //!
 //! It gets the fields of the request, without its body, and what was asked for in `X-Forwarded-*`. With a 2xx the request
-//! goes on, and takes fields of the response along. Any other response is for the client: a page to log in, or a no. Where
-//! none comes in time the client gets 503.
+//! goes on, and takes fields of the response along; its cookies are for the client. Any other response, of a bounded size, is
+//! for the client: a page to log in, or a no. Where none comes in time the client gets 503.
 
 use std::rc::Rc;
 
@@ -54,13 +54,16 @@ const CLAIMS: [&str; 6] = [
 /// The longest name of a user in events, in bytes.
 const USER_MAX: usize = 255;
 
-/// Asks the server. Gives the fields that go along.
+/// The largest response for a client, in bytes: a page to log in has some tens of kilobytes.
+pub(super) const RESPONSE_MAX: u64 = 1 << 20;
+
+/// Asks the server. Gives the fields that go along, and the values of `Set-Cookie` for the client.
 pub(super) async fn check(
     session: &Rc<Session>,
     context: &RequestContext,
     (auth, access): (&ForwardAuth, &Access),
     request: &Request,
-) -> Result<Grant, Denied> {
+) -> Result<(Grant, Vec<Vec<u8>>), Denied> {
     let question = question(session, context, (auth, access), request);
     let backend = &context.view.snapshot.backends[auth.backend];
     let counters = &session.worker.counters;
@@ -90,6 +93,9 @@ pub(super) async fn check(
     }
     hop_by_hop::clean_response(&mut response.fields);
     if !response.status.is_success() {
+        if response.body.length().is_some_and(|length| length > RESPONSE_MAX) {
+            return Err(unavailable("its response has more than 1 MiB"));
+        }
         return Err(Denied::Answered(Box::new(response)));
     }
     let grant = granted(&auth.headers, &response.fields);
@@ -99,11 +105,12 @@ pub(super) async fn check(
     {
         context.record.note(|facts| facts.request.user = Some(user.as_slice().into()));
     }
+    let cookies = response.fields.named(b"set-cookie").map(<[u8]>::to_vec).collect();
     let mut body = response.body;
     if !body.is_end_stream() {
         forget(move |cx| body.poll_frame(cx));
     }
-    Ok(grant)
+    Ok((grant, cookies))
 }
 
 fn unavailable(why: &str) -> Denied {

@@ -26,6 +26,7 @@ impl Reply {
     pub(crate) fn held_memory(&mut self, waits: bool) -> usize {
         match &mut self.content {
             ReplyContent::Server(body) => body.held_memory(waits),
+            ReplyContent::Bounded(bounded) => bounded.body.held_memory(waits),
             ReplyContent::File(content) => content.held_memory(),
             ReplyContent::Compressed(body) => body.held_memory(waits),
             _ => 0,
@@ -36,6 +37,7 @@ impl Reply {
     pub(crate) fn frame_memory(&self) -> usize {
         match &self.content {
             ReplyContent::Server(body) => body.frame_memory(),
+            ReplyContent::Bounded(bounded) => bounded.body.frame_memory(),
             ReplyContent::Compressed(body) => body.frame_memory(),
             _ => 0,
         }
@@ -46,6 +48,7 @@ impl Reply {
     pub(crate) fn ahead(&self) -> Option<usize> {
         match &self.content {
             ReplyContent::Server(body) => body.ahead(),
+            ReplyContent::Bounded(bounded) => bounded.body.ahead(),
             ReplyContent::Compressed(body) => body.ahead(),
             _ => None,
         }
@@ -55,6 +58,7 @@ impl Reply {
     pub(crate) fn set_ahead(&mut self, most: usize) {
         match &mut self.content {
             ReplyContent::Server(body) => body.set_ahead(FIRST_READ + most),
+            ReplyContent::Bounded(bounded) => bounded.body.set_ahead(FIRST_READ + most),
             ReplyContent::Compressed(body) => body.set_ahead(most),
             _ => {}
         }
@@ -64,6 +68,7 @@ impl Reply {
     pub(crate) fn limit(&mut self, most: usize) {
         match &mut self.content {
             ReplyContent::Server(body) => body.limit(most),
+            ReplyContent::Bounded(bounded) => bounded.body.limit(most),
             ReplyContent::File(content) => content.limit(most),
             ReplyContent::Compressed(body) => body.limit(most),
             _ => {}
