@@ -33,6 +33,7 @@ pub use http::{
     Hsts, HttpRules, PathRewrite, Redirect, RedirectPart, RedirectTo, Respond, Rewrite, RouteLimits,
     RoutePath,
 };
+pub use jwks::{Jwks, KeyServer, KeySetUrl};
 pub use limits::{HttpLimits, Limits};
 pub use names::{AlpnId, CertificateName, HostName, HostPattern, Name};
 pub use on_demand::{AskUrl, OnDemand};
@@ -67,6 +68,7 @@ mod canary;
 mod compress;
 mod fingerprint;
 mod implied;
+mod jwks;
 mod limits;
 mod names;
 mod on_demand;

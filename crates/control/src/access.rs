@@ -1,4 +1,5 @@
-//! The files that say who may enter: lists of networks, users with their passwords, and keys of who issues tokens.
+//! The files that say who may enter: lists of networks, users with their passwords, and keys of who issues tokens. Servers
+//! that have such keys are only named here; [`crate::jwks`] asks them.
 //!
 //! They are read with the configuration: at start, for a reload and for a check. A change of certificates alone uses
 //! what was read then.
@@ -10,17 +11,21 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use offramp_certs::client_auth::load_roots;
 use offramp_config::Config;
 use offramp_config::model::{
-    Cidr, ClientNetworks, Country, FilePath, HeaderName, JwtAuth, Networks, Route, parse_networks,
+    Cidr, ClientNetworks, Country, FilePath, HeaderName, Jwks, JwtAuth, KeyServer, Networks, Route,
+    parse_networks,
 };
-use offramp_proxy::credentials::jwt::{Jwt, JwtRules, KeySet};
+use offramp_proxy::credentials::jwt::{Jwt, JwtRules, KeySet, Keys};
 use offramp_proxy::credentials::{Mistake, Users};
 use offramp_proxy::{Access, AddressRules, BasicAuth, ForwardAuth, HeaderRules, NetworkSet};
 
 use crate::build::field_name;
 use crate::error::Finding;
+use crate::jwks::{KnownKeys, Origin, Provider};
 
 /// The largest list, in bytes: a million networks.
 const LIST_MAX: u64 = 64 << 20;
@@ -37,6 +42,8 @@ pub(crate) struct AccessFiles {
     networks: HashMap<PathBuf, Arc<[Cidr]>>,
     users: HashMap<PathBuf, Arc<Users>>,
     keys: HashMap<PathBuf, Arc<KeySet>>,
+    /// Who is asked for keys.
+    providers: HashMap<Origin, Arc<Provider>>,
     countries: HashMap<Country, Arc<[Cidr]>>,
 }
 
@@ -44,11 +51,26 @@ pub(crate) struct AccessFiles {
 pub(crate) fn files(config: &Config) -> Vec<&FilePath> {
     let geoip =
         config.geoip.iter().filter(|_| entries(config).any(|entry| matches!(entry, Networks::Country(_))));
-    lists(config).chain(user_files(config)).chain(key_sets(config)).chain(geoip).collect()
+    let authorities = key_servers(config).filter_map(|server| server.ca.as_ref());
+    lists(config).chain(user_files(config)).chain(key_sets(config)).chain(authorities).chain(geoip).collect()
+}
+
+fn jwks(config: &Config) -> impl Iterator<Item = &Jwks> {
+    config.routes.iter().filter_map(|route| Some(&route.credentials.jwt.as_ref()?.jwks))
 }
 
 fn key_sets(config: &Config) -> impl Iterator<Item = &FilePath> {
-    config.routes.iter().filter_map(|route| Some(&route.credentials.jwt.as_ref()?.jwks))
+    jwks(config).filter_map(|jwks| match jwks {
+        Jwks::File(file) => Some(file),
+        Jwks::Server(_) => None,
+    })
+}
+
+fn key_servers(config: &Config) -> impl Iterator<Item = &KeyServer> {
+    jwks(config).filter_map(|jwks| match jwks {
+        Jwks::File(_) => None,
+        Jwks::Server(server) => Some(server),
+    })
 }
 
 fn user_files(config: &Config) -> impl Iterator<Item = &FilePath> {
@@ -71,8 +93,9 @@ fn lists(config: &Config) -> impl Iterator<Item = &FilePath> {
 }
 
 impl AccessFiles {
-    /// Reads every file that `config` names, each once, and reports what is wrong with it.
-    pub(crate) fn read(config: &Config, errors: &mut Vec<Finding>) -> Self {
+    /// Reads every file that `config` names, each once, and reports what is wrong with it. Servers that `before` knows keep
+    /// the keys that were fetched from them.
+    pub(crate) fn read(config: &Config, before: &Self, errors: &mut Vec<Finding>) -> Self {
         let mut files = Self::default();
         for file in lists(config) {
             if files.networks.contains_key(&file.path) {
@@ -103,7 +126,42 @@ impl AccessFiles {
                 Err(wrong) => errors.extend(wrong.into_iter().map(|text| Finding::new(&file.at, text))),
             }
         }
+        files.find_providers(config, before, errors);
         files
+    }
+
+    fn find_providers(&mut self, config: &Config, before: &Self, errors: &mut Vec<Finding>) {
+        for server in key_servers(config) {
+            let origin = Origin::of(server);
+            if self.providers.contains_key(&origin) {
+                continue;
+            }
+            let load = |ca: &FilePath| match load_roots(&ca.path, SystemTime::now()) {
+                Ok(loaded) => Some(loaded.roots),
+                Err(error) => {
+                    errors.push(Finding::new(&ca.at, error.to_string()));
+                    None
+                }
+            };
+            let roots = server.ca.as_ref().and_then(load);
+            let provider = Provider::of(origin.clone(), roots, before.providers.values());
+            self.providers.insert(origin, provider);
+        }
+    }
+
+    /// Who is asked for keys.
+    pub(crate) fn providers(&self) -> impl Iterator<Item = Arc<Provider>> {
+        self.providers.values().map(Arc::clone)
+    }
+
+    /// The keys that were fetched, for the process that takes the place of this one.
+    pub(crate) fn known_keys(&self) -> Vec<KnownKeys> {
+        self.providers.values().filter_map(|provider| provider.known()).collect()
+    }
+
+    /// Takes over the keys that the process before has fetched.
+    pub(crate) fn recall(&self, known: &[KnownKeys]) {
+        self.providers.values().for_each(|provider| provider.recall(known));
     }
 
     fn read_countries(&mut self, config: &Config, errors: &mut Vec<Finding>) {
@@ -159,7 +217,16 @@ impl AccessFiles {
     }
 
     fn jwt(&self, auth: &JwtAuth, reserved: &mut HeaderRules) -> Result<Jwt, String> {
-        let keys = self.keys.get(&auth.jwks.path).map(Arc::clone);
+        let (keys, name) = match &auth.jwks {
+            Jwks::File(file) => (
+                self.keys.get(&file.path).map(|keys| Keys::Fixed(Arc::clone(keys))),
+                file.path.display().to_string(),
+            ),
+            Jwks::Server(server) => {
+                let provider = self.providers.get(&Origin::of(server));
+                (provider.map(|one| Keys::Fetched(Arc::clone(one.keys()))), server.url.to_string())
+            }
+        };
         let field = |(name, claim): &(HeaderName, String)| Ok((field_name(name)?, claim.clone()));
         let headers = auth.headers.iter().map(field).collect::<Result<Vec<_>, String>>()?;
         reserved.remove.extend(headers.iter().map(|(name, _)| name.clone()));
@@ -167,7 +234,7 @@ impl AccessFiles {
             reserved.remove.push(http::header::AUTHORIZATION);
         }
         let (issuer, audience, leeway) = (auth.issuer.clone(), auth.audience.clone(), auth.leeway);
-        let keys = keys.ok_or_else(|| format!("{} could not be read", auth.jwks.path.display()))?;
+        let keys = keys.ok_or_else(|| format!("{name} could not be read"))?;
         Ok(Jwt::new(keys, JwtRules { issuer, audience, leeway, headers }))
     }
 
@@ -294,7 +361,7 @@ mod tests {
         std::fs::write(folder.path().join("list"), list).unwrap();
         let (config, _) = load(&path, &Environment::default()).unwrap();
         let mut errors = Vec::new();
-        let files = AccessFiles::read(&config, &mut errors);
+        let files = AccessFiles::read(&config, &AccessFiles::default(), &mut errors);
         let prefix = format!("{}/", folder.path().display());
         let errors = errors.iter().map(|error| error.to_string().replace(&prefix, "")).collect();
         (config, files, errors)

@@ -19,6 +19,7 @@ use offramp_upstream::Duty;
 
 use crate::acme::Orders;
 use crate::event_store::StoreFigures;
+use crate::jwks::Fetches;
 use crate::push::Spans;
 
 /// How many certificates are shown, those first that end first: each is a series.
@@ -69,12 +70,22 @@ impl Reloads {
     }
 }
 
+/// What others count.
+pub(crate) struct Counted {
+    /// The log store, if there is one.
+    pub(crate) store: Option<StoreFigures>,
+    /// The orders of certificates.
+    pub(crate) orders: Arc<Orders>,
+    /// The fetches of keys of tokens.
+    pub(crate) fetches: Arc<Fetches>,
+}
+
 /// All of it.
 pub(crate) fn sampler(
     shared: Shared,
     spans: Spans,
     reloads: Arc<Reloads>,
-    (store, orders): (Option<StoreFigures>, Arc<Orders>),
+    Counted { store, orders, fetches }: Counted,
 ) -> Sampler {
     Sampler::new(move || {
         let snapshot = shared.current.load();
@@ -83,6 +94,8 @@ pub(crate) fn sampler(
         all.extend(
             orders.totals().map(|(outcome, count)| figure(&names::ACME_ORDERS, &[outcome], count as f64)),
         );
+        let fetched = fetches.totals();
+        all.extend(fetched.map(|(outcome, count)| figure(&names::JWKS_FETCHES, &[outcome], count as f64)));
         let demanded = shared.demand.totals();
         all.extend(
             demanded

@@ -17,6 +17,7 @@
 //! | who may change what, and how is it taken back? | `change` |
 //! | who changed what, and when? | `history` |
 //! | who may enter, by which files? | `access` |
+//! | who has the keys of tokens, and when are they fetched? | `jwks` |
 //! | what do others see of the process? | `view` |
 //! | which servers are alive? | `probes` |
 //! | who obtains and renews certificates? | `acme` |
@@ -39,6 +40,7 @@ mod helper;
 mod history;
 mod inherited;
 mod inventory;
+mod jwks;
 mod listeners;
 mod metrics;
 pub mod outputs;
@@ -58,6 +60,7 @@ mod upgrade;
 mod upkeep;
 mod view;
 mod watchdog;
+mod web;
 
 pub use acme::{Issued, OneOrder, control_socket, order_once};
 pub use build::{check, check_files};

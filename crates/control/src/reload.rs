@@ -25,6 +25,7 @@ use crate::change::refused;
 use crate::error::{Error, Finding, none_or_refused};
 use crate::history::Requester;
 use crate::inherited::Inherited;
+use crate::jwks::fetch_new;
 use crate::listeners::{self, Fresh, Opening, wanted};
 use crate::metrics::{self, Endpoint};
 use crate::outputs;
@@ -144,7 +145,9 @@ impl Running {
     pub(crate) async fn ready(&self, proposal: Proposal) -> Result<Ready, Error> {
         let Proposal { config, needs_restart, material, now, mint } = proposal;
         let next = self.prepare(&config, material, (now, mint))?;
-        next.built.names.look_up_new(&self.log).await;
+        let providers = next.built.sources.access.providers();
+        let keys = fetch_new(providers, self.fetchers.fetches(), &self.log);
+        tokio::join!(next.built.names.look_up_new(&self.log), keys);
         let diff = ConfigDiff::between(&self.config, &config).to_string();
         let changes = Changes {
             lines: diff.lines().map(str::to_owned).collect(),
@@ -278,6 +281,7 @@ impl Running {
         self.crew.page.counters.watch_clients(metrics::clients(&config));
         self.pushers.change(&config, &self.crew.page, &self.crew.spans, &self.log);
         self.retap(&config);
+        self.fetchers.follow(sources.access.providers());
         self.resolver = Resolver::start(&names, self.log.clone());
         if !Arc::ptr_eq(&tickets, &self.ground.tickets) || config.tls.tickets != self.config.tls.tickets {
             self.calendar.set_rotation(rotation(&config));

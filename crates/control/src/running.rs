@@ -23,6 +23,7 @@ use crate::event_store::EventStore;
 use crate::figures::Reloads;
 use crate::helper::Helper;
 use crate::history::History;
+use crate::jwks::Fetchers;
 use crate::listeners::Listening;
 use crate::metrics::Endpoint;
 use crate::outputs::Terminals;
@@ -64,6 +65,8 @@ pub(crate) struct Running {
     pub(crate) resolver: Resolver,
     /// Obtains certificates from authorities.
     pub(crate) acme: Acme,
+    /// Keeps the keys of tokens fresh.
+    pub(crate) fetchers: Fetchers,
     /// The latest changes of the configuration.
     pub(crate) history: History,
     /// The change that is taken back unless it is confirmed.

@@ -179,7 +179,7 @@ impl Running {
         let (sets, fds) = self.sockets().map_err(|error| format!("cannot share the sockets: {error}"))?;
         let current = self.crew.shared.current.load();
         let rotate_in = self.calendar.until_rotation();
-        let state = State::of(sets, &self.ground.tickets, rotate_in, &current, &self.ground.names);
+        let state = State::of(sets, rotate_in, &current, &self.ground);
         drop(current);
         let (told, outcome) = oneshot::channel();
         let start = move || {

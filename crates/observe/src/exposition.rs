@@ -121,7 +121,7 @@ fn seconds(micros: u64) -> f64 {
 /// What samplers give of reloads.
 const RELOADS: [&Metric; 3] = [&names::LAST_RELOAD, &names::CONFIG_LOADED, &names::RELOADS];
 /// What samplers give of limits and certificates.
-const LIMITS: [&Metric; 9] = [
+const LIMITS: [&Metric; 10] = [
     &names::WORKER_LATE,
     &names::WORKER_LATE_TIME,
     &names::LIMIT,
@@ -129,6 +129,7 @@ const LIMITS: [&Metric; 9] = [
     &names::LIMIT_REFUSALS,
     &names::CERTIFICATE_EXPIRY,
     &names::ACME_ORDERS,
+    &names::JWKS_FETCHES,
     &names::ACME_ON_DEMAND,
     &names::CERTIFICATE_LEFT,
 ];

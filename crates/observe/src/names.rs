@@ -113,6 +113,7 @@ metrics! {
     LIMIT_REFUSALS, "offramp_limit_refusals_total", Counter, ["limit"], "Clients and requests that a limit refused, by the cause that their event has; memory: requests over HTTP/2 that `limits.memory` refused, which have no event.";
     CERTIFICATE_EXPIRY, "offramp_certificate_expiry_timestamp_seconds", Gauge, ["name", "key"], "When a certificate expires, in Unix time, by its first name and the kind of its key; the 200 that expire first.";
     ACME_ORDERS, "offramp_acme_orders_total", Counter, ["outcome"], "Orders and renewals of certificates from authorities, by outcome: obtained or failed.";
+    JWKS_FETCHES, "offramp_jwks_fetches_total", Counter, ["outcome"], "Fetches of the keys of tokens from the URLs of `jwks`, by outcome: success or failed.";
     ACME_ON_DEMAND, "offramp_acme_on_demand_total", Counter, ["outcome"], "Names without a certificate that clients asked for and that may have one on demand, by what became of them: obtained, failed, denied (by the URL that is asked), unanswered (by that URL), over_rate (certificate.on_demand.rate), busy (too many names at a time).";
     CERTIFICATE_LEFT, "offramp_certificate_expiry_seconds", Gauge, ["name", "source"], "How long a certificate has left, below 0 once it has expired, by its first name and where it comes from (file, acme, local_ca); the 200 that end first.";
     HTTP_CONNECTIONS, "offramp_http_connections_total", Counter, ["protocol"], "Connections that speak HTTP, by their first version.";

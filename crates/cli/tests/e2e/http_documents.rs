@@ -73,7 +73,10 @@ fn start(Example { configuration, files, .. }: &Example) -> (Vec<Server>, Instan
     for (name, text) in files {
         fs::write(home.file(name), text).unwrap();
     }
+    // An authority of others, and one of its servers, which does not answer.
+    fs::copy(home.ca.certificate(), home.file("idp-ca.pem")).unwrap();
     let text = configuration.replace("/etc/offramp/", "");
+    let text = text.replace("jwks = \"https://idp.example.org/", "jwks = \"https://127.0.0.1:1/");
     let text = text.replace("unix:/run/", "unix:").replace("\"[::]:80\"", "\"127.0.0.1:0\"");
     // Where no address is written it is one with a port that tests must not take.
     let text = text.replace("[[listener]]\nmode", "[[listener]]\naddress = \"127.0.0.1:0\"\nmode");

@@ -6,8 +6,8 @@ use crate::error::{Problem, Report, shown};
 use crate::model::access::{FORWARD_TIMEOUT, LEEWAY, REALM, USER_HEADER};
 use crate::model::header::{Act, refused};
 use crate::model::{
-    BasicAuth, ClientNetworks, Credentials, ForwardAuth, HeaderName, HeaderValue, JwtAuth, Networks,
-    RelayTarget,
+    BasicAuth, ClientNetworks, Credentials, ForwardAuth, HeaderName, HeaderValue, Jwks, JwtAuth, KeyServer,
+    KeySetUrl, Networks, RelayTarget,
 };
 use crate::raw::{Section, Spanned};
 
@@ -67,15 +67,35 @@ fn jwt(section: &Section, reader: &mut Reader<'_, '_>) -> Option<JwtAuth> {
     headers.sort();
     let leeway = details.duration("leeway").unwrap_or(LEEWAY);
     let keep_authorization = details.bool("keep_authorization").unwrap_or_default();
-    let text = details.text("jwks")?;
-    let file = if text.value.starts_with("https://") || text.value.starts_with("http://") {
-        let problem = Problem::new("`jwks` takes a file, and not a URL");
-        Err(problem.help("save the set in a file, and again whenever the issuer changes its keys"))
-    } else {
-        reader.origin(&text.span).file(text.value)
-    };
-    let jwks = reader.tell(&text.span, file)?;
+    let jwks = jwks(details, reader)?;
     Some(JwtAuth { jwks, issuer, audience, headers, leeway, keep_authorization })
+}
+
+/// Where the keys of tokens come from.
+fn jwks(details: &Section, reader: &mut Reader<'_, '_>) -> Option<Jwks> {
+    let ca = details.text("ca");
+    let ca = ca.map(|text| reader.tell(&text.span, reader.origin(&text.span).file(text.value)));
+    let text = details.text("jwks")?;
+    if !KeySetUrl::is_meant(text.value) {
+        for key in ["ca", "refresh"].into_iter().filter(|key| details.mentions(key)) {
+            let problem =
+                Problem::new(format!("`{key}` is for keys that a server has, and `jwks` is a file"));
+            let help = "leave it out, or write a URL: a file is read at a start and at a reload";
+            reader.report.local(details.key_span(key), problem.help(help));
+        }
+        return reader.tell(&text.span, reader.origin(&text.span).file(text.value)).map(Jwks::File);
+    }
+    let url: KeySetUrl = reader.tell(&text.span, text.value.parse())?;
+    if details.mentions("ca") && !url.is_https() {
+        let problem = Problem::new("`ca` has nothing to check: the server of `jwks` does not speak TLS");
+        reader.report.local(details.key_span("ca"), problem.help("leave it out, or write https://"));
+    }
+    let ca = match ca {
+        Some(file) => Some(file?),
+        None => None,
+    };
+    let refresh = details.duration("refresh").unwrap_or(KeyServer::REFRESH);
+    Some(Jwks::Server(KeyServer { url, ca, refresh }))
 }
 
 fn forward_auth(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Option<ForwardAuth> {

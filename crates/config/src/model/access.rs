@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{Cidr, FilePath, HeaderName, HeaderValue, RelayTarget};
+use super::{Cidr, FilePath, HeaderName, HeaderValue, Jwks, RelayTarget};
 use crate::error::{At, Problem, shown};
 
 /// The networks that clients may come from. Who is in `deny` is refused; where there is an `allow`, so is who is not in it.
@@ -107,8 +107,8 @@ pub(crate) const FORWARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Tokens that others have signed (RFC 7519).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtAuth {
-    /// The file with the public keys (RFC 7517).
-    pub jwks: FilePath,
+    /// The public keys.
+    pub jwks: Jwks,
     /// Who must have issued it; `None`: anybody whose key is there.
     pub issuer: Option<String>,
     /// For whom it must be: one of these; empty: for anybody.

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use super::{array, bare, list, networks, path, quoted, text};
 use crate::model::{
     BasicAuth, ClientAuth, Compress, Credentials, ErrorPages, FilePath, ForwardAuth, HeaderChanges,
-    HeaderField, HeaderValue, Hsts, HttpRules, JwtAuth, Listeners, Maintenance, Mirror, PathRewrite, ProxyV2,
-    ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route, RouteLimits, SendProxy, Split,
-    StaticFiles, StatusRange, Target, TrustDomain,
+    HeaderField, HeaderValue, Hsts, HttpRules, Jwks, JwtAuth, KeyServer, Listeners, Maintenance, Mirror,
+    PathRewrite, ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route, RouteLimits,
+    SendProxy, Split, StaticFiles, StatusRange, Target, TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -89,7 +89,14 @@ fn credentials(out: &mut String, credentials: &Credentials) {
 
 fn jwt(out: &mut String, auth: &JwtAuth) {
     let JwtAuth { jwks, issuer, audience, headers, leeway, keep_authorization } = auth;
-    let mut parts = vec![format!("jwks = {}", quoted(&path(jwks)))];
+    let mut parts = match jwks {
+        Jwks::File(file) => vec![format!("jwks = {}", quoted(&path(file)))],
+        Jwks::Server(KeyServer { url, ca, refresh }) => {
+            let ca = ca.iter().map(|file| format!("ca = {}", quoted(&path(file))));
+            let refresh = format!("refresh = \"{}\"", print_duration(*refresh));
+            [format!("jwks = {}", quoted(url.as_str())), refresh].into_iter().chain(ca).collect()
+        }
+    };
     parts.extend(issuer.iter().map(|issuer| format!("issuer = {}", quoted(issuer))));
     if !audience.is_empty() {
         parts.push(format!("audience = {}", array(audience)));

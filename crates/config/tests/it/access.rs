@@ -24,7 +24,18 @@ fn what_requests_must_show_is_said_in_one_way() {
             "cannot say who",
         ),
         (format!("{route}jwt = {{ issuer = \"a\" }}{http}"), "lacks `jwks`"),
-        (format!("{route}jwt = {{ jwks = \"https://a/keys\" }}{http}"), "takes a file, and not a URL"),
+        (format!("{route}jwt = {{ jwks = \"http://a/keys\" }}{http}"), "anybody on the way could exchange"),
+        (format!("{route}jwt = {{ jwks = \"ftp://a/keys\" }}{http}"), "must begin with https://"),
+        (format!("{route}jwt = {{ jwks = \"keys\", ca = \"ca.pem\" }}{http}"), "`jwks` is a file"),
+        (format!("{route}jwt = {{ jwks = \"keys\", refresh = \"1m\" }}{http}"), "`jwks` is a file"),
+        (
+            format!("{route}jwt = {{ jwks = \"https://a/keys\", refresh = \"1s\" }}{http}"),
+            "`refresh` is out of bounds",
+        ),
+        (
+            format!("{route}jwt = {{ jwks = \"http://localhost/keys\", ca = \"ca.pem\" }}{http}"),
+            "`ca` has nothing to check",
+        ),
         (format!("{route}jwt = {{ jwks = \"a\", audience = [] }}{http}"), "`audience` is empty"),
         (
             format!("{route}jwt = {{ jwks = \"a\", headers = {{ Cookie = \"sub\" }} }}{http}"),

@@ -1,27 +1,21 @@
-//! Requests to an authority's API: one connection each, TLS by the rustls of everything else, bounded in time and size.
+//! Requests to an authority's API, bounded in time and size.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER};
-use http::{Method, Request, Response, Uri};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::rt::TokioIo;
+use http::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use http::{Method, Request, Response};
+use http_body_util::Full;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use offramp_certs::client_auth::load_roots;
 use offramp_config::model::Authority;
-use rustls::crypto::aws_lc_rs;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 use super::pause::{Pause, Scope};
+use crate::web::Web;
 
 /// For a request and its whole response.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -39,7 +33,7 @@ const SHOWN: usize = 120;
 /// A client for one authority. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Client {
-    connector: TlsConnector,
+    web: Web,
     /// How long the last refusal asked to wait, in seconds, and its body.
     refusal: Arc<Mutex<Option<(u64, Bytes)>>>,
 }
@@ -48,16 +42,12 @@ impl Client {
     /// A client that checks the authority against its `ca`, or against the system's authorities.
     pub(super) fn new(authority: &Authority) -> Result<Self, String> {
         let roots = match &authority.ca {
-            None => system_roots()?,
-            Some(ca) => load_roots(&ca.path, SystemTime::now()).map_err(|error| error.to_string())?.roots,
+            None => None,
+            Some(ca) => {
+                Some(load_roots(&ca.path, SystemTime::now()).map_err(|error| error.to_string())?.roots)
+            }
         };
-        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let connector = TlsConnector::from(Arc::new(config));
-        Ok(Self { connector, refusal: Arc::default() })
+        Ok(Self { web: Web::new(roots)?, refusal: Arc::default() })
     }
 
     /// The pause that the authority asked for when it refused something last, of an order for `names`.
@@ -69,7 +59,7 @@ impl Client {
 
     async fn send(self, request: Request<BodyWrapper<Bytes>>) -> Result<Response<Bytes>, String> {
         let (uri, method) = (request.uri().clone(), request.method().clone());
-        let answered = timeout(LIMIT, self.exchange(request)).await;
+        let answered = timeout(LIMIT, self.web.exchange(request, MOST)).await;
         let response = answered.map_err(|_| format!("{uri}: no response within {} s", LIMIT.as_secs()));
         let mut response = response?.map_err(|reason| format!("{uri}: {reason}"))?;
         bound_wait(response.headers_mut());
@@ -85,31 +75,6 @@ impl Client {
             Some(what) => Err(format!("{uri}: {what}")),
             None => Ok(response),
         }
-    }
-
-    async fn exchange(&self, mut request: Request<BodyWrapper<Bytes>>) -> Result<Response<Bytes>, String> {
-        let uri = request.uri().clone();
-        let host = uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or("not a URL of https")?;
-        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let name = ServerName::try_from(bare.clone()).map_err(|_| "no host that a certificate could name")?;
-        let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(443)));
-        let stream = stream.await.map_err(|error| format!("cannot connect: {error}"))?;
-        let stream = self.connector.connect(name, stream).await.map_err(|error| format!("TLS: {error}"))?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| error.to_string())?;
-        // Ends with the response, or when nobody waits for it any more; what went wrong is reported by the sender.
-        let mut connections = JoinSet::new();
-        connections.spawn(connection);
-        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
-        let authority = HeaderValue::try_from(authority).map_err(|error| error.to_string())?;
-        request.headers_mut().insert(HOST, authority);
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        *request.uri_mut() = path.parse::<Uri>().map_err(|error| error.to_string())?;
-        let answered = sender.send_request(request).await.map_err(|error| error.to_string());
-        let (parts, body) = answered?.into_parts();
-        let body = Limited::new(body, MOST).collect().await.map_err(|error| error.to_string());
-        body.map(|body| Response::from_parts(parts, body.to_bytes()))
     }
 }
 
@@ -161,20 +126,6 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
     Some(at.duration_since(SystemTime::now()).unwrap_or_default().as_secs())
 }
 
-/// The system's authorities, read once.
-fn system_roots() -> Result<RootCertStore, String> {
-    static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
-    if let Some(roots) = ROOTS.get() {
-        return Ok(roots.clone());
-    }
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        return Err("the system has no list of authorities; install ca-certificates, or set `ca`".into());
-    }
-    Ok(ROOTS.get_or_init(|| roots).clone())
-}
-
 /// Whether the authority may be asked again at once: it only wants a fresh nonce (RFC 8555 section 6.5).
 pub(super) fn is_bad_nonce(error: &Error) -> bool {
     is_of_type(error, "badNonce")
@@ -190,6 +141,7 @@ pub(super) fn is_of_type(error: &Error, kind: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use http::StatusCode;
+    use http::header::HeaderValue;
 
     use super::*;
 

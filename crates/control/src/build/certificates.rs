@@ -53,7 +53,7 @@ impl Material {
         trust::read(config, &mut look, &mut report);
         let (mut sources, faults) = look.finish();
         sources.access = match on_fault {
-            OnFault::Refuse => AccessFiles::read(config, &mut report.errors),
+            OnFault::Refuse => AccessFiles::read(config, &before.access, &mut report.errors),
             OnFault::KeepOld => before.access.clone(),
         };
         Self {

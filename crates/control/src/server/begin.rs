@@ -29,10 +29,11 @@ use crate::acme::{Acme, Orders, Seams};
 use crate::build::{Built, Inputs, build};
 use crate::certificates::Sources;
 use crate::error::{Error, Finding, none_or_refused};
-use crate::event_store::{OpenStore, StoreFigures};
-use crate::figures::{self, Reloads};
+use crate::event_store::OpenStore;
+use crate::figures::{self, Counted, Reloads};
 use crate::history::History;
 use crate::inherited::Inherited;
+use crate::jwks::{Fetchers, Fetches, fetch_new};
 use crate::listeners::{self, Fresh, Listening, Opening, wanted};
 use crate::metrics::{self, Endpoint};
 use crate::outputs::{self, Terminals};
@@ -84,7 +85,11 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     }
     sandbox::enter(&config, start.helper, &mut source, &start.also, identity.as_ref(), &log)?;
     // From here on there are threads, which are restricted as this one is.
-    runtime.block_on(ready.built.names.look_up_new(&log));
+    let fetches = Arc::<Fetches>::default();
+    runtime.block_on(async {
+        let keys = fetch_new(ready.built.sources.access.providers(), &fetches, &log);
+        tokio::join!(ready.built.names.look_up_new(&log), keys)
+    });
     let Ready { built, tickets, plan, wanted, fresh, metrics } = ready;
     let Built { mut snapshot, store, sources, names, contents, wants, .. } = built;
     let mut listening = Listening::default();
@@ -94,7 +99,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let events = open_store(&config, &log)?;
     let figures = events.as_ref().map(|store| store.figures());
     let orders = Arc::<Orders>::default();
-    let counted = (figures, Arc::clone(&orders));
+    let counted = Counted { store: figures, orders: Arc::clone(&orders), fetches: Arc::clone(&fetches) };
     let (crew, demanded) = crew(&config, source.terminals, &cores, snapshot, &log, (build, counted))?;
     let crew = Crew { store: events, ..crew };
     crew.tap(&config);
@@ -113,6 +118,8 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     }
     acme.configure(&config);
     acme.follow(&wants);
+    let mut fetchers = Fetchers::new(fetches, log.clone());
+    fetchers.follow(sources.access.providers());
     let watchdog = start.watchdog.map(|limit| {
         let workers = crew.workers.iter().map(WorkerHandle::commander).collect();
         let watchdog = watchdog::run(Notifier::new(notify_socket.as_deref()), limit, workers);
@@ -136,6 +143,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         resolver: Resolver::start(&names, log.clone()),
         ground: Ground { choice, tickets, store, sources, names, contents, generation },
         acme,
+        fetchers,
         history,
         confirmation: None,
         view,
@@ -292,7 +300,7 @@ impl Ready {
         none_or_refused(findings)?;
         let plan = Plan { open: (0..wanted.len()).collect(), ..Plan::default() };
         let built = built?;
-        state.recall(&built.snapshot, &built.names);
+        state.recall(&built.snapshot, &built.names, &built.sources.access);
         Ok(Self { built, tickets, plan, wanted, fresh, metrics })
     }
 
@@ -309,7 +317,7 @@ fn crew(
     cores: &Cores,
     snapshot: Snapshot,
     log: &Log,
-    (build, counted): (Build, (Option<StoreFigures>, Arc<Orders>)),
+    (build, counted): (Build, Counted),
 ) -> Result<(Crew, Receiver<Box<str>>), Error> {
     let (output, style) = outputs::access_log(config, terminals)?;
     let settings = FlusherSettings::new(cores.workers, output, style, log.clone());

@@ -15,9 +15,12 @@ use offramp_tls::TicketKeys;
 use offramp_upstream::health::Known;
 use serde::{Deserialize, Serialize};
 
+use crate::access::AccessFiles;
 use crate::error::Error;
 use crate::inherited::Label;
+use crate::jwks::KnownKeys;
 use crate::resolve::{KnownName, Names};
+use crate::running::Ground;
 
 /// All of it.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -31,6 +34,8 @@ pub(crate) struct State {
     pub(super) servers: Vec<Server>,
     /// The addresses of host names.
     pub(super) names: Vec<KnownName>,
+    /// The keys of tokens that were fetched.
+    pub(super) keys: Vec<KnownKeys>,
 }
 
 /// The sockets of one address.
@@ -65,13 +70,13 @@ impl State {
     /// What this process knows.
     pub(crate) fn of(
         sockets: Vec<Sockets>,
-        tickets: &TicketKeys,
         rotate_in: Option<Duration>,
         snapshot: &Snapshot,
-        names: &Names,
+        ground: &Ground,
     ) -> Self {
         let rotate_in_ms = rotate_in.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
-        let tickets = tickets.hand_over().map(|keys| Tickets { keys: STANDARD.encode(&*keys), rotate_in_ms });
+        let tickets =
+            ground.tickets.hand_over().map(|keys| Tickets { keys: STANDARD.encode(&*keys), rotate_in_ms });
         let servers = snapshot.backends.iter().flat_map(|backend| {
             backend.health.iter().map(|health| {
                 let Known { down, against, draining, in_a_row, ejection, returned } = health.known();
@@ -79,7 +84,8 @@ impl State {
                 Server { backend, server, down, against, draining, in_a_row, ejection, returned }
             })
         });
-        Self { sockets, tickets, servers: servers.collect(), names: names.known() }
+        let (names, keys) = (ground.names.known(), ground.sources.access.known_keys());
+        Self { sockets, tickets, servers: servers.collect(), names, keys }
     }
 
     /// The keys of session tickets: those of the process before, if there are any.
@@ -103,8 +109,8 @@ impl State {
         self.tickets.as_ref().and_then(|tickets| tickets.rotate_in_ms).map(Duration::from_millis)
     }
 
-    /// Tells the backends of the first snapshot what is known of their servers.
-    pub(crate) fn recall(&self, snapshot: &Snapshot, names: &Names) {
+    /// Tells the backends of the first snapshot what is known of their servers, and routes the keys of tokens.
+    pub(crate) fn recall(&self, snapshot: &Snapshot, names: &Names, access: &AccessFiles) {
         for known in &self.servers {
             let backend = snapshot.backends.iter().find(|backend| *backend.name == *known.backend);
             let named = |backend: &Arc<offramp_upstream::Backend>| {
@@ -125,5 +131,6 @@ impl State {
             });
         }
         names.recall(&self.names);
+        access.recall(&self.keys);
     }
 }

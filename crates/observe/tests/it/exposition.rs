@@ -148,6 +148,7 @@ fn sampled() -> Vec<Sampled> {
         (&names::CERTIFICATE_EXPIRY, &["*.example.org", "rsa"]),
         (&names::CERTIFICATE_LEFT, &["*.example.org", "file"]),
         (&names::ACME_ORDERS, &["obtained"]),
+        (&names::JWKS_FETCHES, &["success"]),
         (&names::ACME_ON_DEMAND, &["denied"]),
     ] {
         let labels = labels.iter().map(|label| (*label).into()).collect();

@@ -6,6 +6,7 @@
 
 mod claims;
 mod keys;
+mod source;
 mod tokens;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,6 +19,7 @@ use serde_json::{Map, Value};
 
 pub use keys::KeySet;
 use keys::{Algorithm, Key};
+pub use source::{FetchedKeys, Keys};
 pub(crate) use tokens::KnownTokens;
 
 /// The longest token, in bytes. Those of large directories have a few kilobytes.
@@ -30,9 +32,9 @@ const USER_MAX: usize = 255;
 /// Which tokens a route believes, and what servers learn of them.
 #[derive(Debug)]
 pub struct Jwt {
-    keys: std::sync::Arc<KeySet>,
+    keys: Keys,
     rules: JwtRules,
-    /// Differs where keys or rules differ.
+    /// Differs where rules differ.
     identity: Box<[u8]>,
 }
 
@@ -63,6 +65,21 @@ pub(crate) struct Token {
 /// Why a token is not believed, for events.
 pub(crate) type Why = &'static str;
 
+/// Why a request with a token is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disbelief {
+    /// The token is not believed.
+    Wrong(Why),
+    /// Nobody can tell: there are no keys yet.
+    NoKeys,
+}
+
+impl From<Why> for Disbelief {
+    fn from(why: Why) -> Self {
+        Self::Wrong(why)
+    }
+}
+
 /// A token that has everything but a signature that was checked.
 #[derive(Debug)]
 struct Unchecked<'t> {
@@ -77,10 +94,9 @@ struct Unchecked<'t> {
 impl Jwt {
     /// Tokens by these keys and rules.
     #[must_use]
-    pub fn new(keys: std::sync::Arc<KeySet>, rules: JwtRules) -> Self {
+    pub fn new(keys: Keys, rules: JwtRules) -> Self {
         let said = format!("{rules:?}");
-        let identity = [keys.digest(), digest(&SHA256, said.as_bytes()).as_ref()].concat();
-        Self { keys, rules, identity: identity.into() }
+        Self { keys, rules, identity: digest(&SHA256, said.as_bytes()).as_ref().into() }
     }
 
     /// Everything that can be checked without the price of a signature.
@@ -109,31 +125,38 @@ impl Jwt {
         Ok(Unchecked { message: message.as_bytes(), signature, algorithm, key_id, token })
     }
 
-    /// Whether one of the keys has signed a token: the only step that costs time.
-    fn is_signed(&self, token: &Unchecked<'_>) -> Result<(), Why> {
-        let mut keys = self.candidates(token).peekable();
-        if keys.peek().is_none() {
-            return Err("no key of the set is for this token");
-        }
-        let signed = keys.take(TRIES).any(|key| key.has_signed(token.message, &token.signature));
-        if signed { Ok(()) } else { Err("the signature of the token is wrong") }
-    }
-
-    fn candidates<'k>(&'k self, token: &'k Unchecked<'_>) -> impl Iterator<Item = &'k Key> {
-        // One that has no name may be the one that the token names.
-        let named = |key: &&Key| match (&token.key_id, &key.id) {
-            (Some(asked), Some(id)) => asked == id,
-            _ => true,
-        };
-        self.keys.iter().filter(|key| key.algorithm == token.algorithm).filter(named)
-    }
-
     /// What a token says, if it is believed.
     #[cfg(test)]
     fn check(&self, token: &str, now: SystemTime) -> Result<Token, Why> {
         let unchecked = self.read(token, now)?;
-        self.is_signed(&unchecked)?;
+        unchecked.is_signed(&self.keys.current().unwrap())?;
         Ok(unchecked.token)
+    }
+}
+
+impl Unchecked<'_> {
+    /// Whether one of the keys has signed the token: the only step that costs time.
+    fn is_signed(&self, keys: &KeySet) -> Result<(), Why> {
+        let mut keys = self.candidates(keys).peekable();
+        if keys.peek().is_none() {
+            return Err("no key of the set is for this token");
+        }
+        let signed = keys.take(TRIES).any(|key| key.has_signed(self.message, &self.signature));
+        if signed { Ok(()) } else { Err("the signature of the token is wrong") }
+    }
+
+    fn candidates<'k>(&'k self, keys: &'k KeySet) -> impl Iterator<Item = &'k Key> {
+        // One that has no name may be the one that the token names.
+        let named = |key: &&Key| match (&self.key_id, &key.id) {
+            (Some(asked), Some(id)) => asked == id,
+            _ => true,
+        };
+        keys.iter().filter(|key| key.algorithm == self.algorithm).filter(named)
+    }
+
+    /// Whether the token names a key that is none of these.
+    fn names_another(&self, keys: &KeySet) -> bool {
+        self.key_id.as_ref().is_some_and(|asked| keys.iter().all(|key| key.id.as_ref() != Some(asked)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Strategies of what requests must show.
 
 use offramp_config::At;
-use offramp_config::model::{BasicAuth, Credentials, ForwardAuth, HeaderName, JwtAuth};
+use offramp_config::model::{BasicAuth, Credentials, ForwardAuth, HeaderName, Jwks, JwtAuth, KeyServer};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -26,8 +26,18 @@ pub(super) fn credentials() -> impl Strategy<Value = Credentials> {
         },
     );
     let text = || "[a-z:/\"é]{1,6}";
+    let server = (
+        "http(s://[a-c]{1,3}\\.test|://localhost|://\\[::1\\]:8080)/[a-z?=]{0,3}",
+        option::of(file()),
+        duration(10_000, 3_600_000),
+    );
+    let server = server.prop_map(|(url, ca, refresh)| {
+        let ca = ca.filter(|_| url.starts_with("https"));
+        Jwks::Server(KeyServer { url: url.parse().unwrap(), ca, refresh })
+    });
+    let jwks = prop_oneof![file().prop_map(Jwks::File), server];
     let jwt =
-        (file(), option::of(text()), vec(text(), 0..3), vec((name(), text()), 0..3), duration(0, 3_600_000));
+        (jwks, option::of(text()), vec(text(), 0..3), vec((name(), text()), 0..3), duration(0, 3_600_000));
     let jwt = (jwt, any::<bool>()).prop_map(
         |((jwks, issuer, mut audience, mut headers, leeway), keep_authorization)| {
             distinct(&mut audience);

@@ -65,11 +65,22 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// Reads a set. Keys for other purposes or algorithms are left out (RFC 7517 §5).
+    /// Reads a set that an operator has written. Keys for other purposes or algorithms are left out (RFC 7517 §5).
     ///
     /// # Errors
     /// It is none, or one of its keys is wrong: each with its place in the list, from 1.
     pub fn parse(text: &str) -> Result<Self, Vec<String>> {
+        match Self::of_server(text)? {
+            (set, wrong) if wrong.is_empty() => Ok(set),
+            (_, wrong) => Err(wrong),
+        }
+    }
+
+    /// Reads a set that a server has sent: keys that are wrong are left out too (RFC 7517 §5), and told beside it.
+    ///
+    /// # Errors
+    /// It is none, or has no key that can be used.
+    pub fn of_server(text: &str) -> Result<(Self, Vec<String>), Vec<String>> {
         let whole: Value = serde_json::from_str(text).map_err(|error| vec![error.to_string()])?;
         let Some(list) = whole.get("keys").and_then(Value::as_array) else {
             return Err(vec!["this is no set of keys: it has no list `keys` (RFC 7517)".to_owned()]);
@@ -88,12 +99,21 @@ impl KeySet {
         if keys.is_empty() && wrong.is_empty() {
             wrong.push("no key is for signatures by RS256, ES256 or EdDSA".to_owned());
         }
+        if keys.is_empty() {
+            return Err(wrong);
+        }
         let digest = digest(&SHA256, text.as_bytes()).as_ref().into();
-        if wrong.is_empty() { Ok(Self { keys, digest }) } else { Err(wrong) }
+        Ok((Self { keys, digest }, wrong))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Key> {
         self.keys.iter()
+    }
+
+    /// How many keys there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.keys.len()
     }
 
     /// Differs where the text of the sets differs.

@@ -61,8 +61,12 @@ impl Issuer {
     }
 }
 
-fn set(keys: &[Value]) -> Arc<KeySet> {
+fn key_set(keys: &[Value]) -> Arc<KeySet> {
     Arc::new(KeySet::parse(&json!({ "keys": keys }).to_string()).unwrap())
+}
+
+fn set(keys: &[Value]) -> Keys {
+    Keys::Fixed(key_set(keys))
 }
 
 fn wrong(keys: &[Value]) -> Vec<String> {
@@ -235,7 +239,7 @@ fn keys_that_are_wrong_or_too_large_are_refused() {
     // All at once; and what is for others does no harm.
     assert_eq!(wrong(&[json!(1), issuer.key("b"), rsa("", "")]).len(), 2);
     let other = json!({ "kty": "EC", "crv": "P-521", "x": "AA", "y": "AA" });
-    assert_eq!(set(&[other, issuer.key("b")]).iter().count(), 1);
+    assert_eq!(key_set(&[other, issuer.key("b")]).count(), 1);
     for text in ["", "{", "[]", "{}", "{\"keys\": 1}", "{\"keys\": []}"] {
         assert!(KeySet::parse(text).is_err(), "{text}");
     }
@@ -247,16 +251,51 @@ fn keys_that_are_wrong_or_too_large_are_refused() {
 async fn tokens_are_remembered_by_keys_and_rules() {
     let issuer = Issuer::new();
     let (keys, known) = (set(&[issuer.key("a")]), KnownTokens::default());
-    let jwt = Jwt::new(Arc::clone(&keys), rules());
+    let jwt = Jwt::new(keys.clone(), rules());
     let token = issuer.token(&json!({ "alg": "EdDSA" }), &json!({ "exp": 4_102_444_800_u64 }));
     let first = known.check(&jwt, &token).await.unwrap();
     let again = known.check(&jwt, &token).await.unwrap();
     assert!(std::rc::Rc::ptr_eq(&first, &again), "it was not checked again");
     // Others know nothing of it.
     let strict = Jwt::new(keys, JwtRules { audience: vec!["www".to_owned()], ..rules() });
-    assert_eq!(known.check(&strict, &token).await, Err("the token has another audience"));
+    assert_eq!(known.check(&strict, &token).await, Err(Disbelief::Wrong("the token has another audience")));
     let stranger = Jwt::new(set(&[Issuer::new().key("a")]), rules());
-    assert_eq!(known.check(&stranger, &token).await, Err("the signature of the token is wrong"));
+    let wrong = Err(Disbelief::Wrong("the signature of the token is wrong"));
+    assert_eq!(known.check(&stranger, &token).await, wrong);
     let changed = token.replacen('.', "A.", 1);
     assert!(known.check(&jwt, &changed).await.is_err());
+}
+
+#[tokio::test]
+async fn fetched_keys_come_go_and_are_asked_for() {
+    let (old, new) = (Issuer::new(), Issuer::new());
+    let (fetched, known) = (Arc::new(FetchedKeys::default()), KnownTokens::default());
+    let jwt = Jwt::new(Keys::Fetched(Arc::clone(&fetched)), rules());
+    let token = |issuer: &Issuer, id: &str| {
+        issuer.token(&json!({ "alg": "EdDSA", "kid": id }), &json!({ "exp": 4_102_444_800_u64 }))
+    };
+    let (first, second) = (token(&old, "a"), token(&new, "b"));
+    assert_eq!(known.check(&jwt, &first).await, Err(Disbelief::NoKeys));
+    fetched.set(key_set(&[old.key("a")]));
+    assert!(known.check(&jwt, &first).await.is_ok());
+    // The token of another key has the keys fetched, and is let in by those that come.
+    let fetch = async {
+        fetched.asked().await;
+        fetched.begin();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        fetched.set(key_set(&[old.key("a"), new.key("b")]));
+        fetched.end(true);
+    };
+    assert!(tokio::join!(known.check(&jwt, &second), fetch).0.is_ok());
+    assert!(known.check(&jwt, &second).await.is_ok() && known.check(&jwt, &first).await.is_ok());
+    // Others are refused at once for a while, and a wrong signature of a known key asks for nothing.
+    let refused = |why| Err(Disbelief::Wrong(why));
+    assert_eq!(known.check(&jwt, &token(&new, "c")).await, refused("no key of the set is for this token"));
+    fetched.rested();
+    let stolen = token(&Issuer::new(), "a");
+    assert_eq!(known.check(&jwt, &stolen).await, refused("the signature of the token is wrong"));
+    // A key that the issuer takes back is believed no more, though its tokens were remembered.
+    fetched.set(key_set(&[new.key("b")]));
+    fetched.end(true);
+    assert!(known.check(&jwt, &first).await.is_err() && known.check(&jwt, &second).await.is_ok());
 }

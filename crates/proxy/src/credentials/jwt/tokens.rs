@@ -15,7 +15,7 @@ use rustls::crypto::aws_lc_rs;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use tokio::sync::Semaphore;
 
-use super::{Jwt, Token, Why};
+use super::{Disbelief, Jwt, KeySet, Token, Unchecked, Why};
 
 /// How many tokens each worker remembers.
 const REMEMBERED: usize = 4096;
@@ -58,30 +58,50 @@ impl Default for KnownTokens {
 }
 
 impl KnownTokens {
-    /// What a token says, if `jwt` believes it.
-    pub(crate) async fn check(&self, jwt: &Jwt, token: &str) -> Result<Rc<Token>, Why> {
-        let digest = self.digest(jwt, token);
+    /// What a token says, if `jwt` believes it. Waits for a signature of others, and for keys that are being fetched.
+    pub(crate) async fn check(&self, jwt: &Jwt, token: &str) -> Result<Rc<Token>, Disbelief> {
+        let digest = jwt.keys.with(|keys| self.digest(jwt, keys, token)).ok_or(Disbelief::NoKeys)?;
         if let Some(known) = self.right.borrow().get(digest, SystemTime::now()) {
             return Ok(known);
         }
         let unchecked = jwt.read(token, SystemTime::now())?;
+        let keys = jwt.keys.current().ok_or(Disbelief::NoKeys)?;
+        match self.verify((jwt, &keys), token, &unchecked).await {
+            // Rare, and larger than all the rest.
+            Err(why) if unchecked.names_another(&keys) => match Box::pin(jwt.keys.newer(&keys)).await {
+                Some(newer) => Ok(self.verify((jwt, &newer), token, &unchecked).await?),
+                None => Err(why.into()),
+            },
+            outcome => Ok(outcome?),
+        }
+    }
+
+    /// Checks a signature when it is its turn, and remembers the token where it is right.
+    async fn verify(
+        &self,
+        (jwt, keys): (&Jwt, &KeySet),
+        token: &str,
+        unchecked: &Unchecked<'_>,
+    ) -> Result<Rc<Token>, Why> {
         // It is never closed.
         let _permit = self.turn.acquire().await.map_err(|_| "no signature can be checked")?;
         // Another request with it may have been in front of this one.
-        let now = SystemTime::now();
+        let (digest, now) = (self.digest(jwt, keys, token), SystemTime::now());
         if let Some(known) = self.right.borrow().get(digest, now) {
             return Ok(known);
         }
-        let signed = jwt.is_signed(&unchecked);
+        let signed = unchecked.is_signed(keys);
         turn::next().await;
         signed?;
-        let token = Rc::new(unchecked.token);
+        let token = Rc::new(unchecked.token.clone());
         self.right.borrow_mut().add(digest, &token, now);
         Ok(token)
     }
 
-    fn digest(&self, jwt: &Jwt, token: &str) -> u128 {
+    /// What a token is known by: other keys or rules make it unknown.
+    fn digest(&self, jwt: &Jwt, keys: &KeySet, token: &str) -> u128 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(keys.digest());
         hasher.write(&jwt.identity);
         hasher.write(token.as_bytes());
         hasher.finish128().as_u128()

@@ -7,7 +7,7 @@ use offramp_http::head::Fields;
 use offramp_observe::{Cause, Close};
 
 use super::Grant;
-use crate::credentials::jwt::{Jwt, Why};
+use crate::credentials::jwt::{Disbelief, Jwt, Why};
 use crate::l7::answer::Refusal;
 use crate::l7::exchange::RequestContext;
 use crate::l7::session::Session;
@@ -15,6 +15,9 @@ use crate::l7::session::Session;
 /// What a client without a token is told, and one with a wrong one (RFC 6750 §3). Why it is wrong is told in events alone.
 const NO_TOKEN: &str = "Bearer realm=\"restricted\"";
 const WRONG_TOKEN: &str = "Bearer realm=\"restricted\", error=\"invalid_token\"";
+
+/// When to come again, in seconds, where there are no keys yet.
+const AGAIN: u32 = 5;
 
 /// Whether the request has a token that is believed.
 pub(super) async fn check(
@@ -24,7 +27,10 @@ pub(super) async fn check(
     fields: &Fields,
 ) -> Result<Grant, Refusal> {
     let token = token(fields).ok_or_else(|| refusal(None))?;
-    let token = session.worker.tokens.check(jwt, token).await.map_err(|why| refusal(Some(why)))?;
+    let token = session.worker.tokens.check(jwt, token).await.map_err(|disbelief| match disbelief {
+        Disbelief::Wrong(why) => refusal(Some(why)),
+        Disbelief::NoKeys => no_keys(),
+    })?;
     context.record.note(|facts| facts.request.user.clone_from(&token.user));
     Ok(token.fields.clone())
 }
@@ -33,6 +39,12 @@ fn refusal(why: Option<Why>) -> Refusal {
     let close = Close::from(Cause::Unauthorized).with_detail(why.unwrap_or("no token"));
     let challenge = if why.is_some() { WRONG_TOKEN } else { NO_TOKEN };
     Refusal::new(StatusCode::UNAUTHORIZED, close).with_field(b"www-authenticate", challenge)
+}
+
+/// Where nobody can tell whether a token is right, nobody is let in.
+fn no_keys() -> Refusal {
+    let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, Cause::KeysUnavailable);
+    Refusal { retry_after: Some(AGAIN), ..refusal }
 }
 
 /// The token that a request has; nothing where it has none, or several.
