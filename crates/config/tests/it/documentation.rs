@@ -1,6 +1,10 @@
 //! `docs/config.md`: its tables come from the table of keys, and its examples are read.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
 use offramp_config::{Environment, keys, load, parse};
+use toml_edit::{DocumentMut, TableLike, Value};
 
 use crate::blessed::{compare, read};
 
@@ -47,4 +51,59 @@ fn every_example_is_read_without_a_warning() {
             Err(errors) => panic!("{example}\n{errors}"),
         }
     }
+}
+
+/// The configurations in the pages of `docs/` and in `examples/`.
+fn configurations() -> Vec<DocumentMut> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let files = |folder: &str| -> Vec<PathBuf> {
+        std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let mut found = Vec::new();
+    for page in files("docs").iter().filter(|path| path.extension().is_some_and(|kind| kind == "md")) {
+        let text = std::fs::read_to_string(page).unwrap();
+        let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        // Some are parts of a file.
+        found.extend(blocks.filter_map(|block| block.parse().ok()));
+    }
+    for example in files("examples") {
+        if let Ok(text) = std::fs::read_to_string(example.join("offramp.toml")) {
+            found.push(text.parse().unwrap());
+        }
+    }
+    found
+}
+
+/// Notes the path of every key in `table`, which is the section `path`.
+fn note(table: &dyn TableLike, path: &str, noted: &mut BTreeSet<&'static str>) {
+    for (name, item) in table.iter() {
+        let Some(key) = keys::find_in(path, name) else { continue };
+        noted.insert(key.path);
+        let named = matches!(key.kind, keys::Kind::Named);
+        let inner = if named { format!("{}.*", key.path) } else { key.path.to_owned() };
+        let mut tables: Vec<&dyn TableLike> = Vec::new();
+        match item.as_table_like() {
+            Some(table) if named => tables.extend(table.iter().filter_map(|(_, item)| item.as_table_like())),
+            table => tables.extend(table),
+        }
+        let sections = item.as_array_of_tables().into_iter().flatten();
+        tables.extend(sections.map(|table| -> &dyn TableLike { table }));
+        let inline = item.as_array().into_iter().flatten().filter_map(Value::as_inline_table);
+        tables.extend(inline.map(|table| -> &dyn TableLike { table }));
+        tables.into_iter().for_each(|table| note(table, &inner, noted));
+    }
+}
+
+#[test]
+fn every_key_has_an_example() {
+    let mut noted = BTreeSet::new();
+    let configurations = configurations();
+    assert!(configurations.len() >= 50, "{}", configurations.len());
+    configurations.iter().for_each(|one| note(one.as_table(), "", &mut noted));
+    let missing: Vec<_> = keys::TABLE
+        .iter()
+        .filter(|key| key.support.is_now() && !noted.contains(key.path))
+        .map(|key| key.path)
+        .collect();
+    assert!(missing.is_empty(), "no example in docs/ or examples/ has these keys: {missing:#?}");
 }
