@@ -121,3 +121,59 @@ fn system_roots() -> Result<RootCertStore, String> {
     }
     Ok(ROOTS.get_or_init(|| roots).clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use http_body_util::Empty;
+
+    use super::*;
+
+    /// What is made of this response of a server of this machine, of which 10 bytes are allowed, and the request.
+    fn outcome(response: &'static str) -> (Result<Response<Bytes>, String>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/keys?x=1", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).unwrap();
+            // Whoever has had enough closes.
+            let _ = stream.write_all(response.as_bytes());
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let request = Request::get(url).body(Empty::<Bytes>::new()).unwrap();
+        (runtime.block_on(exchange_here(request, 10)), server.join().unwrap())
+    }
+
+    #[test]
+    fn plain_http_is_bounded() {
+        let (answer, request) = outcome("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789");
+        assert_eq!(answer.unwrap().body(), "0123456789");
+        assert!(request.starts_with("GET /keys?x=1 HTTP/1.1\r\nhost: 127.0.0.1:"), "{request}");
+        for long in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n0123456789A",
+            "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n0123456789A",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n0123456789A\r\n0\r\n\r\n",
+        ] {
+            assert_eq!(outcome(long).0.unwrap_err(), "length limit exceeded", "{long}");
+        }
+        for broken in ["", "<html>", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n0"] {
+            assert!(outcome(broken).0.is_err(), "{broken}");
+        }
+    }
+
+    #[tokio::test]
+    async fn schemes_are_not_mixed_up() {
+        let request = |url: &str| Request::get(url).body(Empty::<Bytes>::new()).unwrap();
+        let refused = exchange_here(request("https://127.0.0.1:1/"), 10).await;
+        assert_eq!(refused.unwrap_err(), "not a URL of http");
+        let refused = Web::new(Some(RootCertStore::empty()))
+            .unwrap()
+            .exchange(request("http://127.0.0.1:1/"), 10)
+            .await;
+        assert_eq!(refused.unwrap_err(), "not a URL of https");
+    }
+}

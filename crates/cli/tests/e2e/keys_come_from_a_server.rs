@@ -159,9 +159,13 @@ fn configuration(provider: &Provider, more: &str) -> String {
 }
 
 fn served(provider: &Provider) -> (Server, Instance) {
+    served_in("on", provider)
+}
+
+fn served_in(sandbox: &str, provider: &Provider) -> (Server, Instance) {
     let home = Home::new();
     let (app, _) = named(&Listen::Unix(home.file("app.sock")), "app");
-    (app, home.run(&configuration(provider, "")))
+    (app, home.run(&format!("sandbox = \"{sandbox}\"\n{}", configuration(provider, ""))))
 }
 
 fn status(instance: &Instance, token: &str) -> u16 {
@@ -176,7 +180,7 @@ fn logged(instance: &Instance, what: &str) -> usize {
 #[test]
 fn a_new_key_is_believed_at_once_and_one_that_is_taken_back_after_the_refresh() {
     let provider = Provider::answering(ED_KEY);
-    let (_app, instance) = served(&provider);
+    let (_app, instance) = served_in("strict", &provider);
     // They were there before the first request.
     assert_eq!(status(&instance, EDDSA), 200);
     assert_eq!(provider.requests(), 1);

@@ -48,6 +48,13 @@ impl KeySetUrl {
         self.0.starts_with("https://")
     }
 
+    /// The port of its server.
+    pub fn port(&self) -> u16 {
+        let authority = self.0.split(['/', '?']).nth(2).unwrap_or_default();
+        let written = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        written.unwrap_or(if self.is_https() { 443 } else { 80 })
+    }
+
     /// Whether a text means a URL rather than a file.
     pub(crate) fn is_meant(text: &str) -> bool {
         text.split_once("://").is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()))
@@ -113,16 +120,18 @@ mod tests {
 
     #[test]
     fn urls_are_secure_or_of_this_machine() {
-        for text in [
-            "https://idp.example.org/keys",
-            "https://idp.example.org",
-            "https://idp.example.org:8443/realms/a/certs?x=1",
-            "https://[2001:db8::1]/keys",
-            "http://localhost:8080/keys",
-            "http://127.0.0.7/keys",
-            "http://[::1]:1/keys",
+        for (text, port) in [
+            ("https://idp.example.org/keys:1", 443),
+            ("https://idp.example.org", 443),
+            ("https://idp.example.org?x=:2", 443),
+            ("https://idp.example.org:8443/realms/a/certs?x=1", 8443),
+            ("https://[2001:db8::1]/keys", 443),
+            ("http://localhost:8080/keys", 8080),
+            ("http://127.0.0.7/keys", 80),
+            ("http://[::1]:1/keys", 1),
         ] {
-            assert_eq!(text.parse::<KeySetUrl>().unwrap().as_str(), text);
+            let url: KeySetUrl = text.parse().unwrap();
+            assert_eq!((url.as_str(), url.port()), (text, port));
         }
         for (text, why) in [
             ("http://idp.example.org/keys", "without TLS"),

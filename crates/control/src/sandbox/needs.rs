@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use offramp_certs::staple;
 use offramp_config::model::{
     AccessOutput, Backend, Certificate, CertificateSource, ClientNetworks, DnsProvider, ErrorPages, FilePath,
-    ListenAddress, LogOutput, Networks, RelayTarget, Route, ServerAddress, StoreUrl, Target, Verify,
+    Jwks, ListenAddress, LogOutput, Networks, RelayTarget, Route, ServerAddress, StoreUrl, Target, Verify,
 };
 use offramp_config::{At, Config};
 
@@ -201,8 +201,13 @@ impl Found<'_> {
         self.error_pages(&route.http.error_pages);
         self.read("route.redirects", &route.http.redirects);
         self.read("route.basic_auth.file", route.credentials.basic.as_ref().map(|basic| &basic.file));
-        if let Some(jwt) = &route.credentials.jwt {
-            self.read("route.jwt.jwks", [&jwt.jwks]);
+        match route.credentials.jwt.as_ref().map(|jwt| &jwt.jwks) {
+            Some(Jwks::File(file)) => self.read("route.jwt.jwks", [file]),
+            Some(Jwks::Server(server)) => {
+                self.add("route.jwt.jwks", &route.at, What::Connect(server.url.port()));
+                self.read("route.jwt.ca", &server.ca);
+            }
+            None => {}
         }
         if let Some(forward) = &route.credentials.forward {
             self.relay("route.forward_auth.server", &forward.at, &forward.to);

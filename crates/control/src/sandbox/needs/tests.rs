@@ -64,6 +64,11 @@ jwt = { jwks = "/n/jwks" }
 client_auth = { trust_domains = { "d.test" = "/n/domain.pem" } }
 [[route]]
 listener = "web"
+host = "keys.example.org"
+backend = "b"
+jwt = { jwks = "https://idp.example.org:1014/keys", ca = "/n/idp.pem" }
+[[route]]
+listener = "web"
 host = "c.example.org"
 root = "/n/root"
 [[route]]
@@ -179,7 +184,7 @@ fn everything_that_is_named_is_needed() {
     for port in [443, 1001, 1002, 1008, 1009] {
         assert_eq!(of(What::Listen(port)), 1, "{port}");
     }
-    for port in [443, 1003, 1004, 1005, 1006, 1007, 1010, 1011, 1012, 1013] {
+    for port in [443, 1003, 1004, 1005, 1006, 1007, 1010, 1011, 1012, 1013, 1014] {
         assert_eq!(of(What::Connect(port)), 1, "{port}");
     }
 }
