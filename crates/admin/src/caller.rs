@@ -19,6 +19,8 @@ pub(crate) enum Caller {
     Stranger,
     /// Anyone who reaches a TCP address: the kernel does not tell who that is.
     Network(SocketAddr),
+    /// The same over TLS.
+    Encrypted(SocketAddr),
 }
 
 /// What a caller gets.
@@ -58,12 +60,12 @@ impl Caller {
                 Admission::Denied("this is for root and for the user that Offramp runs as")
             }
             (Self::Network(address), _) if !address.ip().to_canonical().is_loopback() => Admission::Denied(
-                "over TCP this is for clients of this machine: the token must not be read on its way",
+                "over TCP without TLS this is for clients of this machine: the token must not be read on its way",
             ),
-            (Self::Network(_), None) => Admission::Denied(
+            (Self::Network(_) | Self::Encrypted(_), None) => Admission::Denied(
                 "over TCP this needs a token: write token_file = \"/path\" into [admin], or use the Unix socket",
             ),
-            (Self::Network(address), Some(token)) => match shown {
+            (Self::Network(address) | Self::Encrypted(address), Some(token)) => match shown {
                 Some(shown) if same(shown, token.as_bytes()) => {
                     Admission::Granted(Requester::Admin(format!("token, from {address}").into()))
                 }
@@ -108,5 +110,9 @@ mod tests {
         }
         assert!(matches!(near.admit(None, None), Admission::Denied(why) if why.contains("token_file")));
         assert!(matches!(far.admit(token.map(str::as_bytes), token), Admission::Denied(_)));
+        let far = Caller::Encrypted("192.0.2.7:5".parse().unwrap());
+        assert!(matches!(far.admit(token.map(str::as_bytes), token), Admission::Granted(_)));
+        assert_eq!(far.admit(Some(b"0123456789abcdeF"), token), Admission::TokenNeeded);
+        assert!(matches!(far.admit(None, None), Admission::Denied(_)));
     }
 }

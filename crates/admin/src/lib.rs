@@ -1,13 +1,15 @@
-//! The admin interface: answers from the log store and about the running process over plain HTTP, for operators.
+//! The admin interface: answers from the log store and about the running process over HTTP, for operators.
 //!
 //! It has a thread and an event loop of its own, so that neither a slow client nor a long question holds up
-//! traffic or reloads. Whoever reaches it reads the log: it belongs on a loopback address or a Unix socket. The API
+//! traffic or reloads. Whoever reaches it without TLS reads the log: that belongs on a loopback address or a Unix socket.
+//! With TLS everything needs the token. The API
 //! about the running process is for root and the own user, or for those who have the token; what it changes,
 //! `control` changes, as with any other request.
 //!
 //! | question | module |
 //! | --- | --- |
 //! | who may connect, and for how long? | `serve` |
+//! | how is it encrypted? | `tls` |
 //! | which request gets which answer? | `service`, `origin` (browsers), `refusal` |
 //! | who asks the log store, and how many at once? | `desk` |
 //! | what does an operator ask about the running process, and who may? | `api`, `caller` |
@@ -22,9 +24,11 @@ mod origin;
 mod refusal;
 mod serve;
 mod service;
+mod tls;
 
 pub use api::Control;
 pub use desk::Store;
 pub use error::Error;
 pub use grafana::target_names;
 pub use serve::{Admin, Mount, Settings};
+pub use tls::Identity;

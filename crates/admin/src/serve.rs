@@ -3,12 +3,13 @@
 use std::convert::Infallible;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::Request;
 use hyper::body::Incoming;
@@ -23,12 +24,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 use crate::api::Control;
 use crate::caller::Caller;
 use crate::desk::{AT_ONCE, Desk, Store};
 use crate::error::Error;
 use crate::service::Service;
+use crate::tls::Identity;
 
 /// Connections at once: a few Grafana servers and browsers, which keep several each.
 const CONNECTIONS: u32 = 64;
@@ -42,6 +45,10 @@ const LAST: Duration = Duration::from_secs(90);
 const FINISH: Duration = Duration::from_secs(1);
 /// How long accepting pauses when descriptors or memory have run out.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How often the log says that a client could not be served because of its TLS.
+const TOLD: Duration = Duration::from_secs(60);
 /// The largest head of a request, in bytes.
 const HEAD_BYTES: usize = 16 << 10;
 
@@ -54,6 +61,8 @@ pub struct Settings {
     pub control: Option<Control>,
     /// What clients of the API must show that come over TCP; `None`: it is not for them.
     pub token: Option<Arc<str>>,
+    /// What clients are shown that come over TCP, all of which speak TLS then; `None`: plain HTTP.
+    pub identity: Option<Arc<Identity>>,
     /// Where in the tree of paths.
     pub mount: Mount,
     /// Where the program says what happens.
@@ -123,7 +132,9 @@ impl Admin {
         let refused = |error| Error::Listen(address.clone(), error);
         let socket = fd.try_clone().map_err(refused)?;
         let bound = listen::bound_address(&fd).map_or(address.clone(), Address::Tcp);
-        warn(&bound, &settings.log);
+        if settings.identity.is_none() {
+            warn(&bound, &settings.log);
+        }
         let runtime = Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(AT_ONCE)
@@ -246,12 +257,17 @@ async fn accept(
     places: &Arc<Semaphore>,
     closes: &Closes,
 ) -> io::Result<Infallible> {
-    let service = Arc::new(Service::new(
-        settings.store.map(Desk::new),
-        settings.control,
-        settings.token,
-        settings.mount,
-    ));
+    let config = settings.identity.as_ref().map(Identity::config).transpose()?;
+    let interior = Arc::new(Interior {
+        service: Service::new(
+            settings.store.map(Desk::new),
+            settings.control,
+            settings.token,
+            settings.mount,
+        ),
+        tls: config.map(|config| TlsAcceptor::from(Arc::new(config))),
+        failed: Failed { log: settings.log, next: Mutex::new(Instant::now()) },
+    });
     loop {
         // The semaphore is never closed.
         let Ok(place) = Arc::clone(places).acquire_owned().await else {
@@ -269,25 +285,60 @@ async fn accept(
             }
             Err(AcceptError::Broken(error)) => return Err(error),
         };
-        let (service, closes) = (Arc::clone(&service), closes.clone());
+        let (interior, closes) = (Arc::clone(&interior), closes.clone());
         tokio::spawn(async move {
             // A client that goes away or sends nonsense needs no event.
-            let _ = connection(fd, peer, service, closes).await;
+            let _ = connection(fd, peer, &interior, closes).await;
             drop(place);
         });
     }
 }
 
-async fn connection(fd: OwnedFd, peer: Peer, service: Arc<Service>, closes: Closes) -> io::Result<()> {
+/// What all connections share.
+struct Interior {
+    service: Service,
+    /// What clients over TCP must speak, if it is TLS.
+    tls: Option<TlsAcceptor>,
+    failed: Failed,
+}
+
+/// Says that handshakes fail, once a minute.
+struct Failed {
+    log: Log,
+    next: Mutex<Instant>,
+}
+
+impl Failed {
+    fn tell(&self, client: SocketAddr, reason: &str) {
+        let now = Instant::now();
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if now >= *next {
+            *next = now + TOLD;
+            let client = client.to_string();
+            let fields = [("client", (&client).into()), ("reason", reason.into())];
+            self.log.warn("no TLS with a client of the admin interface", &fields);
+        }
+    }
+}
+
+async fn connection(fd: OwnedFd, peer: Peer, interior: &Arc<Interior>, closes: Closes) -> io::Result<()> {
     match peer {
         Peer::Tcp(address) => {
             let stream = tokio::net::TcpStream::from_std(std::net::TcpStream::from(fd))?;
-            talk(stream, Caller::Network(address), service, closes).await;
+            let Some(tls) = &interior.tls else {
+                talk(stream, Caller::Network(address), interior, closes).await;
+                return Ok(());
+            };
+            match timeout(HANDSHAKE, tls.accept(stream)).await {
+                Ok(Ok(stream)) => talk(stream, Caller::Encrypted(address), interior, closes).await,
+                Ok(Err(error)) => interior.failed.tell(address, &error.to_string()),
+                Err(_) => interior.failed.tell(address, "the handshake took too long"),
+            }
         }
         Peer::Unix => {
             let stream = tokio::net::UnixStream::from_std(std::os::unix::net::UnixStream::from(fd))?;
             let caller = Caller::of(&stream);
-            talk(stream, caller, service, closes).await;
+            talk(stream, caller, interior, closes).await;
         }
     }
     Ok(())
@@ -296,12 +347,12 @@ async fn connection(fd: OwnedFd, peer: Peer, service: Arc<Service>, closes: Clos
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     caller: Caller,
-    service: Arc<Service>,
+    interior: &Arc<Interior>,
     mut closes: Closes,
 ) {
     let answer = service_fn(move |request: Request<Incoming>| {
-        let service = Arc::clone(&service);
-        async move { Ok::<_, Infallible>(service.answer(request, caller).await) }
+        let interior = Arc::clone(interior);
+        async move { Ok::<_, Infallible>(interior.service.answer(request, caller).await) }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).max_headers(64);

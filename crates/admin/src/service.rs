@@ -7,6 +7,7 @@ use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Body, Bytes};
 use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use offramp_control::Requester;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -66,6 +67,13 @@ impl Service {
                 Err(Problem::new(StatusCode::FORBIDDEN, "no page of a browser may use this"))
             };
             return answer.unwrap_or_else(|problem| problem.response().map(Either::Left));
+        }
+        if matches!(caller, Caller::Encrypted(_))
+            && request.method() != Method::OPTIONS
+            && let Err(problem) = self.admit(request.headers(), caller)
+        {
+            // Others than the clients of this machine read the log with the token alone.
+            return problem.response().map(Either::Left);
         }
         let found = self.find(request.uri().path());
         let mut response = self.checked(request, &asker, found).await.unwrap_or_else(|refusal| {
@@ -143,19 +151,24 @@ impl Service {
 }
 
 impl Service {
+    /// By which name a caller may use everything, or why not.
+    fn admit(&self, headers: &HeaderMap, caller: Caller) -> Result<Requester, Problem> {
+        let shown = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        let shown = shown.and_then(|value| value.strip_prefix(b"Bearer "));
+        match caller.admit(shown, self.token.as_deref()) {
+            Admission::Granted(by) => Ok(by),
+            Admission::Denied(why) => Err(Problem::new(StatusCode::FORBIDDEN, why)),
+            Admission::TokenNeeded => Err(Problem::token()),
+        }
+    }
+
     /// Answers about the running process, and has it changed.
     async fn api<B>(&self, request: Request<B>, caller: Caller) -> Result<Response<Reply>, Problem>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let shown = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        let shown = shown.and_then(|value| value.strip_prefix(b"Bearer "));
-        let by = match caller.admit(shown, self.token.as_deref()) {
-            Admission::Granted(by) => by,
-            Admission::Denied(why) => return Err(Problem::new(StatusCode::FORBIDDEN, why)),
-            Admission::TokenNeeded => return Err(Problem::token()),
-        };
+        let by = self.admit(request.headers(), caller)?;
         let Some(control) = &self.control else {
             let why = "no configuration is in force here";
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why));

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use offramp_admin::{Admin, Control, Mount, Settings, Store};
+use offramp_admin::{Admin, Control, Identity, Mount, Settings, Store};
 use offramp_config::Config;
 use offramp_config::model::ListenAddress;
 use offramp_control::{Carried, Origin, Server, Socket};
@@ -52,6 +52,7 @@ const SHORTEST_TOKEN: usize = 16;
 pub(crate) struct Prepared {
     address: Where,
     token: Option<Arc<str>>,
+    identity: Option<Arc<Identity>>,
 }
 
 /// Where it listens.
@@ -64,11 +65,11 @@ enum Where {
     Default(ListenAddress),
 }
 
-/// Reads the token, and makes the directory of the socket.
+/// Reads the token and the certificate, and makes the directory of the socket.
 ///
 /// # Errors
-/// The file of the token cannot be used.
-pub(crate) fn prepare(config: &Config, origin: &Origin) -> Result<Prepared, Failure> {
+/// A file cannot be used.
+pub(crate) fn prepare(config: &Config, origin: &Origin, log: &Log) -> Result<Prepared, Failure> {
     let admin = &config.admin;
     let address = match (&admin.endpoint, origin) {
         _ if !admin.enabled => Where::Nowhere,
@@ -96,7 +97,16 @@ pub(crate) fn prepare(config: &Config, origin: &Origin) -> Result<Prepared, Fail
         }
         _ => None,
     };
-    Ok(Prepared { address, token })
+    let identity = match &admin.certificate {
+        Some(cert) if admin.enabled => {
+            let key = admin.key.as_ref().map(|key| key.path.clone());
+            let identity = Identity::load(cert.path.clone(), key, log.clone())
+                .map_err(|error| Failure::usage(format_args!("error: [admin] certificate: {error}")))?;
+            Some(Arc::new(identity))
+        }
+        _ => None,
+    };
+    Ok(Prepared { address, token, identity })
 }
 
 /// Starts the admin interface, if there is to be one, for `server` to carry.
@@ -109,7 +119,7 @@ pub(crate) fn add(
     config: &Config,
     log: &Log,
 ) -> Result<(), Failure> {
-    let Prepared { address, token } = prepared;
+    let Prepared { address, token, identity } = prepared;
     let (address, written) = match &address {
         Where::Nowhere => return Ok(()),
         Where::Written(address) => (net(address), true),
@@ -117,7 +127,7 @@ pub(crate) fn add(
     };
     let store = Place::of(config).map(|place| Store { url: place.url, geoip: place.geoip });
     let control = Some(Control::new(server.handle(), server.view()));
-    let settings = Settings { store, control, token, mount: Mount::Grafana, log: log.clone() };
+    let settings = Settings { store, control, token, identity, mount: Mount::Grafana, log: log.clone() };
     let inherited = server.inherited_socket("admin", &address);
     let foreign = inherited.as_ref().is_some_and(|socket| socket.foreign);
     let started = match inherited {

@@ -277,7 +277,7 @@ fn serve(
             announce(&addresses);
         })
     });
-    let prepared = admin::prepare(&config, &origin)?;
+    let prepared = admin::prepare(&config, &origin, &log)?;
     let mut also = event_store::reach(&config);
     also.files.extend(surroundings::of_libraries());
     also.sockets = surroundings::runtime_directories();

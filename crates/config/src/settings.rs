@@ -99,6 +99,8 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "admin.enabled" => admin.enabled;
     "admin.address" => admin.endpoint;
     "admin.token_file" => admin.token_file;
+    "admin.certificate" => admin.certificate;
+    "admin.key" => admin.key;
     "log.level" => log.level;
     "log.format" => log.format;
     "log.output" => log.output;
@@ -223,14 +225,9 @@ pub(crate) const NEEDS: &[Need] = &[
     Need { path: "log_store.spool", with: "`url`", met: has_store },
     Need { path: "log_store.full_text", with: "`url`", met: has_store },
     Need { path: "log_store.geoip", with: "`url`", met: has_store },
-    Need {
-        path: "admin.token_file",
-        with: "an `address` that is no Unix socket",
-        met: |config| {
-            let endpoint = config.admin.endpoint.as_ref();
-            endpoint.is_some_and(|endpoint| matches!(endpoint.address, ListenAddress::Ip(_)))
-        },
-    },
+    Need { path: "admin.token_file", with: "an `address` that is no Unix socket", met: has_admin_port },
+    Need { path: "admin.certificate", with: "`token_file`", met: |config| config.admin.token_file.is_some() },
+    Need { path: "admin.key", with: "`certificate`", met: |config| config.admin.certificate.is_some() },
     Need {
         path: "metrics.graphite_interval",
         with: "`graphite`",
@@ -258,6 +255,11 @@ pub(crate) const NEEDS: &[Need] = &[
     Need { path: "tracing.sample_one_in", with: "`otlp`", met: has_collector },
     Need { path: "tracing.metrics", with: "`otlp`", met: has_collector },
 ];
+
+fn has_admin_port(config: &Config) -> bool {
+    let endpoint = config.admin.endpoint.as_ref();
+    endpoint.is_some_and(|endpoint| matches!(endpoint.address, ListenAddress::Ip(_)))
+}
 
 fn has_store(config: &Config) -> bool {
     config.log_store.url.is_some()

@@ -20,10 +20,10 @@ pub(super) fn document(version: &str) -> Value {
             "title": "Offramp admin API",
             "version": version,
             "description": "Reads and changes a running Offramp. It listens on a Unix socket for root and for the user \
-                            that Offramp runs as; on a loopback address it asks for a bearer token.",
+                            that Offramp runs as; on a TCP address it asks for a bearer token.",
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
-        "servers": [{ "url": "http://localhost", "description": "the Unix socket, or a loopback address" }],
+        "servers": [{ "url": "http://localhost", "description": "the Unix socket, or a TCP address, which may have TLS" }],
         "security": [{}, { "token": [] }],
         "paths": paths,
         "components": {

@@ -36,7 +36,7 @@ fn text() -> String {
 }
 
 fn settings(control: Option<Control>, token: Option<Arc<str>>) -> Settings {
-    Settings { store: None, control, token, mount: Mount::Grafana, log: Log::silent() }
+    Settings { store: None, control, token, identity: None, mount: Mount::Grafana, log: Log::silent() }
 }
 
 impl Rig {

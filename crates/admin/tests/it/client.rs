@@ -46,7 +46,7 @@ pub(crate) fn over(url: &str) -> Client {
 }
 
 pub(crate) fn start(store: Option<Store>, mount: Mount) -> Client {
-    let settings = Settings { store, control: None, token: None, mount, log: Log::silent() };
+    let settings = Settings { store, control: None, token: None, identity: None, mount, log: Log::silent() };
     let admin = Admin::start(&Address::Tcp("127.0.0.1:0".parse().unwrap()), settings).unwrap();
     let prefix = if mount == Mount::Grafana { "/grafana" } else { "" };
     Client { admin, prefix }

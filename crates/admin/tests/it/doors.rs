@@ -127,6 +127,7 @@ fn a_unix_socket_is_private_and_goes_with_the_interface() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("admin.sock");
     let settings = || Settings {
+        identity: None,
         store: Some(Store { url: store::shared().into(), geoip: None }),
         control: None,
         token: None,

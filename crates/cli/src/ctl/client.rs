@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -12,13 +14,16 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, IF_MATCH};
 use hyper::{Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use offramp_config::model::ListenAddress;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
 
 use crate::check;
 use crate::failure::Failure;
-use crate::flags::ctl::Reach;
+use crate::flags::ctl::{Admin, Reach};
 use crate::surroundings;
 
 /// How long an answer may take: a large configuration is read, and certificates may be made for it.
@@ -53,7 +58,9 @@ impl Request {
 
 /// Where requests go.
 pub(super) struct Client {
-    address: ListenAddress,
+    address: Admin,
+    /// By which the certificate of `https://` is checked, and its name.
+    tls: Option<(TlsConnector, ServerName<'static>)>,
     token: Option<Arc<str>>,
     /// Whether answers are shown as JSON.
     pub(super) json: bool,
@@ -76,21 +83,40 @@ impl Client {
                 Err(errors) => return Err(Failure::usage(errors)),
             },
         };
-        let written = config.admin.endpoint.as_ref().map(|endpoint| endpoint.address.clone());
+        let written = config.admin.endpoint.as_ref().map(|endpoint| Admin::Plain(endpoint.address.clone()));
+        if let (None, Some(address), Some(_)) = (&reach.admin, &written, &config.admin.certificate) {
+            return Err(Failure::usage(format_args!(
+                "error: the admin interface at {address} speaks TLS\nName it as its certificate does: --admin \
+                 https://HOST:PORT, with --cacert FILE unless the system knows the authority"
+            )));
+        }
         let address = reach.admin.clone().or(written);
-        let address = address.unwrap_or_else(|| ListenAddress::Unix(config.admin_socket()));
-        let near = matches!(&address, ListenAddress::Ip(address) if address.ip().is_loopback());
+        let address = address.unwrap_or_else(|| Admin::Plain(ListenAddress::Unix(config.admin_socket())));
+        let near = match &address {
+            Admin::Plain(ListenAddress::Ip(address)) => address.ip().is_loopback(),
+            Admin::Plain(ListenAddress::Unix(_)) => false,
+            Admin::Https { host, .. } => {
+                host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+            }
+        };
         // The token of the configuration is for this machine.
         let own = config.admin.token_file.map(|file| file.path).filter(|_| near);
         let token = match (&address, reach.token_file.clone().or(own)) {
-            (ListenAddress::Ip(_), Some(file)) => {
+            (Admin::Plain(ListenAddress::Unix(_)), _) | (_, None) => None,
+            (_, Some(file)) => {
                 let token = offramp_certs::read_secret(&file);
                 let token = token.map_err(|error| Failure::usage(format_args!("error: {error}")))?;
                 Some(Arc::from(token.as_str()))
             }
-            _ => None,
         };
-        Ok(Self { address, token, json: reach.json })
+        let tls = match &address {
+            Admin::Https { host, .. } => Some(tls(host, reach.cacert.as_deref())?),
+            Admin::Plain(_) if reach.cacert.is_some() => {
+                return Err(Failure::usage("error: --cacert is for --admin https://HOST:PORT"));
+            }
+            Admin::Plain(_) => None,
+        };
+        Ok(Self { address, tls, token, json: reach.json })
     }
 
     /// Sends a request, and gives the body of the answer.
@@ -169,13 +195,20 @@ impl Client {
 
     async fn send(&self, request: &Request, tag: Option<String>) -> Result<Response<Incoming>, Failure> {
         match &self.address {
-            ListenAddress::Unix(path) => {
+            Admin::Plain(ListenAddress::Unix(path)) => {
                 let stream = UnixStream::connect(path).await.map_err(|error| self.nobody(&error))?;
                 self.talk(stream, request, tag).await
             }
-            ListenAddress::Ip(address) => {
+            Admin::Plain(ListenAddress::Ip(address)) => {
                 let stream = TcpStream::connect(address).await.map_err(|error| self.nobody(&error))?;
                 self.talk(stream, request, tag).await
+            }
+            Admin::Https { host, port } => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await;
+                let stream = stream.map_err(|error| self.nobody(&error))?;
+                let Some((connector, name)) = &self.tls else { return Err(self.failed(&"no TLS")) };
+                let stream = connector.connect(name.clone(), stream).await;
+                self.talk(stream.map_err(|error| self.failed(&format!("TLS: {error}")))?, request, tag).await
             }
         }
     }
@@ -224,6 +257,28 @@ impl Client {
             _ => format!("error: {address}: {error}"),
         })
     }
+}
+
+/// What checks the certificate of a host: by these authorities, or the system's.
+fn tls(host: &str, authorities: Option<&Path>) -> Result<(TlsConnector, ServerName<'static>), Failure> {
+    let roots = match authorities {
+        Some(file) => {
+            let loaded = offramp_certs::client_auth::load_roots(file, SystemTime::now());
+            loaded.map_err(|error| Failure::usage(format_args!("error: {error}")))?.roots
+        }
+        None => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            roots
+        }
+    };
+    let failed =
+        |error: &dyn fmt::Display| Failure::usage(format_args!("error: --admin https://{host}: {error}"));
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(&error))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(|error| failed(&error))?.with_root_certificates(roots).with_no_client_auth();
+    Ok((TlsConnector::from(Arc::new(config)), name))
 }
 
 /// What was said against a request.

@@ -1,6 +1,8 @@
 //! The command line of `ctl`.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use offramp_config::model::ListenAddress;
@@ -21,9 +23,12 @@ pub(crate) struct Ctl {
 /// Where the admin interface is, and how its answers are shown.
 #[derive(Debug, Args)]
 pub(crate) struct Reach {
-    /// The admin interface: unix:/path or 127.0.0.1:9901 [default: that of the configuration]
+    /// The admin interface: unix:/path, 127.0.0.1:9901 or https://host:9901 [default: that of the configuration]
     #[arg(long, global = true, value_name = "ADDRESS")]
-    pub(crate) admin: Option<ListenAddress>,
+    pub(crate) admin: Option<Admin>,
+    /// The PEM file with the authorities that the certificate of https:// is checked against [default: the system's]
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) cacert: Option<PathBuf>,
     /// The file with the token that a TCP address asks for [default: that of the configuration]
     #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,
@@ -34,6 +39,54 @@ pub(crate) struct Reach {
     /// Print the answer as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
+}
+
+/// Where an admin interface is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Admin {
+    /// On a Unix socket, or an address of this machine.
+    Plain(ListenAddress),
+    /// At a port of a host, with TLS.
+    Https {
+        /// A name or an address, without brackets.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+}
+
+impl FromStr for Admin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some(rest) = text.strip_prefix("https://") else {
+            return text
+                .parse()
+                .map(Self::Plain)
+                .map_err(|problem: offramp_config::Problem| problem.to_string());
+        };
+        let wrong = || "write https://host:port".to_owned();
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| wrong())?),
+            _ => (authority, 443),
+        };
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if bare.is_empty() || bare.contains(['/', '@', '?', '#']) || (bare == host && host.contains(':')) {
+            return Err(wrong());
+        }
+        Ok(Self::Https { host: bare.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(address) => address.fmt(f),
+            Self::Https { host, port } if host.contains(':') => write!(f, "https://[{host}]:{port}"),
+            Self::Https { host, port } => write!(f, "https://{host}:{port}"),
+        }
+    }
 }
 
 impl Reach {

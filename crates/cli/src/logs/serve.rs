@@ -26,8 +26,14 @@ pub(super) fn run(arguments: Serve) -> Result<(), Failure> {
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-        let settings =
-            Settings { store: Some(store), control: None, token: None, mount: Mount::Root, log: log.clone() };
+        let settings = Settings {
+            store: Some(store),
+            control: None,
+            token: None,
+            identity: None,
+            mount: Mount::Root,
+            log: log.clone(),
+        };
         let mut admin = admin::start(&arguments.address, settings)?;
         log.info("listening", &[("address", admin.address().into())]);
         tokio::select! {

@@ -40,12 +40,16 @@ fn fields(root: &Section, config: &Config, report: &mut Report<'_>) {
 }
 
 fn admin(root: &Section, config: &Config, report: &mut Report<'_>) {
-    let (Some(admin), Some(section)) = (&config.admin.endpoint, root.section("admin")) else { return };
-    if let ListenAddress::Ip(address) = &admin.address
+    let (Some(endpoint), Some(section)) = (&config.admin.endpoint, root.section("admin")) else { return };
+    let admin = &config.admin;
+    if let ListenAddress::Ip(address) = &endpoint.address
         && !address.ip().to_canonical().is_loopback()
+        && admin.enabled
+        && (admin.certificate.is_none() || admin.token_file.is_none())
     {
         let problem = Problem::new(format!("other machines can connect to the admin interface at {address}"));
-        let help = "anyone who connects can read the log: write \"127.0.0.1:9901\" or \"unix:/path\"";
-        report.warn(section.key_span("address"), problem.help(help));
+        let help = "this needs TLS and a token: write `certificate` and `token_file` too, or an address of this \
+                    machine alone, \"127.0.0.1:9901\" or \"unix:/path\"";
+        report.whole(section.key_span("address"), problem.help(help));
     }
 }

@@ -46,6 +46,8 @@ geoip = "/countries.mmdb"
 enabled = false
 address = "127.0.0.1:9999"
 token_file = "/other"
+certificate = "/other"
+key = "/other"
 [log]
 level = "debug"
 format = "json"

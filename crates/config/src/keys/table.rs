@@ -79,8 +79,10 @@ pub const TABLE: &[Key] = rows! {
 
     "admin": Kind::Section, SECTION_DEFAULTS, Restart, NOW, "The admin interface: the API of `offramp ctl`, and the data source for Grafana over the log store";
     "admin.enabled": Kind::Bool, toml("true"), Restart, NOW, "Whether there is one";
-    "admin.address": Kind::Text("`unix:/path`, `127.0.0.1:9901`"), absent("`admin.sock` in `state_dir`"), Restart, NOW, "Where the admin interface listens over plain HTTP; not for the public";
-    "admin.token_file": Kind::Text("a file's path"), absent("the API is served on Unix sockets only"), Restart, NOW, "The file with the token of at least 16 characters that clients of a loopback address send as `Authorization: Bearer`, to use the API";
+    "admin.address": Kind::Text("`unix:/path`, `127.0.0.1:9901`"), absent("`admin.sock` in `state_dir`"), Restart, NOW, "Where the admin interface listens. An address that other machines reach needs `certificate` and `token_file`";
+    "admin.token_file": Kind::Text("a file's path"), absent("the API is served on Unix sockets only"), Restart, NOW, "The file with the token of at least 16 characters that clients of a TCP address send as `Authorization: Bearer`, to use the API";
+    "admin.certificate": Kind::Text("a file's path"), absent("plain HTTP"), Restart, NOW, "The PEM file with the chain for HTTPS on a TCP address; what replaces it is used by itself within some seconds";
+    "admin.key": Kind::Text("a file's path"), absent("the key is in the file of `certificate`"), Restart, NOW, "The PEM file with its private key";
 
     "log": Kind::Section, SECTION_DEFAULTS, Live, NOW, "The log of the program itself";
     "log.level": Kind::Choice(model::Level::CHOICES), toml("\"info\""), Live, NOW, "The least important messages to write";

@@ -28,11 +28,15 @@ pub struct Admin {
     pub endpoint: Option<Endpoint>,
     /// The file with the token that clients of a TCP address must show to the admin API; `None`: they get none of it.
     pub token_file: Option<FilePath>,
+    /// The PEM file with the chain for TLS on a TCP address; `None`: plain HTTP, and for this machine alone.
+    pub certificate: Option<FilePath>,
+    /// The PEM file with its key; `None`: it is in the file of the chain.
+    pub key: Option<FilePath>,
 }
 
 impl Default for Admin {
     fn default() -> Self {
-        Admin { enabled: true, endpoint: None, token_file: None }
+        Admin { enabled: true, endpoint: None, token_file: None, certificate: None, key: None }
     }
 }
 

@@ -199,7 +199,21 @@ fn conflicts_between_routes_and_the_modes_of_listeners() {
             format!("{http}{one}host = \"a\"\npath = \"/a\"\n[[route]]\nhost = \"a\"\npassthrough = \"b:1\""),
             "pass through, or none",
         ),
-        (format!("{one}[admin]\naddress = \"[::]:443\""), "a listener has the address"),
+        (
+            format!(
+                "{one}[admin]\naddress = \"[::]:443\"\ntoken_file = \"t\"\ncertificate = \"c\"\nkey = \"k\""
+            ),
+            "a listener has the address",
+        ),
+        (format!("{one}[admin]\naddress = \"[::]:9\""), "write `certificate` and `token_file` too"),
+        (
+            format!("{one}[admin]\naddress = \"192.0.2.1:9\"\ntoken_file = \"t\""),
+            "this needs TLS and a token",
+        ),
+        (
+            format!("{one}[admin]\naddress = \"127.0.0.1:9\"\ncertificate = \"c\""),
+            "`certificate` has no effect without `token_file`",
+        ),
         (
             format!("{one}[admin]\naddress = \"[::1]:9\"\n[metrics]\naddress = \"[::1]:9\""),
             "[metrics] has the address",

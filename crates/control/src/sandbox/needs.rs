@@ -109,6 +109,8 @@ impl Found<'_> {
                 self.listen("admin.address", &endpoint.at, &endpoint.address);
             }
             self.read("admin.token_file", &config.admin.token_file);
+            self.read("admin.certificate", &config.admin.certificate);
+            self.read("admin.key", &config.admin.key);
         }
     }
 

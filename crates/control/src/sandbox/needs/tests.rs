@@ -9,7 +9,7 @@ use super::*;
 const EVERYTHING: &str = r#"
 state_dir = "/n/state"
 geoip = "/n/countries.mmdb"
-admin = { address = "127.0.0.1:1001", token_file = "/n/token" }
+admin = { address = "127.0.0.1:1001", token_file = "/n/token", certificate = "/n/admin.pem", key = "/n/admin.key" }
 log = { output = "/n/log" }
 access_log = { output = "/n/events" }
 log_store = { url = "sqlite:/n/store.db", geoip = "/n/cities.mmdb" }

@@ -1,0 +1,126 @@
+//! TLS on a TCP address: a certificate from files, read again when they have changed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use offramp_certs::{Error, Stamp, file};
+use offramp_observe::Log;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+/// Between two looks at the files; only handshakes look.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// What is shown to clients.
+#[derive(Debug)]
+pub struct Identity {
+    cert: PathBuf,
+    key: Option<PathBuf>,
+    state: Mutex<State>,
+    log: Log,
+}
+
+#[derive(Debug)]
+struct State {
+    certified: Arc<CertifiedKey>,
+    /// What it was read from, or what could not be used since.
+    stamps: [Option<Stamp>; 2],
+    looked: Instant,
+}
+
+impl Identity {
+    /// Reads a chain and its key, from one file or two.
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub fn load(cert: PathBuf, key: Option<PathBuf>, log: Log) -> Result<Self, Error> {
+        let stamps = stamps(&cert, key.as_ref());
+        let loaded = file::load(&cert, key.as_deref(), SystemTime::now())?;
+        let certified = Arc::clone(&loaded.certificate.certified_key);
+        let state = Mutex::new(State { certified, stamps, looked: Instant::now() });
+        Ok(Self { cert, key, state, log })
+    }
+
+    /// What a handshake needs.
+    pub(crate) fn config(self: &Arc<Self>) -> io::Result<ServerConfig> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.map_err(io::Error::other)?.with_no_client_auth();
+        let resolver: Arc<dyn ResolvesServerCert> = Arc::clone(self) as _;
+        let mut config = builder.with_cert_resolver(resolver);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    /// What is in the files now, or was when they could be used last.
+    fn current(&self, now: Instant) -> Arc<CertifiedKey> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(state.looked) >= AGAIN {
+            state.looked = now;
+            let stamps = stamps(&self.cert, self.key.as_ref());
+            if stamps != state.stamps {
+                state.stamps = stamps;
+                let path = self.cert.display().to_string();
+                match file::load(&self.cert, self.key.as_deref(), SystemTime::now()) {
+                    Ok(loaded) => {
+                        state.certified = Arc::clone(&loaded.certificate.certified_key);
+                        self.log.info(
+                            "the certificate of the admin interface changed",
+                            &[("file", (&path).into())],
+                        );
+                    }
+                    Err(error) => {
+                        let fields = [("file", (&path).into()), ("reason", (&error).into())];
+                        self.log.error(
+                            "the admin interface keeps its certificate: the new one cannot be used",
+                            &fields,
+                        );
+                    }
+                }
+            }
+        }
+        Arc::clone(&state.certified)
+    }
+}
+
+impl ResolvesServerCert for Identity {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current(Instant::now()))
+    }
+}
+
+fn stamps(cert: &Path, key: Option<&PathBuf>) -> [Option<Stamp>; 2] {
+    [Stamp::of(cert), key.and_then(|key| Stamp::of(key))]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use offramp_testkit::ca::{Ca, Key, Leaf};
+
+    use super::*;
+
+    #[test]
+    fn a_new_pair_takes_the_place_of_the_old_one_and_half_of_one_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let ca = Ca::new(folder.path()).unwrap();
+        let issue = |name: &str| ca.issue(name, &Leaf::server(Key::P256, &["admin.test"])).unwrap();
+        let (first, second) = (issue("first"), issue("second"));
+        let key = Some(first.key.clone());
+        let identity = Identity::load(first.chain.clone(), key, Log::silent()).unwrap();
+        let begun = Instant::now();
+        let shown = |after: Duration| identity.current(begun + after).cert[0].to_vec();
+        let before = shown(Duration::ZERO);
+        fs::rename(second.chain, &first.chain).unwrap();
+        assert_eq!(shown(Duration::ZERO), before, "the files are not looked at each time");
+        assert_eq!(shown(AGAIN * 2), before, "the key is another one's");
+        fs::rename(second.key, &first.key).unwrap();
+        assert_ne!(shown(AGAIN * 4), before);
+        assert!(Identity::load(folder.path().join("none"), None, Log::silent()).is_err());
+    }
+}
