@@ -137,6 +137,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "limits.connections" => limits.connections;
     "limits.connections_per_client" => limits.connections_per_client;
     "limits.handshakes_per_client" => limits.handshakes_per_client;
+    "limits.bandwidth_per_client" => limits.bandwidth_per_client;
     "limits.handshake_timeout" => limits.handshake_timeout;
     "limits.connect_timeout" => limits.connect_timeout;
     "limits.idle_timeout" => limits.idle_timeout;

@@ -15,12 +15,13 @@ mod tls;
 mod trust;
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use offramp_certs::store::Store;
-use offramp_config::{At, Config, model};
+use offramp_config::model::{self, Size};
+use offramp_config::{At, Config};
 use offramp_net::process::{Identity, is_root};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::snapshot::{ListenerTls, Preamble};
@@ -298,6 +299,7 @@ fn limits(limits: &model::Limits) -> Limits {
         connections: limits.connections,
         connections_per_client: limits.connections_per_client,
         handshakes_per_client: limits.handshakes_per_client.map(rate),
+        bandwidth_per_client: limits.bandwidth_per_client.map(Size::bytes).and_then(NonZeroU64::new),
         handshake_timeout: limits.handshake_timeout,
         connect_timeout: limits.connect_timeout,
         idle_timeout: limits.idle_timeout,

@@ -209,6 +209,8 @@ fn limits(snapshot: &Snapshot, shared: &Shared) -> Vec<Sampled> {
     all.extend(
         limits.handshakes_per_client.map(|rate| limit("handshakes_per_client_per_second", per_second(rate))),
     );
+    let bandwidth = limits.bandwidth_per_client;
+    all.extend(bandwidth.map(|rate| limit("bandwidth_per_client", rate.get() as f64)));
     let memory = http.map(|http| http.limits.memory as f64);
     all.extend(memory.map(|memory| limit("memory", memory)));
     all.push(figure(&names::LIMIT_USED, &["memory"], shared.held.most() as f64));

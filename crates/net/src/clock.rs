@@ -16,6 +16,14 @@ pub fn coarse_ms() -> u64 {
     now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
 }
 
+/// The monotonic clock, without a system call.
+#[must_use]
+pub fn monotonic() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    // Below a second, and never negative.
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
+}
+
 /// The CPU time of the calling thread so far. It costs a system call.
 #[must_use]
 pub fn thread_cpu() -> Duration {

@@ -17,6 +17,7 @@ pub mod handover;
 pub mod listen;
 pub mod notify;
 pub mod ownership;
+pub mod pace;
 pub mod process;
 pub mod sandbox;
 pub mod splice;

@@ -23,8 +23,10 @@ use std::cell::{Cell, Ref, RefCell};
 use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -35,6 +37,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::{Sleep, sleep};
 
 use crate::address::canonical;
+use crate::pace::{Allowance, Pace, Way};
 
 /// How long a socket that cannot be watched waits before it is tried again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -47,11 +50,13 @@ pub struct Socket {
     /// What few sockets need; none until then.
     rare: RefCell<Option<Box<Rare>>>,
     writing: Cell<Writing>,
+    /// Whether there is a pace among what is rare.
+    paced: Cell<bool>,
     kind: Kind,
     fd: OwnedFd,
 }
 
-/// What few sockets need: those whose writes had to wait, and those that the kernel cannot watch. It stays until the
+/// What few sockets need: those whose writes had to wait, those that the kernel cannot watch, and those with a pace. It stays until the
 /// socket is dropped.
 #[derive(Default)]
 struct Rare {
@@ -62,6 +67,8 @@ struct Rare {
     duplicate: Option<OwnedFd>,
     /// Runs while the kernel cannot watch the socket.
     retry: Option<Pin<Box<Sleep>>>,
+    /// How fast bytes may pass.
+    pace: Option<Pace>,
 }
 
 /// The number of a descriptor that its [`Socket`] owns: the socket, or its duplicate.
@@ -112,11 +119,48 @@ impl Socket {
             watch: RefCell::new(None),
             rare: RefCell::new(None),
             writing: Cell::new(Writing::Untold),
+            paced: Cell::new(false),
             kind,
             fd,
         };
         socket.watched().map(drop)?;
         Ok(socket)
+    }
+
+    /// Bounds how fast bytes pass from now on, in each direction: `rate` bytes per second, together with all other sockets
+    /// that share the `allowance`. Whatever exceeds it waits in the kernel, or with who wants to send it.
+    pub fn set_pace(&self, allowance: Arc<Allowance>, rate: NonZeroU64) {
+        self.rare.borrow_mut().get_or_insert_default().pace = Some(Pace::new(allowance, rate));
+        self.paced.set(true);
+    }
+
+    /// How many bytes may pass now, at least one.
+    #[cold]
+    fn poll_pace(&self, cx: &mut Context<'_>, way: Way) -> Poll<usize> {
+        match self.rare.borrow().as_ref().and_then(|rare| rare.pace.as_ref()) {
+            Some(pace) => pace.poll_room(cx, way),
+            None => Poll::Ready(usize::MAX),
+        }
+    }
+
+    /// So many bytes have passed.
+    #[cold]
+    fn passed(&self, way: Way, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(n)) = &outcome
+            && let Some(pace) = self.rare.borrow().as_ref().and_then(|rare| rare.pace.as_ref())
+        {
+            pace.spend(way, *n);
+        }
+        outcome
+    }
+
+    /// How many of `wanted` bytes may pass now.
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>, way: Way, wanted: usize) -> Poll<usize> {
+        if self.paced.get() {
+            self.poll_pace(cx, way).map(|room| room.min(wanted))
+        } else {
+            Poll::Ready(wanted)
+        }
     }
 
     /// Waits until a connection in progress is made.
@@ -194,6 +238,11 @@ impl Socket {
         if let [only] = buffers {
             return self.poll_read(cx, only);
         }
+        if self.paced.get()
+            && let Some(first) = buffers.iter_mut().find(|buffer| !buffer.is_empty())
+        {
+            return self.poll_read(cx, first);
+        }
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
         self.poll_with_read(cx, wanted, |fd| rustix::io::readv(fd, buffers))
     }
@@ -203,7 +252,9 @@ impl Socket {
     /// # Errors
     /// As [`Socket::poll_readv`].
     pub fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.poll_with_read(cx, buffer.len(), |fd| recv(fd, &mut *buffer, RecvFlags::empty()).map(|(n, _)| n))
+        let room = ready!(self.poll_room(cx, Way::In, buffer.len()));
+        let buffer = &mut buffer[..room];
+        self.poll_with_read(cx, room, |fd| recv(fd, &mut *buffer, RecvFlags::empty()).map(|(n, _)| n))
     }
 
     /// Calls `read` when the socket may have something; less than `wanted` means that it is empty
@@ -219,6 +270,18 @@ impl Socket {
 
     /// The same for a `read` that makes room only when it is called, and tells how much.
     pub(crate) fn poll_with_room(
+        &self,
+        cx: &mut Context<'_>,
+        read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)>,
+    ) -> Poll<io::Result<usize>> {
+        if self.paced.get() {
+            ready!(self.poll_pace(cx, Way::In));
+            return self.passed(Way::In, self.poll_unpaced_read(cx, read));
+        }
+        self.poll_unpaced_read(cx, read)
+    }
+
+    fn poll_unpaced_read(
         &self,
         cx: &mut Context<'_>,
         mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)>,
@@ -252,6 +315,11 @@ impl Socket {
     /// # Errors
     /// What the kernel says; `WouldBlock` and `Interrupted` never come out.
     pub fn poll_writev(&self, cx: &mut Context<'_>, buffers: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if self.paced.get()
+            && let Some(first) = buffers.iter().find(|buffer| !buffer.is_empty())
+        {
+            return self.poll_write(cx, first);
+        }
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
         self.poll_with_write(cx, wanted, |fd| rustix::io::writev(fd, buffers))
     }
@@ -263,6 +331,7 @@ impl Socket {
     pub fn poll_write(&self, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
         // The calls that only sockets have are cheaper than read(2) and write(2): they need no
         // position, no iterator over several buffers, and no lock on the descriptor.
+        let buffer = &buffer[..ready!(self.poll_room(cx, Way::Out, buffer.len()))];
         self.poll_with_write(cx, buffer.len(), |fd| send(fd, buffer, SendFlags::NOSIGNAL))
     }
 
@@ -272,6 +341,7 @@ impl Socket {
     /// # Errors
     /// As [`Socket::poll_readv`].
     pub fn poll_write_more(&self, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        let buffer = &buffer[..ready!(self.poll_room(cx, Way::Out, buffer.len()))];
         let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
         self.poll_with_write(cx, buffer.len(), |fd| send(fd, buffer, flags))
     }
@@ -283,6 +353,19 @@ impl Socket {
 
     /// Calls `write` when the socket may take something; less than `wanted` means that it is full.
     pub(crate) fn poll_with_write(
+        &self,
+        cx: &mut Context<'_>,
+        wanted: usize,
+        write: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        if self.paced.get() {
+            ready!(self.poll_pace(cx, Way::Out));
+            return self.passed(Way::Out, self.poll_unpaced_write(cx, wanted, write));
+        }
+        self.poll_unpaced_write(cx, wanted, write)
+    }
+
+    fn poll_unpaced_write(
         &self,
         cx: &mut Context<'_>,
         wanted: usize,

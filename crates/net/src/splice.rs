@@ -11,11 +11,12 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 use crate::Socket;
+use crate::pace::Way;
 
 /// A pipe of the kernel, and how much is in it.
 pub struct Pipe {
@@ -106,8 +107,9 @@ impl Socket {
     /// What the kernel says; [`is_unsupported`] where this socket cannot be spliced at all.
     pub fn poll_splice_from(&self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
         debug_assert_eq!(pipe.held, 0, "a full pipe looks like an empty socket");
+        let room = ready!(self.poll_room(cx, Way::In, SIZE));
         let moved = self.poll_with_room(cx, |fd| {
-            let n = splice(fd, None, &pipe.to, None, SIZE, FLAGS)?;
+            let n = splice(fd, None, &pipe.to, None, room, FLAGS)?;
             Ok((n, n))
         });
         if let Poll::Ready(Ok(n)) = moved {
@@ -122,7 +124,8 @@ impl Socket {
     /// What the kernel says.
     pub fn poll_splice_to(&self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
         let held = pipe.held;
-        let moved = self.poll_with_write(cx, 0, |fd| splice(&pipe.from, None, fd, None, held, FLAGS));
+        let room = ready!(self.poll_room(cx, Way::Out, held));
+        let moved = self.poll_with_write(cx, 0, |fd| splice(&pipe.from, None, fd, None, room, FLAGS));
         if let Poll::Ready(Ok(n)) = moved {
             pipe.held -= n.min(held);
         }

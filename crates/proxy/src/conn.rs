@@ -22,7 +22,7 @@ use crate::l7::{self, Session, Transport};
 use crate::limit::{Admitted, ClientBounds, ClientEntry, Refusal};
 use crate::networks::AddressRules;
 use crate::proxy_header::{self, About, TlsPart};
-use crate::snapshot::{Listener, Relay, Route, Snapshot, Target};
+use crate::snapshot::{Limits, Listener, Relay, Route, Snapshot, Target};
 use crate::worker::{AcceptorId, Worker};
 use crate::{failure, greeting, l4};
 use secure::{Door, Ends, Greeted, Secure, Terms, refuse};
@@ -76,6 +76,17 @@ impl Life {
     fn facts(&mut self) -> &mut ConnectionFacts {
         // Taken only by `drop`.
         self.facts.as_mut().expect("facts last as long as the connection")
+    }
+
+    /// Bounds what the client moves from now on: its handshake is not held up.
+    fn pace(&self, socket: &Socket, limits: &Limits, listener: &Listener) {
+        let address = self.facts.as_ref().and_then(|facts| facts.client.ip());
+        if let (Some(rate), Some(client), Some(address)) = (limits.bandwidth_per_client, &self.client, address)
+            // Behind these addresses are many clients.
+            && !listener.is_proxy(address)
+        {
+            socket.set_pace(client.allowance(), rate);
+        }
     }
 
     /// Notes the route that was found.
@@ -215,6 +226,7 @@ async fn establish(
     }
     let route = listener.routes.find(None, |_| false).ok_or(Cause::NoRoute)?;
     may_enter(route.addresses.as_deref(), client)?;
+    life.pace(&fresh.socket, &snapshot.limits, &listener);
     match &route.target {
         Target::Http(_) => http::plain(life, snapshot, &listener, fresh.socket, fresh.buffer),
         _ => plain(life, &snapshot, route, fresh.socket, fresh.buffer).await,
@@ -272,6 +284,7 @@ async fn greeted(
     };
     let terms = route.and_then(Terms::of);
     if let (Some(route), None) = (route, &terms) {
+        life.pace(&socket, &snapshot.limits, listener);
         return plain(life, &snapshot, route, socket, buffer).await;
     }
     let secure = Secure {
@@ -298,6 +311,7 @@ async fn greeted(
         let close = secure::refused(life, cause, &established.negotiated);
         return Err(refuse(&life.worker, &socket, established, alert, close).await);
     }
+    life.pace(&socket, &snapshot.limits, listener);
     let relay = match terms.to {
         Ends::Relay(relay) => relay,
         Ends::Http(http) => {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use offramp_net::pace::Allowance;
 use tokio::sync::Notify;
 
 /// A number of events per time; as many may come at once.
@@ -153,6 +154,8 @@ struct Client {
     arrival: u64,
     /// The same of requests.
     requests: u64,
+    /// What it may move, where that is bounded.
+    allowance: Option<Arc<Allowance>>,
 }
 
 /// The limits of one client; without one, connections are counted and let in.
@@ -233,7 +236,10 @@ impl ClientTable {
 impl Shard {
     fn client(&mut self, key: IpAddr, now: u64) -> &mut Client {
         if self.clients.len() >= self.sweep_at.max(SWEEP_AT) {
-            let owes = |client: &Client| client.open > 0 || client.arrival > now || client.requests > now;
+            let owes = |client: &Client| {
+                let moves = client.allowance.as_ref().is_some_and(|allowance| allowance.owes());
+                client.open > 0 || client.arrival > now || client.requests > now || moves
+            };
             self.clients.retain(|_, client| owes(client));
             self.sweep_at = self.clients.len() * 2;
         }
@@ -256,6 +262,16 @@ fn arrive(arrival: u64, rate: Rate, now: u64) -> Result<u64, Duration> {
 pub(crate) struct ClientEntry {
     table: Arc<ClientTable>,
     key: IpAddr,
+}
+
+impl ClientEntry {
+    /// What the client may move, by all of its connections.
+    pub(crate) fn allowance(&self) -> Arc<Allowance> {
+        let mut shard = self.table.shard(self.key);
+        // It is there as long as a connection of the client is open.
+        let client = shard.clients.entry(self.key).or_default();
+        Arc::clone(client.allowance.get_or_insert_default())
+    }
 }
 
 impl Drop for ClientEntry {
@@ -373,6 +389,16 @@ mod tests {
         assert_eq!(enter(bounds(5000, FAST)).err(), Some(Refusal::Connections));
         drop(held);
         assert_eq!(table.most_open(), 0);
+    }
+
+    #[test]
+    fn connections_of_a_client_share_what_it_may_move() {
+        let now = Instant::now();
+        let table = ClientTable::new(now);
+        let enter = |address: &str| table.enter(address.parse().unwrap(), bounds(9, FAST), now).unwrap();
+        let (one, other, third) = (enter("2001:db8::1"), enter("2001:db8::2"), enter("192.0.2.1"));
+        assert!(Arc::ptr_eq(&one.allowance(), &other.allowance()));
+        assert!(!Arc::ptr_eq(&one.allowance(), &third.allowance()));
     }
 
     #[test]

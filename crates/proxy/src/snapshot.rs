@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,6 +83,8 @@ pub struct Limits {
     pub connections_per_client: u32,
     /// Handshakes from one client, if they are limited.
     pub handshakes_per_client: Option<Rate>,
+    /// Bytes per second in each direction that one client may move, if they are limited; proxies are not.
+    pub bandwidth_per_client: Option<NonZeroU64>,
     /// From accept to the end of the handshake, PROXY header included.
     pub handshake_timeout: Duration,
     /// For one attempt to connect to a server.

@@ -12,6 +12,7 @@ mod authorities_suggest_renewals;
 mod authority;
 mod bad_certificates_are_told;
 mod bad_input_harms_nobody;
+mod bandwidth_is_shared;
 mod browser;
 mod bulk_is_spliced;
 mod cert_tells_what_there_is;

@@ -90,6 +90,7 @@ acme = ["letsencrypt"]
 connections = 9
 connections_per_client = 9
 handshakes_per_client = "9/s"
+bandwidth_per_client = "9MiB"
 handshake_timeout = "9s"
 connect_timeout = "9s"
 idle_timeout = "9s"

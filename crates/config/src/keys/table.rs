@@ -133,6 +133,7 @@ pub const TABLE: &[Key] = rows! {
     "limits.connections": count(1, 10_000_000), toml("100000"), Live, NOW, "Connections at a time, over all workers";
     "limits.connections_per_client": count(1, 10_000_000), toml("1000"), Live, NOW, "Connections at a time from one client address; those from loopback addresses and from the networks in `accept_proxy` and `trusted_proxies` count but are never refused";
     "limits.handshakes_per_client": Kind::Rate, absent("no limit"), Live, NOW, "New connections from one client address; more are closed before their handshake";
+    "limits.bandwidth_per_client": size(16 * KIB, 1024 * GIB), absent("no limit"), Live, NOW, "Bytes per second that one client address may send, and as many that it may receive, over all of its connections; one second's worth may pass at once. Networks in `accept_proxy` and `trusted_proxies` are not limited";
     "limits.handshake_timeout": timeout(hours(1)), toml("\"10s\""), Live, NOW, "The time from the accepted connection to the end of the handshake";
     "limits.connect_timeout": timeout(hours(1)), toml("\"5s\""), Live, NOW, "The time for one attempt to connect to a server";
     "limits.idle_timeout": timeout(hours(24 * 30)), toml("\"5m\""), Live, NOW, "A connection without a byte in either direction is closed after this time";

@@ -14,6 +14,8 @@ pub struct Limits {
     pub connections_per_client: u32,
     /// New handshakes from one client address, if they are limited.
     pub handshakes_per_client: Option<Rate>,
+    /// Bytes per second in each direction of one client address, if they are limited: 16 KiB to 1 TiB.
+    pub bandwidth_per_client: Option<Size>,
     /// From the accepted connection to the end of the handshake: 1 ms to 1 h.
     pub handshake_timeout: Duration,
     /// For one attempt to connect to a server: 1 ms to 1 h.
@@ -36,6 +38,7 @@ impl Default for Limits {
             connections: 100_000,
             connections_per_client: 1000,
             handshakes_per_client: None,
+            bandwidth_per_client: None,
             handshake_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(300),

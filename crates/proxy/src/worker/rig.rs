@@ -84,6 +84,7 @@ pub(crate) fn snapshot(connections: u32) -> Snapshot {
             connections,
             connections_per_client: 1000,
             handshakes_per_client: None,
+            bandwidth_per_client: None,
             handshake_timeout: PATIENCE,
             connect_timeout: PATIENCE,
             idle_timeout: PATIENCE,

@@ -123,6 +123,7 @@ impl Default for Setup {
                 connections: 1000,
                 connections_per_client: 1000,
                 handshakes_per_client: None,
+                bandwidth_per_client: None,
                 handshake_timeout: PATIENCE,
                 connect_timeout: PATIENCE,
                 idle_timeout: PATIENCE,
