@@ -7,10 +7,12 @@
 //! | what does the process tell of itself? | `read` |
 //! | what does it change? | `change`: a request to `control`, and nothing else |
 //! | what happens meanwhile? | `events` |
+//! | which connections are open, and how are some closed? | `connections` |
 //! | how does a configuration look in JSON? | `document` |
 //! | why was something refused? | `problem` |
 
 mod change;
+mod connections;
 mod document;
 mod events;
 mod openapi;
@@ -35,6 +37,7 @@ pub(crate) use events::Events;
 pub(crate) use operations::{Body, Found, Operation, find};
 pub(crate) use problem::Problem;
 use query::Query;
+use read::Read;
 
 /// The running process.
 #[derive(Clone)]
@@ -91,6 +94,8 @@ impl Control {
     pub(crate) async fn answer(&self, asked: Asked<'_>) -> Result<Response<Reply>, Problem> {
         let query = Query::read(asked.query, asked.operation.query)?;
         let answer = match asked.operation.call {
+            operations::Call::Read(Read::Connections) => Answer::Json(connections::page(self, &query).await?),
+            operations::Call::Read(Read::Connection) => Answer::Json(connections::one(self, &asked).await?),
             operations::Call::Read(what) => read::answer(self, what, &asked, &query)?,
             operations::Call::Change(what) => change::answer(self, what, &asked, &query).await?,
         };

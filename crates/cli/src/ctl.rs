@@ -1,6 +1,7 @@
 //! `ctl`: asks the running Offramp, by its admin interface, and shows its answers.
 
 mod client;
+mod conns;
 mod show;
 
 use std::fs;
@@ -24,6 +25,9 @@ pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
     let client = Client::of(&reach)?;
     if let Command::Watch { kind } = &command {
         return watch(&client, kind);
+    }
+    if let Command::Conns(conns) = &command {
+        return conns::run(&client, conns);
     }
     let request = request(&client, &command)?;
     let answer = client.ask(&request)?;
@@ -67,6 +71,7 @@ fn request(client: &Client, command: &Command) -> Result<Request, Failure> {
     match command {
         Command::Status => get("/status"),
         Command::Watch { .. } => get("/events"),
+        Command::Conns(_) => get("/connections"),
         Command::Show { what: What::Config } => {
             get(if client.json { "/config" } else { "/config?format=toml" })
         }

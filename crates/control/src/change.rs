@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use offramp_config::{Config, Edit, EditError};
+use offramp_proxy::live::Filter;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -73,8 +74,11 @@ pub struct Report {
     pub opens: Vec<String>,
     /// The addresses that are given up.
     pub closes: Vec<String>,
-    /// The connections that are open, and keep the configuration with which they began.
-    pub connections: u64,
+    /// How many connections are open on listeners, routes, backends and servers that become others, or go. They stay
+    /// open. `None`: a worker did not answer in time.
+    pub connections: Option<u64>,
+    /// How many connections are open.
+    pub open: u64,
     /// Until when it must be confirmed.
     pub confirm_until: Option<SystemTime>,
     /// The file that it was written to.
@@ -183,6 +187,9 @@ pub(crate) struct Confirmation {
 /// Said of a change that would cut off whoever makes it, if it did not need a restart.
 const ADMIN_STAYS: &str = "[admin] stays as it is until the next start; then `offramp ctl` reaches Offramp as the new one says, or not at all";
 
+/// How long the connections may be counted that a change touches.
+const COUNTING: Duration = Duration::from_millis(500);
+
 /// Waits until a change is to be taken back.
 pub(crate) async fn unconfirmed(due: Option<Instant>) {
     match due {
@@ -256,7 +263,7 @@ impl Running {
                 return Err(error.into());
             }
         };
-        let mut report = self.report(&ready, warnings);
+        let mut report = self.report(&ready, warnings).await;
         if terms.dry_run {
             ready.abandon();
             return Ok(report);
@@ -288,22 +295,33 @@ impl Running {
     }
 
     /// What a change will do.
-    fn report(&self, ready: &Ready, warnings: Vec<String>) -> Report {
+    async fn report(&self, ready: &Ready, warnings: Vec<String>) -> Report {
         let (opens, closes) = self.addresses_that_change(ready);
         let mut all = warnings;
         all.extend(ready.warnings().map(ToString::to_string));
         if ready.changes.needs_restart.iter().any(|key| key.starts_with("admin.")) {
             all.push(ADMIN_STAYS.to_owned());
         }
+        let connections = match &ready.touched {
+            None => Some(0),
+            Some(touched) => self.count(touched).await,
+        };
         Report {
             version: self.history.version(),
             changes: ready.changes.clone(),
             warnings: all,
             opens,
             closes,
-            connections: self.crew.page.counters.totals().active(),
+            connections,
+            open: self.crew.page.counters.totals().active(),
             ..Report::default()
         }
+    }
+
+    /// How many connections are meant; a worker that is stuck holds up no change for long.
+    async fn count(&self, filter: &Arc<Filter>) -> Option<u64> {
+        let count = self.view.connections().count(filter);
+        tokio::time::timeout(COUNTING, count).await.ok()?.ok()
     }
 
     fn confirm(&mut self, by: &Requester) -> Result<Report, NotChanged> {
@@ -317,8 +335,8 @@ impl Running {
         self.log.info("the change is confirmed", &[("by", by.as_str().into())]);
         self.publish();
         let version = self.history.version();
-        let connections = self.crew.page.counters.totals().active();
-        Ok(Report { version, persisted, connections, ..Report::default() })
+        let open = self.crew.page.counters.totals().active();
+        Ok(Report { version, persisted, connections: Some(0), open, ..Report::default() })
     }
 
     /// Takes back the change that nobody has confirmed.

@@ -80,6 +80,21 @@ pub struct Refused {
     pub omitted: usize,
 }
 
+/// Connections that somebody has closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// Its number among all of them since the start.
+    pub number: u64,
+    /// When.
+    pub at: SystemTime,
+    /// Who asked for it.
+    pub by: Requester,
+    /// Which connections these were, in words.
+    pub what: String,
+    /// How many.
+    pub count: u64,
+}
+
 /// The latest changes, and the latest that were refused. Clones share their contents.
 #[derive(Clone, Debug, Default)]
 pub struct History(Arc<Mutex<Kept>>);
@@ -90,6 +105,7 @@ struct Kept {
     changes: u64,
     applied: VecDeque<Applied>,
     refused: VecDeque<Refused>,
+    closed: VecDeque<Closed>,
     /// The latest configurations by version, the newest last.
     configurations: VecDeque<(u64, Arc<Config>)>,
 }
@@ -152,6 +168,19 @@ impl History {
         }
     }
 
+    /// Takes note of connections that were closed for somebody.
+    pub fn note_closed(&self, what: &str, count: u64, by: Requester, at: SystemTime) {
+        let mut kept = self.kept();
+        let number = kept.closed.back().map_or(1, |last| last.number + 1);
+        push(&mut kept.closed, Closed { number, at, by, what: what.to_owned(), count });
+    }
+
+    /// The latest 100 times that connections were closed for somebody, the newest first.
+    #[must_use]
+    pub fn closed(&self) -> Vec<Closed> {
+        self.kept().closed.iter().rev().cloned().collect()
+    }
+
     /// The version of the configuration in force.
     #[must_use]
     pub fn version(&self) -> u64 {
@@ -210,7 +239,10 @@ mod tests {
         for _ in 0..150 {
             history.note(&Ok(many.clone()), Requester::Watch, UNIX_EPOCH);
             history.note(&Err(faults.clone().into()), Requester::Signal, UNIX_EPOCH);
+            history.note_closed("client 192.0.2.1", 3, Requester::Program, UNIX_EPOCH);
         }
+        let closed = history.closed();
+        assert_eq!((closed.len(), closed[0].number, closed[0].count), (KEPT, 150, 3));
         let (version, applied) = history.applied();
         assert_eq!((version, history.version(), applied.len()), (151, 151, KEPT));
         assert_eq!((applied[0].version, applied[KEPT - 1].version), (151, 52));

@@ -16,6 +16,7 @@
 //! | what happens at start, on reload, as time passes, at the end? | `server`, `reload`, `upkeep`, `drain` |
 //! | who may change what, and how is it taken back? | `change` |
 //! | who changed what, and when? | `history` |
+//! | which open connections does a change touch, and who closed some? | `connections` |
 //! | who may enter, by which files? | `access` |
 //! | who has the keys of tokens, and when are they fetched? | `jwks` |
 //! | what do others see of the process? | `view` |
@@ -32,6 +33,7 @@ mod build;
 mod certificates;
 mod change;
 mod config_watch;
+mod connections;
 mod drain;
 mod error;
 mod event_store;
@@ -69,9 +71,11 @@ pub use drain::Exit;
 pub use error::{Error, Error as StartError, Finding};
 pub use event_store::{EventStore, OpenStore, StoreFigures};
 pub use helper::Helper;
-pub use history::{Applied, History, Refused, Requester};
+pub use history::{Applied, Closed, History, Refused, Requester};
 pub use inventory::{Inventory, Listed, certificates as inventory};
+pub use offramp_proxy::NetworkSet;
 pub use offramp_proxy::credentials::user_line;
+pub use offramp_proxy::live::{Connections, Cursor, Filter, LiveConnection, Page, Unanswered};
 pub use reload::Changes;
 pub use sandbox::Reach;
 pub use server::{Bound, Handle, Origin, Server, Socket, Start};

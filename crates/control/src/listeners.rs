@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use offramp_config::model::ListenAddress;
 use offramp_config::{At, Config};
@@ -81,7 +81,7 @@ pub(crate) enum Opening {
 
 /// A name that no socket of the process has had.
 fn next_id() -> AcceptorId {
-    static LAST: AtomicU64 = AtomicU64::new(0);
+    static LAST: AtomicU32 = AtomicU32::new(0);
     AcceptorId(LAST.fetch_add(1, Ordering::Relaxed) + 1)
 }
 

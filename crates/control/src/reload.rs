@@ -16,12 +16,14 @@ use offramp_net::Address;
 use offramp_net::process::Identity;
 use offramp_observe::{Log, Output, Sink};
 use offramp_proxy::Snapshot;
+use offramp_proxy::live::Filter;
 use offramp_tls::TicketKeys;
 use offramp_upstream::Duty;
 
 use crate::build::{Built, Inputs, Material, build_with};
 use crate::certificates::OnFault;
 use crate::change::refused;
+use crate::connections;
 use crate::error::{Error, Finding, none_or_refused};
 use crate::history::Requester;
 use crate::inherited::Inherited;
@@ -148,14 +150,15 @@ impl Running {
         let providers = next.built.sources.access.providers();
         let keys = fetch_new(providers, self.fetchers.fetches(), &self.log);
         tokio::join!(next.built.names.look_up_new(&self.log), keys);
-        let diff = ConfigDiff::between(&self.config, &config).to_string();
+        let diff = ConfigDiff::between(&self.config, &config);
+        let touched = connections::touched(&diff).map(Arc::new);
         let changes = Changes {
-            lines: diff.lines().map(str::to_owned).collect(),
+            lines: diff.to_string().lines().map(str::to_owned).collect(),
             new_certificates: new_certificates(&self.ground.store, &next.built.store),
             needs_restart,
         };
         let servers = servers::look(&config, &Identity::current());
-        Ok(Ready { config, next, changes, servers })
+        Ok(Ready { config, next, changes, touched, servers })
     }
 
     /// Makes the change that is ready. Nothing in here is refused any more.
@@ -367,6 +370,8 @@ pub(crate) struct Proposal {
 pub(crate) struct Ready {
     pub(crate) config: Config,
     pub(crate) changes: Changes,
+    /// The connections on what becomes another, or goes; `None`: on nothing.
+    pub(crate) touched: Option<Arc<Filter>>,
     next: Next,
     /// What is odd about servers.
     servers: Vec<Finding>,

@@ -15,6 +15,7 @@ use offramp_config::{Config, Environment};
 use offramp_net::{Address, listen, program};
 use offramp_observe::Log;
 use offramp_observe::prometheus::Build;
+use offramp_proxy::live::{Filter, Unanswered};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{Semaphore, oneshot};
@@ -23,6 +24,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::certificates::watcher::Watcher;
 use crate::change::{self, Asked, Change, NotChanged, Report, Terms};
 use crate::config_watch::ConfigWatch;
+use crate::connections::Closer;
 use crate::drain::Exit;
 use crate::error::Error;
 use crate::event_store::OpenStore;
@@ -332,6 +334,7 @@ pub struct Handle {
     requests: Sender<Request>,
     /// Orders to stop, which find a place however many other requests wait.
     stops: Arc<Semaphore>,
+    closer: Closer,
 }
 
 /// Requests that wait, at most: whoever makes more is told so.
@@ -394,6 +397,20 @@ impl Handle {
         })
     }
 
+    /// Closes the connections that are meant, and gives how many. `what` says in words which these are, for the log and
+    /// the history. It waits for no change that is under way.
+    ///
+    /// # Errors
+    /// A worker does not answer; connections of others may have been closed by then.
+    pub async fn close_connections(
+        &self,
+        filter: Filter,
+        what: &str,
+        by: &Requester,
+    ) -> Result<u64, Unanswered> {
+        self.closer.close(&Arc::new(filter), what, by).await
+    }
+
     /// Reopens log files, as SIGUSR1 does.
     pub fn reopen(&self) {
         let _ = self.requests.try_send(Request { by: Requester::Program, ..Ask::Reopen.into() });
@@ -442,10 +459,10 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    fn new(signals: Option<Signals>) -> (Self, Handle) {
+    fn new(signals: Option<Signals>, closer: Closer) -> (Self, Handle) {
         let (sender, requests) = mpsc::channel(WAITING);
         let stops = Arc::new(Semaphore::new(0));
-        let handle = Handle { requests: sender, stops: Arc::clone(&stops) };
+        let handle = Handle { requests: sender, stops: Arc::clone(&stops), closer };
         (Self { signals, requests, stops, deferred: VecDeque::new(), deserted: false }, handle)
     }
 
@@ -519,9 +536,14 @@ mod tests {
 
     use super::*;
 
+    fn desk() -> (Desk, Handle) {
+        let (connections, history) = Default::default();
+        Desk::new(None, Closer { connections, history, log: Log::silent() })
+    }
+
     #[tokio::test]
     async fn an_order_to_stop_waits_for_no_disk() {
-        let (mut desk, handle) = Desk::new(None);
+        let (mut desk, handle) = desk();
         assert_eq!(desk.unless_stopped(async { 7 }).await, Some(7));
         handle.reopen();
         handle.reopen();
@@ -545,7 +567,7 @@ mod tests {
 
     #[tokio::test]
     async fn so_many_requests_wait_and_no_more_but_an_order_to_stop_always_has_a_place() {
-        let (mut desk, handle) = Desk::new(None);
+        let (mut desk, handle) = desk();
         // As many as may be put off, and as many as wait for that.
         for room in [WAITING, WAITING, 0] {
             let taken: Vec<_> =

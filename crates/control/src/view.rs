@@ -10,7 +10,7 @@ use offramp_config::Config;
 use offramp_net::Address;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::Exposition;
-use offramp_proxy::{Current, Snapshot};
+use offramp_proxy::{Connections, Current, Snapshot};
 use offramp_upstream::{Backend, Duty, ServerHealth, Target};
 
 use crate::history::History;
@@ -28,6 +28,7 @@ struct Inner {
     history: History,
     file: Option<PathBuf>,
     workers: usize,
+    connections: Connections,
 }
 
 /// The configuration in force, and what came of it.
@@ -94,6 +95,7 @@ impl View {
             history: history.clone(),
             file,
             workers: crew.workers.len(),
+            connections: Connections::of(&crew.workers),
         }))
     }
 
@@ -125,6 +127,12 @@ impl View {
     #[must_use]
     pub fn workers(&self) -> usize {
         self.0.workers
+    }
+
+    /// The connections that are open.
+    #[must_use]
+    pub fn connections(&self) -> &Connections {
+        &self.0.connections
     }
 
     /// The certificates in use.

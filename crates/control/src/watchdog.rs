@@ -6,12 +6,18 @@
 use std::time::Duration;
 
 use offramp_net::notify::Notifier;
-use offramp_proxy::{Command, Commander};
+use offramp_proxy::{Command, Commander, WorkerHandle};
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-/// Gives a sign at least every `limit`, until it is dropped.
-pub(crate) async fn run(notifier: Notifier, limit: Duration, workers: Vec<Commander>) {
+/// Gives a sign at least every `limit`, until it is aborted. To be called within the runtime.
+pub(crate) fn start(notifier: Notifier, limit: Duration, workers: &[WorkerHandle]) -> AbortHandle {
+    let workers = workers.iter().map(WorkerHandle::commander).collect();
+    tokio::spawn(run(notifier, limit, workers)).abort_handle()
+}
+
+async fn run(notifier: Notifier, limit: Duration, workers: Vec<Commander>) {
     loop {
         let asked: Vec<_> = workers
             .iter()

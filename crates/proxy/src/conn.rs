@@ -3,10 +3,14 @@
 mod http;
 mod secure;
 
+use std::cell::RefMut;
+use std::future::{Future, poll_fn};
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 use offramp_net::{Buffer, Peer, Socket};
@@ -20,6 +24,8 @@ use tokio::time::{timeout, timeout_at};
 
 use crate::l7::{self, Session, Transport};
 use crate::limit::{Admitted, ClientBounds, ClientEntry, Refusal};
+use crate::live::Protocol;
+use crate::live::table::Place;
 use crate::networks::AddressRules;
 use crate::proxy_header::{self, About, TlsPart};
 use crate::snapshot::{Limits, Listener, Relay, Route, Snapshot, Target};
@@ -38,7 +44,8 @@ struct Life {
     worker: Rc<Worker>,
     /// The socket that accepted it.
     accepted_by: AcceptorId,
-    facts: Option<Box<ConnectionFacts>>,
+    /// Where its facts are.
+    live: Place,
     begun: Instant,
     _place: Option<Admitted>,
     client: Option<ClientEntry>,
@@ -53,16 +60,11 @@ struct Life {
 }
 
 impl Life {
-    fn begin(
-        worker: &Rc<Worker>,
-        accepted_by: AcceptorId,
-        facts: Box<ConnectionFacts>,
-        place: Option<Admitted>,
-    ) -> Self {
+    fn begin(worker: &Rc<Worker>, accepted_by: AcceptorId, live: Place, place: Option<Admitted>) -> Self {
         Life {
             worker: Rc::clone(worker),
             accepted_by,
-            facts: Some(facts),
+            live,
             begun: Instant::now(),
             _place: place,
             client: None,
@@ -73,14 +75,19 @@ impl Life {
         }
     }
 
-    fn facts(&mut self) -> &mut ConnectionFacts {
-        // Taken only by `drop`.
-        self.facts.as_mut().expect("facts last as long as the connection")
+    /// What is known of the connection. Not to be kept over an await.
+    fn facts(&mut self) -> RefMut<'_, ConnectionFacts> {
+        self.worker.live.facts(self.live)
+    }
+
+    /// Notes what is spoken.
+    fn speaks(&self, protocol: Protocol) {
+        self.worker.live.speaks(self.live, protocol);
     }
 
     /// Bounds what the client moves from now on: its handshake is not held up.
     fn pace(&self, socket: &Socket, limits: &Limits, listener: &Listener) {
-        let address = self.facts.as_ref().and_then(|facts| facts.client.ip());
+        let address = self.worker.live.facts(self.live).client.ip();
         if let (Some(rate), Some(client), Some(address)) = (limits.bandwidth_per_client, &self.client, address)
             // Behind these addresses are many clients.
             && !listener.is_proxy(address)
@@ -98,7 +105,7 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        if let Some(mut facts) = self.facts.take() {
+        if let Some(mut facts) = self.worker.live.leave(self.live) {
             facts.times.total = self.begun.elapsed();
             // Nobody named an end: the worker is ending, or there is a fault of ours.
             if facts.close.cause == Cause::Internal && self.worker.cut.is_now() {
@@ -128,25 +135,28 @@ enum Ready {
     },
 }
 
+/// A connection that was accepted. Boxed, as it is only looked at once and its task lasts.
+pub(crate) struct Arrived {
+    /// The socket that accepted it.
+    pub(crate) socket: AcceptorId,
+    /// What the socket's listener was called when it was opened.
+    pub(crate) listener: Arc<str>,
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: Peer,
+    /// Its place among `limits.connections`, if there was one.
+    pub(crate) place: Option<Admitted>,
+}
+
 /// Serves one accepted connection. One without a place is turned away.
-pub(crate) async fn serve(
-    worker: Rc<Worker>,
-    (id, name): (AcceptorId, Arc<str>),
-    fd: OwnedFd,
-    peer: Peer,
-    place: Option<Admitted>,
-) {
+pub(crate) async fn serve(worker: Rc<Worker>, arrived: Box<Arrived>) {
+    // First of all: what is there at an await stays in the memory of the connection.
+    let task = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     worker.stand_by();
     let snapshot = worker.shared.current.load_full();
-    let limits = snapshot.limits;
-    let address = match peer {
-        Peer::Tcp(address) => Address::Ip(address),
-        Peer::Unix => Address::Unix(None),
-    };
+    let Arrived { socket: id, listener, fd, peer, place } = *arrived;
     let full = place.is_none();
-    let listener = snapshot.listener(id, &name).cloned();
-    let name = listener.as_ref().map_or(&name, |listener| &listener.name);
-    let mut life = Life::begin(&worker, id, worker.facts(name, address), place);
+    let (mut life, listener) = begin(&worker, &snapshot, (id, listener), (peer, place), task);
+    let live = life.live;
     let Some(listener) = listener.filter(|_| !full) else {
         let cause = if full { Cause::LimitConnections } else { Cause::NoRoute };
         life.facts().close = cause.into();
@@ -163,9 +173,10 @@ pub(crate) async fn serve(
             return;
         }
     };
-    let idle = limits.idle_timeout;
+    let idle = snapshot.limits.idle_timeout;
     // The handshake's state is large and short-lived: boxed, and gone before the relay begins. So is what comes after.
-    let ready = Box::pin(establish(&mut life, snapshot, listener, socket, peer)).await;
+    let establish = establish(&mut life, snapshot, listener, socket, peer);
+    let ready = Box::pin(until_closed(&worker, live, establish)).await;
     // What a relay leaves has gone from here before anybody waits for a farewell.
     let farewells = {
         let outcome = match ready {
@@ -193,13 +204,47 @@ pub(crate) async fn serve(
                 plain.finish(close)
             }
         };
-        let facts = life.facts();
+        let mut facts = life.facts();
         (facts.close, facts.traffic) = (outcome.close, outcome.traffic);
         outcome.farewells
     };
     if let Some(farewells) = farewells {
         Box::pin(farewells.say(&worker)).await;
     }
+}
+
+/// A connection begins to count; what it was accepted by serves this listener.
+fn begin(
+    worker: &Rc<Worker>,
+    snapshot: &Snapshot,
+    (id, name): (AcceptorId, Arc<str>),
+    (peer, place): (Peer, Option<Admitted>),
+    task: Waker,
+) -> (Life, Option<Arc<Listener>>) {
+    let address = match peer {
+        Peer::Tcp(address) => Address::Ip(address),
+        Peer::Unix => Address::Unix(None),
+    };
+    let listener = snapshot.listener(id, &name).cloned();
+    let name = listener.as_ref().map_or(&name, |listener| &listener.name);
+    let live = worker.live.enter(worker.facts(name, address), task);
+    (Life::begin(worker, id, live, place), listener)
+}
+
+/// Waits for what comes before a relay, unless the operator closes the connection meanwhile.
+async fn until_closed(
+    worker: &Worker,
+    live: Place,
+    establish: impl Future<Output = Result<Ready, Close>>,
+) -> Result<Ready, Close> {
+    let mut establish = pin!(establish);
+    poll_fn(|cx| {
+        if worker.live.is_closing(live) {
+            return Poll::Ready(Err(Cause::ClosedByOperator.into()));
+        }
+        establish.as_mut().poll(cx)
+    })
+    .await
 }
 
 /// Everything until bytes can be relayed.
@@ -334,13 +379,14 @@ async fn greeted(
     let left = left.or(refused);
     let (server, secured) = server;
     let worker = Rc::clone(&life.worker);
+    life.speaks(Protocol::Tcp);
     let Some(secured) = secured else {
         let ends = l4::Ends { client: socket, server, session, sending, early: buffer, left };
-        return Ok(Ready::Relay(l4::Relay::new(worker, ends)));
+        return Ok(Ready::Relay(l4::Relay::new(worker, life.live, ends)));
     };
     let session = Some((session, sending));
     let ends = l4::SecureEnds { client: socket, session, early: buffer, left, server, secured };
-    Ok(Ready::Secure(l4::Secure::new(worker, ends)))
+    Ok(Ready::Secure(l4::Secure::new(worker, life.live, ends)))
 }
 
 /// The client: the peer, or the source in a PROXY header. `None` if it has no IP address.
@@ -360,7 +406,8 @@ async fn identify(
     match greeting::proxy_header(socket, buffer).await? {
         None => Ok(address),
         Some(claimed) => {
-            let client = &mut life.facts().client;
+            let mut facts = life.facts();
+            let client = &mut facts.client;
             let address = match &claimed.client {
                 Address::Ip(address) => Some(address.ip()),
                 Address::Unix(_) => None,
@@ -414,7 +461,8 @@ async fn engage(
     part: &TlsPart<'_>,
 ) -> Result<Server, Close> {
     let header = relay.send_proxy.map(|version| {
-        let about = About::connection(life.facts(), client);
+        let facts = life.facts();
+        let about = About::connection(&facts, client);
         proxy_header::build(version, &about, Some(part))
     });
     reach(life, snapshot, relay.backend, header).await
@@ -450,12 +498,14 @@ async fn reach(
     // It goes before the handshake where there is one.
     let prologue = if backend.tls.is_some() { &header[..] } else { &[] };
     let outcome = offramp_upstream::connect(backend, &turns, client, limit, prologue, attempted).await;
-    let facts = life.facts();
-    facts.times.connect = Some(begun.elapsed());
+    life.facts().times.connect = Some(begun.elapsed());
     match outcome {
         Ok(connected) => {
-            facts.path.server = Some(Arc::clone(&backend.servers[connected.server].name));
-            facts.path.tries = connected.tries;
+            {
+                let path = &mut life.facts().path;
+                path.server = Some(Arc::clone(&backend.servers[connected.server].name));
+                path.tries = connected.tries;
+            }
             life.permit = Some(connected.permit);
             if connected.secured.is_none() && !header.is_empty() {
                 introduce(&connected.socket, &header, snapshot).await?;
@@ -463,6 +513,7 @@ async fn reach(
             Ok((connected.socket, connected.secured))
         }
         Err(error) => {
+            let mut facts = life.facts();
             facts.path.server = error.server.map(|server| Arc::clone(&backend.servers[server].name));
             facts.path.tries = error.tries;
             Err(failure::unreachable(&error, backend.servers.len()))
@@ -488,22 +539,29 @@ async fn plain(
     early: Buffer,
 ) -> Result<Ready, Close> {
     life.follow(route);
-    let (backend, send_proxy) = match &route.target {
-        Target::Passthrough { backend, send_proxy } => (*backend, *send_proxy),
-        Target::Relay(relay) => (relay.backend, relay.send_proxy),
+    let (backend, send_proxy, protocol) = match &route.target {
+        Target::Passthrough { backend, send_proxy } => (*backend, *send_proxy, Protocol::Passthrough),
+        Target::Relay(relay) => (relay.backend, relay.send_proxy, Protocol::Tcp),
         Target::Http(_) => return Err(Cause::NoRoute.into()),
     };
     let header = send_proxy.map(|version| {
-        let about = About::connection(life.facts(), &client);
+        let facts = life.facts();
+        let about = About::connection(&facts, &client);
         proxy_header::build(version, &about, None)
     });
     let (server, secured) = reach(life, snapshot, backend, header).await?;
+    life.speaks(protocol);
     let worker = Rc::clone(&life.worker);
     let Some(secured) = secured else {
-        return Ok(Ready::Plain(l4::Plain::new(worker, client, server, early.filled().to_vec())));
+        return Ok(Ready::Plain(l4::Plain::new(
+            worker,
+            life.live,
+            (client, server),
+            early.filled().to_vec(),
+        )));
     };
     let ends = l4::SecureEnds { client, session: None, early, left: None, server, secured };
-    Ok(Ready::Secure(l4::Secure::new(worker, ends)))
+    Ok(Ready::Secure(l4::Secure::new(worker, life.live, ends)))
 }
 
 #[cfg(test)]
@@ -517,7 +575,9 @@ mod tests {
     fn a_quiet_connection_has_little_memory_of_its_own() {
         rig::block_on(|worker| async move {
             let (socket, _peer) = UnixStream::pair().unwrap();
-            let task = serve(worker, (AcceptorId(1), rig::DOOR.into()), socket.into(), Peer::Unix, None);
+            let (id, listener) = (AcceptorId(1), rig::DOOR.into());
+            let arrived = Arrived { socket: id, listener, fd: socket.into(), peer: Peer::Unix, place: None };
+            let task = serve(worker, Box::new(arrived));
             let sizes = [
                 ("task", size_of_val(&task), 616),
                 ("relay", size_of::<l4::Relay>(), 544),

@@ -30,6 +30,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::closing;
 use crate::late::Doing;
+use crate::live::table::Place;
 use crate::worker::{Scratch, Worker};
 
 pub(crate) use plain::Plain;
@@ -101,6 +102,8 @@ pub(crate) struct Ends {
 /// it must be.
 pub(crate) struct Relay {
     worker: Rc<Worker>,
+    /// Its place among the worker's connections.
+    live: Place,
     client: Socket,
     server: Socket,
     session: Session,
@@ -201,7 +204,7 @@ impl DownEnd {
 
 impl Relay {
     /// A relay that has moved nothing yet. It is boxed, so that the task of a connection is small and is made once.
-    pub(crate) fn new(worker: Rc<Worker>, mut ends: Ends) -> Box<Self> {
+    pub(crate) fn new(worker: Rc<Worker>, live: Place, mut ends: Ends) -> Box<Self> {
         let sealed = ends.early.filled().to_vec();
         ends.early.free();
         Box::new(Self {
@@ -220,13 +223,22 @@ impl Relay {
             first_end: None,
             trailing: false,
             worker,
+            live,
         })
     }
 
     /// Relays until both directions are over, one of them breaks, or nothing moves for `idle`.
     pub(crate) async fn run(&mut self, idle: Duration) -> Close {
         let worker = Rc::clone(&self.worker);
-        drive(&worker, idle, |cx, alarm| self.poll(cx, alarm, idle)).await
+        drive(&worker, idle, |cx, alarm| self.turn(cx, alarm, idle)).await
+    }
+
+    /// One turn, and how much has moved by then.
+    fn turn(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
+        let end = self.worker.end_of(self.live);
+        let polled = self.poll(cx, alarm, idle, end);
+        self.worker.live.moved(self.live, self.traffic);
+        polled
     }
 
     /// What is left to do.
@@ -251,10 +263,16 @@ impl Relay {
         Outcome { close, traffic, farewells: farewells.due() }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
-        if self.worker.cut.is_now() {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        alarm: Pin<&mut Sleep>,
+        idle: Duration,
+        end: Option<Cause>,
+    ) -> Poll<Close> {
+        if let Some(cause) = end {
             self.tell(Alert::CLOSE_NOTIFY);
-            return Poll::Ready(Close::from(Cause::Drain));
+            return Poll::Ready(Close::from(cause));
         }
         let worker = Rc::clone(&self.worker);
         worker.counters.turn();

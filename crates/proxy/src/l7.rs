@@ -37,6 +37,8 @@ use std::rc::Rc;
 use offramp_observe::facts::HttpVersion;
 use offramp_observe::{Cause, Close};
 
+use crate::live::Protocol;
+
 pub(crate) use answer::Refusal;
 pub(crate) use body::ClientBody;
 pub(crate) use client_certificate::ClientCertificate;
@@ -60,6 +62,8 @@ pub(crate) async fn serve(session: Rc<Session>, transport: Transport) -> Close {
     let h2 = session.brief.tls.as_ref().is_some_and(|tls| tls.alpn.as_deref() == Some(b"h2"));
     let version = if h2 { HttpVersion::Http2 } else { HttpVersion::Http11 };
     session.worker.counters.http_connection(version);
+    let protocol = if h2 { Protocol::H2 } else { Protocol::Http1 };
+    session.worker.live.serves(session.live, &session, protocol);
     if h2 {
         h2::serve(session, transport, Vec::new(), &limits, idle).await
     } else {

@@ -26,7 +26,7 @@ use offramp_tls::HandshakeQueue;
 use offramp_upstream::{Chooser, Pools};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -38,6 +38,8 @@ use crate::demand::Demand;
 use crate::l7::{ClientBody, Compressors, Date, Heads, Mirrors, Roots, Runners};
 use crate::late::{Lateness, Pulse};
 use crate::limit::{Admission, ClientTable, Held};
+use crate::live::table::{Live, Place};
+use crate::live::{Piece, Question};
 use crate::pressure::Pressure;
 use crate::refusals::Refusals;
 use crate::slots::{self, SPANS};
@@ -80,7 +82,7 @@ pub struct Shared {
 
 /// Names a listening socket towards its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AcceptorId(pub u64);
+pub struct AcceptorId(pub u32);
 
 /// An order to a worker.
 #[derive(Debug)]
@@ -108,6 +110,13 @@ pub enum Command {
     Beat {
         /// Dropped as soon as the worker has this order.
         alive: oneshot::Sender<()>,
+    },
+    /// Answer about open connections, or close some, as far as one turn goes.
+    Connections {
+        /// What is asked.
+        question: Question,
+        /// Gets the answer.
+        told: oneshot::Sender<Piece>,
     },
     /// Accept nothing more, wait for the open connections up to `limit`, close the rest, and end. During a drain it
     /// sets a new limit, from now on.
@@ -140,6 +149,11 @@ impl WorkerHandle {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
+    }
+
+    /// What sends orders to the worker as long as there are other handles of it.
+    pub(crate) fn weak(&self) -> WeakUnboundedSender<Command> {
+        self.commands.downgrade()
     }
 
     /// Another handle of the worker; the drain ends at once when all handles are gone.
@@ -179,6 +193,8 @@ pub struct Worker {
     /// What bytes are spliced by.
     pub(crate) pipes: Pipes,
     pub(crate) cut: Cut,
+    /// The connections that are open.
+    pub(crate) live: Live,
     events: RefCell<EventSender>,
     ids: RefCell<IdSource>,
     turns: RefCell<Turns>,
@@ -380,6 +396,7 @@ impl Worker {
             }),
             pipes: Pipes::default(),
             cut: Cut::default(),
+            live: Live::default(),
             turns: RefCell::new(Turns { generation: u64::MAX, backends: Vec::new() }),
             acceptors: RefCell::default(),
             open: Cell::new(0),
@@ -415,6 +432,7 @@ impl Worker {
                 Some(Command::Unlisten { id }) => self.unlisten(id),
                 Some(Command::Leave { id }) => self.leave(id),
                 Some(Command::Beat { alive }) => drop(alive.send(())),
+                Some(Command::Connections { question, told }) => self.tell_of(&question, told).await,
                 Some(Command::Drain { limit }) => break limit,
                 None => break Duration::ZERO,
             }
@@ -444,11 +462,29 @@ impl Worker {
                 command = commands.recv() => match command {
                     Some(Command::Drain { limit: other }) => limit = other,
                     Some(Command::Beat { alive }) => drop(alive.send(())),
+                    Some(Command::Connections { question, told }) => self.tell_of(&question, told).await,
                     Some(_) => {}
                     None => return false,
                 },
             }
         }
+    }
+
+    /// Answers about connections. However many ask, the connections have their turn between two answers.
+    async fn tell_of(&self, question: &Question, told: oneshot::Sender<Piece>) {
+        // Whoever asked may be gone, and then nobody is closed for it.
+        if !told.is_closed() {
+            let _ = told.send(self.live.answer(question));
+        }
+        tokio::task::yield_now().await;
+    }
+
+    /// Why a connection must end now, if it must.
+    pub(crate) fn end_of(&self, place: Place) -> Option<Cause> {
+        if self.cut.is_now() {
+            return Some(Cause::Drain);
+        }
+        self.live.is_closing(place).then_some(Cause::ClosedByOperator)
     }
 
     async fn all_ended(&self) {

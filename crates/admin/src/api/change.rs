@@ -7,6 +7,7 @@ use offramp_config::{Edit, Item, ServerEdit};
 use offramp_control::{Change as Request, Report, Terms};
 use serde_json::{Map, Value, json};
 
+use super::connections;
 use super::document::keys;
 use super::query::Query;
 use super::{Answer, Asked, Control, Problem, time};
@@ -30,6 +31,8 @@ pub(crate) enum Change {
     PatchServer,
     DeleteServer,
     LogLevel,
+    CloseConnections,
+    CloseConnection,
     Reload,
     Confirm,
     Rollback,
@@ -56,6 +59,10 @@ pub(super) async fn answer(
             control.handle.stop();
             return Ok(Answer::Accepted(json!({ "stopping": true })));
         }
+        Change::CloseConnections => {
+            return Ok(Answer::Json(connections::close(control, asked, query).await?));
+        }
+        Change::CloseConnection => return Ok(Answer::Json(connections::close_one(control, asked).await?)),
         Change::Upgrade => {
             let done = control.handle.replace(asked.by.clone()).await?;
             let took = u64::try_from(done.took.as_millis()).unwrap_or(u64::MAX);
@@ -194,14 +201,15 @@ fn weight(members: &Map<String, Value>) -> Result<Option<Weight>, Problem> {
 }
 
 fn report(done: &Report, dry_run: bool) -> Value {
-    let Report { version, changes, warnings, opens, closes, connections, confirm_until, persisted } = done;
+    let Report { version, changes, warnings, opens, closes, connections, open, confirm_until, persisted } =
+        done;
     json!({
         "version": version,
         "dry_run": dry_run,
         "changes": changes.lines,
         "new_certificates": changes.new_certificates,
         "needs_a_restart": changes.needs_restart,
-        "touched": { "opens": opens, "closes": closes, "connections": connections },
+        "touched": { "opens": opens, "closes": closes, "connections": connections, "open": open },
         "warnings": warnings,
         "confirm_until": confirm_until.map(time),
         "persisted": persisted,

@@ -26,7 +26,7 @@ const QUIET: u32 = 30;
 const LIFE: Duration = Duration::from_secs(600);
 
 /// The kinds of events.
-pub(crate) const KINDS: [&str; 4] = ["change", "refused", "server", "certificate"];
+pub(crate) const KINDS: [&str; 5] = ["change", "refused", "closed", "server", "certificate"];
 
 /// The stream.
 pub(crate) struct Events {
@@ -49,6 +49,8 @@ struct Seen {
     /// The numbers of the latest change and of the latest that was refused.
     change: u64,
     refused: u64,
+    /// The latest time that connections were closed for somebody.
+    closed: u64,
     servers: HashMap<(String, String), &'static str>,
     /// By when they begin and end, and their names.
     certificates: HashSet<String>,
@@ -90,6 +92,10 @@ fn look(view: &View, seen: &mut Seen) -> Vec<(&'static str, Value)> {
     let new = refused.iter().take_while(|refusal| refusal.number > seen.refused);
     events.extend(new.map(|refusal| ("refused", read::refusal(refusal))));
     seen.refused = refused.first().map_or(0, |refusal| refusal.number);
+    let closed = view.history().closed();
+    let new = closed.iter().take_while(|closed| closed.number > seen.closed);
+    events.extend(new.map(|closed| ("closed", read::closed(closed))));
+    seen.closed = closed.first().map_or(0, |closed| closed.number);
     // The newest comes first there, and last here.
     events.reverse();
     let now = time(SystemTime::now());

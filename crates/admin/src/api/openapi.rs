@@ -28,7 +28,7 @@ pub(super) fn document(version: &str) -> Value {
         "paths": paths,
         "components": {
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
-            "schemas": { "Problem": problem(), "Report": report() },
+            "schemas": { "Problem": problem(), "Report": report(), "Connection": connection() },
         },
     })
 }
@@ -42,7 +42,8 @@ fn describe(operation: &Operation) -> Value {
         .collect();
     parameters.extend(operation.query.iter().map(query));
     let changes = matches!(operation.call, Call::Change(_));
-    if changes && !operation.query.is_empty() {
+    let closes = operation.path.starts_with("/connections");
+    if changes && !closes && !operation.query.is_empty() {
         parameters.push(json!({
             "name": "If-Match", "in": "header",
             "schema": { "type": "string", "pattern": "^([*]|\"[0-9a-f]+-[0-9]+\")$" },
@@ -54,6 +55,10 @@ fn describe(operation: &Operation) -> Value {
     let (status, success) = match operation.path {
         "/stop" => ("202", json!({ "type": "object" })),
         "/upgrade" => ("200", upgraded()),
+        "/connections" if changes => ("200", closed()),
+        "/connections/{connection}" if changes => ("200", closed()),
+        "/connections" => ("200", page()),
+        "/connections/{connection}" => ("200", json!({ "$ref": "#/components/schemas/Connection" })),
         _ => ("200", success),
     };
     let mut content = json!({ "application/json": { "schema": success } });
@@ -99,6 +104,11 @@ fn query(parameter: &Parameter) -> Value {
         Kind::Number => json!({ "type": "integer", "minimum": 0 }),
         Kind::Text => json!({ "type": "string", "minLength": 1 }),
         Kind::Format => json!({ "type": "string", "enum": ["json", "toml"] }),
+        Kind::UpTo(most) => json!({ "type": "integer", "minimum": 1, "maximum": most }),
+        Kind::Age => json!({ "type": "string", "pattern": "^[0-9]{1,6}[smhd]$" }),
+        Kind::Size => json!({ "type": "string", "pattern": "^[0-9]{1,9}(B|KiB|MiB|GiB)$" }),
+        Kind::Network => json!({ "type": "string", "pattern": "^[0-9a-fA-F:.]+(/[0-9]{1,3})?$" }),
+        Kind::Cursor => json!({ "type": "string", "pattern": "^[0-9]{1,4}-[0-9]{1,9}$" }),
     };
     json!({ "name": parameter.name, "in": "query", "description": parameter.doc, "schema": schema })
 }
@@ -161,6 +171,54 @@ fn upgraded() -> Value {
     })
 }
 
+/// How many connections were closed.
+fn closed() -> Value {
+    json!({
+        "type": "object",
+        "required": ["closed"],
+        "properties": { "closed": { "type": "integer", "minimum": 0 } },
+    })
+}
+
+/// A page of connections.
+fn page() -> Value {
+    json!({
+        "type": "object",
+        "required": ["connections", "next"],
+        "properties": {
+            "connections": { "type": "array", "items": { "$ref": "#/components/schemas/Connection" } },
+            "next": { "type": ["string", "null"], "description": "The `after` of the next page; null on the last one" },
+        },
+    })
+}
+
+fn connection() -> Value {
+    let text = json!({ "type": ["string", "null"] });
+    let count = json!({ "type": "integer", "minimum": 0 });
+    json!({
+        "type": "object",
+        "required": ["id", "worker", "listener", "client", "protocol", "accepted", "age_s", "bytes_from_client", "bytes_to_client"],
+        "properties": {
+            "id": { "type": "string", "format": "uuid", "description": "As in the event of the connection" },
+            "worker": count,
+            "listener": { "type": "string" },
+            "client": { "type": "string", "description": "From a PROXY header where one is believed" },
+            "peer": { "type": ["string", "null"], "description": "The peer of the socket, if a PROXY header named another client" },
+            "name": { "type": ["string", "null"], "description": "The server name of the TLS handshake" },
+            "protocol": { "type": "string", "enum": ["opening", "tcp", "passthrough", "http/1.1", "h2"] },
+            "tls": text,
+            "route": { "type": ["string", "null"], "description": "Of an HTTP connection, that of the latest request; so are backend and server" },
+            "backend": text,
+            "server": text,
+            "accepted": { "type": "string", "format": "date-time" },
+            "age_s": count,
+            "bytes_from_client": count,
+            "bytes_to_client": count,
+            "requests": { "type": "object", "properties": { "begun": count, "open": count } },
+        },
+    })
+}
+
 fn report() -> Value {
     let texts = json!({ "type": "array", "items": { "type": "string" } });
     json!({
@@ -174,7 +232,7 @@ fn report() -> Value {
             "needs_a_restart": texts,
             "touched": {
                 "type": "object",
-                "properties": { "opens": texts, "closes": texts, "connections": { "type": "integer" } },
+                "properties": { "opens": texts, "closes": texts, "connections": { "type": ["integer", "null"], "description": "Connections on what becomes another, or goes; null where a worker did not answer" }, "open": { "type": "integer" } },
             },
             "warnings": texts,
             "confirm_until": { "type": ["string", "null"], "format": "date-time" },

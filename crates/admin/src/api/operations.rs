@@ -4,6 +4,7 @@ use hyper::Method;
 use percent_encoding::percent_decode_str;
 
 use super::change::Change;
+use super::connections::{FILTER, PAGES};
 use super::query::{Kind, Parameter};
 use super::read::Read;
 
@@ -199,10 +200,14 @@ pub(crate) static OPERATIONS: &[Operation] = operations! {
     PUT "/certificates/{certificate}" C(Change::PutCertificate), ITEM, Body::Item, "Replace a certificate";
     DELETE "/certificates/{certificate}" C(Change::DeleteCertificate), ITEM, Body::None, "Remove a certificate";
     GET "/workers" R(Read::Workers), &[], Body::None, "The workers";
+    GET "/connections" R(Read::Connections), PAGES, Body::None, "The connections that are open, in pages";
+    DELETE "/connections" C(Change::CloseConnections), FILTER, Body::None, "Close all connections that the filter means; at least one filter is needed";
+    GET "/connections/{connection}" R(Read::Connection), &[], Body::None, "One connection, by its id";
+    DELETE "/connections/{connection}" C(Change::CloseConnection), &[], Body::None, "Close one connection";
     GET "/counters" R(Read::Counters), &[], Body::None, "Every figure of the metrics";
     GET "/changes" R(Read::Changes), &[], Body::None, "The latest changes of the configuration";
     GET "/refused" R(Read::Refused), &[], Body::None, "The latest changes that were refused";
-    GET "/events" R(Read::Events), &[Parameter { name: "kind", kind: Kind::Text, doc: "The kinds that are wanted, joined by commas: change, refused, server, certificate" }], Body::None, "What happens from now on, as a stream of events";
+    GET "/events" R(Read::Events), &[Parameter { name: "kind", kind: Kind::Text, doc: "The kinds that are wanted, joined by commas: change, refused, closed, server, certificate" }], Body::None, "What happens from now on, as a stream of events";
     PUT "/log-level" C(Change::LogLevel), ITEM, LEVEL, "Change the level of the log";
     POST "/reload" C(Change::Reload), &[DRY_RUN], Body::None, "Read the configuration file and the certificates again";
     POST "/confirm" C(Change::Confirm), &[], Body::None, "Confirm the latest change";

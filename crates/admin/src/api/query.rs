@@ -26,6 +26,16 @@ pub(crate) enum Kind {
     Text,
     /// `json` or `toml`.
     Format,
+    /// A whole number from 1 to this.
+    UpTo(u16),
+    /// A time such as `10s`, up to years.
+    Age,
+    /// An amount of bytes such as `1MiB`.
+    Size,
+    /// An address or a network.
+    Network,
+    /// Where a page of connections begins.
+    Cursor,
 }
 
 /// The values of a request.
@@ -72,6 +82,17 @@ impl Query {
         self.text(name)?.parse().ok()
     }
 
+    /// A time that may be days.
+    pub(crate) fn age(&self, name: &str) -> Option<Duration> {
+        let text = self.text(name)?;
+        quantity(text, &[("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)]).map(Duration::from_secs)
+    }
+
+    /// An amount of bytes.
+    pub(crate) fn size(&self, name: &str) -> Option<u64> {
+        quantity(self.text(name)?, &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)])
+    }
+
     pub(crate) fn time(&self, name: &str) -> Option<Duration> {
         time(self.text(name)?)
     }
@@ -85,9 +106,27 @@ fn check(parameter: &Parameter, query: &Query) -> Result<(), Problem> {
         Kind::Time => (query.time(name).is_some(), "a time from `1s` to `24h`, such as `60s`"),
         Kind::Number => (query.number(name).is_some(), "a whole number"),
         Kind::Text => (!value.is_empty(), "a text"),
+        Kind::UpTo(most) => {
+            let fits = query.number(name).is_some_and(|number| (1..=u64::from(most)).contains(&number));
+            let takes = format!("`{name}` takes a whole number from 1 to {most}");
+            return if fits { Ok(()) } else { Err(Problem::wrong(takes)) };
+        }
+        Kind::Age => (query.age(name).is_some(), "a time such as `10s`, `5m`, `2h` or `1d`"),
+        Kind::Size => (query.size(name).is_some(), "an amount such as `1MiB`; units are B, KiB, MiB and GiB"),
+        Kind::Network => {
+            (super::connections::network(value).is_some(), "an address or a network, such as `10.0.0.0/8`")
+        }
+        Kind::Cursor => (value.parse::<offramp_control::Cursor>().is_ok(), "the `next` of a page"),
         Kind::Format => (matches!(value, "json" | "toml"), "`json` or `toml`"),
     };
     if fits { Ok(()) } else { Err(Problem::wrong(format!("`{name}` takes {takes}"))) }
+}
+
+/// A whole number of one of these units, without a sign.
+fn quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let (_, factor) = units.iter().find(|(known, _)| *known == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
 }
 
 /// Whole seconds, minutes or hours: from a second to a day.
@@ -111,7 +150,19 @@ mod tests {
         Parameter { name: "dry_run", kind: Kind::Flag, doc: "" },
         Parameter { name: "confirm", kind: Kind::Time, doc: "" },
         Parameter { name: "name", kind: Kind::Text, doc: "" },
+        Parameter { name: "limit", kind: Kind::UpTo(10), doc: "" },
+        Parameter { name: "older", kind: Kind::Age, doc: "" },
+        Parameter { name: "larger", kind: Kind::Size, doc: "" },
+        Parameter { name: "client", kind: Kind::Network, doc: "" },
+        Parameter { name: "after", kind: Kind::Cursor, doc: "" },
     ];
+
+    #[test]
+    fn quantities_have_units() {
+        let query = Query::read(Some("older=2d&larger=3MiB&limit=10&after=0-7"), KNOWN).unwrap();
+        assert_eq!(query.age("older"), Some(Duration::from_secs(2 * 86_400)));
+        assert_eq!(query.size("larger"), Some(3 << 20));
+    }
 
     #[test]
     fn known_names_are_read_and_others_refused() {
@@ -127,6 +178,13 @@ mod tests {
             ("confirm=25h", "to `24h`"),
             ("confirm=99999999999999999999h", "to `24h`"),
             ("name=", "a text"),
+            ("limit=0", "from 1 to 10"),
+            ("limit=11", "from 1 to 10"),
+            ("older=10", "such as `10s`"),
+            ("older=99999999999999999d", "such as `10s`"),
+            ("larger=1MB", "units are"),
+            ("client=x", "a network"),
+            ("after=1", "`next`"),
             ("name=a&name=b", "twice"),
             ("name=%ff", "UTF-8"),
         ] {

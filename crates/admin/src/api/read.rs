@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use offramp_certs::Certificate;
-use offramp_control::{Applied, BackendView, Refused as RefusedChange, ServerView, View};
+use offramp_control::{Applied, BackendView, Closed, Refused as RefusedChange, ServerView, View};
 use offramp_observe::ExpositionFormat;
 use offramp_observe::facts::HttpVersion;
 use serde_json::{Map, Value, json};
@@ -29,6 +29,9 @@ pub(crate) enum Read {
     Certificates,
     Certificate,
     Workers,
+    /// Asked of the workers; see `connections`.
+    Connections,
+    Connection,
     Counters,
     Changes,
     Refused,
@@ -71,10 +74,14 @@ pub(super) fn answer(
         }
         Read::Certificate => one("certificate", name, certificates(view))?,
         Read::Workers => json!({ "workers": workers(view) }),
+        // They are asked elsewhere, as workers have to answer.
+        Read::Connections | Read::Connection => return Err(Problem::busy("ask again")),
         Read::Counters => json!({ "counters": counters(view) }),
         Read::Changes => {
             let (version, applied) = view.history().applied();
-            json!({ "version": version, "changes": applied.iter().map(change).collect::<Vec<_>>() })
+            let closed: Vec<Value> = view.history().closed().iter().map(closed).collect();
+            let changes: Vec<Value> = applied.iter().map(change).collect();
+            json!({ "version": version, "changes": changes, "closed_connections": closed })
         }
         Read::Refused => {
             json!({ "refused": view.history().refused().iter().map(refusal).collect::<Vec<_>>() })
@@ -263,6 +270,10 @@ pub(super) fn change(Applied { version, at, by, changes, omitted, .. }: &Applied
         "new_certificates": changes.new_certificates,
         "needs_a_restart": changes.needs_restart,
     })
+}
+
+pub(super) fn closed(Closed { at, by, what, count, .. }: &Closed) -> Value {
+    json!({ "at": time(*at), "by": by.as_str(), "which": what, "connections": count })
 }
 
 pub(super) fn refusal(RefusedChange { at, by, reasons, omitted, .. }: &RefusedChange) -> Value {

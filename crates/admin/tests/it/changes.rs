@@ -145,7 +145,7 @@ fn the_process_tells_of_itself() {
     assert_eq!(backend["servers"][0]["state"], "up");
     assert_eq!(rig.get("/v1/workers")["workers"].as_array().unwrap().len(), 1);
     assert!(rig.get("/v1/counters")["counters"].as_object().unwrap().len() > 20);
-    assert_eq!(rig.get("/v1/changes"), json!({ "version": 1, "changes": [] }));
+    assert_eq!(rig.get("/v1/changes"), json!({ "version": 1, "changes": [], "closed_connections": [] }));
     let toml = rig.ask("GET", "/v1/config?format=toml", "", "");
     assert_eq!(toml.header("content-type"), Some("application/toml"));
     let (status, problem) = rig.refused("GET", "/v1/backends/shp", "");

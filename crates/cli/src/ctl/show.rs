@@ -35,6 +35,12 @@ pub(super) fn event(kind: &str, data: &Value) -> String {
             text(&data["by"]),
             list(&data["changes"])
         ),
+        "closed" => format!(
+            "{} connections, by {}: {}",
+            text(&data["connections"]),
+            text(&data["by"]),
+            text(&data["which"])
+        ),
         "refused" => format!("by {}: {}", text(&data["by"]), list(&data["reasons"])),
         "server" => {
             let (backend, server) = (text(&data["backend"]), text(&data["server"]));
@@ -179,6 +185,11 @@ fn history(answer: &Value) -> String {
         lines(&mut out, &change["changes"]);
         more(&mut out, change);
     }
+    for closed in answer["closed_connections"].as_array().into_iter().flatten() {
+        let (at, by, which) = (text(&closed["at"]), text(&closed["by"]), text(&closed["which"]));
+        let _ =
+            writeln!(out, "connections closed: {}, {at}, by {by} ({which})", text(&closed["connections"]));
+    }
     out
 }
 
@@ -224,9 +235,11 @@ fn report(answer: &Value) -> String {
             let _ = writeln!(out, "{title}{}", list(value));
         }
     }
-    let open = touched["connections"].as_u64().unwrap_or_default();
     if changed {
-        let _ = writeln!(out, "Open connections, which stay open: {open}");
+        let touches =
+            touched["connections"].as_u64().map_or_else(|| "an unknown number".to_owned(), |n| n.to_string());
+        let open = touched["open"].as_u64().unwrap_or_default();
+        let _ = writeln!(out, "Open connections on what changes: {touches} of {open}; they stay open");
     }
     for warning in answer["warnings"].as_array().into_iter().flatten() {
         let _ = writeln!(out, "Warning: {}", text(warning));
@@ -257,7 +270,7 @@ fn list(values: &Value) -> String {
     if all.is_empty() { "-".to_owned() } else { all.join(", ") }
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),
@@ -266,7 +279,7 @@ fn text(value: &Value) -> String {
 }
 
 /// Columns as wide as their widest cell.
-fn table(rows: &[Vec<String>]) -> String {
+pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)

@@ -149,7 +149,10 @@ pub(crate) enum Command {
         #[arg(long)]
         refused: bool,
     },
-    /// Show what happens as it happens: changes, refusals, servers that go down or come up, new certificates
+    /// Show the connections that are open, or close some
+    Conns(Conns),
+    /// Show what happens as it happens: changes, refusals, connections that an operator closes, servers that go down or
+    /// come up, new certificates
     ///
     /// It ends when Offramp ends, or with Ctrl-C.
     Watch {
@@ -195,10 +198,54 @@ pub(crate) enum Kind {
     Change,
     /// A change that was refused
     Refused,
+    /// Connections that an operator has closed
+    Closed,
     /// A server in another state
     Server,
     /// A certificate that was not in use before
     Certificate,
+}
+
+/// Which connections, and what is to become of them.
+#[derive(Debug, Args)]
+pub(crate) struct Conns {
+    /// One connection, by its id
+    #[arg(value_name = "ID", conflicts_with_all = ["client", "name", "route", "listener", "older", "larger"])]
+    pub(crate) id: Option<String>,
+    /// Those of clients with this address, or in this network, such as 10.0.0.0/8
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) client: Option<String>,
+    /// Those with this server name (SNI); *.example.org is any name below it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Those on this route; of HTTP, those whose latest request was on it
+    #[arg(long, value_name = "ROUTE")]
+    pub(crate) route: Option<String>,
+    /// Those of this listener
+    #[arg(long, value_name = "NAME")]
+    pub(crate) listener: Option<String>,
+    /// Those that are at least so old, such as 10s, 5m, 2h or 1d
+    #[arg(long, value_name = "TIME")]
+    pub(crate) older: Option<String>,
+    /// Those that have moved at least so much, such as 1MiB, both directions together
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) larger: Option<String>,
+    /// How many are shown at most; --kill closes all that are meant
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = limit)]
+    pub(crate) limit: usize,
+    /// Close them; needs to know which
+    #[arg(long)]
+    pub(crate) kill: bool,
+}
+
+/// How many connections are shown: as many as the interface can find without a long wait.
+fn limit(text: &str) -> Result<usize, String> {
+    let number: usize = text.parse().map_err(|_| "a whole number from 1 to 1000000".to_owned())?;
+    if (1..=1_000_000).contains(&number) {
+        Ok(number)
+    } else {
+        Err("a whole number from 1 to 1000000".to_owned())
+    }
 }
 
 /// What `ctl show` shows.

@@ -108,6 +108,7 @@ mod nginx_speaks_tls;
 mod npm;
 mod ocsp_is_stapled;
 mod offramp;
+mod open_connections_are_shown_and_closed;
 mod openssl;
 mod openssl_resumes_sessions;
 mod openssl_speaks_every_suite;

@@ -16,7 +16,6 @@ use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
 use offramp_proxy::credentials::Logins;
 use offramp_proxy::{
     Admission, Challenges, ClientTable, Demand, Held, Lateness, Pressure, Refusals, Shared, Snapshot, Worker,
-    WorkerHandle,
 };
 use offramp_record::aead::Library;
 use offramp_record::{Choice, measure};
@@ -28,6 +27,7 @@ use super::{Desk, Server, Start};
 use crate::acme::{Acme, Orders, Seams};
 use crate::build::{Built, Inputs, build};
 use crate::certificates::Sources;
+use crate::connections::Closer;
 use crate::error::{Error, Finding, none_or_refused};
 use crate::event_store::OpenStore;
 use crate::figures::{self, Counted, Reloads};
@@ -120,19 +120,18 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     acme.follow(&wants);
     let mut fetchers = Fetchers::new(fetches, log.clone());
     fetchers.follow(sources.access.providers());
-    let watchdog = start.watchdog.map(|limit| {
-        let workers = crew.workers.iter().map(WorkerHandle::commander).collect();
-        let watchdog = watchdog::run(Notifier::new(notify_socket.as_deref()), limit, workers);
-        tokio::spawn(watchdog).abort_handle()
-    });
+    let notifier = || Notifier::new(notify_socket.as_deref());
+    let watchdog = start.watchdog.map(|limit| watchdog::start(notifier(), limit, &crew.workers));
     let config = Arc::new(config);
     let history = History::default();
     history.keep(&config);
     let view = View::new(&config, &crew, &history, &source.origin);
+    let connections = view.connections().clone();
+    let closer = Closer { connections, history: history.clone(), log: log.clone() };
     let running = Running {
         config,
         source,
-        notifier: Notifier::new(notify_socket.as_deref()),
+        notifier: notifier(),
         crew,
         listening,
         carried: Vec::new(),
@@ -153,7 +152,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     running.publish();
     running.announce();
     drop(entered);
-    let (desk, handle) = Desk::new(signals);
+    let (desk, handle) = Desk::new(signals, closer);
     Ok(Server { runtime, running, desk, handle, inherited, before })
 }
 

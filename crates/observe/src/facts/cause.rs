@@ -77,6 +77,7 @@ causes! {
     ServerClosed, "server_closed", Nobody, "The server closed, and everything was delivered.";
     IdleTimeout, "idle_timeout", Nobody, "No byte moved in either direction for `idle_timeout`.";
     Drain, "drain", Policy, "Offramp was stopping or reloading, and `drain_timeout` ran out.";
+    ClosedByOperator, "closed_by_operator", Policy, "An operator closed the connection through the admin API (`offramp ctl conns --kill`).";
     ClientSilent, "client_silent", Nobody, "The client closed before it sent a byte, as health checks and port scans do.";
     AcmeChallenge, "acme_challenge", Nobody, "A certificate authority looked whether the name leads here (ALPN `acme-tls/1`), and was answered.";
 

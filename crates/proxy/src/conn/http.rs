@@ -56,16 +56,17 @@ fn session(
     part: Option<&TlsPart<'_>>,
 ) -> Result<Rc<Session>, Close> {
     let http = listener.http.as_ref().ok_or(Cause::NoRoute)?;
-    let about = About::connection(life.facts(), socket);
+    let mut facts = life.facts();
+    let about = About::connection(&facts, socket);
     let header = |version: SendProxy| (version, proxy_header::build(version, &about, part));
     let prologues = versions(http).into_iter().map(header).collect();
     let local = about.local;
     // The route of a request is the request's.
-    let facts = life.facts();
     facts.path.route = None;
     let brief = ConnectionBrief::from(&*facts);
+    drop(facts);
     let view = (snapshot, Arc::clone(listener));
-    let door = (Rc::clone(&life.worker), life.accepted_by);
+    let door = (Rc::clone(&life.worker), life.accepted_by, life.live);
     Ok(Session::new(door, brief, view, terminated, local, prologues))
 }
 

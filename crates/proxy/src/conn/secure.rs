@@ -289,7 +289,7 @@ impl Secure<'_> {
         let error = match outcome {
             Ok(Ok(established)) => {
                 life.facts().times.handshake = Some(took);
-                let (version, kind) = self.note(life.facts(), &established.negotiated);
+                let (version, kind) = self.note(&mut life.facts(), &established.negotiated);
                 life.worker.counters.handshake_done(version, kind, took);
                 return Ok(established);
             }

@@ -16,6 +16,7 @@ use tokio::time::Sleep;
 
 use super::{Farewell, Farewells, Outcome, Progress, Waiting, drive, poll_alarm};
 use crate::failure;
+use crate::live::table::Place;
 use crate::worker::Worker;
 use flow::{Flow, Tools};
 
@@ -25,6 +26,8 @@ const READ: usize = 128 * 1024;
 /// A relay of bytes as they come.
 pub(crate) struct Plain {
     worker: Rc<Worker>,
+    /// Its place among the worker's connections.
+    live: Place,
     client: Socket,
     server: Socket,
     up: Flow,
@@ -37,23 +40,40 @@ pub(crate) struct Plain {
 
 impl Plain {
     /// A relay that has moved nothing yet; `early` is what the client has sent already.
-    pub(crate) fn new(worker: Rc<Worker>, client: Socket, server: Socket, early: Vec<u8>) -> Box<Self> {
+    pub(crate) fn new(
+        worker: Rc<Worker>,
+        live: Place,
+        (client, server): (Socket, Socket),
+        early: Vec<u8>,
+    ) -> Box<Self> {
         let up = Flow::beginning_with(early);
         worker.counters.bytes_relayed(Direction::ClientToServer, up.moved);
         let (down, moved_ms) = (Flow::default(), offramp_net::clock::coarse_ms());
-        Box::new(Self { worker, client, server, up, down, first: None, moved_ms })
+        Box::new(Self { worker, live, client, server, up, down, first: None, moved_ms })
     }
 
     /// Relays until both directions are over, one of them breaks, or nothing moves for `idle`.
     pub(crate) async fn run(&mut self, idle: Duration) -> Close {
         let worker = Rc::clone(&self.worker);
-        drive(&worker, idle, |cx, alarm| self.poll(cx, alarm, idle)).await
+        drive(&worker, idle, |cx, alarm| self.turn(cx, alarm, idle)).await
+    }
+
+    /// One turn, and how much has moved by then.
+    fn turn(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
+        let end = self.worker.end_of(self.live);
+        let polled = self.poll(cx, alarm, idle, end);
+        self.worker.live.moved(self.live, self.traffic());
+        polled
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic { from_client: self.up.moved, to_client: self.down.moved }
     }
 
     /// What is left to do.
     pub(crate) fn finish(self: Box<Self>, close: Close) -> Outcome {
+        let traffic = self.traffic();
         let Self { worker, client, server, up, down, .. } = *self;
-        let traffic = Traffic { from_client: up.moved, to_client: down.moved };
         let mut farewells = Farewells::default();
         if up.end.refusal().is_some() {
             farewells.client = Some(Farewell { socket: client, pending: down.into_waiting(&worker.pipes) });
@@ -68,9 +88,15 @@ impl Plain {
         Outcome { close, traffic, farewells: farewells.due() }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
-        if self.worker.cut.is_now() {
-            return Poll::Ready(Cause::Drain.into());
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        alarm: Pin<&mut Sleep>,
+        idle: Duration,
+        end: Option<Cause>,
+    ) -> Poll<Close> {
+        if let Some(cause) = end {
+            return Poll::Ready(cause.into());
         }
         self.worker.counters.turn();
         let before = self.moved();

@@ -27,6 +27,7 @@ use tokio::time::Sleep;
 
 use self::flow::{Flow, FlowEnd};
 use super::{Farewell, Farewells, Outcome, Progress, Waiting, drive, poll_alarm, steps};
+use crate::live::table::Place;
 use crate::worker::Worker;
 
 /// What such a relay is made of.
@@ -121,6 +122,8 @@ impl Side {
 /// A relay to a server that speaks TLS.
 pub(crate) struct Secure {
     worker: Rc<Worker>,
+    /// Its place among the worker's connections.
+    live: Place,
     client: Side,
     server: Side,
     up: Flow,
@@ -136,7 +139,7 @@ pub(crate) struct Secure {
 
 impl Secure {
     /// A relay that has moved nothing yet.
-    pub(crate) fn new(worker: Rc<Worker>, ends: SecureEnds) -> Box<Self> {
+    pub(crate) fn new(worker: Rc<Worker>, live: Place, ends: SecureEnds) -> Box<Self> {
         let SecureEnds { client, session, early, left, server, secured } = ends;
         let Secured { session: ours, early: answer, record_size, .. } = *secured;
         let mut towards = Tls::new(ours, Sending::new(record_size, Vec::new()), answer.filled().to_vec());
@@ -162,18 +165,37 @@ impl Secure {
             first_end: None,
             cuts_client: false,
             worker,
+            live,
         })
     }
 
     /// Relays until both directions are over, one of them breaks, or nothing moves for `idle`.
     pub(crate) async fn run(&mut self, idle: Duration) -> Close {
         let worker = Rc::clone(&self.worker);
-        drive(&worker, idle, |cx, alarm| self.poll(cx, alarm, idle)).await
+        drive(&worker, idle, |cx, alarm| self.turn(cx, alarm, idle)).await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
-        if self.worker.cut.is_now() {
-            return Poll::Ready(Cause::Drain.into());
+    /// One turn, and how much has moved by then.
+    fn turn(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
+        let end = self.worker.end_of(self.live);
+        let polled = self.poll(cx, alarm, idle, end);
+        self.worker.live.moved(self.live, self.traffic());
+        polled
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic { from_client: self.up.moved, to_client: self.down.moved }
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        alarm: Pin<&mut Sleep>,
+        idle: Duration,
+        end: Option<Cause>,
+    ) -> Poll<Close> {
+        if let Some(cause) = end {
+            return Poll::Ready(cause.into());
         }
         let worker = Rc::clone(&self.worker);
         worker.counters.turn();
@@ -256,7 +278,7 @@ impl Secure {
 
     /// What is left to do.
     pub(crate) fn finish(mut self: Box<Self>, close: Close) -> Outcome {
-        if matches!(close.cause, Cause::IdleTimeout | Cause::Drain) {
+        if matches!(close.cause, Cause::IdleTimeout | Cause::Drain | Cause::ClosedByOperator) {
             if !self.down.is_silent() {
                 self.client.alert(Alert::CLOSE_NOTIFY);
             }
@@ -266,7 +288,7 @@ impl Secure {
         }
         // An alert fits, or the server does not listen.
         let _ = self.server.poll_flush(&mut Context::from_waker(Waker::noop()));
-        let traffic = Traffic { from_client: self.up.moved, to_client: self.down.moved };
+        let traffic = self.traffic();
         let broken = matches!(
             close.cause,
             Cause::ServerReset

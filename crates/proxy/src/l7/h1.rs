@@ -37,6 +37,7 @@ use super::transport::Transport;
 use super::tunnel::Switch;
 use super::{h2, tunnel};
 use crate::closing::farewell;
+use crate::live::Protocol;
 use crate::snapshot::http::HttpLimits;
 use conversation::Conversation;
 use refuse::refuse;
@@ -185,8 +186,8 @@ async fn parked(session: &Session, line: &ClientConnection, bounds: Bounds) -> O
     let cut = &session.worker.cut;
     let outcome = poll_fn(|cx| {
         place.get_or_insert_with(|| cut.remember(cx.waker()));
-        if cut.is_now() {
-            return Poll::Ready(Some(Cause::Drain.into()));
+        if let Some(cause) = session.end() {
+            return Poll::Ready(Some(cause.into()));
         }
         let intake = &mut *line.intake.borrow_mut();
         if let Poll::Ready(outcome) = intake.transport.poll_fill(cx) {
@@ -275,8 +276,8 @@ where
             line.driven_by(cx.waker());
             cut.remember(cx.waker())
         });
-        if cut.is_now() {
-            return Poll::Ready(Turn::Ended(Cause::Drain.into()));
+        if let Some(cause) = session.end() {
+            return Poll::Ready(Turn::Ended(cause.into()));
         }
         if session.leaves().is_some() {
             conversation.leave();
@@ -383,6 +384,7 @@ async fn upgrade_to_h2(
         return close_down(&session, &mut intake, close).await;
     }
     let early = intake.take_held();
+    session.worker.live.speaks(session.live, Protocol::H2);
     h2::serve(session, intake.transport, early, limits, idle).await
 }
 

@@ -61,7 +61,10 @@ pub(crate) async fn serve(
     let mut connection = Box::new(Connection::new(Rc::clone(&session), transport, early, limits, idle));
     let close = drive(&session, &mut connection, Bounds::new(limits, idle)).await;
     for record in session.live() {
-        record.cancel(if close.cause == Cause::Drain { Cause::Drain } else { Cause::ClientAborted });
+        record.cancel(match close.cause {
+            cause @ (Cause::Drain | Cause::ClosedByOperator) => cause,
+            _ => Cause::ClientAborted,
+        });
     }
     let faults = {
         let table = &mut connection.table().borrow_mut();
@@ -107,8 +110,11 @@ async fn drive(session: &Rc<Session>, connection: &mut Connection, bounds: Bound
     let (mut place, mut leaving, mut asleep) = (None, None, false);
     let close = poll_fn(|cx| {
         place.get_or_insert_with(|| cut.remember(cx.waker()));
-        if cut.is_now() {
-            return Poll::Ready(Cause::Drain.into());
+        if let Some(cause) = session.end() {
+            if cause == Cause::ClosedByOperator {
+                connection.hang_up(Code::NO_ERROR);
+            }
+            return Poll::Ready(cause.into());
         }
         if leaving.is_none()
             && let Some(leave) = session.leaves()

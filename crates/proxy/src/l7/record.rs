@@ -16,7 +16,7 @@ use offramp_http::head::{Fields, Known, Request};
 use offramp_http::semantics::protected::clean_request_trailers;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::counters::Direction;
-use offramp_observe::facts::{HttpVersion, RequestLine, Trace};
+use offramp_observe::facts::{HttpVersion, PathFacts, RequestLine, Trace};
 use offramp_observe::{Cause, Close, RequestFacts};
 
 use super::session::Session;
@@ -71,6 +71,11 @@ impl Record {
     /// The request's place in a distributed trace, if it has one and its end was not reported yet.
     pub(crate) fn trace(&self) -> Option<Trace> {
         self.facts.borrow().as_ref().and_then(|facts| facts.trace)
+    }
+
+    /// Where the request goes, if its end was not reported yet.
+    pub(crate) fn path(&self) -> Option<PathFacts> {
+        self.facts.borrow().as_ref().map(|facts| facts.path.clone())
     }
 
     /// The request's id.
@@ -142,6 +147,7 @@ impl Record {
         worker.counters.bytes_relayed(Direction::ClientToServer, self.up.get());
         worker.counters.bytes_relayed(Direction::ServerToClient, self.down.get());
         worker.request_ended(&facts);
+        worker.live.requested(self.session.live, &facts.path, facts.traffic);
         self.session.leave(self);
         let one_in = u64::from(self.log_one_in.get());
         if one_in <= 1 || facts.is_failure() || worker.random().is_multiple_of(one_in) {
@@ -181,8 +187,7 @@ impl Drop for RecordGuard {
         if self.0.has_ended() {
             return;
         }
-        let cut = self.0.session.worker.cut.is_now();
-        self.0.end(if cut { Cause::Drain } else { Cause::ClientAborted });
+        self.0.end(self.0.session.end().unwrap_or(Cause::ClientAborted));
     }
 }
 

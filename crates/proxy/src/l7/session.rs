@@ -21,6 +21,7 @@ use super::body::ClientBody;
 use super::client_certificate::ClientCertificate;
 use super::forwarded_fields;
 use super::record::Record;
+use crate::live::table::Place;
 use crate::proxy_header::{self, About};
 use crate::snapshot::http::{AuthClass, Http};
 use crate::snapshot::{Listener, SendProxy, Snapshot};
@@ -71,6 +72,8 @@ pub(crate) struct Session {
     pub(crate) worker: Rc<Worker>,
     /// The socket that accepted the connection.
     accepted_by: AcceptorId,
+    /// Its place among the worker's connections.
+    pub(crate) live: Place,
     pub(crate) brief: Arc<ConnectionBrief>,
     pub(crate) scheme: Scheme,
     pub(crate) ip: Option<IpAddr>,
@@ -88,7 +91,7 @@ pub(crate) struct Session {
     /// Requests that have begun, ever.
     pub(crate) begun: Cell<u64>,
     /// Requests that are under way.
-    live: RefCell<Vec<Rc<Record>>>,
+    requests: RefCell<Vec<Rc<Record>>>,
     /// When a request last began or ended, in milliseconds of the coarse clock.
     pub(crate) touched: Cell<u64>,
     /// Whether something went wrong that no request tells of.
@@ -214,7 +217,7 @@ impl View {
 
 impl Session {
     pub(crate) fn new(
-        (worker, accepted_by): (Rc<Worker>, AcceptorId),
+        (worker, accepted_by, live): (Rc<Worker>, AcceptorId, Place),
         brief: ConnectionBrief,
         (snapshot, listener): (Arc<Snapshot>, Arc<Listener>),
         terminated: Terminated,
@@ -233,6 +236,7 @@ impl Session {
             view: RefCell::new(View::new(snapshot, listener, ip)),
             worker,
             accepted_by,
+            live,
             brief: Arc::new(brief),
             scheme,
             ip,
@@ -243,7 +247,7 @@ impl Session {
             private: RefCell::default(),
             outdated: Cell::new(false),
             begun: Cell::new(0),
-            live: RefCell::default(),
+            requests: RefCell::default(),
             touched: Cell::new(coarse_ms()),
             unreported: Cell::new(false),
             left: Cell::new(false),
@@ -291,6 +295,11 @@ impl Session {
 
     fn shown_until(&self) -> Option<SystemTime> {
         self.terminated.shown.as_ref()?.until()
+    }
+
+    /// Why the connection must end now, if it must.
+    pub(crate) fn end(&self) -> Option<Cause> {
+        self.worker.end_of(self.live)
     }
 
     /// Why no further requests are served on the connection, if so.
@@ -379,7 +388,10 @@ impl Session {
                 | Cause::ClientVanished
                 | Cause::ClientTruncated
         );
-        let unreported = self.begun.get() == 0 || self.unreported.get();
+        let unreported = self.begun.get() == 0
+            || self.unreported.get()
+            // Whoever has closed it wants to see that.
+            || close.cause == Cause::ClosedByOperator;
         unreported || !(of_a_request || matches!(close.fault, Fault::Nobody | Fault::Policy))
     }
 
@@ -426,24 +438,24 @@ impl Session {
     pub(crate) fn enter(&self, record: &Rc<Record>) {
         self.begun.set(self.begun.get() + 1);
         self.touched.set(coarse_ms());
-        self.live.borrow_mut().push(Rc::clone(record));
+        self.requests.borrow_mut().push(Rc::clone(record));
         *self.newborn.borrow_mut() = Some(Rc::clone(record));
     }
 
     /// A request has ended.
     pub(crate) fn leave(&self, record: &Record) {
         self.touched.set(coarse_ms());
-        self.live.borrow_mut().retain(|one| !std::ptr::eq(&raw const **one, record));
+        self.requests.borrow_mut().retain(|one| !std::ptr::eq(&raw const **one, record));
     }
 
     /// How many requests are under way.
     pub(crate) fn in_flight(&self) -> usize {
-        self.live.borrow().len()
+        self.requests.borrow().len()
     }
 
     /// Those that are under way.
     pub(crate) fn live(&self) -> Vec<Rc<Record>> {
-        self.live.borrow().clone()
+        self.requests.borrow().clone()
     }
 }
 

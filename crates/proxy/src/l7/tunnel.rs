@@ -212,8 +212,8 @@ pub(crate) async fn run(
     let mut place = None;
     let cause = poll_fn(|cx| {
         place.get_or_insert_with(|| worker.cut.remember(cx.waker()));
-        if worker.cut.is_now() {
-            return Poll::Ready(Cause::Drain);
+        if let Some(cause) = session.end() {
+            return Poll::Ready(cause);
         }
         let mut scratch = worker.scratch.borrow_mut();
         let more = match both(cx, (&mut up, &mut down), (&mut *client, &mut server), &mut scratch.bytes) {

@@ -175,7 +175,9 @@ impl Worker {
     fn serve(self: &Rc<Self>, door: &Door, fd: OwnedFd, peer: Peer, place: Option<Admitted>) {
         self.open.set(self.open.get() + 1);
         self.pulse.begins(Doing::Accept);
-        spawn_local(conn::serve(Rc::clone(self), (door.id, Arc::clone(&door.listener)), fd, peer, place));
+        let (socket, listener) = (door.id, Arc::clone(&door.listener));
+        let arrived = Box::new(conn::Arrived { socket, listener, fd, peer, place });
+        spawn_local(conn::serve(Rc::clone(self), arrived));
     }
 
     fn most_connections(&self) -> u32 {

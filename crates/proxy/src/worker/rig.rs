@@ -96,7 +96,7 @@ pub(crate) fn snapshot(connections: u32) -> Snapshot {
 }
 
 /// Has the worker listen, and gives where; nobody is accepted before the test awaits something.
-pub(crate) fn listen(worker: &Rc<Worker>, id: u64) -> SocketAddr {
+pub(crate) fn listen(worker: &Rc<Worker>, id: u32) -> SocketAddr {
     let fd = listen::open(&Address::Tcp("127.0.0.1:0".parse().unwrap()), 1).unwrap().remove(0);
     let address = listen::bound_address(&fd).unwrap();
     worker.listen(AcceptorId(id), DOOR.into(), fd);

@@ -1,0 +1,175 @@
+//! The connections that are open: lists of them in pages, and closing some.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use offramp_control::{Cursor, Filter, LiveConnection, NetworkSet, Unanswered};
+use offramp_observe::ConnectionId;
+use serde_json::{Value, json};
+
+use super::query::{Kind, Parameter, Query};
+use super::{Asked, Control, Problem, time};
+
+/// The largest page, and the one that is sent where nothing else is asked for.
+pub(super) const PAGE: u16 = 1000;
+
+/// Which connections are meant.
+pub(super) const FILTER: &[Parameter] = &[
+    Parameter {
+        name: "client",
+        kind: Kind::Network,
+        doc: "Of clients with this address, or in this network",
+    },
+    Parameter {
+        name: "name",
+        kind: Kind::Text,
+        doc: "With this server name; *.example.org is any name below it",
+    },
+    Parameter { name: "route", kind: Kind::Text, doc: "On this route; of HTTP, by the latest request" },
+    Parameter { name: "listener", kind: Kind::Text, doc: "Of this listener" },
+    Parameter { name: "older", kind: Kind::Age, doc: "At least so old, such as 10s, 5m, 2h or 1d" },
+    Parameter { name: "larger", kind: Kind::Size, doc: "That have moved at least so much, such as 1MiB" },
+];
+
+/// The same for a page.
+pub(super) const PAGES: &[Parameter] = &[
+    Parameter { name: "limit", kind: Kind::UpTo(PAGE), doc: "How many at most; by default 1000" },
+    Parameter { name: "after", kind: Kind::Cursor, doc: "The `next` of the page before" },
+    Parameter { name: "client", kind: Kind::Network, doc: FILTER[0].doc },
+    Parameter { name: "name", kind: Kind::Text, doc: FILTER[1].doc },
+    Parameter { name: "route", kind: Kind::Text, doc: FILTER[2].doc },
+    Parameter { name: "listener", kind: Kind::Text, doc: FILTER[3].doc },
+    Parameter { name: "older", kind: Kind::Age, doc: FILTER[4].doc },
+    Parameter { name: "larger", kind: Kind::Size, doc: FILTER[5].doc },
+];
+
+/// A page of those that are meant.
+pub(super) async fn page(control: &Control, query: &Query) -> Result<Value, Problem> {
+    let most = query.number("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(PAGE.into());
+    let from = query.text("after").and_then(|text| text.parse::<Cursor>().ok()).unwrap_or_default();
+    let page = control.view.connections().page(&Arc::new(filter(query)), from, most).await?;
+    let connections: Vec<Value> = page.connections.iter().map(connection).collect();
+    Ok(json!({ "connections": connections, "next": page.next.map(|next| next.to_string()) }))
+}
+
+/// The one that the path names.
+pub(super) async fn one(control: &Control, asked: &Asked<'_>) -> Result<Value, Problem> {
+    let (text, filter) = named(asked)?;
+    let page = control.view.connections().page(&Arc::new(filter), Cursor::default(), 1).await?;
+    page.connections.first().map(connection).ok_or_else(|| unknown(text))
+}
+
+/// Closes the one that the path names.
+pub(super) async fn close_one(control: &Control, asked: &Asked<'_>) -> Result<Value, Problem> {
+    let (text, filter) = named(asked)?;
+    let count = control.handle.close_connections(filter, &format!("id {text}"), &asked.by).await?;
+    if count == 0 { Err(unknown(text)) } else { Ok(json!({ "closed": count })) }
+}
+
+/// Closes those that are meant.
+pub(super) async fn close(control: &Control, asked: &Asked<'_>, query: &Query) -> Result<Value, Problem> {
+    let said = FILTER.iter().filter_map(|known| Some((known.name, query.text(known.name)?)));
+    let what: Vec<String> = said.map(|(name, value)| format!("{name} {value}")).collect();
+    if what.is_empty() {
+        return Err(Problem::wrong(
+            "say which connections are to be closed: client, name, route, listener, older or larger",
+        ));
+    }
+    let count = control.handle.close_connections(filter(query), &what.join(", "), &asked.by).await?;
+    Ok(json!({ "closed": count }))
+}
+
+/// What the query says; each value was checked.
+fn filter(query: &Query) -> Filter {
+    let text = |name| query.text(name).map(Into::into);
+    Filter {
+        clients: query.text("client").and_then(network).map(|network| NetworkSet::new([network])),
+        name: text("name"),
+        route: text("route"),
+        listener: text("listener"),
+        older: query.age("older"),
+        larger: query.size("larger"),
+        ..Filter::default()
+    }
+}
+
+/// An address, or one with the length of a prefix.
+pub(super) fn network(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, Some(prefix)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().ok()?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let prefix = match prefix {
+        None => longest,
+        Some(prefix) => prefix.parse().ok().filter(|prefix| *prefix <= longest)?,
+    };
+    Some((address, prefix))
+}
+
+/// The id in the path, and the filter for it.
+fn named<'a>(asked: &'a Asked<'_>) -> Result<(&'a str, Filter), Problem> {
+    let text = asked.names.first().map_or("", String::as_str);
+    let id = id(text).ok_or_else(|| unknown(text))?;
+    Ok((text, Filter { id: Some(id), ..Filter::default() }))
+}
+
+/// An id as it is written.
+fn id(text: &str) -> Option<ConnectionId> {
+    let digits: String = text.split('-').collect();
+    let id = ConnectionId::from(u128::from_str_radix(&digits, 16).ok()?);
+    (id.to_string() == text).then_some(id)
+}
+
+fn unknown(id: &str) -> Problem {
+    Problem::unknown("open connection", id, [])
+}
+
+fn connection(one: &LiveConnection) -> Value {
+    json!({
+        "id": one.id.to_string(),
+        "worker": one.worker,
+        "listener": &*one.listener,
+        "client": one.client.to_string(),
+        "peer": one.peer.as_ref().map(ToString::to_string),
+        "name": one.name.as_deref(),
+        "protocol": one.protocol.name(),
+        "tls": one.tls.map(offramp_observe::facts::TlsVersion::name),
+        "route": one.route.as_deref(),
+        "backend": one.backend.as_deref(),
+        "server": one.server.as_deref(),
+        "accepted": time(one.accepted),
+        "age_s": one.age.as_secs(),
+        "bytes_from_client": one.traffic.from_client,
+        "bytes_to_client": one.traffic.to_client,
+        "requests": { "begun": one.requests, "open": one.requests_open },
+    })
+}
+
+impl From<Unanswered> for Problem {
+    fn from(why: Unanswered) -> Self {
+        Self::busy(why.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_networks_are_read_as_they_are_written_and_in_no_other_way() {
+        let written = "00019aa8-1234-7000-8000-c00000002abc";
+        assert_eq!(id(written).unwrap().to_string(), written);
+        for text in ["", "7", "00019AA8-1234-7000-8000-c00000002abc", "00019aa8123470008000c00000002abc", "é"]
+        {
+            assert!(id(text).is_none(), "{text}");
+        }
+        assert_eq!(network("192.0.2.1"), Some(([192, 0, 2, 1].into(), 32)));
+        assert_eq!(network("10.0.0.0/8"), Some(([10, 0, 0, 0].into(), 8)));
+        assert_eq!(network("::1").map(|(_, prefix)| prefix), Some(128));
+        for text in ["", "x", "10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/8/8"] {
+            assert!(network(text).is_none(), "{text}");
+        }
+    }
+}

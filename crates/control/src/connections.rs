@@ -1,0 +1,142 @@
+//! Open connections: which of them a change touches, and which an operator has closed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use offramp_config::model::Backend;
+use offramp_config::{Change, ConfigDiff, ListDiff};
+use offramp_observe::Log;
+use offramp_proxy::live::{Connections, Filter, Touched, Unanswered};
+
+use crate::history::{History, Requester};
+
+/// Closes connections for an operator, and remembers that.
+#[derive(Clone)]
+pub(crate) struct Closer {
+    pub(crate) connections: Connections,
+    pub(crate) history: History,
+    pub(crate) log: Log,
+}
+
+impl Closer {
+    /// Closes the connections that are meant. `what` says in words which these are.
+    pub(crate) async fn close(
+        &self,
+        filter: &Arc<Filter>,
+        what: &str,
+        by: &Requester,
+    ) -> Result<u64, Unanswered> {
+        let count = self.connections.close(filter).await?;
+        if count > 0 {
+            let fields = [("connections", count.into()), ("which", what.into()), ("by", by.as_str().into())];
+            self.log.info("connections closed", &fields);
+            self.history.note_closed(what, count, by.clone(), SystemTime::now());
+        }
+        Ok(count)
+    }
+}
+
+/// What a change touches: listeners, routes, backends and servers that become others, or go. `None` where it is nothing
+/// of these.
+pub(crate) fn touched(diff: &ConfigDiff) -> Option<Filter> {
+    let mut touched = Touched {
+        listeners: before(&diff.listeners).map(|listener| listener.name.to_string()).collect(),
+        routes: before(&diff.routes).map(offramp_config::model::Route::name).collect(),
+        ..Touched::default()
+    };
+    for change in diff.backends.changes() {
+        match change {
+            Change::Added(_) => {}
+            Change::Removed(old) => {
+                touched.backends.insert(old.name.to_string());
+            }
+            Change::Replaced { old, new } => match servers(old, new) {
+                Some(servers) => {
+                    touched.servers.insert(old.name.to_string(), servers);
+                }
+                None => {
+                    touched.backends.insert(old.name.to_string());
+                }
+            },
+        }
+    }
+    let Touched { listeners, routes, backends, servers } = &touched;
+    let is_something =
+        !(listeners.is_empty() && routes.is_empty() && backends.is_empty() && servers.is_empty());
+    is_something.then(|| Filter { touched: Some(touched), ..Filter::default() })
+}
+
+/// What was there before, and is another now or gone.
+fn before<T: offramp_config::Keyed>(diff: &ListDiff<T>) -> impl Iterator<Item = &T> {
+    diff.changes().filter_map(|change| match change {
+        Change::Added(_) => None,
+        Change::Removed(old) | Change::Replaced { old, .. } => Some(old),
+    })
+}
+
+/// The servers that are others, or gone; `None` where more than servers has changed.
+fn servers(old: &Backend, new: &Backend) -> Option<HashSet<String>> {
+    let alike = Backend { servers: new.servers.clone(), ..old.clone() };
+    if alike != *new {
+        return None;
+    }
+    let changed = old.servers.iter().filter(|server| !new.servers.contains(server));
+    Some(changed.map(|server| server.address.to_string()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use offramp_config::{Config, Environment};
+
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        offramp_config::load(file.path(), &Environment::default()).unwrap().0
+    }
+
+    fn of(old: &str, new: &str) -> Option<Touched> {
+        touched(&ConfigDiff::between(&config(old), &config(new)))?.touched
+    }
+
+    const BASE: &str = "\
+[[listener]]
+name = \"web\"
+address = \"127.0.0.1:8080\"
+mode = \"http\"
+tls = false
+[[route]]
+host = \"shop.example\"
+backend = \"shop\"
+[[route]]
+host = \"blog.example\"
+backend = \"blog\"
+[backend.shop]
+servers = [\"127.0.0.1:3000\", \"127.0.0.1:3001\"]
+[backend.blog]
+servers = [\"127.0.0.1:4000\"]
+";
+
+    #[test]
+    fn a_change_touches_what_it_changes_and_takes_away_and_nothing_else() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<HashSet<_>>();
+        assert!(of(BASE, BASE).is_none());
+        let added = format!("{BASE}[[route]]\nhost = \"new.example\"\nbackend = \"blog\"\n");
+        assert!(of(BASE, &added).is_none(), "what comes touches nobody");
+        let more = BASE.replace("\"127.0.0.1:4000\"]", "\"127.0.0.1:4000\", \"127.0.0.1:4001\"]");
+        let touched = of(BASE, &more).unwrap();
+        assert!(touched.servers["blog"].is_empty() && touched.backends.is_empty(), "{touched:?}");
+        let weight = BASE.replace("127.0.0.1:3001\"", "127.0.0.1:3001 drain\"");
+        let touched = of(BASE, &weight).unwrap();
+        assert_eq!(touched.servers["shop"], set(&["127.0.0.1:3001"]));
+        assert!(touched.backends.is_empty() && touched.routes.is_empty());
+        let balance = BASE.replace("[backend.blog]\n", "[backend.blog]\nbalance = \"least_conn\"\n");
+        assert_eq!(of(BASE, &balance).unwrap().backends, set(&["blog"]));
+        let gone = of(&added, BASE).unwrap();
+        assert_eq!((gone.routes, gone.backends), (set(&["new.example"]), set(&[])));
+        let moved = BASE.replace("127.0.0.1:8080", "127.0.0.1:8081");
+        assert_eq!(of(BASE, &moved).unwrap().listeners, set(&["web"]));
+    }
+}

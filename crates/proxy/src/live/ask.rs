@@ -1,0 +1,183 @@
+//! Asking all workers, one after the other and piece by piece.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::WeakUnboundedSender;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::{Filter, LiveConnection, Piece, Question, Wish};
+use crate::worker::{Command, WorkerHandle};
+
+/// How long a worker may take for one piece. It answers within a turn of its loop, which takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The connections of all workers, for whoever asks. Cheap to clone; keeps no worker running.
+#[derive(Clone, Debug, Default)]
+pub struct Connections(Arc<[WeakUnboundedSender<Command>]>);
+
+/// A place among the connections: where a page ended, and the next one begins.
+///
+/// It stays valid whatever connections come and go. Written as text, it is the worker's number and the place in its
+/// table: `1-1000`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    worker: u16,
+    slot: u32,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.worker, self.slot)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (worker, slot) = text.split_once('-').ok_or(())?;
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number(worker) || !is_number(slot) {
+            return Err(());
+        }
+        Ok(Self { worker: worker.parse().map_err(|_| ())?, slot: slot.parse().map_err(|_| ())? })
+    }
+}
+
+/// A part of the connections.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// Those that are meant.
+    pub connections: Vec<LiveConnection>,
+    /// Where the next page begins; `None`: this was the last one.
+    pub next: Option<Cursor>,
+}
+
+/// A worker did not answer in time: it is stuck, or the machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    /// Its number.
+    pub worker: usize,
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {} does not answer; try again", self.worker)
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+impl Connections {
+    /// Those of these workers.
+    #[must_use]
+    pub fn of(workers: &[WorkerHandle]) -> Self {
+        Self(workers.iter().map(WorkerHandle::weak).collect())
+    }
+
+    /// Up to `most` connections that are meant, from a place on.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub async fn page(&self, filter: &Arc<Filter>, from: Cursor, most: usize) -> Result<Page, Unanswered> {
+        let mut page = Page::default();
+        let mut at = from;
+        while usize::from(at.worker) < self.0.len() {
+            if page.connections.len() >= most {
+                page.next = Some(at);
+                break;
+            }
+            let left = most - page.connections.len();
+            let piece = self.piece(filter, at, left, Wish::Tell).await?;
+            page.connections.extend(piece.told);
+            at = after(at, piece.next);
+        }
+        Ok(page)
+    }
+
+    /// How many connections are meant.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub async fn count(&self, filter: &Arc<Filter>) -> Result<u64, Unanswered> {
+        self.all(filter, Wish::Count).await
+    }
+
+    /// Has the connections closed that are meant, and gives how many that are. They end in order where they can, each
+    /// with the cause [`offramp_observe::Cause::ClosedByOperator`].
+    ///
+    /// # Errors
+    /// A worker does not answer; connections of others may have been closed by then.
+    pub async fn close(&self, filter: &Arc<Filter>) -> Result<u64, Unanswered> {
+        self.all(filter, Wish::Close).await
+    }
+
+    async fn all(&self, filter: &Arc<Filter>, wish: Wish) -> Result<u64, Unanswered> {
+        let (mut at, mut count) = (Cursor::default(), 0);
+        while usize::from(at.worker) < self.0.len() {
+            let piece = self.piece(filter, at, usize::MAX, wish).await?;
+            count += piece.count;
+            at = after(at, piece.next);
+        }
+        Ok(count)
+    }
+
+    async fn piece(
+        &self,
+        filter: &Arc<Filter>,
+        at: Cursor,
+        most: usize,
+        wish: Wish,
+    ) -> Result<Piece, Unanswered> {
+        let worker = usize::from(at.worker);
+        // One that has ended has no connections.
+        let Some(commands) = self.0.get(worker).and_then(WeakUnboundedSender::upgrade) else {
+            return Ok(Piece::default());
+        };
+        let (told, answer) = oneshot::channel();
+        let question = Question { filter: Arc::clone(filter), from: at.slot, most, wish };
+        let _ = commands.send(Command::Connections { question, told });
+        drop(commands);
+        match timeout(PATIENCE, answer).await {
+            Ok(answer) => Ok(answer.unwrap_or_default()),
+            Err(_) => Err(Unanswered { worker }),
+        }
+    }
+}
+
+/// Where to go on: at `slot` of the same worker, or with the next one.
+fn after(at: Cursor, slot: Option<u32>) -> Cursor {
+    match slot {
+        Some(slot) => Cursor { slot, ..at },
+        None => Cursor { worker: at.worker.saturating_add(1), slot: 0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_as_they_are_written() {
+        for (text, cursor) in [
+            ("0-0", Some(Cursor::default())),
+            ("12-1000", Some(Cursor { worker: 12, slot: 1000 })),
+            ("1", None),
+            ("-1", None),
+            ("1-", None),
+            ("+1-2", None),
+            ("1-2-3", None),
+            ("65536-0", None),
+            ("0-4294967296", None),
+        ] {
+            assert_eq!(text.parse().ok(), cursor, "{text}");
+            if let Some(cursor) = cursor {
+                assert_eq!(cursor.to_string(), text);
+            }
+        }
+    }
+}

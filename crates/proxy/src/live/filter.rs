@@ -1,0 +1,146 @@
+//! Which connections are meant.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, SystemTime};
+
+use offramp_observe::facts::{PathFacts, Traffic};
+use offramp_observe::{ConnectionFacts, ConnectionId};
+
+use super::ip;
+use crate::networks::NetworkSet;
+
+/// Which connections are meant: those that fit all that is set. Without anything set, all are.
+#[derive(Debug, Default)]
+pub struct Filter {
+    /// The one with this id.
+    pub id: Option<ConnectionId>,
+    /// Those of clients with these addresses.
+    pub clients: Option<NetworkSet>,
+    /// Those with this server name; `*.example.org` is any name below `example.org`.
+    pub name: Option<Box<str>>,
+    /// Those on this route; of HTTP, those whose latest request was on it.
+    pub route: Option<Box<str>>,
+    /// Those of this listener.
+    pub listener: Option<Box<str>>,
+    /// Those that are at least as old.
+    pub older: Option<Duration>,
+    /// Those that have moved at least so many bytes, both directions together.
+    pub larger: Option<u64>,
+    /// Those on anything that a change touches.
+    pub touched: Option<Touched>,
+}
+
+/// What a change of the configuration touches.
+#[derive(Debug, Default)]
+pub struct Touched {
+    /// Listeners, by name.
+    pub listeners: HashSet<String>,
+    /// Routes, as events call them.
+    pub routes: HashSet<String>,
+    /// Backends, by name.
+    pub backends: HashSet<String>,
+    /// Servers of other backends, by the backend's name and their addresses.
+    pub servers: HashMap<String, HashSet<String>>,
+}
+
+impl Touched {
+    fn has(&self, listener: &str, path: &PathFacts) -> bool {
+        let of = |set: &HashSet<String>, name: Option<&str>| name.is_some_and(|name| set.contains(name));
+        let backend = path.backend.as_deref();
+        let servers = backend.and_then(|backend| self.servers.get(backend));
+        self.listeners.contains(listener)
+            || of(&self.routes, path.route.as_deref())
+            || of(&self.backends, backend)
+            || servers.is_some_and(|servers| of(servers, path.server.as_deref()))
+    }
+}
+
+impl Filter {
+    /// Whether a connection is meant, by what never changes about it. Asked first: it looks at nothing but the facts.
+    pub(super) fn admits(&self, facts: &ConnectionFacts, now: SystemTime) -> bool {
+        let is_of = |clients: &NetworkSet| ip(&facts.client.address).is_some_and(|ip| clients.contains(ip));
+        let age = || now.duration_since(facts.accepted).unwrap_or_default();
+        self.id.is_none_or(|id| facts.id == id)
+            && self.listener.as_deref().is_none_or(|listener| *facts.listener == *listener)
+            && self.clients.as_ref().is_none_or(is_of)
+            && self.name.as_deref().is_none_or(|name| is_name(facts.tls.sni.as_deref(), name))
+            && self.older.is_none_or(|older| age() >= older)
+    }
+
+    /// Whether the rest of the filter has to be asked.
+    pub(super) fn looks_further(&self) -> bool {
+        self.route.is_some() || self.larger.is_some() || self.touched.is_some()
+    }
+
+    /// Whether a connection of `listener` is meant, by where it goes and what it has moved.
+    pub(super) fn admits_now(&self, listener: &str, path: &PathFacts, traffic: Traffic) -> bool {
+        let moved = traffic.from_client.saturating_add(traffic.to_client);
+        self.route.as_deref().is_none_or(|route| path.route.as_deref() == Some(route))
+            && self.larger.is_none_or(|larger| moved >= larger)
+            && self.touched.as_ref().is_none_or(|touched| touched.has(listener, path))
+    }
+}
+
+/// Whether a server name is the wanted one, or below it where that begins with `*.`.
+fn is_name(name: Option<&str>, wanted: &str) -> bool {
+    let Some(name) = name else { return false };
+    match wanted.strip_prefix("*.") {
+        None => name.eq_ignore_ascii_case(wanted),
+        Some(parent) => {
+            let at = name.len().checked_sub(parent.len());
+            at.is_some_and(|at| {
+                at > 1
+                    && name.as_bytes()[at - 1] == b'.'
+                    && name.as_bytes()[at..].eq_ignore_ascii_case(parent.as_bytes())
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_compared_without_case_and_a_star_is_anything_below() {
+        for (name, wanted, fits) in [
+            (Some("a.example.org"), "A.example.org", true),
+            (Some("a.example.org"), "example.org", false),
+            (Some("a.example.org"), "*.Example.org", true),
+            (Some("b.a.example.org"), "*.example.org", true),
+            (Some("example.org"), "*.example.org", false),
+            (Some(".example.org"), "*.example.org", false),
+            (Some("badexample.org"), "*.example.org", false),
+            (Some("ä.org"), "*.org", true),
+            (None, "a", false),
+        ] {
+            assert_eq!(is_name(name, wanted), fits, "{name:?} {wanted}");
+        }
+    }
+
+    #[test]
+    fn a_change_touches_what_is_on_its_listeners_routes_backends_and_servers() {
+        let path = PathFacts {
+            route: Some("r".into()),
+            backend: Some("b".into()),
+            server: Some("s".into()),
+            tries: 1,
+        };
+        let set = |name: &str| HashSet::from([name.to_owned()]);
+        let none = Touched::default();
+        assert!(!none.has("l", &path));
+        for (touched, has) in [
+            (Touched { listeners: set("l"), ..Touched::default() }, true),
+            (Touched { listeners: set("r"), ..Touched::default() }, false),
+            (Touched { routes: set("r"), ..Touched::default() }, true),
+            (Touched { backends: set("b"), ..Touched::default() }, true),
+            (Touched { backends: set("s"), ..Touched::default() }, false),
+            (Touched { servers: [("b".to_owned(), set("s"))].into(), ..Touched::default() }, true),
+            (Touched { servers: [("b".to_owned(), set("t"))].into(), ..Touched::default() }, false),
+            (Touched { servers: [("c".to_owned(), set("s"))].into(), ..Touched::default() }, false),
+        ] {
+            assert_eq!(touched.has("l", &path), has, "{touched:?}");
+        }
+        assert!(!Touched { routes: set("r"), ..Touched::default() }.has("l", &PathFacts::default()));
+    }
+}
