@@ -1,5 +1,6 @@
 //! Finds the rest of files that are not open, and files that were the log between two looks.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -201,7 +202,10 @@ impl<S: Sink> Follower<'_, S> {
     pub(super) fn look_beside(&mut self, since: SystemTime) -> Result<(), Failure> {
         let copied = self.watch.take_copies();
         let there = rotation::past(&self.path, &self.known)?;
-        let made = copied.made.iter().filter(|path| self.may_be_copy(path, &there)).count();
+        // The file that has a name now is the last that was made with it.
+        let mut seen = HashSet::new();
+        let latest_first = copied.made.iter().rev().map(|path| (path, seen.insert(path)));
+        let made = latest_first.filter(|(path, is_last)| self.may_be_copy(path, *is_last, &there)).count();
         // What was renamed was the log itself, which is open still.
         let is_new = |past: &&Past| !self.beside.contains(&past.beside()) && !self.is_open(past.id);
         let (archives, plain): (Vec<&Past>, Vec<&Past>) =
@@ -234,14 +238,16 @@ impl<S: Sink> Follower<'_, S> {
         self.lost(record, "it was copied and truncated more often than it could be read")
     }
 
-    /// Whether what was made there may have been a copy of the log; one that is there no more may have been.
-    fn may_be_copy(&self, path: &Path, there: &[Past]) -> bool {
+    /// Whether what was made there may have been a copy of the log; one that is there no more may have been. `is_last`:
+    /// nothing was made there since.
+    fn may_be_copy(&self, path: &Path, is_last: bool, there: &[Past]) -> bool {
         // Of another log of such a name, which lies there for itself, nothing is known.
         let is_usual = || there.iter().any(|past| rotation::name(&self.path, &past.path) == Name::Ambiguous);
         if rotation::name(&self.path, path) == Name::Ambiguous && !is_usual() {
             return false;
         }
         match fs::symlink_metadata(path) {
+            _ if !is_last => true,
             // A link to the log, or a second name of it, has no lines of its own.
             Ok(metadata) => metadata.is_file() && !self.is_open(FileId::of(&metadata)),
             Err(_) => true,

@@ -131,6 +131,17 @@ fn a_file_that_came_in_another_way_makes_up_for_no_copy() {
     assert_is_told(&followed(&[come, come, |rig| rig.lines(1), copy, twice]));
 }
 
+/// Two copies between two looks have the same name one after the other. That the second is read already says nothing of
+/// the first.
+#[test]
+fn a_copy_that_is_read_makes_up_for_no_other() {
+    let two: Act = |rig| [Haste::Copy(1), Haste::Copy(2)].iter().for_each(|haste| haste.happen(rig));
+    let lost: Act = |rig| {
+        [Haste::Lines(1), Haste::Copy(1), Haste::Copy(1)].iter().for_each(|haste| haste.happen(rig));
+    };
+    assert_is_told(&followed(&[two, lost, |_| (), |_| ()]));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
