@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use offramp_config::{Config, Environment};
-use offramp_net::{Address, listen, program};
+use offramp_net::{Address, listen};
 use offramp_observe::Log;
 use offramp_observe::prometheus::Build;
 use offramp_proxy::live::{Filter, Unanswered};
@@ -190,8 +190,6 @@ impl Server {
             }
             drop(inherited);
         }
-        // Where it fails the process only shows more memory.
-        let _ = program::give_code_back();
         running.notifier.send("READY=1\nSTATUS=serving");
         let exit = runtime.block_on(async {
             let running = keep(running, &mut desk).await;

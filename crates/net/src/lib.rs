@@ -19,7 +19,6 @@ pub mod notify;
 pub mod ownership;
 pub mod pace;
 pub mod process;
-pub mod program;
 pub mod sandbox;
 pub mod splice;
 pub mod turn;

@@ -21,7 +21,8 @@ fn curl(instance: &Instance, path: &str) -> Value {
 fn curl_learns_what_became_of_reloads() {
     let text = format!("[admin]\naddress = \"unix:admin.sock\"\n{}", Home::one_route("127.0.0.1:9"));
     let instance = Home::new().run(&text);
-    assert_eq!(curl(&instance, "/v1/changes"), serde_json::json!({ "version": 1, "changes": [] }));
+    let nothing = serde_json::json!({ "version": 1, "changes": [], "closed_connections": [] });
+    assert_eq!(curl(&instance, "/v1/changes"), nothing);
     instance.home.configure(&format!("{text}[limits]\nconnections = 77\n"));
     instance.process.signal(Signal::HUP).unwrap();
     let told = instance
