@@ -83,13 +83,16 @@ fn scan(line: &str) -> impl Fn(&str) -> String + use<> {
     let severity = |one: &Value| one["severity"].as_str().unwrap_or_default().to_owned();
     // WARN is a check that testssl could not make. That of resumption closes its input at once, and so may leave
     // before the ticket of TLS 1.3 has come; `openssl_resumes_sessions` waits for it.
+    // `engine_problem` is about the client: its OpenSSL has no GOST.
     // Two more need a request, which nobody without a certificate can make where one is required.
     let unasked = |one: &Value| {
         let finding = one["finding"].as_str().unwrap_or_default();
         line.contains("required") && finding.starts_with("client x509-based authentication prevents this")
     };
-    let unmade =
-        |one: &Value| severity(one) == "WARN" && (one["id"] == "sessionresumption_ticket" || unasked(one));
+    let unmade = |one: &Value| {
+        let is_ours = one["id"] == "sessionresumption_ticket" || one["id"] == "engine_problem";
+        severity(one) == "WARN" && (is_ours || unasked(one))
+    };
     // It cannot tell what is spoken behind a handshake that it cannot make.
     let unknown = |one: &Value| one["id"] == "service" && severity(one) == "DEBUG";
     let harmless =
