@@ -1,7 +1,7 @@
 //! Workers whose event loop is late, and what they ran.
 //!
-//! A thread of its own asks each worker that does not sleep, every [`LOOK`], to answer as soon as its loop comes round. An
-//! answer that takes longer than [`LATE`] is counted and reported. A worker pays two stores when it goes to sleep and
+//! A thread of its own asks each worker that does not sleep, every `LOOK` (50 ms), to answer as soon as its loop comes round. An
+//! answer that takes longer than `LATE` (100 ms) is counted and reported. A worker pays two stores when it goes to sleep and
 //! wakes, one when it begins something that may take long, and a wake-up of its loop for each question; a worker that sleeps
 //! is not asked. When all have slept for a second the thread sleeps too, until one wakes.
 //!

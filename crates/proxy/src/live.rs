@@ -1,6 +1,6 @@
 //! The connections that are open: what each tells of itself, and the order to close some.
 //!
-//! Each worker has a table of its connections ([`table`]). An entry is 40 bytes, and what it shows is the facts that
+//! Each worker has a table of its connections (`live::table`). An entry is 40 bytes, and what it shows is the facts that
 //! a connection has anyway. A relay writes how much it has moved once a turn, and a request once, at its end; nothing is
 //! done per record.
 //!
