@@ -1,11 +1,10 @@
 //! The spine: one connection from accept to close, as named steps.
 
 mod http;
+mod life;
 mod secure;
 
-use std::cell::RefMut;
 use std::future::{Future, poll_fn};
-use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
@@ -14,23 +13,23 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 use offramp_net::{Buffer, Peer, Socket};
-use offramp_observe::facts::{Address, Fault};
-use offramp_observe::{Cause, Close, ConnectionFacts};
+use offramp_observe::facts::Address;
+use offramp_observe::{Cause, Close};
 use offramp_record::Alert;
 use offramp_tls::client::Secured;
 use offramp_tls::{Established, Sending};
-use offramp_upstream::Permit;
 use tokio::time::{timeout, timeout_at};
 
 use crate::l7::{self, Session, Transport};
-use crate::limit::{Admitted, ClientBounds, ClientEntry, Refusal};
+use crate::limit::{Admitted, ClientBounds, Refusal};
 use crate::live::Protocol;
 use crate::live::table::Place;
 use crate::networks::AddressRules;
 use crate::proxy_header::{self, About, TlsPart};
-use crate::snapshot::{Limits, Listener, Relay, Route, Snapshot, Target};
+use crate::snapshot::{Listener, Relay, Route, Snapshot, Target};
 use crate::worker::{AcceptorId, Worker};
 use crate::{failure, greeting, l4};
+use life::Life;
 use secure::{Door, Ends, Greeted, Secure, Terms, refuse};
 
 /// What is left of the time for a handshake that has waited for a certificate.
@@ -38,90 +37,6 @@ const LAST_SECOND: Duration = Duration::from_secs(1);
 
 /// Room for what a client sends first; a hello with post-quantum key shares fits.
 const FIRST_ROOM: usize = 4096;
-
-/// A connection that counts, until it is dropped with its facts complete.
-struct Life {
-    worker: Rc<Worker>,
-    /// The socket that accepted it.
-    accepted_by: AcceptorId,
-    /// Where its facts are.
-    live: Place,
-    begun: Instant,
-    _place: Option<Admitted>,
-    client: Option<ClientEntry>,
-    /// Whether the connection has its own event: an HTTP connection leaves events to its requests.
-    reported: bool,
-    /// Whether it ended because it had nothing to finish when it was asked to.
-    left: bool,
-    /// One in this many successful connections has an event.
-    log_one_in: NonZeroU32,
-    /// Its count on the server that it is relayed to.
-    permit: Option<Permit>,
-}
-
-impl Life {
-    fn begin(worker: &Rc<Worker>, accepted_by: AcceptorId, live: Place, place: Option<Admitted>) -> Self {
-        Life {
-            worker: Rc::clone(worker),
-            accepted_by,
-            live,
-            begun: Instant::now(),
-            _place: place,
-            client: None,
-            reported: true,
-            left: false,
-            log_one_in: NonZeroU32::MIN,
-            permit: None,
-        }
-    }
-
-    /// What is known of the connection. Not to be kept over an await.
-    fn facts(&mut self) -> RefMut<'_, ConnectionFacts> {
-        self.worker.live.facts(self.live)
-    }
-
-    /// Notes what is spoken.
-    fn speaks(&self, protocol: Protocol) {
-        self.worker.live.speaks(self.live, protocol);
-    }
-
-    /// Bounds what the client moves from now on: its handshake is not held up.
-    fn pace(&self, socket: &Socket, limits: &Limits, listener: &Listener) {
-        let address = self.worker.live.facts(self.live).client.ip();
-        if let (Some(rate), Some(client), Some(address)) = (limits.bandwidth_per_client, &self.client, address)
-            // Behind these addresses are many clients.
-            && !listener.is_proxy(address)
-        {
-            socket.set_pace(client.allowance(), rate);
-        }
-    }
-
-    /// Notes the route that was found.
-    fn follow(&mut self, route: &Route) {
-        self.facts().path.route = Some(Arc::clone(&route.name));
-        self.log_one_in = route.log_one_in;
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        if let Some(mut facts) = self.worker.live.leave(self.live) {
-            facts.times.total = self.begun.elapsed();
-            // Nobody named an end: the worker is ending, or there is a fault of ours.
-            if facts.close.cause == Cause::Internal && self.worker.cut.is_now() {
-                facts.close = Cause::Drain.into();
-            }
-            let reported =
-                self.reported && is_chosen(facts.close.fault, self.log_one_in, || self.worker.random());
-            self.worker.ended(facts, reported, self.left);
-        }
-    }
-}
-
-/// Whether a connection has an event: all that failed do, and one in so many of the others.
-fn is_chosen(fault: Fault, one_in: NonZeroU32, random: impl FnOnce() -> u64) -> bool {
-    fault != Fault::Nobody || one_in == NonZeroU32::MIN || random().is_multiple_of(one_in.get().into())
-}
 
 /// What is left to do when a connection is ready to be relayed.
 enum Ready {
@@ -568,6 +483,8 @@ async fn plain(
 mod tests {
     use std::os::unix::net::UnixStream;
 
+    use offramp_observe::ConnectionFacts;
+
     use super::*;
     use crate::worker::rig;
 
@@ -591,16 +508,5 @@ mod tests {
                 assert!(size <= most, "{what}: {size} bytes, and not {most}");
             }
         });
-    }
-
-    #[test]
-    fn failures_are_told_always_and_the_rest_one_in_so_many() {
-        let of = |fault, one_in, random| is_chosen(fault, NonZeroU32::new(one_in).unwrap(), || random);
-        let reported = (0..100).filter(|random| of(Fault::Nobody, 10, *random)).count();
-        assert_eq!(reported, 10);
-        assert!((0..100).all(|random| of(Fault::Nobody, 1, random)));
-        for fault in [Fault::Client, Fault::Server, Fault::Policy, Fault::Us] {
-            assert!(of(fault, 10, 1), "{fault:?}");
-        }
     }
 }
