@@ -1,5 +1,7 @@
 //! Listening sockets, one per worker and address where the kernel can share the load.
 
+mod reserve;
+
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +25,8 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use crate::address::{canonical, without_ipv6};
 use crate::socket::watch;
 use crate::{Address, Peer};
+
+pub use reserve::Reserve;
 
 /// Connections that may wait to be accepted; the kernel lowers it to `net.core.somaxconn`.
 pub const BACKLOG: i32 = 4096;
@@ -244,6 +248,14 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Ok(found) if !found.file_type().is_socket() => return unlink(path),
         Ok(_) => {}
     }
+    if is_bound(path)? { Err(io::Error::from(io::ErrorKind::AddrInUse)) } else { unlink(path) }
+}
+
+/// Whether a Unix socket is bound to this path and clients come to it; nobody is waited for.
+///
+/// # Errors
+/// What the kernel says, such as that the path may not be used. A path that is not there is no error.
+pub fn is_bound(path: &Path) -> io::Result<bool> {
     // The kernel answers `ECONNREFUSED` for a file that no socket is bound to. It also answers that for a stream
     // socket that does not listen yet, and `EPROTOTYPE` to who connects to a socket of another type: so two types
     // are tried, one of which is another.
@@ -252,16 +264,13 @@ fn remove_stale(path: &Path) -> io::Result<()> {
             socket_with(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
         match connect(&probe, &SocketAddrUnix::new(path)?) {
             Err(Errno::CONNREFUSED) => {}
-            // Gone meanwhile.
-            Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::NOENT) => return Ok(false),
             // A full backlog (`EAGAIN`) is one that somebody has.
-            Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => {
-                return Err(io::Error::from(io::ErrorKind::AddrInUse));
-            }
+            Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => return Ok(true),
             Err(error) => return Err(error.into()),
         }
     }
-    unlink(path)
+    Ok(false)
 }
 
 /// Why no connection could be accepted.

@@ -3,6 +3,10 @@
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// How long a notification may wait for a manager that reads nothing: it must not hold up reloads, upgrades and the end.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Where to send notifications; silent where the process was not started by such a manager.
 pub struct Notifier {
@@ -18,12 +22,15 @@ impl Notifier {
                 [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest).ok()?,
                 _ => SocketAddr::from_pathname(name).ok()?,
             };
-            Some((UnixDatagram::unbound().ok()?, address))
+            let own = UnixDatagram::unbound().ok()?;
+            own.set_write_timeout(Some(PATIENCE)).ok()?;
+            Some((own, address))
         };
         Self { socket: socket.filter(|name| !name.is_empty()).and_then(open) }
     }
 
-    /// Sends one state such as `READY=1`. Without a receiver it does nothing.
+    /// Sends one state such as `READY=1`. Without a receiver it does nothing, and one that reads nothing gets no more than
+    /// the kernel keeps for it.
     pub fn send(&self, state: &str) {
         if let Some((socket, address)) = &self.socket {
             let _ = socket.send_to_addr(state.as_bytes(), address);
@@ -52,5 +59,24 @@ mod tests {
         let n = manager.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..n], b"READY=1");
         Notifier::new(None).send("READY=1");
+    }
+
+    #[test]
+    fn a_manager_that_reads_nothing_holds_up_nobody_for_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        // Its queue is full (net.unix.max_dgram_qlen).
+        let filler = UnixDatagram::unbound().unwrap();
+        filler.set_nonblocking(true).unwrap();
+        while filler.send_to(b"x", &path).is_ok() {}
+        let (told, ended) = std::sync::mpsc::channel();
+        let notifier = Notifier::new(Some(path.as_os_str()));
+        std::thread::spawn(move || {
+            notifier.send("READY=1");
+            let _ = told.send(());
+        });
+        ended.recv_timeout(Duration::from_secs(60)).expect("it does not wait for ever");
+        drop(manager);
     }
 }

@@ -37,7 +37,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::{Sleep, sleep};
 
 use crate::address::canonical;
-use crate::pace::{Allowance, Pace, Way};
+use crate::pace::{Allowance, Pace, Side, Way};
 
 /// How long a socket that cannot be watched waits before it is tried again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -127,40 +127,54 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Bounds how fast bytes pass from now on, in each direction: `rate` bytes per second, together with all other sockets
-    /// that share the `allowance`. Whatever exceeds it waits in the kernel, or with who wants to send it.
-    pub fn set_pace(&self, allowance: Arc<Allowance>, rate: NonZeroU64) {
-        self.rare.borrow_mut().get_or_insert_default().pace = Some(Pace::new(allowance, rate));
+    /// Bounds how fast bytes pass from now on, in each direction: `rate` bytes per second, together with all others that
+    /// share the `allowance`. Whatever exceeds it waits in the kernel, or with who wants to send it. `side`: whose socket
+    /// it is.
+    pub fn set_pace(&self, allowance: Arc<Allowance>, rate: NonZeroU64, side: Side) {
+        self.rare.borrow_mut().get_or_insert_default().pace = Some(Pace::new(allowance, rate, side));
         self.paced.set(true);
     }
 
-    /// How many bytes may pass now, at least one.
-    #[cold]
-    fn poll_pace(&self, cx: &mut Context<'_>, way: Way) -> Poll<usize> {
-        match self.rare.borrow().as_ref().and_then(|rare| rare.pace.as_ref()) {
-            Some(pace) => pace.poll_room(cx, way),
-            None => Poll::Ready(usize::MAX),
-        }
+    /// What the pace says, if there is one.
+    fn ask_pace<T>(&self, ask: impl FnOnce(&Pace) -> T) -> Option<T> {
+        self.rare.borrow().as_ref().and_then(|rare| rare.pace.as_ref()).map(ask)
     }
 
-    /// So many bytes have passed.
+    /// Whether bytes that could be moved wait for the pace.
+    #[must_use]
+    pub fn waits_for_pace(&self) -> bool {
+        self.paced.get() && self.ask_pace(Pace::waits).unwrap_or_default()
+    }
+
+    /// Until when bytes that could be moved have waited for the pace, in milliseconds of the coarse clock; 0: never.
+    #[must_use]
+    pub fn waited_for_pace_until(&self) -> u64 {
+        if self.paced.get() { self.ask_pace(Pace::waited_until).unwrap_or_default() } else { 0 }
+    }
+
+    /// How many of `wanted` bytes may pass now. Nothing is drawn for a read that would find nothing.
+    #[cold]
+    fn poll_pace(&self, cx: &mut Context<'_>, way: Way, wanted: usize) -> Poll<usize> {
+        if way == Way::In
+            && let Some(watch) = &*self.watch.borrow()
+            && watch.poll_read_ready(cx).is_pending()
+        {
+            return Poll::Pending;
+        }
+        self.ask_pace(|pace| pace.poll_room(cx, way, wanted)).unwrap_or(Poll::Ready(wanted))
+    }
+
+    /// So many bytes have passed, or none.
     #[cold]
     fn passed(&self, way: Way, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(n)) = &outcome
-            && let Some(pace) = self.rare.borrow().as_ref().and_then(|rare| rare.pace.as_ref())
-        {
-            pace.spend(way, *n);
-        }
+        let n = if let Poll::Ready(Ok(n)) = &outcome { *n } else { 0 };
+        self.ask_pace(|pace| pace.spend(way, n));
         outcome
     }
 
     /// How many of `wanted` bytes may pass now.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>, way: Way, wanted: usize) -> Poll<usize> {
-        if self.paced.get() {
-            self.poll_pace(cx, way).map(|room| room.min(wanted))
-        } else {
-            Poll::Ready(wanted)
-        }
+        if self.paced.get() { self.poll_pace(cx, way, wanted) } else { Poll::Ready(wanted) }
     }
 
     /// Waits until a connection in progress is made.
@@ -275,7 +289,7 @@ impl Socket {
         read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)>,
     ) -> Poll<io::Result<usize>> {
         if self.paced.get() {
-            ready!(self.poll_pace(cx, Way::In));
+            ready!(self.poll_pace(cx, Way::In, usize::MAX));
             return self.passed(Way::In, self.poll_unpaced_read(cx, read));
         }
         self.poll_unpaced_read(cx, read)
@@ -359,7 +373,7 @@ impl Socket {
         write: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         if self.paced.get() {
-            ready!(self.poll_pace(cx, Way::Out));
+            ready!(self.poll_pace(cx, Way::Out, wanted));
             return self.passed(Way::Out, self.poll_unpaced_write(cx, wanted, write));
         }
         self.poll_unpaced_write(cx, wanted, write)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use offramp_net::Socket;
+use offramp_net::pace::Side;
 use offramp_observe::facts::Fault;
 use offramp_observe::{Cause, ConnectionFacts};
 use offramp_upstream::Permit;
@@ -75,7 +76,7 @@ impl Life {
             // Behind these addresses are many clients.
             && !listener.is_proxy(address)
         {
-            socket.set_pace(client.allowance(), rate);
+            socket.set_pace(client.allowance(), rate, Side::Client);
         }
     }
 
