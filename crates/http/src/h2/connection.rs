@@ -168,6 +168,9 @@ struct Flow {
     /// What the peer may send, and what of that was used and not said again.
     room: i64,
     owed: u32,
+    /// What the user has of streams that are apart, and how much of that is not within the window.
+    apart: u32,
+    lent: u32,
 }
 
 /// What the peer has said it can take.
@@ -270,7 +273,13 @@ impl<T> Connection<T> {
             encoder: Encoder::new(),
             output: Output::default(),
             streams: Streams::new(config.max_streams as usize),
-            flow: Flow { window: FIRST_WINDOW.into(), room: config.connection_window.into(), owed: 0 },
+            flow: Flow {
+                window: FIRST_WINDOW.into(),
+                room: config.connection_window.into(),
+                owed: 0,
+                apart: 0,
+                lent: 0,
+            },
             peer: Peer {
                 stream_window: FIRST_WINDOW.into(),
                 frame: MOST,

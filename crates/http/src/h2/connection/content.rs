@@ -60,6 +60,9 @@ impl<T: Default> Connection<T> {
         let wanted = stream.flow.wanted;
         if n > 0 && wanted {
             stream.flow.held += n;
+            if stream.flow.apart {
+                self.flow.apart += n;
+            }
             on.event(head.stream, &mut stream.user, Event::Data(bytes));
         }
         if ends {

@@ -188,7 +188,8 @@ impl<T> Connection<T> {
         let server = self.role == Role::Server;
         let look = |stream: &Stream<T>| {
             let code = if server && stream.sent_all { Code::NO_ERROR } else { code };
-            (stream.flow.held, (stream.is_live() && !stream.has_ended()).then_some(code))
+            let held = (stream.flow.held, stream.flow.apart);
+            (held, (stream.is_live() && !stream.has_ended()).then_some(code))
         };
         let Some((held, reset)) = self.streams.remove(id, look) else { return false };
         if let Some(code) = reset {
@@ -197,7 +198,7 @@ impl<T> Connection<T> {
                 self.output.reset(id, code);
             }
         }
-        self.used(held);
+        self.used_of(held);
         true
     }
 
@@ -206,8 +207,8 @@ impl<T> Connection<T> {
     pub fn discard(&mut self, id: u32) {
         let Some(stream) = self.streams.get(id) else { return };
         stream.flow.wanted = false;
-        let held = std::mem::take(&mut stream.flow.held);
-        self.used(held);
+        let held = (std::mem::take(&mut stream.flow.held), stream.flow.apart);
+        self.used_of(held);
     }
 
     /// The user has used `n` bytes of a stream's data: the peer may send as much again.
@@ -217,7 +218,32 @@ impl<T> Connection<T> {
         let n = (n as u32).min(stream.flow.held);
         stream.flow.held -= n;
         stream.flow.owed += n;
+        let used = (n, stream.flow.apart);
         self.say_window(id);
+        self.used_of(used);
+    }
+
+    /// What the user has of a stream's data may be taken out of the window of the connection from now on, by
+    /// [`Connection::lend`]: it has it for long, and other streams are not to wait for that.
+    pub fn set_apart(&mut self, id: u32) {
+        let Some(stream) = self.streams.get(id) else { return };
+        if !std::mem::replace(&mut stream.flow.apart, true) {
+            self.flow.apart += stream.flow.held;
+        }
+    }
+
+    /// How many bytes of streams that are apart are within the window of the connection.
+    #[must_use]
+    pub fn lendable(&self) -> usize {
+        (self.flow.apart - self.flow.lent) as usize
+    }
+
+    /// Lets the peer send as much again on the connection as there is of streams that are apart, `most` bytes at the most:
+    /// they are not given back once more when they are released. The windows of the streams bound how much there can be.
+    pub fn lend(&mut self, most: usize) {
+        // Not more than there is.
+        let n = self.lendable().min(most) as u32;
+        self.flow.lent += n;
         self.used(n);
     }
 
@@ -267,11 +293,23 @@ impl<T> Connection<T> {
         self.flow.window
     }
 
-    /// How much of the peer's content is within the window of the connection: it has come, and was not released.
+    /// How much of the peer's content the user has: it has come, and was not released.
     pub fn unreleased(&self) -> usize {
         let left = i64::from(self.config.connection_window) - self.flow.room - i64::from(self.flow.owed);
         // The window is never exceeded.
-        left.max(0) as usize
+        left.max(0) as usize + self.flow.lent as usize
+    }
+
+    /// The user has used so many bytes of a stream, which may be apart.
+    fn used_of(&mut self, (n, apart): (u32, bool)) {
+        let mut lent = 0;
+        if apart {
+            self.flow.apart -= n;
+            // What is not there any more is not lent any more, and was given back before.
+            lent = self.flow.lent.saturating_sub(self.flow.apart);
+            self.flow.lent -= lent;
+        }
+        self.used(n - lent);
     }
 
     /// The user has used `n` bytes of the connection's window.

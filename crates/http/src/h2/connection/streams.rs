@@ -57,6 +57,8 @@ pub(super) struct StreamFlow {
     pub(super) blocked: Blocked,
     /// Whether the user reads what comes.
     pub(super) wanted: bool,
+    /// Whether what the user has may be taken out of the window of the connection.
+    pub(super) apart: bool,
 }
 
 /// What a stream waits for to send more.
@@ -123,7 +125,16 @@ impl<T> Stream<T> {
             priority: Priority::default(),
             interim: 0,
             length: None,
-            flow: StreamFlow { window, room, held: 0, owed: 0, target, blocked: Blocked::No, wanted: true },
+            flow: StreamFlow {
+                window,
+                room,
+                held: 0,
+                owed: 0,
+                target,
+                blocked: Blocked::No,
+                wanted: true,
+                apart: false,
+            },
             begin,
         }
     }

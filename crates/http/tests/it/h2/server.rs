@@ -219,6 +219,32 @@ fn what_comes_behind_a_reset() {
     }
 }
 
+/// What is held for long is lent to the connection as far as there is room, and given back once.
+#[test]
+fn what_is_held_apart_leaves_the_window_of_the_connection_to_others() {
+    for (lent, discards) in [(0, false), (300, false), (400, false), (400, true), (usize::MAX, false)] {
+        let mut server = server(CONFIG);
+        receive(&mut server, &[post(1), frame(Kind::Data, 0, 1, &content(400))].concat()).unwrap();
+        server.set_apart(1);
+        receive(&mut server, &[post(3), frame(Kind::Data, 0, 3, &content(50))].concat()).unwrap();
+        assert_eq!((server.lendable(), server.unreleased()), (400, 450));
+        server.lend(lent);
+        assert_eq!((server.lendable(), server.unreleased()), (400 - lent.min(400), 450), "it is there");
+        receive(&mut server, &frame(Kind::Data, 0, 1, &content(100))).unwrap();
+        server.release(3, 50);
+        assert_eq!((server.lendable(), server.unreleased()), (500 - lent.min(400), 500));
+        server.release(1, 150);
+        assert_eq!(server.unreleased(), 350);
+        assert!(server.lendable() <= 350);
+        if discards {
+            server.discard(1);
+        } else {
+            server.forget(1, Code::NO_ERROR);
+        }
+        assert_eq!((server.lendable(), server.unreleased()), (0, 0));
+    }
+}
+
 /// What nobody reads is given back on the connection, and not on its stream.
 #[test]
 fn what_is_discarded_opens_the_window_of_the_connection_only() {
