@@ -118,12 +118,33 @@ pub(crate) struct Clients {
     watching: AtomicBool,
     anonymize: AtomicBool,
     workers: Box<[Own]>,
+    base: Mutex<Base>,
     tls: Mutex<TlsTable>,
 }
 
 /// One worker's sketch, alone on its cache lines.
 #[repr(align(128))]
 struct Own(Mutex<Sketch<Client, 4>>);
+
+/// The heaviest clients of a process, for the one that takes its place. What is bounded stays so: a figure of a client is
+/// its number here and the floor together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownClients {
+    /// Whether clients are networks.
+    pub anonymized: bool,
+    /// For each of [`FIGURES`]: what clients have at most that are not here, and what those that are here have beside their
+    /// numbers.
+    pub floors: [u64; FIGURES.len()],
+    /// The clients, each as a number, and how much they have above the floors.
+    pub above: Vec<(u128, [u64; FIGURES.len()])>,
+}
+
+/// So many clients are handed over for each figure, the heaviest.
+const HANDED_OVER: usize = 10_000;
+
+/// What is added to the floors of the workers: what the process before did not know exactly.
+#[derive(Clone, Copy, Debug, Default)]
+struct Base([u64; FIGURES.len()]);
 
 struct TlsTable {
     pairs: Sketch<Pair, 1, TlsMix>,
@@ -139,6 +160,7 @@ impl Clients {
             watching: AtomicBool::new(settings.top > 0),
             anonymize: AtomicBool::new(settings.anonymize),
             workers: (0..workers).map(|_| Own(Mutex::new(Sketch::new(capacity)))).collect(),
+            base: Mutex::default(),
             tls: Mutex::new(TlsTable { pairs: Sketch::new(capacity), all: TlsMix::default() }),
         })
     }
@@ -154,6 +176,7 @@ impl Clients {
         for Own(sketch) in &self.workers {
             *lock(sketch) = Sketch::new(settings.capacity());
         }
+        *lock(&self.base) = Base::default();
         lock(&self.tls).pairs = Sketch::new(settings.capacity());
         self.watching.store(settings.top > 0, Ordering::Relaxed);
     }
@@ -161,21 +184,7 @@ impl Clients {
     /// The heaviest clients over all workers.
     pub(crate) fn read(&self) -> ClientTotals {
         let settings = *lock(&self.settings);
-        let mut floors = [0_u64; FIGURES.len()];
-        let mut above: HashMap<Client, [u64; FIGURES.len()], RandomState> = HashMap::default();
-        for Own(sketch) in &self.workers {
-            let sketch = lock(sketch).clone();
-            let own: [u64; FIGURES.len()] = std::array::from_fn(|figure| sketch.floor(figure));
-            for (client, figures, ()) in sketch.iter() {
-                let sums = above.entry(*client).or_default();
-                for ((sum, figure), floor) in sums.iter_mut().zip(figures).zip(own) {
-                    // A worker that does not watch this client may have seen it up to its floor, so that is
-                    // where each begins.
-                    *sum += figure.count.saturating_sub(floor);
-                }
-            }
-            floors.iter_mut().zip(own).for_each(|(sum, floor)| *sum += floor);
-        }
+        let (above, floors) = self.sums();
         let heaviest = std::array::from_fn(|figure| {
             let counted = above.iter().filter(|(_, sums)| sums[figure] > 0);
             let counts = counted.map(|(client, sums)| (*client, sums[figure] + floors[figure]));
@@ -190,6 +199,58 @@ impl Clients {
         tls.truncate(settings.top);
         let tls = tls.into_iter().map(|(pair, _, mix)| (pair.clone(), mix.clone())).collect();
         ClientTotals { anonymized: settings.anonymize, heaviest, floors, tls, all }
+    }
+
+    /// What each watched client has above the floors of all workers, and these.
+    fn sums(&self) -> (HashMap<Client, [u64; FIGURES.len()], RandomState>, [u64; FIGURES.len()]) {
+        let Base(mut floors) = *lock(&self.base);
+        let mut above: HashMap<Client, [u64; FIGURES.len()], RandomState> = HashMap::default();
+        for Own(sketch) in &self.workers {
+            let sketch = lock(sketch).clone();
+            let own: [u64; FIGURES.len()] = std::array::from_fn(|figure| sketch.floor(figure));
+            for (client, figures, ()) in sketch.iter() {
+                let sums = above.entry(*client).or_default();
+                for ((sum, figure), floor) in sums.iter_mut().zip(figures).zip(own) {
+                    // A worker that does not watch this client may have seen it up to its floor, so that is
+                    // where each begins.
+                    *sum += figure.count.saturating_sub(floor);
+                }
+            }
+            floors.iter_mut().zip(own).for_each(|(sum, floor)| *sum += floor);
+        }
+        (above, floors)
+    }
+
+    /// What the process knows that takes the place of this one.
+    pub(crate) fn known(&self) -> KnownClients {
+        let anonymized = lock(&self.settings).anonymize;
+        let (sums, mut floors) = self.sums();
+        let mut cuts = [0_u64; FIGURES.len()];
+        for (figure, cut) in cuts.iter_mut().enumerate() {
+            let counts = sums.iter().map(|(client, sums)| (*client, sums[figure])).collect();
+            // Who has no more than the first that is left out is told as one who has as much.
+            *cut = top(counts, HANDED_OVER + 1).get(HANDED_OVER).map_or(0, |(_, count)| *count);
+        }
+        floors.iter_mut().zip(cuts).for_each(|(floor, cut)| *floor += cut);
+        let above = sums.into_iter().filter_map(|(Client(client), sums)| {
+            let rest: [u64; FIGURES.len()] =
+                std::array::from_fn(|figure| sums[figure].saturating_sub(cuts[figure]));
+            (rest != [0; FIGURES.len()]).then_some((client, rest))
+        });
+        KnownClients { anonymized, floors, above: above.collect() }
+    }
+
+    /// Goes on with what the process before knew, if it may be kept and anything is. To be called before anybody counts.
+    pub(crate) fn recall(&self, known: &KnownClients) {
+        let settings = *lock(&self.settings);
+        // Of a network nobody knows whose share is whose.
+        let unfit = known.anonymized && !settings.anonymize;
+        let (Some(Own(sketch)), false) = (self.workers.first(), unfit || settings.top == 0) else { return };
+        let mut sketch = lock(sketch);
+        for (client, figures) in &known.above {
+            sketch.add(&Client(*client).anonymized(settings.anonymize), *figures);
+        }
+        *lock(&self.base) = Base(known.floors);
     }
 }
 
@@ -307,7 +368,7 @@ pub struct ClientTotals {
 
 #[cfg(test)]
 mod tests {
-    use super::{Client, ClientSettings, Clients, MOST_PENDING, WorkerClients};
+    use super::{Client, ClientSettings, Clients, HANDED_OVER, MOST_PENDING, WorkerClients};
     use crate::facts::{Address, Traffic};
     use std::net::SocketAddr;
     use std::sync::Arc;
@@ -405,6 +466,57 @@ mod tests {
         // What a reader kept out is counted with the next.
         workers.iter().for_each(|worker| worker.request_ended(&client, MOVED));
         assert_eq!(clients.read().heaviest[1][0].1, 2 * (REQUESTS + 1));
+    }
+
+    #[test]
+    fn the_heaviest_clients_of_the_process_before_go_on() {
+        let clients = Clients::new(2);
+        clients.set(ClientSettings { top: 2, anonymize: false });
+        let own = workers(&clients);
+        for _ in 0..50 {
+            own.iter().for_each(|worker| worker.request_ended(&address("192.0.2.1:5"), MOVED));
+        }
+        for other in 0..200 {
+            own[1].request_ended(&address(&format!("198.51.100.{other}:5")), Traffic::default());
+        }
+        let (known, before) = (clients.known(), clients.read());
+        assert!(known.floors[1] > 0, "so many clients leave a doubt");
+        let next = Clients::new(3);
+        next.set(ClientSettings { top: 2, anonymize: false });
+        next.recall(&known);
+        let after = next.read();
+        assert_eq!((&after.heaviest[1][0], after.floors), (&before.heaviest[1][0], before.floors));
+        let worker = WorkerClients::new(Arc::clone(&next), 2);
+        worker.request_ended(&address("192.0.2.1:5"), MOVED);
+        assert_eq!(next.read().heaviest[1][0].1, before.heaviest[1][0].1 + 1);
+        // Addresses become networks, and networks never addresses.
+        let networks = Clients::new(1);
+        networks.set(ClientSettings { top: 2, anonymize: true });
+        networks.recall(&known);
+        assert_eq!(networks.read().heaviest[3][0].0.show(true), "192.0.2.0/24");
+        next.set(ClientSettings { top: 3, anonymize: false });
+        next.recall(&networks.known());
+        let totals = next.read();
+        assert!(totals.heaviest[1].is_empty() && totals.floors == [0; 4], "{totals:?}");
+    }
+
+    #[test]
+    fn a_bounded_number_is_handed_over_and_no_figure_is_too_low() {
+        let clients = Clients::new(1);
+        clients.set(ClientSettings { top: 20_000, anonymize: false });
+        let worker = WorkerClients::new(Arc::clone(&clients), 0);
+        for other in 0..12_000_u32 {
+            let client = std::net::Ipv4Addr::from(0x0a00_0000 + other);
+            let traffic = Traffic { from_client: u64::from(other), to_client: 1 };
+            worker.request_ended(&address(&format!("{client}:5")), traffic);
+        }
+        let known = clients.known();
+        assert_eq!((known.above.len(), known.floors), (HANDED_OVER, [0, 1, 1999, 1]));
+        let next = Clients::new(1);
+        next.set(ClientSettings { top: 20_000, anonymize: false });
+        next.recall(&known);
+        let totals = next.read();
+        assert_eq!(totals.heaviest[2][0].1, 11_999);
     }
 
     #[test]

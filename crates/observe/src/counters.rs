@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 
 pub use totals::{Histogram, Totals};
 
-use crate::clients::{ClientSettings, ClientTotals, Clients, WorkerClients};
+use crate::clients::{ClientSettings, ClientTotals, Clients, KnownClients, WorkerClients};
 use crate::facts::{Cause, ConnectionFacts, Fault, Handshake, HttpVersion, RequestFacts, TlsVersion};
 use crate::series::{Series, SetTotals, WorkerSeries};
 
@@ -71,6 +71,17 @@ impl Counters {
     #[must_use]
     pub fn clients(&self) -> ClientTotals {
         self.clients.read()
+    }
+
+    /// The heaviest clients, for the process that takes the place of this one.
+    #[must_use]
+    pub fn known_clients(&self) -> KnownClients {
+        self.clients.known()
+    }
+
+    /// Goes on with those of the process before, if they fit what is kept here. To be called before anybody counts.
+    pub fn recall_clients(&self, known: &KnownClients) {
+        self.clients.recall(known);
     }
 
     /// How many workers there are.

@@ -121,11 +121,12 @@ fn seconds(micros: u64) -> f64 {
 /// What samplers give of reloads.
 const RELOADS: [&Metric; 3] = [&names::LAST_RELOAD, &names::CONFIG_LOADED, &names::RELOADS];
 /// What samplers give of limits and certificates.
-const LIMITS: [&Metric; 10] = [
+const LIMITS: [&Metric; 11] = [
     &names::WORKER_LATE,
     &names::WORKER_LATE_TIME,
     &names::LIMIT,
     &names::LIMIT_USED,
+    &names::ROUTE_BANDWIDTH,
     &names::LIMIT_REFUSALS,
     &names::CERTIFICATE_EXPIRY,
     &names::ACME_ORDERS,

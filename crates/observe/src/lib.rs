@@ -44,7 +44,7 @@ pub mod sketch;
 pub mod timestamp;
 pub mod tls_mix;
 
-pub use clients::ClientSettings;
+pub use clients::{ClientSettings, KnownClients};
 pub use counters::{Counters, WorkerCounters};
 pub use error::Error;
 pub use event::{Event, Tap};
@@ -54,7 +54,7 @@ pub use facts::{
 };
 pub use flusher::{Flusher, FlusherSettings};
 pub use format::{EventFormat, EventStyle, Field, HashKey, Selection};
-pub use log::{Level, Log, LogField, LogFormat};
+pub use log::{Detail, Level, Log, LogField, LogFormat, Notice, NoticeKind, Notices};
 pub use prometheus::ExpositionFormat;
 pub use ring::{EventMonitor, EventSender, Sent};
 pub use sink::{Output, Rotation, Sink, SyslogTarget};

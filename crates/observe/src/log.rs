@@ -7,6 +7,7 @@
 //! a pause.
 
 mod line;
+mod notices;
 mod value;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use line::Composer;
+pub use notices::{Detail, Notice, NoticeKind, Notices};
 pub use value::Value;
 
 use crate::Error;

@@ -129,11 +129,12 @@ metrics! {
     REQUEST_RETRIES, "offramp_request_retries_total", Counter, ["route", "backend", "server"], "Attempts after the first one of a request.";
     REQUEST_QUEUE, "offramp_request_queue_seconds_total", Counter, ["route", "backend", "server"], "Time that requests waited for a server with a free place.";
     ROUTE_CONNECTIONS, "offramp_route_connections_total", Counter, ["route", "backend", "server"], "Finished connections that were relayed as a whole (tcp), by where they went.";
+    ROUTE_BANDWIDTH, "offramp_route_bandwidth_bytes", Gauge, ["route"], "The bytes per second that all clients of a route may send, and as many that they may receive, where it has `bandwidth`: the least of routes with one name; the first 200 by name.";
     ROUTE_BYTES, "offramp_route_bytes_total", Counter, ["route", "backend", "server", "direction"], "Bytes of finished connections (tcp) and of the bodies of finished requests (http), by where they went.";
     SERVER_UP, "offramp_server_up", Gauge, ["backend", "server"], "Whether a server is up: 1, or 0 if its health check failed.";
     SERVER_EJECTED, "offramp_server_ejected", Gauge, ["backend", "server"], "Whether a server is ejected because requests to it failed: 1 or 0.";
     SERVER_DRAINING, "offramp_server_draining", Gauge, ["backend", "server"], "Whether a server finishes its requests and gets no new ones: 1 or 0.";
-    SERVER_ACTIVE, "offramp_server_active", Gauge, ["backend", "server"], "Requests on a server at the moment; 0 where neither its balancing nor a limit needs them counted.";
+    SERVER_ACTIVE, "offramp_server_active", Gauge, ["backend", "server"], "Requests and relayed connections on a server at the moment.";
     CLIENT_CONNECTIONS, "offramp_client_connections_total", Counter, ["client"], "Finished connections of the clients with the most; never too low, see `offramp_client_overestimate_max`.";
     CLIENT_REQUESTS, "offramp_client_requests_total", Counter, ["client"], "Finished requests of the clients with the most; never too low.";
     CLIENT_BYTES, "offramp_client_bytes_total", Counter, ["client", "direction"], "Bytes of finished connections and of the bodies of finished requests of the clients with the most; never too low.";
