@@ -4,6 +4,7 @@
 //! came is the new. Listeners and backends are told apart by their names, plain values by their keys,
 //! certificates by what they are made of, and routes by what they match.
 
+mod detail;
 mod restart;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use crate::model::{
     Authority, Backend, Certificate, CertificateSource, Config, Listener, Listeners, Name, Route,
 };
 use crate::settings::{BINDINGS, Scalar};
+
+use detail::Described;
 
 pub use restart::keep_until_restart;
 
@@ -213,7 +216,8 @@ impl Keyed for Route {
     }
 }
 
-/// The difference of two configurations. Printed, it is one line for each change.
+/// The difference of two configurations. Printed, it is one line for each item that comes or goes, and for each key or
+/// server of an item that changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigDiff {
     /// Plain values.
@@ -265,25 +269,25 @@ impl fmt::Display for ConfigDiff {
                 writeln!(f, "{}: {old} -> {new}", new.path)?;
             }
         }
-        lines(f, &self.certificates, "certificates", Keyed::key)?;
-        lines(f, &self.authorities, "authorities", |authority| format!("acme {}", authority.name))?;
-        lines(f, &self.listeners, "listeners", |listener| format!("listener {}", listener.name))?;
-        lines(f, &self.routes, "routes", Keyed::key)?;
-        lines(f, &self.backends, "backends", |backend| format!("backend {}", backend.name))
+        lines(f, &self.certificates, "certificates")?;
+        lines(f, &self.authorities, "authorities")?;
+        lines(f, &self.listeners, "listeners")?;
+        lines(f, &self.routes, "routes")?;
+        lines(f, &self.backends, "backends")
     }
 }
 
-fn lines<T: Keyed>(
-    f: &mut fmt::Formatter<'_>,
-    diff: &ListDiff<T>,
-    kind: &str,
-    label: fn(&T) -> String,
-) -> fmt::Result {
+fn lines<T: Described>(f: &mut fmt::Formatter<'_>, diff: &ListDiff<T>, kind: &str) -> fmt::Result {
     for change in diff.changes() {
         match change {
-            Change::Added(item) => writeln!(f, "{}: added", label(item))?,
-            Change::Removed(item) => writeln!(f, "{}: removed", label(item))?,
-            Change::Replaced { new, .. } => writeln!(f, "{}: changed", label(new))?,
+            Change::Added(item) => writeln!(f, "{}: added", item.label())?,
+            Change::Removed(item) => writeln!(f, "{}: removed", item.label())?,
+            Change::Replaced { old, new } => {
+                let label = new.label();
+                for line in detail::lines(old, new) {
+                    writeln!(f, "{label}: {line}")?;
+                }
+            }
         }
     }
     if diff.reordered() && diff.changes.is_empty() {
@@ -312,8 +316,70 @@ mod tests {
                    [backend.x]\nservers = [\"h:1\", \"h:2\"]\n";
         let text = between(old, new).to_string();
         let expected = "limits.idle_timeout: \"5m\" -> \"90s\"\n\
-                        metrics.address: (absent) -> \"127.0.0.1:1\"\nroute: added\nbackend x: changed\n";
+                        metrics.address: (absent) -> \"127.0.0.1:1\"\nroute default: added\n\
+                        backend x: server h:2: added\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_changed_of_an_item_is_told_key_by_key_and_server_by_server() {
+        let old = "[[listener]]\nname = \"plain\"\naddress = \"127.0.0.1:1\"\nmode = \"http\"\ntls = false\n\
+                   [[certificate]]\ncert = \"/a.pem\"\nkey = \"/a.key\"\n\
+                   [acme.own]\ndirectory = \"https://ca.example/dir\"\n\
+                   [[route]]\nhost = \"a\"\npath = \"/x\"\nbackend = \"x\"\n\
+                   request_headers = { set = { X-Key = \"secret\" } }\n\
+                   [backend.x]\nmax_connections = 3\n\
+                   servers = [\"h:1\", \"h:2 weight=2\", \"h:3 drain\", \"h:4\", \"h:5\"]\n";
+        let new = old
+            .replace("127.0.0.1:1\"\n", "127.0.0.1:2\"\nvia = true\n")
+            .replace("a.key", "b.key")
+            .replace("ca.example", "ca2.example")
+            .replace("secret", "other")
+            .replace("backend = \"x\"\n", "backend = \"x\"\nmax_body = \"1MiB\"\n")
+            .replace("max_connections = 3\n", "balance = \"least_conn\"\n")
+            .replace("h:1\"", "h:1 drain\"")
+            .replace("h:2 weight=2\"", "h:2 weight=3 backup\"")
+            .replace("h:3 drain\"", "h:3\"")
+            .replace(", \"h:5\"", ", \"h:6 weight=9\"");
+        let text = between(old, &new).to_string();
+        let expected = "\
+certificate /a.pem: key: \"/a.key\" -> \"/b.key\"
+acme own: directory: \"https://ca.example/dir\" -> \"https://ca2.example/dir\"
+listener plain: address: [\"127.0.0.1:1\"] -> [\"127.0.0.1:2\"]
+listener plain: via: false -> true
+route a/x: request_headers: changed
+route a/x: max_body: (absent) -> \"1MiB\"
+backend x: balance: \"round_robin\" -> \"least_conn\"
+backend x: max_connections: 3 -> (absent)
+backend x: server h:1: enabled -> drain
+backend x: server h:2: weight 2 -> 3
+backend x: server h:2: backup false -> true
+backend x: server h:3: drain -> enabled
+backend x: server h:5: removed
+backend x: server h:6 weight=9: added
+";
+        assert_eq!(text, expected);
+        let order = old.replace("\"h:4\", \"h:5\"", "\"h:5\", \"h:4\"");
+        assert_eq!(between(old, &order).to_string(), "backend x: servers: in another order\n");
+    }
+
+    #[test]
+    fn of_long_lists_only_what_comes_and_goes_is_told() {
+        let listener = |count: usize| {
+            let networks: Vec<String> = (0..count).map(|at| format!("\"10.0.{at}.0/24\"")).collect();
+            format!(
+                "[[listener]]\nname = \"a\"\naddress = \"127.0.0.1:1\"\nallow = [{}]\n",
+                networks.join(", ")
+            )
+        };
+        let text = between(&listener(50), &listener(51)).to_string();
+        assert_eq!(text, "listener a: allow: added \"10.0.50.0/24\"\n");
+        let text = between(&listener(2), &listener(90)).to_string();
+        assert!(
+            text.starts_with("listener a: allow: added \"10.0.2.0/24\", ") && text.ends_with("…\n"),
+            "{text}"
+        );
+        assert!(text.len() < 160, "{text}");
     }
 
     #[test]

@@ -7,9 +7,12 @@ use std::fmt;
 
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item as Toml, Table, TableLike, Value};
 
-use crate::model::{Config, Server, ServerState, Weight};
+use crate::model::{Config, Listeners, Route, Server, ServerState, Weight};
 use crate::print::print;
 use crate::suggest::nearest;
+
+mod place;
+mod text;
 
 /// What the text of the configuration in force is called, after an edit, in messages and as an origin.
 pub const EDITED: &str = "admin API";
@@ -47,6 +50,17 @@ pub enum Edit {
         name: String,
         /// Its keys.
         table: Table,
+    },
+    /// Sets some keys of an item, and takes others away.
+    Change {
+        /// Its kind.
+        item: Item,
+        /// Its name.
+        name: String,
+        /// The keys that are set.
+        table: Table,
+        /// The keys that go.
+        without: Vec<String>,
     },
     /// Removes an item.
     Remove {
@@ -117,6 +131,15 @@ pub enum EditError {
         /// Their name.
         name: String,
     },
+    /// Others name it, and cannot be without it.
+    InUse {
+        /// What.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// The routes that name it.
+        routes: Vec<String>,
+    },
     /// It is written in another file, which this one includes.
     Elsewhere {
         /// Its name.
@@ -139,6 +162,18 @@ impl fmt::Display for EditError {
             Self::Ambiguous { kind, name } => {
                 write!(f, "several {kind}s are called `{name}`; change the whole configuration instead")
             }
+            Self::InUse { kind, name, routes } => {
+                let few: Vec<String> =
+                    routes.iter().take(MOST_USERS).map(|route| format!("`{route}`")).collect();
+                let more = routes.len() - few.len();
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let (s, verb) = if routes.len() == 1 { ("", "uses") } else { ("s", "use") };
+                let few = few.join(", ");
+                write!(
+                    f,
+                    "the route{s} {few}{more} {verb} the {kind} `{name}`; change or remove the route{s} first"
+                )
+            }
             Self::Elsewhere { name, file } if file.is_empty() => {
                 write!(f, "`{name}` is written in no file; write it into the configuration first")
             }
@@ -149,6 +184,9 @@ impl fmt::Display for EditError {
 }
 
 impl std::error::Error for EditError {}
+
+/// How many routes a message names that use something.
+const MOST_USERS: usize = 5;
 
 impl Item {
     /// The word for people, and for paths.
@@ -219,8 +257,13 @@ impl Edit {
                 let at = item.find(config, file, name)?;
                 replace(entry(&mut document, *item, at, name)?, table);
             }
+            Self::Change { item, name, table, without } => {
+                let at = item.find(config, file, name)?;
+                change(entry(&mut document, *item, at, name)?, table, without);
+            }
             Self::Remove { item, name } => {
                 let at = item.find(config, file, name)?;
+                unused(config, *item, name)?;
                 remove(&mut document, *item, at, name)?;
             }
             Self::Server { backend, server, change } => {
@@ -237,6 +280,28 @@ impl Edit {
         Ok(document.to_string())
     }
 }
+
+/// What is said of a text that an edit has made, in words that lead to what it is about: `in line N` becomes the item in
+/// that line, with its place in the file where `config`, which is in force, has it.
+pub fn without_lines(said: &str, text: &str, config: &Config) -> String {
+    let mut out = String::new();
+    let mut rest = said;
+    while let Some((before, after)) = rest.split_once(IN_LINE) {
+        let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let item = after[..end].parse().ok().and_then(|line| place::item_at(text, line, config));
+        out.push_str(before);
+        out.push_str(&item.unwrap_or_else(|| format!("{IN_LINE}{}", &after[..end])));
+        rest = &after[end..];
+    }
+    out + rest
+}
+
+/// The item that a line (from 1) of a text belongs to that an edit has made.
+pub fn item_at(text: &str, line: usize, config: &Config) -> Option<String> {
+    place::item_at(text, line, config)
+}
+
+const IN_LINE: &str = "in line ";
 
 fn form(what: &str) -> EditError {
     EditError::Form(format!("`{what}` is written as an inline table or list; write it under a header"))
@@ -315,6 +380,33 @@ fn replace(old: &mut dyn TableLike, new: &Table) {
     }
 }
 
+/// Gives an item these keys beside those that it has, and takes others away.
+fn change(old: &mut dyn TableLike, new: &Table, without: &[String]) {
+    for key in without {
+        old.remove(key);
+    }
+    for (key, item) in new {
+        set(old, key, item.clone());
+    }
+}
+
+/// Whether no route needs an item.
+fn unused(config: &Config, item: Item, name: &str) -> Result<(), EditError> {
+    let uses = |route: &&Route| match item {
+        Item::Backend => route.backends().into_iter().any(|backend| backend.as_str() == name),
+        Item::Listener => match &route.listeners {
+            Listeners::Named(names) => names.iter().any(|listener| listener.as_str() == name),
+            Listeners::All => false,
+        },
+        Item::Route | Item::Certificate => false,
+    };
+    let routes: Vec<String> = config.routes.iter().filter(uses).map(Route::name).collect();
+    if routes.is_empty() {
+        return Ok(());
+    }
+    Err(EditError::InUse { kind: item.word(), name: name.to_owned(), routes })
+}
+
 /// Sets a key, and keeps what stands around the value of before.
 fn set(table: &mut dyn TableLike, key: &str, mut item: Toml) {
     let old = table.get(key).and_then(Toml::as_value).map(|value| value.decor().clone());
@@ -355,7 +447,7 @@ fn edit_server(
     }
     // The list is as long as that of the model: a configuration that is in force has no server that is wrong.
     let at = known.iter().position(|name| name == server).filter(|at| *at < array.len());
-    let at = at.ok_or_else(|| unknown("server", server, known.iter().map(String::as_str)))?;
+    let at = at.ok_or_else(|| no_server(server, &known))?;
     let ServerEdit::Change { state, weight } = change else {
         remove_element(array, at);
         return Ok(());
@@ -367,6 +459,18 @@ fn edit_server(
     // Keeps the comments and the line of the one before.
     array.replace(at, written.to_string());
     Ok(())
+}
+
+/// That there is no such server. Where several are equally near, as the ports of one host are, the first is named.
+fn no_server(server: &str, known: &[String]) -> EditError {
+    let host = |name: &str| name.rsplit_once(':').map(|(host, _)| host.to_owned());
+    let same_host = known.iter().find(|one| host(one).is_some_and(|own| Some(own) == host(server)));
+    match unknown("server", server, known.iter().map(String::as_str)) {
+        EditError::Unknown { kind, name, nearest: None } => {
+            EditError::Unknown { kind, name, nearest: same_host.cloned() }
+        }
+        other => other,
+    }
 }
 
 /// Removes an element with the comment in its line, and leaves that of the line before: both stand before the element

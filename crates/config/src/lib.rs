@@ -24,13 +24,13 @@ use std::path::Path;
 use error::{Report, Source, Span};
 
 pub use diff::{Change, ConfigDiff, Keyed, ListDiff, Setting, keep_until_restart};
-pub use edit::{EDITED, Edit, EditError, Item, ServerEdit};
+pub use edit::{EDITED, Edit, EditError, Item, ServerEdit, item_at, without_lines};
 pub use error::{At, Errors, Place, Problem, Severity};
 pub use include::{Sources, sources};
 pub use model::{Config, Environment};
 pub use print::print;
 pub use suggest::nearest;
-pub use units::{Per, Rate};
+pub use units::{Per, Rate, parse_duration};
 
 pub mod keys;
 pub mod model;

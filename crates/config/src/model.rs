@@ -206,6 +206,10 @@ impl Config {
         keep(&mut self.listeners, &old.listeners);
         keep(&mut self.routes, &old.routes);
         keep(&mut self.backends, &old.backends);
+        // One that is written nowhere need not exist.
+        if self.user == old.user {
+            self.user.clone_from(&old.user);
+        }
         for binding in BINDINGS {
             if (binding.get)(self) == (binding.get)(old) {
                 self.origins.set(binding.path, old.origins.of(binding.path).cloned());

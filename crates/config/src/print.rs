@@ -14,7 +14,7 @@ use crate::model::{
 use crate::settings::{BINDINGS, lacks};
 use crate::units::print_duration;
 
-mod route;
+pub(crate) mod route;
 
 /// The configuration as TOML, with the documentation of each plain key as a comment.
 pub fn print(config: &Config) -> String {
@@ -61,7 +61,14 @@ pub fn print(config: &Config) -> String {
     out
 }
 
-fn certificate(out: &mut String, certificate: &Certificate) {
+/// An item alone: a line for each key, below its header.
+pub(crate) fn item<T>(item: &T, print: impl FnOnce(&mut String, &T)) -> String {
+    let mut out = String::new();
+    print(&mut out, item);
+    out
+}
+
+pub(crate) fn certificate(out: &mut String, certificate: &Certificate) {
     out.push_str("[[certificate]]\n");
     match &certificate.source {
         CertificateSource::Files { cert, key, ocsp } => {
@@ -107,7 +114,7 @@ fn demanded(on_demand: &OnDemand) -> String {
     format!("{{ {names}{ask}rate = \"{rate}\", wait = \"{}\" }}", print_duration(*wait))
 }
 
-fn authority(out: &mut String, authority: &Authority) {
+pub(crate) fn authority(out: &mut String, authority: &Authority) {
     let Authority { name, directory, email, challenge, dns, dns_wait, ca, profile, eab, at: _ } = authority;
     let _ = writeln!(out, "[acme.{}]", section_name(name.as_str()));
     text(out, "directory", directory);
@@ -150,7 +157,7 @@ fn section_name(name: &str) -> String {
     if name.contains('.') { quoted(name) } else { name.to_owned() }
 }
 
-fn listener(out: &mut String, listener: &Listener) {
+pub(crate) fn listener(out: &mut String, listener: &Listener) {
     out.push_str("[[listener]]\n");
     text(out, "name", &listener.name);
     list(out, "address", &listener.addresses);
@@ -176,7 +183,7 @@ fn networks(out: &mut String, networks: &ClientNetworks) {
     }
 }
 
-fn backend(out: &mut String, backend: &Backend) {
+pub(crate) fn backend(out: &mut String, backend: &Backend) {
     let _ = writeln!(out, "[backend.{}]", section_name(backend.name.as_str()));
     list(out, "servers", &backend.servers);
     text(out, "balance", &backend.balance);

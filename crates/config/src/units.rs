@@ -65,7 +65,10 @@ impl fmt::Display for Rate {
 }
 
 /// Reads a duration such as `"250ms"`, `"10s"`, `"5m"`, `"6h"` or `"90d"`.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, Problem> {
+///
+/// # Errors
+/// It is none.
+pub fn parse_duration(text: &str) -> Result<Duration, Problem> {
     let help = "write a whole number and one unit of ms, s, m, h or d, such as \"250ms\" or \"5m\"";
     let (number, unit) = split(text);
     let factor = DURATION_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);

@@ -7,7 +7,7 @@ use super::{Known, Reader, Sorted, access, canary, files, reference, rules};
 use crate::error::Problem;
 use crate::model::{
     AuthMode, ClientAuth, FilePath, HttpRules, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay,
-    RelayTarget, Respond, Route, SendProxy, ServerAddress, Target, TrustDomain, TrustDomainName,
+    RelayTarget, Respond, Route, SendProxy, ServerAddress, Size, Target, TrustDomain, TrustDomainName,
 };
 use crate::raw::{Section, Spanned};
 
@@ -99,6 +99,7 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
                 ..rules::rules(section, reader)
             },
             log_one_in: log_one_in(section),
+            bandwidth: section.size("bandwidth").map(Size::new),
             at: reader.at(&section.span),
             target: target.clone().unwrap_or_else(|| Target::Respond(Respond::default())),
         };

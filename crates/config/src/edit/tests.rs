@@ -87,6 +87,9 @@ fn a_key_is_set_with_its_comment() {
 fn unknown_names_have_a_nearest() {
     let error = edited(&server("10.0.0.1:8", ServerEdit::Remove)).unwrap_err();
     assert_eq!(error.to_string(), "there is no server `10.0.0.1:8`; the nearest one is `10.0.0.1:80`");
+    // All of one host are as near.
+    let error = edited(&server("10.0.0.1:99", ServerEdit::Remove)).unwrap_err();
+    assert!(error.to_string().contains("; the nearest one is `10.0.0.1:"), "{error}");
     let error = edited(&Edit::Remove { item: Item::Backend, name: "shpo".to_owned() }).unwrap_err();
     assert_eq!(error.to_string(), "there is no backend `shpo`; the nearest one is `shop`");
     let error = Edit::Remove { item: Item::Backend, name: "shop".to_owned() };
@@ -110,6 +113,8 @@ fn the_text_for_edits_means_the_same_and_implies_the_same() {
         let edited = add.apply(&text, &again, EDITED).unwrap();
         again.keep_places(&config);
         assert_eq!(again.routes[0].at.place(), config.routes[0].at.place());
+        let place = |config: &Config| config.user.as_ref().map(|user| user.at.place().cloned());
+        assert_eq!(place(&again), place(&config));
         assert_eq!(
             again.origins.of("log.level").map(ToString::to_string),
             config.origins.of("log.level").map(ToString::to_string)
@@ -117,7 +122,7 @@ fn the_text_for_edits_means_the_same_and_implies_the_same() {
         let (new, _) = parse(&edited, EDITED, &Environment::default()).unwrap();
         let told = crate::ConfigDiff::between(&config, &new).to_string();
         // A certificate that is implied covers the new host too.
-        assert!(told.contains("route host=new.example: added"), "{told}");
+        assert!(told.contains("route new.example: added"), "{told}");
         assert!(new.route_hosts().len() == config.route_hosts().len() + 1, "{told}");
     }
 }
@@ -158,4 +163,57 @@ fn names_that_are_not_written_follow_the_routes() {
     }
     let names: Vec<String> = current.certificates.iter().map(crate::model::Certificate::name).collect();
     assert_eq!(names, ["a.example,b.example,c.example", "a.example"]);
+}
+
+#[test]
+fn keys_of_an_item_change_and_the_others_stay() {
+    let change = |text: &str, without: &[&str]| Edit::Change {
+        item: Item::Route,
+        name: "shop.example".to_owned(),
+        table: table(text),
+        without: without.iter().map(|key| (*key).to_owned()).collect(),
+    };
+    let text = edited(&change("log_one_in = 3\n", &[])).unwrap();
+    assert_eq!(text, TEXT.replacen("backend = \"shop\"\n", "backend = \"shop\"\nlog_one_in = 3\n", 1));
+    let text = edited(&change("server = \"127.0.0.1:8\"\n", &["backend"])).unwrap();
+    assert_eq!(text, TEXT.replacen("backend = \"shop\"", "server = \"127.0.0.1:8\"", 1));
+}
+
+#[test]
+fn what_routes_use_is_not_removed() {
+    let shop = |item, name: &str| edited(&Edit::Remove { item, name: name.to_owned() }).unwrap_err();
+    assert_eq!(
+        shop(Item::Backend, "shop").to_string(),
+        "the route `shop.example` uses the backend `shop`; change or remove the route first"
+    );
+    let text = TEXT.replace("[[route]]\n", "[[route]]\nlistener = \"web\"\n");
+    let (config, _) = parse(&text, "f.toml", &Environment::default()).unwrap();
+    let removed = Edit::Remove { item: Item::Listener, name: "web".to_owned() };
+    assert_eq!(
+        removed.apply(&text, &config, "f.toml").unwrap_err().to_string(),
+        "the routes `shop.example`, `default` use the listener `web`; change or remove the routes first"
+    );
+}
+
+#[test]
+fn lines_of_a_text_that_nobody_can_open_are_told_as_items() {
+    let config = config();
+    let text = Edit::text_of(&config);
+    let (current, _) = parse(&text, EDITED, &Environment::default()).unwrap();
+    let new = table("server = \"127.0.0.1:8\"\n");
+    let add = Edit::Add { item: Item::Route, name: String::new(), table: new };
+    let text = add.apply(&text, &current, EDITED).unwrap();
+    let errors = parse(&text, EDITED, &Environment::default()).unwrap_err();
+    let problem = &errors.problems()[0];
+    let line = problem.place().unwrap().line;
+    assert_eq!(item_at(&text, line, &config).unwrap(), "route `default` (f.toml:15)");
+    let help = without_lines(problem.remedy().unwrap(), &text, &config);
+    assert_eq!(help, "it is route `default` (f.toml:15): make listener, host, path or alpn different");
+    for (wanted, item) in
+        [("[backend.shop]", "backend `shop` (f.toml:18)"), ("name = \"web\"", "listener `web` (f.toml:5)")]
+    {
+        let line = text.lines().position(|line| line == wanted).unwrap() + 1;
+        assert_eq!(item_at(&text, line, &config).unwrap(), item);
+    }
+    assert_eq!(item_at(&text, 1, &config), None);
 }

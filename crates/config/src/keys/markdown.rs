@@ -47,7 +47,7 @@ fn section(out: &mut String, path: &str, heading: &str, key: Option<&Key>) {
         }
         let reload = match key.reload {
             Reload::Live => "live",
-            Reload::Restart => "restart",
+            Reload::Restart => "upgrade",
         };
         let _ = writeln!(
             out,

@@ -150,7 +150,7 @@ pub const TABLE: &[Key] = rows! {
     "limits.memory": size(MIB, 1024 * GIB), toml("\"256MiB\""), Live, NOW, "The memory of requests and responses in progress over HTTP/2, per worker; above it a connection that uses more than its share (at least that of eight requests) gets no further requests until some have ended";
     "limits.file_cache": size(0, 64 * GIB), toml("\"16MiB\""), Live, NOW, "The memory for small files of routes with `root`, per worker; `0B`: keep no files in memory and no descriptors open";
     "limits.compression_memory": size(0, 1024 * GIB), toml("\"32MiB\""), Live, NOW, "The memory of the encoders that compress responses, per worker; further responses are sent as they are, and counted";
-    "limits.process_memory": size(8 * MIB, 1024 * GIB), absent("no limit"), Live, NOW, "The memory of the process (resident, without what the kernel holds for sockets); at this size new connections wait, caches are emptied, and HTTP/2 connections get few further requests, until a sixteenth less is used";
+    "limits.process_memory": size(8 * MIB, 1024 * GIB), absent("no limit"), Live, NOW, "The memory of the process (resident, without what the kernel holds for sockets); at this size new connections wait, caches are emptied, responses are not compressed, less is read ahead for clients, and HTTP/2 connections get few further requests, until a sixteenth less is used";
     "limits.drain_timeout": Kind::Duration { min: ms(0), max: hours(24) }, toml("\"30s\""), Live, NOW, "How long open connections may take to finish after the order to stop";
     "limits.upgrade_timeout": timeout(hours(1)), toml("\"1m\""), Live, NOW, "How long the new process of an upgrade (SIGUSR2) may take until it accepts connections; else it is killed, and the old one serves on";
 
@@ -265,6 +265,7 @@ pub const TABLE: &[Key] = rows! {
     "route.request_body_timeout": timeout(hours(1)), absent("that of [limits]"), Live, NOW, "The time between two pieces of the body of an HTTP request";
     "route.min_body_rate": size(0, GIB), absent("that of [limits]"), Live, NOW, "The minimum average rate of the body of an HTTP request, in bytes per second, after 10 s; `0B`: no minimum";
     "route.idle_timeout": timeout(hours(24 * 30)), absent("that of [limits]"), Live, NOW, "An HTTP response or WebSocket without a byte in either direction ends after this time";
+    "route.bandwidth": size(16 * KIB, 1024 * GIB), absent("no limit"), Live, NOW, "Bytes per second that all clients of the route together may send, and as many that they may receive, over all connections and workers; one second's worth may pass at once, see [overload.md](overload.md#bandwidth)";
     "route.policy": Kind::List("names of [policy.NAME]"), absent("none"), Live, NOW, "The groups of keys that the route takes over where it does not write them";
     "route.mirror": Kind::TextOrTable("the name of a [backend.NAME]"), absent("no copies"), Live, NOW, "This backend gets a copy of each request, and its responses are dropped, see [canary.md](canary.md)";
     "route.mirror.backend": Kind::Text("the name of a [backend.NAME]"), REQUIRED, Live, NOW, "Who gets the copies";

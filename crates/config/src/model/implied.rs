@@ -49,10 +49,7 @@ impl Config {
     /// from listeners of connections, `alpn` from listeners of HTTP, what needs TLS from those without it, and
     /// a redirect to https from those with it.
     pub fn routes_of<'a>(&'a self, listener: &'a Listener) -> impl Iterator<Item = &'a Route> {
-        self.routes.iter().filter(|route| match &route.listeners {
-            Listeners::All => route.suits(listener),
-            Listeners::Named(names) => names.contains(&listener.name),
-        })
+        self.routes.iter().filter(|route| route.applies_to(listener))
     }
 
     /// The routes of a listener, the preferred ones first: the first whose host (`None`: any, and none), path
@@ -126,6 +123,14 @@ impl Config {
 }
 
 impl Route {
+    /// Whether it is one of those of a listener; see [`Config::routes_of`].
+    pub fn applies_to(&self, listener: &Listener) -> bool {
+        match &self.listeners {
+            Listeners::All => self.suits(listener),
+            Listeners::Named(names) => names.contains(&listener.name),
+        }
+    }
+
     /// Whether a listener can serve it.
     fn suits(&self, listener: &Listener) -> bool {
         let to_https = matches!(&self.target, Target::Redirect(Redirect { to: RedirectTo::Https, .. }));

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::words::words;
 use super::{
     AlpnId, ClientNetworks, Credentials, FilePath, HostPattern, HttpRules, Ja4Pattern, Name, Redirect,
-    Respond, RoutePath, ServerAddress, Split, StaticFiles,
+    Respond, RoutePath, ServerAddress, Size, Split, StaticFiles,
 };
 use crate::error::{At, Problem, shown};
 
@@ -42,6 +42,8 @@ pub struct Route {
     pub http: HttpRules,
     /// One of how many events is written; failures always are: 1 to 1,000,000.
     pub log_one_in: NonZeroU32,
+    /// Bytes per second that all of its clients may send together, and as many that they may receive: 16 KiB to 1 TiB.
+    pub bandwidth: Option<Size>,
     /// Where it is written.
     pub at: At,
 }
@@ -61,6 +63,7 @@ impl Route {
             credentials: Credentials::default(),
             http: HttpRules::default(),
             log_one_in: NonZeroU32::MIN,
+            bandwidth: None,
             at: At::NOWHERE,
         }
     }
@@ -80,6 +83,19 @@ impl Route {
             name.push_str(&format!("{gap}alpn={}", alpn.join(",")));
         }
         if name.is_empty() { "default".to_owned() } else { name }
+    }
+
+    /// The backends that it names: of its target, its mirror, and who is asked about requests.
+    pub fn backends(&self) -> Vec<&Name> {
+        let target = match &self.target {
+            Target::Relay(relay) => relay.to.backends(),
+            Target::Passthrough(_) | Target::Redirect(_) | Target::Respond(_) | Target::Files(_) => {
+                Vec::new()
+            }
+        };
+        let mirror = self.http.mirror.iter().map(|mirror| &mirror.backend);
+        let asked = self.credentials.forward.iter().flat_map(|auth| auth.to.backends());
+        target.into_iter().chain(mirror).chain(asked).collect()
     }
 }
 

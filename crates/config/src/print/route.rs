@@ -12,7 +12,7 @@ use crate::model::{
 use crate::units::print_duration;
 
 /// Writes a route with everything that is not as it would be anyway. `pages_of_all`: the defaults of routes have pages.
-pub(super) fn route(out: &mut String, route: &Route, pages_of_all: bool) {
+pub(crate) fn route(out: &mut String, route: &Route, pages_of_all: bool) {
     out.push_str("[[route]]\n");
     if let Listeners::Named(names) = &route.listeners {
         list(out, "listener", names);
@@ -61,6 +61,9 @@ pub(super) fn route(out: &mut String, route: &Route, pages_of_all: bool) {
     let answers = !matches!(route.target, Target::Passthrough(_));
     if pages_of_all && answers && route.http.error_pages.files.is_empty() {
         bare(out, "error_pages", false);
+    }
+    if let Some(rate) = route.bandwidth {
+        text(out, "bandwidth", rate);
     }
     if route.log_one_in.get() > 1 {
         bare(out, "log_one_in", route.log_one_in);

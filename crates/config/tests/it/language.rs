@@ -211,6 +211,7 @@ request_headers = { set = { Host = "api.internal" }, add = { X-Seen = ["a", "b"]
 response_headers = { remove = ["Server", "X-Powered-By"] }
 hsts = { max_age = "730d", include_subdomains = true, preload = true }
 max_body = "10MiB"
+bandwidth = "20MiB"
 log_one_in = 100
 
 [[route]]
@@ -259,6 +260,10 @@ fn http_is_what_it_says() {
     ));
     let api = &config.routes[1];
     assert_eq!((api.path.as_str(), api.log_one_in.get()), ("/api", 100));
+    assert_eq!(
+        (api.bandwidth, config.routes[0].bandwidth),
+        (Some(offramp_config::model::Size::new(20 << 20)), None)
+    );
     assert_eq!(api.http.rewrite, Rewrite::Strip);
     let added: Vec<String> =
         api.http.request_headers.add.iter().map(|(name, value)| format!("{name}: {value}")).collect();

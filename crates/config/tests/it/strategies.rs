@@ -128,22 +128,30 @@ fn tcp_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
         1 => passthrough().prop_map(Target::Passthrough),
     ];
     let matching = (option::of(host()), option::of(alpn));
-    (matching, target, option::of(client_auth()), (deny_ja4(), networks()), 1u32..5).prop_map(
-        |((host, alpn), mut target, mut client_auth, (deny_ja4, networks), log_one_in)| {
-            let passthrough = matches!(target, Target::Passthrough(_));
-            client_auth = client_auth.filter(|_| !passthrough);
-            without_certificate(&mut target, client_auth.is_some());
-            Route {
-                hosts: host.into_iter().collect(),
-                alpn: alpn.into_iter().filter(|_| !passthrough).collect(),
-                client_auth,
-                deny_ja4,
-                networks,
-                log_one_in: log_one_in.try_into().unwrap(),
-                ..Route::to(target)
-            }
-        },
+    (
+        matching,
+        target,
+        option::of(client_auth()),
+        (deny_ja4(), networks()),
+        (1u32..5, option::of(1u64 << 14..1 << 40)),
     )
+        .prop_map(
+            |((host, alpn), mut target, mut client_auth, (deny_ja4, networks), (log_one_in, rate))| {
+                let passthrough = matches!(target, Target::Passthrough(_));
+                client_auth = client_auth.filter(|_| !passthrough);
+                without_certificate(&mut target, client_auth.is_some());
+                Route {
+                    hosts: host.into_iter().collect(),
+                    alpn: alpn.into_iter().filter(|_| !passthrough).collect(),
+                    client_auth,
+                    deny_ja4,
+                    networks,
+                    log_one_in: log_one_in.try_into().unwrap(),
+                    bandwidth: rate.map(Size::new),
+                    ..Route::to(target)
+                }
+            },
+        )
 }
 
 /// No client's certificate is sent where none is asked for.

@@ -1,0 +1,214 @@
+//! What is different about one item, key by key.
+//!
+//! Items are compared as they are printed in TOML, so that no key can be forgotten here. Servers of a backend are told one
+//! by one. Values of header fields may be secrets and are not shown: differences go to the log.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::{self, Write as _};
+
+use toml_edit::Value;
+
+use super::Keyed;
+use crate::model::{Authority, Backend, Certificate, Listener, Listeners, Route, Server};
+use crate::print::{self, quoted};
+
+/// An item that can tell of its difference.
+pub(super) trait Described: Keyed {
+    /// What the difference calls it.
+    fn label(&self) -> String;
+
+    /// As it is printed: a key and its value on each line.
+    fn printed(&self) -> String;
+
+    /// What an item like this one tells besides its keys, a line for each.
+    fn besides(_: &Self, _: &Self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl Described for Certificate {
+    fn label(&self) -> String {
+        self.key()
+    }
+
+    fn printed(&self) -> String {
+        print::item(self, print::certificate)
+    }
+}
+
+impl Described for Authority {
+    fn label(&self) -> String {
+        format!("acme {}", self.name)
+    }
+
+    fn printed(&self) -> String {
+        print::item(self, print::authority)
+    }
+}
+
+impl Described for Listener {
+    fn label(&self) -> String {
+        format!("listener {}", self.name)
+    }
+
+    fn printed(&self) -> String {
+        print::item(self, print::listener)
+    }
+}
+
+impl Described for Route {
+    /// As it is called everywhere, and its listeners.
+    fn label(&self) -> String {
+        let mut label = format!("route {}", self.name());
+        if let Listeners::Named(names) = &self.listeners {
+            label.extend(names.iter().map(|name| format!(" listener={name}")));
+        }
+        label
+    }
+
+    fn printed(&self) -> String {
+        print::item(self, |out, route| print::route::route(out, route, false))
+    }
+}
+
+impl Described for Backend {
+    fn label(&self) -> String {
+        format!("backend {}", self.name)
+    }
+
+    fn printed(&self) -> String {
+        let text = print::item(self, print::backend);
+        // Those are told one by one.
+        text.lines()
+            .filter(|line| !line.starts_with("servers = "))
+            .fold(String::new(), |text, line| text + line + "\n")
+    }
+
+    fn besides(old: &Self, new: &Self) -> Vec<String> {
+        servers(&old.servers, &new.servers)
+    }
+}
+
+/// How many characters of a value are shown.
+const SHOWN: usize = 100;
+
+/// The lines of an item that was replaced, each without its label; at least one.
+pub(super) fn lines<T: Described>(old: &T, new: &T) -> Vec<String> {
+    let (before, after) = (old.printed(), new.printed());
+    let (before, after) = (keys(&before), keys(&after));
+    let mut all: Vec<String> =
+        before.iter().filter_map(|(key, was)| line(key, Some(was), after.get(key).copied())).collect();
+    let added = after.iter().filter(|(key, _)| !before.contains_key(*key));
+    all.extend(added.filter_map(|(key, is)| line(key, None, Some(is))));
+    all.extend(T::besides(old, new));
+    if all.is_empty() {
+        all.push("changed".to_owned());
+    }
+    all
+}
+
+fn keys(printed: &str) -> BTreeMap<&str, &str> {
+    printed.lines().filter_map(|line| line.split_once(" = ")).collect()
+}
+
+/// The line of a key, if it has changed.
+fn line(key: &str, old: Option<&str>, new: Option<&str>) -> Option<String> {
+    if old == new {
+        return None;
+    }
+    if key.ends_with("_headers") {
+        return Some(format!("{key}: changed"));
+    }
+    let (was, is) = (old.unwrap_or("(absent)"), new.unwrap_or("(absent)"));
+    if was.chars().count() <= SHOWN && is.chars().count() <= SHOWN {
+        return Some(format!("{key}: {was} -> {is}"));
+    }
+    let of = |value: Option<&str>| list(value.unwrap_or("[]"));
+    let said = match (of(old), of(new)) {
+        (Some(old), Some(new)) => elements(&old, &new),
+        _ => "changed".to_owned(),
+    };
+    Some(format!("{key}: {said}"))
+}
+
+/// The texts of a list, where it is one.
+fn list(value: &str) -> Option<Vec<String>> {
+    let value: Value = value.parse().ok()?;
+    value.as_array()?.iter().map(|one| one.as_str().map(str::to_owned)).collect()
+}
+
+/// What went from a long list and what came to it.
+fn elements(old: &[String], new: &[String]) -> String {
+    let missing = |from: &[String], of: &[String]| -> Vec<String> {
+        let from: HashSet<&String> = from.iter().collect();
+        of.iter().filter(|one| !from.contains(one)).map(|one| quoted(one)).collect()
+    };
+    let mut out = String::new();
+    for (word, all) in [("added", missing(old, new)), ("removed", missing(new, old))] {
+        if all.is_empty() {
+            continue;
+        }
+        let gap = if out.is_empty() { "" } else { "; " };
+        let _ = write!(out, "{gap}{word} {}", cut(&all.join(", ")));
+    }
+    if out.is_empty() { "in another order".to_owned() } else { out }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A server's address, and how many equal ones are before it.
+type ServerKey = (String, usize);
+
+/// One line for each server that comes, goes or changes.
+fn servers(old: &[Server], new: &[Server]) -> Vec<String> {
+    let (before, after) = (numbered(old), numbered(new));
+    let by_key = |all: &[(ServerKey, usize)]| all.iter().cloned().collect::<BTreeMap<ServerKey, usize>>();
+    let (known_before, known_after) = (by_key(&before), by_key(&after));
+    let mut all = Vec::new();
+    for (key, at) in &before {
+        let address = &key.0;
+        match known_after.get(key) {
+            None => all.push(format!("server {address}: removed")),
+            Some(now) => {
+                all.extend(changes(&old[*at], &new[*now]).map(|what| format!("server {address}: {what}")));
+            }
+        }
+    }
+    let added = after.iter().filter(|(key, _)| !known_before.contains_key(key));
+    all.extend(added.map(|(_, at)| format!("server {}: added", new[*at])));
+    if all.is_empty() && !before.iter().map(|(key, _)| key).eq(after.iter().map(|(key, _)| key)) {
+        all.push("servers: in another order".to_owned());
+    }
+    all
+}
+
+/// The servers by their keys, with their places.
+fn numbered(servers: &[Server]) -> Vec<(ServerKey, usize)> {
+    let mut seen = BTreeMap::<String, usize>::new();
+    let number = |(at, server): (usize, &Server)| {
+        let address = server.address.to_string();
+        let count = seen.entry(address.clone()).or_default();
+        *count += 1;
+        ((address, *count), at)
+    };
+    servers.iter().enumerate().map(number).collect()
+}
+
+/// What has changed of a server.
+fn changes(old: &Server, new: &Server) -> impl Iterator<Item = String> {
+    let parts: [Option<String>; 3] = [
+        pair("", &old.state, &new.state),
+        pair("weight ", &old.weight, &new.weight),
+        pair("backup ", &old.backup, &new.backup),
+    ];
+    parts.into_iter().flatten()
+}
+
+fn pair<T: fmt::Display + PartialEq>(what: &str, old: &T, new: &T) -> Option<String> {
+    (old != new).then(|| format!("{what}{old} -> {new}"))
+}
