@@ -31,10 +31,10 @@ use hyper::{Response, StatusCode};
 use offramp_control::{Handle, Requester, View};
 use offramp_observe::timestamp::rfc3339_micros;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 pub(crate) use events::Events;
-pub(crate) use operations::{Body, Found, Operation, find};
+pub(crate) use operations::{Body, Found, Operation, find, nothing_at};
 pub(crate) use problem::Problem;
 use query::Query;
 use read::Read;
@@ -48,6 +48,8 @@ pub struct Control {
     view: View,
     /// Places of those that watch what happens.
     watchers: Arc<Semaphore>,
+    /// Turns true when they have to end.
+    closes: Option<watch::Receiver<bool>>,
 }
 
 impl std::fmt::Debug for Control {
@@ -87,7 +89,12 @@ impl Control {
     /// A process that is changed by `handle`, and shown by `view`.
     #[must_use]
     pub fn new(handle: Handle, view: View) -> Self {
-        Self { handle, view, watchers: events::places() }
+        Self { handle, view, watchers: events::places(), closes: None }
+    }
+
+    /// Whoever watches is told of the end when this turns true.
+    pub(crate) fn until(self, closes: watch::Receiver<bool>) -> Self {
+        Self { closes: Some(closes), ..self }
     }
 
     /// Does what is asked.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use offramp_control::Requester;
+use offramp_net::process::Identity;
 use tokio::net::UnixStream;
 
 /// Who may ask about the running process, and change it.
@@ -31,7 +32,10 @@ pub(crate) enum Admission {
     /// Nothing, for this reason.
     Denied(&'static str),
     /// Nothing without the token.
-    TokenNeeded,
+    TokenNeeded {
+        /// Whether another one was sent.
+        wrong: bool,
+    },
 }
 
 impl Caller {
@@ -54,7 +58,14 @@ impl Caller {
         match (self, token) {
             (Self::Operator { user, process }, _) => {
                 let process = process.map(|process| format!(", pid {process}")).unwrap_or_default();
-                Admission::Granted(Requester::Admin(format!("uid {user}{process}").into()))
+                // The group does not matter to the name.
+                let name = Identity::of_numbers(user, user).name();
+                let who = if name == user.to_string() {
+                    format!("uid {user}")
+                } else {
+                    format!("{name} (uid {user})")
+                };
+                Admission::Granted(Requester::Admin(format!("{who}{process}").into()))
             }
             (Self::Stranger, _) => {
                 Admission::Denied("this is for root and for the user that Offramp runs as")
@@ -69,7 +80,7 @@ impl Caller {
                 Some(shown) if same(shown, token.as_bytes()) => {
                     Admission::Granted(Requester::Admin(format!("token, from {address}").into()))
                 }
-                _ => Admission::TokenNeeded,
+                _ => Admission::TokenNeeded { wrong: shown.is_some() },
             },
         }
     }
@@ -95,7 +106,10 @@ mod tests {
         let (one, _other) = UnixStream::pair().unwrap();
         assert!(matches!(Caller::of(&one), Caller::Operator { .. }));
         let granted = operator(33).admit(None, None);
-        assert_eq!(granted, Admission::Granted(Requester::Admin("uid 33".into())));
+        let Admission::Granted(Requester::Admin(by)) = granted else { panic!("{granted:?}") };
+        assert!(by.contains("uid 33"), "{by}");
+        let granted = operator(0).admit(None, None);
+        assert_eq!(granted, Admission::Granted(Requester::Admin("root (uid 0)".into())));
         assert!(matches!(Caller::Stranger.admit(Some(b"secret"), Some("secret")), Admission::Denied(_)));
     }
 
@@ -106,13 +120,13 @@ mod tests {
         let token = Some("0123456789abcdef");
         assert!(matches!(near.admit(token.map(str::as_bytes), token), Admission::Granted(_)));
         for wrong in [None, Some(&b"0123456789abcdeF"[..]), Some(b"0123456789abcde"), Some(b"")] {
-            assert_eq!(near.admit(wrong, token), Admission::TokenNeeded);
+            assert_eq!(near.admit(wrong, token), Admission::TokenNeeded { wrong: wrong.is_some() });
         }
         assert!(matches!(near.admit(None, None), Admission::Denied(why) if why.contains("token_file")));
         assert!(matches!(far.admit(token.map(str::as_bytes), token), Admission::Denied(_)));
         let far = Caller::Encrypted("192.0.2.7:5".parse().unwrap());
         assert!(matches!(far.admit(token.map(str::as_bytes), token), Admission::Granted(_)));
-        assert_eq!(far.admit(Some(b"0123456789abcdeF"), token), Admission::TokenNeeded);
+        assert_eq!(far.admit(Some(b"0123456789abcdeF"), token), Admission::TokenNeeded { wrong: true });
         assert!(matches!(far.admit(None, None), Admission::Denied(_)));
     }
 }

@@ -8,7 +8,9 @@
 //!
 //! | question | module |
 //! | --- | --- |
-//! | who may connect, and for how long? | `serve` |
+//! | where does it listen, and how does it end? | `serve` |
+//! | how long may a connection take for what? | `talk` |
+//! | how many connections at once, and who makes room? | `places` |
 //! | how is it encrypted? | `tls` |
 //! | which request gets which answer? | `service`, `origin` (browsers), `refusal` |
 //! | who asks the log store, and how many at once? | `desk` |
@@ -21,9 +23,11 @@ mod desk;
 mod error;
 mod grafana;
 mod origin;
+mod places;
 mod refusal;
 mod serve;
 mod service;
+mod talk;
 mod tls;
 
 pub use api::Control;

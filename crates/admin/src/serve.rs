@@ -1,56 +1,35 @@
-//! Listening, and the lives of connections: few at once, each bounded in time and in what it may send.
+//! Listening, and the thread that serves.
 
 use std::convert::Infallible;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use offramp_net::Address;
 use offramp_net::listen::{self, AcceptError, Acceptor};
-use offramp_net::{Address, Peer};
 use offramp_observe::Log;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::api::Control;
-use crate::caller::Caller;
 use crate::desk::{AT_ONCE, Desk, Store};
 use crate::error::Error;
+use crate::places::{OF_ONE, Owner, Places};
 use crate::service::Service;
+use crate::talk::{Closes, Interior, Link, Seldom, connection};
 use crate::tls::Identity;
 
-/// Connections at once: a few Grafana servers and browsers, which keep several each.
-const CONNECTIONS: u32 = 64;
-/// How long the head of a request may take, and how long a connection may wait for the next.
-const HEAD: Duration = Duration::from_secs(60);
-/// How long a connection is kept; the request that is under way may finish.
-const LIFE: Duration = Duration::from_secs(600);
-/// How long a request may take after that.
-const LAST: Duration = Duration::from_secs(90);
 /// How long what is being answered may take after the order to finish.
 const FINISH: Duration = Duration::from_secs(1);
 /// How long accepting pauses when descriptors or memory have run out.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How often the log says that a client could not be served because of its TLS.
-const TOLD: Duration = Duration::from_secs(60);
-/// The largest head of a request, in bytes.
-const HEAD_BYTES: usize = 16 << 10;
 
 /// What is served.
 #[derive(Clone, Debug)]
@@ -72,9 +51,6 @@ pub struct Settings {
 /// The order to accept nothing more, and to answer what was asked.
 #[derive(Debug)]
 struct Finish;
-
-/// Turns true when connections have to end.
-type Closes = watch::Receiver<bool>;
 
 /// Where the data source for Grafana is in the tree of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,7 +200,7 @@ impl Drop for Admin {
 fn run(runtime: Runtime, acceptor: Acceptor, settings: Settings, stopped: oneshot::Receiver<Finish>) {
     let log = settings.log.clone();
     let (closing, closes) = watch::channel(false);
-    let places = Arc::new(Semaphore::new(CONNECTIONS as usize));
+    let places = Places::default();
     runtime.block_on(async {
         let finish = tokio::select! {
             order = stopped => order.is_ok(),
@@ -236,7 +212,7 @@ fn run(runtime: Runtime, acceptor: Acceptor, settings: Settings, stopped: onesho
         if finish {
             // They are there as long as `closes` is.
             let _ = closing.send(true);
-            let _ = timeout(FINISH, places.acquire_many(CONNECTIONS)).await;
+            let _ = timeout(FINISH, places.emptied()).await;
         }
     });
     // A question that is still being answered must not hold up the end.
@@ -254,25 +230,22 @@ fn warn(bound: &Address, log: &Log) {
 async fn accept(
     acceptor: Acceptor,
     settings: Settings,
-    places: &Arc<Semaphore>,
+    places: &Places,
     closes: &Closes,
 ) -> io::Result<Infallible> {
     let config = settings.identity.as_ref().map(Identity::config).transpose()?;
     let interior = Arc::new(Interior {
         service: Service::new(
             settings.store.map(Desk::new),
-            settings.control,
+            settings.control.map(|control| control.until(closes.clone())),
             settings.token,
             settings.mount,
         ),
         tls: config.map(|config| TlsAcceptor::from(Arc::new(config))),
-        failed: Failed { log: settings.log, next: Mutex::new(Instant::now()) },
+        failed: Seldom::new(settings.log.clone()),
     });
+    let (crowded, full) = (Seldom::new(settings.log.clone()), Seldom::new(settings.log));
     loop {
-        // The semaphore is never closed.
-        let Ok(place) = Arc::clone(places).acquire_owned().await else {
-            return Err(io::ErrorKind::Other.into());
-        };
         let (fd, peer) = match acceptor.accept().await {
             Ok(accepted) => accepted,
             Err(AcceptError::Gone) => {
@@ -285,83 +258,39 @@ async fn accept(
             }
             Err(AcceptError::Broken(error)) => return Err(error),
         };
-        let (interior, closes) = (Arc::clone(&interior), closes.clone());
+        let Ok((link, owner)) = Link::of(fd, peer) else { continue };
+        let outcome = places.take(owner);
+        if let Some((whose, count)) = outcome.short {
+            let refused = outcome.place.is_none().then_some(owner);
+            let seldom = if refused.is_some() { &full } else { &crowded };
+            seldom.tell(|log| crowd(log, whose, count, refused));
+        }
+        let Some(place) = outcome.place else { continue };
+        let (interior, closes, place) = (Arc::clone(&interior), closes.clone(), Arc::new(place));
         tokio::spawn(async move {
-            // A client that goes away or sends nonsense needs no event.
-            let _ = connection(fd, peer, &interior, closes).await;
-            drop(place);
+            tokio::select! {
+                () = connection(link, &place, &interior, closes) => {}
+                () = place.taken_away() => {}
+            }
         });
     }
 }
 
-/// What all connections share.
-struct Interior {
-    service: Service,
-    /// What clients over TCP must speak, if it is TLS.
-    tls: Option<TlsAcceptor>,
-    failed: Failed,
-}
-
-/// Says that handshakes fail, once a minute.
-struct Failed {
-    log: Log,
-    next: Mutex<Instant>,
-}
-
-impl Failed {
-    fn tell(&self, client: SocketAddr, reason: &str) {
-        let now = Instant::now();
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        if now >= *next {
-            *next = now + TOLD;
-            let client = client.to_string();
-            let fields = [("client", (&client).into()), ("reason", reason.into())];
-            self.log.warn("no TLS with a client of the admin interface", &fields);
-        }
-    }
-}
-
-async fn connection(fd: OwnedFd, peer: Peer, interior: &Arc<Interior>, closes: Closes) -> io::Result<()> {
-    match peer {
-        Peer::Tcp(address) => {
-            let stream = tokio::net::TcpStream::from_std(std::net::TcpStream::from(fd))?;
-            let Some(tls) = &interior.tls else {
-                talk(stream, Caller::Network(address), interior, closes).await;
-                return Ok(());
-            };
-            match timeout(HANDSHAKE, tls.accept(stream)).await {
-                Ok(Ok(stream)) => talk(stream, Caller::Encrypted(address), interior, closes).await,
-                Ok(Err(error)) => interior.failed.tell(address, &error.to_string()),
-                Err(_) => interior.failed.tell(address, "the handshake took too long"),
-            }
-        }
-        Peer::Unix => {
-            let stream = tokio::net::UnixStream::from_std(std::os::unix::net::UnixStream::from(fd))?;
-            let caller = Caller::of(&stream);
-            talk(stream, caller, interior, closes).await;
-        }
-    }
-    Ok(())
-}
-
-async fn talk(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    caller: Caller,
-    interior: &Arc<Interior>,
-    mut closes: Closes,
-) {
-    let answer = service_fn(move |request: Request<Incoming>| {
-        let interior = Arc::clone(interior);
-        async move { Ok::<_, Infallible>(interior.service.answer(request, caller).await) }
-    });
-    let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).max_headers(64);
-    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), answer));
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = sleep(LIFE) => {}
-        _ = closes.wait_for(|closes| *closes) => {}
-    }
-    connection.as_mut().graceful_shutdown();
-    let _ = timeout(LAST, connection).await;
+/// Says whose connections are too many, and who is refused for it.
+fn crowd(log: &Log, whose: Owner, count: usize, refused: Option<Owner>) {
+    let whose = whose.to_string();
+    let why = if count >= OF_ONE {
+        "so many are open as one client may have"
+    } else {
+        "as many are open as may be, and these are the most of one client"
+    };
+    let mut fields = vec![("client", (&whose).into()), ("open", count.into()), ("reason", why.into())];
+    let refused = refused.map(|owner| owner.to_string());
+    let message = if let Some(owner) = &refused {
+        fields.push(("refused", owner.into()));
+        "the admin interface refuses a connection"
+    } else {
+        "the admin interface closes idle connections for new ones"
+    };
+    log.warn(message, &fields);
 }

@@ -158,7 +158,7 @@ impl Service {
         match caller.admit(shown, self.token.as_deref()) {
             Admission::Granted(by) => Ok(by),
             Admission::Denied(why) => Err(Problem::new(StatusCode::FORBIDDEN, why)),
-            Admission::TokenNeeded => Err(Problem::token()),
+            Admission::TokenNeeded { wrong } => Err(Problem::token(wrong)),
         }
     }
 
@@ -178,7 +178,7 @@ impl Service {
         let (operation, names) = match api::find(&head.method, path) {
             api::Found::Operation(operation, names) => (operation, names),
             api::Found::OtherMethod(allowed) => return Err(Problem::method(&allowed)),
-            api::Found::Nothing => return Err(Problem::new(StatusCode::NOT_FOUND, "nothing is here")),
+            api::Found::Nothing => return Err(api::nothing_at(path)),
         };
         let most = match operation.body {
             api::Body::None => 0,

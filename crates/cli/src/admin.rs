@@ -1,7 +1,7 @@
 //! The admin interface of a running proxy, as `[admin]` has it.
 
 use std::fs::{self, DirBuilder};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -10,7 +10,7 @@ use offramp_admin::{Admin, Control, Identity, Mount, Settings, Store};
 use offramp_config::Config;
 use offramp_config::model::ListenAddress;
 use offramp_control::{Carried, Origin, Server, Socket};
-use offramp_net::Address;
+use offramp_net::{Address, listen};
 use offramp_observe::Log;
 
 use crate::failure::Failure;
@@ -131,7 +131,10 @@ pub(crate) fn add(
     let inherited = server.inherited_socket("admin", &address);
     let foreign = inherited.as_ref().is_some_and(|socket| socket.foreign);
     let started = match inherited {
-        Some(Socket { fd, .. }) => Admin::start_on(fd, foreign, &address, settings),
+        Some(Socket { fd, .. }) if foreign || is_reachable(&address) => {
+            Admin::start_on(fd, foreign, &address, settings)
+        }
+        Some(Socket { fd, .. }) => anew(fd, &address, settings, log),
         None => Admin::start(&address, settings),
     };
     let admin = match started {
@@ -146,6 +149,40 @@ pub(crate) fn add(
     log.info("admin", &[("address", admin.address().into())]);
     server.carry(Box::new(Interface { admin, address, foreign }));
     Ok(())
+}
+
+/// Whether clients come to a socket of this address: somebody may have removed its file, or its directory.
+fn is_reachable(address: &Address) -> bool {
+    match address {
+        Address::Tcp(_) => true,
+        // One that may not be asked is taken for one that others may ask.
+        Address::Unix(path) => listen::is_bound(path).unwrap_or(true),
+    }
+}
+
+/// Starts the interface at an address whose socket came from the process before and has no file any more: on a new
+/// socket, else on that one, which nobody finds.
+fn anew(
+    fd: OwnedFd,
+    address: &Address,
+    settings: Settings,
+    log: &Log,
+) -> Result<Admin, offramp_admin::Error> {
+    match Admin::start(address, settings.clone()) {
+        Ok(admin) => {
+            log.info(
+                "the file of the admin socket was gone; it is made again",
+                &[("address", address.into())],
+            );
+            Ok(admin)
+        }
+        Err(error) => {
+            let advice = "the file of the admin socket is gone: `offramp ctl` cannot reach this process until it can be \
+                          made again at an upgrade or a start";
+            log.warn(advice, &[("reason", (&error).into())]);
+            Admin::start_on(fd, false, address, settings)
+        }
+    }
 }
 
 /// Starts an interface.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use offramp_config::model::StoreUrl;
-use offramp_config::{Config, Environment, Survey};
+use offramp_config::{Config, Environment, Problem, Severity, Survey};
 use offramp_control::Finding;
 
 use crate::failure::Failure;
@@ -53,6 +53,25 @@ pub(crate) fn load(path: &Path, environment: &Environment) -> Result<Config, Fai
             Err(refused(path, errors.listed(), &found.errors, (errors.count(), warnings)))
         }
     }
+}
+
+/// The same for a process that takes the place of another: the failure has one line for each error, and nothing else, as the
+/// process before tells it in one line.
+///
+/// # Errors
+/// The file cannot be read, or has errors.
+pub(crate) fn load_in_lines(path: &Path, environment: &Environment) -> Result<Config, Failure> {
+    let (config, warnings) = offramp_config::load(path, environment).map_err(|errors| {
+        let problems = errors.problems().iter().filter(|problem| problem.severity() == Severity::Error);
+        let line = |problem: &Problem| {
+            let place = problem.place().map(|place| format!("{place}: ")).unwrap_or_default();
+            let remedy = problem.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+            format!("{place}{}{remedy}", problem.message())
+        };
+        Failure::usage(problems.map(line).collect::<Vec<_>>().join("\n"))
+    })?;
+    warnings.iter().for_each(|warning| say(&warning.to_string()));
+    Ok(config)
 }
 
 /// Reads the configuration and everything on disk that it names, and says what is wrong.

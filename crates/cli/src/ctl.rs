@@ -2,16 +2,17 @@
 
 mod client;
 mod conns;
+mod items;
 mod show;
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use clap::ValueEnum as _;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::flags::ctl::{Command, Ctl, Kind, Named, Reach, Route, Server, Terms, What};
+use crate::flags::ctl::{Command, Ctl, Kind, Named, Reach, Server, Terms, What};
 use crate::surroundings::{self, print};
 
 use client::{Client, Request};
@@ -22,14 +23,31 @@ use client::{Client, Request};
 /// No Offramp answers, or it refuses.
 pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
     let Ctl { reach, command } = arguments;
-    let client = Client::of(&reach)?;
-    if let Command::Watch { kind } = &command {
-        return watch(&client, kind);
+    let mut problem = None;
+    let outcome = Client::of(&reach).and_then(|client| {
+        let outcome = carry_out(&client, &reach, &command);
+        problem = client.problem.take();
+        outcome
+    });
+    if let (Err(failure), true) = (&outcome, reach.json) {
+        // What the admin interface has not said is told in the same member.
+        let problem = problem.unwrap_or_else(|| {
+            let text = failure.to_string();
+            json!({ "detail": text.strip_prefix("error: ").unwrap_or(&text) })
+        });
+        print(format!("{problem:#}\n").as_bytes())?;
     }
-    if let Command::Conns(conns) = &command {
-        return conns::run(&client, conns);
+    outcome
+}
+
+fn carry_out(client: &Client, reach: &Reach, command: &Command) -> Result<(), Failure> {
+    if let Command::Watch { kind } = command {
+        return watch(client, kind);
     }
-    let request = request(&client, &command)?;
+    if let Command::Conns(conns) = command {
+        return conns::run(client, conns);
+    }
+    let request = request(client, command)?;
     let answer = client.ask(&request)?;
     if matches!(command, Command::Show { what: What::Config }) && !reach.json {
         return print(&answer);
@@ -39,8 +57,8 @@ pub(crate) fn run(arguments: Ctl) -> Result<(), Failure> {
     if reach.json {
         return print(format!("{answer:#}\n").as_bytes());
     }
-    print(show::answer(&command, &answer).as_bytes())?;
-    hint(&command, &reach, &answer);
+    print(show::answer(command, &answer).as_bytes())?;
+    hint(command, reach, &answer);
     Ok(())
 }
 
@@ -58,7 +76,7 @@ fn watch(client: &Client, kinds: &[Kind]) -> Result<(), Failure> {
 /// Says how to keep a change that is taken back otherwise.
 fn hint(command: &Command, reach: &Reach, answer: &Value) {
     let waits = answer["confirm_until"].as_str().filter(|_| answer["dry_run"] == false);
-    if let (Some(until), false) = (waits, matches!(command, Command::Confirm)) {
+    if let (Some(until), false) = (waits, matches!(command, Command::Confirm { .. })) {
         let admin = reach.admin.as_ref().map(|admin| format!(" --admin {admin}")).unwrap_or_default();
         surroundings::say(&format!(
             "It is taken back at {until}, unless you confirm it: offramp ctl{admin} confirm"
@@ -68,6 +86,10 @@ fn hint(command: &Command, reach: &Reach, answer: &Value) {
 
 fn request(client: &Client, command: &Command) -> Result<Request, Failure> {
     let get = |path: &str| Ok(Request::new("GET", path));
+    let post = |path: &str, is_set: bool, name: &str| {
+        let query: Vec<String> = flag(is_set, name).into_iter().collect();
+        Ok(Request::new("POST", &with(path, &query)))
+    };
     match command {
         Command::Status => get("/status"),
         Command::Watch { .. } => get("/events"),
@@ -79,13 +101,20 @@ fn request(client: &Client, command: &Command) -> Result<Request, Failure> {
             let name = what.to_possible_value().map(|value| value.get_name().to_owned());
             get(&format!("/{}", name.unwrap_or_default()))
         }
-        Command::Plan { file } => document(file, &["dry_run".to_owned()]),
-        Command::Apply { file, expect, terms } => {
-            let mut request = document(file, &query(terms))?;
+        Command::Plan { file, persist, force } => {
+            let mut query = vec!["dry_run".to_owned()];
+            query.extend(flag(*persist, "persist"));
+            query.extend(flag(*force, "force"));
+            document(file, &query)
+        }
+        Command::Apply { file, expect, force, terms } => {
+            let mut query = query(terms);
+            query.extend(flag(*force, "force"));
+            let mut request = document(file, &query)?;
             request.expect = *expect;
             Ok(request)
         }
-        Command::Confirm => Ok(Request::new("POST", "/confirm")),
+        Command::Confirm { no_persist } => post("/confirm", *no_persist, "no_persist"),
         Command::Rollback { version, dry_run } => {
             let to = version.map(|version| format!("to={version}"));
             let dry_run = dry_run.then(|| "dry_run".to_owned());
@@ -94,11 +123,18 @@ fn request(client: &Client, command: &Command) -> Result<Request, Failure> {
         }
         Command::History { refused: false } => get("/changes"),
         Command::History { refused: true } => get("/refused"),
-        Command::Reload => Ok(Request::new("POST", "/reload")),
-        Command::Upgrade => Ok(Request::new("POST", "/upgrade")),
-        Command::Stop => Ok(Request::new("POST", "/stop")),
+        Command::Reload { dry_run, force } => {
+            let query: Vec<String> =
+                flag(*dry_run, "dry_run").into_iter().chain(flag(*force, "force")).collect();
+            Ok(Request::new("POST", &with("/reload", &query)))
+        }
+        Command::Upgrade { force } => post("/upgrade", *force, "force"),
+        Command::Stop { now } => Ok(Request::new("POST", if *now { "/stop?now" } else { "/stop" })),
         Command::Server { command } => Ok(server(command)),
-        Command::Route { command } => Ok(route(command)),
+        Command::Route { command } => items::route(command),
+        Command::Backend { command } => items::keyed("/backends", command),
+        Command::Listener { command } => items::keyed("/listeners", command),
+        Command::Certificate { command } => items::keyed("/certificates", command),
         Command::LogLevel { level, terms } => {
             let level = level.to_possible_value().map(|value| value.get_name().to_owned());
             Ok(Request::json("PUT", &with("/log-level", &query(terms)), &json!({ "level": level })))
@@ -112,44 +148,43 @@ fn server(command: &Server) -> Request {
         Server::Enable { named, terms } => (named, terms, json!({ "state": "enabled" })),
         Server::Disable { named, terms } => (named, terms, json!({ "state": "disabled" })),
         Server::Weight { named, weight, terms } => (named, terms, json!({ "weight": weight })),
+        Server::Add { named, weight, backup, terms } => {
+            let mut keys = json!({ "address": named.server, "backup": backup });
+            if let Some(weight) = weight {
+                keys["weight"] = (*weight).into();
+            }
+            let path = format!("/backends/{}/servers", segment(&named.backend));
+            return Request::json("POST", &with(&path, &query(terms)), &keys);
+        }
+        Server::Remove { named: Named { backend, server }, terms } => {
+            let path = format!("/backends/{}/servers/{}", segment(backend), segment(server));
+            return Request::new("DELETE", &with(&path, &query(terms)));
+        }
     };
     let path = format!("/backends/{}/servers/{}", segment(backend), segment(server));
     Request::json("PATCH", &with(&path, &query(terms)), &change)
 }
 
-fn route(command: &Route) -> Request {
-    match command {
-        Route::Add { host, path, backend, to, terms } => {
-            let mut keys = Map::new();
-            if !host.is_empty() {
-                keys.insert("host".to_owned(), host.clone().into());
-            }
-            let texts = [("path", path), ("backend", backend), ("server", to)];
-            for (key, value) in texts {
-                if let Some(value) = value {
-                    keys.insert(key.to_owned(), value.clone().into());
-                }
-            }
-            Request::json("POST", &with("/routes", &query(terms)), &Value::Object(keys))
-        }
-        Route::Remove { name, terms } => {
-            Request::new("DELETE", &with(&format!("/routes/{}", segment(name)), &query(terms)))
-        }
-    }
-}
-
 /// A configuration that is sent as it is. Its relative paths start at its directory, as with `check`.
 fn document(file: &Path, terms: &[String]) -> Result<Request, Failure> {
     let unreadable = |error| Failure::usage(format_args!("error: cannot read {}: {error}", file.display()));
-    let text = fs::read_to_string(file).map_err(unreadable)?;
+    let piped = file == Path::new("-");
+    let text = if piped { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
+    let text = text.map_err(unreadable)?;
+    // What is piped belongs to the directory where one stands.
     let absolute = std::path::absolute(file).map_err(unreadable)?;
     let folder = absolute.parent().map(PathBuf::from).unwrap_or_default();
+    let name = if piped { "standard input".to_owned() } else { file.display().to_string() };
     let mut query = terms.to_vec();
-    query.push(format!("name={}", segment(&file.display().to_string())));
+    query.push(format!("name={}", segment(&name)));
     query.push(format!("folder={}", segment(&folder.display().to_string())));
     let mut request = Request::new("PUT", &with("/config", &query));
     request.body = Some(("application/toml", text.into_bytes()));
     Ok(request)
+}
+
+fn flag(is_set: bool, name: &str) -> Option<String> {
+    is_set.then(|| name.to_owned())
 }
 
 fn query(terms: &Terms) -> Vec<String> {

@@ -80,7 +80,10 @@ fn as_heir(work: impl FnOnce(From) -> Result<(), Failure>) -> Result<(), Failure
     let refuser = heir.as_ref().and_then(Heir::refuser);
     let outcome = work(From { helper, trial: None, heir });
     if let (Err(failure), Some(refuser)) = (&outcome, refuser) {
-        refuser.refuse(&failure.to_string());
+        let reason = failure.to_string();
+        let lines: Vec<&str> =
+            reason.lines().map(|line| line.strip_prefix("error: ").unwrap_or(line)).collect();
+        refuser.refuse(&lines.join("\n"));
     }
     outcome
 }
@@ -88,7 +91,10 @@ fn as_heir(work: impl FnOnce(From) -> Result<(), Failure>) -> Result<(), Failure
 fn from_file(arguments: flags::Run, from: From) -> Result<(), Failure> {
     let environment = surroundings::environment();
     let path = check::find(arguments.file)?;
-    let config = check::load(&path, &environment)?;
+    let config = match &from.heir {
+        None => check::load(&path, &environment)?,
+        Some(_) => check::load_in_lines(&path, &environment)?,
+    };
     // What it is to reload must not depend on where the process is then.
     let path = std::path::absolute(path).map_err(Failure::runtime)?;
     let from = From { trial: arguments.sandbox_trial.map(Trial::prepare).transpose()?, ..from };

@@ -27,7 +27,7 @@ use offramp_certs::acme::{KeyType, Subject, UseMark};
 use offramp_config::Config;
 use offramp_config::model::{self, AskUrl, Authority};
 use offramp_observe::Log;
-use offramp_proxy::{Challenges, Demand};
+use offramp_proxy::{Challenges, Demand, Shared};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::sleep;
@@ -124,6 +124,14 @@ pub(crate) struct Seams {
     pub(crate) demanded: Receiver<Box<str>>,
     /// Who starts DNS hooks; without, this process does.
     pub(crate) helper: Option<Arc<Helper>>,
+}
+
+impl Seams {
+    /// With what workers share; `demanded` are the names that their clients ask for.
+    pub(crate) fn of(shared: &Shared, demanded: Receiver<Box<str>>, helper: Option<Arc<Helper>>) -> Self {
+        let (challenges, demand) = (Arc::clone(&shared.challenges), Arc::clone(&shared.demand));
+        Self { challenges, demand, demanded, helper }
+    }
 }
 
 /// Obtains and renews whatever is wanted.

@@ -4,6 +4,7 @@
 //! running process: the caller decides what to do with the result. It reports all faults at once.
 
 mod backends;
+mod bandwidths;
 mod canary;
 mod certificates;
 pub(crate) mod contents;
@@ -25,7 +26,7 @@ use offramp_config::{At, Config};
 use offramp_net::process::{Identity, is_root};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::snapshot::{ListenerTls, Preamble};
-use offramp_proxy::{Limits, Listener, Network, Snapshot, Table, Tracing};
+use offramp_proxy::{Bandwidths, Limits, Listener, Network, Snapshot, Table, Tracing};
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
 use offramp_tls::TicketKeys;
@@ -60,6 +61,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) names: &'a Names,
     /// The backends of the snapshot before: what was learnt of their servers goes on.
     pub(crate) backends: &'a [Arc<Backend>],
+    /// The bandwidths of the snapshot before: what clients have moved goes on.
+    pub(crate) bandwidths: &'a Bandwidths,
     /// What was read from the sources of certificates before.
     pub(crate) sources: &'a Sources,
     /// The files that routes answer with, where they are not to be read again.
@@ -118,6 +121,7 @@ fn with_inputs<T>(
         tickets,
         names,
         backends: &[],
+        bandwidths: &Bandwidths::new(),
         sources,
         contents: None,
         mint: false,
@@ -218,7 +222,9 @@ fn assemble(
     let mut termination = Termination::new(&config.tls, &store, inputs.tickets, &sources);
     let mut access = RuleSets::new(&sources.access);
     let mut contents = inputs.contents.cloned().unwrap_or_default();
-    let tables = routes::tables(config, (&mut backends, &mut access), &mut termination, &mut report);
+    let bandwidths = bandwidths::bandwidths(config, inputs.bandwidths);
+    let tables =
+        routes::tables(config, (&mut backends, &mut access), &bandwidths, &mut termination, &mut report);
     let mut listeners = HashMap::new();
     for (listener, routes) in config.listeners.iter().zip(tables) {
         let tls = if listener.tls {
@@ -232,6 +238,7 @@ fn assemble(
                 let Ways { rules, http } = http::ways(
                     (config, listener),
                     (&mut backends, &mut access),
+                    &bandwidths,
                     &mut termination,
                     &mut contents,
                     &mut report,
@@ -258,6 +265,7 @@ fn assemble(
         limits: limits(&config.limits),
         record_size: record_size(config.tls.record_size),
         choice: inputs.choice,
+        bandwidths,
         tracing,
     };
     Ok(Built { snapshot, store, sources, names, contents, wants, warnings: report.warnings })

@@ -5,28 +5,35 @@
 //! only if nothing is wrong with it. What a change adds to that is here: the version that it expects, a trial (`dry_run`),
 //! the way back unless it is confirmed, and the file that it is written to.
 
+mod confirmation;
 mod draft;
 mod persist;
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use offramp_config::model::{Backend, Server, ServerState};
 use offramp_config::{Config, Edit, EditError};
+use offramp_net::process::Identity;
+use offramp_observe::timestamp::rfc3339_micros;
 use offramp_proxy::live::Filter;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::error::Error;
-use crate::history::Requester;
-use crate::reload::{Changes, Ready};
+use crate::error::{Error, Finding};
+use crate::history::{Kind, Requester};
+use crate::reload::{Changes, Ready, Sockets};
 use crate::running::{Running, tell};
 use crate::sandbox;
+use crate::servers;
 
 use draft::Draft;
 
-pub(crate) use draft::refused;
+pub(crate) use confirmation::{Confirmation, Settled, unconfirmed};
+pub(crate) use draft::{edited, refused};
 
 /// What is to become of the configuration.
 #[derive(Clone, Debug)]
@@ -46,6 +53,24 @@ pub enum Change {
     Edit(Edit),
     /// That of an earlier version takes its place; `None`: that before the latest change.
     Rollback(Option<u64>),
+    /// The latest change stays, which would be taken back otherwise.
+    Confirm {
+        /// Whether it is written to the file, if that was asked for.
+        write: bool,
+    },
+}
+
+impl Change {
+    /// What it is called.
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Reload => Kind::Reload,
+            // What is confirmed was applied; it is remembered no second time.
+            Self::Document { .. } | Self::Confirm { .. } => Kind::Apply,
+            Self::Edit(_) => Kind::Edit,
+            Self::Rollback(_) => Kind::Rollback,
+        }
+    }
 }
 
 /// On which terms.
@@ -59,6 +84,8 @@ pub struct Terms {
     pub confirm: Option<Duration>,
     /// The change is written to the file of the configuration.
     pub persist: bool,
+    /// A configuration is used that has no routes or listeners, though the one in force has some.
+    pub force: bool,
 }
 
 /// What came of a change, or would come of it.
@@ -102,6 +129,13 @@ pub enum NotChanged {
         /// Until when.
         until: SystemTime,
     },
+    /// The change cannot be written to the file, and waits on.
+    StillWaits {
+        /// Until when.
+        until: SystemTime,
+        /// Why it cannot be written.
+        why: String,
+    },
     /// There is nothing to confirm.
     NothingToConfirm,
     /// The configuration of that version is not remembered.
@@ -133,6 +167,12 @@ impl fmt::Display for NotChanged {
             Self::Unconfirmed { .. } => {
                 f.write_str("the latest change waits to be confirmed; confirm it or roll it back first")
             }
+            Self::StillWaits { until, why } => write!(
+                f,
+                "{why}\nThe change still waits to be confirmed, until {}; confirm it again when that is mended, or keep it \
+                 without writing it: `offramp ctl confirm --no-persist`",
+                String::from_utf8_lossy(&rfc3339_micros(*until))
+            ),
             Self::NothingToConfirm => f.write_str("no change waits to be confirmed"),
             Self::Forgotten { version: None, .. } => f.write_str("there was no change yet"),
             Self::Forgotten { version: Some(version), known } => {
@@ -166,44 +206,26 @@ impl From<EditError> for NotChanged {
 
 /// A change as it was asked for, and who waits for its outcome.
 pub(crate) struct Asked {
-    /// `None`: the latest change is confirmed.
-    pub(crate) change: Option<Change>,
+    /// When.
+    pub(crate) at: Instant,
+    pub(crate) change: Change,
     pub(crate) terms: Terms,
     pub(crate) told: oneshot::Sender<Result<Report, NotChanged>>,
 }
 
-/// A change that is taken back, unless somebody confirms it.
-pub(crate) struct Confirmation {
-    /// When it is taken back.
-    pub(crate) due: Instant,
-    /// The same by the clock of people.
-    until: SystemTime,
-    /// What was in force before.
-    before: Arc<Config>,
-    /// What is written to the file when it is confirmed.
-    file: Option<persist::File>,
-}
-
-/// Said of a change that would cut off whoever makes it, if it did not need a restart.
-const ADMIN_STAYS: &str = "[admin] stays as it is until the next start; then `offramp ctl` reaches Offramp as the new one says, or not at all";
-
 /// How long the connections may be counted that a change touches.
 const COUNTING: Duration = Duration::from_millis(500);
-
-/// Waits until a change is to be taken back.
-pub(crate) async fn unconfirmed(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
-    }
-}
 
 impl Running {
     /// Reads what is asked for. Changes nothing, and may be dropped.
     pub(crate) async fn draft(&self, asked: &Asked) -> Result<Option<Draft>, NotChanged> {
-        let Some(change) = &asked.change else { return Ok(None) };
-        self.admit(change, &asked.terms)?;
-        Draft::read(self, change, &asked.terms).await.map(Some)
+        self.begins(asked.at.into_std());
+        self.ends("wait_ms");
+        if matches!(asked.change, Change::Confirm { .. }) {
+            return Ok(None);
+        }
+        self.admit(&asked.change, &asked.terms)?;
+        Draft::read(self, &asked.change, &asked.terms).await.map(Some)
     }
 
     /// Whether the change may be made now.
@@ -217,7 +239,7 @@ impl Running {
         let ends_the_wait = matches!(change, Change::Rollback(_) | Change::Reload);
         match &self.confirmation {
             Some(waiting) if !terms.dry_run && !ends_the_wait => {
-                Err(NotChanged::Unconfirmed { until: waiting.until })
+                Err(NotChanged::Unconfirmed { until: waiting.until() })
             }
             _ => Ok(()),
         }
@@ -230,156 +252,191 @@ impl Running {
         draft: Result<Option<Draft>, NotChanged>,
         by: Requester,
     ) -> bool {
-        let Asked { terms, told, .. } = asked;
+        let Asked { terms, told, change, .. } = asked;
+        let (kind, write) = (change.kind(), !matches!(change, Change::Confirm { write: false }));
         let draft = draft.map_err(|refused| match refused {
             NotChanged::Invalid(error) => NotChanged::Invalid(sandbox::explain(&self.source, error)),
             other => other,
         });
         let outcome = match draft {
-            Ok(None) => self.confirm(&by),
+            Ok(None) => self.confirm(&by, write),
             Ok(Some(draft)) => self.carry_out(draft, &terms, by).await,
             Err(refused) => {
                 if let (NotChanged::Invalid(error), false) = (&refused, terms.dry_run) {
-                    self.remember(&Err(error.clone()), by);
+                    self.remember(&Err(error.clone()), kind, by);
                 }
                 Err(refused)
             }
         };
         let written = outcome.as_ref().is_ok_and(|report| report.persisted.is_some());
+        let changed = outcome.is_ok();
         // Whoever asked may be gone.
         let _ = told.send(outcome);
+        if changed {
+            self.tell_phases();
+        }
         written
     }
 
     async fn carry_out(&mut self, draft: Draft, terms: &Terms, by: Requester) -> Result<Report, NotChanged> {
-        let Draft { proposal, file, warnings } = draft;
+        let Draft { proposal, mut file, warnings, kind, connections, made } = draft;
         let ready = match self.ready(proposal).await {
             Ok(ready) => ready,
             Err(error) => {
                 let error = sandbox::explain(&self.source, error);
                 if !terms.dry_run {
-                    self.remember(&Err(error.clone()), by);
+                    self.remember(&Err(error.clone()), kind, by);
                 }
                 return Err(error.into());
             }
         };
-        let mut report = self.report(&ready, warnings).await;
+        let mut warnings = self.new_warnings(&ready, warnings);
+        if kind == Kind::Reload {
+            warnings.1.extend(self.discarded());
+        }
+        let mut report = Report { connections, ..self.report(&ready, &warnings) };
         if terms.dry_run {
             ready.abandon();
             return Ok(report);
         }
-        let mut file = file;
-        if terms.confirm.is_none()
-            && let Some(file) = file.take()
-        {
-            match file.write() {
-                Ok(path) => report.persisted = Some(path),
-                Err(why) => {
-                    ready.abandon();
-                    return Err(NotChanged::NotWritten(why));
-                }
+        // What waits to be confirmed is written then, and should not fail only then.
+        let written = match (&terms.confirm, &file) {
+            (_, None) => Ok(None),
+            (Some(_), Some(file)) => file.try_out().map(|()| None),
+            (None, Some(file)) => file.write().map(Some),
+        };
+        match written {
+            Ok(path) => report.persisted = path,
+            Err(why) => {
+                ready.abandon();
+                return Err(NotChanged::NotWritten(why));
             }
         }
-        let before = Arc::clone(&self.config);
-        let changes = self.apply(ready).await;
-        self.confirmation = terms.confirm.map(|time| Confirmation {
-            due: Instant::now() + time,
-            until: SystemTime::now() + time,
-            before,
-            file,
-        });
-        report.confirm_until = self.confirmation.as_ref().map(|waiting| waiting.until);
-        self.remember(&Ok(changes), by);
+        self.ends("file_ms");
+        self.tell_warnings((&warnings.0, &warnings.1));
+        let file = file.take_if(|_| report.persisted.is_none());
+        // What changes nothing leaves nothing to take back, and holds up nobody.
+        let confirm = terms.confirm.filter(|_| !ready.changes.is_none() || file.is_some());
+        let waits = confirm.map(|time| Confirmation::of(self, time, (file, &made)));
+        let sockets = if waits.is_some() { Sockets::Keep } else { Sockets::Close };
+        let before = self.confirmation.as_ref().map(Confirmation::before);
+        let is_back = before.is_some_and(|before| **before == ready.config);
+        let changes = self.apply(ready, sockets).await;
+        self.ends("commit_ms");
+        match waits {
+            // None waited before: such a change would have been refused.
+            Some(waits) => self.confirmation = Some(waits),
+            None if is_back => self.settle(Settled::TakenBack),
+            None => self.settle(Settled::Replaced),
+        }
+        if !is_back {
+            self.unwritten.note(&made, report.persisted.is_some(), &self.config);
+        }
+        report.confirm_until = self.unconfirmed_until();
+        let differs = !changes.lines.is_empty();
+        let asker = by.clone();
+        self.remember(&Ok(changes), kind, by);
         report.version = self.history.version();
+        if let Some(waiting) = self.confirmation.as_mut().filter(|_| differs) {
+            waiting.became(report.version);
+        }
+        if let Some(until) = report.confirm_until {
+            self.change_waits(report.version, until, &asker);
+        }
+        self.ends("history_ms");
         Ok(report)
     }
 
     /// What a change will do.
-    async fn report(&self, ready: &Ready, warnings: Vec<String>) -> Report {
+    fn report(&self, ready: &Ready, (certificates, rest): &(Vec<Finding>, Vec<Finding>)) -> Report {
         let (opens, closes) = self.addresses_that_change(ready);
-        let mut all = warnings;
-        all.extend(ready.warnings().map(ToString::to_string));
-        if ready.changes.needs_restart.iter().any(|key| key.starts_with("admin.")) {
-            all.push(ADMIN_STAYS.to_owned());
-        }
-        let connections = match &ready.touched {
-            None => Some(0),
-            Some(touched) => self.count(touched).await,
-        };
         Report {
             version: self.history.version(),
             changes: ready.changes.clone(),
-            warnings: all,
+            warnings: rest.iter().chain(certificates).map(ToString::to_string).collect(),
             opens,
             closes,
-            connections,
             open: self.crew.page.counters.totals().active(),
             ..Report::default()
         }
     }
 
-    /// How many connections are meant; a worker that is stuck holds up no change for long.
-    async fn count(&self, filter: &Arc<Filter>) -> Option<u64> {
+    /// How many connections are meant, if any can be; a worker that is stuck holds up no change for long.
+    async fn count(&self, filter: Option<&Arc<Filter>>) -> Option<u64> {
+        let Some(filter) = filter else { return Some(0) };
         let count = self.view.connections().count(filter);
         tokio::time::timeout(COUNTING, count).await.ok()?.ok()
     }
 
-    fn confirm(&mut self, by: &Requester) -> Result<Report, NotChanged> {
-        let waiting = self.confirmation.as_ref().ok_or(NotChanged::NothingToConfirm)?;
-        // While it is not written it is not confirmed: whoever asks may try again.
-        let persisted = match &waiting.file {
-            Some(file) => Some(file.write().map_err(NotChanged::NotWritten)?),
-            None => None,
-        };
-        self.confirmation = None;
-        self.log.info("the change is confirmed", &[("by", by.as_str().into())]);
-        self.publish();
-        let version = self.history.version();
-        let open = self.crew.page.counters.totals().active();
-        Ok(Report { version, persisted, connections: Some(0), open, ..Report::default() })
-    }
-
-    /// Takes back the change that nobody has confirmed.
-    pub(crate) async fn take_back(&mut self) {
-        let Some(waiting) = self.confirmation.take() else { return };
-        self.log.warn("nobody has confirmed the change; it is taken back", &[]);
-        let config = Config::clone(&waiting.before);
-        let draft = Draft::of(self, config, true).await;
-        let outcome = match draft {
-            Ok(draft) => self.carry_out(draft, &Terms::default(), Requester::Unconfirmed).await,
-            Err(refused) => {
-                if let NotChanged::Invalid(error) = &refused {
-                    self.remember(&Err(error.clone()), Requester::Unconfirmed);
-                }
-                Err(refused)
-            }
-        };
-        if outcome.is_err() {
-            self.publish();
-        }
-    }
-
     /// The configuration that a rollback leads to.
     fn earlier(&self, version: Option<u64>) -> Result<Arc<Config>, NotChanged> {
-        let before = self.confirmation.as_ref().map(|waiting| &waiting.before);
+        let before = self.confirmation.as_ref().map(Confirmation::before);
         let found = match (version, before) {
             (None, Some(before)) => Some(Arc::clone(before)),
-            (None, None) => self.history.before(),
+            (None, None) => self.history.before(&self.config),
             (Some(version), _) => self.history.configuration(version),
         };
         found.ok_or_else(|| NotChanged::Forgotten { version, known: self.history.configurations() })
     }
 
-    /// Until when the latest change has to be confirmed.
-    pub(crate) fn unconfirmed_until(&self) -> Option<SystemTime> {
-        self.confirmation.as_ref().map(|waiting| waiting.until)
-    }
-
-    /// Tells of the warnings of a configuration that was changed.
-    pub(crate) fn tell_warnings(&self, ready: &Ready) {
-        let (certificates, rest) = ready.warnings_by_kind();
+    /// Tells of warnings: of certificates, and of the rest.
+    pub(crate) fn tell_warnings(&self, (certificates, rest): (&[Finding], &[Finding])) {
         tell(&self.log, "certificate", certificates);
         tell(&self.log, "configuration", rest);
+    }
+
+    /// What is odd about a new configuration and was not about the one in force: of certificates, and of the rest.
+    fn new_warnings(&self, ready: &Ready, mut of_text: Vec<Finding>) -> (Vec<Finding>, Vec<Finding>) {
+        let (certificates, servers) = ready.warnings();
+        let known = servers::look(&self.config, &Identity::current());
+        let new = |all: &[Finding], known: &[Finding]| -> Vec<Finding> {
+            let known: HashSet<&str> = known.iter().map(|one| one.text.as_str()).collect();
+            all.iter().filter(|one| !known.contains(one.text.as_str())).cloned().collect()
+        };
+        of_text.extend(new(servers, &known));
+        of_text.extend(self.left_to_none(&ready.config));
+        of_text.extend(self.admin_moves(&ready.changes.needs_restart));
+        (new(certificates, &self.ground.warnings), of_text)
+    }
+
+    /// The backends that lose their last server that works, though others are configured.
+    fn left_to_none(&self, config: &Config) -> Vec<Finding> {
+        let before: HashMap<_, _> =
+            self.config.backends.iter().map(|backend| (backend.name.as_str(), backend)).collect();
+        let before = |backend: &Backend| before.get(backend.name.as_str()).copied();
+        let changed: Vec<&Backend> = config
+            .backends
+            .iter()
+            .filter(|backend| before(backend).is_some_and(|before| before != *backend))
+            .collect();
+        if changed.is_empty() {
+            return Vec::new();
+        }
+        let now = self.view.backends();
+        let now: HashMap<_, _> = now.iter().map(|backend| (&*backend.name, backend)).collect();
+        let works = |name: &str, server: &Server| {
+            let known = now.get(name).and_then(|backend| {
+                backend.servers.iter().find(|one| one.name == server.address.to_string())
+            });
+            // A new one is taken for one that works.
+            known.is_none_or(|one| !matches!(one.state, "down" | "ejected" | "unresolved"))
+        };
+        let fares = |backend: &Backend| {
+            let mut enabled =
+                backend.servers.iter().filter(|server| server.state == ServerState::Enabled).peekable();
+            enabled.peek().is_some().then(|| enabled.any(|server| works(backend.name.as_str(), server)))
+        };
+        let lost = changed.into_iter().filter(|backend| {
+            fares(backend) == Some(false) && before(backend).is_some_and(|before| fares(before) == Some(true))
+        });
+        lost.map(|backend| {
+            let text = format!(
+                "the servers that are left in the backend `{}` do not work at the moment: clients get an error",
+                backend.name
+            );
+            Finding::nowhere(text)
+        })
+        .collect()
     }
 }
 

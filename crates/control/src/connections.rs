@@ -10,6 +10,7 @@ use offramp_observe::Log;
 use offramp_proxy::live::{Connections, Filter, Touched, Unanswered};
 
 use crate::history::{History, Requester};
+use crate::view::View;
 
 /// Closes connections for an operator, and remembers that.
 #[derive(Clone)]
@@ -20,6 +21,12 @@ pub(crate) struct Closer {
 }
 
 impl Closer {
+    /// Closes connections of this process.
+    pub(crate) fn of(view: &View, history: &History, log: &Log) -> Self {
+        let connections = view.connections().clone();
+        Self { connections, history: history.clone(), log: log.clone() }
+    }
+
     /// Closes the connections that are meant. `what` says in words which these are.
     pub(crate) async fn close(
         &self,

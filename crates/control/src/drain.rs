@@ -3,14 +3,18 @@
 use std::future::pending;
 use std::time::{Duration, Instant};
 
+use offramp_observe::{LogField, NoticeKind};
 use offramp_proxy::{Command, WorkerHandle};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
 use crate::event_store::EventStore;
+use crate::history::Requester;
 use crate::running::Running;
 use crate::server::Desk;
 use crate::signals::Ask;
+use crate::stopping::Meaning;
+use crate::upgrade::Carried;
 
 /// How long workers have to end after a second order to stop: they close what is open, and tell of it.
 const HURRY: Duration = Duration::from_secs(3);
@@ -35,7 +39,10 @@ impl Running {
         let counters = self.crew.page.counters.clone();
         self.notifier.send("STOPPING=1");
         let open = counters.totals().active();
-        self.log.info("draining", &[("connections", open.into()), ("limit_s", limit.as_secs().into())]);
+        let fields = [("connections", open.into()), ("limit_s", limit.as_secs().into())];
+        self.log.info("draining", &fields);
+        self.notices().note(NoticeKind::Stop, "begun", &fields);
+        let at_once = desk.stops.begins(limit);
         let begun = Instant::now();
         // Before the sockets close: a successor that replaces the files must not lose its own.
         self.listening.unlink_all();
@@ -47,11 +54,16 @@ impl Running {
         };
         let (drain, cut) = (order(limit), order(Duration::ZERO));
         drain();
-        let (ended, hurried) = until_ended(join(workers), desk, cut).await;
+        let told = |meaning, by: &Requester| self.further_order(meaning, by, counters.totals().active());
+        let (ended, hurried) = until_ended(join(workers), desk, at_once, cut, told).await;
         // Of workers that did not end nobody knows more than that their connections are open.
         let unended = Ended { cut: counters.totals().active(), panicked: 0 };
         let Ended { cut, panicked } = ended.unwrap_or(unended);
         let exit = Exit { cut, hurried, panicked };
+        let end = [("connections_cut", cut.into()), ("hurried", hurried.into())];
+        self.notices().note(NoticeKind::Stop, "ended", &end);
+        // Whoever watches hears of the end.
+        self.endings.extend(self.carried.drain(..).filter_map(Carried::close));
         for ending in self.endings.drain(..) {
             // Each is over soon. One that panicked has said so itself.
             let _ = ending.join();
@@ -68,6 +80,28 @@ impl Running {
         ];
         self.log.info("stopped", &fields);
         exit
+    }
+
+    /// Says what comes of an order to stop that came during the drain.
+    fn further_order(&self, meaning: Meaning, by: &Requester, open: u64) {
+        let by = match by {
+            Requester::Signal => "a signal",
+            other => other.as_str(),
+        };
+        let fields: [LogField<'_>; 2] = [("connections", open.into()), ("by", by.into())];
+        let what = match meaning {
+            Meaning::Hurry => {
+                self.log.warn("another order to stop: open connections are closed now", &fields);
+                "hurried"
+            }
+            Meaning::Nothing => {
+                let message = "another order to stop changes nothing: the drain goes on; `offramp ctl stop --now` or another \
+                               signal closes what is open";
+                self.log.info(message, &fields);
+                "ordered_again"
+            }
+        };
+        self.notices().note(NoticeKind::Stop, what, &fields);
     }
 }
 
@@ -99,14 +133,20 @@ fn join(workers: Vec<WorkerHandle>) -> oneshot::Receiver<Ended> {
     ended
 }
 
-/// Waits for the end of the workers, and whether it was hurried: a second order to stop has them `cut` what is open,
-/// a third one is not waited for.
+/// Waits for the end of the workers, and whether it was hurried: an order that means it has them `cut` what is open, one
+/// more is not waited for. Each order is `told`.
 async fn until_ended(
     mut ended: oneshot::Receiver<Ended>,
     desk: &mut Desk,
+    at_once: Meaning,
     cut: impl Fn(),
+    told: impl Fn(Meaning, &Requester),
 ) -> (Option<Ended>, bool) {
-    let mut until = None;
+    let hurry = || {
+        cut();
+        Some(tokio::time::Instant::now() + HURRY)
+    };
+    let mut until = if at_once == Meaning::Hurry { hurry() } else { None };
     loop {
         let late = async {
             match until {
@@ -117,14 +157,18 @@ async fn until_ended(
         tokio::select! {
             ended = &mut ended => return (ended.ok(), until.is_some()),
             () = late => return (None, true),
-            request = desk.next() => match (request.ask, until) {
-                (Ask::Stop, None) => {
-                    until = Some(tokio::time::Instant::now() + HURRY);
-                    cut();
+            request = desk.next() => {
+                if request.ask != Ask::Stop {
+                    continue;
                 }
-                (Ask::Stop, Some(_)) => return (None, true),
-                _ => {}
-            },
+                let meaning = desk.stops.meaning(&request.by);
+                told(meaning, &request.by);
+                match (meaning, until) {
+                    (Meaning::Nothing, _) => {}
+                    (Meaning::Hurry, None) => until = hurry(),
+                    (Meaning::Hurry, Some(_)) => return (None, true),
+                }
+            }
         }
     }
 }

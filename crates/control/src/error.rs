@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use offramp_config::At;
+use offramp_config::{At, EDITED, Place};
 
 /// One error or warning about a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,12 @@ impl Finding {
         Self { at: at.clone(), text: text.into() }
     }
 
+    /// The position in a file that people can open, if there is one: the text of an edit is no such file.
+    #[must_use]
+    pub fn place(&self) -> Option<&Place> {
+        self.at.place().filter(|place| &*place.file != EDITED)
+    }
+
     /// Without a position in the configuration.
     pub(crate) fn nowhere(text: impl Into<String>) -> Self {
         Self::new(&At::NOWHERE, text)
@@ -26,7 +32,7 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.at.place() {
+        match self.place() {
             Some(place) => write!(f, "{place}: {}", self.text),
             None => f.write_str(&self.text),
         }

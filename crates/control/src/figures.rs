@@ -4,6 +4,7 @@
 //! They are gathered when somebody reads the metrics, from what is in force at that moment.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,6 +25,8 @@ use crate::push::Spans;
 
 /// How many certificates are shown, those first that end first: each is a series.
 const CERTIFICATES: usize = 200;
+/// The same of routes with a bandwidth.
+const ROUTES: usize = 200;
 
 /// What became of the reloads.
 #[derive(Debug)]
@@ -102,6 +105,7 @@ pub(crate) fn sampler(
                 .map(|(outcome, count)| figure(&names::ACME_ON_DEMAND, &[outcome.as_str()], count as f64)),
         );
         all.extend(limits(&snapshot, &shared));
+        all.extend(bandwidths(&snapshot));
         let (late, time) = shared.late.totals();
         all.push(figure(&names::WORKER_LATE, &[], late as f64));
         all.push(figure(&names::WORKER_LATE_TIME, &[], time.as_secs_f64()));
@@ -189,6 +193,18 @@ fn name(certificate: &Certificate) -> String {
         (None, Some(address)) => address.to_string(),
         (None, None) => "unnamed".to_owned(),
     }
+}
+
+/// What clients of routes may move, where that is bounded.
+fn bandwidths(snapshot: &Snapshot) -> Vec<Sampled> {
+    let mut rates = BTreeMap::new();
+    for ((route, _), bandwidth) in &snapshot.bandwidths {
+        let least = rates.entry(&**route).or_insert(bandwidth.rate);
+        *least = bandwidth.rate.min(*least);
+    }
+    let shown =
+        |(route, rate): (&str, NonZeroU64)| figure(&names::ROUTE_BANDWIDTH, &[route], rate.get() as f64);
+    rates.into_iter().take(ROUTES).map(shown).collect()
 }
 
 /// What the limits are, and how much of them is used.

@@ -48,6 +48,35 @@ impl Requester {
     }
 }
 
+/// How a configuration came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Another one took its place as a whole.
+    Apply,
+    /// One item changed.
+    Edit,
+    /// Its file was read again.
+    Reload,
+    /// An earlier one came back, because somebody asked for it.
+    Rollback,
+    /// An earlier one came back, because nobody confirmed the change.
+    TakenBack,
+}
+
+impl Kind {
+    /// The word for people.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "apply",
+            Self::Edit => "edit",
+            Self::Reload => "reload",
+            Self::Rollback => "rollback",
+            Self::TakenBack => "taken back",
+        }
+    }
+}
+
 /// A change that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
@@ -55,6 +84,8 @@ pub struct Applied {
     pub number: u64,
     /// The version of the configuration that was in force afterwards; that of the start is 1.
     pub version: u64,
+    /// How.
+    pub kind: Kind,
     /// When.
     pub at: SystemTime,
     /// Who asked for it.
@@ -70,6 +101,8 @@ pub struct Applied {
 pub struct Refused {
     /// Its number among all of them since the start.
     pub number: u64,
+    /// How it was meant.
+    pub kind: Kind,
     /// When.
     pub at: SystemTime,
     /// Who asked for it.
@@ -108,9 +141,18 @@ struct Kept {
     closed: VecDeque<Closed>,
     /// The latest configurations by version, the newest last.
     configurations: VecDeque<(u64, Arc<Config>)>,
+    /// Of these, those that nobody has confirmed.
+    discarded: Vec<u64>,
 }
 
 impl History {
+    /// Of a process that begins with this configuration.
+    pub(crate) fn of(config: &Arc<Config>) -> Self {
+        let history = Self::default();
+        history.keep(config);
+        history
+    }
+
     /// Remembers the configuration in force, for a way back to it. A version has one; that of a reload without a
     /// difference is that of the version before.
     pub(crate) fn keep(&self, config: &Arc<Config>) {
@@ -123,6 +165,8 @@ impl History {
                     kept.configurations.pop_front();
                 }
                 kept.configurations.push_back((version, Arc::clone(config)));
+                let oldest = kept.configurations.front().map_or(version, |(oldest, _)| *oldest);
+                kept.discarded.retain(|discarded| *discarded >= oldest);
             }
         }
     }
@@ -133,9 +177,18 @@ impl History {
         kept.configurations.iter().find(|(known, _)| *known == version).map(|(_, config)| Arc::clone(config))
     }
 
-    /// The configuration before the one in force.
-    pub(crate) fn before(&self) -> Option<Arc<Config>> {
-        self.kept().configurations.iter().rev().nth(1).map(|(_, config)| Arc::clone(config))
+    /// Takes note that nobody has confirmed a version: only who names it goes back to it.
+    pub(crate) fn discard(&self, version: u64) {
+        self.kept().discarded.push(version);
+    }
+
+    /// The latest configuration that is another than `current`, which is in force, and was confirmed if it had to be.
+    pub(crate) fn before(&self, current: &Config) -> Option<Arc<Config>> {
+        let kept = self.kept();
+        let is_meant = |(version, config): &&(u64, Arc<Config>)| {
+            !kept.discarded.contains(version) && **config != *current
+        };
+        kept.configurations.iter().rev().skip(1).find(is_meant).map(|(_, config)| Arc::clone(config))
     }
 
     /// The versions whose configurations are remembered.
@@ -144,12 +197,13 @@ impl History {
         self.kept().configurations.iter().map(|(version, _)| *version).collect()
     }
 
-    /// Takes note of how a change ended.
-    pub fn note(&self, outcome: &Result<Changes, Error>, by: Requester, at: SystemTime) {
+    /// Takes note of how a change ended. One that changes nothing is not remembered: there are few places.
+    pub fn note(&self, outcome: &Result<Changes, Error>, (kind, by): (Kind, Requester), at: SystemTime) {
         let mut kept = self.kept();
         match outcome {
+            Ok(changes) if changes.is_none() => {}
             Ok(changes) => {
-                // A reload that finds nothing new makes no version.
+                // New certificates alone make no version.
                 kept.changes += u64::from(!changes.lines.is_empty());
                 let omitted = changes.lines.len().saturating_sub(LINES);
                 let lines = changes.lines.iter().take(LINES).cloned().collect();
@@ -157,13 +211,13 @@ impl History {
                 let changes = Changes { lines, needs_restart, ..*changes };
                 let version = kept.version();
                 let number = kept.applied.back().map_or(1, |last| last.number + 1);
-                push(&mut kept.applied, Applied { number, version, at, by, changes, omitted });
+                push(&mut kept.applied, Applied { number, version, kind, at, by, changes, omitted });
             }
             Err(error) => {
                 let omitted = error.findings().len().saturating_sub(LINES);
                 let reasons = error.findings().iter().take(LINES).map(ToString::to_string).collect();
                 let number = kept.refused.back().map_or(1, |last| last.number + 1);
-                push(&mut kept.refused, Refused { number, at, by, reasons, omitted });
+                push(&mut kept.refused, Refused { number, kind, at, by, reasons, omitted });
             }
         }
     }
@@ -237,8 +291,9 @@ mod tests {
         };
         let faults: Vec<Finding> = (0..1000).map(|fault| Finding::nowhere(fault.to_string())).collect();
         for _ in 0..150 {
-            history.note(&Ok(many.clone()), Requester::Watch, UNIX_EPOCH);
-            history.note(&Err(faults.clone().into()), Requester::Signal, UNIX_EPOCH);
+            history.note(&Ok(many.clone()), (Kind::Reload, Requester::Watch), UNIX_EPOCH);
+            history.note(&Ok(Changes::default()), (Kind::Reload, Requester::Watch), UNIX_EPOCH);
+            history.note(&Err(faults.clone().into()), (Kind::Apply, Requester::Signal), UNIX_EPOCH);
             history.note_closed("client 192.0.2.1", 3, Requester::Program, UNIX_EPOCH);
         }
         let closed = history.closed();

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use offramp_certs::Certificate;
 use offramp_config::Config;
-use offramp_config::model::{HostPattern, Listener, Route, Target};
+use offramp_config::model::{HostPattern, Route, Target};
 
 use crate::build::{Material, route_name};
 use crate::certificates::{OnFault, Sources};
@@ -47,9 +47,8 @@ pub fn certificates(config: &Config, now: SystemTime) -> Inventory {
 }
 
 fn is_terminated(config: &Config, route: &Route) -> bool {
-    let applies = |listener: &Listener| config.routes_of(listener).any(|one| std::ptr::eq(one, route));
     !matches!(route.target, Target::Passthrough(_))
-        && config.listeners.iter().any(|listener| listener.tls && applies(listener))
+        && config.listeners.iter().any(|listener| listener.tls && route.applies_to(listener))
 }
 
 fn covers(certificate: &Certificate, host: &HostPattern) -> bool {

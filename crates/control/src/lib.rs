@@ -19,7 +19,8 @@
 //! | which open connections does a change touch, and who closed some? | `connections` |
 //! | who may enter, by which files? | `access` |
 //! | who has the keys of tokens, and when are they fetched? | `jwks` |
-//! | what do others see of the process? | `view` |
+//! | what do others see of the process? | `view`, `notes` |
+//! | what does an order to stop mean, and a second one? | `stopping` |
 //! | which servers are alive? | `probes` |
 //! | who obtains and renews certificates? | `acme` |
 //! | how does the log store get its events? | `event_store` |
@@ -35,6 +36,7 @@ mod change;
 mod config_watch;
 mod connections;
 mod drain;
+mod emptied;
 mod error;
 mod event_store;
 mod figures;
@@ -45,7 +47,9 @@ mod inventory;
 mod jwks;
 mod listeners;
 mod metrics;
+mod notes;
 pub mod outputs;
+mod phases;
 mod plan;
 mod privileges;
 mod probes;
@@ -58,6 +62,8 @@ mod server;
 mod servers;
 mod signals;
 mod state;
+mod stopping;
+mod unwritten;
 mod upgrade;
 mod upkeep;
 mod view;
@@ -71,7 +77,7 @@ pub use drain::Exit;
 pub use error::{Error, Error as StartError, Finding};
 pub use event_store::{EventStore, OpenStore, StoreFigures};
 pub use helper::Helper;
-pub use history::{Applied, Closed, History, Refused, Requester};
+pub use history::{Applied, Closed, History, Kind as ChangeKind, Refused, Requester};
 pub use inventory::{Inventory, Listed, certificates as inventory};
 pub use offramp_proxy::NetworkSet;
 pub use offramp_proxy::credentials::user_line;
@@ -79,5 +85,6 @@ pub use offramp_proxy::live::{Connections, Cursor, Filter, LiveConnection, Page,
 pub use reload::Changes;
 pub use sandbox::Reach;
 pub use server::{Bound, Handle, Origin, Server, Socket, Start};
+pub use stopping::Stopping;
 pub use upgrade::{Carried, HANDOVER, Heir, Program, Refuser, Upgraded};
 pub use view::{BackendView, InForce, ServerView, View};

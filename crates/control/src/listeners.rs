@@ -1,5 +1,7 @@
 //! The listening sockets: opening them, telling workers, and saying why one cannot be opened.
 
+mod reserve;
+
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,16 +11,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use offramp_config::model::ListenAddress;
 use offramp_config::{At, Config};
 use offramp_net::{Address, listen};
+use offramp_observe::Log;
 use offramp_proxy::{AcceptorId, Command, Snapshot, WorkerHandle};
 
 use crate::error::Finding;
 use crate::inherited::{Label, Purpose, Set};
 use crate::plan::{Held, Plan, Wanted, plan};
 
+use reserve::Reserved;
+
 /// The sockets that are open.
 #[derive(Debug, Default)]
 pub(crate) struct Listening {
     open: Vec<Open>,
+    /// Those that an unconfirmed change has given up.
+    reserved: Vec<Arc<Reserved>>,
 }
 
 /// One open address. Workers have its sockets. They are kept here too, for a process that takes the place of this one:
@@ -47,6 +54,8 @@ pub(crate) struct Fresh {
     /// Whether another process opened them, and whether that is the service manager, which keeps them.
     adopted: bool,
     foreign: bool,
+    /// The sockets that were kept for the way back.
+    reserved: Option<Arc<Reserved>>,
 }
 
 /// A wanted listener, and its position in the configuration.
@@ -75,6 +84,8 @@ pub(crate) enum Opening {
     Inherited(Set),
     /// They are opened, if no other process listens there.
     Alone,
+    /// They were kept while a change waited to be confirmed.
+    Reserved(Arc<Reserved>),
     /// They are opened beside a socket of this process that takes some of the same connections until it is closed.
     BesideOwn,
 }
@@ -91,10 +102,15 @@ fn next_id() -> AcceptorId {
 /// Which address, why not, and what to do.
 pub(crate) fn open(wanted: &Wanted, at: &At, workers: usize, opening: Opening) -> Result<Fresh, Finding> {
     let refused = |error: io::Error| Finding::new(at, explain(&wanted.address, &error));
-    let adopted = matches!(opening, Opening::Inherited(_));
-    let foreign = matches!(&opening, Opening::Inherited(set) if set.label.foreign);
+    let adopted = matches!(opening, Opening::Inherited(_) | Opening::Reserved(_));
+    let (foreign, reserved) = match &opening {
+        Opening::Inherited(set) => (set.label.foreign, None),
+        Opening::Reserved(reserved) => (reserved.is_foreign(), Some(Arc::clone(reserved))),
+        Opening::Alone | Opening::BesideOwn => (false, None),
+    };
     let fds = match opening {
         Opening::Inherited(set) => listen::adopt(set.fds, workers),
+        Opening::Reserved(reserved) => reserved.copies(workers),
         Opening::Alone => listen::open(&wanted.address, workers),
         Opening::BesideOwn => listen::open_beside_own(&wanted.address, workers),
     };
@@ -105,7 +121,7 @@ pub(crate) fn open(wanted: &Wanted, at: &At, workers: usize, opening: Opening) -
     let bound = bound.filter(|bound| foreign || matches!(bound, Address::Tcp(_)));
     let bound = bound.unwrap_or_else(|| wanted.address.clone());
     let ids = (0..fds.len().div_ceil(workers.max(1))).map(|_| next_id()).collect();
-    Ok(Fresh { wanted: wanted.clone(), bound, ids, fds, kept, adopted, foreign })
+    Ok(Fresh { wanted: wanted.clone(), bound, ids, fds, kept, adopted, foreign, reserved })
 }
 
 /// Why an address cannot be listened on, and what to do.
@@ -146,6 +162,14 @@ impl Fresh {
         (self.wanted.listener.to_string(), self.bound.clone())
     }
 
+    /// Has sockets listen again that were kept for the way back: who connects waits from now on.
+    pub(crate) fn resume(&self, log: &Log) {
+        if let Some(Err(error)) = self.reserved.as_ref().map(|reserved| reserved.resume()) {
+            let reason = explain(&self.wanted.address, &error);
+            log.error("an address does not come back", &[("reason", (&reason).into())]);
+        }
+    }
+
     /// Takes away what opening it has left in the file system.
     pub(crate) fn abandon(&self) {
         if !self.adopted {
@@ -171,14 +195,45 @@ impl Listening {
         plan.close.iter().map(|at| &self.open[*at].bound)
     }
 
-    /// Has workers serve those who wait and close what the plan gives up. Must come before
-    /// [`Self::serve`] of the same plan.
-    pub(crate) fn close(&mut self, plan: &Plan, workers: &[WorkerHandle]) {
+    /// Has workers serve those who wait and close what the plan gives up; with `keep` the sockets stay reserved. Must come
+    /// before [`Self::serve`] of the same plan.
+    pub(crate) fn close(&mut self, plan: &Plan, workers: &[WorkerHandle], keep: bool) {
         for at in &plan.close {
             let open = &mut self.open[*at];
-            open.give_up();
-            open.order(workers, |id| Command::Unlisten { id });
+            let reserved = (keep && !open.kept.is_empty()).then(|| {
+                let kept = std::mem::take(&mut open.kept);
+                let acceptors = kept.len().max(workers.len());
+                Arc::new(Reserved::new(
+                    (open.held.clone(), open.bound.clone()),
+                    open.foreign,
+                    kept,
+                    acceptors,
+                ))
+            });
+            if reserved.is_none() {
+                open.give_up();
+            }
+            open.order(workers, |id, number| {
+                let reserve = reserved.as_ref().map(|reserved| (reserved.sockets(), number));
+                Command::Unlisten { id, reserve }
+            });
+            self.reserved.extend(reserved);
         }
+    }
+
+    /// The sockets that were kept for what is wanted.
+    pub(crate) fn reserved(&self, wanted: &Wanted) -> Option<Arc<Reserved>> {
+        self.reserved.iter().find(|reserved| reserved.is(wanted)).map(Arc::clone)
+    }
+
+    /// The addresses of all that are kept so.
+    pub(crate) fn reserved_addresses(&self) -> impl Iterator<Item = &Address> {
+        self.reserved.iter().map(|reserved| reserved.bound())
+    }
+
+    /// Gives up what was kept for the way back: there is none any more.
+    pub(crate) fn forget_reserved(&mut self) {
+        self.reserved.drain(..).for_each(|reserved| reserved.give_up());
     }
 
     /// The sockets of each address, in a fixed order.
@@ -196,9 +251,9 @@ impl Listening {
         for (at, mut open) in std::mem::take(&mut self.open).into_iter().enumerate() {
             if unwanted.contains(&at) {
                 open.give_up();
-                open.order(workers, |id| Command::Unlisten { id });
+                open.order(workers, |id, _| Command::Unlisten { id, reserve: None });
             } else {
-                open.order(workers, |id| Command::Leave { id });
+                open.order(workers, |id, _| Command::Leave { id });
             }
         }
     }
@@ -245,6 +300,7 @@ impl Listening {
     /// Before the drain: the files of Unix sockets go, their queues stay until workers close them.
     pub(crate) fn unlink_all(&mut self) {
         self.open.iter_mut().for_each(Open::give_up);
+        self.forget_reserved();
     }
 }
 
@@ -257,9 +313,12 @@ impl Open {
         self.kept.clear();
     }
 
-    fn order(&self, workers: &[WorkerHandle], command: impl Fn(AcceptorId) -> Command) {
-        for worker in workers {
-            self.ids.iter().for_each(|id| worker.send(command(*id)));
+    /// Orders with the name of each socket towards its worker, and its number as [`Listening::serve`] counts them.
+    fn order(&self, workers: &[WorkerHandle], command: impl Fn(AcceptorId, usize) -> Command) {
+        for (at, worker) in workers.iter().enumerate() {
+            for (turn, id) in self.ids.iter().enumerate() {
+                worker.send(command(*id, turn * workers.len() + at));
+            }
         }
     }
 }

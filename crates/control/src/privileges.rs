@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use offramp_config::Config;
 use offramp_config::model::{
     AccessOutput, CertificateSource, ClientCertificate, DnsProvider, FilePath, ImpliedCertificates,
-    LogOutput, StoreUrl, User, Verify,
+    ListenAddress, LogOutput, StoreUrl, User, Verify,
 };
 use offramp_net::ownership;
 use offramp_net::process::{Identity, is_root};
@@ -52,16 +52,10 @@ pub(crate) fn find(user: Option<&User>, log: &Log) -> Result<Option<Identity>, E
 ///
 /// # Errors
 /// What the kernel says; the process must then end.
-pub(crate) fn assume(identity: &Identity, config: &Config) -> Result<(), Error> {
+pub(crate) fn assume(identity: &Identity, config: &Config, origin: &Origin) -> Result<(), Error> {
     let own = |file: BorrowedFd<'_>| identity.own(file);
     let failed = |doing: &str, error: &io::Error| Error::one(format!("cannot {doing}: {error}"));
-    // Whatever is not from files is kept in the state directory.
-    let kept = |item: &offramp_config::model::Certificate| {
-        !matches!(item.source, CertificateSource::Files { .. } | CertificateSource::Directory { .. })
-    };
-    let kept = config.certificates.iter().any(kept) || config.tls.certificates == ImpliedCertificates::Acme;
-    let has_store = config.log_store.url.is_some();
-    if kept || !config.access_log.hash.is_empty() || has_store {
+    if uses_state(config, origin) {
         ownership::give(&config.state_dir, &own)
             .map_err(|error| failed("change the owner of the state directory", &error))?;
     }
@@ -82,6 +76,22 @@ pub(crate) fn assume(identity: &Identity, config: &Config) -> Result<(), Error> 
             .map_err(|error| failed("change the owner of the access log", &error))?;
     }
     identity.assume().map_err(|error| failed("switch the user", &error))
+}
+
+/// Whether anything is written to the state directory: certificates that are not from files, the key of hashes, the spool of
+/// the log store, or the socket of the admin interface.
+fn uses_state(config: &Config, origin: &Origin) -> bool {
+    let kept = |item: &offramp_config::model::Certificate| {
+        !matches!(item.source, CertificateSource::Files { .. } | CertificateSource::Directory { .. })
+    };
+    let kept = config.certificates.iter().any(kept) || config.tls.certificates == ImpliedCertificates::Acme;
+    let admin = match config.admin.endpoint.as_ref().map(|endpoint| &endpoint.address) {
+        _ if !config.admin.enabled => false,
+        None => matches!(origin, Origin::File(_)),
+        Some(ListenAddress::Unix(path)) => path.starts_with(&config.state_dir),
+        Some(ListenAddress::Ip(_)) => false,
+    };
+    kept || admin || !config.access_log.hash.is_empty() || config.log_store.url.is_some()
 }
 
 /// The files that this user cannot read, of those that are read again: renewed certificates, the keys of authorities and
@@ -162,6 +172,27 @@ mod tests {
     #[test]
     fn nobody_is_looked_for_where_nobody_is_named() {
         assert!(find(None, &Log::silent()).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_directory_of_the_admin_socket_is_used() {
+        let file = Origin::File("/etc/offramp/offramp.toml".into());
+        let read = |text: &str| {
+            let document = offramp_config::Document { name: "c", path: std::path::Path::new("/c/c.toml") };
+            let listener = "[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"http\"\ntls = false\n";
+            let route = "[[route]]\nserver = \"127.0.0.1:2\"\n";
+            let text = format!("state_dir = \"/s\"\n{text}{listener}{route}");
+            let environment = offramp_config::Environment::default();
+            offramp_config::load_document(&text, &document, &environment).unwrap().0
+        };
+        let uses = |text: &str, origin: &Origin| uses_state(&read(text), origin);
+        assert!(uses("", &file));
+        assert!(!uses("", &Origin::CommandLine), "it has no admin interface");
+        assert!(uses("[admin]\naddress = \"unix:/s/a.sock\"\n", &file));
+        for other in ["enabled = false", "address = \"unix:/run/a.sock\"", "address = \"127.0.0.1:3\""] {
+            assert!(!uses(&format!("[admin]\n{other}\n"), &file), "{other}");
+        }
+        assert!(uses("[admin]\nenabled = false\n[access_log]\nhash = [\"client\"]\n", &file));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use offramp_certs::store::Store;
 use offramp_config::model::{ServerState, Size};
@@ -16,16 +16,15 @@ use offramp_net::Address;
 use offramp_net::process::Identity;
 use offramp_observe::{Log, Output, Sink};
 use offramp_proxy::Snapshot;
-use offramp_proxy::live::Filter;
 use offramp_tls::TicketKeys;
 use offramp_upstream::Duty;
 
-use crate::build::{Built, Inputs, Material, build_with};
+use crate::build::{Built, Contents, Inputs, Material, build_with};
 use crate::certificates::OnFault;
-use crate::change::refused;
-use crate::connections;
+use crate::change::{Settled, refused};
+use crate::emptied;
 use crate::error::{Error, Finding, none_or_refused};
-use crate::history::Requester;
+use crate::history::{Kind, Requester};
 use crate::inherited::Inherited;
 use crate::jwks::fetch_new;
 use crate::listeners::{self, Fresh, Opening, wanted};
@@ -37,6 +36,7 @@ use crate::running::{Running, tell};
 use crate::sandbox;
 use crate::server::Origin;
 use crate::servers;
+use crate::unwritten::Unwritten;
 
 /// How long workers accept what waits in the queue of a removed listener, before the snapshot forgets
 /// it. Only a reload that removes a listener takes this time.
@@ -53,6 +53,14 @@ pub struct Changes {
     pub needs_restart: Vec<&'static str>,
 }
 
+impl Changes {
+    /// Whether everything is as it was.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.lines.is_empty() && self.new_certificates == 0 && self.needs_restart.is_empty()
+    }
+}
+
 impl fmt::Display for Changes {
     /// On one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,12 +72,36 @@ impl Running {
     /// Reads the configuration again, and the certificates that it names. Changes nothing, and may be dropped.
     pub(crate) async fn read_again(&self) -> Result<Proposal, Error> {
         self.notifier.reloading();
+        self.begins(Instant::now());
         let mut config = self.read()?;
+        self.ends("parse_ms");
+        none_or_refused(emptied::look(&self.config, &config))?;
         let needs_restart = keep_until_restart(&self.config, &mut config);
-        none_or_refused(sandbox::beyond(&self.source, &config))?;
+        let diff = ConfigDiff::between(&self.config, &config);
+        self.ends("difference_ms");
+        let proposal = self.propose(config, diff, needs_restart, true).await;
+        self.ends("certificates_ms");
+        proposal
+    }
+
+    /// Reads the files of a configuration, in which nothing frozen differs.
+    pub(crate) async fn propose(
+        &self,
+        config: Config,
+        diff: ConfigDiff,
+        needs_restart: Vec<&'static str>,
+        mint: bool,
+    ) -> Result<Proposal, Error> {
+        let denied = sandbox::beyond(&self.source, &config);
         let now = SystemTime::now();
-        let material = self.read_material(&config, now, OnFault::Refuse, true).await?;
-        Ok(Proposal { config, needs_restart, material, now, mint: true })
+        let before = self.ground.sources.clone();
+        match self.read_material(&config, before, now, OnFault::Refuse, mint).await {
+            Ok(material) => {
+                let contents = None;
+                Ok(Proposal { config, needs_restart, diff, denied, material, now, mint, contents })
+            }
+            Err(error) => Err(sandbox::with_denied(denied, &error)),
+        }
     }
 
     /// Applies what was read or keeps everything as it is, and reports which to the log and to the service manager.
@@ -83,22 +115,25 @@ impl Running {
             Err(error) => Err(error),
         };
         let outcome = outcome.map_err(|error| sandbox::explain(&self.source, error));
-        if outcome.is_ok() && self.confirmation.take().is_some() {
-            self.log.info("the reload replaces the change that nobody has confirmed", &[]);
+        if outcome.is_ok() {
+            self.settle(Settled::Replaced);
+            self.unwritten = Unwritten::none(&self.config);
         }
-        self.remember(&outcome, by);
+        self.remember(&outcome, Kind::Reload, by);
         let status = if outcome.is_ok() { "reloaded" } else { "reload refused: the log says why" };
         self.notifier.send(&format!("READY=1\nSTATUS={status}"));
+        self.ends("commit_ms");
+        self.tell_phases();
         outcome
     }
 
     /// Takes note of how a change ended, and says so in the log.
-    pub(crate) fn remember(&mut self, outcome: &Result<Changes, Error>, by: Requester) {
+    pub(crate) fn remember(&mut self, outcome: &Result<Changes, Error>, kind: Kind, by: Requester) {
         let now = SystemTime::now();
         self.crew.reloads.note(outcome.is_ok(), now);
         self.acme.prompt();
         match outcome {
-            Ok(changes) => self.log_changes(changes, &by),
+            Ok(changes) => self.log_changes(changes, kind, &by),
             Err(error) => {
                 let reasons: Vec<String> = error.findings().iter().map(ToString::to_string).collect();
                 let joined = reasons.join(" | ");
@@ -107,10 +142,14 @@ impl Running {
                     ("reasons", (&joined).into()),
                     ("by", by.as_str().into()),
                 ];
-                self.log.error("reload refused; everything stays as it was", &fields);
+                let message = match kind {
+                    Kind::Reload => "reload refused; everything stays as it was",
+                    _ => "change refused; everything stays as it was",
+                };
+                self.log.error(message, &fields);
             }
         }
-        self.history.note(outcome, by, now);
+        self.history.note(outcome, (kind, by), now);
         self.history.keep(&self.config);
         self.publish();
     }
@@ -124,7 +163,7 @@ impl Running {
         Ok(config)
     }
 
-    fn log_changes(&self, changes: &Changes, by: &Requester) {
+    fn log_changes(&self, changes: &Changes, kind: Kind, by: &Requester) {
         let restart = changes.needs_restart.join(", ");
         let mut fields = vec![
             ("changes", changes.into()),
@@ -132,40 +171,48 @@ impl Running {
             ("by", by.as_str().into()),
         ];
         if !restart.is_empty() {
-            fields.push(("needs_a_restart", (&restart).into()));
+            fields.push(("needs_an_upgrade", (&restart).into()));
         }
-        self.log.info("reloaded", &fields);
+        let message = match kind {
+            Kind::Reload => "reloaded",
+            _ => "configuration changed",
+        };
+        if kind != Kind::Reload {
+            fields.push(("how", kind.as_str().into()));
+        }
+        self.log.info(message, &fields);
     }
 
     /// Changes to the configuration, in which nothing frozen differs.
     async fn change_to(&mut self, proposal: Proposal) -> Result<Changes, Error> {
         let ready = self.ready(proposal).await?;
-        Ok(self.apply(ready).await)
+        self.tell_warnings(ready.warnings());
+        Ok(self.apply(ready, Sockets::Close).await)
     }
 
     /// Builds and opens everything, and changes nothing.
     pub(crate) async fn ready(&self, proposal: Proposal) -> Result<Ready, Error> {
-        let Proposal { config, needs_restart, material, now, mint } = proposal;
-        let next = self.prepare(&config, material, (now, mint))?;
+        let Proposal { config, needs_restart, diff, denied, material, now, mint, contents } = proposal;
+        let next = self.prepare(&config, denied, material, contents.as_ref(), (now, mint))?;
+        self.ends("build_ms");
         let providers = next.built.sources.access.providers();
         let keys = fetch_new(providers, self.fetchers.fetches(), &self.log);
         tokio::join!(next.built.names.look_up_new(&self.log), keys);
-        let diff = ConfigDiff::between(&self.config, &config);
-        let touched = connections::touched(&diff).map(Arc::new);
+        self.ends("names_ms");
         let changes = Changes {
             lines: diff.to_string().lines().map(str::to_owned).collect(),
             new_certificates: new_certificates(&self.ground.store, &next.built.store),
             needs_restart,
         };
         let servers = servers::look(&config, &Identity::current());
-        Ok(Ready { config, next, changes, touched, servers })
+        self.ends("servers_ms");
+        Ok(Ready { config, next, changes, servers })
     }
 
     /// Makes the change that is ready. Nothing in here is refused any more.
-    pub(crate) async fn apply(&mut self, ready: Ready) -> Changes {
-        self.tell_warnings(&ready);
+    pub(crate) async fn apply(&mut self, ready: Ready, sockets: Sockets) -> Changes {
         let Ready { config, next, changes, .. } = ready;
-        self.commit(config, next).await;
+        self.commit(config, next, sockets).await;
         changes
     }
 
@@ -180,7 +227,9 @@ impl Running {
     fn prepare(
         &self,
         config: &Config,
+        denied: Vec<Finding>,
         material: Material,
+        contents: Option<&Contents>,
         (now, mint): (SystemTime, bool),
     ) -> Result<Next, Error> {
         let mut findings = Vec::new();
@@ -198,8 +247,9 @@ impl Running {
             tickets: &tickets,
             names: &self.ground.names,
             backends: &current.backends,
+            bandwidths: &current.bandwidths,
             sources: &self.ground.sources,
-            contents: None,
+            contents,
             mint,
         };
         let built = build_with(config, &inputs, material).map_err(|error| error.findings().to_vec());
@@ -210,13 +260,15 @@ impl Running {
         let metrics = self.open_metrics(config, &mut findings);
         self.try_outputs(config, &mut findings);
         match built {
-            Some(built) if findings.is_empty() => Ok(Next { built, tickets, plan, wanted, fresh, metrics }),
+            Some(built) if findings.is_empty() && denied.is_empty() => {
+                Ok(Next { built, tickets, plan, wanted, fresh, metrics })
+            }
             _ => {
                 fresh.iter().for_each(Fresh::abandon);
                 if let Move::To(opened) = &metrics {
                     listeners::unlink(&opened.bound);
                 }
-                Err(findings.into())
+                Err(sandbox::with_denied(denied, &findings.into()))
             }
         }
     }
@@ -224,8 +276,13 @@ impl Running {
     fn open(&self, plan: &Plan, wanted: &[Wanted], places: &[At], findings: &mut Vec<Finding>) -> Vec<Fresh> {
         let mut fresh = Vec::new();
         for at in &plan.open {
-            let gives_way = self.listening.closing(plan).any(|own| overlap(own, &wanted[*at].address));
-            let opening = if gives_way { Opening::BesideOwn } else { Opening::Alone };
+            let own = self.listening.closing(plan).chain(self.listening.reserved_addresses());
+            let gives_way = own.into_iter().any(|own| overlap(own, &wanted[*at].address));
+            let opening = match self.listening.reserved(&wanted[*at]) {
+                Some(reserved) => Opening::Reserved(reserved),
+                None if gives_way => Opening::BesideOwn,
+                None => Opening::Alone,
+            };
             match listeners::open(&wanted[*at], &places[*at], self.crew.workers.len(), opening) {
                 Ok(opened) => fresh.push(opened),
                 Err(finding) => findings.push(finding),
@@ -262,18 +319,20 @@ impl Running {
     }
 
     /// Makes the change. Nothing in here is refused any more.
-    async fn commit(&mut self, config: Config, next: Next) {
+    async fn commit(&mut self, config: Config, next: Next, sockets: Sockets) {
         let Next { built, tickets, plan, wanted, fresh, metrics } = next;
-        let Built { mut snapshot, store, sources, names, contents, wants, .. } = built;
+        let Built { mut snapshot, store, sources, names, contents, wants, warnings } = built;
         self.redirect(&config);
+        // Before others are closed that take the same connections.
+        fresh.iter().for_each(|fresh| fresh.resume(&self.log));
         if !plan.close.is_empty() {
-            self.listening.close(&plan, &self.crew.workers);
+            self.listening.close(&plan, &self.crew.workers, sockets == Sockets::Keep);
             tokio::time::sleep(SETTLE).await;
         }
         self.ground.generation = snapshot.generation;
         self.listening.assign(&plan, &wanted, &fresh, &mut snapshot);
         settle_servers(&config, &snapshot);
-        self.crew.shared.current.store(Arc::new(snapshot));
+        self.crew.shared.current.replace(snapshot);
         self.crew.shared.admission.limit_changed();
         self.crew.shared.refusals.show(outputs::shown_clients(&config));
         self.crew.shared.pressure.bound(config.limits.process_memory.map(Size::bytes));
@@ -294,7 +353,7 @@ impl Running {
         self.acme.follow(&wants);
         (self.ground.tickets, self.ground.names) = (tickets, names);
         (self.ground.store, self.ground.sources) = (store, sources);
-        self.ground.contents = contents;
+        (self.ground.contents, self.ground.warnings) = (contents, warnings);
         self.config = Arc::new(config);
     }
 
@@ -359,32 +418,40 @@ pub(crate) struct Proposal {
     pub(crate) config: Config,
     /// Changed keys that keep their old value.
     pub(crate) needs_restart: Vec<&'static str>,
+    /// What it names that the sandbox denies: it is refused, with what else is wrong.
+    pub(crate) denied: Vec<Finding>,
+    /// What is different from the configuration in force.
+    pub(crate) diff: ConfigDiff,
     pub(crate) material: Material,
     /// The time by which the certificates were judged.
     pub(crate) now: SystemTime,
     /// Whether the local CA may issue; without, nothing is written.
     pub(crate) mint: bool,
+    /// The files that routes answer with, as they were read before; `None`: they are read.
+    pub(crate) contents: Option<Contents>,
+}
+
+/// What becomes of sockets that a change gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sockets {
+    /// They are closed.
+    Close,
+    /// They are kept for the way back.
+    Keep,
 }
 
 /// A change that everything is there for.
 pub(crate) struct Ready {
     pub(crate) config: Config,
     pub(crate) changes: Changes,
-    /// The connections on what becomes another, or goes; `None`: on nothing.
-    pub(crate) touched: Option<Arc<Filter>>,
     next: Next,
     /// What is odd about servers.
     servers: Vec<Finding>,
 }
 
 impl Ready {
-    /// What an operator should know.
-    pub(crate) fn warnings(&self) -> impl Iterator<Item = &Finding> {
-        self.next.built.warnings.iter().chain(&self.servers)
-    }
-
-    /// The same: of certificates, and of the rest.
-    pub(crate) fn warnings_by_kind(&self) -> (&[Finding], &[Finding]) {
+    /// What an operator should know: of certificates, and of the rest.
+    pub(crate) fn warnings(&self) -> (&[Finding], &[Finding]) {
         (&self.next.built.warnings, &self.servers)
     }
 

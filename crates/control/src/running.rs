@@ -1,9 +1,11 @@
 //! The state of the running process: start creates it, reload and upkeep change it, drain ends it.
 
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use offramp_certs::store::Store;
 use offramp_config::{Config, Environment};
@@ -27,10 +29,12 @@ use crate::jwks::Fetchers;
 use crate::listeners::Listening;
 use crate::metrics::Endpoint;
 use crate::outputs::Terminals;
+use crate::phases::Phases;
 use crate::push::{Pushers, Spans};
 use crate::resolve::{Names, Resolver};
 use crate::sandbox::Grants;
 use crate::server::Origin;
+use crate::unwritten::Unwritten;
 use crate::upgrade::{Carried, Program};
 use crate::upkeep::Calendar;
 use crate::view::View;
@@ -71,6 +75,10 @@ pub(crate) struct Running {
     pub(crate) history: History,
     /// The change that is taken back unless it is confirmed.
     pub(crate) confirmation: Option<Confirmation>,
+    /// How long the parts of the change under way took.
+    pub(crate) phases: RefCell<Phases>,
+    /// What is in force and not in the file.
+    pub(crate) unwritten: Unwritten,
     /// What others see of the process.
     pub(crate) view: View,
     /// The times of periodic work.
@@ -133,14 +141,33 @@ pub(crate) struct Ground {
     pub(crate) names: Names,
     /// The files that routes answer with.
     pub(crate) contents: Contents,
+    /// What was odd about it.
+    pub(crate) warnings: Vec<Finding>,
     pub(crate) generation: u64,
+}
+
+impl Running {
+    /// A change is under way, since then.
+    pub(crate) fn begins(&self, then: Instant) {
+        *self.phases.borrow_mut() = Phases::since(then);
+    }
+
+    /// A part of it has ended.
+    pub(crate) fn ends(&self, part: &'static str) {
+        self.phases.borrow_mut().end(part);
+    }
+
+    /// All of it has.
+    pub(crate) fn tell_phases(&self) {
+        self.phases.borrow().tell(&self.log, "a change took");
+    }
 }
 
 /// Logs each warning with its position in the configuration.
 pub(crate) fn tell(log: &Log, message: &str, warnings: &[Finding]) {
     for warning in warnings {
         let reason = ("reason", warning.text.as_str().into());
-        match warning.at.place() {
+        match warning.place() {
             Some(place) => log.warn(message, &[("at", place.into()), reason]),
             None => log.warn(message, &[reason]),
         }

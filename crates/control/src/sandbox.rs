@@ -106,6 +106,22 @@ pub(crate) fn beyond(source: &Source, config: &Config) -> Vec<Finding> {
     of_hooks.chain(source.grants.iter().flat_map(|grants| grants.missing(config))).collect()
 }
 
+/// All that is wrong with a configuration: what the sandbox denies, and what else was found. That a file or port could not
+/// be used that it denies is not said twice.
+pub(crate) fn with_denied(denied: Vec<Finding>, error: &Error) -> Error {
+    let place = |finding: &Finding| finding.at.place().map(ToString::to_string);
+    let is_same = |one: &Finding, found: &Finding| {
+        // One with a space in it is said twice, and that is all.
+        let path = one.text.split([' ', ';']).find(|word| word.starts_with('/'));
+        path.is_some_and(|path| found.text.contains(path))
+            || one.at.place().is_some() && place(one) == place(found)
+    };
+    let is_known =
+        |found: &&Finding| found.text.contains(DENIED) && denied.iter().any(|one| is_same(one, found));
+    let others: Vec<Finding> = error.findings().iter().filter(|found| !is_known(found)).cloned().collect();
+    denied.into_iter().chain(others).collect::<Vec<_>>().into()
+}
+
 /// The same error with what may be the reason, where files cannot be read that the configuration names: the sandbox
 /// knows files and folders by what they were at the start.
 pub(crate) fn explain(source: &Source, error: Error) -> Error {

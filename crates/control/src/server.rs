@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::future::Future;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use offramp_observe::prometheus::Build;
 use offramp_proxy::live::{Filter, Unanswered};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, Receiver, Sender};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use crate::certificates::watcher::Watcher;
@@ -37,6 +37,7 @@ use crate::reload::Changes;
 use crate::running::Running;
 use crate::sandbox::Reach;
 use crate::signals::{Ask, Signals};
+use crate::stopping::{Stopping, Stops};
 use crate::upgrade::{Carried, Heir, Predecessor, Program, Successor, Upgraded};
 use crate::view::View;
 
@@ -90,6 +91,16 @@ pub enum Origin {
     File(PathBuf),
     /// From a command line: a reload reads certificates again, and nothing else.
     CommandLine,
+}
+
+impl Origin {
+    /// Where relative paths of a text start: where they start in the file of the configuration.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::File(path) => path,
+            Self::CommandLine => Path::new("/"),
+        }
+    }
 }
 
 /// A listening socket that another process has opened.
@@ -267,7 +278,7 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
             Ask::Change => {
                 let Some(asked) = request.asked else { continue };
                 // The files are read: what is found there is in force, or is refused, as the requester is told.
-                if matches!(asked.change, Some(Change::Reload)) {
+                if matches!(asked.change, Change::Reload) {
                     config_watch.reloading(&running.source.origin);
                 }
                 let Some(draft) = desk.unless_stopped(beside(running.draft(&asked), &mut probes)).await
@@ -301,10 +312,13 @@ async fn hand_over(running: &mut Running, desk: &mut Desk, probes: &mut Probes, 
         running.log.info("an upgrade is asked for", &[("by", (&**client).into())]);
     }
     running.notifier.reloading();
+    running.upgrade_begins(&request.by);
     let begun = Instant::now();
-    let Some(outcome) = desk.unless_stopped(beside(running.start_successor(), probes)).await else {
+    let Some(outcome) = desk.unless_stopped(beside(running.start_successor(request.force), probes)).await
+    else {
         return true;
     };
+    running.upgrade_ends(&outcome, begun);
     // Before the admin interface goes, which has to answer.
     if let Some(told) = request.upgraded {
         let upgraded = |next: &Successor| Upgraded { process: next.id(), took: begun.elapsed() };
@@ -331,7 +345,7 @@ async fn beside<T>(work: impl Future<Output = T>, probes: &mut Probes) -> T {
 pub struct Handle {
     requests: Sender<Request>,
     /// Orders to stop, which find a place however many other requests wait.
-    stops: Arc<Semaphore>,
+    stops: Stops,
     closer: Closer,
 }
 
@@ -357,7 +371,7 @@ impl Handle {
     /// # Errors
     /// Nothing has changed.
     pub async fn change(&self, change: Change, terms: Terms, by: Requester) -> Result<Report, NotChanged> {
-        self.ask(Some(change), terms, by).await
+        self.ask(change, terms, by).await
     }
 
     /// Confirms the latest change, which would be taken back otherwise.
@@ -365,25 +379,27 @@ impl Handle {
     /// # Errors
     /// There is none, or it cannot be written to the file.
     pub async fn confirm(&self, by: Requester) -> Result<Report, NotChanged> {
-        self.ask(None, Terms::default(), by).await
+        self.ask(Change::Confirm { write: true }, Terms::default(), by).await
     }
 
-    /// Has the program as it is on disk take over, as SIGUSR2 does, and waits until it has.
+    /// Has the program as it is on disk take over, as SIGUSR2 does, and waits until it has. With `force` it may lose
+    /// changes that were not written to the file.
     ///
     /// # Errors
     /// Nothing has changed.
-    pub async fn replace(&self, by: Requester) -> Result<Upgraded, NotChanged> {
+    pub async fn replace(&self, by: Requester, force: bool) -> Result<Upgraded, NotChanged> {
         let (told, outcome) = oneshot::channel();
-        self.place(Request { upgraded: Some(told), by, ..Ask::Upgrade.into() })?;
+        self.place(Request { upgraded: Some(told), force, by, ..Ask::Upgrade.into() })?;
         match outcome.await {
             Ok(outcome) => outcome.map_err(NotChanged::NotUpgraded),
             Err(_) => Err(NotChanged::Ended),
         }
     }
 
-    async fn ask(&self, change: Option<Change>, terms: Terms, by: Requester) -> Result<Report, NotChanged> {
+    async fn ask(&self, change: Change, terms: Terms, by: Requester) -> Result<Report, NotChanged> {
         let (told, outcome) = oneshot::channel();
-        let asked = Some(Box::new(Asked { change, terms, told }));
+        let at = Instant::now();
+        let asked = Some(Box::new(Asked { at, change, terms, told }));
         self.place(Request { asked, by, ..Ask::Change.into() })?;
         outcome.await.unwrap_or(Err(NotChanged::Ended))
     }
@@ -419,11 +435,14 @@ impl Handle {
         let _ = self.requests.try_send(Request { by: Requester::Program, ..Ask::Upgrade.into() });
     }
 
-    /// Has the server drain and end, as SIGTERM does; during the drain, end at once.
+    /// Has the server drain and end, as SIGTERM does; during the drain, nothing more.
     pub fn stop(&self) {
-        if self.stops.available_permits() < WAITING {
-            self.stops.add_permits(1);
-        }
+        self.order_stop(false, Requester::Program);
+    }
+
+    /// The same on behalf of `by`; with `now`, what is open is closed at once.
+    pub fn order_stop(&self, now: bool, by: Requester) -> Stopping {
+        self.stops.order(now, by)
     }
 }
 
@@ -435,13 +454,15 @@ pub(crate) struct Request {
     asked: Option<Box<Asked>>,
     /// Who waits for the outcome of [`Ask::Upgrade`].
     upgraded: Option<oneshot::Sender<Result<Upgraded, String>>>,
-    by: Requester,
+    /// Whether an upgrade may lose changes that were not written to the file.
+    force: bool,
+    pub(crate) by: Requester,
 }
 
 /// As a signal makes it.
 impl From<Ask> for Request {
     fn from(ask: Ask) -> Self {
-        Self { ask, told: None, asked: None, upgraded: None, by: Requester::Signal }
+        Self { ask, told: None, asked: None, upgraded: None, force: false, by: Requester::Signal }
     }
 }
 
@@ -449,7 +470,7 @@ impl From<Ask> for Request {
 pub(crate) struct Desk {
     signals: Option<Signals>,
     requests: Receiver<Request>,
-    stops: Arc<Semaphore>,
+    pub(crate) stops: Stops,
     /// What came while something else was waited for.
     deferred: VecDeque<Request>,
     /// Whether all handles are gone and this was reported.
@@ -459,8 +480,8 @@ pub(crate) struct Desk {
 impl Desk {
     fn new(signals: Option<Signals>, closer: Closer) -> (Self, Handle) {
         let (sender, requests) = mpsc::channel(WAITING);
-        let stops = Arc::new(Semaphore::new(0));
-        let handle = Handle { requests: sender, stops: Arc::clone(&stops), closer };
+        let stops = Stops::default();
+        let handle = Handle { requests: sender, stops: stops.clone(), closer };
         (Self { signals, requests, stops, deferred: VecDeque::new(), deserted: false }, handle)
     }
 
@@ -505,23 +526,21 @@ impl Desk {
     /// The next request that comes in. Where as many are put off as may wait, those of handles stay in their queue.
     async fn receive(&mut self) -> Request {
         let room = self.deferred.len() < WAITING;
-        let stops = Arc::clone(&self.stops);
-        // It is never closed.
-        let stopped = async { stops.acquire().await.map(tokio::sync::SemaphorePermit::forget) };
+        let stopped = self.stops.ordered();
         match &mut self.signals {
             None if self.deserted => std::future::pending().await,
             None => tokio::select! {
                 biased;
-                _ = stopped => Ask::Stop.into(),
+                by = stopped => Request { by, ..Ask::Stop.into() },
                 request = self.requests.recv(), if room => request.unwrap_or_else(|| {
                     self.deserted = true;
-                    Ask::Stop.into()
+                    Request { by: Requester::Program, ..Ask::Stop.into() }
                 }),
             },
             Some(signals) => tokio::select! {
                 biased;
                 ask = signals.next() => ask.into(),
-                _ = stopped => Ask::Stop.into(),
+                by = stopped => Request { by, ..Ask::Stop.into() },
                 Some(request) = self.requests.recv(), if room => request,
             },
         }
@@ -529,63 +548,4 @@ impl Desk {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::pending;
-
-    use super::*;
-
-    fn desk() -> (Desk, Handle) {
-        let (connections, history) = Default::default();
-        Desk::new(None, Closer { connections, history, log: Log::silent() })
-    }
-
-    #[tokio::test]
-    async fn an_order_to_stop_waits_for_no_disk() {
-        let (mut desk, handle) = desk();
-        assert_eq!(desk.unless_stopped(async { 7 }).await, Some(7));
-        handle.reopen();
-        handle.reopen();
-        let _first = handle.reload();
-        let _second = handle.reload();
-        let a_while = async {
-            for _ in 0..WAITING {
-                tokio::task::yield_now().await;
-            }
-        };
-        assert_eq!(desk.unless_stopped(a_while).await, Some(()));
-        handle.stop();
-        // As a file system that does not answer.
-        assert_eq!(desk.unless_stopped(pending::<()>()).await, None);
-        // What else was asked for is not forgotten where the work comes to its end.
-        for expected in [Ask::Reopen, Ask::Reload, Ask::Reload] {
-            assert_eq!(desk.next().await.ask, expected);
-        }
-        assert!(desk.deferred.is_empty());
-    }
-
-    #[tokio::test]
-    async fn so_many_requests_wait_and_no_more_but_an_order_to_stop_always_has_a_place() {
-        let (mut desk, handle) = desk();
-        // As many as may be put off, and as many as wait for that.
-        for room in [WAITING, WAITING, 0] {
-            let taken: Vec<_> =
-                (0..=WAITING).map(|_| handle.reload()).filter_map(|mut one| one.try_recv().err()).collect();
-            let waiting = taken.iter().filter(|error| **error == oneshot::error::TryRecvError::Empty).count();
-            assert_eq!(waiting, room);
-            let a_while = async {
-                for _ in 0..2 * WAITING {
-                    tokio::task::yield_now().await;
-                }
-            };
-            assert_eq!(desk.unless_stopped(a_while).await, Some(()));
-            assert_eq!(desk.deferred.len(), WAITING);
-        }
-        let refused = handle.change(Change::Reload, Terms::default(), Requester::Program).await;
-        assert!(matches!(refused, Err(NotChanged::Busy)));
-        handle.stop();
-        assert_eq!(desk.unless_stopped(pending::<()>()).await, None);
-        drop(desk);
-        let refused = handle.confirm(Requester::Program).await;
-        assert!(matches!(refused, Err(NotChanged::Ended)));
-    }
-}
+mod tests;

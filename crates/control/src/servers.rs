@@ -1,11 +1,12 @@
 //! What can be known of servers and roots of files before anybody connects: whether the user that Offramp runs as may open
 //! their sockets and read their directories, and whether an address is a listener of this very configuration.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use offramp_config::model::{
-    ListenAddress, Listener, Name, Passthrough, Relay, RelayTarget, Route, ServerAddress,
-    Target as RouteTarget,
+    Backend, ListenAddress, Listener, Name, Passthrough, Relay, RelayTarget, Route, ServerAddress,
+    ServerState, Target as RouteTarget,
 };
 use offramp_config::{At, Config};
 use offramp_net::listen::is_own;
@@ -15,10 +16,11 @@ use crate::error::Finding;
 
 /// The warnings. `identity` is the user that will connect.
 pub(crate) fn look(config: &Config, identity: &Identity) -> Vec<Finding> {
+    let named: Named<'_> = config.backends.iter().map(|backend| (&backend.name, backend)).collect();
     let mut findings = Vec::new();
     let mut seen: Vec<(&At, &ServerAddress)> = Vec::new();
     for route in &config.routes {
-        for (at, server) in servers(config, route) {
+        for (at, server) in servers(&named, route) {
             if let ServerAddress::Unix(path) = server
                 && !seen.iter().any(|(_, other)| *other == server)
                 && let Err(closed) = identity.may_connect(path)
@@ -55,8 +57,18 @@ pub(crate) fn look(config: &Config, identity: &Identity) -> Vec<Finding> {
             findings.push(Finding::new(&files.root.at, text));
         }
     }
+    for backend in &config.backends {
+        if backend.servers.iter().all(|server| server.state != ServerState::Enabled) {
+            let text = format!(
+                "no server of the backend `{}` gets anything new, because all of them drain or are disabled: clients \
+                 get an error",
+                backend.name
+            );
+            findings.push(Finding::new(&backend.at, text));
+        }
+    }
     for listener in &config.listeners {
-        for finding in config.routes_of(listener).filter_map(|route| own(config, listener, route)) {
+        for finding in config.routes_of(listener).filter_map(|route| own(config, &named, listener, route)) {
             // Several listeners may have the route.
             if !findings.contains(&finding) {
                 findings.push(finding);
@@ -66,8 +78,11 @@ pub(crate) fn look(config: &Config, identity: &Identity) -> Vec<Finding> {
     findings
 }
 
+/// The backends by name: each route looks for its own, and a configuration has thousands.
+type Named<'c> = BTreeMap<&'c Name, &'c Backend>;
+
 /// The servers of a route, each with its place.
-fn servers<'c>(config: &'c Config, route: &'c Route) -> Vec<(&'c At, &'c ServerAddress)> {
+fn servers<'c>(named: &Named<'c>, route: &'c Route) -> Vec<(&'c At, &'c ServerAddress)> {
     match &route.target {
         RouteTarget::Relay(Relay {
             to: RelayTarget::Server(server) | RelayTarget::TlsServer(server),
@@ -78,7 +93,7 @@ fn servers<'c>(config: &'c Config, route: &'c Route) -> Vec<(&'c At, &'c ServerA
         }
         RouteTarget::Relay(Relay { to, .. }) => {
             let mirror = route.http.mirror.iter().map(|mirror| &mirror.backend);
-            let backends = to.backends().into_iter().chain(mirror).filter_map(|name| config.backend(name));
+            let backends = to.backends().into_iter().chain(mirror).filter_map(|name| named.get(name));
             let servers = backends.flat_map(|backend| &backend.servers);
             servers.map(|server| (&server.at, &server.address)).collect()
         }
@@ -98,10 +113,10 @@ fn speaks_plain(config: &Config, route: &Route) -> bool {
 }
 
 /// What there is to say of a route of `listener` that leads to a listener of this configuration.
-fn own(config: &Config, listener: &Listener, route: &Route) -> Option<Finding> {
-    servers(config, route).into_iter().find_map(|(at, server)| {
+fn own(config: &Config, named: &Named<'_>, listener: &Listener, route: &Route) -> Option<Finding> {
+    servers(named, route).into_iter().find_map(|(at, server)| {
         let target = config.listeners.iter().find(|one| listens(one, server))?;
-        let text = if leads_to(config, target, listener, &mut Vec::new()) {
+        let text = if leads_to((config, named), target, listener, &mut Vec::new()) {
             format!(
                 "the server {server} is Offramp's own listener `{}`, which leads here again: a loop; write the \
                  address of the application",
@@ -121,7 +136,12 @@ fn own(config: &Config, listener: &Listener, route: &Route) -> Option<Finding> {
 }
 
 /// Whether connections that come to `from` may come to `to` in the end.
-fn leads_to<'c>(config: &'c Config, from: &'c Listener, to: &Listener, seen: &mut Vec<&'c Listener>) -> bool {
+fn leads_to<'c>(
+    (config, named): (&'c Config, &Named<'c>),
+    from: &'c Listener,
+    to: &Listener,
+    seen: &mut Vec<&'c Listener>,
+) -> bool {
     if from.name == to.name {
         return true;
     }
@@ -129,11 +149,11 @@ fn leads_to<'c>(config: &'c Config, from: &'c Listener, to: &Listener, seen: &mu
         return false;
     }
     seen.push(from);
-    let servers = config.routes_of(from).flat_map(|route| servers(config, route));
+    let servers = config.routes_of(from).flat_map(|route| servers(named, route));
     let next: Vec<&Listener> = servers
         .filter_map(|(_, server)| config.listeners.iter().find(|listener| listens(listener, server)))
         .collect();
-    next.into_iter().any(|next| leads_to(config, next, to, seen))
+    next.into_iter().any(|next| leads_to((config, named), next, to, seen))
 }
 
 /// Whether a connection to `server` comes to `listener`.
@@ -193,6 +213,17 @@ mod tests {
         let backend =
             "[[route]]\nbackend = \"x\"\n[backend.x]\nservers = [\"a.test:1\", \"127.0.0.1:8443\"]\n";
         assert!(told(&format!("{listener}{backend}"))[0].starts_with("/f.toml:6:"));
+    }
+
+    #[test]
+    fn a_backend_whose_servers_all_leave_is_told() {
+        let text = "[[route]]\nbackend = \"x\"\n[backend.x]\nservers = [\"a.test:1 drain\", \"b.test:1 disabled\"]\n";
+        let leave = told(text);
+        assert!(
+            leave.len() == 1 && leave[0].starts_with("/f.toml:3:10: no server of the backend `x`"),
+            "{leave:?}"
+        );
+        assert_eq!(told(&text.replace(" drain", " backup")), [""; 0]);
     }
 
     #[test]

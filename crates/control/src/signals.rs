@@ -2,8 +2,14 @@
 //! without a signal.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
+
+/// The least time between two reloads by SIGHUP. All that come meanwhile are one: who renews a hundred certificates and
+/// sends a signal after each has two reloads, and not a hundred.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +20,7 @@ pub(crate) enum Ask {
     Reopen,
     /// SIGUSR2: have the program as it is on disk take over.
     Upgrade,
-    /// SIGTERM, SIGINT: drain and end; during the drain, end at once.
+    /// SIGTERM, SIGINT: drain and end; during the drain, end at once (see `stopping`).
     Stop,
     /// No signal, but the admin API: a change of the configuration.
     Change,
@@ -23,6 +29,8 @@ pub(crate) enum Ask {
 /// The signals that are listened to.
 pub(crate) struct Signals {
     hangup: Signal,
+    /// Until when SIGHUP waits.
+    calm_until: Option<Instant>,
     user: Signal,
     other_user: Signal,
     terminate: Signal,
@@ -34,6 +42,7 @@ impl Signals {
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
+            calm_until: None,
             user: signal(SignalKind::user_defined1())?,
             other_user: signal(SignalKind::user_defined2())?,
             terminate: signal(SignalKind::terminate())?,
@@ -46,9 +55,21 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => Ask::Stop,
             _ = self.interrupt.recv() => Ask::Stop,
-            _ = self.hangup.recv() => Ask::Reload,
+            () = hangup(&mut self.hangup, self.calm_until) => {
+                self.calm_until = Some(Instant::now() + PAUSE);
+                Ask::Reload
+            }
             _ = self.user.recv() => Ask::Reopen,
             _ = self.other_user.recv() => Ask::Upgrade,
         }
     }
+}
+
+/// The next SIGHUP, and not before this time. Those that come meanwhile are remembered as one.
+async fn hangup(signal: &mut Signal, not_before: Option<Instant>) {
+    if let Some(time) = not_before {
+        sleep_until(time).await;
+    }
+    // The stream of a signal has no end.
+    let _ = signal.recv().await;
 }

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use offramp_net::Address;
 use offramp_net::handover::{Channel, within};
 use offramp_net::notify::Notifier;
+use offramp_observe::timestamp::rfc3339_micros;
 use tokio::sync::oneshot;
 
 pub(crate) use heir::Predecessor;
@@ -168,18 +169,21 @@ impl Process {
 
 impl Running {
     /// Starts the program anew and waits until it accepts connections. Changes nothing here, and may be dropped: then
-    /// the new process is killed.
+    /// the new process is killed. With `force` changes may be lost that the file does not have.
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) async fn start_successor(&self) -> Result<Successor, String> {
+    pub(crate) async fn start_successor(&self, force: bool) -> Result<Successor, String> {
+        let unwritten = self.to_hand_over(force)?;
         let program = self.source.program.clone().ok_or("it is not known which program this is")?;
         let helper = self.source.helper.clone();
         let limit = self.config.limits.upgrade_timeout;
         let (sets, fds) = self.sockets().map_err(|error| format!("cannot share the sockets: {error}"))?;
         let current = self.crew.shared.current.load();
         let rotate_in = self.calendar.until_rotation();
-        let state = State::of(sets, rotate_in, &current, &self.ground);
+        let known = (&self.ground, &self.crew.page.counters);
+        let state = State::of(sets, rotate_in, (&current, &self.config), known, unwritten);
+        let state = if force { state.forced() } else { state };
         drop(current);
         let (told, outcome) = oneshot::channel();
         let start = move || {
@@ -194,6 +198,31 @@ impl Running {
         let mut starting = Starting { outcome, thread: Some(thread) };
         let outcome = (&mut starting.outcome).await;
         outcome.unwrap_or_else(|_| Err("the upgrade ended by a fault of Offramp's own".to_owned()))
+    }
+
+    /// The changes that the file does not have, for the new process.
+    ///
+    /// # Errors
+    /// Something would be lost that nobody has said may be.
+    fn to_hand_over(&self, force: bool) -> Result<Vec<String>, String> {
+        if let Some(until) = self.unconfirmed_until() {
+            let until = String::from_utf8_lossy(&rfc3339_micros(until)).into_owned();
+            return Err(format!(
+                "a change waits to be confirmed (until {until}), and the new process would not know of it; first `offramp \
+                 ctl confirm` or `offramp ctl rollback`"
+            ));
+        }
+        if force {
+            return Ok(Vec::new());
+        }
+        let path = self.source.origin.path();
+        let read = (path, &self.source.environment);
+        self.unwritten.hand_over(&self.config, read).map_err(|lost| {
+            format!(
+                "changes in force would be lost, because the file does not have them ({lost}); write them (`offramp ctl show \
+                 config`, `apply FILE --persist`), or go without them: `offramp ctl upgrade --force`"
+            )
+        })
     }
 
     /// All listening sockets.

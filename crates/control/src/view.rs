@@ -1,5 +1,6 @@
 //! What others see of the running process, from any thread and without waiting for the control loop.
 
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,8 +10,8 @@ use offramp_certs::Certificate;
 use offramp_config::Config;
 use offramp_net::Address;
 use offramp_net::clock::coarse_ms;
-use offramp_observe::Exposition;
-use offramp_proxy::{Connections, Current, Snapshot};
+use offramp_observe::{Exposition, Notices};
+use offramp_proxy::{Connections, Current};
 use offramp_upstream::{Backend, Duty, ServerHealth, Target};
 
 use crate::history::History;
@@ -25,6 +26,7 @@ struct Inner {
     in_force: ArcSwap<InForce>,
     current: Current,
     page: Exposition,
+    notices: Notices,
     history: History,
     file: Option<PathBuf>,
     workers: usize,
@@ -44,6 +46,10 @@ pub struct InForce {
     pub metrics: Option<Address>,
     /// Until when the latest change must be confirmed, if it must.
     pub confirm_until: Option<SystemTime>,
+    /// Why the latest change could not be taken back yet, which nobody has confirmed.
+    pub not_taken_back: Option<Arc<str>>,
+    /// What is in force and not in the file: the lines of the difference.
+    pub unwritten: Arc<[String]>,
 }
 
 /// The servers of a backend.
@@ -68,7 +74,7 @@ pub struct ServerView {
     pub weight: u16,
     /// Whether it is used only when no other works.
     pub backup: bool,
-    /// Requests on it, where they are counted.
+    /// Requests and relayed connections on it.
     pub active: u32,
     /// Where connections to it go: of a host name, the addresses that it has now.
     pub addresses: Vec<String>,
@@ -83,6 +89,8 @@ impl View {
             listening: Vec::new(),
             metrics: None,
             confirm_until: None,
+            not_taken_back: None,
+            unwritten: Arc::default(),
         };
         let file = match origin {
             Origin::File(path) => Some(path.clone()),
@@ -90,8 +98,9 @@ impl View {
         };
         Self(Arc::new(Inner {
             in_force: ArcSwap::from_pointee(in_force),
-            current: Arc::clone(&crew.shared.current),
+            current: crew.shared.current.clone(),
             page: crew.page.clone(),
+            notices: crew.shared.refusals.notices().clone(),
             history: history.clone(),
             file,
             workers: crew.workers.len(),
@@ -109,6 +118,12 @@ impl View {
     #[must_use]
     pub fn history(&self) -> &History {
         &self.0.history
+    }
+
+    /// What happens to the process as a whole.
+    #[must_use]
+    pub fn notices(&self) -> &Notices {
+        &self.0.notices
     }
 
     /// Every figure.
@@ -149,26 +164,25 @@ impl View {
     pub fn backends(&self) -> Vec<BackendView> {
         let (in_force, snapshot) = (self.in_force(), self.0.current.load());
         let now = coarse_ms();
-        let mut all: Vec<BackendView> =
-            in_force.config.backends.iter().map(|backend| named(backend, &snapshot, now)).collect();
-        let is_named = |backend: &Backend| all.iter().any(|known| known.name == *backend.name);
-        let inline: Vec<BackendView> = snapshot
-            .backends
-            .iter()
-            .filter(|backend| !is_named(backend))
-            .map(|backend| BackendView {
-                name: backend.name.to_string(),
-                servers: (0..backend.servers.len()).map(|at| server(backend, at, now)).collect(),
-            })
-            .collect();
-        all.extend(inline);
-        all
+        let written = &in_force.config.backends;
+        let mut built: HashMap<&str, &Backend> = HashMap::with_capacity(snapshot.backends.len());
+        for backend in &snapshot.backends {
+            built.entry(&*backend.name).or_insert(backend);
+        }
+        let named =
+            written.iter().map(|backend| named(backend, built.get(backend.name.as_str()).copied(), now));
+        let names: HashSet<&str> = written.iter().map(|backend| backend.name.as_str()).collect();
+        let inline = snapshot.backends.iter().filter(|backend| !names.contains(&*backend.name));
+        let inline = inline.map(|backend| BackendView {
+            name: backend.name.to_string(),
+            servers: (0..backend.servers.len()).map(|at| server(backend, at, now)).collect(),
+        });
+        named.chain(inline).collect()
     }
 }
 
-/// A backend of the configuration.
-fn named(backend: &offramp_config::model::Backend, snapshot: &Snapshot, now: u64) -> BackendView {
-    let built = snapshot.backends.iter().find(|built| *built.name == *backend.name.as_str());
+/// A backend of the configuration, as it was built.
+fn named(backend: &offramp_config::model::Backend, built: Option<&Backend>, now: u64) -> BackendView {
     // A snapshot that is just being replaced may lack one that is new.
     let servers = backend.servers.iter().filter_map(|written| {
         let name = written.address.to_string();
@@ -225,6 +239,8 @@ impl Running {
             listening: self.listening.addresses(),
             metrics: self.metrics.as_ref().map(|metrics| metrics.address().clone()),
             confirm_until: self.unconfirmed_until(),
+            not_taken_back: self.not_taken_back(),
+            unwritten: Arc::clone(self.unwritten.lines()),
         }));
     }
 }

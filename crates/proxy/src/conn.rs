@@ -18,6 +18,7 @@ use offramp_observe::{Cause, Close};
 use offramp_record::Alert;
 use offramp_tls::client::Secured;
 use offramp_tls::{Established, Sending};
+use offramp_upstream::Progress;
 use tokio::time::{timeout, timeout_at};
 
 use crate::l7::{self, Session, Transport};
@@ -293,6 +294,9 @@ async fn greeted(
     let Established { session, left, .. } = established;
     let left = left.or(refused);
     let (server, secured) = server;
+    if let Some(bandwidth) = route.and_then(|route| route.bandwidth.as_ref()) {
+        bandwidth.bound(&server);
+    }
     let worker = Rc::clone(&life.worker);
     life.speaks(Protocol::Tcp);
     let Some(secured) = secured else {
@@ -397,12 +401,10 @@ async fn reach(
     let backend = &snapshot.backends[backend];
     life.facts().path.backend = Some(Arc::clone(&backend.name));
     let worker = Rc::clone(&life.worker);
-    let begun = Instant::now();
-    let attempted = |succeeded: bool| {
-        worker.counters.connect_attempted();
-        if !succeeded {
-            worker.counters.connect_failed();
-        }
+    let (begun, live) = (Instant::now(), life.live);
+    let on = |progress: Progress<'_>| match progress {
+        Progress::Picked(server) => worker.live.facts(live).path.server = Some(Arc::clone(server)),
+        Progress::Attempted { .. } => worker.note_attempt(progress),
     };
     let client = match &life.facts().client.address {
         Address::Ip(address) => Some(address.ip()),
@@ -412,15 +414,11 @@ async fn reach(
     let header = header.unwrap_or_default();
     // It goes before the handshake where there is one.
     let prologue = if backend.tls.is_some() { &header[..] } else { &[] };
-    let outcome = offramp_upstream::connect(backend, &turns, client, limit, prologue, attempted).await;
+    let outcome = offramp_upstream::connect(backend, &turns, client, limit, prologue, on).await;
     life.facts().times.connect = Some(begun.elapsed());
     match outcome {
         Ok(connected) => {
-            {
-                let path = &mut life.facts().path;
-                path.server = Some(Arc::clone(&backend.servers[connected.server].name));
-                path.tries = connected.tries;
-            }
+            life.facts().path.tries = connected.tries;
             life.permit = Some(connected.permit);
             if connected.secured.is_none() && !header.is_empty() {
                 introduce(&connected.socket, &header, snapshot).await?;
@@ -465,6 +463,9 @@ async fn plain(
         proxy_header::build(version, &about, None)
     });
     let (server, secured) = reach(life, snapshot, backend, header).await?;
+    if let Some(bandwidth) = &route.bandwidth {
+        bandwidth.bound(&server);
+    }
     life.speaks(protocol);
     let worker = Rc::clone(&life.worker);
     let Some(secured) = secured else {

@@ -211,11 +211,26 @@ pub(crate) fn request(failed: &Failure, record: &Record, servers: usize) -> Refu
     Refusal::new(status, close)
 }
 
+/// The error of a body of ours that says what the event is to say.
+#[derive(Debug)]
+pub(crate) struct Broken(pub(crate) Close);
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.cause.name())
+    }
+}
+
+impl std::error::Error for Broken {}
+
 /// The body of a response broke off.
 pub(crate) fn response(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Close {
     // Servers fail with faults of `upstream`: this is the error of a file that is compressed on its way.
     if error.is::<io::Error>() {
         return Close::from(Cause::FileFailed).with_detail(&error.to_string());
+    }
+    if let Some(Broken(close)) = error.downcast_ref() {
+        return close.clone();
     }
     match error.downcast_ref() {
         Some(UpstreamFault::Aborted(Breach::Io(error))) if is_ours(error) => {

@@ -31,6 +31,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::closing;
 use crate::late::Doing;
 use crate::live::table::Place;
+use crate::snapshot::RouteId;
 use crate::worker::{Scratch, Worker};
 
 pub(crate) use plain::Plain;
@@ -230,7 +231,7 @@ impl Relay {
     /// Relays until both directions are over, one of them breaks, or nothing moves for `idle`.
     pub(crate) async fn run(&mut self, idle: Duration) -> Close {
         let worker = Rc::clone(&self.worker);
-        drive(&worker, idle, |cx, alarm| self.turn(cx, alarm, idle)).await
+        drive(&worker, self.live, idle, |cx, alarm| self.turn(cx, alarm, idle)).await
     }
 
     /// One turn, and how much has moved by then.
@@ -311,7 +312,7 @@ impl Relay {
                 }
                 let waiting =
                     Waiting { server: !self.up.plain.is_empty(), client: self.down.sending.waiting() > 0 };
-                poll_alarm(cx, alarm, idle, self.moved_ms, waiting)
+                poll_alarm(cx, alarm, idle, self.moved_ms, waiting, [&self.client, &self.server])
             }
         }
     }
@@ -345,14 +346,16 @@ impl Relay {
 /// Polls a relay until it has ended. It is woken when all relays must end, too.
 async fn drive(
     worker: &Worker,
+    live: Place,
     idle: Duration,
     mut poll: impl FnMut(&mut Context<'_>, Pin<&mut Sleep>) -> Poll<Close>,
 ) -> Close {
     let mut alarm = pin!(sleep(idle));
     let mut place = None;
+    let route = worker.live.facts(live).path.route.as_deref().map_or(RouteId::default(), RouteId::of);
     let close = poll_fn(|cx| {
         place.get_or_insert_with(|| worker.cut.remember(cx.waker()));
-        worker.pulse.begins(Doing::Relay);
+        worker.pulse.begins_for(Doing::Relay(route), worker.live.facts(live).client.ip());
         poll(cx, alarm.as_mut())
     })
     .await;
@@ -369,16 +372,18 @@ struct Waiting {
     client: bool,
 }
 
-/// Ends a relay in which nothing moved for `idle`. Looks at the clock only when the alarm rings: moving
-/// bytes costs no timer.
+/// Ends a relay in which nothing moved for `idle`, unless it waits for bandwidth. Looks at the clock only when the alarm
+/// rings: moving bytes costs no timer.
 fn poll_alarm(
     cx: &mut Context<'_>,
     mut alarm: Pin<&mut Sleep>,
     idle: Duration,
     moved_ms: u64,
     waiting: Waiting,
+    sockets: [&Socket; 2],
 ) -> Poll<Close> {
     while alarm.as_mut().poll(cx).is_ready() {
+        let moved_ms = sockets.iter().fold(moved_ms, |last, socket| last.max(socket.waited_for_pace_until()));
         let quiet = offramp_net::clock::coarse_ms().saturating_sub(moved_ms);
         let left = idle.saturating_sub(Duration::from_millis(quiet));
         if left.is_zero() {

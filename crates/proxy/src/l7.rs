@@ -25,6 +25,7 @@ mod intercept;
 mod interim;
 mod line;
 mod mirror;
+mod paced;
 mod record;
 mod session;
 mod trace;

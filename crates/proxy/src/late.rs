@@ -24,6 +24,8 @@ use offramp_observe::Log;
 use tokio::sync::Notify;
 
 use crate::refusals::Refusals;
+use crate::snapshot::{Current, RouteId, Snapshot};
+use crate::worker::AcceptorId;
 
 /// How often workers are asked.
 const LOOK: Duration = Duration::from_millis(50);
@@ -39,29 +41,65 @@ const SLEEP: Duration = Duration::from_secs(10);
 pub(crate) enum Doing {
     /// Nothing of this yet.
     Nothing,
-    /// Accepting connections.
-    Accept,
-    /// A TLS handshake of a client.
-    Handshake,
-    /// A request of a client.
-    Request,
-    /// Relaying bytes.
-    Relay,
+    /// Accepting connections, on this socket.
+    Accept(AcceptorId),
+    /// A TLS handshake of a client that came by this socket.
+    Handshake(AcceptorId),
+    /// A request of a client, on this route.
+    Request(RouteId),
+    /// Relaying bytes, on this route.
+    Relay(RouteId),
 }
 
 impl Doing {
-    const ALL: [Self; 5] = [Self::Nothing, Self::Accept, Self::Handshake, Self::Request, Self::Relay];
-
     const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
-            Self::Accept => "accept",
-            Self::Handshake => "handshake",
-            Self::Request => "request",
-            Self::Relay => "relay",
+            Self::Accept(_) => "accept",
+            Self::Handshake(_) => "handshake",
+            Self::Request(_) => "request",
+            Self::Relay(_) => "relay",
+        }
+    }
+
+    /// As two numbers.
+    const fn parts(self) -> (u8, u64) {
+        match self {
+            Self::Nothing => (0, 0),
+            Self::Accept(AcceptorId(socket)) => (1, socket as u64),
+            Self::Handshake(AcceptorId(socket)) => (2, socket as u64),
+            Self::Request(RouteId(route)) => (3, route),
+            Self::Relay(RouteId(route)) => (4, route),
+        }
+    }
+
+    /// From two numbers, which may come from two steps that follow each other.
+    fn of(step: u8, at: u64) -> Self {
+        // No socket has the highest number.
+        let socket = AcceptorId(u32::try_from(at).unwrap_or(u32::MAX));
+        match step {
+            1 => Self::Accept(socket),
+            2 => Self::Handshake(socket),
+            3 => Self::Request(RouteId(at)),
+            4 => Self::Relay(RouteId(at)),
+            _ => Self::Nothing,
+        }
+    }
+
+    /// What it is done for, as a field of the log: the listener or the route, where `snapshot` has it.
+    fn place(self, snapshot: &Snapshot) -> Option<Place> {
+        match self {
+            Self::Nothing => None,
+            Self::Accept(socket) | Self::Handshake(socket) => {
+                snapshot.sockets.get(&socket).map(|listener| ("listener", Arc::clone(&listener.name)))
+            }
+            Self::Request(route) | Self::Relay(route) => snapshot.route(route).map(|name| ("route", name)),
         }
     }
 }
+
+/// A field of the log.
+type Place = (&'static str, Arc<str>);
 
 /// What a worker shows of its loop. Nothing is ordered by it: a figure that is a moment old is as good.
 #[derive(Debug)]
@@ -76,6 +114,8 @@ pub struct Pulse {
     /// Whether the worker sleeps until something happens, or has ended.
     asleep: AtomicBool,
     step: AtomicU8,
+    /// The socket or the route of the step.
+    at: AtomicU64,
     /// The client of the step, as an IPv6 address.
     client: [AtomicU64; 2],
     bell: Notify,
@@ -102,7 +142,7 @@ impl Watch {
 impl Pulse {
     fn new(begun: Instant, watch: &Arc<Watch>) -> Self {
         let (asked, answered, answered_at, cpu) = Default::default();
-        let (asleep, step, client, bell) = Default::default();
+        let (asleep, step, at, client, bell) = Default::default();
         Self {
             asked,
             answered,
@@ -110,6 +150,7 @@ impl Pulse {
             cpu,
             asleep,
             step,
+            at,
             client,
             bell,
             begun,
@@ -119,13 +160,15 @@ impl Pulse {
 
     /// The worker begins a step.
     #[inline]
-    pub(crate) fn begins(&self, step: Doing) {
-        self.step.store(step as u8, Ordering::Relaxed);
+    pub(crate) fn begins(&self, doing: Doing) {
+        let (step, at) = doing.parts();
+        self.at.store(at, Ordering::Relaxed);
+        self.step.store(step, Ordering::Relaxed);
     }
 
     /// The worker begins a step of this client.
     #[inline]
-    pub(crate) fn begins_for(&self, step: Doing, client: Option<IpAddr>) {
+    pub(crate) fn begins_for(&self, doing: Doing, client: Option<IpAddr>) {
         let bits = match client {
             Some(IpAddr::V6(address)) => address.to_bits(),
             Some(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),
@@ -133,7 +176,7 @@ impl Pulse {
         };
         self.client[0].store((bits >> 64) as u64, Ordering::Relaxed);
         self.client[1].store(bits as u64, Ordering::Relaxed);
-        self.begins(step);
+        self.begins(doing);
     }
 
     /// The worker goes to sleep.
@@ -174,11 +217,10 @@ impl Pulse {
 
     /// What the worker began last, and for whom.
     fn doing(&self) -> (Doing, Option<IpAddr>) {
-        let step = Doing::ALL.get(usize::from(self.step.load(Ordering::Relaxed))).copied();
-        let step = step.unwrap_or(Doing::Nothing);
+        let doing = Doing::of(self.step.load(Ordering::Relaxed), self.at.load(Ordering::Relaxed));
         let [high, low] = [0, 1].map(|half: usize| u128::from(self.client[half].load(Ordering::Relaxed)));
-        let has_client = matches!(step, Doing::Handshake | Doing::Request) && (high, low) != (0, 0);
-        (step, has_client.then(|| IpAddr::V6(Ipv6Addr::from_bits(high << 64 | low)).to_canonical()))
+        let has_client = !matches!(doing, Doing::Nothing | Doing::Accept(_)) && (high, low) != (0, 0);
+        (doing, has_client.then(|| IpAddr::V6(Ipv6Addr::from_bits(high << 64 | low)).to_canonical()))
     }
 }
 
@@ -207,14 +249,19 @@ impl Lateness {
         (self.count.load(Ordering::Relaxed), Duration::from_nanos(self.total.load(Ordering::Relaxed)))
     }
 
-    /// Starts the thread that asks. It ends when this is dropped.
+    /// Starts the thread that asks, and that frees snapshots which nobody follows any more. It ends when this is dropped.
     ///
     /// # Errors
     /// Where there can be no thread.
-    pub fn watch(self: &Arc<Self>, log: Log, refusals: Arc<Refusals>) -> std::io::Result<()> {
+    pub fn watch(
+        self: &Arc<Self>,
+        current: Current,
+        log: Log,
+        refusals: Arc<Refusals>,
+    ) -> std::io::Result<()> {
         let all = Arc::downgrade(self);
         let thread = thread::Builder::new().name("offramp-watch".to_owned()).spawn(move || {
-            Self::run(&all, &log, &refusals);
+            Self::run(&all, &current, &log, &refusals);
         })?;
         let handle = Some(thread.thread().clone());
         *self.watch.thread.lock().unwrap_or_else(PoisonError::into_inner) = handle;
@@ -228,20 +275,22 @@ impl Lateness {
         pulse
     }
 
-    fn run(all: &Weak<Self>, log: &Log, refusals: &Refusals) {
+    fn run(all: &Weak<Self>, current: &Current, log: &Log, refusals: &Refusals) {
         let mut look = Look::default();
         let mut quiet = 0;
         loop {
             let Some(lateness) = all.upgrade() else { return };
-            let reports = look.look(Instant::now(), &lateness.workers());
+            let place = |doing: Doing| current.find(|snapshot| doing.place(snapshot));
+            let reports = look.look(Instant::now(), &lateness.workers(), place);
             for report in reports {
                 lateness.count.fetch_add(u64::from(report.is_new), Ordering::Relaxed);
                 lateness.total.fetch_add(report.more, Ordering::Relaxed);
-                look.say(&report, log, |client| refusals.shown(client));
+                look.say(&report, (log, refusals.notices()), |client| refusals.shown(client));
             }
             quiet = if look.all_slept() { quiet + 1 } else { 0 };
             let watch = Arc::clone(&lateness.watch);
             drop(lateness);
+            current.sweep();
             if quiet > QUIET {
                 watch.sleeps.store(true, Ordering::Relaxed);
                 thread::park_timeout(SLEEP);

@@ -46,6 +46,9 @@ pub use snapshot::http::{
     HttpLimits, HttpRoute, HttpTls, Maintenance, Mirror, Proxy, Redirect, Respond, Rewrite, RouteLimits, To,
 };
 pub use snapshot::pages::{ErrorPage, ErrorPages};
-pub use snapshot::{Current, Limits, Listener, Network, Relay, Route, SendProxy, Snapshot, Target, Tracing};
+pub use snapshot::{
+    Bandwidth, Bandwidths, Current, Limits, Listener, Network, Relay, Route, RouteName, SendProxy, Snapshot,
+    Target, Tracing,
+};
 pub use split::{Share, Split};
-pub use worker::{AcceptorId, Command, Commander, Shared, Worker, WorkerHandle};
+pub use worker::{AcceptorId, Command, Commander, Shared, StartingWorker, Worker, WorkerHandle};

@@ -37,7 +37,8 @@ pub struct LiveConnection {
     pub client: Address,
     /// The peer of the socket, if a PROXY header named another client.
     pub peer: Option<Address>,
-    /// The server name that the client asked for in its handshake.
+    /// The server name that the client asked for in its handshake. Of HTTP without one, the host of the latest request:
+    /// while no request is under way it is known where the route has one host and no other.
     pub name: Option<Box<str>>,
     /// What is spoken on it.
     pub protocol: Protocol,

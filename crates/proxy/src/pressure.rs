@@ -1,7 +1,8 @@
 //! The memory of the process: how much it may hold, and whether it holds as much.
 //!
 //! The kernel kills who takes too much. Before that, nobody is accepted (clients wait in the queue of the socket), caches of
-//! files are emptied, and connections of HTTP/2 get no more than a few requests each. What is open goes on.
+//! files are emptied, connections of HTTP/2 get no more than a few requests each, responses are not compressed, and batches
+//! for clients are small. What is open goes on.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -68,6 +69,11 @@ impl Pressure {
     #[must_use]
     pub fn is_high(&self) -> bool {
         self.high.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_high(&self, high: bool) {
+        self.high.store(high, Ordering::Relaxed);
     }
 
     /// The process holds so many bytes. It has to give back a sixteenth of the bound before that is little: else it would

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use offramp_observe::counters::PauseReason;
 use offramp_observe::facts::{Address, Limit};
 use offramp_observe::format::coarse;
-use offramp_observe::{Cause, Log};
+use offramp_observe::{Cause, Log, NoticeKind, Notices};
 use tokio::sync::Notify;
 
 /// The shortest time between two lines about the same limit.
@@ -24,6 +24,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Counts refusals and pauses of all workers, and tells the log.
 pub struct Refusals {
     log: Log,
+    /// The same for those who watch.
+    notices: Notices,
     show: AtomicU8,
     limits: [Subject; Cause::COUNT],
     pauses: [Subject; PauseReason::ALL.len()],
@@ -50,12 +52,19 @@ impl Refusals {
     pub fn new(log: Log) -> Arc<Self> {
         Arc::new(Self {
             log,
+            notices: Notices::default(),
             show: AtomicU8::new(Show::Address as u8),
             limits: std::array::from_fn(|_| Subject::default()),
             pauses: std::array::from_fn(|_| Subject::default()),
             memory: Subject::default(),
             unsaid: Notify::new(),
         })
+    }
+
+    /// What those who watch are told, of this and of everything else that happens to the process.
+    #[must_use]
+    pub fn notices(&self) -> &Notices {
+        &self.notices
     }
 
     /// Shows this much of clients from now on.
@@ -183,6 +192,7 @@ impl Refusals {
             ("advice", advice.into()),
         ];
         self.log.warn("accepting pauses", &fields);
+        self.notices.note(NoticeKind::Limit, "accepting_pauses", &fields);
     }
 
     fn say(&self, name: &'static str, limit: Limit, last: &Last, refused: u64) {
@@ -195,6 +205,7 @@ impl Refusals {
             ("key", (&limit).into()),
         ];
         self.log.warn("a limit refuses clients", &fields);
+        self.notices.note(NoticeKind::Limit, "refused", &fields);
     }
 
     fn say_certificate(&self, cause: Cause, client: Option<IpAddr>, identity: &str, refused: u64) {
@@ -355,6 +366,9 @@ mod tests {
             assert!(lines[2].contains(part), "{part} in {}", lines[2]);
         }
         assert_eq!(rig.refusals.for_memory(), 1);
+        let notices = rig.refusals.notices().since(NoticeKind::Limit, 0);
+        let whats: Vec<_> = notices.iter().map(|notice| notice.what).collect();
+        assert_eq!(whats, ["refused", "refused", "accepting_pauses"]);
     }
 
     #[test]

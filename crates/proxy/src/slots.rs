@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use offramp_record::Layout;
 
+use crate::pressure::Pressure;
+
 /// The least memory for one batch: sixteen full records.
 pub(crate) const BLOCK: usize = 16 * (16 * 1024 + 22);
 /// The plaintext in them.
@@ -15,6 +17,9 @@ const MOST_BLOCKS: usize = 4;
 /// What a client has to take without a wait before batches for it are larger than [`BATCH`]: as much as the kernel
 /// keeps for one that does not read (`tcp_wmem`), so that few of those who are slow keep more than that waiting.
 pub(crate) const TAKEN: usize = 4 << 20;
+/// The most plaintext of a batch while the process holds as much memory as it may: a client that stops reading keeps no
+/// more waiting.
+const LEAN: usize = 64 * 1024;
 /// Records of one batch.
 pub(crate) const SPANS: usize = 64;
 
@@ -25,6 +30,11 @@ pub(crate) fn room() -> usize {
 
 fn blocks(cache: Option<usize>) -> usize {
     (cache.unwrap_or_default() / (2 * 256 * 1024)).clamp(1, MOST_BLOCKS)
+}
+
+/// How much plaintext the next batch may have that would have `most` otherwise.
+pub(crate) fn most(most: usize, pressure: &Pressure) -> usize {
+    if pressure.is_high() { most.min(LEAN) } else { most }
 }
 
 /// Calls `read` with the slots of a batch in `block`, less the bytes before and behind `range`. A layout has
@@ -70,6 +80,16 @@ mod tests {
         let kib = [0, 256, 512, 1024, 1280, 2048, 65_536];
         assert_eq!(kib.map(|kib| blocks(Some(kib * 1024))), [1, 1, 1, 2, 2, 4, 4]);
         assert_eq!(blocks(None), 1);
+    }
+
+    #[test]
+    fn batches_are_small_while_the_process_holds_too_much() {
+        let pressure = Pressure::new();
+        assert_eq!(most(BLOCK, &pressure), BLOCK);
+        pressure.set_high(true);
+        assert_eq!((most(BLOCK, &pressure), most(1000, &pressure)), (LEAN, 1000));
+        pressure.set_high(false);
+        assert_eq!(most(BATCH, &pressure), BATCH);
     }
 
     /// Whatever is asked for: the slots are filled in order, and nothing before or behind is touched.

@@ -1,16 +1,17 @@
 //! The read model: what a worker knows of the configuration. It belongs to its reader; `control`
 //! fills it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use offramp_certs::client_auth::Allow;
 use offramp_certs::store::Store;
+use offramp_net::Socket;
+use offramp_net::pace::{Allowance, Pace, Side};
 use offramp_observe::facts::Offer;
 use offramp_record::{Choice, RecordSize};
 use offramp_tls::Configs;
@@ -21,13 +22,15 @@ use crate::networks::AddressRules;
 use crate::route::{Ja4List, Table};
 use crate::worker::AcceptorId;
 
+mod current;
 pub mod http;
+mod name;
 pub mod pages;
 
+pub use self::current::Current;
 use self::http::{Http, HttpTls};
-
-/// The snapshot in force, swapped whole.
-pub type Current = Arc<ArcSwap<Snapshot>>;
+pub(crate) use self::name::RouteId;
+pub use self::name::RouteName;
 
 /// One validated configuration.
 pub struct Snapshot {
@@ -45,6 +48,8 @@ pub struct Snapshot {
     pub record_size: RecordSize,
     /// The AEAD library for each suite.
     pub choice: Choice,
+    /// What the clients of routes may move, where that is bounded, by the names of the routes and of their listeners.
+    pub bandwidths: Bandwidths,
     /// The part that requests take in distributed traces; `None`: none, and `traceparent` passes as it came.
     pub tracing: Option<Tracing>,
 }
@@ -54,6 +59,15 @@ impl Snapshot {
     #[must_use]
     pub fn listener(&self, socket: AcceptorId, name: &str) -> Option<&Arc<Listener>> {
         self.sockets.get(&socket).or_else(|| self.listeners.get(name))
+    }
+
+    /// The name of a route. It is looked for among all: for what is told once a minute.
+    pub(crate) fn route(&self, id: RouteId) -> Option<Arc<str>> {
+        self.listeners.values().find_map(|listener| {
+            let requests = listener.http.iter().flat_map(|http| http.routes.iter()).map(|route| &route.name);
+            let mut names = listener.routes.iter().map(|route| &route.name).chain(requests);
+            names.find(|name| name.id() == id).map(|name| Arc::clone(name))
+        })
     }
 
     /// Uses these AEAD libraries, towards servers as well. For a snapshot that nobody works by yet.
@@ -137,10 +151,35 @@ pub struct ListenerTls {
     pub preamble: Option<Preamble>,
 }
 
+/// The bandwidths of routes, by what each route is called and to which listeners it applies. What their clients have moved
+/// goes on from snapshot to snapshot.
+pub type Bandwidths = BTreeMap<(Box<str>, Box<str>), Bandwidth>;
+
+/// How many bytes all clients of a route may send, and how many they may receive.
+#[derive(Clone, Debug)]
+pub struct Bandwidth {
+    /// Bytes per second in each direction.
+    pub rate: NonZeroU64,
+    /// What they share.
+    pub allowance: Arc<Allowance>,
+}
+
+impl Bandwidth {
+    /// Bounds what is relayed to and from a server.
+    pub(crate) fn bound(&self, server: &Socket) {
+        server.set_pace(Arc::clone(&self.allowance), self.rate, Side::Server);
+    }
+
+    /// Bounds the body of one message.
+    pub(crate) fn pace(&self) -> Pace {
+        Pace::new(Arc::clone(&self.allowance), self.rate, Side::Client)
+    }
+}
+
 /// A destination.
 pub struct Route {
     /// What events call it.
-    pub name: Arc<str>,
+    pub name: RouteName,
     /// What is done.
     pub target: Target,
     /// Clients that are refused by their JA4 fingerprint.
@@ -151,6 +190,9 @@ pub struct Route {
     /// Of so many connections that went well one has an event; those that failed always have. It is not for
     /// [`Target::Http`], whose requests have events by their own routes.
     pub log_one_in: NonZeroU32,
+    /// What its clients may move; `None`: anything. It is not for [`Target::Http`], whose requests have it by their own
+    /// routes.
+    pub bandwidth: Option<Bandwidth>,
 }
 
 /// What is done with the connections of a route.

@@ -4,8 +4,11 @@
 //! the length of one poll, is its scratch: the memory that records are opened and sealed in.
 
 mod accept;
+mod handle;
 #[cfg(test)]
 pub(crate) mod rig;
+#[cfg(test)]
+mod swaps;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,18 +18,18 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use offramp_net::listen::Reserve;
 use offramp_net::splice::Pipes;
 use offramp_net::turn;
 use offramp_observe::{Cause, ConnectionFacts, EventSender, IdSource, Log, RequestFacts, WorkerCounters};
 use offramp_record::Span;
 use offramp_tls::HandshakeQueue;
-use offramp_upstream::{Chooser, Pools};
+use offramp_upstream::{PerWorker, Pools, Progress};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -44,6 +47,8 @@ use crate::pressure::Pressure;
 use crate::refusals::Refusals;
 use crate::slots::{self, SPANS};
 use crate::snapshot::{Current, Snapshot};
+
+pub use handle::{Commander, StartingWorker, WorkerHandle};
 
 /// How long connections that are closed at the end of a drain have to say so to their clients.
 const CUT: Duration = Duration::from_secs(1);
@@ -100,6 +105,8 @@ pub enum Command {
     Unlisten {
         /// Which.
         id: AcceptorId,
+        /// Where it is kept, if it may be needed again, and which of its acceptors this is: told when the worker has closed it.
+        reserve: Option<(Arc<Reserve>, usize)>,
     },
     /// Close the socket and leave who waits in its queue to another process that has it, too.
     Leave {
@@ -124,60 +131,6 @@ pub enum Command {
         /// How long to wait.
         limit: Duration,
     },
-}
-
-/// The outside of a running worker.
-pub struct WorkerHandle {
-    thread: JoinHandle<u64>,
-    /// Its other end is dropped with the thread, however that ends.
-    alive: oneshot::Receiver<()>,
-    commands: UnboundedSender<Command>,
-}
-
-impl WorkerHandle {
-    /// Sends an order to the worker. A worker that has ended ignores it.
-    pub fn send(&self, command: Command) {
-        let _ = self.commands.send(command);
-    }
-
-    /// Waits until the thread has ended: after a drain, or because of a fault of ours.
-    pub async fn ended(&mut self) {
-        let _ = (&mut self.alive).await;
-    }
-
-    /// Whether the thread has ended.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.thread.is_finished()
-    }
-
-    /// What sends orders to the worker as long as there are other handles of it.
-    pub(crate) fn weak(&self) -> WeakUnboundedSender<Command> {
-        self.commands.downgrade()
-    }
-
-    /// Another handle of the worker; the drain ends at once when all handles are gone.
-    #[must_use]
-    pub fn commander(&self) -> Commander {
-        Commander(self.commands.clone())
-    }
-
-    /// Waits for the thread to end; gives how many connections it cut, or `None` if it panicked.
-    #[must_use]
-    pub fn join(self) -> Option<u64> {
-        self.thread.join().ok()
-    }
-}
-
-/// Commands a worker.
-#[derive(Clone)]
-pub struct Commander(UnboundedSender<Command>);
-
-impl Commander {
-    /// Sends an order to the worker. A worker that has ended ignores it.
-    pub fn send(&self, command: Command) {
-        let _ = self.0.send(command);
-    }
 }
 
 /// The inside of a worker.
@@ -239,10 +192,11 @@ pub(crate) struct Scratch {
     pub(crate) spans: [Span; SPANS],
 }
 
-/// Round robin over each backend of the newest snapshot.
+/// Whose turn it is in each backend of the newest snapshot.
 struct Turns {
     generation: u64,
-    backends: Vec<Rc<RefCell<Chooser>>>,
+    /// Made for the first connection of each.
+    backends: Vec<Option<Rc<PerWorker>>>,
 }
 
 /// Ends every relay at once: a flag, and the tasks to wake.
@@ -316,8 +270,7 @@ impl Drop for Remembered<'_> {
 }
 
 impl Worker {
-    /// Starts worker `index` on a thread of its own, tied to `core` if one is given. `seed` is drawn
-    /// at random once per process and makes connection ids unique.
+    /// Starts worker `index`, and waits until it runs; see [`Worker::spawn`].
     ///
     /// # Errors
     /// Where the thread or its event loop cannot be made.
@@ -329,6 +282,22 @@ impl Worker {
         shared: Shared,
         seed: u64,
     ) -> io::Result<WorkerHandle> {
+        Self::spawn(index, core, counters, events, shared, seed)?.started()
+    }
+
+    /// Begins to start worker `index` on a thread of its own, tied to `core` if one is given. `seed` is drawn
+    /// at random once per process and makes connection ids unique.
+    ///
+    /// # Errors
+    /// Where the thread cannot be made.
+    pub fn spawn(
+        index: usize,
+        core: Option<usize>,
+        counters: WorkerCounters,
+        events: EventSender,
+        shared: Shared,
+        seed: u64,
+    ) -> io::Result<StartingWorker> {
         let (commands, receiver) = unbounded_channel();
         // Made here, so that the caller learns of a failure; the loop itself is bound to its thread.
         let mut builder = Builder::new_current_thread();
@@ -364,11 +333,7 @@ impl Worker {
             runtime.shutdown_background();
             cut_off.get()
         })?;
-        match outcome.recv() {
-            Ok(Ok(())) => Ok(WorkerHandle { thread, alive, commands }),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(io::Error::other("the worker's thread ended at once")),
-        }
+        Ok(StartingWorker { handle: WorkerHandle { thread, alive, commands }, outcome })
     }
 
     /// The inside alone, to be run on the calling thread.
@@ -429,7 +394,7 @@ impl Worker {
         let limit = loop {
             match commands.recv().await {
                 Some(Command::Listen { id, listener, fd }) => self.listen(id, listener, fd),
-                Some(Command::Unlisten { id }) => self.unlisten(id),
+                Some(Command::Unlisten { id, reserve }) => self.unlisten(id, reserve),
                 Some(Command::Leave { id }) => self.leave(id),
                 Some(Command::Beat { alive }) => drop(alive.send(())),
                 Some(Command::Connections { question, told }) => self.tell_of(&question, told).await,
@@ -439,7 +404,7 @@ impl Worker {
         };
         self.turns_away.set(true);
         let all: Vec<_> = self.acceptors.borrow().keys().copied().collect();
-        all.into_iter().for_each(|id| self.unlisten(id));
+        all.into_iter().for_each(|id| self.unlisten(id, None));
         // Acceptors take whoever waits already before connections are counted.
         tokio::task::yield_now().await;
         self.draining.set(true);
@@ -518,19 +483,24 @@ impl Worker {
     }
 
     /// The turns of a backend of `snapshot`, in which failures of its servers are remembered.
-    pub(crate) fn turns(&self, snapshot: &Snapshot, backend: usize) -> Rc<RefCell<Chooser>> {
+    pub(crate) fn turns(&self, snapshot: &Snapshot, backend: usize) -> Rc<PerWorker> {
         let mut turns = self.turns.borrow_mut();
-        let fresh = || {
-            let now = Instant::now();
-            let new = |backend: &Arc<offramp_upstream::Backend>| {
-                Rc::new(RefCell::new(Chooser::new(Arc::clone(&backend.picker), self.index, now)))
-            };
-            snapshot.backends.iter().map(new).collect()
-        };
         if turns.generation != snapshot.generation {
-            *turns = Turns { generation: snapshot.generation, backends: fresh() };
+            let backends = vec![None; snapshot.backends.len()];
+            *turns = Turns { generation: snapshot.generation, backends };
         }
-        Rc::clone(&turns.backends[backend])
+        let new = || Rc::new(PerWorker::new(&snapshot.backends[backend], self.index, Instant::now()));
+        Rc::clone(turns.backends[backend].get_or_insert_with(new))
+    }
+
+    /// Counts an attempt to connect to a server.
+    pub(crate) fn note_attempt(&self, progress: Progress<'_>) {
+        if let Progress::Attempted { succeeded } = progress {
+            self.counters.connect_attempted();
+            if !succeeded {
+                self.counters.connect_failed();
+            }
+        }
     }
 
     /// Facts begin.

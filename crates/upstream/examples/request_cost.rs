@@ -43,7 +43,7 @@ async fn ask(address: SocketAddr, count: u32) -> Result<(), Box<dyn std::error::
         client: None,
         tls: true,
         private: None,
-        attempted: &|_| (),
+        progress: &|_| (),
         interim: None,
         timeouts: offramp_upstream::Timeouts::default(),
     };

@@ -1,8 +1,8 @@
 //! Being let onto a server: the choice, the count of requests, and the wait while all are full.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
@@ -11,31 +11,43 @@ use offramp_net::clock::coarse_ms;
 
 use crate::backend::Backend;
 use crate::connect::Reason;
-use crate::pick::{Chooser, Picked, Question, Standing, Tried, key};
+use crate::per_worker::{Loads, PerWorker};
+use crate::pick::{Picked, Question, Standing, Tried, key};
 use crate::queue::{Place, ServerId};
 
 /// A request or connection that counts on its server, until this is dropped.
 #[derive(Debug)]
-pub struct Permit {
-    /// Absent where nobody needs the count.
-    counted: Option<Arc<Backend>>,
-    server: usize,
+pub struct Permit(Counted);
+
+/// Who counts it. The place of the server has the size that leaves room for the rest: permits are part of each request.
+#[derive(Debug)]
+enum Counted {
+    /// All workers together, because a bound or the policy depends on it.
+    Together { backend: Arc<Backend>, server: u32 },
+    /// Its worker, for those who want to know.
+    Alone { loads: Rc<Loads>, server: u32 },
 }
 
 impl Permit {
     /// The server's place in its backend.
     #[must_use]
     pub fn server(&self) -> usize {
-        self.server
+        match self.0 {
+            Counted::Together { server, .. } | Counted::Alone { server, .. } => server as usize,
+        }
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(backend) = &self.counted {
-            backend.health[self.server].leave();
-            if backend.limits.max_connections.is_some() {
-                backend.queue.freed(backend.id(self.server));
+        match &self.0 {
+            Counted::Alone { loads, server } => loads.leave(*server),
+            Counted::Together { backend, server } => {
+                let server = *server as usize;
+                backend.health[server].leave();
+                if backend.limits.max_connections.is_some() {
+                    backend.queue.freed(backend.id(server));
+                }
             }
         }
     }
@@ -75,10 +87,10 @@ pub(crate) struct Wish<'w> {
 }
 
 impl Backend {
-    /// Whether requests on its servers are counted: a count is a cache line that all workers write, so
-    /// it is kept only where something depends on it.
+    /// Whether all workers count the requests on its servers together: such a count is a cache line that all of them
+    /// write, so it is kept only where a bound or the policy depends on it. Otherwise each worker counts its own.
     #[must_use]
-    pub fn counts(&self) -> bool {
+    pub fn counts_together(&self) -> bool {
         self.limits.max_connections.is_some() || self.policy.needs_load()
     }
 
@@ -95,12 +107,15 @@ impl Backend {
         self.health[server].standing(now, self.slow_return, self.limits.max_connections)
     }
 
-    fn permit(self: &Arc<Self>, server: usize) -> Option<Permit> {
-        if !self.counts() {
-            return Some(Permit { counted: None, server });
+    fn permit(self: &Arc<Self>, own: &PerWorker, server: usize) -> Option<Permit> {
+        // Nobody can write so many servers down.
+        let place = server as u32;
+        if !self.counts_together() {
+            own.loads.enter(place);
+            return Some(Permit(Counted::Alone { loads: Rc::clone(&own.loads), server: place }));
         }
         let entered = self.health[server].enter(self.limits.max_connections);
-        entered.then(|| Permit { counted: Some(Arc::clone(self)), server })
+        entered.then(|| Permit(Counted::Together { backend: Arc::clone(self), server: place }))
     }
 }
 
@@ -113,17 +128,13 @@ pub(crate) fn client_key(client: IpAddr) -> u64 {
 }
 
 /// Looks once for a permit; `Ok(None)`: all are full.
-fn look(
-    backend: &Arc<Backend>,
-    chooser: &RefCell<Chooser>,
-    wish: Wish<'_>,
-) -> Result<Option<Permit>, Denied> {
+fn look(backend: &Arc<Backend>, own: &PerWorker, wish: Wish<'_>) -> Result<Option<Permit>, Denied> {
     if let Some(tied) = wish.tied {
-        return Ok(backend.permit(tied));
+        return Ok(backend.permit(own, tied));
     }
     let now_ms = coarse_ms();
     loop {
-        let mut chooser = chooser.borrow_mut();
+        let mut chooser = own.chooser.borrow_mut();
         // The exact time matters to back-offs alone.
         let now = if chooser.is_calm() { chooser.since() } else { Instant::now() };
         let question = Question { policy: &backend.policy, key: wish.key, tried: wish.tried, now };
@@ -131,7 +142,7 @@ fn look(
         drop(chooser);
         match picked {
             Picked::Server(server) => {
-                if let Some(permit) = backend.permit(server) {
+                if let Some(permit) = backend.permit(own, server) {
                     return Ok(Some(permit));
                 }
                 // Another worker was faster; it is full now, which the next look will see.
@@ -158,20 +169,20 @@ fn still_tied(backend: &Backend, wish: Wish<'_>) -> Option<usize> {
 /// A permit on a server at once, if there is one and nobody waits for it already; `Ok(None)`: wait.
 pub(crate) fn permit_now(
     backend: &Arc<Backend>,
-    chooser: &RefCell<Chooser>,
+    own: &PerWorker,
     mut wish: Wish<'_>,
 ) -> Result<Option<Permit>, Denied> {
     wish.tied = still_tied(backend, wish);
     if backend.limits.max_connections.is_some() && backend.queue.waiting() > 0 {
         return Ok(None);
     }
-    look(backend, chooser, wish)
+    look(backend, own, wish)
 }
 
 /// Waits for a permit behind those who wait already. The caller bounds the wait.
 pub(crate) async fn permit_later(
     backend: &Arc<Backend>,
-    chooser: &RefCell<Chooser>,
+    own: &PerWorker,
     mut wish: Wish<'_>,
 ) -> Result<Permit, Denied> {
     let mut place: Option<Place> = None;
@@ -190,7 +201,7 @@ pub(crate) async fn permit_later(
         if !called {
             return Poll::Pending;
         }
-        let looked = look(backend, chooser, wish).inspect_err(|_| {
+        let looked = look(backend, own, wish).inspect_err(|_| {
             // It was called for a place that others behind it can use.
             if let Some(place) = &place {
                 place.pass();
@@ -242,7 +253,7 @@ mod tests {
     }
 
     /// Two servers that are full, one request each.
-    fn full() -> (Arc<Backend>, RefCell<Chooser>, [Permit; 2]) {
+    fn full() -> (Arc<Backend>, PerWorker, [Permit; 2]) {
         let server = |index| {
             let path = format!("/nowhere/{index}").into();
             (Server::at(offramp_net::Address::Unix(path)), Candidate::default())
@@ -252,18 +263,18 @@ mod tests {
         backend.check = Some(Check { rise: 1, fall: 1, ..Check::default() });
         backend.ejection = Some(Ejection { failures: 1, ..Ejection::default() });
         let backend = Arc::new(backend);
-        let chooser = RefCell::new(Chooser::new(Arc::clone(&backend.picker), 0, Instant::now()));
-        let permits = [0, 1].map(|server| backend.permit(server).unwrap());
-        (backend, chooser, permits)
+        let own = PerWorker::new(&backend, 0, Instant::now());
+        let permits = [0, 1].map(|server| backend.permit(&own, server).unwrap());
+        (backend, own, permits)
     }
 
     /// Has a request wait that is tied to the first server, has `lost` take that one away, then frees the second.
     fn waits_for_another(lost: impl FnOnce(&Backend)) {
-        let (backend, chooser, permits) = full();
+        let (backend, own, permits) = full();
         let [_first, second] = permits;
         let tried = Tried::default();
         let wish = Wish { key: None, tied: Some(0), tried: &tried };
-        let mut waits = pin!(permit_later(&backend, &chooser, wish));
+        let mut waits = pin!(permit_later(&backend, &own, wish));
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut poll = || waits.as_mut().poll(&mut Context::from_waker(&waker));
@@ -291,5 +302,39 @@ mod tests {
     #[test]
     fn who_is_tied_to_a_server_that_was_ejected_gets_another() {
         waits_for_another(|backend| assert!(note(backend, 0, Outcome::Bad, coarse_ms())));
+    }
+
+    #[test]
+    fn workers_count_for_themselves_and_the_sum_is_told() {
+        let server = |index| {
+            let path = format!("/nowhere/{index}").into();
+            (Server::at(offramp_net::Address::Unix(path)), Candidate::default())
+        };
+        let old = Arc::new(Backend::new("test", (0..2).map(server)));
+        assert!(!old.counts_together());
+        let counts = |backend: &Backend| [0, 1].map(|server| backend.health[server].in_flight());
+        let workers = [0, 1].map(|worker| PerWorker::new(&old, worker, Instant::now()));
+        let mut held: Vec<Permit> =
+            workers.iter().flat_map(|own| [0, 1, 1].map(|server| old.permit(own, server).unwrap())).collect();
+        assert_eq!(counts(&old), [2, 4]);
+        // After a reload in which its place is another, and with a policy that counts together.
+        let mut new = Backend::new("test", [server(1), server(0)]);
+        new.policy = crate::pick::Policy::LeastConn;
+        new.carry_over(&old);
+        let new = Arc::new(new);
+        let later = PerWorker::new(&new, 0, Instant::now());
+        held.push(new.permit(&later, 1).unwrap());
+        assert_eq!(counts(&new), [4, 3]);
+        drop(workers);
+        drop(held.remove(0));
+        assert_eq!(counts(&new), [4, 2], "those that are left count on");
+        drop(held);
+        assert_eq!(counts(&new), [0, 0]);
+    }
+
+    /// Each stream of HTTP/2 has the room for one.
+    #[test]
+    fn a_permit_is_small() {
+        assert_eq!((size_of::<Permit>(), size_of::<Option<Permit>>()), (16, 16));
     }
 }

@@ -1,6 +1,5 @@
 //! Reaching a server of a backend, trying others where one cannot be reached.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +17,8 @@ use crate::admission::{Denied, Permit, Wish, client_key, permit_later, permit_no
 use crate::backend::{Backend, Target};
 use crate::health::{self, Outcome};
 use crate::link::Link;
-use crate::pick::{Chooser, HashKey, Policy, Tried};
+use crate::per_worker::PerWorker;
+use crate::pick::{HashKey, Policy, Tried};
 
 /// A connection to a server.
 pub struct Connected {
@@ -118,6 +118,18 @@ pub(crate) fn is_ours(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(12 | 23 | 24 | 28 | 105))
 }
 
+/// What happens on the way to a server.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'p> {
+    /// This server was picked; it takes the place of the one before.
+    Picked(&'p Arc<str>),
+    /// A connection was attempted.
+    Attempted {
+        /// Whether it was made.
+        succeeded: bool,
+    },
+}
+
 /// What comes first on a connection to a server.
 #[derive(Clone, Copy)]
 pub(crate) struct Way<'a> {
@@ -149,20 +161,19 @@ impl Reached {
 }
 
 /// Connects to the server whose turn it is, or to the next that can be reached, for a connection of
-/// `client`, which is to be introduced by `prologue`. Each attempt may take `limit`, handshake included. Failures are remembered in `chooser` and in the health of
-/// the servers, so that one that is down is not everybody's first choice. `attempted` is told of each
-/// attempt, and whether it succeeded.
+/// `client`, which is to be introduced by `prologue`. Each attempt may take `limit`, handshake included. Failures are remembered in `own` and in the health of
+/// the servers, so that one that is down is not everybody's first choice. `on` is told how it goes.
 ///
 /// # Errors
 /// Where every address of every server failed, where none is alive or free, or where descriptors or
 /// memory have run out here.
 pub async fn connect(
     backend: &Arc<Backend>,
-    chooser: &RefCell<Chooser>,
+    own: &PerWorker,
     client: Option<IpAddr>,
     limit: Duration,
     prologue: &[u8],
-    mut attempted: impl FnMut(bool),
+    mut on: impl FnMut(Progress<'_>),
 ) -> Result<Connected, Unreachable> {
     let key = match backend.policy {
         Policy::Hash(HashKey::Client) => client.map(client_key),
@@ -172,7 +183,7 @@ pub async fn connect(
     let mut failed = Unreachable { server: None, tries: 0, reason: Reason::NoAddress };
     loop {
         let wish = Wish { key, tied: None, tried: &tried };
-        let permit = match acquire(backend, chooser, wish).await {
+        let permit = match acquire(backend, own, wish).await {
             Ok(permit) => permit,
             // The last attempt says more than that there are no others.
             Err(None) => return Err(failed),
@@ -181,14 +192,15 @@ pub async fn connect(
         let server = permit.server();
         tried.insert(server);
         failed.server = Some(server);
+        on(Progress::Picked(&backend.servers[server].name));
         match reach(backend, server, limit, Way { prologue, alpn: Alpn::Own }, |succeeded| {
             failed.tries = failed.tries.saturating_add(1);
-            attempted(succeeded);
+            on(Progress::Attempted { succeeded });
         })
         .await
         {
             Ok(Reached { socket, secured }) => {
-                chooser.borrow_mut().note_success(server);
+                own.chooser.borrow_mut().note_success(server);
                 health::note(backend, server, Outcome::Good, coarse_ms());
                 return Ok(Connected { socket, secured, server, tries: failed.tries, permit });
             }
@@ -196,21 +208,17 @@ pub async fn connect(
             Err(reason) if reason.is_ours() => return Err(Unreachable { reason, ..failed }),
             Err(reason) => failed.reason = reason,
         }
-        chooser.borrow_mut().note_failure(server, Instant::now());
+        own.chooser.borrow_mut().note_failure(server, Instant::now());
         health::note(backend, server, Outcome::Bad, coarse_ms());
     }
 }
 
 /// A permit, after a wait if need be; `Err(None)`: nobody is left to be tried.
-async fn acquire(
-    backend: &Arc<Backend>,
-    chooser: &RefCell<Chooser>,
-    wish: Wish<'_>,
-) -> Result<Permit, Option<Reason>> {
-    if let Some(permit) = permit_now(backend, chooser, wish).map_err(Denied::reason)? {
+async fn acquire(backend: &Arc<Backend>, own: &PerWorker, wish: Wish<'_>) -> Result<Permit, Option<Reason>> {
+    if let Some(permit) = permit_now(backend, own, wish).map_err(Denied::reason)? {
         return Ok(permit);
     }
-    match timeout(backend.limits.queue_timeout, permit_later(backend, chooser, wish)).await {
+    match timeout(backend.limits.queue_timeout, permit_later(backend, own, wish)).await {
         Ok(permit) => permit.map_err(Denied::reason),
         Err(_) => Err(Some(Reason::QueueTimeout)),
     }

@@ -11,6 +11,7 @@ mod fault;
 pub mod health;
 mod http;
 mod link;
+mod per_worker;
 pub mod pick;
 pub mod probe;
 pub mod queue;
@@ -18,7 +19,7 @@ pub mod sticky;
 
 pub use admission::Permit;
 pub use backend::{Backend, PoolLimits, Protocol, Server, Target};
-pub use connect::{Connected, Reason, Unreachable, connect};
+pub use connect::{Connected, Progress, Reason, Unreachable, connect};
 pub use fault::{Breach, Failure, Fault, Violation};
 pub use health::{Check, CheckKind, Duty, Ejection, ServerHealth};
 pub use http::{
@@ -26,5 +27,6 @@ pub use http::{
     RequestBody, ServerBody, ServerRequest, Timeouts, Tunnel, connection_memory,
 };
 pub use link::Link;
+pub use per_worker::PerWorker;
 pub use pick::{Candidate, Chooser, HashKey, Picker, Policy};
 pub use sticky::Sticky;

@@ -23,6 +23,15 @@ pub enum Link {
 }
 
 impl Link {
+    /// The socket of it.
+    #[must_use]
+    pub fn socket(&self) -> &Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => stream.socket(),
+        }
+    }
+
     /// Reads; 0 bytes mean the end of the stream.
     ///
     /// # Errors
@@ -118,10 +127,7 @@ impl Link {
 
     /// Says that nothing is to be written for now: when the server reads what was written last, that is no news.
     pub(crate) fn pause_writing(&self) {
-        match self {
-            Self::Plain(socket) => socket.pause_writing(),
-            Self::Tls(stream) => stream.socket().pause_writing(),
-        }
+        self.socket().pause_writing();
     }
 
     /// Ends the direction to the server.

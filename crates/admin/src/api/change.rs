@@ -1,14 +1,15 @@
 //! What the process changes when it is asked to: each is a request to `control`, which makes one at a time.
 
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use offramp_config::model::{ServerState, Weight};
 use offramp_config::{Edit, Item, ServerEdit};
-use offramp_control::{Change as Request, Report, Terms};
+use offramp_control::{Change as Request, Report, Stopping, Terms};
 use serde_json::{Map, Value, json};
 
 use super::connections;
-use super::document::keys;
+use super::document::{keys, some_keys};
 use super::query::Query;
 use super::{Answer, Asked, Control, Problem, time};
 
@@ -18,14 +19,19 @@ pub(crate) enum Change {
     Document,
     AddListener,
     PutListener,
+    PatchListener,
     DeleteListener,
     AddRoute,
     PutRoute,
+    PatchRoute,
     DeleteRoute,
     AddCertificate,
     PutCertificate,
+    PatchCertificate,
     DeleteCertificate,
+    AddBackend,
     PutBackend,
+    PatchBackend,
     DeleteBackend,
     AddServer,
     PatchServer,
@@ -52,24 +58,25 @@ pub(super) async fn answer(
         dry_run: query.flag("dry_run"),
         confirm: query.time("confirm"),
         persist: query.flag("persist"),
+        force: query.flag("force"),
     };
     let dry_run = terms.dry_run;
     let request = match what {
         Change::Stop => {
-            control.handle.stop();
-            return Ok(Answer::Accepted(json!({ "stopping": true })));
+            return Ok(Answer::Accepted(stop(control, asked, query.flag("now"))));
         }
         Change::CloseConnections => {
             return Ok(Answer::Json(connections::close(control, asked, query).await?));
         }
         Change::CloseConnection => return Ok(Answer::Json(connections::close_one(control, asked).await?)),
         Change::Upgrade => {
-            let done = control.handle.replace(asked.by.clone()).await?;
+            let done = control.handle.replace(asked.by.clone(), terms.force).await?;
             let took = u64::try_from(done.took.as_millis()).unwrap_or(u64::MAX);
             return Ok(Answer::Json(json!({ "process": done.process, "took_ms": took })));
         }
         Change::Confirm => {
-            let done = control.handle.confirm(asked.by.clone()).await?;
+            let confirm = Request::Confirm { write: !query.flag("no_persist") };
+            let done = control.handle.change(confirm, Terms::default(), asked.by.clone()).await?;
             return Ok(Answer::Json(report(&done, false)));
         }
         Change::Reload => Request::Reload,
@@ -79,6 +86,20 @@ pub(super) async fn answer(
     };
     let done = control.handle.change(request, terms, asked.by.clone()).await?;
     Ok(Answer::Json(report(&done, dry_run)))
+}
+
+/// Has the process stop, and tells what that means for what is open.
+fn stop(control: &Control, asked: &Asked<'_>, now: bool) -> Value {
+    let Stopping { already, until } = control.handle.order_stop(now, asked.by.clone());
+    let limit = control.view.in_force().config.limits.drain_timeout;
+    let until = until.or_else(|| SystemTime::now().checked_add(limit)).filter(|_| !now);
+    json!({
+        "stopping": true,
+        "already": already,
+        "now": now,
+        "open": control.view.figures().counters.totals().active(),
+        "until": until.map(time),
+    })
 }
 
 fn document(asked: &Asked<'_>, query: &Query) -> Result<Request, Problem> {
@@ -98,6 +119,10 @@ fn edit(control: &Control, what: Change, asked: &Asked<'_>) -> Result<Edit, Prob
     let put = |item| -> Result<Edit, Problem> {
         Ok(Edit::Replace { item, name: name(0), table: keys(&asked.body)? })
     };
+    let patch = |item| -> Result<Edit, Problem> {
+        let (table, without) = some_keys(&asked.body)?;
+        Ok(Edit::Change { item, name: name(0), table, without })
+    };
     let remove = |item| Ok(Edit::Remove { item, name: name(0) });
     match what {
         Change::AddListener => {
@@ -108,9 +133,19 @@ fn edit(control: &Control, what: Change, asked: &Asked<'_>) -> Result<Edit, Prob
             Ok(Edit::Add { item: Item::Certificate, name: name(0), table: keys(&asked.body)? })
         }
         Change::PutCertificate => put(Item::Certificate),
+        Change::PatchCertificate => patch(Item::Certificate),
+        Change::PatchListener => patch(Item::Listener),
+        Change::PatchRoute => patch(Item::Route),
+        Change::PatchBackend => patch(Item::Backend),
         Change::DeleteCertificate => remove(Item::Certificate),
         Change::PutListener => put(Item::Listener),
         Change::PutRoute => put(Item::Route),
+        Change::AddBackend => {
+            let mut table = keys(&asked.body)?;
+            let name = table.remove("name").ok_or_else(|| missing("name"))?;
+            let name = name.as_str().ok_or_else(|| Problem::wrong("`name` is a string"))?.to_owned();
+            Ok(Edit::Add { item: Item::Backend, name, table })
+        }
         Change::PutBackend => {
             let config = &control.view.in_force().config;
             let is_there = config.backends.iter().any(|backend| backend.name.as_str() == name(0));
@@ -208,7 +243,7 @@ fn report(done: &Report, dry_run: bool) -> Value {
         "dry_run": dry_run,
         "changes": changes.lines,
         "new_certificates": changes.new_certificates,
-        "needs_a_restart": changes.needs_restart,
+        "needs_an_upgrade": changes.needs_restart,
         "touched": { "opens": opens, "closes": closes, "connections": connections, "open": open },
         "warnings": warnings,
         "confirm_until": confirm_until.map(time),

@@ -23,7 +23,7 @@ pub(super) const FILTER: &[Parameter] = &[
     Parameter {
         name: "name",
         kind: Kind::Text,
-        doc: "With this server name; *.example.org is any name below it",
+        doc: "With this name (SNI, else the host of HTTP); *.example.org is any name below it",
     },
     Parameter { name: "route", kind: Kind::Text, doc: "On this route; of HTTP, by the latest request" },
     Parameter { name: "listener", kind: Kind::Text, doc: "Of this listener" },
@@ -48,6 +48,9 @@ pub(super) async fn page(control: &Control, query: &Query) -> Result<Value, Prob
     let most = query.number("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(PAGE.into());
     let from = query.text("after").and_then(|text| text.parse::<Cursor>().ok()).unwrap_or_default();
     let page = control.view.connections().page(&Arc::new(filter(query)), from, most).await?;
+    if page.connections.is_empty() && query.text("after").is_none() {
+        known(control, query)?;
+    }
     let connections: Vec<Value> = page.connections.iter().map(connection).collect();
     Ok(json!({ "connections": connections, "next": page.next.map(|next| next.to_string()) }))
 }
@@ -76,7 +79,29 @@ pub(super) async fn close(control: &Control, asked: &Asked<'_>, query: &Query) -
         ));
     }
     let count = control.handle.close_connections(filter(query), &what.join(", "), &asked.by).await?;
+    if count == 0 {
+        known(control, query)?;
+    }
     Ok(json!({ "closed": count }))
+}
+
+/// Refuses a listener or a route that there is not, for a filter that no connection fits: one may be open on a route that
+/// went.
+fn known(control: &Control, query: &Query) -> Result<(), Problem> {
+    let config = &control.view.in_force().config;
+    if let Some(name) = query.text("listener") {
+        let names = config.listeners.iter().map(|listener| listener.name.as_str());
+        if !names.clone().any(|known| known == name) {
+            return Err(Problem::unknown("listener", name, names));
+        }
+    }
+    if let Some(name) = query.text("route") {
+        let names: Vec<String> = config.routes.iter().map(offramp_config::model::Route::name).collect();
+        if !names.iter().any(|known| known == name) {
+            return Err(Problem::unknown("route", name, names.iter().map(String::as_str)));
+        }
+    }
+    Ok(())
 }
 
 /// What the query says; each value was checked.

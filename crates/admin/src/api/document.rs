@@ -95,16 +95,33 @@ fn json_of_value(value: &toml_edit::Value) -> Value {
 
 /// The keys of an item, which must be a JSON object.
 pub(crate) fn keys(bytes: &[u8]) -> Result<Table, Problem> {
+    let mut table = Table::new();
+    for (key, value) in object(bytes)? {
+        table.insert(&key, Item::Value(toml_of(&key, value)?));
+    }
+    Ok(table)
+}
+
+/// Some keys of an item, and the names of those that are null: they are taken away.
+pub(crate) fn some_keys(bytes: &[u8]) -> Result<(Table, Vec<String>), Problem> {
+    let (mut table, mut without) = (Table::new(), Vec::new());
+    for (key, value) in object(bytes)? {
+        if value.is_null() {
+            without.push(key);
+        } else {
+            table.insert(&key, Item::Value(toml_of(&key, value)?));
+        }
+    }
+    Ok((table, without))
+}
+
+fn object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| Problem::wrong(format!("the body is not JSON: {error}")))?;
     let Value::Object(members) = value else {
         return Err(Problem::wrong("the body is a JSON object with the keys of the item"));
     };
-    let mut table = Table::new();
-    for (key, value) in members {
-        table.insert(&key, Item::Value(toml_of(&key, value)?));
-    }
-    Ok(table)
+    Ok(members)
 }
 
 fn toml_of(key: &str, value: Value) -> Result<toml_edit::Value, Problem> {

@@ -1,10 +1,12 @@
 //! What happens, as it happens: a stream of events (`text/event-stream`, HTML Living Standard §9.2).
 //!
 //! It looks at the process twice a second while somebody reads, and says what is new. Nothing is kept for a reader: one
-//! that reads slowly is told later. After ten minutes the stream ends, and clients connect again.
+//! that reads slowly is told later. After ten minutes the stream ends, and when the process leaves the admin interface to
+//! another or stops: clients connect again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
+use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -12,8 +14,9 @@ use std::time::{Duration, SystemTime};
 
 use hyper::body::{Body, Bytes, Frame};
 use offramp_control::View;
+use offramp_observe::{Detail, Notice, NoticeKind};
 use serde_json::{Value, json};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::{read, time};
@@ -26,7 +29,18 @@ const QUIET: u32 = 30;
 const LIFE: Duration = Duration::from_secs(600);
 
 /// The kinds of events.
-pub(crate) const KINDS: [&str; 5] = ["change", "refused", "closed", "server", "certificate"];
+pub(crate) const KINDS: [&str; 10] = [
+    "change",
+    "refused",
+    "closed",
+    "server",
+    "certificate",
+    NoticeKind::Upgrade.name(),
+    NoticeKind::Stop.name(),
+    NoticeKind::Confirm.name(),
+    NoticeKind::Limit.name(),
+    NoticeKind::Late.name(),
+];
 
 /// The stream.
 pub(crate) struct Events {
@@ -35,6 +49,8 @@ pub(crate) struct Events {
     kinds: Vec<&'static str>,
     timer: Interval,
     end: Instant,
+    /// The admin interface ends; `None`: that was told.
+    closes: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     quiet: u32,
     /// What was there at the last look.
     seen: Seen,
@@ -51,6 +67,8 @@ struct Seen {
     refused: u64,
     /// The latest time that connections were closed for somebody.
     closed: u64,
+    /// The numbers of the latest notices.
+    notices: [u64; NoticeKind::ALL.len()],
     servers: HashMap<(String, String), &'static str>,
     /// By when they begin and end, and their names.
     certificates: HashSet<String>,
@@ -58,14 +76,27 @@ struct Seen {
 
 impl Events {
     /// The events of these kinds from now on.
-    pub(crate) fn new(view: View, kinds: Vec<&'static str>, place: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(
+        view: View,
+        kinds: Vec<&'static str>,
+        place: OwnedSemaphorePermit,
+        closes: Option<watch::Receiver<bool>>,
+    ) -> Self {
         let mut timer = interval(LOOK);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut seen = Seen::default();
         // What is there already is no event.
         look(&view, &mut seen);
         let ready = VecDeque::from([Bytes::from_static(b": what happens from now on\n\n")]);
-        Self { view, kinds, timer, end: Instant::now() + LIFE, quiet: 0, seen, ready, _place: place }
+        let closes = async move {
+            match closes {
+                // An error is an end, too.
+                Some(mut closes) => drop(closes.wait_for(|closes| *closes).await),
+                None => pending().await,
+            }
+        };
+        let (end, closes) = (Instant::now() + LIFE, Some(Box::pin(closes) as _));
+        Self { view, kinds, timer, end, closes, quiet: 0, seen, ready, _place: place }
     }
 
     fn look(&mut self) {
@@ -98,6 +129,11 @@ fn look(view: &View, seen: &mut Seen) -> Vec<(&'static str, Value)> {
     seen.closed = closed.first().map_or(0, |closed| closed.number);
     // The newest comes first there, and last here.
     events.reverse();
+    for kind in NoticeKind::ALL {
+        let new = view.notices().since(kind, seen.notices[kind as usize]);
+        seen.notices[kind as usize] = new.last().map_or(seen.notices[kind as usize], |last| last.number);
+        events.extend(new.iter().map(|notice| (kind.name(), self::notice(notice))));
+    }
     let now = time(SystemTime::now());
     let mut servers = HashMap::new();
     for backend in view.backends() {
@@ -129,6 +165,18 @@ fn look(view: &View, seen: &mut Seen) -> Vec<(&'static str, Value)> {
     events
 }
 
+fn notice(Notice { at, what, fields, .. }: &Notice) -> Value {
+    let mut all = json!({ "at": time(*at), "what": what });
+    for (name, detail) in fields {
+        all[*name] = match detail {
+            Detail::Count(count) => (*count).into(),
+            Detail::Flag(flag) => (*flag).into(),
+            Detail::Text(text) => text.as_str().into(),
+        };
+    }
+    all
+}
+
 impl Body for Events {
     type Data = Bytes;
     type Error = Infallible;
@@ -141,10 +189,13 @@ impl Body for Events {
             if let Some(event) = self.ready.pop_front() {
                 return Poll::Ready(Some(Ok(Frame::data(event))));
             }
-            if Instant::now() >= self.end {
-                return Poll::Ready(None);
+            let Some(closes) = &mut self.closes else { return Poll::Ready(None) };
+            if closes.as_mut().poll(cx).is_ready() || Instant::now() >= self.end {
+                // What has happened until then is told, and then the end.
+                self.closes = None;
+            } else {
+                ready!(self.timer.poll_tick(cx));
             }
-            ready!(self.timer.poll_tick(cx));
             self.look();
         }
     }

@@ -42,18 +42,18 @@ fn describe(operation: &Operation) -> Value {
         .collect();
     parameters.extend(operation.query.iter().map(query));
     let changes = matches!(operation.call, Call::Change(_));
-    let closes = operation.path.starts_with("/connections");
-    if changes && !closes && !operation.query.is_empty() {
+    let may_expect = operation.query.iter().any(|parameter| parameter.name == "dry_run");
+    if may_expect {
         parameters.push(json!({
             "name": "If-Match", "in": "header",
             "schema": { "type": "string", "pattern": "^([*]|\"[0-9a-f]+-[0-9]+\")$" },
-            "description": "The ETag of the configuration that the change is meant for",
+            "description": "The ETag of the configuration that the change is meant for; if another is in force, the answer is a 409",
         }));
     }
     let success =
         if changes { json!({ "$ref": "#/components/schemas/Report" }) } else { json!({ "type": "object" }) };
     let (status, success) = match operation.path {
-        "/stop" => ("202", json!({ "type": "object" })),
+        "/stop" => ("202", stopping()),
         "/upgrade" => ("200", upgraded()),
         "/connections" if changes => ("200", closed()),
         "/connections/{connection}" if changes => ("200", closed()),
@@ -79,6 +79,12 @@ fn describe(operation: &Operation) -> Value {
             "default": { "description": "Refused", "content": refused },
         },
     });
+    if may_expect {
+        let content = described["responses"]["default"]["content"].clone();
+        let about = "It conflicts with what is in force: with `If-Match`, `version` is in force and `difference` is what has \
+                     changed since the expected one; other conflicts have neither";
+        described["responses"]["409"] = json!({ "description": about, "content": content });
+    }
     if let Some(body) = body(operation.body) {
         described["requestBody"] = body;
     }
@@ -155,6 +161,11 @@ fn problem() -> Value {
             "title": { "type": "string" },
             "status": { "type": "integer" },
             "detail": { "type": "string" },
+            "version": { "type": "integer", "description": "The version in force, where the client expected another" },
+            "difference": {
+                "type": "array", "items": { "type": "string" },
+                "description": "What has changed since the expected version; empty where that is not remembered",
+            },
         },
     })
 }
@@ -167,6 +178,21 @@ fn upgraded() -> Value {
         "properties": {
             "process": { "type": "integer", "description": "The process that has taken over" },
             "took_ms": { "type": "integer", "description": "Until it accepted connections" },
+        },
+    })
+}
+
+/// What comes of an order to stop.
+fn stopping() -> Value {
+    json!({
+        "type": "object",
+        "required": ["stopping", "already", "now", "open", "until"],
+        "properties": {
+            "stopping": { "type": "boolean" },
+            "already": { "type": "boolean", "description": "Whether it was stopping before" },
+            "now": { "type": "boolean", "description": "Whether open connections are closed at once" },
+            "open": { "type": "integer", "minimum": 0, "description": "Open connections" },
+            "until": { "type": ["string", "null"], "format": "date-time", "description": "When they are closed at the latest" },
         },
     })
 }
@@ -204,7 +230,7 @@ fn connection() -> Value {
             "listener": { "type": "string" },
             "client": { "type": "string", "description": "From a PROXY header where one is believed" },
             "peer": { "type": ["string", "null"], "description": "The peer of the socket, if a PROXY header named another client" },
-            "name": { "type": ["string", "null"], "description": "The server name of the TLS handshake" },
+            "name": { "type": ["string", "null"], "description": "The server name of the TLS handshake; without one, the host of the latest request where it is known" },
             "protocol": { "type": "string", "enum": ["opening", "tcp", "passthrough", "http/1.1", "h2"] },
             "tls": text,
             "route": { "type": ["string", "null"], "description": "Of an HTTP connection, that of the latest request; so are backend and server" },
@@ -223,13 +249,13 @@ fn report() -> Value {
     let texts = json!({ "type": "array", "items": { "type": "string" } });
     json!({
         "type": "object",
-        "required": ["version", "dry_run", "changes", "new_certificates", "needs_a_restart", "touched", "warnings"],
+        "required": ["version", "dry_run", "changes", "new_certificates", "needs_an_upgrade", "touched", "warnings"],
         "properties": {
             "version": { "type": "integer", "description": "The version in force afterwards" },
             "dry_run": { "type": "boolean" },
             "changes": texts,
             "new_certificates": { "type": "integer" },
-            "needs_a_restart": texts,
+            "needs_an_upgrade": texts,
             "touched": {
                 "type": "object",
                 "properties": { "opens": texts, "closes": texts, "connections": { "type": ["integer", "null"], "description": "Connections on what becomes another, or goes; null where a worker did not answer" }, "open": { "type": "integer" } },

@@ -3,6 +3,7 @@
 use hyper::Method;
 use percent_encoding::percent_decode_str;
 
+use super::Problem;
 use super::change::Change;
 use super::connections::{FILTER, PAGES};
 use super::query::{Kind, Parameter};
@@ -86,6 +87,23 @@ pub(crate) fn find(method: &Method, path: &str) -> Found {
     if allowed.is_empty() { Found::Nothing } else { Found::OtherMethod(allowed.join(", ")) }
 }
 
+/// That there is no such path, and which one may be meant.
+pub(crate) fn nothing_at(path: &str) -> Problem {
+    let segments: Vec<&str> = path.split('/').collect();
+    // A name may be anything: only the words around it can be wrong.
+    let like = |template: &str| -> Option<String> {
+        let parts: Vec<&str> = template.split('/').collect();
+        let fits = parts.len() == segments.len();
+        let filled = parts.iter().zip(&segments).map(|(part, segment)| {
+            if part.starts_with('{') && !segment.is_empty() { *segment } else { *part }
+        });
+        fits.then(|| format!("/v1{}", filled.collect::<Vec<_>>().join("/")))
+    };
+    let mut known: Vec<String> = OPERATIONS.iter().filter_map(|operation| like(operation.path)).collect();
+    known.dedup();
+    Problem::unknown("path", &format!("/v1{path}"), known.iter().map(String::as_str))
+}
+
 /// The segments of `path` in the places of the names in braces, if it fits.
 fn names(template: &str, path: &str) -> Option<Vec<String>> {
     let mut segments = path.split('/');
@@ -118,11 +136,35 @@ const CONFIRM: Parameter = Parameter {
     doc: "Take the change back after this time, unless it is confirmed",
 };
 
+const FORCE: Parameter = Parameter {
+    name: "force",
+    kind: Kind::Flag,
+    doc: "Use a configuration without routes or listeners though the one in force has some",
+};
+const LOSE: Parameter = Parameter {
+    name: "force",
+    kind: Kind::Flag,
+    doc: "Use the configuration on disk as it is: changes that were not written to it may be lost",
+};
+const NO_PERSIST: Parameter = Parameter {
+    name: "no_persist",
+    kind: Kind::Flag,
+    doc: "Do not write the change to the configuration file, though that was asked for with it",
+};
+
+/// Of the end.
+const NOW: Parameter = Parameter {
+    name: "now",
+    kind: Kind::Flag,
+    doc: "Close open connections at once, also if it drains already",
+};
+
 /// Of a change of the whole configuration.
 const WHOLE: &[Parameter] = &[
     DRY_RUN,
     CONFIRM,
     PERSIST,
+    FORCE,
     Parameter { name: "name", kind: Kind::Text, doc: "What error messages call the document" },
     Parameter { name: "folder", kind: Kind::Text, doc: "The directory where relative paths start" },
 ];
@@ -181,15 +223,19 @@ pub(crate) static OPERATIONS: &[Operation] = operations! {
     POST "/listeners" C(Change::AddListener), ITEM, Body::Item, "Add a listener";
     GET "/listeners/{listener}" R(Read::Listener), &[], Body::None, "One listener";
     PUT "/listeners/{listener}" C(Change::PutListener), ITEM, Body::Item, "Replace a listener";
+    PATCH "/listeners/{listener}" C(Change::PatchListener), ITEM, Body::Item, "Change some keys of a listener; null takes a key away";
     DELETE "/listeners/{listener}" C(Change::DeleteListener), ITEM, Body::None, "Remove a listener";
     GET "/routes" R(Read::Routes), &[], Body::None, "All routes";
     POST "/routes" C(Change::AddRoute), ITEM, Body::Item, "Add a route";
     GET "/routes/{route}" R(Read::Route), &[], Body::None, "One route; its name is what it matches, such as example.org/api";
     PUT "/routes/{route}" C(Change::PutRoute), ITEM, Body::Item, "Replace a route";
+    PATCH "/routes/{route}" C(Change::PatchRoute), ITEM, Body::Item, "Change some keys of a route; null takes a key away";
     DELETE "/routes/{route}" C(Change::DeleteRoute), ITEM, Body::None, "Remove a route";
     GET "/backends" R(Read::Backends), &[], Body::None, "All backends, with the state of each server and its reason";
+    POST "/backends" C(Change::AddBackend), ITEM, Body::Item, "Add a backend, whose name is the key `name`";
     GET "/backends/{backend}" R(Read::Backend), &[], Body::None, "One backend";
     PUT "/backends/{backend}" C(Change::PutBackend), ITEM, Body::Item, "Add or replace a backend";
+    PATCH "/backends/{backend}" C(Change::PatchBackend), ITEM, Body::Item, "Change some keys of a backend; null takes a key away";
     DELETE "/backends/{backend}" C(Change::DeleteBackend), ITEM, Body::None, "Remove a backend";
     POST "/backends/{backend}/servers" C(Change::AddServer), ITEM, SERVER, "Add a server";
     PATCH "/backends/{backend}/servers/{server}" C(Change::PatchServer), ITEM, SERVER_CHANGE, "Drain, disable or enable a server, or change its weight";
@@ -198,6 +244,7 @@ pub(crate) static OPERATIONS: &[Operation] = operations! {
     POST "/certificates" C(Change::AddCertificate), ITEM, Body::Item, "Add a certificate";
     GET "/certificates/{certificate}" R(Read::Certificate), &[], Body::None, "One item; its name is its file, its directory, or its names joined by commas";
     PUT "/certificates/{certificate}" C(Change::PutCertificate), ITEM, Body::Item, "Replace a certificate";
+    PATCH "/certificates/{certificate}" C(Change::PatchCertificate), ITEM, Body::Item, "Change some keys of a certificate; null takes a key away";
     DELETE "/certificates/{certificate}" C(Change::DeleteCertificate), ITEM, Body::None, "Remove a certificate";
     GET "/workers" R(Read::Workers), &[], Body::None, "The workers";
     GET "/connections" R(Read::Connections), PAGES, Body::None, "The connections that are open, in pages";
@@ -207,13 +254,13 @@ pub(crate) static OPERATIONS: &[Operation] = operations! {
     GET "/counters" R(Read::Counters), &[], Body::None, "Every figure of the metrics";
     GET "/changes" R(Read::Changes), &[], Body::None, "The latest changes of the configuration";
     GET "/refused" R(Read::Refused), &[], Body::None, "The latest changes that were refused";
-    GET "/events" R(Read::Events), &[Parameter { name: "kind", kind: Kind::Text, doc: "The kinds that are wanted, joined by commas: change, refused, closed, server, certificate" }], Body::None, "What happens from now on, as a stream of events";
+    GET "/events" R(Read::Events), &[Parameter { name: "kind", kind: Kind::Text, doc: "The kinds that are wanted, joined by commas: change, refused, closed, server, certificate, upgrade, stop, confirm, limit, late" }], Body::None, "What happens from now on, as a stream of events";
     PUT "/log-level" C(Change::LogLevel), ITEM, LEVEL, "Change the level of the log";
-    POST "/reload" C(Change::Reload), &[DRY_RUN], Body::None, "Read the configuration file and the certificates again";
-    POST "/confirm" C(Change::Confirm), &[], Body::None, "Confirm the latest change";
+    POST "/reload" C(Change::Reload), &[DRY_RUN, FORCE], Body::None, "Read the configuration file and the certificates again";
+    POST "/confirm" C(Change::Confirm), &[NO_PERSIST], Body::None, "Confirm the latest change";
     POST "/rollback" C(Change::Rollback), &[DRY_RUN, Parameter { name: "to", kind: Kind::Number, doc: "The version to go back to; by default that before the latest change" }], Body::None, "Go back to an earlier configuration";
-    POST "/upgrade" C(Change::Upgrade), &[], Body::None, "Have the program on disk take over, with the configuration on disk: no connection is lost";
-    POST "/stop" C(Change::Stop), &[], Body::None, "Stop: open connections may finish within drain_timeout";
+    POST "/upgrade" C(Change::Upgrade), &[LOSE], Body::None, "Have the program on disk take over, with the configuration on disk: no connection is lost";
+    POST "/stop" C(Change::Stop), &[NOW], Body::None, "Stop: open connections may finish within drain_timeout; while it stops already, nothing changes";
 };
 
 #[cfg(test)]
@@ -240,6 +287,22 @@ mod tests {
             panic!("POST is none of its")
         };
         assert_eq!(allowed, "GET, HEAD, PUT");
+    }
+
+    #[test]
+    fn of_an_unknown_path_the_nearest_is_told() {
+        for (path, near) in [
+            ("/statu", Some("/v1/status")),
+            ("/backend", Some("/v1/backends")),
+            ("/backend/shop", Some("/v1/backends/shop")),
+            ("/backends/shop/server/127.0.0.1%3A3000", Some("/v1/backends/shop/servers/127.0.0.1%3A3000")),
+            ("/status/", None),
+            ("/something/else/that/is/long", None),
+        ] {
+            let detail = nothing_at(path).detail;
+            let said = near.map(|near| format!("; the nearest one is `{near}`")).unwrap_or_default();
+            assert_eq!(detail, format!("there is no path `/v1{path}`{said}"));
+        }
     }
 
     #[test]

@@ -48,9 +48,13 @@ impl Problem {
         problem
     }
 
-    /// The client has not shown the token.
-    pub(crate) fn token() -> Self {
-        let detail = "send the token of `token_file` as `Authorization: Bearer TOKEN`";
+    /// The client has not shown the token, or a wrong one.
+    pub(crate) fn token(wrong: bool) -> Self {
+        let detail = if wrong {
+            "this is not the token of `token_file`; the right one goes into `Authorization: Bearer TOKEN`"
+        } else {
+            "the token of `token_file` is needed: send it as `Authorization: Bearer TOKEN`"
+        };
         let mut problem = Self::new(StatusCode::UNAUTHORIZED, detail);
         problem.header =
             Some(Box::new((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"offramp\""))));
@@ -107,9 +111,9 @@ impl From<NotChanged> for Problem {
         let detail = why.to_string();
         match why {
             NotChanged::Invalid(error) => {
-                let errors = error.findings().iter().map(|finding| {
-                    json!({ "at": finding.at.place().map(ToString::to_string), "text": finding.text })
-                });
+                let errors = error.findings().iter().map(
+                    |finding| json!({ "at": finding.place().map(ToString::to_string), "text": finding.text }),
+                );
                 let errors: Vec<Value> = errors.collect();
                 let detail = match errors.len() {
                     1 => detail,
@@ -117,10 +121,12 @@ impl From<NotChanged> for Problem {
                 };
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail).with("errors", errors.into())
             }
-            NotChanged::Version { version, difference } => Self::new(StatusCode::PRECONDITION_FAILED, detail)
+            // RFC 9110 §13.1.1 forbids to make the change and MAY be told by 412. 409 says more (§15.5.10): the client can
+            // resolve the conflict with what is in the answer and send the change again.
+            NotChanged::Version { version, difference } => Self::new(StatusCode::CONFLICT, detail)
                 .with("version", version.into())
                 .with("difference", difference.into()),
-            NotChanged::Unconfirmed { until } => {
+            NotChanged::Unconfirmed { until } | NotChanged::StillWaits { until, .. } => {
                 Self::new(StatusCode::CONFLICT, detail).with("confirm_until", time(until).into())
             }
             NotChanged::Forgotten { known, .. } => {

@@ -53,7 +53,12 @@ pub(super) fn answer(
             let place = Arc::clone(&control.watchers).try_acquire_owned();
             let place =
                 place.map_err(|_| Problem::busy("too many clients watch already; try again later"))?;
-            return Ok(Answer::Events(Box::new(Events::new(view.clone(), kinds, place))));
+            return Ok(Answer::Events(Box::new(Events::new(
+                view.clone(),
+                kinds,
+                place,
+                control.closes.clone(),
+            ))));
         }
         Read::OpenApi => openapi::document(view.figures().build.version),
         Read::Status => status(view),
@@ -114,6 +119,8 @@ fn status(view: &View) -> Value {
             "version": in_force.version,
             "file": view.file(),
             "confirm_until": in_force.confirm_until.map(time),
+            "not_taken_back": in_force.not_taken_back.as_deref(),
+            "unwritten": *in_force.unwritten,
             "last_refused": refused.first().map(refusal),
         },
         "connections": { "open": totals.active(), "accepted": totals.accepted() },
@@ -260,15 +267,16 @@ fn number(text: &str) -> Value {
     }
 }
 
-pub(super) fn change(Applied { version, at, by, changes, omitted, .. }: &Applied) -> Value {
+pub(super) fn change(Applied { version, kind, at, by, changes, omitted, .. }: &Applied) -> Value {
     json!({
         "version": version,
+        "how": kind.as_str(),
         "at": time(*at),
         "by": by.as_str(),
         "changes": changes.lines,
         "omitted": omitted,
         "new_certificates": changes.new_certificates,
-        "needs_a_restart": changes.needs_restart,
+        "needs_an_upgrade": changes.needs_restart,
     })
 }
 
@@ -276,6 +284,6 @@ pub(super) fn closed(Closed { at, by, what, count, .. }: &Closed) -> Value {
     json!({ "at": time(*at), "by": by.as_str(), "which": what, "connections": count })
 }
 
-pub(super) fn refusal(RefusedChange { at, by, reasons, omitted, .. }: &RefusedChange) -> Value {
-    json!({ "at": time(*at), "by": by.as_str(), "reasons": reasons, "omitted": omitted })
+pub(super) fn refusal(RefusedChange { kind, at, by, reasons, omitted, .. }: &RefusedChange) -> Value {
+    json!({ "how": kind.as_str(), "at": time(*at), "by": by.as_str(), "reasons": reasons, "omitted": omitted })
 }

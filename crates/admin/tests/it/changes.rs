@@ -109,8 +109,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         drop(self.admin.take());
-        self.handle.stop();
-        self.handle.stop();
+        self.handle.order_stop(true, offramp_control::Requester::Program);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -148,8 +147,18 @@ fn the_process_tells_of_itself() {
     assert_eq!(rig.get("/v1/changes"), json!({ "version": 1, "changes": [], "closed_connections": [] }));
     let toml = rig.ask("GET", "/v1/config?format=toml", "", "");
     assert_eq!(toml.header("content-type"), Some("application/toml"));
-    let (status, problem) = rig.refused("GET", "/v1/backends/shp", "");
-    assert_eq!((status, &problem["nearest"]), (404, &json!("shop")));
+    for (method, path, near) in [
+        ("GET", "/v1/backends/shp", "shop"),
+        ("DELETE", "/v1/backends/shop/servers/127.0.0.1%3A7", "127.0.0.1:9"),
+        ("GET", "/v1/conections", "/v1/connections"),
+        ("GET", "/v1/connections?listener=wed", "web"),
+        ("GET", "/v1/connections?route=shop.exmple", "shop.example"),
+        ("DELETE", "/v1/connections?route=shop.exmple", "shop.example"),
+    ] {
+        let (status, problem) = rig.refused(method, path, "");
+        assert_eq!((status, &problem["nearest"]), (404, &json!(near)), "{path}: {problem}");
+    }
+    assert_eq!(rig.get("/v1/connections?route=shop.example&listener=web")["connections"], json!([]));
 }
 
 #[test]
@@ -163,21 +172,30 @@ fn a_whole_configuration_replaces_another() {
     // It would cut off whoever makes it, but not before the next start.
     let cut = rig.change("PUT", "/v1/config?dry_run", &format!("{new}[admin]\nenabled = false\n"));
     assert!(cut["warnings"][0].as_str().unwrap().starts_with("[admin] stays as it is"), "{cut}");
+    // So would another user, or another place of the socket.
+    let moved = rig.change(
+        "PUT",
+        "/v1/config?dry_run",
+        &format!("user = \"nobody\"\n{}", text().replace("user = \"root\"\n", "")),
+    );
+    assert!(moved["warnings"].to_string().contains("`user` stays as it is until the next start"), "{moved}");
+    let moved = rig.change("PUT", "/v1/config?dry_run", &text().replace("\"state\"", "\"other\""));
+    assert!(moved["warnings"].to_string().contains("`state_dir` stays as it is"), "{moved}");
     assert!(plan["changes"][0].as_str().unwrap().starts_with("limits.connections: "), "{plan}");
     assert_eq!(rig.get("/v1/changes")["version"], 1);
     let done = rig.ask("PUT", "/v1/config", &format!("if-match: {tag}\r\n"), &new);
     assert_eq!((done.status, &done.json()["version"]), (200, &json!(2)));
     let late = rig.ask("PUT", "/v1/config", &format!("if-match: {tag}\r\n"), &text());
-    assert_eq!(late.status, 412);
+    assert_eq!((late.status, &late.json()["version"]), (409, &json!(2)));
     assert!(late.json()["difference"][0].as_str().unwrap().starts_with("limits.connections: "));
     let foreign = rig.ask("PUT", "/v1/config", "if-match: \"1-2\"\r\n", &text());
-    assert_eq!((foreign.status, &foreign.json()["difference"]), (412, &json!([])));
+    assert_eq!((foreign.status, &foreign.json()["difference"]), (409, &json!([])));
     let (status, problem) = rig.refused("PUT", "/v1/config?name=new.toml", "workers = \"x\"\nuserr = 1\n");
     assert_eq!(status, 422);
     let at = problem["errors"][0]["at"].as_str().unwrap();
     assert!(problem["errors"].as_array().unwrap().len() >= 2 && at.starts_with("new.toml:1:"), "{problem}");
     let change = rig.get("/v1/changes")["changes"][0].clone();
-    assert!(change["by"].as_str().unwrap().starts_with("uid "), "{change}");
+    assert!(change["by"].as_str().unwrap().contains("uid "), "{change}");
     assert_eq!(rig.get("/v1/refused")["refused"].as_array().unwrap().len(), 1);
     assert_eq!(rig.get("/v1/status")["config"]["last_refused"]["by"], change["by"]);
     let back = rig.change("POST", "/v1/rollback", "");
@@ -215,7 +233,7 @@ fn servers_and_routes_change_one_by_one() {
     let rig = Rig::new();
     let server = "/v1/backends/shop/servers/127.0.0.1:9";
     let done = rig.change("PATCH", &format!("{server}?persist"), r#"{"state":"drain"}"#);
-    assert_eq!(done["changes"], json!(["backend shop: changed"]));
+    assert_eq!(done["changes"], json!(["backend shop: server 127.0.0.1:9: enabled -> drain"]));
     assert_eq!(rig.file(), text().replace("127.0.0.1:9\"", "127.0.0.1:9 drain\""));
     let shown = rig.get("/v1/backends/shop");
     assert_eq!((&shown["servers"][0]["state"], &shown["origin"]), (&json!("draining"), &json!("admin API")));
@@ -240,7 +258,7 @@ fn servers_and_routes_change_one_by_one() {
     assert_eq!(rig.change("POST", "/v1/routes", route)["changes"].as_array().unwrap().len(), 1);
     let named = "/v1/routes/blog.example%2Fa";
     assert_eq!(rig.get(named)["config"]["backend"], "blog");
-    assert_eq!(rig.refused("DELETE", "/v1/backends/blog", "").0, 422, "a route leads to it");
+    assert_eq!(rig.refused("DELETE", "/v1/backends/blog", "").0, 409, "a route leads to it");
     rig.change("PUT", named, r#"{"host":"blog.example","path":"/a","server":"127.0.0.1:5"}"#);
     rig.change("DELETE", "/v1/backends/blog", "");
     rig.change("DELETE", named, "");
@@ -321,6 +339,13 @@ fn every_operation_of_the_description_answers_and_no_other() {
     let rig = Rig::new();
     let document = rig.get("/v1/openapi.json");
     assert_eq!(document["openapi"], "3.1.0");
+    // What may expect a version is answered with a conflict, and nothing else is.
+    let paths = &document["paths"];
+    for (path, method, may) in [("config", "put", true), ("reload", "post", true), ("stop", "post", false)] {
+        let operation = &paths[format!("/v1/{path}")][method];
+        assert_eq!(operation["responses"].get("409").is_some(), may, "{path}");
+        assert_eq!(operation["parameters"].to_string().contains("If-Match"), may, "{path}");
+    }
     let mut ids = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         let concrete = path.split('/').map(|part| if part.starts_with('{') { "x" } else { part });
@@ -376,7 +401,7 @@ fn of_two_changes_of_the_same_version_one_is_made() {
         .collect();
     let mut statuses: Vec<u16> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     statuses.sort_unstable();
-    assert_eq!(statuses, [200, 412, 412, 412, 412, 412, 412, 412]);
+    assert_eq!(statuses, [200, 409, 409, 409, 409, 409, 409, 409]);
     assert_eq!(rig.get("/v1/changes")["version"], 2);
     drop(half);
 }

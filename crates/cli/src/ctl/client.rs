@@ -1,5 +1,6 @@
 //! Where the admin interface is, and one request to it.
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -26,12 +27,20 @@ use crate::failure::Failure;
 use crate::flags::ctl::{Admin, Reach};
 use crate::surroundings;
 
-/// How long an answer may take: a large configuration is read, and certificates may be made for it.
+/// How long a connection, and the beginning of an answer, may take; then Offramp does not run, or hangs.
+const SOON: Duration = Duration::from_secs(10);
+/// How long an answer may take of an Offramp that runs: a large configuration is read, and certificates may be made for it.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The same of an upgrade, for which `limits.upgrade_timeout` may be as much.
+const UPGRADE: Duration = Duration::from_secs(3700);
 /// Between the end of a stream of events and the next.
 const AGAIN: Duration = Duration::from_millis(500);
 /// The largest answer, in bytes.
 const LARGEST: usize = 256 << 20;
+
+/// What may have become of a socket, and what helps.
+const REMOVED: &str = "\nIf one is running, somebody has removed or replaced its socket, or the directory of it: an upgrade \
+                       (SIGUSR2) or a restart makes it again";
 
 /// What is asked.
 #[derive(Debug)]
@@ -62,8 +71,12 @@ pub(super) struct Client {
     /// By which the certificate of `https://` is checked, and its name.
     tls: Option<(TlsConnector, ServerName<'static>)>,
     token: Option<Arc<str>>,
+    /// How long it may take to begin an answer, if that was said.
+    timeout: Option<Duration>,
     /// Whether answers are shown as JSON.
     pub(super) json: bool,
+    /// The latest refusal, as it came.
+    pub(super) problem: RefCell<Option<Value>>,
 }
 
 impl Client {
@@ -116,7 +129,8 @@ impl Client {
             }
             Admin::Plain(_) => None,
         };
-        Ok(Self { address, tls, token, json: reach.json })
+        let (json, problem) = (reach.json, RefCell::default());
+        Ok(Self { address, tls, token, timeout: reach.timeout, json, problem })
     }
 
     /// Sends a request, and gives the body of the answer.
@@ -127,9 +141,51 @@ impl Client {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| self.failed(&error))?;
         runtime.block_on(async {
-            let answer = tokio::time::timeout(PATIENCE, self.exchange(request)).await;
-            answer.unwrap_or_else(|_| Err(self.failed(&"it does not answer in time")))
+            let begins = Cell::new(false);
+            tokio::select! {
+                answer = self.exchange(request, &begins) => answer,
+                failure = self.too_late(request, &begins) => Err(failure),
+            }
         })
+    }
+
+    /// Waits until it is no use to wait longer for the answer to a request, and says why. What changes something may take
+    /// long: then Offramp is asked whether it still answers.
+    async fn too_late(&self, request: &Request, begins: &Cell<bool>) -> Failure {
+        let soon = self.timeout.unwrap_or(SOON);
+        let is_long = request.method != "GET" && self.timeout.is_none();
+        let all = if request.path.starts_with("/upgrade") { UPGRADE } else { PATIENCE };
+        let begun = tokio::time::Instant::now();
+        let mut is_told = false;
+        loop {
+            tokio::time::sleep(soon).await;
+            // What has begun arrives as fast as the network has it.
+            let goes_on = begins.get() || (is_long && self.is_there(soon).await);
+            if !goes_on || begun.elapsed() >= all {
+                return self.silent(request, begun.elapsed());
+            }
+            if !begins.get() && !std::mem::replace(&mut is_told, true) {
+                surroundings::say("Offramp is still at work; waiting for it");
+            }
+        }
+    }
+
+    /// Whether Offramp answers another question in this time.
+    async fn is_there(&self, time: Duration) -> bool {
+        let status = Request::new("GET", "/status");
+        matches!(tokio::time::timeout(time, self.send(&status, None)).await, Ok(Ok(_)))
+    }
+
+    /// Nobody has answered for so long.
+    fn silent(&self, request: &Request, time: Duration) -> Failure {
+        let perhaps = match request.method {
+            "GET" => "",
+            _ => "\nWhat was asked for may still be done: `offramp ctl history` tells, once it answers",
+        };
+        self.failed(&format!(
+            "no answer within {} s; Offramp hangs, is stopped, or has very much to do (--timeout TIME waits longer){perhaps}",
+            time.as_secs()
+        ))
     }
 
     /// Reads the events behind a path, and gives each to `each` until that says that it is enough. A stream that has
@@ -146,13 +202,15 @@ impl Client {
         let runtime = runtime.map_err(|error| self.failed(&error))?;
         runtime.block_on(async {
             loop {
-                let response = self.send(&Request::new("GET", path), None).await?;
+                let (request, soon) = (Request::new("GET", path), self.timeout.unwrap_or(SOON));
+                let response = tokio::time::timeout(soon, self.send(&request, None)).await;
+                let response = response.unwrap_or_else(|_| Err(self.silent(&request, soon)))?;
                 let status = response.status();
                 let mut body = response.into_body();
                 if !status.is_success() {
                     let body = Limited::new(body, LARGEST).collect().await;
                     let body = body.map_err(|error| self.failed(&error))?.to_bytes();
-                    return Err(refused(status, &body));
+                    return Err(self.refused(status, &body));
                 }
                 let (mut text, mut kind) = (Vec::new(), String::new());
                 while let Some(Ok(frame)) = body.frame().await {
@@ -176,7 +234,8 @@ impl Client {
         })
     }
 
-    async fn exchange(&self, request: &Request) -> Result<Vec<u8>, Failure> {
+    /// `begins` becomes true with the head of the answer.
+    async fn exchange(&self, request: &Request, begins: &Cell<bool>) -> Result<Vec<u8>, Failure> {
         let tag = match request.expect {
             None => None,
             Some(version) => {
@@ -187,10 +246,11 @@ impl Client {
             }
         };
         let response = self.send(request, tag).await?;
+        begins.set(true);
         let status = response.status();
         let body = Limited::new(response.into_body(), LARGEST).collect().await;
         let body = body.map_err(|error| self.failed(&error))?.to_bytes().to_vec();
-        if status.is_success() { Ok(body) } else { Err(refused(status, &body)) }
+        if status.is_success() { Ok(body) } else { Err(self.refused(status, &body)) }
     }
 
     async fn send(&self, request: &Request, tag: Option<String>) -> Result<Response<Incoming>, Failure> {
@@ -208,7 +268,7 @@ impl Client {
                 let stream = stream.map_err(|error| self.nobody(&error))?;
                 let Some((connector, name)) = &self.tls else { return Err(self.failed(&"no TLS")) };
                 let stream = connector.connect(name.clone(), stream).await;
-                self.talk(stream.map_err(|error| self.failed(&format!("TLS: {error}")))?, request, tag).await
+                self.talk(stream.map_err(|error| self.no_tls(&error))?, request, tag).await
             }
         }
     }
@@ -238,6 +298,37 @@ impl Client {
         sender.send_request(request).await.map_err(|error| self.failed(&error))
     }
 
+    /// Why there is no TLS, and what to do.
+    fn no_tls(&self, error: &std::io::Error) -> Failure {
+        let plain = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match (plain, &self.address) {
+            (Some(rustls::Error::InvalidMessage(_)), Admin::Https { host, port }) => {
+                let own =
+                    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+                self.failed(&format!("it does not speak TLS; without TLS it is --admin {own}"))
+            }
+            _ => self.failed(&format!("TLS: {error}")),
+        }
+    }
+
+    /// What was said against a request.
+    fn refused(&self, status: StatusCode, body: &[u8]) -> Failure {
+        let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+        let Some(detail) = problem["detail"].as_str() else {
+            return self.failed(&format!("what listens there is no admin interface; it answers {status}"));
+        };
+        let text = refusal(&problem, detail);
+        self.problem.replace(Some(problem));
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                Failure::runtime(text + "\n--token-file FILE names the file with the token")
+            }
+            // Values of the command line go as they are.
+            StatusCode::BAD_REQUEST => Failure::usage(text),
+            _ => Failure::runtime(text),
+        }
+    }
+
     fn failed(&self, error: &impl fmt::Display) -> Failure {
         Failure::runtime(format_args!("error: the admin interface at {}: {error}", self.address))
     }
@@ -246,11 +337,20 @@ impl Client {
     fn nobody(&self, error: &std::io::Error) -> Failure {
         let address = &self.address;
         Failure::runtime(match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => format!(
-                "error: no Offramp listens at {address}\n\
-                 Is one running with this configuration (`offramp run -c FILE`)? `offramp ctl -c FILE` asks that of a \
-                 file, --admin that of an address"
-            ),
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                let (what, removed) = match (&self.address, error.kind()) {
+                    (Admin::Plain(ListenAddress::Unix(_)), ErrorKind::NotFound) => {
+                        (": there is no such socket", REMOVED)
+                    }
+                    (Admin::Plain(ListenAddress::Unix(_)), _) => (": the socket belongs to nobody", REMOVED),
+                    _ => ("", ""),
+                };
+                format!(
+                    "error: no Offramp listens at {address}{what}\n\
+                     Is one running with this configuration (`offramp run -c FILE`)? `offramp ctl -c FILE` asks that of a \
+                     file, --admin that of an address{removed}"
+                )
+            }
             ErrorKind::PermissionDenied => {
                 format!("error: {address}: {error}; run this as root, or as the user that Offramp runs as")
             }
@@ -281,11 +381,9 @@ fn tls(host: &str, authorities: Option<&Path>) -> Result<(TlsConnector, ServerNa
     Ok((TlsConnector::from(Arc::new(config)), name))
 }
 
-/// What was said against a request.
-fn refused(status: StatusCode, body: &[u8]) -> Failure {
-    let problem: Value = serde_json::from_slice(body).unwrap_or_default();
-    let detail = problem["detail"].as_str().map_or_else(|| status.to_string(), str::to_owned);
-    let mut text = format!("error: {}", printable(&detail));
+/// A refusal for people.
+fn refusal(problem: &Value, detail: &str) -> String {
+    let mut text = format!("error: {}", printable(detail));
     let errors = problem["errors"].as_array().map_or(&[][..], Vec::as_slice);
     for error in errors.iter().filter(|_| errors.len() > 1) {
         let at = error["at"].as_str().map(|at| format!("{at}: ")).unwrap_or_default();
@@ -294,10 +392,17 @@ fn refused(status: StatusCode, body: &[u8]) -> Failure {
             printable(&format!("{at}{}", error["text"].as_str().unwrap_or_default()))
         ));
     }
+    match problem["difference"].as_array() {
+        Some(lines) if lines.is_empty() => {
+            text.push_str("\nWhat has changed since the expected version is not remembered");
+        }
+        Some(_) => text.push_str("\nWhat has changed since the expected version:"),
+        None => {}
+    }
     for line in problem["difference"].as_array().into_iter().flatten() {
         text.push_str(&format!("\n  {}", printable(line.as_str().unwrap_or_default())));
     }
-    Failure::runtime(text)
+    text
 }
 
 /// Without control characters: this may be root's terminal.

@@ -14,13 +14,13 @@ pub(super) fn answer(command: &Command, answer: &Value) -> String {
         Command::Show { what } => items(*what, answer),
         Command::History { refused: false } => history(answer),
         Command::History { refused: true } => refused(answer),
-        Command::Stop => "Offramp stops; open connections may finish.\n".to_owned(),
-        Command::Upgrade => format!(
+        Command::Stop { .. } => stop(answer),
+        Command::Upgrade { .. } => format!(
             "Process {} has taken over after {} ms. The one before serves what is open, then ends.\n",
             text(&answer["process"]),
             text(&answer["took_ms"])
         ),
-        Command::Confirm => confirmed(answer),
+        Command::Confirm { .. } => confirmed(answer),
         _ => report(answer),
     };
     printable(&text)
@@ -30,8 +30,9 @@ pub(super) fn answer(command: &Command, answer: &Value) -> String {
 pub(super) fn event(kind: &str, data: &Value) -> String {
     let what = match kind {
         "change" => format!(
-            "version {}, by {}: {}",
+            "version {}, {} by {}: {}",
             text(&data["version"]),
+            text(&data["how"]),
             text(&data["by"]),
             list(&data["changes"])
         ),
@@ -41,17 +42,49 @@ pub(super) fn event(kind: &str, data: &Value) -> String {
             text(&data["by"]),
             text(&data["which"])
         ),
-        "refused" => format!("by {}: {}", text(&data["by"]), list(&data["reasons"])),
+        "refused" => {
+            format!("{} by {}: {}", text(&data["how"]), text(&data["by"]), list(&data["reasons"]))
+        }
         "server" => {
             let (backend, server) = (text(&data["backend"]), text(&data["server"]));
             format!("{backend} {server}: {} ({})", text(&data["state"]), text(&data["why"]))
         }
         "certificate" => format!("{}, until {}", list(&data["names"]), text(&data["not_after"])),
+        "upgrade" | "stop" | "confirm" | "limit" | "late" => {
+            format!("{}{}", text(&data["what"]), details(data))
+        }
         _ => data.to_string(),
     };
     let line = format!("{} {kind} {what}", text(&data["at"]));
     format!("{}\n", printable(&line).replace('\n', " "))
 }
+
+/// What comes of an order to stop.
+fn stop(answer: &Value) -> String {
+    let open = answer["open"].as_u64().unwrap_or_default();
+    let connections = if open == 1 { "open connection" } else { "open connections" };
+    match (answer["now"] == true, answer["already"] == true) {
+        (true, _) => format!("Offramp stops and closes {open} {connections} now.\n"),
+        (false, false) => {
+            format!("Offramp stops; {open} {connections} may finish until {}.\n", text(&answer["until"]))
+        }
+        (false, true) => format!(
+            "Offramp stops already, and nothing changes: {open} {connections} may finish until {}.\n\
+             To close them now: offramp ctl stop --now\n",
+            text(&answer["until"])
+        ),
+    }
+}
+
+/// What a notice says beside when and what.
+fn details(data: &Value) -> String {
+    let members = data.as_object().into_iter().flatten();
+    let others = members.filter(|(name, _)| !matches!(name.as_str(), "at" | "what"));
+    others.map(|(name, value)| format!(" {name}={}", text(value))).collect()
+}
+
+/// So many changes are shown that the file does not have.
+const UNWRITTEN: usize = 10;
 
 fn status(answer: &Value) -> String {
     let config = &answer["config"];
@@ -87,6 +120,18 @@ fn status(answer: &Value) -> String {
     ];
     if let Some(until) = config["confirm_until"].as_str() {
         rows.push(vec!["to be confirmed".to_owned(), format!("until {until}, else it is taken back")]);
+    }
+    if let Some(reason) = config["not_taken_back"].as_str() {
+        let reason = printable(reason);
+        rows.push(vec!["not taken back".to_owned(), format!("it is tried again until it works: {reason}")]);
+    }
+    let unwritten = config["unwritten"].as_array().map_or(&[][..], Vec::as_slice);
+    for (at, line) in unwritten.iter().take(UNWRITTEN).enumerate() {
+        let label = if at == 0 { "not in the file" } else { "" };
+        rows.push(vec![label.to_owned(), text(line)]);
+    }
+    if unwritten.len() > UNWRITTEN {
+        rows.push(vec![String::new(), format!("and {} more (--json)", unwritten.len() - UNWRITTEN)]);
     }
     let last = &config["last_refused"];
     if !last.is_null() {
@@ -177,26 +222,36 @@ fn counters(answer: &Value) -> String {
     table(&rows)
 }
 
+/// Changes and closed connections, the newest first.
 fn history(answer: &Value) -> String {
-    let mut out = format!("version {} is in force\n", text(&answer["version"]));
+    let mut entries: Vec<(String, String)> = Vec::new();
     for change in answer["changes"].as_array().into_iter().flatten() {
         let (version, at, by) = (text(&change["version"]), text(&change["at"]), text(&change["by"]));
-        let _ = writeln!(out, "version {version}, {at}, by {by}");
-        lines(&mut out, &change["changes"]);
-        more(&mut out, change);
+        let mut entry = format!("version {version}, {at}, {} by {by}\n", text(&change["how"]));
+        lines(&mut entry, &change["changes"]);
+        more(&mut entry, change);
+        let certificates = change["new_certificates"].as_u64().unwrap_or_default();
+        if certificates > 0 {
+            let _ = writeln!(entry, "  new certificates: {certificates}");
+        }
+        entries.push((at, entry));
     }
     for closed in answer["closed_connections"].as_array().into_iter().flatten() {
         let (at, by, which) = (text(&closed["at"]), text(&closed["by"]), text(&closed["which"]));
-        let _ =
-            writeln!(out, "connections closed: {}, {at}, by {by} ({which})", text(&closed["connections"]));
+        let count = text(&closed["connections"]);
+        entries.push((at.clone(), format!("connections closed: {count}, {at}, by {by} ({which})\n")));
     }
-    out
+    // Times are texts of one form. What is of one time stays in its order.
+    entries.sort_by(|(one, _), (other, _)| other.cmp(one));
+    let entries: String = entries.into_iter().map(|(_, entry)| entry).collect();
+    format!("version {} is in force\n{entries}", text(&answer["version"]))
 }
 
 fn refused(answer: &Value) -> String {
     let mut out = String::new();
     for refusal in answer["refused"].as_array().into_iter().flatten() {
-        let _ = writeln!(out, "{}, by {}", text(&refusal["at"]), text(&refusal["by"]));
+        let (at, how, by) = (text(&refusal["at"]), text(&refusal["how"]), text(&refusal["by"]));
+        let _ = writeln!(out, "{at}, {how} by {by}");
         lines(&mut out, &refusal["reasons"]);
         more(&mut out, refusal);
     }
@@ -229,7 +284,7 @@ fn report(answer: &Value) -> String {
     for (title, value) in [
         ("Opens: ", &touched["opens"]),
         ("Closes: ", &touched["closes"]),
-        ("Needs a restart: ", &answer["needs_a_restart"]),
+        ("In force after an upgrade or the next start: ", &answer["needs_an_upgrade"]),
     ] {
         if value.as_array().is_some_and(|all| !all.is_empty()) {
             let _ = writeln!(out, "{title}{}", list(value));
@@ -302,6 +357,33 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_history_is_in_the_order_of_time() {
+        let history = super::history(&json!({
+            "version": 3,
+            "changes": [
+                { "version": 3, "at": "2026-11-23T12:00:00Z", "by": "SIGHUP", "how": "reload", "changes": ["a: 1 -> 2"],
+                  "omitted": 0, "new_certificates": 1 },
+                { "version": 2, "at": "2026-11-23T10:00:00Z", "by": "uid 0", "how": "edit", "changes": ["b: added"],
+                  "omitted": 7, "new_certificates": 0 },
+            ],
+            "closed_connections": [
+                { "at": "2026-11-23T11:00:00Z", "by": "uid 0", "which": "client 10.0.0.1", "connections": 4 },
+            ],
+        }));
+        let expected = "\
+version 3 is in force
+version 3, 2026-11-23T12:00:00Z, reload by SIGHUP
+  a: 1 -> 2
+  new certificates: 1
+connections closed: 4, 2026-11-23T11:00:00Z, by uid 0 (client 10.0.0.1)
+version 2, 2026-11-23T10:00:00Z, edit by uid 0
+  b: added
+  and 7 more
+";
+        assert_eq!(history, expected);
+    }
 
     #[test]
     fn routes_are_shown_with_what_they_lead_to() {

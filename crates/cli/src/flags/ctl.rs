@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use offramp_config::model::ListenAddress;
@@ -39,6 +40,10 @@ pub(crate) struct Reach {
     /// Print the answer as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// How long Offramp may take to begin its answer, such as 30s or 2m [default: 10s; a change and an upgrade may take
+    /// longer as long as Offramp answers meanwhile]
+    #[arg(long, global = true, value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// Where an admin interface is.
@@ -60,6 +65,9 @@ impl FromStr for Admin {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix("https://") else {
+            if let Some(rest) = text.strip_prefix("http://") {
+                return Err(format!("without TLS there is no scheme: write {}", rest.trim_end_matches('/')));
+            }
             return text
                 .parse()
                 .map(Self::Plain)
@@ -111,27 +119,40 @@ pub(crate) enum Command {
     /// It is validated as a whole, as with `apply`: its files are read and its new addresses opened for a moment. Exit
     /// code 1 if it would be refused.
     Plan {
-        /// The configuration
+        /// The configuration; - reads standard input
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
+        /// As `apply --persist` would: relative paths start at the directory of the configuration file
+        #[arg(long)]
+        persist: bool,
+        /// Even if it has no routes or listeners, and the one in force has some
+        #[arg(long)]
+        force: bool,
     },
     /// Replace the configuration in force
     ///
     /// It replaces the old one as a whole, or nothing changes and every error is shown. The configuration file stays as
     /// it is, unless --persist is given: the next reload reads it again.
     Apply {
-        /// The configuration
+        /// The configuration; - reads standard input
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
         /// Apply it only if this version is in force, as `status` shows it
         #[arg(long, value_name = "VERSION")]
         expect: Option<u64>,
+        /// Apply it even if it has no routes or listeners, and the one in force has some
+        #[arg(long)]
+        force: bool,
         /// On which terms.
         #[command(flatten)]
         terms: Terms,
     },
     /// Keep the latest change, which --confirm would take back
-    Confirm,
+    Confirm {
+        /// Do not write it to the configuration file, though --persist asked for that
+        #[arg(long)]
+        no_persist: bool,
+    },
     /// Go back to an earlier configuration
     ///
     /// That is the one before the latest change, or that of a version of `history`; the latest ten are remembered.
@@ -152,7 +173,7 @@ pub(crate) enum Command {
     /// Show the connections that are open, or close some
     Conns(Conns),
     /// Show what happens as it happens: changes, refusals, connections that an operator closes, servers that go down or
-    /// come up, new certificates
+    /// come up, new certificates, upgrades, the end, limits that refuse clients, late workers
     ///
     /// It ends when Offramp ends, or with Ctrl-C.
     Watch {
@@ -161,25 +182,61 @@ pub(crate) enum Command {
         kind: Vec<Kind>,
     },
     /// Read the configuration file and all certificates again, as SIGHUP does, and show what changed
-    Reload,
+    Reload {
+        /// Only show what would change
+        #[arg(long)]
+        dry_run: bool,
+        /// Even if the file has no routes or listeners, and the configuration in force has some
+        #[arg(long)]
+        force: bool,
+    },
     /// Have the program on disk take over, as SIGUSR2 does, and show what came of it
     ///
-    /// The new process reads the configuration file: changes that were not written to it (--persist) are not part of it.
-    /// Exit code 1 if no new process took over; then the old one serves on.
-    Upgrade,
+    /// The new process reads the configuration file. Changes of single items that were not written to it (--persist) are
+    /// made there too; other changes would be lost, and the upgrade is refused. Exit code 1 if no new process took over;
+    /// then the old one serves on.
+    Upgrade {
+        /// Use the configuration file as it is: changes that were not written to it are lost
+        #[arg(long)]
+        force: bool,
+    },
     /// Stop, as SIGTERM does: open connections may finish within drain_timeout
-    Stop,
-    /// Drain, disable or enable a server, or change its weight
+    ///
+    /// A second `stop` changes nothing. With --now they are closed at once, whether Offramp stops already or not.
+    Stop {
+        /// Close open connections at once
+        #[arg(long)]
+        now: bool,
+    },
+    /// Drain, disable, enable, add or remove a server, or change its weight
     Server {
         /// What to do with it.
         #[command(subcommand)]
         command: Server,
     },
-    /// Add or remove a route
+    /// Add, change or remove a route
     Route {
         /// What to do.
         #[command(subcommand)]
         command: Route,
+    },
+    /// Add, change or remove a backend
+    Backend {
+        /// What to do.
+        #[command(subcommand)]
+        command: Keyed,
+    },
+    /// Add, change or remove a listener
+    Listener {
+        /// What to do.
+        #[command(subcommand)]
+        command: Keyed,
+    },
+    /// Add, change or remove an item that certificates come from
+    Certificate {
+        /// What to do.
+        #[command(subcommand)]
+        command: Keyed,
     },
     /// Change the level of the log
     LogLevel {
@@ -204,6 +261,16 @@ pub(crate) enum Kind {
     Server,
     /// A certificate that was not in use before
     Certificate,
+    /// Another process takes over, or does not
+    Upgrade,
+    /// Offramp stops: the drain and its end
+    Stop,
+    /// A change waits to be confirmed, is confirmed, taken back or replaced
+    Confirm,
+    /// A limit refuses clients, or has accepting pause; at most one a minute of each
+    Limit,
+    /// A worker's event loop is late; at most one a minute of each
+    Late,
 }
 
 /// Which connections, and what is to become of them.
@@ -215,7 +282,7 @@ pub(crate) struct Conns {
     /// Those of clients with this address, or in this network, such as 10.0.0.0/8
     #[arg(long, value_name = "NETWORK")]
     pub(crate) client: Option<String>,
-    /// Those with this server name (SNI); *.example.org is any name below it
+    /// Those with this name (SNI, else the host of HTTP); *.example.org is any name below it
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Those on this route; of HTTP, those whose latest request was on it
@@ -236,6 +303,12 @@ pub(crate) struct Conns {
     /// Close them; needs to know which
     #[arg(long)]
     pub(crate) kill: bool,
+}
+
+/// A time, as the configuration has it.
+fn time(text: &str) -> Result<Duration, String> {
+    let time = offramp_config::parse_duration(text).map_err(|problem| problem.to_string())?;
+    if time.is_zero() { Err("a time above zero, such as 30s".to_owned()) } else { Ok(time) }
 }
 
 /// How many connections are shown: as many as the interface can find without a long wait.
@@ -334,12 +407,104 @@ pub(crate) enum Server {
         #[command(flatten)]
         terms: Terms,
     },
+    /// Add one to its backend
+    Add {
+        /// Which.
+        #[command(flatten)]
+        named: Named,
+        /// Its share [default: 1]
+        #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
+        weight: Option<u16>,
+        /// Use it only if no other is available
+        #[arg(long)]
+        backup: bool,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+    /// Remove one from its backend; drain it first, if what it has is to be finished
+    Remove {
+        /// Which.
+        #[command(flatten)]
+        named: Named,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+}
+
+/// Some keys of an item.
+#[derive(Debug, Args)]
+pub(crate) struct Keys {
+    /// Keys as the configuration has them, such as balance=least_conn; a key that is repeated is a list, and a value
+    /// may be JSON
+    #[arg(value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) keys: Vec<(String, String)>,
+}
+
+/// The keys of an item that is changed.
+#[derive(Debug, Args)]
+pub(crate) struct ChangedKeys {
+    /// Keys as the configuration has them, such as balance=least_conn; a key that is repeated is a list, a value may be
+    /// JSON, and KEY= takes a key away
+    #[arg(value_name = "KEY=VALUE", value_parser = assignment, required = true)]
+    pub(crate) keys: Vec<(String, String)>,
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
+        _ => Err("write KEY=VALUE, with a key as in docs/config.md".to_owned()),
+    }
+}
+
+/// An item by its name.
+#[derive(Debug, Args)]
+pub(crate) struct ItemName {
+    /// Its name, as `ctl show` has it; that of a certificate is its file, its directory, or its names joined by commas
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+}
+
+/// What to do with listeners, backends and certificates.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keyed {
+    /// Add one, such as name=shop servers=127.0.0.1:3000 servers=127.0.0.1:3001
+    Add {
+        /// Its keys.
+        #[command(flatten)]
+        keys: ChangedKeys,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+    /// Change some of its keys
+    Change {
+        /// Which.
+        #[command(flatten)]
+        item: ItemName,
+        /// Its keys.
+        #[command(flatten)]
+        keys: ChangedKeys,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+    /// Remove one
+    Remove {
+        /// Which.
+        #[command(flatten)]
+        item: ItemName,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
 }
 
 /// What to do with routes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Route {
-    /// Add a route to a backend or a server
+    /// Add a route: to a backend, to a server, or to what a key says
     Add {
         /// A host name that it matches; may be repeated [default: any]
         #[arg(long, value_name = "NAME")]
@@ -347,21 +512,39 @@ pub(crate) enum Route {
         /// What the path of a request must begin with; HTTP only
         #[arg(long, value_name = "PATH")]
         path: Option<String>,
+        /// A listener that it is for; may be repeated [default: all that it can apply to]
+        #[arg(long, value_name = "NAME")]
+        listener: Vec<String>,
         /// The backend that gets what matches
-        #[arg(long, value_name = "NAME", required_unless_present = "to", conflicts_with = "to")]
+        #[arg(long, value_name = "NAME", conflicts_with = "to")]
         backend: Option<String>,
         /// The server that gets what matches
         #[arg(long, value_name = "ADDRESS")]
         to: Option<String>,
+        /// Further keys.
+        #[command(flatten)]
+        keys: Keys,
+        /// On which terms.
+        #[command(flatten)]
+        terms: Terms,
+    },
+    /// Change some of its keys
+    Change {
+        /// Which.
+        #[command(flatten)]
+        item: ItemName,
+        /// Its keys.
+        #[command(flatten)]
+        keys: ChangedKeys,
         /// On which terms.
         #[command(flatten)]
         terms: Terms,
     },
     /// Remove a route
     Remove {
-        /// Its name, as `ctl show routes` has it
-        #[arg(value_name = "NAME")]
-        name: String,
+        /// Which.
+        #[command(flatten)]
+        item: ItemName,
         /// On which terms.
         #[command(flatten)]
         terms: Terms,

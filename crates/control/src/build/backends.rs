@@ -30,7 +30,8 @@ pub(super) struct Backends<'a> {
     connectors: Connectors<'a>,
     names: Names,
     known: &'a Names,
-    previous: &'a [Arc<Backend>],
+    /// By name.
+    previous: HashMap<&'a str, &'a Backend>,
     limits: &'a model::Limits,
     routes: &'a [model::Route],
 }
@@ -50,7 +51,7 @@ impl<'a> Backends<'a> {
             names: Names::default(),
             connectors: Connectors::new(&config.tls, sources, inputs.choice),
             known: inputs.names,
-            previous: inputs.backends,
+            previous: inputs.backends.iter().map(|backend| (&*backend.name, &**backend)).collect(),
             limits: &config.limits,
             routes: &config.routes,
         };
@@ -121,7 +122,7 @@ impl<'a> Backends<'a> {
             model::Protocol::H2 => Protocol::Http2,
             model::Protocol::Auto => Protocol::Either,
         };
-        let previous = self.previous.iter().find(|previous| previous.name == built.name).map(Arc::as_ref);
+        let previous = self.previous.get(&*built.name).copied();
         // What cannot be made is reported, and there will be no snapshot.
         built.tls = backend.tls.as_ref().and_then(|tls| self.connectors.of(tls, backend, previous, report));
         built.limits = limits(&backend.pool, self.limits);

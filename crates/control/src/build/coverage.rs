@@ -49,8 +49,7 @@ pub(super) fn look(config: &Config, store: &Store, wants: &[Want], report: &mut 
 /// Whether some listener terminates TLS for the route.
 pub(super) fn is_terminated(config: &Config, route: &model::Route) -> bool {
     let sealed = matches!(route.target, model::Target::Passthrough(_));
-    let applies = |listener: &model::Listener| config.routes_of(listener).any(|one| std::ptr::eq(one, route));
-    !sealed && config.listeners.iter().any(|listener| listener.tls && applies(listener))
+    !sealed && config.listeners.iter().any(|listener| listener.tls && route.applies_to(listener))
 }
 
 pub(super) fn covers(names: &BTreeSet<String>, host: &HostPattern) -> bool {

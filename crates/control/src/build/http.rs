@@ -11,17 +11,17 @@ use offramp_config::model::{self, AlpnId, AuthMode, HeaderChanges, HeaderField};
 use offramp_config::{At, Config};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{
-    Action, AuthClass, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls,
-    Maintenance, Match, Network, PathMatch, PathRules, Paths, Proxy, Redirect, Respond, Rewrite, Route,
-    RouteLimits, Rule, Target, Template, To, media_type,
+    Action, AuthClass, Bandwidths, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute,
+    HttpTls, Maintenance, Match, Network, PathMatch, PathRules, Paths, Proxy, Redirect, Respond, Rewrite,
+    Route, RouteLimits, Rule, Target, Template, To, media_type,
 };
 
-use super::Report;
 use super::backends::Backends;
 use super::canary;
 use super::contents::Contents;
 use super::routes::{ja4_list, name, place, send_proxy, split};
 use super::tls::{self, Termination};
+use super::{Report, bandwidths};
 use crate::access::RuleSets;
 
 /// What a listener of HTTP does with connections, and with requests.
@@ -36,6 +36,7 @@ pub(super) struct Ways {
 pub(super) fn ways<'c>(
     (config, listener): (&'c Config, &'c model::Listener),
     (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
+    bandwidths: &Bandwidths,
     termination: &mut Termination<'_>,
     contents: &mut Contents,
     report: &mut Report,
@@ -47,7 +48,7 @@ pub(super) fn ways<'c>(
         }
         for (preference, Match { hosts, .. }) in split(route) {
             // What cannot be made is reported, and there will be no snapshot.
-            if let Some(to) = request(route, (backends, access), termination, contents, report) {
+            if let Some(to) = request(route, (backends, access), bandwidths, termination, contents, report) {
                 let path = route.path.as_str().to_owned();
                 paths.push((preference, (PathMatch { hosts, path }, to)));
             }
@@ -56,7 +57,7 @@ pub(super) fn ways<'c>(
     // The sort is stable, which keeps the order of the file among equals.
     paths.sort_by_key(|(preference, _)| *preference);
     let rules = if listener.tls {
-        handshakes(config, listener, (backends, access), termination, report)
+        handshakes(config, listener, (backends, access), bandwidths, termination, report)
     } else {
         let plain =
             HttpTls { tls: None, allow: None, configured: Arc::default(), client_auth: AuthClass::default() };
@@ -68,6 +69,7 @@ pub(super) fn ways<'c>(
                 deny_ja4: Arc::default(),
                 addresses: None,
                 log_one_in: NonZeroU32::MIN,
+                bandwidth: None,
             },
         }]
     };
@@ -87,6 +89,7 @@ fn handshakes<'c>(
     config: &'c Config,
     listener: &'c model::Listener,
     (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
+    bandwidths: &Bandwidths,
     termination: &mut Termination<'_>,
     report: &mut Report,
 ) -> Vec<Rule<Route>> {
@@ -123,9 +126,12 @@ fn handshakes<'c>(
         };
         let name = if matches.hosts.is_empty() { "default".to_owned() } else { matches.hosts.join(",") };
         let deny_ja4 = Arc::new(ja4_list(route));
+        // Requests have the bandwidths of their own routes.
+        let is_sealed = matches!(route.target, model::Target::Passthrough(_));
+        let bandwidth = bandwidths::of(bandwidths, route).filter(|_| is_sealed);
         rules.extend(target.map(|target| Rule {
             matches,
-            to: Route { name: name.into(), target, deny_ja4, addresses, log_one_in },
+            to: Route { name: name.into(), target, deny_ja4, addresses, log_one_in, bandwidth },
         }));
     }
     if !rules.iter().any(|rule| rule.matches.hosts.is_empty())
@@ -138,6 +144,7 @@ fn handshakes<'c>(
             deny_ja4: Arc::default(),
             addresses: None,
             log_one_in: NonZeroU32::MIN,
+            bandwidth: None,
         };
         rules.push(Rule { matches: Match::default(), to });
     }
@@ -189,6 +196,7 @@ fn class(route: &model::Route, termination: &Termination<'_>) -> AuthClass {
 fn request<'c>(
     route: &'c model::Route,
     (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
+    bandwidths: &Bandwidths,
     termination: &mut Termination<'_>,
     contents: &mut Contents,
     report: &mut Report,
@@ -222,6 +230,7 @@ fn request<'c>(
             compress: rules.compress.as_ref().map(compress),
             mirror,
             log_one_in: route.log_one_in,
+            bandwidth: bandwidths::of(bandwidths, route),
         })
     });
     made.map_err(|error| report.error(&route.at, error)).ok()

@@ -12,11 +12,13 @@ use std::sync::Arc;
 use offramp_certs::client_auth::Allow;
 use offramp_config::model::{self, AlpnId, HostPattern, Listeners, Mode, Preamble, RelayTarget};
 use offramp_config::{At, Config};
-use offramp_proxy::{AddressRules, Ja4List, Match, Relay, Route, Rule, SendProxy, Target};
+use offramp_proxy::{
+    AddressRules, Bandwidth, Bandwidths, Ja4List, Match, Relay, Route, RouteName, Rule, SendProxy, Target,
+};
 
-use super::Report;
 use super::backends::Backends;
 use super::tls::{self, Termination, Terms};
+use super::{Report, bandwidths};
 use crate::access::RuleSets;
 
 /// The rules of each listener of connections of `config`, in the order of the listeners; none for listeners of
@@ -24,6 +26,7 @@ use crate::access::RuleSets;
 pub(super) fn tables<'c>(
     config: &'c Config,
     (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
+    bandwidths: &Bandwidths,
     termination: &mut Termination<'_>,
     report: &mut Report,
 ) -> Vec<Vec<Rule<Route>>> {
@@ -45,6 +48,7 @@ pub(super) fn tables<'c>(
         if let Some(ready) =
             Prepared::new(route, ends, (backends, access.rules(&route.networks)), termination, report)
         {
+            let ready = Prepared { bandwidth: bandwidths::of(bandwidths, route), ..ready };
             prepared.insert(key, ready);
         }
     }
@@ -99,12 +103,13 @@ pub(super) fn split(route: &model::Route) -> Vec<(Preference, Match)> {
 
 /// A route whose parts were looked up, to be given to each listener.
 struct Prepared {
-    name: Arc<str>,
+    name: RouteName,
     backend: usize,
     end: PreparedEnd,
     deny_ja4: Arc<Ja4List>,
     addresses: Option<Arc<AddressRules>>,
     log_one_in: NonZeroU32,
+    bandwidth: Option<Bandwidth>,
 }
 
 /// Whether TLS ends here.
@@ -143,7 +148,7 @@ impl Prepared {
             model::Target::Passthrough(passthrough) => {
                 let end = PreparedEnd::Passthrough(passthrough.send_proxy.map(send_proxy));
                 let backend = backends.inline(&passthrough.server, report);
-                return Some(Self { name, backend, end, deny_ja4, addresses, log_one_in });
+                return Some(Self { name, backend, end, deny_ja4, addresses, log_one_in, bandwidth: None });
             }
             model::Target::Relay(relay) => relay,
             // Only listeners of HTTP have them.
@@ -162,7 +167,15 @@ impl Prepared {
         };
         let (terms, postgres) = (made(terms)?, made(postgres)?);
         let relay = PreparedRelay { terms, postgres, allow, send_proxy: relay.send_proxy.map(send_proxy) };
-        Some(Self { name, backend, end: PreparedEnd::Relay(relay), deny_ja4, addresses, log_one_in })
+        Some(Self {
+            name,
+            backend,
+            end: PreparedEnd::Relay(relay),
+            deny_ja4,
+            addresses,
+            log_one_in,
+            bandwidth: None,
+        })
     }
 
     fn route(&self, listener: &model::Listener) -> Route {
@@ -184,7 +197,14 @@ impl Prepared {
             }
         };
         let (deny_ja4, addresses) = (Arc::clone(&self.deny_ja4), self.addresses.clone());
-        Route { name: Arc::clone(&self.name), target, deny_ja4, addresses, log_one_in: self.log_one_in }
+        Route {
+            name: self.name.clone(),
+            target,
+            deny_ja4,
+            addresses,
+            log_one_in: self.log_one_in,
+            bandwidth: self.bandwidth.clone(),
+        }
     }
 }
 

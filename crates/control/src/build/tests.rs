@@ -26,6 +26,7 @@ fn build_config(config: &Config) -> Result<Built, Error> {
         tickets: &Arc::new(TicketKeys::new(Duration::from_secs(60)).unwrap()),
         names: &Names::default(),
         backends: &[],
+        bandwidths: &Bandwidths::new(),
         sources: &Sources::default(),
         contents: None,
         mint: true,
@@ -45,7 +46,7 @@ fn route(built: &Built, listener: &str, host: Option<&str>, alpn: &str) -> Strin
                 offramp_proxy::Target::Passthrough { backend, .. } => *backend,
                 offramp_proxy::Target::Http(_) => panic!("HTTP"),
             };
-            format!("{} to {}", route.name, built.snapshot.backends[backend].name)
+            format!("{} to {}", *route.name, built.snapshot.backends[backend].name)
         },
     )
 }

@@ -39,7 +39,7 @@ impl Running {
     pub(crate) async fn change_certificates(&mut self) -> Outcome {
         let now = SystemTime::now();
         let material = match self
-            .read_material(&self.config, now, OnFault::KeepOld, true)
+            .read_material(&self.config, self.ground.sources.clone(), now, OnFault::KeepOld, true)
             .await
             .and_then(Material::none_or_refused)
         {
@@ -76,15 +76,16 @@ impl Running {
     }
 
     /// Reads the sources of `config` on a thread of its own: the loop goes on serving the metrics meanwhile, and obeys an
-    /// order to stop, however slow the disk is. Dropped, it changes nothing.
+    /// order to stop, however slow the disk is. Dropped, it changes nothing. `before`: what was read from them before.
     pub(crate) async fn read_material(
         &self,
         config: &Config,
+        before: Sources,
         now: SystemTime,
         on_fault: OnFault,
         mint: bool,
     ) -> Result<Material, Error> {
-        let (config, before): (Config, Sources) = (config.clone(), self.ground.sources.clone());
+        let config = config.clone();
         let (done, outcome) = oneshot::channel();
         let work = move || {
             // Whoever waits may have gone.
@@ -105,6 +106,7 @@ impl Running {
             tickets: &self.ground.tickets,
             names: &self.ground.names,
             backends: &current.backends,
+            bandwidths: &current.bandwidths,
             sources: &self.ground.sources,
             contents: Some(&self.ground.contents),
             mint: true,
@@ -125,7 +127,7 @@ impl Running {
         }
         let new = new_certificates(&self.ground.store, &built.store);
         self.ground.generation = snapshot.generation;
-        self.crew.shared.current.store(Arc::new(snapshot));
+        self.crew.shared.current.replace(snapshot);
         self.calendar.set_certificates(&built.store, &built.sources);
         (self.ground.store, self.ground.sources) = (built.store, built.sources);
         // Which hosts are left to the authorities depends on the certificates from files.

@@ -1,45 +1,74 @@
 //! From what is asked for to a configuration that was read, and the certificates that it names.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use offramp_config::{
-    Config, Document, EDITED, Edit, Errors, Problem, Severity, keep_until_restart, load_document,
+    Config, ConfigDiff, Document, EDITED, Edit, Environment, Errors, Problem, Severity, keep_until_restart,
+    load_document,
 };
 
 use super::persist::{self, File};
-use super::{Change, NotChanged, Terms};
+use super::{Change, Confirmation, NotChanged, Terms};
 use crate::certificates::OnFault;
-use crate::error::{Error, none_or_refused};
+use crate::connections;
+use crate::emptied;
+use crate::error::{Error, Finding, none_or_refused};
+use crate::history::Kind;
 use crate::reload::{Proposal, finding};
 use crate::running::Running;
-use crate::sandbox;
 use crate::server::Origin;
+use crate::unwritten::Made;
 
 /// A new configuration that was read.
 pub(crate) struct Draft {
     pub(super) proposal: Proposal,
     /// What is to be written to the file.
     pub(super) file: Option<File>,
-    /// What is odd about the text.
-    pub(super) warnings: Vec<String>,
+    /// What is odd about the text, and was not about the configuration in force.
+    pub(super) warnings: Vec<Finding>,
+    /// How it came about.
+    pub(super) kind: Kind,
+    /// How many connections are open on what becomes another, or goes; `None`: a worker did not answer in time.
+    pub(super) connections: Option<u64>,
+    /// What it means for what the file does not have.
+    pub(super) made: Made,
 }
 
 impl Draft {
     pub(super) async fn read(running: &Running, change: &Change, terms: &Terms) -> Result<Self, NotChanged> {
+        let draft = Self::read_kind(running, change, terms).await?;
+        Ok(Self { kind: change.kind(), ..draft })
+    }
+
+    async fn read_kind(running: &Running, change: &Change, terms: &Terms) -> Result<Self, NotChanged> {
         let mint = !terms.dry_run;
         match change {
-            Change::Reload => Self::of(running, running.read()?, mint).await,
+            Change::Confirm { .. } => Err(NotChanged::NothingToConfirm),
+            Change::Reload => {
+                let config = running.read()?;
+                not_emptied(running, &config, terms)?;
+                Ok(Self { made: Made::Read, ..Self::of(running, config, mint).await? })
+            }
             Change::Document { name, folder, text } => {
-                let path = path(running);
                 let path = match folder.as_ref().filter(|_| !terms.persist) {
                     // Only the directory counts.
-                    Some(folder) => folder.join("document"),
-                    None => path,
+                    Some(folder) => &folder.join("document"),
+                    None => running.source.origin.path(),
                 };
-                let (config, warnings) = parse(running, text, name, &path)?;
-                let mut draft = Self::of(running, config, mint).await?;
-                draft.warnings = warnings;
+                let environment = &running.source.environment;
+                let (config, warnings) = parse(environment, text, name, path)?;
+                not_emptied(running, &config, terms)?;
+                let warnings = if warnings.is_empty() {
+                    warnings
+                } else {
+                    let current = Edit::text_of(&running.config);
+                    let known = parse(environment, &current, EDITED, path).map(|(_, known)| known);
+                    new(warnings, &known.unwrap_or_default())
+                };
+                let mut draft = Self { warnings, ..Self::of(running, config, mint).await? };
                 if terms.persist {
                     let path = origin(running)?;
                     let before = persist::read(&path).map_err(NotChanged::NotWritten)?;
@@ -48,17 +77,14 @@ impl Draft {
                 Ok(draft)
             }
             Change::Edit(edit) => {
-                let file = if terms.persist { Some(edit_file(running, edit)?) } else { None };
-                let text = Edit::text_of(&running.config);
-                let (current, _) = parse(running, &text, EDITED, &path(running))?;
-                if current != *running.config {
-                    let why = "this configuration cannot be changed item by item; change the whole of it";
-                    return Err(Error::one(why).into());
-                }
-                let text = edit.apply(&text, &current, EDITED)?;
-                let (mut config, _) = parse(running, &text, EDITED, &path(running))?;
-                config.keep_places(&running.config);
-                Ok(Self { file, ..Self::of(running, config, mint).await? })
+                let written = if terms.persist { Some(edit_file(running, edit)?) } else { None };
+                let (file, written) = written.unzip();
+                let environment = &running.source.environment;
+                let edited = edited(&running.config, &[edit], running.source.origin.path(), environment);
+                let edited = edited.map_err(|(_, why)| why)?;
+                let made = Made::Item { edit: Box::new(edit.clone()), file: written.map(Arc::new) };
+                let warnings = edited.warnings;
+                Ok(Self { file, made, warnings, ..Self::of(running, edited.config, mint).await? })
             }
             Change::Rollback(version) => {
                 let config = Config::clone(&*running.earlier(*version)?);
@@ -67,22 +93,34 @@ impl Draft {
         }
     }
 
-    /// Of a configuration, and what it names.
+    /// Of a configuration, and what it names: one that is taken back to, unless the caller says otherwise.
     pub(super) async fn of(running: &Running, mut config: Config, mint: bool) -> Result<Self, NotChanged> {
+        running.ends("parse_ms");
         let needs_restart = keep_until_restart(&running.config, &mut config);
-        none_or_refused(sandbox::beyond(&running.source, &config))?;
-        let now = SystemTime::now();
-        let material = running.read_material(&config, now, OnFault::Refuse, mint).await?;
-        let proposal = Proposal { config, needs_restart, material, now, mint };
-        Ok(Self { proposal, file: None, warnings: Vec::new() })
+        let diff = ConfigDiff::between(&running.config, &config);
+        let touched = connections::touched(&diff).map(Arc::new);
+        running.ends("difference_ms");
+        // Both wait for other threads, which may be busy.
+        let proposal = running.propose(config, diff, needs_restart, mint);
+        let (proposal, connections) = tokio::join!(proposal, running.count(touched.as_ref()));
+        running.ends("certificates_and_connections_ms");
+        let (kind, made) = (Kind::TakenBack, Made::Whole);
+        Ok(Self { proposal: proposal?, file: None, warnings: Vec::new(), kind, connections, made })
     }
-}
 
-/// Where relative paths of a text start: where they start in the file of the configuration.
-fn path(running: &Running) -> PathBuf {
-    match &running.source.origin {
-        Origin::File(path) => path.clone(),
-        Origin::CommandLine => PathBuf::from("/"),
+    /// The way back from a change that nobody has confirmed. Files that cannot be used any more are used as they were
+    /// read before the change.
+    pub(super) async fn back(running: &Running, waiting: &Confirmation) -> Result<Proposal, Error> {
+        let mut config = Config::clone(&waiting.before);
+        let needs_restart = keep_until_restart(&running.config, &mut config);
+        let diff = ConfigDiff::between(&running.config, &config);
+        let (now, files) = (SystemTime::now(), &waiting.files);
+        let before = files.sources.clone();
+        let material = running.read_material(&config, before, now, OnFault::KeepOld, true).await?;
+        let contents = Some(files.contents.clone());
+        // The sandbox let it be in force.
+        let denied = Vec::new();
+        Ok(Proposal { config, needs_restart, diff, denied, material, now, mint: true, contents })
     }
 }
 
@@ -95,12 +133,78 @@ fn origin(running: &Running) -> Result<PathBuf, NotChanged> {
     }
 }
 
+/// Refuses what would take everything down, unless that is meant.
+fn not_emptied(running: &Running, config: &Config, terms: &Terms) -> Result<(), Error> {
+    if terms.force { Ok(()) } else { none_or_refused(emptied::look(&running.config, config)) }
+}
+
+/// A configuration with edits.
+pub(crate) struct Edited {
+    pub(crate) config: Config,
+    /// What is odd about it, and was not before.
+    warnings: Vec<Finding>,
+}
+
+/// Makes edits to a configuration, one after the other. Each must lead to a sound one.
+///
+/// # Errors
+/// One of them cannot be made, or leads to no sound configuration; which, or their number for all of them.
+pub(crate) fn edited(
+    config: &Config,
+    edits: &[&Edit],
+    path: &Path,
+    environment: &Environment,
+) -> Result<Edited, (usize, NotChanged)> {
+    let all = |error: Error| (edits.len(), NotChanged::from(error));
+    let mut text = Edit::text_of(config);
+    let (mut edited, known) = parse(environment, &text, EDITED, path).map_err(all)?;
+    if edited != *config {
+        let why = "this configuration cannot be changed item by item; change the whole of it";
+        return Err(all(Error::one(why)));
+    }
+    let mut warnings = Vec::new();
+    for (at, edit) in edits.iter().enumerate() {
+        text = edit.apply(&text, &edited, EDITED).map_err(|error| (at, error.into()))?;
+        let read = parse(environment, &text, EDITED, path);
+        let refused = |error: Error| Error::from(all_in_words(error.findings(), &text, config));
+        (edited, warnings) = read.map_err(|error| (at, refused(error).into()))?;
+    }
+    edited.keep_places(config);
+    Ok(Edited { config: edited, warnings: all_in_words(&new(warnings, &known), &text, config) })
+}
+
 /// Reads a text, and tells its warnings.
-fn parse(running: &Running, text: &str, name: &str, path: &Path) -> Result<(Config, Vec<String>), Error> {
+fn parse(
+    environment: &Environment,
+    text: &str,
+    name: &str,
+    path: &Path,
+) -> Result<(Config, Vec<Finding>), Error> {
     let document = Document { name, path };
     let (config, warnings) =
-        load_document(text, &document, &running.source.environment).map_err(|errors| refused(&errors))?;
-    Ok((config, warnings.iter().map(|warning| finding(warning).to_string()).collect()))
+        load_document(text, &document, environment).map_err(|errors| refused(&errors))?;
+    Ok((config, warnings.iter().map(finding).collect()))
+}
+
+/// The warnings that are not known. The lines that they name may be others.
+fn new(warnings: Vec<Finding>, known: &[Finding]) -> Vec<Finding> {
+    let without_lines = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
+    let known: HashSet<String> = known.iter().map(|one| without_lines(&one.text)).collect();
+    warnings.into_iter().filter(|one| !known.contains(&without_lines(&one.text))).collect()
+}
+
+fn all_in_words(findings: &[Finding], text: &str, config: &Config) -> Vec<Finding> {
+    findings.iter().map(|finding| in_words(finding, text, config)).collect()
+}
+
+/// What is said of the text of an edit, which nobody can open: its lines are told as the items that stand there.
+fn in_words(finding: &Finding, text: &str, config: &Config) -> Finding {
+    let said = offramp_config::without_lines(&finding.text, text, config);
+    let own = finding.at.place().filter(|place| &*place.file == EDITED);
+    match own.and_then(|place| offramp_config::item_at(text, place.line, config)) {
+        Some(item) => Finding::nowhere(format!("{item}: {said}")),
+        None => Finding::new(&finding.at, said),
+    }
 }
 
 /// Every mistake of a text.
@@ -109,14 +213,17 @@ pub(crate) fn refused(errors: &Errors) -> Error {
     errors.problems().iter().filter(is_error).map(finding).collect::<Vec<_>>().into()
 }
 
-/// The file of the configuration with an edit; it must be sound with it.
-fn edit_file(running: &Running, edit: &Edit) -> Result<File, NotChanged> {
+/// The file of the configuration with an edit, and what it has then; it must be sound.
+fn edit_file(running: &Running, edit: &Edit) -> Result<(File, Config), NotChanged> {
     let path = origin(running)?;
     let text = persist::read(&path).map_err(NotChanged::NotWritten)?;
     // As it was called when it was read: the places of items say so.
     let name = path.display().to_string();
-    let (config, _) = parse(running, &text, &name, &path)?;
+    let environment = &running.source.environment;
+    let (config, _) = parse(environment, &text, &name, &path)?;
     let edited = edit.apply(&text, &config, &name)?;
-    parse(running, &edited, &name, &path)?;
-    Ok(File::new(path, text, edited))
+    let (mut config, _) = parse(environment, &edited, &name, &path)?;
+    // What differs in these is not in force, and is no change that was not written.
+    keep_until_restart(&running.config, &mut config);
+    Ok((File::new(path, text, edited), config))
 }

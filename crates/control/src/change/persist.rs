@@ -23,6 +23,20 @@ impl File {
         Self { path, before, text }
     }
 
+    /// Finds out whether the file could be replaced now, and leaves it as it is.
+    ///
+    /// # Errors
+    /// Why it could not.
+    pub(crate) fn try_out(&self) -> Result<(), String> {
+        let tried = whole_path(&self.path).and_then(|(path, new)| {
+            let found = fs::metadata(path)?;
+            let written = write_new(&new, b"", &found);
+            let _ = fs::remove_file(&new);
+            written
+        });
+        tried.map_err(|error| self.explain(&error))
+    }
+
     /// Replaces the file, and gives its path.
     ///
     /// # Errors
@@ -34,18 +48,19 @@ impl File {
                 "{path} was changed meanwhile and is not overwritten; make the change again"
             ));
         }
-        let why = |error: io::Error| {
-            let advice = match error.kind() {
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    "; the user that Offramp runs as must be able to write to its directory, and the sandbox lets it do so \
-                     where that is the configuration's own (docs/sandbox.md)"
-                }
-                _ => "",
-            };
-            format!("cannot write {}: {error}{advice}", self.path.display())
-        };
-        replace(&self.path, self.text.as_bytes()).map_err(why)?;
+        replace(&self.path, self.text.as_bytes()).map_err(|error| self.explain(&error))?;
         Ok(self.path.clone())
+    }
+
+    fn explain(&self, error: &io::Error) -> String {
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "; the user that Offramp runs as must be able to write to its directory, and the sandbox lets it do so \
+                 where that is the configuration's own (docs/sandbox.md)"
+            }
+            _ => "",
+        };
+        format!("cannot write {}: {error}{advice}", self.path.display())
     }
 }
 
@@ -60,15 +75,21 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// The file without links, and the one beside it that takes its place.
+fn whole_path(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     // A link stays one.
     let path = fs::canonicalize(path)?;
-    let found = fs::metadata(&path)?;
-    let folder = path.parent().unwrap_or(Path::new("/"));
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(".new");
-    let new = folder.join(name);
+    let new = path.with_file_name(name);
+    Ok((path, new))
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (path, new) = whole_path(path)?;
+    let found = fs::metadata(&path)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
     let written = write_new(&new, bytes, &found).and_then(|()| fs::rename(&new, &path));
     if written.is_err() {
         let _ = fs::remove_file(&new);
@@ -106,6 +127,8 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
         let file = File::new(link.clone(), "old".to_owned(), "new".to_owned());
+        assert_eq!((file.try_out(), read(&path).unwrap().as_str()), (Ok(()), "old"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the trial leaves nothing behind");
         assert_eq!(file.write(), Ok(link.clone()));
         assert_eq!(
             (read(&path).unwrap().as_str(), fs::metadata(&path).unwrap().mode() & 0o777),
@@ -118,6 +141,8 @@ mod tests {
         assert!(late.contains("was changed meanwhile"), "{late}");
         assert_eq!(read(&path).unwrap(), "new");
         let missing = File::new(folder.path().join("none/a.toml"), String::new(), String::new());
+        let tried = missing.try_out().unwrap_err();
+        assert!(tried.starts_with("cannot write "), "{tried}");
         let missing = missing.write().unwrap_err();
         assert!(missing.starts_with("cannot read "), "{missing}");
     }

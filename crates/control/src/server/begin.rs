@@ -1,12 +1,12 @@
 //! The start, stage by stage. Sockets and keys come first, so that whoever waits is told at once. What can fail for reasons of the configuration fails together, before
 //! anything is given away; the user is switched once, between the keys and the threads.
 
+use std::cell::RefCell;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use arc_swap::ArcSwap;
 use offramp_config::Config;
 use offramp_config::model::{Size, Workers};
 use offramp_net::notify::Notifier;
@@ -15,7 +15,8 @@ use offramp_observe::prometheus::Build;
 use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
 use offramp_proxy::credentials::Logins;
 use offramp_proxy::{
-    Admission, Challenges, ClientTable, Demand, Held, Lateness, Pressure, Refusals, Shared, Snapshot, Worker,
+    Admission, Challenges, ClientTable, Current, Demand, Held, Lateness, Pressure, Refusals, Shared,
+    Snapshot, Worker,
 };
 use offramp_record::aead::Library;
 use offramp_record::{Choice, measure};
@@ -24,7 +25,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::Receiver;
 
 use super::{Desk, Server, Start};
-use crate::acme::{Acme, Orders, Seams};
+use crate::acme::{Acme, Orders, Seams, Want};
 use crate::build::{Built, Inputs, build};
 use crate::certificates::Sources;
 use crate::connections::Closer;
@@ -37,6 +38,7 @@ use crate::jwks::{Fetchers, Fetches, fetch_new};
 use crate::listeners::{self, Fresh, Listening, Opening, wanted};
 use crate::metrics::{self, Endpoint};
 use crate::outputs::{self, Terminals};
+use crate::phases::Phases;
 use crate::plan::{Plan, Wanted};
 use crate::privileges;
 use crate::push::{Pushers, Spans};
@@ -56,78 +58,78 @@ const LOOK_UPS: usize = 4;
 
 pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let Start { config, origin, environment, log, build, notify_socket, open_store, signals, .. } = start;
+    let mut phases = Phases::since(Instant::now());
     let (journal, terminals, program) = (start.journal, start.terminals, start.program);
     let mut source = Source { origin, environment, journal, terminals, program, helper: None, grants: None };
     let (before, state, mut inherited) = match start.heir.map(Heir::parts) {
         Some((before, state, inherited)) => (Some(before), state, inherited),
         None => (None, State::default(), Inherited::activated(start.activated)),
     };
+    let (config, unwritten) = state.with_unwritten(config, &source, &log)?;
     let open_store = store_opener(&config, open_store)?;
     let identity = privileges::find(config.user.as_ref(), &log)?;
     raise_limit(&log);
     let runtime = runtime()?;
     let entered = runtime.enter();
-    let signals = signals.then(Signals::listen).transpose();
-    let signals = signals.map_err(|error| Error::one(format!("cannot listen to signals: {error}")))?;
+    let signals = listen_to_signals(signals)?;
+    phases.end("process_ms");
     let cores = Cores::of(&config);
     let mut ready = Ready::make(&config, cores.workers, &state, &mut inherited, &log)?;
+    phases.end("sockets_and_keys_ms");
     if let Some(bound) = start.bound {
         bound(&ready.addresses());
     }
     let choice = choose_aeads(&log);
+    phases.end("aeads_ms");
     ready.built.snapshot.choose(choice);
     tell(&log, "certificate", &ready.built.warnings);
     let who = identity.clone().unwrap_or_else(process::Identity::current);
     tell(&log, "configuration", &servers::look(&config, &who));
     if let Some(identity) = &identity {
-        privileges::assume(identity, &config)?;
+        privileges::assume(identity, &config, &source.origin)?;
         tell(&log, "privileges", &privileges::unreadable(&config, &source.origin));
     }
     sandbox::enter(&config, start.helper, &mut source, &start.also, identity.as_ref(), &log)?;
+    phases.end("sandbox_ms");
     // From here on there are threads, which are restricted as this one is.
     let fetches = Arc::<Fetches>::default();
     runtime.block_on(async {
         let keys = fetch_new(ready.built.sources.access.providers(), &fetches, &log);
         tokio::join!(ready.built.names.look_up_new(&log), keys)
     });
+    phases.end("names_ms");
     let Ready { built, tickets, plan, wanted, fresh, metrics } = ready;
-    let Built { mut snapshot, store, sources, names, contents, wants, .. } = built;
+    let Built { mut snapshot, store, sources, names, contents, wants, warnings } = built;
     let mut listening = Listening::default();
     listening.assign(&plan, &wanted, &fresh, &mut snapshot);
     settle_servers(&config, &snapshot);
     let generation = snapshot.generation;
     let events = open_store(&config, &log)?;
+    phases.end("log_store_ms");
     let figures = events.as_ref().map(|store| store.figures());
     let orders = Arc::<Orders>::default();
     let counted = Counted { store: figures, orders: Arc::clone(&orders), fetches: Arc::clone(&fetches) };
     let (crew, demanded) = crew(&config, source.terminals, &cores, snapshot, &log, (build, counted))?;
     let crew = Crew { store: events, ..crew };
+    state.recall_clients(&crew.page.counters);
     crew.tap(&config);
     listening.serve(&plan, &wanted, fresh, &crew.workers);
-    let serve = |opened| Endpoint::serve(opened, crew.page.clone(), log.clone());
-    let metrics = metrics.map(serve).transpose();
-    let metrics = metrics.map_err(|error| Error::one(format!("cannot serve metrics: {error}")))?;
+    phases.end("workers_ms");
+    let metrics = serve_metrics(metrics, &crew, &log)?;
     let pushers = Pushers::start(&config, &crew.page, &crew.spans, &log);
     let mut calendar = Calendar::new(rotation(&config), &store, &sources);
     state.rotate_in().into_iter().for_each(|left| calendar.rotate_within(left));
-    let (challenges, demand) = (Arc::clone(&crew.shared.challenges), Arc::clone(&crew.shared.demand));
-    let seams = Seams { challenges, demand, demanded, helper: source.helper.clone() };
-    let mut acme = Acme::new(&config, seams, orders, log.clone());
-    if before.is_some() {
-        acme.hold();
-    }
-    acme.configure(&config);
-    acme.follow(&wants);
-    let mut fetchers = Fetchers::new(fetches, log.clone());
-    fetchers.follow(sources.access.providers());
+    let seams = Seams::of(&crew.shared, demanded, source.helper.clone());
+    let acme = obtaining(Acme::new(&config, seams, orders, log.clone()), &config, &wants, before.is_some());
+    let fetchers = fetching(fetches, &sources, &log);
+    phases.end("outputs_ms");
+    phases.tell(&log, "the start took");
     let notifier = || Notifier::new(notify_socket.as_deref());
     let watchdog = start.watchdog.map(|limit| watchdog::start(notifier(), limit, &crew.workers));
     let config = Arc::new(config);
-    let history = History::default();
-    history.keep(&config);
+    let history = History::of(&config);
     let view = View::new(&config, &crew, &history, &source.origin);
-    let connections = view.connections().clone();
-    let closer = Closer { connections, history: history.clone(), log: log.clone() };
+    let closer = Closer::of(&view, &history, &log);
     let running = Running {
         config,
         source,
@@ -140,11 +142,13 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         metrics,
         pushers,
         resolver: Resolver::start(&names, log.clone()),
-        ground: Ground { choice, tickets, store, sources, names, contents, generation },
+        ground: Ground { choice, tickets, store, sources, names, contents, warnings, generation },
         acme,
         fetchers,
         history,
         confirmation: None,
+        phases: RefCell::new(phases),
+        unwritten,
         view,
         calendar,
         log,
@@ -179,6 +183,33 @@ impl Running {
         ];
         self.log.info("started", &fields);
     }
+}
+
+/// What obtains certificates, told what is wanted; it waits where the process before may be obtaining them still.
+fn obtaining(mut acme: Acme, config: &Config, wants: &[Want], waits: bool) -> Acme {
+    if waits {
+        acme.hold();
+    }
+    acme.configure(config);
+    acme.follow(wants);
+    acme
+}
+
+/// What keeps the keys of tokens fresh.
+fn fetching(fetches: Arc<Fetches>, sources: &Sources, log: &Log) -> Fetchers {
+    let mut fetchers = Fetchers::new(fetches, log.clone());
+    fetchers.follow(sources.access.providers());
+    fetchers
+}
+
+fn listen_to_signals(wanted: bool) -> Result<Option<Signals>, Error> {
+    let signals = wanted.then(Signals::listen).transpose();
+    signals.map_err(|error| Error::one(format!("cannot listen to signals: {error}")))
+}
+
+fn serve_metrics(opened: Option<metrics::Opened>, crew: &Crew, log: &Log) -> Result<Option<Endpoint>, Error> {
+    let serve = |opened| Endpoint::serve(opened, crew.page.clone(), log.clone());
+    opened.map(serve).transpose().map_err(|error| Error::one(format!("cannot serve metrics: {error}")))
 }
 
 /// What opens the store, if the configuration has one.
@@ -285,6 +316,7 @@ impl Ready {
             tickets: &tickets,
             names: &Names::default(),
             backends: &[],
+            bandwidths: &offramp_proxy::Bandwidths::new(),
             sources: &Sources::default(),
             contents: None,
             mint: true,
@@ -326,7 +358,7 @@ fn crew(
     let (counters, own) = Counters::new(cores.workers);
     let (demand, demanded) = Demand::new();
     let shared = Shared {
-        current: Arc::new(ArcSwap::from_pointee(snapshot)),
+        current: Current::new(snapshot),
         admission: Admission::new(),
         clients: ClientTable::new(Instant::now()),
         held: Held::new(),
@@ -346,15 +378,20 @@ fn crew(
     tokio::spawn(async move { refusals.write().await });
     shared
         .late
-        .watch(log.clone(), Arc::clone(&shared.refusals))
+        .watch(shared.current.clone(), log.clone(), Arc::clone(&shared.refusals))
         .map_err(|error| Error::one(format!("cannot start the thread that watches the workers: {error}")))?;
     let seed = RandomState::new().build_hasher().finish();
-    let mut workers = Vec::with_capacity(cores.workers);
+    let mut starting = Vec::with_capacity(cores.workers);
+    let refused = |index, error| Error::one(format!("cannot start worker {index}: {error}"));
     for (index, (counters, events)) in own.into_iter().zip(senders).enumerate() {
         let core = cores.pins.get(index).copied();
-        let worker = Worker::start(index, core, counters, events, shared.clone(), seed);
-        workers.push(worker.map_err(|error| Error::one(format!("cannot start worker {index}: {error}")))?);
+        let worker = Worker::spawn(index, core, counters, events, shared.clone(), seed);
+        starting.push(worker.map_err(|error| refused(index, error))?);
     }
+    // All of them begin at once: cores where another process serves give each its turn late.
+    let started = starting.into_iter().enumerate();
+    let started = started.map(|(index, worker)| worker.started().map_err(|error| refused(index, error)));
+    let workers = started.collect::<Result<Vec<_>, _>>()?;
     counters.watch_clients(metrics::clients(config));
     let spans = Spans::none_yet();
     let reloads = Reloads::new(SystemTime::now());

@@ -9,18 +9,21 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use offramp_config::Config;
-use offramp_observe::Log;
+use offramp_observe::{Counters, KnownClients, Log};
 use offramp_proxy::Snapshot;
 use offramp_tls::TicketKeys;
 use offramp_upstream::health::Known;
 use serde::{Deserialize, Serialize};
 
 use crate::access::AccessFiles;
-use crate::error::Error;
+use crate::emptied;
+use crate::error::{Error, none_or_refused};
 use crate::inherited::Label;
 use crate::jwks::KnownKeys;
+use crate::outputs;
 use crate::resolve::{KnownName, Names};
-use crate::running::Ground;
+use crate::running::{Ground, Source};
+use crate::unwritten::{Unwritten, few};
 
 /// All of it.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -36,6 +39,22 @@ pub(crate) struct State {
     pub(super) names: Vec<KnownName>,
     /// The keys of tokens that were fetched.
     pub(super) keys: Vec<KnownKeys>,
+    /// Changes in force that the file does not have, as [`offramp_config::Edit::to_text`] has them.
+    pub(super) unwritten: Vec<String>,
+    /// How many routes and written listeners there are; see [`crate::emptied`].
+    pub(super) numbers: [usize; 2],
+    /// The heaviest clients.
+    pub(super) clients: Clients,
+}
+
+/// The heaviest clients, as [`offramp_observe::KnownClients`] has them.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Clients {
+    anonymized: bool,
+    floors: [u64; 4],
+    /// In hexadecimal digits, with the figures of each.
+    above: Vec<(String, [u64; 4])>,
 }
 
 /// The sockets of one address.
@@ -71,8 +90,9 @@ impl State {
     pub(crate) fn of(
         sockets: Vec<Sockets>,
         rotate_in: Option<Duration>,
-        snapshot: &Snapshot,
-        ground: &Ground,
+        (snapshot, config): (&Snapshot, &Config),
+        (ground, counters): (&Ground, &Counters),
+        unwritten: Vec<String>,
     ) -> Self {
         let rotate_in_ms = rotate_in.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
         let tickets =
@@ -85,7 +105,41 @@ impl State {
             })
         });
         let (names, keys) = (ground.names.known(), ground.sources.access.known_keys());
-        Self { sockets, tickets, servers: servers.collect(), names, keys }
+        let servers = servers.collect();
+        let (numbers, clients) = (emptied::numbers(config), Clients::of(&counters.known_clients()));
+        Self { sockets, tickets, servers, names, keys, unwritten, numbers, clients }
+    }
+
+    /// Has an upgrade lose what the file does not have.
+    pub(crate) fn forced(self) -> Self {
+        Self { unwritten: Vec::new(), numbers: [0; 2], ..self }
+    }
+
+    /// The configuration of the file, with the changes that it does not have.
+    ///
+    /// # Errors
+    /// It would take everything down, or such a change cannot be made to it.
+    pub(crate) fn with_unwritten(
+        &self,
+        config: Config,
+        source: &Source,
+        log: &Log,
+    ) -> Result<(Config, Unwritten), Error> {
+        none_or_refused(emptied::look_at(self.numbers, &config))?;
+        let read = (source.origin.path(), &source.environment);
+        let (config, unwritten) = Unwritten::take_over(config, &self.unwritten, read)?;
+        if unwritten.count() > 0 {
+            let lines = few(unwritten.lines());
+            let fields = [("changes", (&lines).into())];
+            log.warn("changes that the file does not have were taken over; --persist writes them", &fields);
+            log.set_level(outputs::log(&config.log, source.journal).2);
+        }
+        Ok((config, unwritten))
+    }
+
+    /// Has the heaviest clients of the process before go on here.
+    pub(crate) fn recall_clients(&self, counters: &Counters) {
+        counters.recall_clients(&self.clients.known());
     }
 
     /// The keys of session tickets: those of the process before, if there are any.
@@ -132,5 +186,23 @@ impl State {
         }
         names.recall(&self.names);
         access.recall(&self.keys);
+    }
+}
+
+impl Clients {
+    fn of(known: &KnownClients) -> Self {
+        let above = known.above.iter().map(|(client, figures)| (format!("{client:x}"), *figures));
+        Self { anonymized: known.anonymized, floors: known.floors, above: above.collect() }
+    }
+
+    fn known(&self) -> KnownClients {
+        let client = |(text, figures): &(String, [u64; 4])| {
+            u128::from_str_radix(text, 16).ok().map(|client| (client, *figures))
+        };
+        KnownClients {
+            anonymized: self.anonymized,
+            floors: self.floors,
+            above: self.above.iter().filter_map(client).collect(),
+        }
     }
 }

@@ -124,8 +124,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.handle.stop();
-            self.handle.stop();
+            self.handle.order_stop(true, offramp_control::Requester::Program);
             let _ = thread.join();
         }
     }

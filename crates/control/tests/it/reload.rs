@@ -231,7 +231,7 @@ fn renewed_files_are_read_although_the_configuration_did_not_change() {
 }
 
 #[test]
-fn what_needs_a_restart_is_told_and_the_rest_applies() {
+fn what_needs_an_upgrade_is_told_and_the_rest_applies() {
     let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let folder = Folder::new();
     let text = listener("web", "127.0.0.1:0") + &tail(&backend);

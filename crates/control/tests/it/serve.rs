@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
+use offramp_control::Requester;
 use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::instance::{Folder, connect, echo};
@@ -83,7 +84,7 @@ fn the_drain_cuts_who_does_not_end() {
 }
 
 #[test]
-fn a_second_order_to_stop_ends_the_drain() {
+fn a_second_order_to_stop_ends_the_drain_if_it_says_so() {
     let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let folder = Folder::new();
     instance(&folder, "1h", &backend);
@@ -92,7 +93,15 @@ fn a_second_order_to_stop_ends_the_drain() {
     echo(&mut client, "hello");
     let begun = std::time::Instant::now();
     running.handle.stop();
-    running.handle.stop();
+    // Each further order changes nothing, and tells when the drain ends, once that has begun.
+    while running.handle.order_stop(false, Requester::Program).until.is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no drain: {}", folder.log());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Still served: the second order has changed nothing.
+    echo(&mut client, "again");
+    let stopping = running.handle.order_stop(true, Requester::Admin("root".into()));
+    assert!(stopping.already && stopping.until.is_some(), "{stopping:?}");
     let exit = running.end();
     assert_eq!((exit.cut, exit.hurried), (1, true), "{}", folder.log());
     assert!(begun.elapsed() < Duration::from_secs(1800), "the drain is an hour");

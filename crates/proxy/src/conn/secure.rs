@@ -280,8 +280,9 @@ impl Secure<'_> {
         let caller = Caller::new(&worker.handshakes, client_key(client), until, &resumes);
         let shaken = handshake(socket, buffer, config, self.hello.early, choice, &caller);
         let mut shaken = pin!(timeout_at(deadline, shaken));
+        let doing = Doing::Handshake(life.accepted_by);
         let outcome = poll_fn(|cx| {
-            worker.pulse.begins_for(Doing::Handshake, Some(client));
+            worker.pulse.begins_for(doing, Some(client));
             shaken.as_mut().poll(cx)
         })
         .await;

@@ -11,7 +11,7 @@ use offramp_record::{Alert, Layout, Pressure};
 
 use super::{DownEnd, Progress, Relay};
 use crate::failure;
-use crate::slots::{BATCH, SPANS, TAKEN, with_slots};
+use crate::slots::{self, BATCH, SPANS, TAKEN, with_slots};
 use crate::worker::Scratch;
 
 /// By how much the room for the next read grows when a read has filled it.
@@ -77,7 +77,8 @@ impl Relay {
             }
             Poll::Ready(Ok(n)) => {
                 self.moved_ms = now;
-                self.down.expected = if n == room { (n * GROWTH).min(most) } else { n };
+                let most = || slots::most(most, &self.worker.shared.pressure);
+                self.down.expected = if n == room { (n * GROWTH).min(most()) } else { n };
                 turn.spend(Work::Calls(1));
                 turn.spend(Work::Bytes(n));
                 turn.spend(Work::Pieces(n.div_ceil(slot)));

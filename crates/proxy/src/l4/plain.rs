@@ -55,7 +55,7 @@ impl Plain {
     /// Relays until both directions are over, one of them breaks, or nothing moves for `idle`.
     pub(crate) async fn run(&mut self, idle: Duration) -> Close {
         let worker = Rc::clone(&self.worker);
-        drive(&worker, idle, |cx, alarm| self.turn(cx, alarm, idle)).await
+        drive(&worker, self.live, idle, |cx, alarm| self.turn(cx, alarm, idle)).await
     }
 
     /// One turn, and how much has moved by then.
@@ -127,7 +127,7 @@ impl Plain {
             self.moved_ms = offramp_net::clock::coarse_ms();
         }
         let waiting = Waiting { server: self.up.waiting() > 0, client: self.down.waiting() > 0 };
-        poll_alarm(cx, alarm, idle, self.moved_ms, waiting)
+        poll_alarm(cx, alarm, idle, self.moved_ms, waiting, [&self.client, &self.server])
     }
 
     /// Takes interest away from a sender whose bytes nobody takes. While the server takes no more, each packet of the

@@ -172,7 +172,7 @@ impl Secure {
     /// Relays until both directions are over, one of them breaks, or nothing moves for `idle`.
     pub(crate) async fn run(&mut self, idle: Duration) -> Close {
         let worker = Rc::clone(&self.worker);
-        drive(&worker, idle, |cx, alarm| self.turn(cx, alarm, idle)).await
+        drive(&worker, self.live, idle, |cx, alarm| self.turn(cx, alarm, idle)).await
     }
 
     /// One turn, and how much has moved by then.
@@ -245,7 +245,8 @@ impl Secure {
                 }
                 let waiting =
                     Waiting { server: self.server.waiting() > 0, client: self.client.waiting() > 0 };
-                poll_alarm(cx, alarm, idle, self.moved_ms, waiting)
+                let sockets = [&self.client.socket, &self.server.socket];
+                poll_alarm(cx, alarm, idle, self.moved_ms, waiting, sockets)
             }
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! **Bounds.** A worker compresses only so many responses at a time that their memory is within
 //! `limits.compression_memory`; others are sent as they are, and counted. Where the worker is busy, the level falls
-//! ([`Load`]).
+//! ([`Load`]). While the process holds as much memory as it may, none begins.
 
 mod encoder;
 mod load;
@@ -78,6 +78,12 @@ struct Place {
 }
 
 impl Compressors {
+    /// Gives up what is not in use, while the process holds as much memory as it may: so much may be used then.
+    fn shrink(&self) -> usize {
+        self.shared.spare.take();
+        0
+    }
+
     /// Takes memory for a compressor, if all of the worker's have less than `most` with it.
     fn take(&self, coding: Coding, most: usize) -> Option<Place> {
         let taken = encoder::memory(coding);
@@ -140,6 +146,7 @@ pub(crate) fn response(
         return response;
     }
     let compressors = &worker.compressors;
+    let most = if worker.shared.pressure.is_high() { compressors.shrink() } else { most };
     let Some(place) = compressors.take(coding, most) else {
         worker.counters.compression(Compression::None);
         return response;

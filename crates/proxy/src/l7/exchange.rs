@@ -135,6 +135,9 @@ pub(crate) fn serve(
             let most = context.view.http().map_or(0, |http| http.limits.compression_memory);
             response = compress::response(&session.worker, &wanted, &head, most, response);
         }
+        if let Some(bandwidth) = found.and_then(|(_, route)| route.bandwidth.as_ref()) {
+            response = response.map(|body| body.paced(bandwidth));
+        }
         access::tell_client(&context, &mut response.fields);
         session.worker.heads.put(head);
         response
@@ -285,7 +288,7 @@ fn route<'e>(
         unwanted(request, body);
         return refused(Refusal::new(StatusCode::NOT_FOUND, Cause::NoRoute), record_guard);
     };
-    session.worker.pulse.begins_for(Doing::Request, session.ip);
+    session.worker.pulse.begins_for(Doing::Request(route.name.id()), session.ip);
     record_guard.0.note(|facts| facts.path.route = Some(Arc::clone(&route.name)));
     record_guard.0.log_one_in.set(route.log_one_in.get());
     record_guard.0.idle.set(route.limits.idle_timeout);

@@ -10,8 +10,8 @@ use offramp_http::semantics::{hop_by_hop, protected};
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::{
-    Affinity, Answer, Backend, InterimListener, Protocol as Speaks, RequestBody as _, ServerBody, Timeouts,
-    Tunnel,
+    Affinity, Answer, Backend, InterimListener, Progress, Protocol as Speaks, RequestBody as _, ServerBody,
+    Timeouts, Tunnel,
 };
 
 use super::access;
@@ -97,6 +97,9 @@ impl Forward<'_> {
         if let (Some(mirror), Turn::None) = (&self.route.mirror, &turn) {
             mirror::begin(self, mirror, request, &mut body);
         }
+        if let Some(bandwidth) = &self.route.bandwidth {
+            body = body.paced(bandwidth);
+        }
         Ok(Forwarded { body, turn, interim: self.interim(), private: self.private() })
     }
 
@@ -111,12 +114,12 @@ impl Forward<'_> {
     ) -> impl Future<Output = Outcome> {
         async move {
             let backend = self.backend();
-            let counters = &self.session.worker.counters;
-            let attempted = |succeeded: bool| {
-                counters.connect_attempted();
-                if !succeeded {
-                    counters.connect_failed();
+            let record = &record_guard.0;
+            let progress = |progress: Progress<'_>| match progress {
+                Progress::Picked(server) => {
+                    record.note(|facts| facts.path.server = Some(Arc::clone(server)));
                 }
+                Progress::Attempted { .. } => self.session.worker.note_attempt(progress),
             };
             let Forwarded { body, turn, interim, private } = forwarded;
             let bodiless = body.is_end_stream();
@@ -124,7 +127,7 @@ impl Forward<'_> {
                 client: self.context.named.or(self.session.ip),
                 tls: self.session.scheme == Scheme::Https,
                 private: private.as_deref(),
-                attempted: &attempted,
+                progress: &progress,
                 interim,
                 timeouts: self.timeouts(),
             };
@@ -293,7 +296,6 @@ impl Forward<'_> {
     ) -> Outcome {
         let record = Rc::clone(&record_guard.0);
         record.note(|facts| {
-            facts.path.server = Some(Arc::clone(&answer.server));
             facts.path.tries = answer.tries;
             facts.times.queue = (!answer.queue.is_zero()).then_some(answer.queue);
             facts.times.connect = answer.connect;
@@ -342,6 +344,9 @@ impl Forward<'_> {
         record_guard: RecordGuard,
     ) -> Outcome {
         let protocol = response.fields.get(Known::Upgrade).map(<[u8]>::to_vec);
+        if let (Some(bandwidth), Some(server)) = (&self.route.bandwidth, &server) {
+            bandwidth.bound(server.link.socket());
+        }
         hop_by_hop::clean_response(&mut response.fields);
         response.fields.remove(Known::ContentLength);
         match (turn, self.client.line(), server) {

@@ -347,8 +347,7 @@ fn poll_alarm(
             return Poll::Ready(Turn::Ended(hung(session)));
         }
         for record in session.live() {
-            let moved = record.moved.get();
-            if moved > 0
+            if let Some(moved) = record.still_since()
                 && since(moved.max(guard_state.moved.get())) >= record.idle.get().unwrap_or(bounds.idle)
             {
                 record.end(Cause::IdleTimeout);

@@ -226,8 +226,8 @@ fn verdict(connection: &Connection, outcome: Result<(), Fall>, ordinary: Cause) 
 /// that has no more to say.
 fn drop_stalled(session: &Session, now: u64, idle: Duration) {
     for record in session.live() {
-        let moved = record.moved.get();
-        if moved > 0 && Duration::from_millis(now.saturating_sub(moved)) >= record.idle.get().unwrap_or(idle)
+        if let Some(moved) = record.still_since()
+            && Duration::from_millis(now.saturating_sub(moved)) >= record.idle.get().unwrap_or(idle)
         {
             record.cancel(Cause::IdleTimeout);
         }

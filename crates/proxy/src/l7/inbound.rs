@@ -147,6 +147,13 @@ impl Inbound {
         }
     }
 
+    /// What has come waits for long: it is not to keep other requests of the connection from coming.
+    pub(crate) fn set_apart(&self) {
+        if let Self::Stream(content) = self {
+            content.set_apart();
+        }
+    }
+
     /// Whether nothing is to come.
     pub(crate) fn is_end_stream(&self) -> bool {
         match self {

@@ -168,7 +168,7 @@ impl Growing {
         if backend.protocol != Protocol::Http1 && !head.fields.contains(Known::Host) {
             return false;
         }
-        let about = Affinity { client, tls, private: None, attempted: &|_| (), interim: None, timeouts };
+        let about = Affinity { client, tls, private: None, progress: &|_| (), interim: None, timeouts };
         let body = ClientBody::whole(body.into());
         let answered = match worker.pools.send(&backend, (&head, body), &about).await {
             Ok(answer) => {

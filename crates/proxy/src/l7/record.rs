@@ -15,6 +15,7 @@ use http::Method;
 use offramp_http::head::{Fields, Known, Request};
 use offramp_http::semantics::protected::clean_request_trailers;
 use offramp_net::clock::coarse_ms;
+use offramp_net::pace::Way;
 use offramp_observe::counters::Direction;
 use offramp_observe::facts::{HttpVersion, PathFacts, RequestLine, Trace};
 use offramp_observe::{Cause, Close, RequestFacts};
@@ -38,6 +39,8 @@ pub(crate) struct Record {
     pub(crate) idle: Cell<Option<Duration>>,
     /// What is wrong with the request's body, if anything.
     pub(crate) body_fault: RefCell<Option<Close>>,
+    /// Which directions of its bodies wait for the bandwidth of the route: a bit for each.
+    held_back: Cell<u8>,
     /// That the stream is to be dropped.
     cancelled: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -60,6 +63,7 @@ impl Record {
             moved: Cell::new(0),
             idle: Cell::new(None),
             body_fault: RefCell::default(),
+            held_back: Cell::new(0),
             cancelled: Cell::new(false),
             waker: RefCell::default(),
         });
@@ -104,7 +108,7 @@ impl Record {
         let route = view
             .http()
             .zip(route)
-            .and_then(|(http, name)| http.routes.iter().find(|route| route.name == name));
+            .and_then(|(http, name)| http.routes.iter().find(|route| *route.name == name));
         clean_request_trailers(trailers, route.map(|route| &route.request_headers));
         if let Some(route) = route.filter(|route| !route.access.reserved.is_empty()) {
             clean_request_trailers(trailers, Some(&route.access.reserved));
@@ -128,6 +132,25 @@ impl Record {
     pub(crate) fn sent(&self, n: usize) {
         self.down.set(self.down.get() + n as u64);
         self.moved.set(coarse_ms());
+    }
+
+    /// Whether bytes of a body that could go on wait for the bandwidth of the route.
+    pub(crate) fn waits_for_bandwidth(&self, way: Way, waits: bool) {
+        let (before, bit) = (self.held_back.get(), 1 << way as u8);
+        let now = if waits { before | bit } else { before & !bit };
+        if now != before {
+            self.held_back.set(now);
+            // From here on it is somebody else who is waited for.
+            if self.moved.get() > 0 {
+                self.moved.set(coarse_ms());
+            }
+        }
+    }
+
+    /// Since when nothing has moved, in milliseconds of the coarse clock; `None` before the response begins, and where
+    /// something waits for the bandwidth of the route.
+    pub(crate) fn still_since(&self) -> Option<u64> {
+        Some(self.moved.get()).filter(|moved| *moved > 0 && self.held_back.get() == 0)
     }
 
     /// The response begins.

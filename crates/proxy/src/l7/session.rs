@@ -161,8 +161,9 @@ pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
 
 /// The configuration that requests follow now.
 pub(crate) struct View {
-    pub(crate) snapshot: Arc<Snapshot>,
+    /// Goes before its snapshot, lest it be the last of it.
     listener: Arc<Listener>,
+    pub(crate) snapshot: Arc<Snapshot>,
     /// Whether the peer is a proxy whose word is believed.
     pub(crate) trusted: bool,
 }
@@ -404,6 +405,11 @@ impl Session {
         let host: Arc<str> = Authority::parse(asked)?.normal().into();
         *known = Some((asked.into(), Arc::clone(&host)));
         Ok(host)
+    }
+
+    /// What was asked for last, if that is not forgotten.
+    pub(crate) fn latest_host(&self) -> Option<Arc<str>> {
+        self.host.borrow().as_ref().map(|(_, host)| Arc::clone(host))
     }
 
     /// The program that the client says it is: it says the same again and again.

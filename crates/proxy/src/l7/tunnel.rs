@@ -233,7 +233,12 @@ pub(crate) async fn run(
             offramp_net::turn::poll_next(cx);
             return Poll::Pending;
         }
+        // Which of the two directions does not matter.
+        record_guard
+            .0
+            .waits_for_bandwidth(offramp_net::pace::Way::Out, server.link.socket().waits_for_pace());
         while alarm.as_mut().poll(cx).is_ready() {
+            let since = since.max(server.link.socket().waited_for_pace_until());
             let left = idle.saturating_sub(Duration::from_millis(coarse_ms().saturating_sub(since)));
             if left.is_zero() {
                 return Poll::Ready(Cause::IdleTimeout);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use offramp_observe::Log;
+use offramp_observe::{Log, NoticeKind, Notices};
 
-use super::{Doing, LATE, LOOK, Pulse};
+use super::{Doing, LATE, LOOK, Place, Pulse};
 
 /// The shortest time between two lines about a worker.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -38,9 +38,17 @@ struct Question {
     /// When it was asked; later by the time in which nobody could answer.
     at: Instant,
     /// What the worker had begun last when the answer was late.
-    doing: Option<(Doing, Option<IpAddr>)>,
+    begun: Option<Begun>,
     /// How late it was when it was reported, in nanoseconds.
     reported: u64,
+}
+
+/// What a worker began, for whom and for what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Begun {
+    pub(super) step: Doing,
+    pub(super) client: Option<IpAddr>,
+    pub(super) place: Option<Place>,
 }
 
 /// A loop is late.
@@ -57,14 +65,18 @@ pub(super) struct Report {
     pub(super) is_stuck: bool,
     /// What the thread has used since the answer before; unknown where it is stuck.
     pub(super) cpu: Option<Duration>,
-    pub(super) step: Doing,
-    pub(super) client: Option<IpAddr>,
+    pub(super) begun: Begun,
     at: Instant,
 }
 
 impl Look {
-    /// Looks at all workers, and asks those that are awake.
-    pub(super) fn look(&mut self, now: Instant, workers: &[Arc<Pulse>]) -> Vec<Report> {
+    /// Looks at all workers, and asks those that are awake. `place` says what those work for that are late.
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        workers: &[Arc<Pulse>],
+        place: impl Fn(Doing) -> Option<Place>,
+    ) -> Vec<Report> {
         // The time in which this thread did not run either.
         let lost = self.last.replace(now).map_or(Duration::ZERO, |last| {
             let since = now.saturating_duration_since(last);
@@ -76,14 +88,14 @@ impl Look {
         for (index, (known, pulse)) in self.workers.iter_mut().zip(workers).enumerate() {
             if let Some(question) = &mut known.open {
                 question.at += lost;
-                reports.extend(known.examine(index, now, pulse));
+                reports.extend(known.examine(index, now, pulse, &place));
             }
             let asleep = pulse.asleep.load(Ordering::Relaxed);
             self.all_slept &= asleep && known.open.is_none();
             if known.open.is_none() && !asleep {
                 let number = pulse.asked.load(Ordering::Relaxed) + 1;
                 pulse.asked.store(number, Ordering::Relaxed);
-                known.open = Some(Question { number, at: now, doing: None, reported: 0 });
+                known.open = Some(Question { number, at: now, begun: None, reported: 0 });
                 pulse.bell.notify_one();
             }
         }
@@ -101,30 +113,47 @@ impl Look {
     }
 
     /// Says so, unless something was said of the worker within the last minute.
-    pub(super) fn say(&mut self, report: &Report, log: &Log, shown: impl Fn(Option<IpAddr>) -> String) {
+    pub(super) fn say(
+        &mut self,
+        report: &Report,
+        (log, notices): (&Log, &Notices),
+        shown: impl Fn(Option<IpAddr>) -> String,
+    ) {
         let known = &mut self.workers[report.worker];
         if known.said.is_some_and(|said| report.at.saturating_duration_since(said) < SILENCE) {
             return;
         }
         known.said = Some(report.at);
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let client = report.client.map(|client| shown(Some(client)));
+        let Begun { step, client, place } = &report.begun;
+        let client = client.map(|client| shown(Some(client)));
         let mut fields = vec![
             ("worker", report.worker.into()),
             ("late_ms", millis(report.late).into()),
-            ("began_last", report.step.name().into()),
+            ("began_last", step.name().into()),
         ];
+        fields.extend(place.as_ref().map(|(what, name)| (*what, (&**name).into())));
         fields.extend(client.as_ref().map(|client| ("client", client.into())));
         fields.extend(report.cpu.map(|cpu| ("cpu_ms", millis(cpu).into())));
-        let message =
-            if report.is_stuck { "a worker's loop does not come round" } else { "a worker's loop was late" };
+        let (message, what) = if report.is_stuck {
+            ("a worker's loop does not come round", "stuck")
+        } else {
+            ("a worker's loop was late", "late")
+        };
         log.warn(message, &fields);
+        notices.note(NoticeKind::Late, what, &fields);
     }
 }
 
 impl Known {
     /// Looks at the open question.
-    fn examine(&mut self, worker: usize, now: Instant, pulse: &Pulse) -> Option<Report> {
+    fn examine(
+        &mut self,
+        worker: usize,
+        now: Instant,
+        pulse: &Pulse,
+        place: impl Fn(Doing) -> Option<Place>,
+    ) -> Option<Report> {
         let question = self.open.as_mut()?;
         let is_stuck = pulse.answered.load(Ordering::Acquire) < question.number;
         let until = match is_stuck {
@@ -132,23 +161,29 @@ impl Known {
             false => pulse.begun + Duration::from_nanos(pulse.answered_at.load(Ordering::Relaxed)),
         };
         let late = until.saturating_duration_since(question.at);
-        if late > LATE && question.doing.is_none() {
-            question.doing = Some(pulse.doing());
-        }
         let nanos = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
-        let (more, is_new) = (nanos.saturating_sub(question.reported), question.reported == 0);
-        let (step, client) = question.doing.unwrap_or((Doing::Nothing, None));
-        let report = |cpu| Report { worker, late, more, is_new, is_stuck, cpu, step, client, at: now };
-        if is_stuck {
-            if late <= STUCK || !is_new {
-                return None;
-            }
-            question.reported = nanos;
-            return Some(report(None));
+        if late > LATE && question.begun.is_none() {
+            // At once: it may go on, and a snapshot that it followed be freed.
+            let (step, client) = pulse.doing();
+            question.begun = Some(Begun { step, client, place: place(step) });
         }
-        let cpu = pulse.cpu.load(Ordering::Relaxed);
-        let used = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu));
-        self.open = None;
-        (late > LATE).then(|| report(Some(Duration::from_nanos(used))))
+        if is_stuck && (late <= STUCK || question.reported > 0) {
+            return None;
+        }
+        let (more, is_new) = (nanos.saturating_sub(question.reported), question.reported == 0);
+        let cpu = if is_stuck {
+            question.reported = nanos;
+            None
+        } else {
+            let cpu = pulse.cpu.load(Ordering::Relaxed);
+            let used = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu));
+            Some(Duration::from_nanos(used))
+        };
+        // It was not late where it was not seen.
+        let begun = question.begun.clone();
+        if !is_stuck {
+            self.open = None;
+        }
+        Some(Report { worker, late, more, is_new, is_stuck, cpu, begun: begun?, at: now })
     }
 }

@@ -1,12 +1,15 @@
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 
-use offramp_observe::{Level, LogFormat, Output};
+use offramp_observe::{Detail, Level, LogFormat, NoticeKind, Output};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
 
-use super::look::Report;
+use super::look::{Begun, Report};
 use super::*;
+use crate::snapshot::{Current, Route, Target};
+use crate::worker::rig;
+use crate::{Match, Rule, Table};
 
 /// A worker whose answers are given by hand.
 struct Rig {
@@ -26,7 +29,8 @@ impl Rig {
     /// Looks after so many milliseconds.
     fn look_after(&mut self, millis: u64) -> Vec<Report> {
         self.now += Duration::from_millis(millis);
-        self.look.look(self.now, &self.lateness.workers())
+        let place = |_| Some(("route", "a.test".into()));
+        self.look.look(self.now, &self.lateness.workers(), place)
     }
 
     /// The worker answers, so many milliseconds after the last look, having used so much CPU time in all.
@@ -59,17 +63,18 @@ fn a_late_answer_is_reported_once_with_what_the_worker_had_begun() {
     rig.answer_after(1, 7);
     let client = IpAddr::from(Ipv4Addr::new(192, 0, 2, 7));
     rig.look_after(50);
-    rig.pulse.begins_for(Doing::Handshake, Some(client));
+    rig.pulse.begins_for(Doing::Request(RouteId(7)), Some(client));
     for _ in 0..4 {
         assert!(rig.look_after(50).is_empty(), "it may come yet");
     }
     // What it does afterwards is no reason.
-    rig.pulse.begins(Doing::Relay);
+    rig.pulse.begins(Doing::Relay(RouteId(8)));
     rig.answer_after(30, 230);
     let reports = rig.look_after(50);
     let [report] = &reports[..] else { panic!("{reports:?}") };
     assert_eq!((report.worker, report.late, report.is_stuck), (0, Duration::from_millis(230), false));
-    assert_eq!((report.step, report.client), (Doing::Handshake, Some(client)));
+    let place = Some(("route", "a.test".into()));
+    assert_eq!(report.begun, Begun { step: Doing::Request(RouteId(7)), client: Some(client), place });
     assert_eq!((report.cpu, report.is_new), (Some(Duration::from_millis(223)), true));
     assert!(rig.look_after(50).is_empty());
 }
@@ -126,18 +131,22 @@ fn a_task_that_blocks_its_loop_is_counted_and_told() {
     let log = Log::open(Output::File(file.path().to_path_buf()), LogFormat::Logfmt, Level::Warn).unwrap();
     let lateness = Lateness::new();
     let pulse = lateness.add();
-    lateness.watch(log.clone(), Refusals::new(log)).unwrap();
+    let current = Current::new(leading_to("late.test"));
+    let id = RouteId::of("late.test");
+    let refusals = Refusals::new(log.clone());
+    lateness.watch(current.clone(), log, Arc::clone(&refusals)).unwrap();
+    let shown = Rc::new(Arc::clone(&pulse));
     let runtime = Builder::new_current_thread().enable_time().build_local(LocalOptions::default()).unwrap();
     runtime.block_on(async {
         let answers = Arc::clone(&pulse);
         spawn_local(async move { answers.answer().await });
-        let pulse = Rc::new(pulse);
+        let pulse = Rc::clone(&shown);
         let until = Instant::now() + Duration::from_secs(60);
         // Where the machine lets the thread wait it takes the time off; so once more.
         while lateness.totals().0 == 0 {
             assert!(Instant::now() < until, "nothing was counted");
             tokio::time::sleep(Duration::from_millis(60)).await;
-            pulse.begins_for(Doing::Request, Some(Ipv4Addr::LOCALHOST.into()));
+            pulse.begins_for(Doing::Request(id), Some(Ipv4Addr::LOCALHOST.into()));
             thread::sleep(Duration::from_millis(400));
         }
     });
@@ -148,8 +157,81 @@ fn a_task_that_blocks_its_loop_is_counted_and_told() {
     while said().is_empty() && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));
     }
-    for part in ["a worker's loop was late", "worker=0", "late_ms=", "began_last=request", "client=127.0.0.1"]
-    {
+    for part in [
+        "a worker's loop was late",
+        "worker=0 ",
+        "late_ms=",
+        "began_last=request route=late.test client=127.0.0.1 ",
+    ] {
         assert!(said().contains(part), "{part} in {}", said());
     }
+    // Those who watch hear of it, after the log has it.
+    let noticed = || refusals.notices().since(NoticeKind::Late, 0).into_iter().next();
+    while noticed().is_none() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let notice = noticed().expect("a notice");
+    let route = ("route", Detail::Text("late.test".to_owned()));
+    assert!(notice.what == "late" && notice.fields.contains(&route), "{notice:?}");
+    // The same thread frees what is not followed any more.
+    let weak = Arc::downgrade(&current.load());
+    current.replace(leading_to("other.test"));
+    let until = Instant::now() + Duration::from_secs(60);
+    while weak.strong_count() > 0 {
+        assert!(Instant::now() < until, "the old snapshot is not freed");
+        pulse.wakes();
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A snapshot with a route of this name, and a listener on socket 1.
+fn leading_to(name: &str) -> Snapshot {
+    let mut snapshot = rig::snapshot(1);
+    let target = Target::Passthrough { backend: 0, send_proxy: None };
+    let (deny_ja4, log_one_in) = (Arc::default(), std::num::NonZeroU32::MIN);
+    let to = Route { name: name.into(), target, deny_ja4, addresses: None, log_one_in, bandwidth: None };
+    let listener = snapshot.listeners.values_mut().next().map(|listener| Arc::get_mut(listener).unwrap());
+    listener.unwrap().routes = Table::new(vec![Rule { matches: Match::default(), to }]);
+    let listener = Arc::clone(snapshot.listeners.values().next().unwrap());
+    snapshot.sockets.insert(AcceptorId(1), listener);
+    snapshot
+}
+
+#[test]
+fn a_place_is_named_by_the_snapshot_that_has_it_or_not_at_all() {
+    let current = Current::new(leading_to("a.test"));
+    let name = |doing: Doing| {
+        current.find(|snapshot| doing.place(snapshot)).map(|(what, name)| format!("{what}={name}"))
+    };
+    let (a, b) = (RouteId::of("a.test"), RouteId::of("b.test"));
+    assert_eq!(name(Doing::Request(a)).as_deref(), Some("route=a.test"));
+    assert_eq!(name(Doing::Relay(b)), None);
+    assert_eq!(name(Doing::Handshake(AcceptorId(1))).unwrap(), format!("listener={}", rig::DOOR));
+    assert_eq!((name(Doing::Accept(AcceptorId(2))), name(Doing::Nothing)), (None, None));
+    let followed = current.load_full();
+    current.replace(leading_to("b.test"));
+    current.sweep();
+    assert_eq!(name(Doing::Relay(b)).as_deref(), Some("route=b.test"));
+    assert_eq!(name(Doing::Request(a)).as_deref(), Some("route=a.test"), "a connection follows it still");
+    drop(followed);
+    current.sweep();
+    assert_eq!(name(Doing::Request(a)), None, "nobody can work for it any more");
+}
+
+#[test]
+fn a_step_is_read_as_it_was_written() {
+    let pulse = Lateness::new().add();
+    let client = Some(IpAddr::from(Ipv4Addr::new(192, 0, 2, 7)));
+    for doing in [
+        Doing::Handshake(AcceptorId(u32::MAX - 1)),
+        Doing::Request(RouteId(u64::MAX)),
+        Doing::Relay(RouteId::default()),
+    ] {
+        pulse.begins_for(doing, client);
+        assert_eq!(pulse.doing(), (doing, client));
+    }
+    pulse.begins(Doing::Accept(AcceptorId(3)));
+    assert_eq!(pulse.doing(), (Doing::Accept(AcceptorId(3)), None), "it was another step's client");
+    pulse.begins_for(Doing::Relay(RouteId(1)), None);
+    assert_eq!(pulse.doing(), (Doing::Relay(RouteId(1)), None));
 }

@@ -117,11 +117,18 @@ impl Connections {
     }
 
     async fn all(&self, filter: &Arc<Filter>, wish: Wish) -> Result<u64, Unanswered> {
-        let (mut at, mut count) = (Cursor::default(), 0);
-        while usize::from(at.worker) < self.0.len() {
-            let piece = self.piece(filter, at, usize::MAX, wish).await?;
+        // All are asked at once: each comes round in its own time.
+        let starts = (0..self.0.len()).filter_map(|worker| u16::try_from(worker).ok());
+        let starts = starts.map(|worker| Cursor { worker, slot: 0 });
+        let asked: Vec<_> = starts.map(|at| (at, self.question(filter, at, usize::MAX, wish))).collect();
+        let mut count = 0;
+        for (at, answer) in asked {
+            let mut piece = Self::answer(at, answer).await?;
             count += piece.count;
-            at = after(at, piece.next);
+            while let Some(slot) = piece.next {
+                piece = self.piece(filter, Cursor { slot, ..at }, usize::MAX, wish).await?;
+                count += piece.count;
+            }
         }
         Ok(count)
     }
@@ -133,18 +140,29 @@ impl Connections {
         most: usize,
         wish: Wish,
     ) -> Result<Piece, Unanswered> {
-        let worker = usize::from(at.worker);
-        // One that has ended has no connections.
-        let Some(commands) = self.0.get(worker).and_then(WeakUnboundedSender::upgrade) else {
-            return Ok(Piece::default());
-        };
+        Self::answer(at, self.question(filter, at, most, wish)).await
+    }
+
+    /// Asks a worker. One that has ended has no connections, and drops the question.
+    fn question(
+        &self,
+        filter: &Arc<Filter>,
+        at: Cursor,
+        most: usize,
+        wish: Wish,
+    ) -> oneshot::Receiver<Piece> {
         let (told, answer) = oneshot::channel();
-        let question = Question { filter: Arc::clone(filter), from: at.slot, most, wish };
-        let _ = commands.send(Command::Connections { question, told });
-        drop(commands);
+        if let Some(commands) = self.0.get(usize::from(at.worker)).and_then(WeakUnboundedSender::upgrade) {
+            let question = Question { filter: Arc::clone(filter), from: at.slot, most, wish };
+            let _ = commands.send(Command::Connections { question, told });
+        }
+        answer
+    }
+
+    async fn answer(at: Cursor, answer: oneshot::Receiver<Piece>) -> Result<Piece, Unanswered> {
         match timeout(PATIENCE, answer).await {
             Ok(answer) => Ok(answer.unwrap_or_default()),
-            Err(_) => Err(Unanswered { worker }),
+            Err(_) => Err(Unanswered { worker: usize::from(at.worker) }),
         }
     }
 }

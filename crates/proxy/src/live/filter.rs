@@ -16,7 +16,7 @@ pub struct Filter {
     pub id: Option<ConnectionId>,
     /// Those of clients with these addresses.
     pub clients: Option<NetworkSet>,
-    /// Those with this server name; `*.example.org` is any name below `example.org`.
+    /// Those with this name ([`super::LiveConnection::name`]); `*.example.org` is any name below `example.org`.
     pub name: Option<Box<str>>,
     /// Those on this route; of HTTP, those whose latest request was on it.
     pub route: Option<Box<str>>,
@@ -63,22 +63,43 @@ impl Filter {
         self.id.is_none_or(|id| facts.id == id)
             && self.listener.as_deref().is_none_or(|listener| *facts.listener == *listener)
             && self.clients.as_ref().is_none_or(is_of)
-            && self.name.as_deref().is_none_or(|name| is_name(facts.tls.sni.as_deref(), name))
+            // Without one, what HTTP knows of it is asked later.
+            && facts.tls.sni.as_deref().is_none_or(|sni| self.is_named(Some(sni)))
             && self.older.is_none_or(|older| age() >= older)
     }
 
     /// Whether the rest of the filter has to be asked.
     pub(super) fn looks_further(&self) -> bool {
-        self.route.is_some() || self.larger.is_some() || self.touched.is_some()
+        self.name.is_some() || self.route.is_some() || self.larger.is_some() || self.touched.is_some()
     }
 
-    /// Whether a connection of `listener` is meant, by where it goes and what it has moved.
-    pub(super) fn admits_now(&self, listener: &str, path: &PathFacts, traffic: Traffic) -> bool {
+    /// Whether a connection of `listener` is meant, by its name, where it goes and what it has moved.
+    pub(super) fn admits_now(
+        &self,
+        (listener, name): (&str, Option<&str>),
+        path: &PathFacts,
+        traffic: Traffic,
+    ) -> bool {
         let moved = traffic.from_client.saturating_add(traffic.to_client);
-        self.route.as_deref().is_none_or(|route| path.route.as_deref() == Some(route))
+        self.is_named(name)
+            && self.route.as_deref().is_none_or(|route| path.route.as_deref() == Some(route))
             && self.larger.is_none_or(|larger| moved >= larger)
             && self.touched.as_ref().is_none_or(|touched| touched.has(listener, path))
     }
+
+    fn is_named(&self, name: Option<&str>) -> bool {
+        self.name.as_deref().is_none_or(|wanted| is_name(name, wanted))
+    }
+}
+
+/// The host of all requests on a route, as the route is called: its hosts, its path and its protocols. `None` where there
+/// may be several.
+pub(super) fn only_host(route: &str) -> Option<&str> {
+    let hosts = route.split(['/', ' ']).next().unwrap_or_default();
+    let is_one = !hosts.is_empty() && !hosts.starts_with("*.") && !hosts.contains(',');
+    // So are routes for any host called.
+    let is_none = hosts == "default" || hosts.starts_with("alpn=");
+    (is_one && !is_none).then_some(hosts)
 }
 
 /// Whether a server name is the wanted one, or below it where that begins with `*.`.
@@ -115,6 +136,23 @@ mod tests {
             (None, "a", false),
         ] {
             assert_eq!(is_name(name, wanted), fits, "{name:?} {wanted}");
+        }
+    }
+
+    #[test]
+    fn a_route_of_one_host_tells_it() {
+        for (route, host) in [
+            ("shop.example", Some("shop.example")),
+            ("shop.example/cart", Some("shop.example")),
+            ("shop.example alpn=h2", Some("shop.example")),
+            ("*.shop.example", None),
+            ("a.example,b.example/x", None),
+            ("/cart", None),
+            ("alpn=h2", None),
+            ("default", None),
+            ("", None),
+        ] {
+            assert_eq!(only_host(route), host, "{route}");
         }
     }
 

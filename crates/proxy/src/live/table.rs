@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use offramp_observe::ConnectionFacts;
 use offramp_observe::facts::{PathFacts, Traffic};
 
+use super::filter::only_host;
 use super::{Filter, LiveConnection, Protocol};
 use crate::l7::Session;
 
@@ -220,10 +221,14 @@ impl Slot {
             return true;
         }
         match self.session.upgrade() {
-            None => filter.admits_now(&facts.listener, &facts.path, facts.traffic),
+            None => {
+                let name = facts.tls.sni.as_deref();
+                filter.admits_now((&facts.listener, name), &facts.path, facts.traffic)
+            }
             Some(session) => {
                 let (path, traffic) = with_requests(facts, &session);
-                filter.admits_now(&facts.listener, &path, traffic)
+                let name = name(facts, Some(&session), &path);
+                filter.admits_now((&facts.listener, name.as_deref()), &path, traffic)
             }
         }
     }
@@ -241,7 +246,7 @@ impl Slot {
             listener: Arc::clone(&facts.listener),
             client: facts.client.address.clone(),
             peer: facts.client.peer.clone(),
-            name: facts.tls.sni.clone(),
+            name: name(facts, session.as_deref(), &path),
             protocol: self.protocol,
             tls: facts.tls.version,
             route: path.route,
@@ -254,6 +259,16 @@ impl Slot {
             requests_open: session.as_ref().map_or(0, |session| session.in_flight()),
         })
     }
+}
+
+/// The name that a client asked for: in its handshake, else over HTTP in its latest request. A connection that rests has
+/// forgotten that host, and its route may still tell it.
+fn name(facts: &ConnectionFacts, session: Option<&Session>, path: &PathFacts) -> Option<Box<str>> {
+    let in_request = |session: &Session| match session.latest_host() {
+        Some(host) => Some((&*host).into()),
+        None => path.route.as_deref().and_then(only_host).map(Into::into),
+    };
+    facts.tls.sni.clone().or_else(|| session.and_then(in_request))
 }
 
 /// Where an HTTP connection goes and what it has moved, with the requests that are under way.

@@ -14,7 +14,7 @@ use offramp_observe::facts::Offer;
 use offramp_tls::Configs;
 
 use super::pages::ErrorPages;
-use super::{Network, SendProxy};
+use super::{Bandwidth, Network, RouteName, SendProxy};
 use crate::credentials::Users;
 use crate::credentials::jwt::Jwt;
 use crate::limit::Rate;
@@ -89,7 +89,7 @@ pub struct AuthClass(pub u64);
 /// Where a request goes, and what is done to it.
 pub struct HttpRoute {
     /// What events call it.
-    pub name: Arc<str>,
+    pub name: RouteName,
     /// What is done.
     pub action: Action,
     /// The rule for client certificates.
@@ -122,6 +122,8 @@ pub struct HttpRoute {
     pub mirror: Option<Mirror>,
     /// Of so many requests that went well one has an event; those that failed always have.
     pub log_one_in: NonZeroU32,
+    /// What its clients may move in bodies and tunnels; `None`: anything.
+    pub bandwidth: Option<Bandwidth>,
 }
 
 /// Limits that a route has instead of those of all requests.

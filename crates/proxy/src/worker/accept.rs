@@ -4,14 +4,14 @@
 //! What the kernel does not give for the moment (descriptors, memory, permission) makes a pause. Nothing in here
 //! keeps the order to stop from being heard, and nothing but a broken socket ends a listener.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use offramp_net::Peer;
-use offramp_net::listen::{AcceptError, Acceptor, BACKLOG, Ready};
+use offramp_net::listen::{AcceptError, Acceptor, BACKLOG, Ready, Reserve};
 use offramp_observe::counters::PauseReason;
 use tokio::sync::Notify;
 use tokio::task::{spawn_local, yield_now};
@@ -45,14 +45,21 @@ impl Worker {
         spawn_local(async move {
             worker.accept(&acceptor, &door, &stop).await;
             drop(acceptor);
+            if let Some((reserve, number)) = stop.reserve.take() {
+                reserve.stopped(number);
+            }
             worker.acceptors.borrow_mut().remove(&id);
             worker.ended.notify_one();
         });
     }
 
-    pub(super) fn unlisten(&self, id: AcceptorId) {
+    pub(super) fn unlisten(&self, id: AcceptorId, reserve: Option<(Arc<Reserve>, usize)>) {
         if let Some(stop) = self.acceptors.borrow().get(&id) {
+            stop.reserve.replace(reserve);
             stop.now.notify_one();
+        } else if let Some((reserve, number)) = reserve {
+            // Its socket has failed.
+            reserve.stopped(number);
         }
     }
 
@@ -174,7 +181,7 @@ impl Worker {
     /// Serves a connection from its task on; it is open from now on, so that a drain waits for it.
     fn serve(self: &Rc<Self>, door: &Door, fd: OwnedFd, peer: Peer, place: Option<Admitted>) {
         self.open.set(self.open.get() + 1);
-        self.pulse.begins(Doing::Accept);
+        self.pulse.begins(Doing::Accept(door.id));
         let (socket, listener) = (door.id, Arc::clone(&door.listener));
         let arrived = Box::new(conn::Arrived { socket, listener, fd, peer, place });
         spawn_local(conn::serve(Rc::clone(self), arrived));
@@ -210,6 +217,8 @@ pub(super) struct Stop {
     now: Notify,
     /// Whether who is in the queue is left there.
     leaves: Cell<bool>,
+    /// Where the socket is kept, and which of its acceptors this is.
+    reserve: RefCell<Option<(Arc<Reserve>, usize)>>,
 }
 
 /// What became of a socket on which somebody seemed to wait.

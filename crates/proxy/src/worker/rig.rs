@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use offramp_net::{Address, listen};
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_record::aead::Library;
@@ -21,7 +20,7 @@ use crate::late::Lateness;
 use crate::limit::{Admission, ClientTable, Held};
 use crate::pressure::Pressure;
 use crate::refusals::Refusals;
-use crate::snapshot::{Limits, Listener, Network, Snapshot};
+use crate::snapshot::{Current, Limits, Listener, Network, Snapshot};
 
 /// A listener whose connections stay open: it waits for a PROXY header.
 pub(crate) const DOOR: &str = "door";
@@ -42,7 +41,7 @@ pub(crate) fn block_on_counted<F: Future<Output = ()>>(
     let (flusher, mut senders) = Flusher::start(settings).unwrap();
     let (counters, mut own) = Counters::new(1);
     let shared = Shared {
-        current: Arc::new(ArcSwap::from_pointee(snapshot(connections))),
+        current: Current::new(snapshot(connections)),
         admission: Admission::new(),
         clients: ClientTable::new(Instant::now()),
         held: Held::new(),
@@ -91,6 +90,7 @@ pub(crate) fn snapshot(connections: u32) -> Snapshot {
         },
         record_size: RecordSize::Adaptive,
         choice: Choice::always(Library::Ring),
+        bandwidths: Default::default(),
         tracing: None,
     }
 }

@@ -7,16 +7,15 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use arc_swap::ArcSwap;
 use offramp_certs::store::{Entry, Store};
 use offramp_net::{Address, listen};
 use offramp_observe::counters::Totals;
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::snapshot::ListenerTls;
 use offramp_proxy::{
-    AcceptorId, Admission, Challenges, ClientTable, Command, Demand, Lateness, Limits, Listener, Match,
-    Network, Refusals, Relay, Route, Rule, SendProxy, Shared, Snapshot, Table, Target, Tracing, Worker,
-    WorkerHandle,
+    AcceptorId, Admission, Challenges, ClientTable, Command, Current, Demand, Lateness, Limits, Listener,
+    Match, Network, Refusals, Relay, Route, Rule, SendProxy, Shared, Snapshot, Table, Target, Tracing,
+    Worker, WorkerHandle,
 };
 use offramp_proxy::{
     Access, Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, PathMatch, Paths, Proxy,
@@ -103,6 +102,7 @@ pub(crate) fn to(action: Action) -> HttpRoute {
         compress: None,
         mirror: None,
         log_one_in: NonZeroU32::MIN,
+        bandwidth: None,
     }
 }
 
@@ -200,7 +200,7 @@ impl TestProxy {
         let (flusher, mut senders) = Flusher::start(settings).unwrap();
         let (counters, mut own) = Counters::new(1);
         let shared = Shared {
-            current: Arc::new(ArcSwap::from_pointee(snapshot(servers, setup))),
+            current: Current::new(snapshot(servers, setup)),
             admission: Admission::new(),
             clients: ClientTable::new(Instant::now()),
             held: offramp_proxy::limit::Held::new(),
@@ -328,6 +328,7 @@ fn snapshot(servers: &[&server::Address], setup: &Setup) -> Snapshot {
             deny_ja4: Arc::default(),
             addresses: None,
             log_one_in: setup.log_one_in,
+            bandwidth: None,
         };
         let routes = Table::new(vec![Rule { matches: Match::default(), to: route }]);
         let name: Arc<str> = kind.name().into();
@@ -350,6 +351,7 @@ fn snapshot(servers: &[&server::Address], setup: &Setup) -> Snapshot {
         limits: setup.limits,
         record_size: RecordSize::Adaptive,
         choice: Choice::always(Library::Ring),
+        bandwidths: Default::default(),
         tracing: setup.tracing,
     }
 }

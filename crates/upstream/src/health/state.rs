@@ -1,7 +1,7 @@
 //! What all workers know of a server, in atomics.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::{Change, Check, Ejection, Probed, Record};
@@ -14,7 +14,7 @@ use crate::pick::{FULL_SHARE, Standing, Use};
 #[repr(align(128))]
 pub struct ServerHealth {
     name: Arc<str>,
-    /// Requests on it, where they are counted: see [`Backend::counts`].
+    /// Requests on it that all workers count together: see [`Backend::counts_together`].
     in_flight: AtomicU32,
     down: AtomicBool,
     /// A [`Duty`], as a number.
@@ -27,6 +27,8 @@ pub struct ServerHealth {
     returned: AtomicU64,
     record: Mutex<Record>,
     probed: Mutex<Probed>,
+    /// Where workers count what they have on it themselves, and its place there.
+    counts: Mutex<Vec<(Weak<[AtomicU32]>, usize)>>,
 }
 
 /// What the configuration wants of a server.
@@ -82,6 +84,7 @@ impl ServerHealth {
             returned: AtomicU64::new(0),
             record: Mutex::default(),
             probed: Mutex::default(),
+            counts: Mutex::default(),
         }
     }
 
@@ -124,10 +127,22 @@ impl ServerHealth {
         self.duty.load(Ordering::Relaxed) != Duty::Serves as u8
     }
 
-    /// Requests on it at the moment; 0 where nobody needs them counted.
+    /// Requests and relayed connections on it at the moment, of all workers and snapshots.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
-        self.in_flight.load(Ordering::Relaxed)
+        let own: u32 = locked(&self.counts)
+            .iter()
+            .filter_map(|(counts, server)| Some(counts.upgrade()?.get(*server)?.load(Ordering::Relaxed)))
+            .sum();
+        self.in_flight.load(Ordering::Relaxed).saturating_add(own)
+    }
+
+    /// A worker counts in `counts[server]` what it has on it, for as long as it keeps them.
+    pub(crate) fn is_counted_in(&self, counts: &Arc<[AtomicU32]>, server: usize) {
+        let mut all = locked(&self.counts);
+        // Those of earlier snapshots, whose last request has ended.
+        all.retain(|(counts, _)| counts.strong_count() > 0);
+        all.push((Arc::downgrade(counts), server));
     }
 
     /// Takes note of a probe at `now`; what changed by it.

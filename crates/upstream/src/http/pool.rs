@@ -24,6 +24,8 @@ pub(crate) struct ServerPool<B: RequestBody> {
     /// The bounds of the newest snapshot.
     most: Cell<u32>,
     timeout: Cell<Duration>,
+    /// How many backends of snapshots have the server.
+    backends: Cell<u32>,
     /// Nothing is kept any more: its server has left the configuration.
     closed: Cell<bool>,
     /// How many streams the server allowed last on a connection.
@@ -62,6 +64,7 @@ impl<B: RequestBody> ServerPool<B> {
             shared: RefCell::default(),
             most: Cell::new(0),
             timeout: Cell::new(Duration::ZERO),
+            backends: Cell::new(0),
             closed: Cell::new(false),
             streams: Cell::new(CONFIG.max_streams),
             connecting: Cell::new(false),
@@ -80,6 +83,21 @@ impl<B: RequestBody> ServerPool<B> {
     pub(crate) fn limit(&self, limits: &PoolLimits) {
         self.most.set(limits.idle);
         self.timeout.set(limits.idle_timeout);
+    }
+
+    /// A backend begins to have the server.
+    pub(crate) fn enter(&self) {
+        self.backends.set(self.backends.get() + 1);
+    }
+
+    /// One has it no more.
+    pub(crate) fn leave(&self) {
+        self.backends.set(self.backends.get() - 1);
+    }
+
+    /// Whether any has it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.backends.get() > 0
     }
 
     /// The connection that was put here last and is still good: the others may time out.

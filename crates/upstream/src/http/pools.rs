@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use offramp_net::clock::coarse_ms;
-use tokio::task::spawn_local;
+use tokio::task::{spawn_local, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::line::{ReadBuffers, RequestBody};
@@ -18,7 +18,7 @@ use super::pool::ServerPool;
 use super::watch::{TICK, Watch, after};
 use crate::backend::Backend;
 use crate::health;
-use crate::pick::Chooser;
+use crate::per_worker::PerWorker;
 use crate::queue::ServerId;
 
 /// A server, and the TLS that it is spoken to in.
@@ -30,6 +30,10 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// How long connections outlive the last snapshot with their backend: the next one may have the same servers, which is
 /// known when its first request comes.
 const LINGER: Duration = Duration::from_secs(5);
+
+/// How many backends, and how many servers, are looked at or let go before others have their turn: a snapshot may have
+/// thousands, each with connections that are closed.
+const PART: usize = 64;
 
 /// The connections of a worker to the servers of all backends. Cheap to clone. Belongs to the thread
 /// on which it was made, which must run a tokio runtime that can spawn local tasks.
@@ -59,7 +63,7 @@ pub(crate) struct Inner<B: RequestBody> {
 /// The state that a worker keeps of one backend of one snapshot.
 pub(crate) struct BackendState<B: RequestBody> {
     backend: Arc<Backend>,
-    pub(crate) chooser: RefCell<Chooser>,
+    pub(crate) own: PerWorker,
     /// By the server's place in the backend.
     pub(crate) server_pools: Box<[Rc<ServerPool<B>>]>,
     /// When it was first seen that nobody else has the backend, if that is so.
@@ -78,6 +82,15 @@ impl<B: RequestBody> BackendState<B> {
         after(left, LINGER) > now
     }
 }
+
+impl<B: RequestBody> Drop for BackendState<B> {
+    fn drop(&mut self) {
+        self.server_pools.iter().for_each(|pool| pool.leave());
+    }
+}
+
+/// A look at everything, part by part: the servers that are to be looked at yet.
+struct Round<B: RequestBody>(Option<Vec<(PoolId, Rc<ServerPool<B>>)>>);
 
 /// The connections that one client connection has for itself, because each begins with a header that
 /// names it. To be kept as long as the client's connection.
@@ -129,12 +142,12 @@ impl<B: RequestBody> Pools<B> {
                 .entry(backend.pool_id(server))
                 .or_insert_with(|| ServerPool::new(&self.inner.buffers));
             pool.limit(&backend.limits);
+            pool.enter();
             Rc::clone(pool)
         });
-        let chooser = Chooser::new(Arc::clone(&backend.picker), self.inner.worker, Instant::now());
         let state = Rc::new(BackendState {
             backend: Arc::clone(backend),
-            chooser: RefCell::new(chooser),
+            own: PerWorker::new(backend, self.inner.worker, Instant::now()),
             server_pools: server_pools.collect(),
             left: Cell::new(None),
         });
@@ -158,23 +171,32 @@ impl<B: RequestBody> Pools<B> {
 }
 
 impl<B: RequestBody> Inner<B> {
-    /// One look at everything.
-    fn sweep(&self, now: u64) {
-        self.states.borrow_mut().retain(|_, state| state.is_wanted(now));
-        let states = self.states.borrow();
-        let used = |pool: &Rc<ServerPool<B>>| {
-            states.values().any(|state| state.server_pools.iter().any(|other| Rc::ptr_eq(pool, other)))
+    /// The next part of a look at everything; whether it was the last.
+    fn sweep(&self, now: u64, Round(servers): &mut Round<B>) -> bool {
+        let Some(left) = servers else {
+            let mut gone = 0;
+            self.states.borrow_mut().retain(|_, state| {
+                let wanted = state.is_wanted(now);
+                gone += usize::from(!wanted);
+                wanted || gone > PART
+            });
+            if gone <= PART {
+                let all = self.server_pools.borrow();
+                *servers = Some(all.iter().map(|(id, pool)| (*id, Rc::clone(pool))).collect());
+            }
+            return false;
         };
-        let server_pools: Vec<_> =
-            self.server_pools.borrow().iter().map(|(id, pool)| (*id, Rc::clone(pool))).collect();
-        for (id, pool) in server_pools {
-            if used(&pool) {
+        for (id, pool) in left.drain(left.len().saturating_sub(PART)..) {
+            if pool.is_used() {
                 pool.sweep(now);
             } else {
                 // The server has left the configuration. What is under way is finished.
                 pool.close();
                 self.server_pools.borrow_mut().remove(&id);
             }
+        }
+        if !left.is_empty() {
+            return false;
         }
         self.private.borrow_mut().retain(|(_, pool)| pool.strong_count() > 0);
         let private: Vec<_> = self.private.borrow().clone();
@@ -186,6 +208,7 @@ impl<B: RequestBody> Inner<B> {
                 pool.close();
             }
         }
+        true
     }
 
     /// Calls those who wait for a server where one's ejection ended between two looks: nobody else knows of it.
@@ -220,7 +243,10 @@ async fn keep<B: RequestBody>(inner: Weak<Inner<B>>) {
         pools.note_returns((ticked, now));
         ticked = now;
         if after(swept, SWEEP) <= now {
-            pools.sweep(now);
+            let mut round = Round(None);
+            while !pools.sweep(now, &mut round) {
+                yield_now().await;
+            }
             swept = now;
         }
         // Requests that come and go between two looks count as well.
@@ -274,9 +300,21 @@ impl<B: RequestBody> PrivateConnections<B> {
 #[cfg(test)]
 mod tests {
     use offramp_net::Address;
+    use offramp_net::clock::thread_cpu;
 
     use super::*;
     use crate::backend::Server;
+
+    /// A whole look, and the CPU time of its longest part.
+    fn look(pools: &Pools<String>, now: u64) -> Duration {
+        let (mut round, mut longest, mut ended) = (Round(None), Duration::ZERO, false);
+        while !ended {
+            let begun = thread_cpu();
+            ended = pools.inner.sweep(now, &mut round);
+            longest = longest.max(thread_cpu() - begun);
+        }
+        longest
+    }
 
     /// A reload takes the old backend away before a request makes the new one known.
     #[test]
@@ -288,21 +326,44 @@ mod tests {
         let new = Arc::new(new);
         let pool = Rc::downgrade(&pools.state(&old).server_pools[0]);
         let linger = u64::try_from(LINGER.as_millis()).unwrap();
-        pools.inner.sweep(1_000);
+        look(&pools, 1_000);
         drop(old);
-        pools.inner.sweep(2_000);
-        pools.inner.sweep(2_000 + linger - 1);
+        look(&pools, 2_000);
+        look(&pools, 2_000 + linger - 1);
         assert!(
             Weak::ptr_eq(&pool, &Rc::downgrade(&pools.state(&new).server_pools[0])),
             "the servers are the same"
         );
-        pools.inner.sweep(2_000 + linger);
+        look(&pools, 2_000 + linger);
         assert!(pool.upgrade().is_some());
         // And no longer than that.
         drop(new);
-        pools.inner.sweep(10_000);
-        pools.inner.sweep(10_000 + linger);
+        look(&pools, 10_000);
+        look(&pools, 10_000 + linger);
         assert!(pool.upgrade().is_none() && pools.inner.states.borrow().is_empty());
+    }
+
+    /// By CPU time, the best of some tries: it does not grow where the machine has no time.
+    #[test]
+    fn no_part_of_a_look_at_a_thousand_backends_is_long() {
+        let looks = || {
+            let pools: Pools<String> = Pools::new(0);
+            let server = |port| Server::at(Address::Tcp(([127, 0, 0, 1], port).into())).into();
+            let backend = |number| Backend::new(format!("b{number}"), [server(number), server(number + 1)]);
+            let all: Vec<_> = (0..1000).map(|number| Arc::new(backend(number))).collect();
+            all.iter().for_each(|backend| drop(pools.state(backend)));
+            let stays = look(&pools, 1_000);
+            assert_eq!(pools.inner.server_pools.borrow().len(), 2000);
+            drop(all);
+            let lingers = look(&pools, 2_000);
+            assert_eq!(pools.inner.states.borrow().len(), 1000);
+            let goes = look(&pools, 20_000);
+            assert!(pools.inner.states.borrow().is_empty() && pools.inner.server_pools.borrow().is_empty());
+            stays.max(lingers).max(goes)
+        };
+        let all: Vec<_> = (0..10).map(|_| looks()).collect();
+        println!("the longest parts: {all:?}");
+        assert!(all.iter().min() < Some(&Duration::from_millis(1)), "{all:?}");
     }
 
     /// Each reload has other connectors to servers with TLS. A client that stays has nothing of the old ones, and what

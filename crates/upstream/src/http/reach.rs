@@ -9,7 +9,7 @@ use super::line::{Http1Connection, RequestBody};
 use super::pool::{NewConnection, Pooled, ServerPool};
 use super::send::Affinity;
 use crate::backend::{Backend, Protocol};
-use crate::connect::{Reached, Reason, Way, reach};
+use crate::connect::{Progress, Reached, Reason, Way, reach};
 
 /// The connection to a server that a request is sent on.
 pub(super) enum ServerConnection<B: RequestBody> {
@@ -70,5 +70,6 @@ async fn link<B: RequestBody>(
     about: &Affinity<'_, B>,
 ) -> Result<Reached, Reason> {
     let prologue = about.private.map(super::pools::PrivateConnections::prologue).unwrap_or_default();
-    reach(backend, server, backend.limits.connect_timeout, Way { prologue, alpn }, about.attempted).await
+    let attempted = |succeeded| (about.progress)(Progress::Attempted { succeeded });
+    reach(backend, server, backend.limits.connect_timeout, Way { prologue, alpn }, attempted).await
 }

@@ -26,7 +26,7 @@ use super::reach::{ServerConnection, connected, pooled};
 use super::watch::{Deadline, after};
 use crate::admission::{Denied, Permit, Wish, client_key, permit_later, permit_now};
 use crate::backend::{Backend, PoolLimits, Protocol};
-use crate::connect::Reason;
+use crate::connect::{Progress, Reason};
 use crate::fault::{Failure, Fault};
 use crate::health::{self, Outcome};
 use crate::link::Link;
@@ -41,8 +41,8 @@ pub struct Affinity<'a, B: RequestBody> {
     pub tls: bool,
     /// The connections to use instead of the worker's.
     pub private: Option<&'a PrivateConnections<B>>,
-    /// Called for each attempt to connect, with whether it succeeded.
-    pub attempted: &'a dyn Fn(bool),
+    /// Called when a server is picked, and for each attempt to connect.
+    pub progress: &'a dyn Fn(Progress<'_>),
     /// Receives interim responses; without one they are dropped.
     pub interim: Option<Arc<dyn InterimListener>>,
     /// Times instead of those of the backend.
@@ -110,8 +110,8 @@ impl<B> From<Request<B>> for ServerRequest<'_, B> {
 pub struct Answer<B: RequestBody> {
     /// The response.
     pub response: Response<ServerBody<B>>,
-    /// The server's name.
-    pub server: Arc<str>,
+    /// The server's place in its backend.
+    pub server: usize,
     /// How many connections were tried.
     pub tries: u16,
     /// How long it waited while all servers were full; zero where it did not.
@@ -249,11 +249,14 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
                 })?,
             };
             let server = permit.server();
+            if self.server != Some(server) {
+                (self.about.progress)(Progress::Picked(&self.backend.servers[server].name));
+            }
             self.server = Some(server);
             match self.attempt(permit, again).await {
                 Attempt::Answered(response, tunnel) => {
                     self.note(server, outcome(response.status));
-                    self.state.chooser.borrow_mut().note_success(server);
+                    self.state.own.chooser.borrow_mut().note_success(server);
                     return Ok((response, tunnel));
                 }
                 Attempt::Unreached(reason) => {
@@ -262,7 +265,7 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
                         return Err(Fault::Connect(reason));
                     }
                     self.note(server, Outcome::Bad);
-                    self.state.chooser.borrow_mut().note_failure(server, Instant::now());
+                    self.state.own.chooser.borrow_mut().note_failure(server, Instant::now());
                     self.tried.insert(server);
                     unreached = Some(reason);
                     again = false;
@@ -288,16 +291,15 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
     /// A permit, if there is one at once; `Err(None)`: nobody is left to be tried.
     fn acquire_now(&self) -> Result<Option<Permit>, Option<Reason>> {
         let wish = Wish { key: self.key, tied: self.tied, tried: &self.tried };
-        permit_now(self.backend, &self.state.chooser, wish).map_err(Denied::reason)
+        permit_now(self.backend, &self.state.own, wish).map_err(Denied::reason)
     }
 
     /// A permit, after a wait.
     async fn acquire(&mut self) -> Result<Permit, Option<Reason>> {
         let wish = Wish { key: self.key, tied: self.tied, tried: &self.tried };
-        let chooser = &self.state.chooser;
         let begun = Instant::now();
         let due = after(coarse_ms(), self.backend.limits.queue_timeout);
-        let later = permit_later(self.backend, chooser, wish);
+        let later = permit_later(self.backend, &self.state.own, wish);
         let permit = until(due, self.pools.watch().deadline(), later).await;
         self.queue += begun.elapsed();
         match permit {
@@ -436,12 +438,12 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
     fn answer(&self, response: Response<ServerBody<B>>, tunnel: Option<Tunnel>) -> Answer<B> {
         // One has answered.
         let server = self.server.unwrap_or_default();
-        let name = Arc::clone(&self.backend.servers[server].name);
         let sticky = self.backend.sticky.as_ref().filter(|_| self.tied != Some(server));
-        let set_cookie = sticky.and_then(|sticky| sticky.set_cookie(&name, self.about.tls));
+        let set_cookie =
+            sticky.and_then(|sticky| sticky.set_cookie(&self.backend.servers[server].name, self.about.tls));
         Answer {
             response,
-            server: name,
+            server,
             tries: self.tries,
             queue: self.queue,
             connect: self.connect,

@@ -67,7 +67,7 @@ fn sent(
             client: None,
             tls: true,
             private: None,
-            attempted: &|_| (),
+            progress: &|_| (),
             interim: None,
             timeouts: offramp_upstream::Timeouts::default(),
         };

@@ -1,10 +1,11 @@
 //! When a request is sent again, and when not.
 
+use std::cell::RefCell;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use offramp_upstream::{Backend, Ejection, Failure, Fault, Pools, Reason};
+use offramp_upstream::{Backend, Ejection, Failure, Fault, Pools, Progress, Reason};
 
 use crate::server::{HELLO, Server};
 use crate::world::{Sent, backend, get, nobody, request, send, text, whole, worker};
@@ -112,18 +113,26 @@ fn who_cannot_be_reached_is_passed_over_for_any_method() {
         });
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[nowhere(), server.address])));
         let attempts = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let count = |good: bool| {
-            let side = if good { &attempts.0 } else { &attempts.1 };
-            side.fetch_add(1, Ordering::Relaxed);
+        let picked = RefCell::new(Vec::new());
+        let progress = |progress: Progress<'_>| match progress {
+            Progress::Picked(server) => picked.borrow_mut().push(server.to_string()),
+            Progress::Attempted { succeeded } => {
+                let side = if succeeded { &attempts.0 } else { &attempts.1 };
+                side.fetch_add(1, Ordering::Relaxed);
+            }
         };
-        let about = offramp_upstream::Affinity { attempted: &count, ..nobody() };
+        let about = offramp_upstream::Affinity { progress: &progress, ..nobody() };
         for tries in [2, 1, 1] {
             let posted = request("POST", "/", whole("data"));
             let answer = pools.send(&backend, posted, &about).await.unwrap();
             assert_eq!(answer.tries, tries);
-            assert_eq!(&*answer.server, server.address.to_string());
+            assert_eq!(answer.server, 1);
+            assert_eq!([0, 1].map(|server| backend.health[server].in_flight()), [0, 1]);
             text(answer).await;
+            assert_eq!(backend.health[1].in_flight(), 0);
         }
+        let [dead, good] = [0, 1].map(|server| backend.servers[server].name.to_string());
+        assert_eq!(picked.into_inner(), [dead, good.clone(), good.clone(), good]);
         assert_eq!((attempts.0.into_inner(), attempts.1.into_inner()), (1, 1));
     });
 }

@@ -131,7 +131,7 @@ pub(crate) fn nobody() -> Affinity<'static, Sent> {
         client: None,
         tls: true,
         private: None,
-        attempted: &|_| (),
+        progress: &|_| (),
         interim: None,
         timeouts: offramp_upstream::Timeouts::default(),
     }

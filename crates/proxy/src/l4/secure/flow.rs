@@ -13,7 +13,7 @@ use offramp_tls::{End, Received};
 use super::{Progress, Secure, Side, Tls};
 use crate::failure;
 use crate::l4::opened::{Rest, note_key_update, write_or_keep};
-use crate::slots::{BATCH, BLOCK, SPANS, with_slots};
+use crate::slots::{self, BATCH, BLOCK, SPANS, with_slots};
 use crate::worker::Scratch;
 
 /// By how much the room for the next read grows when a read has filled it.
@@ -82,6 +82,7 @@ struct Way<'r> {
     first_end: &'r mut Option<Cause>,
     moved_ms: &'r mut u64,
     counters: &'r offramp_observe::WorkerCounters,
+    pressure: &'r crate::pressure::Pressure,
 }
 
 impl Secure {
@@ -107,6 +108,7 @@ impl Secure {
             first_end: &mut self.first_end,
             moved_ms: &mut self.moved_ms,
             counters: &self.worker.counters,
+            pressure: &self.worker.shared.pressure,
         };
         way.step(cx, scratch, turn)
     }
@@ -304,7 +306,8 @@ impl Way<'_> {
             Poll::Ready(Ok(n)) => n,
             Poll::Ready(Err(error)) => return Err(self.broken(&error)),
         };
-        self.flow.expected = if n == room { (n * GROWTH).min(BATCH) } else { n };
+        let most = || slots::most(BATCH, self.pressure);
+        self.flow.expected = if n == room { (n * GROWTH).min(most()) } else { n };
         turn.spend(Work::Calls(1));
         turn.spend(Work::Pieces(n.div_ceil(slot)));
         let sent = sending.send((session, &self.to.socket), cx, &layout, block, n, n == room);

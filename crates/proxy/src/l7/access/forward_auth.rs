@@ -11,7 +11,7 @@ use offramp_http::head::{Fields, Known, Request};
 use offramp_http::semantics::{hop_by_hop, protected};
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
-use offramp_upstream::{Affinity, Timeouts};
+use offramp_upstream::{Affinity, Progress, Timeouts};
 use tokio::time::timeout;
 
 use super::{Denied, Grant};
@@ -66,18 +66,12 @@ pub(super) async fn check(
 ) -> Result<(Grant, Vec<Vec<u8>>), Denied> {
     let question = question(session, context, (auth, access), request);
     let backend = &context.view.snapshot.backends[auth.backend];
-    let counters = &session.worker.counters;
-    let attempted = |succeeded: bool| {
-        counters.connect_attempted();
-        if !succeeded {
-            counters.connect_failed();
-        }
-    };
+    let progress = |progress: Progress<'_>| session.worker.note_attempt(progress);
     let about = Affinity {
         client: context.named.or(session.ip),
         tls: session.scheme == Scheme::Https,
         private: None,
-        attempted: &attempted,
+        progress: &progress,
         interim: None,
         timeouts: Timeouts { response: Some(auth.timeout), body: Some(auth.timeout) },
     };

@@ -24,6 +24,11 @@ impl StreamContent {
         Self { incoming, left: length, data_done: false, under_way: 0 }
     }
 
+    /// What has come waits for long: it is not to keep other streams from sending.
+    pub(crate) fn set_apart(&self) {
+        self.incoming.set_apart();
+    }
+
     /// Whether the stream is reset already: its content looks like an empty one, which is another request.
     pub(crate) fn was_reset(&self) -> bool {
         self.incoming.is_broken()

@@ -135,6 +135,11 @@ impl Incoming {
         self.table.borrow_mut().release(self.id, n);
     }
 
+    /// What has come waits for long: it is not to keep other streams from sending.
+    pub(super) fn set_apart(&self) {
+        self.table.borrow_mut().set_apart(self.id);
+    }
+
     /// Whether all has come and was read.
     pub(super) fn is_over(&self) -> bool {
         self.table.borrow().is_over(self.id)

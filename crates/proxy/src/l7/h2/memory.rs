@@ -183,7 +183,7 @@ impl Account {
     }
 
     /// How much more all connections of the worker may hold.
-    fn left(&self) -> usize {
+    pub(super) fn left(&self) -> usize {
         self.memory.most().saturating_sub(self.memory.used.get())
     }
 

@@ -87,6 +87,18 @@ impl StreamTable {
         outcome
     }
 
+    /// The content of a stream that is here waits for long: as far as there is memory for it, it does not keep others of the
+    /// connection from sending.
+    pub(super) fn set_apart(&mut self, id: u32) {
+        self.connection.set_apart(id);
+        self.lend();
+    }
+
+    fn lend(&mut self) {
+        let most = self.account.left();
+        self.change(|connection| connection.lend(most));
+    }
+
     /// Has what was written sent.
     fn wake(&self) {
         if let Some(driver) = &self.driver {

@@ -114,7 +114,7 @@ fn a_new_limit_is_heard_of_at_once() {
         let mut crowd = crowd(address, 10);
         until(|| worker.open.get() == 2).await;
         let change = |connections| {
-            worker.shared.current.store(Arc::new(snapshot(connections)));
+            worker.shared.current.replace(snapshot(connections));
             worker.shared.admission.limit_changed();
         };
         change(7);
@@ -139,7 +139,7 @@ fn a_full_house_hears_the_order_to_stop_and_turns_the_rest_away() {
         until(|| worker.open.get() == 3 && counters.totals().accept_pauses(PauseReason::Connections) == 1)
             .await;
         worker.turns_away.set(true);
-        worker.unlisten(AcceptorId(1));
+        worker.unlisten(AcceptorId(1), None);
         until(|| worker.acceptors.borrow().is_empty() && worker.open.get() == 3).await;
         let refused = counters
             .totals()
@@ -160,14 +160,14 @@ fn who_waits_at_a_listener_that_leaves_gets_its_place() {
         let mut crowd = crowd(address, 12);
         until(|| worker.open.get() == 3 && counters.totals().accept_pauses(PauseReason::Connections) == 1)
             .await;
-        worker.unlisten(AcceptorId(1));
+        worker.unlisten(AcceptorId(1), None);
         for left in (6..12).rev() {
             drop(crowd.remove(0));
             until(|| counters.totals().accepted() as usize == 15 - left && worker.open.get() == 3).await;
             assert_eq!(worker.shared.admission.taken(), 3);
         }
         worker.turns_away.set(true);
-        worker.unlisten(AcceptorId(1));
+        worker.unlisten(AcceptorId(1), None);
         until(|| worker.acceptors.borrow().is_empty()).await;
         until(|| worker.open.get() == 3).await;
         let policy = offramp_observe::Fault::Policy;

@@ -11,7 +11,7 @@ use offramp_record::Layout;
 use super::{Conversation, Turn, broken_off, lost};
 use crate::l7::body::Reply;
 use crate::l7::exchange::Request;
-use crate::slots::{BATCH, SPANS, TAKEN, with_slots};
+use crate::slots::{self, BATCH, SPANS, TAKEN, with_slots};
 
 /// How much is read at first, and after a client has not taken all of what was read: so much it keeps waiting.
 pub(super) const FIRST: usize = 64 * 1024;
@@ -90,6 +90,7 @@ where
         self.taken = self.taken.saturating_add(n);
         let most = if self.taken >= TAKEN { MOST } else { BATCH };
         if filled {
+            let most = slots::most(most, &self.session.worker.shared.pressure);
             self.stride = (self.stride * GROWTH).min(most);
         }
     }

@@ -45,6 +45,9 @@ impl StreamTable {
         let mut receiver = Receiver { requests, account, turn, now: coarse_ms() };
         let used = self.connection.receive_with(bytes, receiver.now, &mut receiver);
         self.account.content(self.connection.unreleased());
+        if self.connection.lendable() > 0 {
+            self.lend();
+        }
         // Windows may have changed.
         self.feed();
         used

@@ -29,6 +29,7 @@ impl Reply {
             ReplyContent::Bounded(bounded) => bounded.body.held_memory(waits),
             ReplyContent::File(content) => content.held_memory(),
             ReplyContent::Compressed(body) => body.held_memory(waits),
+            ReplyContent::Paced(body) => body.held_memory(waits),
             _ => 0,
         }
     }
@@ -39,6 +40,7 @@ impl Reply {
             ReplyContent::Server(body) => body.frame_memory(),
             ReplyContent::Bounded(bounded) => bounded.body.frame_memory(),
             ReplyContent::Compressed(body) => body.frame_memory(),
+            ReplyContent::Paced(body) => body.frame_memory(),
             _ => 0,
         }
     }
@@ -50,6 +52,7 @@ impl Reply {
             ReplyContent::Server(body) => body.ahead(),
             ReplyContent::Bounded(bounded) => bounded.body.ahead(),
             ReplyContent::Compressed(body) => body.ahead(),
+            ReplyContent::Paced(body) => body.ahead(),
             _ => None,
         }
     }
@@ -60,6 +63,7 @@ impl Reply {
             ReplyContent::Server(body) => body.set_ahead(FIRST_READ + most),
             ReplyContent::Bounded(bounded) => bounded.body.set_ahead(FIRST_READ + most),
             ReplyContent::Compressed(body) => body.set_ahead(most),
+            ReplyContent::Paced(body) => body.set_ahead(most),
             _ => {}
         }
     }
@@ -71,6 +75,7 @@ impl Reply {
             ReplyContent::Bounded(bounded) => bounded.body.limit(most),
             ReplyContent::File(content) => content.limit(most),
             ReplyContent::Compressed(body) => body.limit(most),
+            ReplyContent::Paced(body) => body.limit(most),
             _ => {}
         }
     }
