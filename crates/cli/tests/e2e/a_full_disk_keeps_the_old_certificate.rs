@@ -32,7 +32,7 @@ fn count(process: &Process, text: &str) -> usize {
 }
 
 /// Takes all the room there is.
-fn fill(state: &Path) -> PathBuf {
+pub(crate) fn fill(state: &Path) -> PathBuf {
     let path = state.join("filler");
     let mut file = fs::File::create(&path).unwrap();
     while file.write_all(&[0; 4096]).is_ok() {}

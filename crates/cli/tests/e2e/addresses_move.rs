@@ -11,7 +11,7 @@ use offramp_testkit::server::{Listen, Server, apps};
 use crate::crowd::{connect, get, trusting};
 use crate::instance::{CERTIFICATE, Home, Instance, ask, text};
 use crate::namespace::Namespace;
-use crate::offramp::offramp;
+use crate::offramp::{offramp, output, stderr};
 use crate::reload_loses_no_request::reload_to;
 
 /// Two addresses that nothing else listens on.
@@ -105,5 +105,57 @@ fn an_address_becomes_wider_and_narrower_and_nobody_is_refused() {
         client.join().unwrap();
     });
     assert!(app.accepted() > asked.load(Ordering::Relaxed));
+    instance.stop();
+}
+
+/// The sockets of before are kept while a change waits to be confirmed. They take no connection that the new ones would get,
+/// and are there in time on the way back.
+#[test]
+fn an_address_that_may_go_back_becomes_wider_and_nobody_is_refused() {
+    let network = Namespace::new();
+    let home = Home::new();
+    let app = Server::start(&Listen::Unix(home.file("app.sock")), apps::http).unwrap();
+    let at = |address: &str| {
+        format!(
+            "workers = 2\n{CERTIFICATE}[[listener]]\naddress = \"{address}:8443\"\n\
+             [[route]]\nserver = \"unix:app.sock\"\n"
+        )
+    };
+    let command = network.within(&offramp(home.path(), &["run", "--config"]));
+    let instance = home.start(command, &at("127.0.0.1"));
+    let before = std::fs::read_to_string(instance.home.file("offramp.toml")).unwrap();
+    let ctl = |arguments: &[&str]| {
+        let done = output(instance.home.path(), &[&["ctl"], arguments].concat());
+        assert!(done.status.success(), "{arguments:?}: {}", stderr(&done));
+    };
+    let four = "127.0.0.1:8443".parse().unwrap();
+    let (done, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                assert!(curl(&network, &instance, four), "request {}", asked.load(Ordering::Relaxed));
+                asked.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let more = || {
+            let before = asked.load(Ordering::Relaxed);
+            instance.until("more requests", || {
+                (client.is_finished() || asked.load(Ordering::Relaxed) > before + 2).then_some(())
+            });
+        };
+        for (address, ends) in
+            [("0.0.0.0", "rollback"), ("[::]", "rollback"), ("0.0.0.0", "confirm"), ("[::]", "confirm")]
+        {
+            let new = before.replace("127.0.0.1:8443", &format!("{address}:8443"));
+            std::fs::write(instance.home.file("new.toml"), new).unwrap();
+            ctl(&["apply", "new.toml", "--confirm", "1h"]);
+            more();
+            ctl(&[ends]);
+            more();
+        }
+        done.store(true, Ordering::Relaxed);
+        client.join().unwrap();
+    });
+    assert!(app.accepted() >= asked.load(Ordering::Relaxed));
     instance.stop();
 }

@@ -1,10 +1,13 @@
 //! `docs/admin.md`: an operator plans, applies, confirms and rolls back, and everything is said as it stands there.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::instance::{Home, Instance, PATIENCE, ask};
+use crate::limits_have_names::tcp_from;
 use crate::offramp::{offramp, output, stderr, stdout};
 
 /// The blocks of the page of one kind.
@@ -55,10 +58,38 @@ fn is_like(said: &str, expected: &str) -> bool {
     said.lines().count() == expected.lines().count() && said.lines().zip(expected.lines()).all(like)
 }
 
+/// The rows of a table, which are in no particular order, by their second column; with single spaces, as the widths of
+/// columns depend on what is in them.
+fn unordered(table: &str) -> String {
+    let squeeze = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut lines: Vec<String> = table.lines().map(squeeze).collect();
+    lines.sort_by(|one, other| one.split(' ').nth(1).cmp(&other.split(' ').nth(1)));
+    lines.join("\n")
+}
+
+/// The connections of the page: one that has asked, one that has sent something, one that says nothing.
+fn connections(instance: &Instance) -> [TcpStream; 3] {
+    let mut all = [1, 2, 3].map(|last| tcp_from(last, instance.address_of("web")));
+    let requests = ["GET / HTTP/1.1\r\n", "PUT /order HTTP/1.1\r\nContent-Length: 11\r\n"];
+    for ((stream, request), body) in all.iter_mut().zip(requests).zip(["", "one teapot\n"]) {
+        stream.write_all(format!("{request}Host: shop.example\r\n\r\n{body}").as_bytes()).unwrap();
+        // Nothing serves the shop.
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 502");
+    }
+    let shown = || String::from_utf8(output(instance.home.path(), &["ctl", "conns"]).stdout).unwrap();
+    instance.until("three connections, of which two rest", || {
+        let shown = shown();
+        (shown.lines().count() == 4 && shown.matches("shop.example").count() >= 2).then_some(())
+    });
+    all
+}
+
 #[test]
 fn every_command_of_the_page_prints_what_stands_below_it() {
     let instance = started();
-    let mut commands = 0;
+    let (mut commands, mut open) = (0, Vec::new());
     for block in blocks("console") {
         for command in format!("\n{block}").split("\n$ ").skip(1) {
             let (line, expected) = command.split_once('\n').unwrap();
@@ -70,9 +101,23 @@ fn every_command_of_the_page_prints_what_stands_below_it() {
                 fs::write(instance.home.file(file), head + &on_a_free_port(expected)).unwrap();
                 continue;
             }
+            if line == "offramp ctl conns" {
+                open.extend(connections(&instance));
+            }
             let said = stdout(&run(&instance, line)).replace("127.0.0.1:0", "127.0.0.1:8080");
-            assert!(is_like(&said, expected), "$ {line}\n{said}instead of\n{expected}");
+            let (said, expected) = match line.starts_with("offramp ctl conns") {
+                true => (unordered(&said), unordered(expected)),
+                false => (said, expected.to_owned()),
+            };
+            assert!(is_like(&said, &expected), "$ {line}\n{said}\ninstead of\n{expected}");
             commands += 1;
+            if said == "Closed 1 connection." {
+                // The second one, whose client closes, too.
+                drop(open.remove(1));
+                let gone =
+                    || stdout(&run(&instance, "offramp ctl status")).contains(" 2 open,").then_some(());
+                instance.until("its end", gone);
+            }
         }
     }
     assert!(commands >= 12, "{commands}");
@@ -101,7 +146,14 @@ fn a_refused_plan_names_every_error_and_nobody_at_the_socket_is_said() {
     let unknown = output(home, &["ctl", "server", "drain", "shpo", "127.0.0.1:3000"]);
     assert!(stderr(&unknown).contains("the nearest one is `shop`"), "{}", stderr(&unknown));
     let early = output(home, &["ctl", "apply", "--expect", "7", "bad.toml"]);
+    assert_eq!(early.status.code(), Some(1));
     assert!(stderr(&early).contains("version 1 is in force"), "{}", stderr(&early));
+    assert!(stderr(&early).contains("is not remembered"), "{}", stderr(&early));
+    assert!(output(home, &["ctl", "log-level", "debug"]).status.success());
+    let late = output(home, &["ctl", "apply", "--expect", "1", "bad.toml"]);
+    assert_eq!(late.status.code(), Some(1));
+    let said = "version 2 is in force\nWhat has changed since the expected version:\n  log.level: \"info\" -> \"debug\"";
+    assert!(stderr(&late).contains(said), "{}", stderr(&late));
     let nobody = output(home, &["ctl", "--admin", "unix:none.sock", "status"]);
     assert_eq!(nobody.status.code(), Some(1));
     assert!(stderr(&nobody).contains("no Offramp listens at unix:"), "{}", stderr(&nobody));
@@ -127,7 +179,11 @@ fn a_token_opens_a_loopback_address() {
     let ctl = |token: &str| {
         output(instance.home.path(), &["ctl", "--admin", &log, "--token-file", token, "log-level", "debug"])
     };
-    assert!(stderr(&ctl("wrong")).contains("Authorization: Bearer"), "{}", stderr(&ctl("wrong")));
+    let wrong = stderr(&ctl("wrong"));
+    assert!(
+        wrong.contains("not the token of `token_file`") && wrong.contains("--token-file FILE"),
+        "{wrong}"
+    );
     let done = ctl("token");
     assert!(done.status.success(), "{}", stderr(&done));
     let history = output(instance.home.path(), &["ctl", "--admin", &log, "history"]);
@@ -137,5 +193,96 @@ fn a_token_opens_a_loopback_address() {
         stdout(&history),
         stderr(&history)
     );
+    instance.stop();
+}
+
+/// A command that must be refused: its exit code and what it says.
+fn refused(instance: &Instance, arguments: &[&str]) -> (i32, String) {
+    let all: Vec<&str> = std::iter::once("ctl").chain(arguments.iter().copied()).collect();
+    let done = output(instance.home.path(), &all);
+    assert!(!done.status.success(), "{arguments:?}: {}", stdout(&done));
+    (done.status.code().unwrap(), stderr(&done))
+}
+
+#[test]
+fn refusals_say_what_to_do_and_lead_to_places_that_exist() {
+    let instance = started();
+    let shadowed = refused(&instance, &["route", "add", "--host", "shop.example", "--to", "127.0.0.1:4000"]);
+    assert_eq!(shadowed.0, 1);
+    let file = fs::read_to_string(instance.home.file("offramp.toml")).unwrap();
+    let line = file.lines().position(|line| line == "[[route]]").unwrap() + 1;
+    let earlier = format!("offramp.toml:{line}): make listener");
+    assert!(
+        shadowed.1.contains("it is route `shop.example` (") && shadowed.1.contains(&earlier),
+        "{shadowed:?}"
+    );
+    assert!(!shadowed.1.contains("admin API"), "{shadowed:?}");
+    let nowhere = refused(&instance, &["route", "add", "--host", "x.example"]);
+    assert!(nowhere.0 == 2 && nowhere.1.contains("--to ADDRESS"), "{nowhere:?}");
+    for wrong in [
+        &["log-level", "debug", "--confirm", "5"][..],
+        &["conns", "--client", "foo"],
+        &["conns", "--older", "abc"],
+        &["--admin", "http://127.0.0.1:9", "status"],
+    ] {
+        assert_eq!(refused(&instance, wrong).0, 2, "{wrong:?}");
+    }
+    let web = instance.address_of("web").to_string();
+    let other = refused(&instance, &["--admin", &web, "status"]);
+    assert!(other.1.contains("no admin interface"), "{other:?}");
+    let plain = refused(&instance, &["--admin", &format!("https://{web}"), "status"]);
+    assert!(plain.1.contains(&format!("without TLS it is --admin {web}")), "{plain:?}");
+    fs::write(instance.home.file("bad.toml"), "wokers = 3\n").unwrap();
+    for (arguments, said) in [
+        (&["plan", "bad.toml", "--json"][..], "wokers"),
+        (&["plan", "none.toml", "--json"], "none.toml"),
+        (&["server", "drain", "shpo", "x", "--json"], "nearest"),
+    ] {
+        let all: Vec<&str> = std::iter::once("ctl").chain(arguments.iter().copied()).collect();
+        let answer = stdout(&output(instance.home.path(), &all));
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        assert!(answer["detail"].as_str().unwrap().contains(said), "{answer}");
+    }
+    instance.stop();
+}
+
+#[test]
+fn what_changes_nothing_waits_for_nobody_and_warns_of_nothing_old() {
+    let instance = started();
+    let ctl = |arguments: &[&str]| {
+        let all: Vec<&str> = ["ctl", "--json"].iter().chain(arguments).copied().collect();
+        let done = output(instance.home.path(), &all);
+        assert!(done.status.success(), "{arguments:?}: {}", stderr(&done));
+        serde_json::from_str::<serde_json::Value>(&stdout(&done)).unwrap()
+    };
+    let same = ctl(&["log-level", "info", "--confirm", "1h"]);
+    assert_eq!(
+        (&same["changes"], &same["confirm_until"]),
+        (&serde_json::json!([]), &serde_json::Value::Null)
+    );
+    // Both leave: the second one is the last.
+    let first = ctl(&["server", "drain", "shop", "127.0.0.1:3000"]);
+    assert_eq!(first["warnings"], serde_json::json!([]), "{first}");
+    let last = ctl(&["server", "disable", "shop", "127.0.0.1:3001"]);
+    let warning = last["warnings"][0].as_str().unwrap();
+    assert!(warning.starts_with("no server of the backend `shop`"), "{last}");
+    assert_eq!(ctl(&["log-level", "debug"])["warnings"], serde_json::json!([]), "it is known");
+    ctl(&["reload", "--dry-run"]);
+    ctl(&["reload"]);
+    ctl(&["reload"]);
+    let history = ctl(&["history"]);
+    let how: Vec<&str> =
+        history["changes"].as_array().unwrap().iter().map(|one| one["how"].as_str().unwrap()).collect();
+    assert_eq!(how, ["reload", "edit", "edit", "edit"], "{history}");
+    // From standard input, as a file would be.
+    let text = fs::read_to_string(instance.home.file("offramp.toml")).unwrap();
+    let piped = run(&instance, "sed s/3001/3002/ offramp.toml | offramp ctl plan -");
+    assert!(
+        text.contains("3001") && stdout(&piped).contains("server 127.0.0.1:3002: added"),
+        "{}",
+        stdout(&piped)
+    );
+    let log = instance.process.transcript();
+    assert!(log.contains("configuration changed") && log.contains(" reloaded "), "{log}");
     instance.stop();
 }

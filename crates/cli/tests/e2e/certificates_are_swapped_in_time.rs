@@ -15,7 +15,7 @@ use crate::crowd::{connect, trusting};
 use crate::instance::{Home, Instance, LISTENER};
 
 /// What a client is shown for a name.
-fn shown(instance: &Instance, name: &str) -> CertificateDer<'static> {
+pub(crate) fn shown(instance: &Instance, name: &str) -> CertificateDer<'static> {
     let tls = connect(&trusting(&instance.home.ca.certificate()), instance.address(), name).unwrap();
     tls.conn.peer_certificates().unwrap()[0].clone()
 }

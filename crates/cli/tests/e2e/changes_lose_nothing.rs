@@ -1,4 +1,5 @@
-//! Changes by the admin API under constant load: servers drain, routes and servers come and go, and not one request fails.
+//! Changes by the admin API under constant load: servers drain, routes, servers and certificates come and go, and not one
+//! request fails.
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
@@ -11,6 +12,7 @@ use offramp_testkit::server::{Listen, Server, apps};
 use rustls::ClientConfig;
 use serde_json::{Value, json};
 
+use crate::certificates_are_swapped_in_time::shown;
 use crate::crowd::{Crowd, connect, get, trusting, until};
 use crate::http_app::{app, respond};
 use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE};
@@ -94,10 +96,9 @@ fn slow(config: &Arc<ClientConfig>, address: SocketAddr) -> std::thread::JoinHan
 #[test]
 fn a_server_that_leaves_under_load_loses_no_request() {
     let (leaving, staying) = (App::new(), App::new());
-    // The policy counts the requests on each server.
     let text = format!(
         "workers = 2\n[access_log]\noutput = \"none\"\n{CERTIFICATE}{}[[route]]\nbackend = \"shop\"\n\
-         [backend.shop]\nbalance = \"least_conn\"\nservers = [\"{}\", \"{}\"]\n",
+         [backend.shop]\nservers = [\"{}\", \"{}\"]\n",
         listener("default", "http"),
         leaving.address(),
         staying.address()
@@ -122,7 +123,14 @@ fn a_server_that_leaves_under_load_loses_no_request() {
             (leaving.slow() > first).then_some(())
         });
         let kept = u64::try_from(leaving.slow() - first).unwrap();
-        ctl(&instance, &["server", command, "shop", &name]);
+        let told = ctl(&instance, &["server", command, "shop", &name]);
+        // Those whose latest request is there, which no server has answered yet.
+        let touched = told["touched"]["connections"].as_u64().unwrap();
+        assert!(touched >= kept, "{command}: {kept} slow requests, {told}");
+        let open = ctl(&instance, &["conns"]);
+        let there = |one: &&Value| one["server"] == name.as_str() && one["requests"]["open"] == 1;
+        let there = open["connections"].as_array().unwrap().iter().filter(there).count() as u64;
+        assert!(there >= kept, "{command}: {kept} slow requests, {open}");
         // What it had when it was told to leave, and no more than that in the end.
         until("the end of what is quick", || {
             (server(&instance, &name) == (state.to_owned(), kept)).then_some(())
@@ -225,10 +233,18 @@ fn no_request_and_no_stream_fails_over_fifty_changes_and_two_hundred_reloads() {
         assert_ne!(done["changes"], json!([]), "{method} {path}");
         crowd.busy(1);
         streams.busy(1);
+        let renewed = instance.home.renew();
         for reload in 0..4 {
-            let outcome = reload_to(&instance, &text(turn + reload));
-            assert!(outcome.contains(" reloaded "), "{outcome}");
+            // A signal is obeyed once a second.
+            if (turn % 10, reload) == (0, 0) {
+                let outcome = reload_to(&instance, &text(turn + reload));
+                assert!(outcome.contains(" reloaded "), "{outcome}");
+            } else {
+                instance.home.configure(&text(turn + reload));
+                change(&instance, "POST", "/reload", &Value::Null);
+            }
         }
+        instance.until("the new certificate", || (shown(&instance, "localhost") == renewed).then_some(()));
     }
     println!("until a route is added under load, by the API: {took:?}");
     streams.stop();

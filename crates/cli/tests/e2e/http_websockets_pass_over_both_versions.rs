@@ -35,7 +35,7 @@ fn answer(opcode: u8, data: &[u8]) -> Vec<u8> {
 const ROUTE: &str = "[[route]]\nserver = \"unix:app.sock\"\n";
 
 /// Reads a head, and not a byte more.
-fn head(stream: &mut impl std::io::Read) -> String {
+pub(crate) fn head(stream: &mut impl std::io::Read) -> String {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
         stream.read_exact(&mut byte).unwrap();
@@ -137,7 +137,7 @@ fn a_websocket_passes_over_http_2() {
 }
 
 /// Sends back what it is sent, piece by piece, from the answer 101 on.
-fn shouting_back(home: &Home) -> Server {
+pub(crate) fn shouting_back(home: &Home) -> Server {
     Server::start(&Listen::Unix(home.file("app.sock")), |mut stream| {
         head(&mut stream);
         let switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use offramp_testkit::ca::{Ca, Files, Key, Leaf};
 use offramp_testkit::process::{Process, Signal, Source, temp_dir};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 
 use crate::offramp::offramp;
@@ -55,6 +57,13 @@ impl Home {
 
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Writes another certificate with another key in the place of [`CERTIFICATE`], and gives it.
+    pub(crate) fn renew(&self) -> CertificateDer<'static> {
+        let files =
+            self.ca.issue("server", &Leaf::server(Key::P256, &["localhost", "*.example.org"])).unwrap();
+        CertificateDer::from_pem_file(files.cert).unwrap()
     }
 
     /// A path in the directory.

@@ -51,7 +51,7 @@ fn others_are_served(instance: &Instance) {
 }
 
 /// A connection whose client has the address `127.0.0.LAST`.
-fn tcp_from(last: u8, to: SocketAddr) -> TcpStream {
+pub(crate) fn tcp_from(last: u8, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), 0)).into()).unwrap();
     socket.connect(&to.into()).unwrap();
@@ -254,7 +254,7 @@ fn too_many_connections_wait_for_a_place() {
 }
 
 /// A connection of which a PROXY header says that it comes from this client.
-fn tcp_of(client: &str, to: SocketAddr) -> TcpStream {
+pub(crate) fn tcp_of(client: &str, to: SocketAddr) -> TcpStream {
     let mut stream = tcp(to).unwrap();
     let port = stream.local_addr().unwrap().port();
     stream.write_all(format!("PROXY TCP4 {client} 192.0.2.1 {port} 443\r\n").as_bytes()).unwrap();

@@ -1,7 +1,8 @@
 //! `offramp logs` as tests use it: commands with their answers, and an independent count by Python.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use offramp_testkit::process::require;
@@ -122,4 +123,31 @@ pub(crate) fn assert_counts(home: &Path, store: &str, log: &Path) {
         rows.sort_by_key(Value::to_string);
         assert_eq!(rows, expected, "{list}");
     }
+}
+
+/// Locks a store as another program would, until its standard input ends.
+const HOLD: &str = "
+import sqlite3, sys
+store = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)
+store.execute('BEGIN IMMEDIATE')
+print('held', flush=True)
+sys.stdin.read()
+store.execute('ROLLBACK')
+";
+
+/// Has another process lock a store in SQLite.
+pub(crate) fn hold(store: &Path) -> Child {
+    let mut holder = Command::new(require("python3", "python3"));
+    holder.args(["-c", HOLD]).arg(store).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = holder.spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "held\n");
+    holder
+}
+
+/// Has it give up the lock.
+pub(crate) fn release(mut holder: Child) {
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
 }

@@ -4,13 +4,13 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use offramp_testkit::process::{Process, Ready, Signal, require, temp_dir};
 
 use crate::instance::{LIFE, PATIENCE, ask};
-use crate::logs_desk::{answer, command, output, refusal, rows, until};
+use crate::logs_desk::{answer, command, hold, output, refusal, release, rows, until};
 use crate::offramp::stderr;
 
 const STORE: [&str; 2] = ["--store", "sqlite:access.db"];
@@ -135,28 +135,12 @@ fn a_store_that_is_none_is_told_and_left_alone() {
     assert!(refusal(home, &["top", "pages", "--since", "lately", STORE[0], STORE[1]], 2).contains("24h"));
 }
 
-/// Holds the store as another program would, until its standard input ends.
-const HOLD: &str = "
-import sqlite3, sys
-store = sqlite3.connect(sys.argv[1], isolation_level=None)
-store.execute('BEGIN IMMEDIATE')
-print('held', flush=True)
-sys.stdin.read()
-store.execute('ROLLBACK')
-";
-
 #[test]
 fn a_locked_store_is_waited_for() {
     let directory = temp_dir();
     let home = directory.path();
     fill(home, 3);
-    let mut holder = Command::new(require("python3", "python3"));
-    holder.args(["-c", HOLD]).arg(home.join("access.db")).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut holder = holder.spawn().unwrap();
-    let mut said = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(holder.stdout.take().unwrap()), &mut said)
-        .unwrap();
-    assert_eq!(said, "held\n");
+    let holder = hold(&home.join("access.db"));
     // Reading goes on meanwhile.
     assert_eq!(stored(home), 3);
     let follower = ["ingest", "--format", "vhost", "--follow", "more.log", STORE[0], STORE[1]];
@@ -164,8 +148,7 @@ fn a_locked_store_is_waited_for() {
     let mut log = fs::File::create(home.join("more.log")).unwrap();
     log.write_all(lines(7).as_bytes()).unwrap();
     follower.wait_for(&Ready::Line("held by another process".into()), PATIENCE).unwrap();
-    drop(holder.stdin.take());
-    assert!(holder.wait().unwrap().success());
+    release(holder);
     until(home, &["query", "SELECT count(*) AS n FROM requests", STORE[0], STORE[1]], |rows| {
         rows[0]["n"] == 10
     });

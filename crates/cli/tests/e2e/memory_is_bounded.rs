@@ -1,12 +1,14 @@
 //! A process that holds as much memory as it may: new connections wait and are served later, those that are open go on, and
 //! the log and the metrics say it.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::thread;
 
 use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{connect, get, trusting, until};
+use crate::crowd::{connect, get, tcp, trusting, until};
 use crate::figures::Page;
 use crate::instance::Home;
 
@@ -54,4 +56,44 @@ fn new_connections_wait_until_there_is_memory() {
     reload(MUCH);
     assert_eq!(waiting.join().unwrap(), "hello /z\n");
     until("the end of it", || lines("less memory than it may").first().cloned());
+}
+
+/// The head of the response to a client that takes gzip.
+fn head(client: &mut TcpStream) -> String {
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n").unwrap();
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        client.read_exact(&mut byte).unwrap();
+        head.extend_from_slice(&byte);
+    }
+    String::from_utf8(head).unwrap().to_ascii_lowercase()
+}
+
+#[test]
+fn responses_are_not_compressed_while_there_is_no_memory() {
+    let text = |limit: &str| {
+        format!(
+            "workers = 1\n[limits]\n{limit}[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\ntls = false\n\
+             [[route]]\ncompress = true\nrespond = {{ body = \"{}\" }}\n",
+            "much of the same ".repeat(1000)
+        )
+    };
+    let instance = Home::new().run(&text(MUCH));
+    let [mut before, mut meanwhile, mut after] = [(); 3].map(|()| tcp(instance.address()).unwrap());
+    // All of them are accepted when the last one is answered.
+    assert!(head(&mut before).contains("content-encoding: gzip"));
+    assert_eq!(get(&mut after, "/").unwrap().len(), 17_000);
+    let reload = |limit: &str, says: &str| {
+        instance.home.configure(&text(limit));
+        instance.process.signal(Signal::HUP).unwrap();
+        until(says, || {
+            instance.process.lines(Source::Stderr).iter().any(|line| line.contains(says)).then_some(())
+        });
+    };
+    reload(LITTLE, "as much memory as it may");
+    let said = head(&mut meanwhile);
+    assert!(!said.contains("content-encoding") && said.contains("content-length: 17000"), "{said}");
+    reload(MUCH, "less memory than it may");
+    assert!(head(&mut after).contains("content-encoding: gzip"));
+    instance.stop();
 }

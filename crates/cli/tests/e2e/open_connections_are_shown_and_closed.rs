@@ -44,13 +44,13 @@ fn unending() -> SocketAddr {
     address
 }
 
-fn ctl(instance: &Instance, arguments: &[&str]) -> std::process::Output {
+pub(crate) fn ctl(instance: &Instance, arguments: &[&str]) -> std::process::Output {
     let mut all = vec!["ctl"];
     all.extend(arguments);
     output(instance.home.path(), &all)
 }
 
-fn conns(instance: &Instance, filter: &[&str]) -> Vec<Value> {
+pub(crate) fn conns(instance: &Instance, filter: &[&str]) -> Vec<Value> {
     let mut arguments = vec!["--json", "conns"];
     arguments.extend(filter);
     let said = ctl(instance, &arguments);

@@ -165,9 +165,9 @@ fn keys_that_need_a_restart_are_named() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
     let instance = Home::new().run(&format!("workers = 1\n{}", Home::one_route(app.address())));
     let outcome = reload_to(&instance, &format!("workers = 2\n{}", Home::one_route(app.address())));
-    assert!(outcome.contains(" reloaded ") && outcome.contains("needs_a_restart=workers"), "{outcome}");
+    assert!(outcome.contains(" reloaded ") && outcome.contains("needs_an_upgrade=workers"), "{outcome}");
     // Asked again, it says so again: it is still not so.
-    assert!(reload(&instance).contains("needs_a_restart=workers"));
+    assert!(reload(&instance).contains("needs_an_upgrade=workers"));
     let config = Arc::clone(&trusting(&instance.home.ca.certificate()));
     assert!(connect(&config, instance.address(), "localhost").is_ok());
     instance.stop();

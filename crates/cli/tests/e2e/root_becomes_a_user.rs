@@ -1,13 +1,13 @@
 //! Started as root, Offramp becomes `user` permanently and keeps no privileges.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt};
 
 use offramp_testkit::ca::{Key, Leaf};
 use offramp_testkit::process::{Process, Ready, Source};
 
 use crate::instance::{Home, LIFE, PATIENCE};
-use crate::offramp::offramp;
+use crate::offramp::{offramp, output, stderr, stdout};
 
 /// The words behind `name:` in the status of a thread.
 fn field<'a>(status: &'a str, name: &str) -> Vec<&'a str> {
@@ -69,4 +69,42 @@ fn a_key_that_only_root_can_read_is_told_with_its_consequence_and_remedy() {
     let told = lines.iter().find(|line| line.contains("cannot read") && line.contains(&key));
     let told = told.unwrap_or_else(|| panic!("{}", process.transcript()));
     assert!(told.contains("a renewed one will not be") && told.contains("chown nobody"), "{told}");
+}
+
+/// With nothing but the admin socket in the state directory, whether Offramp makes it or finds one of root's.
+#[test]
+fn root_asks_the_admin_socket_of_the_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for found in [false, true] {
+        let home = Home::new();
+        // The user must enter the directories above.
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let state = home.file("state");
+        if found {
+            fs::DirBuilder::new().mode(0o700).create(&state).unwrap();
+        }
+        let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\ntls = false\n";
+        let text = format!(
+            "state_dir = \"state\"\nuser = \"nobody\"\n{listener}[[route]]\nserver = \"127.0.0.1:1\"\n"
+        );
+        let configuration = home.file("offramp.toml");
+        fs::write(&configuration, text).unwrap();
+        let mut command = offramp(home.path(), &["run", "--config"]);
+        command.arg(configuration);
+        let process = Process::start(command, LIFE).unwrap();
+        process.wait_for(&Ready::Line(" admin ".into()), PATIENCE).unwrap();
+        let status = output(home.path(), &["ctl", "--json", "status"]);
+        assert!(status.status.success(), "{}\n{}", stderr(&status), process.transcript());
+        assert!(stdout(&status).contains(&format!("\"pid\": {}", process.id())), "{}", stdout(&status));
+        let level = output(home.path(), &["ctl", "log-level", "debug"]);
+        assert!(level.status.success(), "{}", stderr(&level));
+        let found = fs::metadata(&state).unwrap();
+        assert_eq!((found.uid(), found.mode() & 0o777), (65534, 0o700), "nobody else enters it");
+        let stopped = output(home.path(), &["ctl", "stop"]);
+        assert!(stopped.status.success(), "{}", stderr(&stopped));
+        assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(0), "{}", process.transcript());
+        assert!(!state.join("admin.sock").exists());
+    }
 }

@@ -42,6 +42,7 @@ fn refused(upgraded: &Upgraded, text: &str) -> String {
     let before = lines().len();
     instance.home.configure(text);
     upgraded.signal(Signal::HUP);
+    instance.wait_for_notification("READY=1");
     instance.until("the refusal", || lines().into_iter().nth(before))
 }
 
@@ -66,6 +67,16 @@ fn strict_reads_and_connects_no_more_than_it_did() {
         said.contains(&format!("`route.server`: the sandbox does not let Offramp connect to port {port}"))
     );
     assert!(said.contains("offramp.toml:") && said.contains("`offramp ctl upgrade` (SIGUSR2)"), "{said}");
+    // With what else is wrong, and a file that is denied is not said to be unreadable as well.
+    for (more, other, faults) in [
+        ("[[certificate]]\ncert = \"missing.pem\"\n".to_owned(), "missing.pem", 2),
+        ("error_pages = { 404 = \"missing.html\" }\n".to_owned(), "missing.html", 2),
+        (format!("error_pages = {{ 404 = {page:?}, 502 = \"missing.html\" }}\n"), "missing.html", 3),
+    ] {
+        let said = refused(&upgraded, &format!("{}{more}", to(&second)));
+        assert!(said.contains(&format!("connect to port {port}")) && said.contains(other), "{said}");
+        assert!(said.contains(&format!(" faults={faults} ")), "{said}");
+    }
     // The same by the API.
     let applied = output(instance.home.path(), &["ctl", "apply", "offramp.toml"]);
     assert_eq!(applied.status.code(), Some(1));

@@ -13,7 +13,7 @@ use crate::upgrade::{Upgraded, install, run_at};
 use crate::upgrades_keep_the_admin_socket::ctl;
 
 /// Puts a shell script in the place of the program.
-fn script(program: &Path, text: &str) {
+pub(crate) fn script(program: &Path, text: &str) {
     let fresh = program.with_extension("new");
     fs::write(&fresh, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).unwrap();

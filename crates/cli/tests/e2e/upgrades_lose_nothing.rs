@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use offramp_testkit::server::{Listen, Server, apps};
 use rustls::ClientConfig;
 
+use crate::certificates_are_swapped_in_time::shown;
 use crate::crowd::{Crowd, Tls, close, connect, echo, get, tcp, trusting, until};
 use crate::instance::{CERTIFICATE, Home};
 use crate::logs_desk;
@@ -148,7 +149,9 @@ fn no_request_and_no_stream_fails_over_ten_upgrades() {
         asked.add(move |goes_on| requests(&config, address, goes_on));
     }
     for _ in 0..10 {
+        let renewed = instance.home.renew();
         upgraded.upgrade();
+        instance.until("the new certificate", || (shown(instance, "localhost") == renewed).then_some(()));
         crowd.busy(3);
         streams.busy(5);
         asked.busy(5);
