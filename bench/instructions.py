@@ -2,12 +2,14 @@
 """Instructions of the worker in user space per HTTP/1.1 request, by callgrind: no clock, and the same on a busy machine.
 
 Usage: bench/instructions.py [NAME=]OFFRAMP... [--fields browser|host] [--requests 1000] [--upload BYTES] [--unix] [--top 25]
+       bench/instructions.py [NAME=]OFFRAMP... --handshakes full|resumed [--requests 1000]
 
 Each Offramp serves one TLS connection of one client, request after request, from an application that answers with ten
 bytes. It runs twice under callgrind, with 200 requests and with so many more; the difference of the two counts, over the
 requests, is the figure. With more than one binary the ratio to the first is told: give the older one first. `--top`
 lists the functions, and the source files whose code was inlined anywhere, by their share. A binary whose file is called
-`nginx` is measured in the same way, with the configuration of the benchmark.
+`nginx` is measured in the same way, with the configuration of the benchmark. With `--handshakes` each connection is a new
+one that makes its handshake and one request.
 
 Needs valgrind. Every binary must be of the same profile, or the ratio says nothing.
 """
@@ -92,7 +94,7 @@ def serve(listener):
         threading.Thread(target=one, args=(stream,), daemon=True).start()
 
 
-def ask(port, count, head, body):
+def ask(port, count, head, body, handshakes):
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     deadline = time.monotonic() + 120
@@ -104,21 +106,35 @@ def ask(port, count, head, body):
             if time.monotonic() > deadline:
                 raise SystemExit("it does not listen")
             time.sleep(0.1)
-    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    stream = context.wrap_socket(raw, server_hostname="localhost")
-    for _ in range(count):
-        stream.sendall(head)
-        if body:
-            stream.sendall(body)
-        got = b""
-        while not got.endswith(b"0123456789"):
-            more = stream.recv(65536)
-            if not more:
-                raise SystemExit(f"the connection ended: {got!r}")
-            got += more
-        if not got.startswith(b"HTTP/1.1 200"):
-            raise SystemExit(f"the request was refused: {got!r}")
+    session = None
+    for number in range(count):
+        if number == 0 or handshakes:
+            raw = raw or socket.create_connection(("127.0.0.1", port), timeout=120)
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            stream = context.wrap_socket(raw, server_hostname="localhost", session=session)
+            if stream.session_reused != (session is not None):
+                raise SystemExit("the server did not resume the session")
+        exchange(stream, head, body)
+        if handshakes:
+            # The tickets of TLS 1.3 have come with the response.
+            session = stream.session if handshakes == "resumed" else None
+            stream.close()
+            raw = None
     stream.close()
+
+
+def exchange(stream, head, body):
+    stream.sendall(head)
+    if body:
+        stream.sendall(body)
+    got = b""
+    while not got.endswith(b"0123456789"):
+        more = stream.recv(65536)
+        if not more:
+            raise SystemExit(f"the connection ended: {got!r}")
+        got += more
+    if not got.startswith(b"HTTP/1.1 200"):
+        raise SystemExit(f"the request was refused: {got!r}")
 
 
 def free_port():
@@ -144,7 +160,7 @@ def nginx(port, server, work):
     return ["-p", str(work), "-e", str(work / "error.log"), "-c", str(work / "nginx.conf")]
 
 
-def run(binary, count, head, body, server, work):
+def run(binary, count, head, body, handshakes, server, work):
     """The costs of a run: per thread, by function and by source file."""
     work = Path(tempfile.mkdtemp(dir=work))
     os.chmod(work, 0o755)
@@ -159,7 +175,7 @@ def run(binary, count, head, body, server, work):
     with open(work / "log", "wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=work, preexec_fn=refuse_auxv)
     try:
-        ask(port, count, head, body)
+        ask(port, count, head, body, handshakes)
     except BaseException:
         process.kill()
         sys.stderr.write((work / "log").read_text(errors="replace")[-2000:])
@@ -200,8 +216,8 @@ def costs(path):
             name("ob", text)
         elif key == "calls":
             called = True
-        elif line[:1].isdigit() or line[:1] in "+-*":
-            if not called and len(cost := line.split()) > 1:
+        elif cost := re.fullmatch(r"(?:[+-]?\d+|\*) (\d+)(?: \d+)*", line):
+            if not called:
                 found[where.get("fn", ""), where.get("file", "")] += int(cost[1])
             called = False
     return found
@@ -252,6 +268,7 @@ def main():
     parser.add_argument("--fields", choices=["browser", "host"], default="browser")
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--upload", type=int, default=0, metavar="BYTES")
+    parser.add_argument("--handshakes", choices=["full", "resumed"])
     parser.add_argument("--unix", action="store_true", help="the application listens on a Unix socket")
     parser.add_argument("--top", type=int, default=0)
     options = parser.parse_args()
@@ -276,8 +293,8 @@ def main():
         first = None
         for given in options.binaries:
             name, _, binary = given.rpartition("=")
-            few = run(binary, BEFORE, head, body, server, work)
-            many = run(binary, BEFORE + options.requests, head, body, server, work)
+            few = run(binary, BEFORE, head, body, options.handshakes, server, work)
+            many = run(binary, BEFORE + options.requests, head, body, options.handshakes, server, work)
             each = worker(few, many, options.requests)
             total = sum(each.values())
             first = first or total

@@ -8,42 +8,10 @@ on one connection, once a millisecond. The configuration is written anew and SIG
 another path then. Told are the milliseconds from the signal to `READY=1`, which Offramp sends to its service manager
 after the change, and the latencies of the requests, with and without changes.
 """
-import argparse, os, signal, socket, ssl, statistics, subprocess, tempfile, threading, time
+import argparse, os, signal, socket, ssl, statistics, tempfile, threading, time
 from pathlib import Path
 
-HEAD = """state_dir = "state"
-workers = 2
-[tls]
-certificates = "local"
-[access_log]
-output = "none"
-[[listener]]
-address = "127.0.0.1:{port}"
-mode = "http"
-[[route]]
-respond = {{ body = "{round}\\n" }}
-"""
-ROUTE = """[[route]]
-host = "h{host}.example.org"
-path = "/{number}/{round}/"
-backend = "b{number}"
-[backend.b{number}]
-servers = ["127.0.0.1:{one}", "127.0.0.1:{two}"]
-"""
-
-
-def configuration(port, routes, round):
-    # A certificate of the local authority has at most 100 names.
-    each = (ROUTE.format(host=number % 50, number=number, round=round, one=20000 + number % 100, two=20100 + number % 100)
-            for number in range(routes))
-    user = 'user = "root"\n' if os.geteuid() == 0 else ""
-    return user + HEAD.format(port=port, round=round) + "".join(each)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from many_routes import Offramp, configuration, free_port
 
 
 class Client(threading.Thread):
@@ -95,12 +63,10 @@ def main():
             while "READY=1" not in notices.recv(4096).decode():
                 pass
 
-        texts = [configuration(port, given.routes, round) for round in range(given.rounds + 1)]
+        texts = [configuration(port, given.routes, round, f"{round}/") for round in range(given.rounds + 1)]
         file.write_text(texts[0])
         environment = dict(os.environ, NOTIFY_SOCKET=notify)
-        with open(Path(folder, "log"), "wb") as log:
-            process = subprocess.Popen([binary, "run", "--config", file], cwd=folder, env=environment,
-                                       stdout=subprocess.DEVNULL, stderr=log)
+        offramp = Offramp(binary, folder, file, environment)
         try:
             ready()
             clients = [Client(port), Client(port)]
@@ -111,19 +77,19 @@ def main():
             changes = []
             for text in texts[1:]:
                 file.write_text(text)
-                time.sleep(0.2)
+                # Offramp obeys SIGHUP once a second.
+                time.sleep(1.1)
                 begun = time.monotonic()
-                process.send_signal(signal.SIGHUP)
+                offramp.process.send_signal(signal.SIGHUP)
                 ready()
                 changes.append((time.monotonic() - begun) * 1000)
             busy = told(clients)
             for client in clients:
                 client.ends = True
                 client.join(10)
-            assert b"refused" not in Path(folder, "log").read_bytes(), Path(folder, "log").read_text()
+            assert b"refused" not in offramp.log.read_bytes(), offramp.log.read_text()
         finally:
-            process.terminate()
-            process.wait(40)
+            offramp.stop()
     print(f"{given.routes} routes: median {statistics.median(changes):.1f} ms, {min(changes):.1f} to {max(changes):.1f}")
     print(f"requests while nothing changes: {quiet}")
     print(f"requests during the changes:    {busy}")

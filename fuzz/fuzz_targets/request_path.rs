@@ -17,16 +17,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use http::StatusCode;
 use libfuzzer_sys::fuzz_target;
 use offramp_http::h1::{Form, Framing, Guard, Limits as GuardLimits, Outcome};
 use offramp_net::{Address, listen};
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::{
-    AcceptorId, Access, Action, Admission, AuthClass, Challenges, ClientTable, Command, Demand, HeaderRules,
-    Held, Http, HttpLimits, HttpRoute, HttpTls, Limits, Listener, Match, PathMatch, Paths, Proxy, Refusals,
-    Respond, Rewrite, Route, Rule, Shared, Snapshot, Table, Target, To, Worker, WorkerHandle,
+    AcceptorId, Access, Action, Admission, AuthClass, Challenges, ClientTable, Command, Current, Demand,
+    HeaderRules, Held, Http, HttpLimits, HttpRoute, HttpTls, Lateness, Limits, Listener, Match, PathMatch,
+    Paths, Pressure, Proxy, Refusals, Respond, Rewrite, Route, Rule, Shared, Snapshot, Table, Target, To,
+    Worker, WorkerHandle,
 };
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
@@ -158,10 +158,12 @@ impl Stage {
         let (flusher, mut senders) = Flusher::start(settings).expect("a thread for events");
         let (counters, mut own) = Counters::new(1);
         let shared = Shared {
-            current: Arc::new(ArcSwap::from_pointee(snapshot(app))),
+            current: Current::new(snapshot(app)),
             admission: Admission::new(),
             clients: ClientTable::new(Instant::now()),
             held: Held::new(),
+            pressure: Pressure::new(),
+            late: Lateness::new(),
             refusals: Refusals::new(Log::silent()),
             challenges: Challenges::none(),
             demand: Demand::new().0,
@@ -457,6 +459,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
             redirects: None,
             compress: None,
             mirror: None,
+            bandwidth: None,
             log_one_in: NonZeroU32::MIN,
         };
         (PathMatch { hosts: Vec::new(), path: path.to_owned() }, route)
@@ -498,6 +501,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
         target,
         deny_ja4: Arc::default(),
         addresses: None,
+        bandwidth: None,
         log_one_in: NonZeroU32::MIN,
     };
     let routes = Table::new(vec![Rule { matches: Match::default(), to }]);
@@ -513,17 +517,20 @@ fn snapshot(app: PathBuf) -> Snapshot {
     Snapshot {
         generation: 1,
         listeners: [("door".into(), Arc::new(listener))].into(),
+        sockets: std::collections::HashMap::new(),
         backends: vec![Arc::new(Backend::new("app", [server.into()]))],
         limits: Limits {
             connections: 1000,
             connections_per_client: 1000,
             handshakes_per_client: None,
+            bandwidth_per_client: None,
             handshake_timeout: NEVER,
             connect_timeout: NEVER,
             idle_timeout: NEVER,
         },
         record_size: RecordSize::Adaptive,
         choice: Choice::always(Library::Ring),
+        bandwidths: offramp_proxy::Bandwidths::default(),
         tracing: None,
     }
 }
