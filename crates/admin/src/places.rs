@@ -1,14 +1,18 @@
 //! The places of connections: how many are open at once, and who makes room when there is none.
 //!
 //! One user of this machine, or one address, has at most half of them: whoever fills these must not keep others out. Where
-//! there is no room, a connection goes that waits for a request: of whoever has the most, the one that has waited for
-//! longest. Only if every one is being answered is the new one refused.
+//! there is no room, a connection is closed for the new one (`Rank`): first one that waits for a request, and then one that
+//! has not shown that it may use everything, even while it is being answered. So whoever has no token keeps nobody out who
+//! has one. The new connection is refused only if all others have shown it and are being answered.
+//!
+//! A request counts from the moment when all of it has come: half of one is a connection that waits.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use offramp_net::process::Identity;
 use tokio::sync::Notify;
@@ -17,6 +21,9 @@ use tokio::sync::Notify;
 pub(crate) const PLACES: usize = 128;
 /// Of one user or address: as many changes as may wait, as many as may watch, and some more.
 pub(crate) const OF_ONE: usize = PLACES / 2;
+/// How long a connection that waits for a request is spared if others can make room: a client that means to ask does so
+/// at once, and has a chance to show its token.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// Whose a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,8 +72,8 @@ pub(crate) struct Places(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     table: Mutex<Table>,
-    /// Woken when the last connection has ended.
-    empty: Notify,
+    /// Woken when a connection that had to go has ended, and when the last one has.
+    ended: Notify,
 }
 
 #[derive(Default)]
@@ -74,13 +81,45 @@ struct Table {
     /// The number of the last connection.
     last: u64,
     taken: HashMap<u64, Taken>,
+    /// Connections that had to make room, and have not ended yet.
+    leaving: usize,
 }
 
 struct Taken {
     owner: Owner,
-    /// Since when it waits for a request; `None`: one is being answered.
-    waits: Option<Instant>,
+    /// Whether a request is being answered; otherwise it waits for one.
+    busy: bool,
+    /// Since when.
+    since: Instant,
+    /// Whether it has shown that it may use everything.
+    admitted: bool,
     leaves: Arc<Notify>,
+}
+
+/// Who makes room, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It waits for a request, the one that has waited for longest first.
+    Idle,
+    /// The same of one that has shown that it may use everything.
+    AdmittedIdle,
+    /// It is being answered and has not shown that, the latest first: those before it are closer to their answers.
+    Answered,
+    /// It has waited for less than [`FRESH`], the longest first.
+    Fresh,
+}
+
+impl Taken {
+    /// `None`: it makes no room.
+    fn rank(&self, now: Instant) -> Option<Rank> {
+        match (self.busy, self.admitted) {
+            (true, true) => None,
+            (true, false) => Some(Rank::Answered),
+            (false, _) if now.saturating_duration_since(self.since) < FRESH => Some(Rank::Fresh),
+            (false, false) => Some(Rank::Idle),
+            (false, true) => Some(Rank::AdmittedIdle),
+        }
+    }
 }
 
 /// A place for a connection.
@@ -101,12 +140,16 @@ pub(crate) struct Outcome {
 impl Places {
     /// A place for a connection of this owner.
     pub(crate) fn take(&self, owner: Owner) -> Outcome {
+        self.take_at(owner, Instant::now())
+    }
+
+    fn take_at(&self, owner: Owner, now: Instant) -> Outcome {
         let mut table = self.table();
         let own = table.count(owner);
         let short = if own >= OF_ONE {
-            Some((owner, own, table.longest_of(Some(owner))))
+            Some((owner, own, table.first_to_go(Some(owner), now)))
         } else if table.taken.len() >= PLACES {
-            let found = table.longest_of(None);
+            let found = table.first_to_go(None, now);
             let of = found.and_then(|number| table.taken.get(&number)).map_or(owner, |taken| taken.owner);
             Some((of, table.count(of), found))
         } else {
@@ -117,6 +160,7 @@ impl Places {
             Some((.., None)) => return Outcome { place: None, short: told },
             Some((.., Some(number))) => {
                 if let Some(taken) = table.taken.remove(&number) {
+                    table.leaving += 1;
                     taken.leaves.notify_one();
                 }
             }
@@ -124,16 +168,29 @@ impl Places {
         }
         table.last += 1;
         let (number, leaves) = (table.last, Arc::new(Notify::new()));
-        let taken = Taken { owner, waits: Some(Instant::now()), leaves: Arc::clone(&leaves) };
+        let taken = Taken { owner, busy: false, since: now, admitted: false, leaves: Arc::clone(&leaves) };
         table.taken.insert(number, taken);
         Outcome { place: Some(Place { places: self.clone(), number, leaves }), short: told }
     }
 
+    /// Waits until those that had to make room have ended: until then their descriptors are open.
+    pub(crate) async fn left(&self) {
+        while self.table().leaving > 0 {
+            self.0.ended.notified().await;
+        }
+    }
+
     /// Waits until no connection is left.
     pub(crate) async fn emptied(&self) {
-        while !self.table().taken.is_empty() {
-            self.0.empty.notified().await;
+        while !self.table().is_empty() {
+            self.0.ended.notified().await;
         }
+    }
+
+    /// How many connections had a place so far.
+    #[cfg(test)]
+    pub(crate) fn accepted(&self) -> u64 {
+        self.table().last
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -147,27 +204,44 @@ impl Table {
         self.taken.values().filter(|taken| taken.owner == owner).count()
     }
 
-    /// The connection that has waited for a request for longest: of this owner, or of the one who has the most among
-    /// those with a connection that waits.
-    fn longest_of(&self, owner: Option<Owner>) -> Option<u64> {
+    fn is_empty(&self) -> bool {
+        self.taken.is_empty() && self.leaving == 0
+    }
+
+    /// The connection that makes room: of this owner, or of the one who has the most among those with one of the first
+    /// rank that there is.
+    fn first_to_go(&self, owner: Option<Owner>, now: Instant) -> Option<u64> {
         let mut counts: HashMap<Owner, usize> = HashMap::new();
         for taken in self.taken.values() {
             *counts.entry(taken.owner).or_default() += 1;
         }
-        let waiting = self.taken.iter().filter(|(_, taken)| owner.is_none_or(|owner| taken.owner == owner));
-        let waiting = waiting.filter_map(|(number, taken)| Some((*number, taken.owner, taken.waits?)));
-        let first = waiting.min_by_key(|(number, owner, since)| {
-            (std::cmp::Reverse(counts.get(owner).copied()), *since, *number)
+        let own = self.taken.iter().filter(|(_, taken)| owner.is_none_or(|owner| taken.owner == owner));
+        let ranked = own.filter_map(|(number, taken)| Some((*number, taken, taken.rank(now)?)));
+        let first = ranked.min_by_key(|(number, taken, rank)| {
+            let age = now.saturating_duration_since(taken.since);
+            let (longest, latest) = match rank {
+                Rank::Answered => (None, Some((age, Reverse(*number)))),
+                _ => (Some((Reverse(age), *number)), None),
+            };
+            (*rank, Reverse(counts.get(&taken.owner).copied()), longest, latest)
         });
         first.map(|(number, ..)| number)
     }
 }
 
 impl Place {
-    /// Whether it waits for a request from now on, or answers one.
-    pub(crate) fn waits(&self, waits: bool) {
+    /// It has shown that it may use everything.
+    pub(crate) fn admitted(&self) {
         if let Some(taken) = self.places.table().taken.get_mut(&self.number) {
-            taken.waits = waits.then(Instant::now);
+            taken.admitted = true;
+        }
+    }
+
+    fn busy(&self, busy: bool) {
+        if let Some(taken) = self.places.table().taken.get_mut(&self.number)
+            && taken.busy != busy
+        {
+            (taken.busy, taken.since) = (busy, Instant::now());
         }
     }
 
@@ -180,10 +254,37 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut table = self.places.table();
-        table.taken.remove(&self.number);
-        if table.taken.is_empty() {
-            self.places.0.empty.notify_one();
+        let had_to_go = table.taken.remove(&self.number).is_none();
+        table.leaving -= usize::from(had_to_go);
+        if had_to_go || table.is_empty() {
+            self.places.0.ended.notify_one();
         }
+    }
+}
+
+/// A request and its answer, on a connection that has a place. When it is dropped, the connection waits for the next one.
+pub(crate) struct Exchange(Arc<Place>);
+
+impl Exchange {
+    /// Begins with the head of the request.
+    pub(crate) fn new(place: &Arc<Place>) -> Self {
+        Self(Arc::clone(place))
+    }
+
+    /// The client has shown that it may use everything.
+    pub(crate) fn admitted(&self) {
+        self.0.admitted();
+    }
+
+    /// All of the request has come, and is being answered.
+    pub(crate) fn complete(&self) {
+        self.0.busy(true);
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.0.busy(false);
     }
 }
 
@@ -204,54 +305,95 @@ mod tests {
         tokio::time::timeout(Duration::ZERO, place.taken_away()).await.is_ok()
     }
 
+    /// A place that was taken at this moment.
+    fn take(places: &Places, owner: Owner, now: Instant) -> Arc<Place> {
+        Arc::new(places.take_at(owner, now).place.unwrap())
+    }
+
+    /// One is being answered that has shown that it may use everything.
+    fn answer(place: &Arc<Place>) -> Exchange {
+        let exchange = Exchange::new(place);
+        exchange.admitted();
+        exchange.complete();
+        exchange
+    }
+
     #[tokio::test]
     async fn one_has_half_and_makes_room_for_itself() {
-        let places = Places::default();
-        let mut own = Vec::new();
-        for _ in 0..OF_ONE {
-            let outcome = places.take(ROOT);
-            assert!(outcome.short.is_none());
-            own.push(outcome.place.unwrap());
-        }
+        let (places, now) = (Places::default(), Instant::now());
+        let mut own: Vec<Arc<Place>> = (0..OF_ONE).map(|_| take(&places, ROOT, now)).collect();
         // The first is being answered, so that the second has waited for longest.
-        own[0].waits(false);
-        let outcome = places.take(ROOT);
+        let mut answers = vec![answer(&own[0])];
+        let outcome = places.take_at(ROOT, now);
         assert_eq!(outcome.short, Some((ROOT, OF_ONE)));
-        let next = outcome.place.unwrap();
         assert!(!goes(&own[0]).await && goes(&own[1]).await && !goes(&own[2]).await);
-        own.push(next);
+        own.push(Arc::new(outcome.place.unwrap()));
         // Others have room.
-        assert!(places.take(address(1)).short.is_none());
-        for place in &own {
-            place.waits(false);
-        }
-        let refused = places.take(ROOT);
+        assert!(places.take_at(address(1), now).short.is_none());
+        answers.extend(own.iter().map(answer));
+        let refused = places.take_at(ROOT, now);
         assert!(refused.place.is_none() && refused.short == Some((ROOT, OF_ONE)));
     }
 
     #[tokio::test]
     async fn where_there_is_no_room_whoever_has_the_most_makes_it() {
-        let places = Places::default();
-        let take = |owner| places.take(owner).place.unwrap();
-        let few: Vec<Place> = (0..10).map(|_| take(address(1))).collect();
-        let half: Vec<Place> = (0..OF_ONE).map(|_| take(address(2))).collect();
-        let rest: Vec<Place> = (0..PLACES - OF_ONE - 10).map(|_| take(address(3))).collect();
-        let outcome = places.take(ROOT);
+        let (places, now) = (Places::default(), Instant::now());
+        let few: Vec<_> = (0..10).map(|_| take(&places, address(1), now)).collect();
+        let half: Vec<_> = (0..OF_ONE).map(|_| take(&places, address(2), now)).collect();
+        let rest: Vec<_> = (0..PLACES - OF_ONE - 10).map(|_| take(&places, address(3), now)).collect();
+        let outcome = places.take_at(ROOT, now);
         assert_eq!(outcome.short, Some((address(2), OF_ONE)));
-        let root = outcome.place.unwrap();
+        let root = Arc::new(outcome.place.unwrap());
         assert!(goes(&half[0]).await && !goes(&few[0]).await);
-        for place in half.iter().chain(&rest).chain(&few) {
-            place.waits(false);
-        }
-        few[3].waits(true);
-        let more = take(ROOT);
+        let mut answers: Vec<_> = half.iter().chain(&rest).chain(&few).map(answer).collect();
+        drop(answers.remove(half.len() + rest.len() + 3));
+        let later = now + Duration::from_secs(30);
+        answers.push(answer(&root));
+        let more = take(&places, ROOT, later);
         assert!(goes(&few[3]).await, "whoever has less makes room if nobody else can");
-        root.waits(false);
-        more.waits(false);
-        assert!(places.take(ROOT).place.is_none());
-        drop((few, half, rest, root, more));
+        answers.push(answer(&more));
+        assert!(places.take_at(ROOT, later).place.is_none());
+        drop((answers, few, half, rest, root, more));
         places.emptied().await;
-        assert_eq!(places.table().taken.len(), 0);
+        assert!(places.table().is_empty());
+    }
+
+    #[tokio::test]
+    async fn whoever_has_shown_no_token_makes_room_even_while_it_is_answered() {
+        let (places, now) = (Places::default(), Instant::now());
+        let own: Vec<_> = (0..OF_ONE).map(|_| take(&places, ROOT, now)).collect();
+        // All are being answered: two by right, and the third was the last to begin.
+        let by_right = [answer(&own[0]), answer(&own[1])];
+        let others: Vec<_> = own[3..].iter().chain([&own[2]]).map(Exchange::new).collect();
+        others.iter().for_each(Exchange::complete);
+        let later = now + Duration::from_secs(30);
+        let new = take(&places, ROOT, later);
+        assert!(goes(&own[2]).await);
+        // The new one has a moment to show its token.
+        let next = take(&places, ROOT, later);
+        assert!(goes(&own[OF_ONE - 1]).await && !goes(&new).await && !goes(&next).await);
+        // One whose request has come in part waits, and goes first; then one that waits by right.
+        drop(others);
+        let slow = Exchange::new(&own[5]);
+        drop(by_right);
+        let much_later = later + Duration::from_secs(30);
+        places.table().taken.get_mut(&own[5].number).unwrap().since = now;
+        let third = take(&places, ROOT, much_later);
+        assert!(goes(&own[5]).await && !goes(&own[0]).await);
+        drop((slow, third));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_had_to_go_counts_until_it_has_ended() {
+        let (places, now) = (Places::default(), Instant::now());
+        let mut own: Vec<_> = (0..OF_ONE).map(|_| take(&places, ROOT, now)).collect();
+        places.left().await;
+        let new = take(&places, ROOT, now);
+        let left = async || tokio::time::timeout(Duration::ZERO, places.left()).await.is_ok();
+        assert!(!left().await);
+        drop(own.remove(0));
+        assert!(left().await);
+        drop(new);
     }
 
     #[test]

@@ -28,6 +28,8 @@ use crate::tls::Identity;
 
 /// How long what is being answered may take after the order to finish.
 const FINISH: Duration = Duration::from_secs(1);
+/// How many connections are accepted before those that are open have their turn: a queue may hold thousands.
+const BURST: usize = 4;
 /// How long accepting pauses when descriptors or memory have run out.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -245,7 +247,15 @@ async fn accept(
         failed: Seldom::new(settings.log.clone()),
     });
     let (crowded, full) = (Seldom::new(settings.log.clone()), Seldom::new(settings.log));
+    let mut turn = 0;
     loop {
+        // Accepting alone never waits as long as somebody is in the queue.
+        turn = (turn + 1) % BURST;
+        if turn == 0 {
+            yield_now().await;
+        }
+        // The bound on connections is one on descriptors, too.
+        places.left().await;
         let (fd, peer) = match acceptor.accept().await {
             Ok(accepted) => accepted,
             Err(AcceptError::Gone) => {
@@ -294,3 +304,6 @@ fn crowd(log: &Log, whose: Owner, count: usize, refused: Option<Owner>) {
     };
     log.warn(message, &fields);
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use crate::caller::{Admission, Caller};
 use crate::desk::Desk;
 use crate::grafana::{self, Call};
 use crate::origin::Asker;
+use crate::places::Exchange;
 use crate::refusal::Refusal;
 use crate::serve::Mount;
 
@@ -53,7 +54,12 @@ impl Service {
     }
 
     /// Answers one request; what is wrong with it is said in JSON.
-    pub(crate) async fn answer<B>(&self, request: Request<B>, caller: Caller) -> Response<Reply>
+    pub(crate) async fn answer<B>(
+        &self,
+        request: Request<B>,
+        caller: Caller,
+        exchange: &Exchange,
+    ) -> Response<Reply>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -62,21 +68,24 @@ impl Service {
         if self.mount == Mount::Grafana && is_of_api(request.uri().path()) {
             // To programs alone: no page of a browser may read it.
             let answer = if asker == Asker::Program {
-                self.api(request, caller).await
+                self.api(request, caller, exchange).await
             } else {
                 Err(Problem::new(StatusCode::FORBIDDEN, "no page of a browser may use this"))
             };
             return answer.unwrap_or_else(|problem| problem.response().map(Either::Left));
         }
-        if matches!(caller, Caller::Encrypted(_))
-            && request.method() != Method::OPTIONS
-            && let Err(problem) = self.admit(request.headers(), caller)
-        {
+        match self.admit(request.headers(), caller) {
+            Ok(_) => exchange.admitted(),
             // Others than the clients of this machine read the log with the token alone.
-            return problem.response().map(Either::Left);
+            Err(problem)
+                if matches!(caller, Caller::Encrypted(_)) && request.method() != Method::OPTIONS =>
+            {
+                return problem.response().map(Either::Left);
+            }
+            Err(_) => {}
         }
         let found = self.find(request.uri().path());
-        let mut response = self.checked(request, &asker, found).await.unwrap_or_else(|refusal| {
+        let mut response = self.checked(request, &asker, found, exchange).await.unwrap_or_else(|refusal| {
             let body = json!({ "message": refusal.text });
             respond(refusal.status, &body)
         });
@@ -101,6 +110,7 @@ impl Service {
         request: Request<B>,
         asker: &Asker,
         found: Found,
+        exchange: &Exchange,
     ) -> Result<Response<Full<Bytes>>, Refusal>
     where
         B: Body<Data = Bytes>,
@@ -143,6 +153,7 @@ impl Service {
             return Err(Refusal::later("there is no log store: write [log_store] into the configuration"));
         };
         let body = read(request.into_body(), BODY_BYTES).await?;
+        exchange.complete();
         let places = desk.knows_places();
         let now = SystemTime::now();
         let answer = desk.ask(move |asking| grafana::answer(call, &body, places, now, asking)).await?;
@@ -163,12 +174,18 @@ impl Service {
     }
 
     /// Answers about the running process, and has it changed.
-    async fn api<B>(&self, request: Request<B>, caller: Caller) -> Result<Response<Reply>, Problem>
+    async fn api<B>(
+        &self,
+        request: Request<B>,
+        caller: Caller,
+        exchange: &Exchange,
+    ) -> Result<Response<Reply>, Problem>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let by = self.admit(request.headers(), caller)?;
+        exchange.admitted();
         let Some(control) = &self.control else {
             let why = "no configuration is in force here";
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why));
@@ -186,6 +203,7 @@ impl Service {
             api::Body::Item | api::Body::Json(_) => BODY_BYTES,
         };
         let body = read(body, most).await?;
+        exchange.complete();
         let query = head.uri.query();
         control.answer(Asked { operation, names, query, headers: &head.headers, body, by }).await
     }

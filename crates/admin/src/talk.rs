@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::api::Reply;
 use crate::caller::Caller;
-use crate::places::{Owner, Place};
+use crate::places::{Exchange, Owner, Place};
 use crate::service::Service;
 
 /// How long a handshake may take.
@@ -119,6 +119,9 @@ pub(crate) async fn connection(link: Link, place: &Arc<Place>, interior: &Arc<In
         }
         Link::Unix(stream) => {
             let caller = Caller::of(&stream);
+            if matches!(caller, Caller::Operator { .. }) {
+                place.admitted();
+            }
             talk(stream, caller, place, interior, closes).await;
         }
     }
@@ -134,10 +137,10 @@ async fn talk(
     let (asked, mut first) = watch::channel(false);
     let answer = service_fn(move |request: Request<Incoming>| {
         asked.send_replace(true);
-        let (interior, busy) = (Arc::clone(interior), Busy::new(place));
+        let (interior, exchange) = (Arc::clone(interior), Exchange::new(place));
         async move {
-            let answer: Response<Reply> = interior.service.answer(request, caller).await;
-            Ok::<_, Infallible>(answer.map(|body| Answering { body, _busy: busy }))
+            let answer: Response<Reply> = interior.service.answer(request, caller, &exchange).await;
+            Ok::<_, Infallible>(answer.map(|body| Answering { body, _exchange: exchange }))
         }
     });
     let mut server = http1::Builder::new();
@@ -159,26 +162,10 @@ async fn talk(
     let _ = timeout(LAST, connection).await;
 }
 
-/// A request is being answered: its connection does not make room for others.
-struct Busy(Arc<Place>);
-
-impl Busy {
-    fn new(place: &Arc<Place>) -> Self {
-        place.waits(false);
-        Self(Arc::clone(place))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.waits(true);
-    }
-}
-
 /// An answer that is being sent.
 struct Answering {
     body: Reply,
-    _busy: Busy,
+    _exchange: Exchange,
 }
 
 impl Body for Answering {

@@ -1,13 +1,15 @@
 //! Clients of the admin interface that send half of a request, and as many as it has places for: operators are served.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use offramp_testkit::process::Source;
 
 use crate::instance::{Home, PATIENCE};
-use crate::offramp::{stderr, stdout};
+use crate::offramp::{output, stderr, stdout};
 use crate::open_connections_are_shown_and_closed::ctl;
 
 const WEB: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\ntls = false\n\
@@ -63,5 +65,35 @@ fn half_sent_requests_keep_no_operator_out() {
         }
     }
     assert_eq!(told().len(), 1);
+    instance.stop();
+}
+
+#[test]
+fn whoever_has_no_token_keeps_nobody_out_who_has_one() {
+    let home = Home::new();
+    fs::write(home.file("token"), "0123456789abcdef\n").unwrap();
+    let instance = home.run(&format!(
+        "[admin]\naddress = \"127.0.0.1:0\"\ntoken_file = \"token\"\n[log_store]\nurl = \"sqlite:access.db\"\n{WEB}"
+    ));
+    let address: SocketAddr = instance.until("the log says where", || {
+        let lines = instance.process.lines(Source::Stderr);
+        let line = lines.iter().find(|line| line.contains(" admin "))?;
+        line.split("address=").nth(1)?.split_whitespace().next()?.trim_matches('"').parse().ok()
+    });
+    // More than one address has places for: a whole head, and half of a body.
+    let half = || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        // One that had to go at once is as good.
+        let _ =
+            stream.write_all(b"POST /grafana/query HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{");
+        stream
+    };
+    let mut all: Vec<TcpStream> = (0..70).map(|_| half()).collect();
+    // The first had to go: so many are open as may be.
+    all[0].set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(!matches!(all[0].read(&mut [0]), Ok(1..)));
+    let words = ["ctl", "--admin", &address.to_string(), "--token-file", "token", "status"];
+    let status = output(instance.home.path(), &words);
+    assert!(status.status.success(), "{}", stderr(&status));
     instance.stop();
 }
