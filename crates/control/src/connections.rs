@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use offramp_config::model::Backend;
 use offramp_config::{Change, ConfigDiff, ListDiff};
 use offramp_observe::Log;
-use offramp_proxy::live::{Connections, Filter, Touched, Unanswered};
+use offramp_proxy::live::{Closing, Connections, Filter, Touched, Unanswered};
 
 use crate::history::{History, Requester};
 use crate::view::View;
@@ -27,20 +27,32 @@ impl Closer {
         Self { connections, history: history.clone(), log: log.clone() }
     }
 
-    /// Closes the connections that are meant. `what` says in words which these are.
-    pub(crate) async fn close(
-        &self,
-        filter: &Arc<Filter>,
-        what: &str,
-        by: &Requester,
-    ) -> Result<u64, Unanswered> {
-        let count = self.connections.close(filter).await?;
-        if count > 0 {
-            let fields = [("connections", count.into()), ("which", what.into()), ("by", by.as_str().into())];
-            self.log.info("connections closed", &fields);
-            self.history.note_closed(what, count, by.clone(), SystemTime::now());
+    /// Closes the connections that are meant. `what` says in words which these are. It is done and noted whether or not
+    /// whoever asked still waits.
+    pub(crate) async fn close(&self, filter: &Arc<Filter>, what: &str, by: &Requester) -> Closing {
+        let (closer, filter, by) = (self.clone(), Arc::clone(filter), by.clone());
+        let what = what.to_owned();
+        let closing = tokio::spawn(async move {
+            let done = closer.connections.close(&filter).await;
+            closer.note(done, &what, &by);
+            done
+        });
+        // It is never aborted and does not panic: only the end of the runtime ends it.
+        closing.await.unwrap_or(Closing { count: 0, unanswered: None })
+    }
+
+    /// Remembers what was closed, and that there may be more.
+    fn note(&self, Closing { count, unanswered }: Closing, what: &str, by: &Requester) {
+        if count == 0 {
+            return;
         }
-        Ok(count)
+        let what = match unanswered {
+            None => what.to_owned(),
+            Some(Unanswered { worker }) => format!("{what}; without worker {worker}, which did not answer"),
+        };
+        let fields = [("connections", count.into()), ("which", (&what).into()), ("by", by.as_str().into())];
+        self.log.info("connections closed", &fields);
+        self.history.note_closed(&what, count, by.clone(), SystemTime::now());
     }
 }
 
@@ -106,6 +118,19 @@ mod tests {
 
     fn of(old: &str, new: &str) -> Option<Touched> {
         touched(&ConfigDiff::between(&config(old), &config(new)))?.touched
+    }
+
+    #[test]
+    fn what_was_closed_is_remembered_though_a_worker_did_not_answer() {
+        let history = History::default();
+        let closer =
+            Closer { connections: Connections::default(), history: history.clone(), log: Log::silent() };
+        let unanswered = Some(Unanswered { worker: 1 });
+        closer.note(Closing { count: 0, unanswered }, "older 1h", &Requester::Program);
+        closer.note(Closing { count: 7, unanswered }, "client 192.0.2.1", &Requester::Program);
+        let closed = history.closed();
+        assert_eq!((closed.len(), closed[0].count), (1, 7));
+        assert_eq!(closed[0].what, "client 192.0.2.1; without worker 1, which did not answer");
     }
 
     const BASE: &str = "\

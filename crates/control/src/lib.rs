@@ -81,7 +81,7 @@ pub use history::{Applied, Closed, History, Kind as ChangeKind, Refused, Request
 pub use inventory::{Inventory, Listed, certificates as inventory};
 pub use offramp_proxy::NetworkSet;
 pub use offramp_proxy::credentials::user_line;
-pub use offramp_proxy::live::{Connections, Cursor, Filter, LiveConnection, Page, Unanswered};
+pub use offramp_proxy::live::{Closing, Connections, Cursor, Filter, LiveConnection, Page, Unanswered};
 pub use reload::Changes;
 pub use sandbox::Reach;
 pub use server::{Bound, Handle, Origin, Server, Socket, Start};

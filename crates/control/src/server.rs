@@ -15,7 +15,7 @@ use offramp_config::{Config, Environment};
 use offramp_net::{Address, listen};
 use offramp_observe::Log;
 use offramp_observe::prometheus::Build;
-use offramp_proxy::live::{Filter, Unanswered};
+use offramp_proxy::live::{Closing, Filter};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::oneshot;
@@ -412,16 +412,8 @@ impl Handle {
     }
 
     /// Closes the connections that are meant, and gives how many. `what` says in words which these are, for the log and
-    /// the history. It waits for no change that is under way.
-    ///
-    /// # Errors
-    /// A worker does not answer; connections of others may have been closed by then.
-    pub async fn close_connections(
-        &self,
-        filter: Filter,
-        what: &str,
-        by: &Requester,
-    ) -> Result<u64, Unanswered> {
+    /// the history. It waits for no change that is under way, and is done and remembered even if nobody waits for the outcome.
+    pub async fn close_connections(&self, filter: Filter, what: &str, by: &Requester) -> Closing {
         self.closer.close(&Arc::new(filter), what, by).await
     }
 

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use offramp_observe::ConnectionId;
 use offramp_observe::facts::{Address, TlsVersion, Traffic};
 
-pub use ask::{Connections, Cursor, Page, Unanswered};
+pub use ask::{Closing, Connections, Cursor, Page, Unanswered};
 pub use filter::{Filter, Touched};
 pub use table::{Piece, Question, Wish};
 

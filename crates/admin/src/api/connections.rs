@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use offramp_control::{Cursor, Filter, LiveConnection, NetworkSet, Unanswered};
+use offramp_config::model::Cidr;
+use offramp_control::{Closing, Cursor, Filter, LiveConnection, NetworkSet, Unanswered};
 use offramp_observe::ConnectionId;
 use serde_json::{Value, json};
 
@@ -65,7 +66,7 @@ pub(super) async fn one(control: &Control, asked: &Asked<'_>) -> Result<Value, P
 /// Closes the one that the path names.
 pub(super) async fn close_one(control: &Control, asked: &Asked<'_>) -> Result<Value, Problem> {
     let (text, filter) = named(asked)?;
-    let count = control.handle.close_connections(filter, &format!("id {text}"), &asked.by).await?;
+    let count = closed(control.handle.close_connections(filter, &format!("id {text}"), &asked.by).await)?;
     if count == 0 { Err(unknown(text)) } else { Ok(json!({ "closed": count })) }
 }
 
@@ -78,11 +79,26 @@ pub(super) async fn close(control: &Control, asked: &Asked<'_>, query: &Query) -
             "say which connections are to be closed: client, name, route, listener, older or larger",
         ));
     }
-    let count = control.handle.close_connections(filter(query), &what.join(", "), &asked.by).await?;
+    let count = closed(control.handle.close_connections(filter(query), &what.join(", "), &asked.by).await)?;
     if count == 0 {
         known(control, query)?;
     }
     Ok(json!({ "closed": count }))
+}
+
+/// How many were closed, if every worker has answered.
+fn closed(Closing { count, unanswered }: Closing) -> Result<u64, Problem> {
+    match unanswered {
+        None => Ok(count),
+        Some(why) if count == 0 => Err(why.into()),
+        Some(Unanswered { worker }) => {
+            let why = format!(
+                "worker {worker} does not answer, and its connections stay open; {count} of other workers were closed; try \
+                 again"
+            );
+            Err(Problem::busy(why).with("closed", count.into()))
+        }
+    }
 }
 
 /// Refuses a listener or a route that there is not, for a filter that no connection fits: one may be open on a route that
@@ -118,19 +134,10 @@ fn filter(query: &Query) -> Filter {
     }
 }
 
-/// An address, or one with the length of a prefix.
-pub(super) fn network(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, prefix) = match text.split_once('/') {
-        Some((address, prefix)) => (address, Some(prefix)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().ok()?;
-    let longest = if address.is_ipv4() { 32 } else { 128 };
-    let prefix = match prefix {
-        None => longest,
-        Some(prefix) => prefix.parse().ok().filter(|prefix| *prefix <= longest)?,
-    };
-    Some((address, prefix))
+/// An address or a network; what is none was refused.
+fn network(text: &str) -> Option<(IpAddr, u8)> {
+    let network: Cidr = text.parse().ok()?;
+    Some((network.address(), network.prefix()))
 }
 
 /// The id in the path, and the filter for it.
@@ -183,6 +190,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_worker_that_does_not_answer_is_said_with_what_others_have_closed() {
+        let unanswered = Some(Unanswered { worker: 1 });
+        assert_eq!(closed(Closing { count: 2, unanswered: None }).unwrap(), 2);
+        let none = closed(Closing { count: 0, unanswered }).unwrap_err();
+        assert_eq!((none.status.as_u16(), &*none.detail), (503, "worker 1 does not answer; try again"));
+        let some = closed(Closing { count: 2, unanswered }).unwrap_err();
+        assert!(some.status == 503 && some.detail.contains("2 of other workers were closed"), "{some:?}");
+    }
+
+    #[test]
     fn ids_and_networks_are_read_as_they_are_written_and_in_no_other_way() {
         let written = "00019aa8-1234-7000-8000-c00000002abc";
         assert_eq!(id(written).unwrap().to_string(), written);
@@ -193,7 +210,19 @@ mod tests {
         assert_eq!(network("192.0.2.1"), Some(([192, 0, 2, 1].into(), 32)));
         assert_eq!(network("10.0.0.0/8"), Some(([10, 0, 0, 0].into(), 8)));
         assert_eq!(network("::1").map(|(_, prefix)| prefix), Some(128));
-        for text in ["", "x", "10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/8/8"] {
+        // A client that a socket of both families shows as this is known by its IPv4 address.
+        assert_eq!(network("::ffff:192.0.2.1"), Some(([192, 0, 2, 1].into(), 32)));
+        for text in [
+            "",
+            "x",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0.0/",
+            "10.0.0.0/8/8",
+            "10.0.0.0/+8",
+            "10.1.2.3/8",
+            "127.0.0.3/30",
+        ] {
             assert!(network(text).is_none(), "{text}");
         }
     }

@@ -68,7 +68,7 @@ impl Problem {
         problem
     }
 
-    fn with(mut self, name: &str, value: Value) -> Self {
+    pub(super) fn with(mut self, name: &str, value: Value) -> Self {
         if !value.is_null() {
             self.more.insert(name.to_owned(), value);
         }

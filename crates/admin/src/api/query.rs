@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use offramp_config::model::Cidr;
 use percent_encoding::percent_decode_str;
 
 use super::Problem;
@@ -114,7 +115,11 @@ fn check(parameter: &Parameter, query: &Query) -> Result<(), Problem> {
         Kind::Age => (query.age(name).is_some(), "a time such as `10s`, `5m`, `2h` or `1d`"),
         Kind::Size => (query.size(name).is_some(), "an amount such as `1MiB`; units are B, KiB, MiB and GiB"),
         Kind::Network => {
-            (super::connections::network(value).is_some(), "an address or a network, such as `10.0.0.0/8`")
+            // As the configuration has them.
+            return match value.parse::<Cidr>() {
+                Ok(_) => Ok(()),
+                Err(problem) => Err(Problem::wrong(format!("`{name}`: {problem}"))),
+            };
         }
         Kind::Cursor => (value.parse::<offramp_control::Cursor>().is_ok(), "the `next` of a page"),
         Kind::Format => (matches!(value, "json" | "toml"), "`json` or `toml`"),
@@ -184,6 +189,7 @@ mod tests {
             ("older=99999999999999999d", "such as `10s`"),
             ("larger=1MB", "units are"),
             ("client=x", "a network"),
+            ("client=127.0.0.3%2F30", "bits set beyond the first 30"),
             ("after=1", "`next`"),
             ("name=a&name=b", "twice"),
             ("name=%ff", "UTF-8"),

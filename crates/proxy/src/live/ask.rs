@@ -64,6 +64,16 @@ pub struct Unanswered {
     pub worker: usize,
 }
 
+/// What came of closing connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closing {
+    /// How many were closed.
+    pub count: u64,
+    /// A worker that did not answer. Its connections stay open: it does nothing for a question that nobody waits for any
+    /// more.
+    pub unanswered: Option<Unanswered>,
+}
+
 impl fmt::Display for Unanswered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "worker {} does not answer; try again", self.worker)
@@ -104,33 +114,32 @@ impl Connections {
     /// # Errors
     /// A worker does not answer.
     pub async fn count(&self, filter: &Arc<Filter>) -> Result<u64, Unanswered> {
-        self.all(filter, Wish::Count).await
+        let Closing { count, unanswered } = self.all(filter, Wish::Count).await;
+        unanswered.map_or(Ok(count), Err)
     }
 
-    /// Has the connections closed that are meant, and gives how many that are. They end in order where they can, each
-    /// with the cause [`offramp_observe::Cause::ClosedByOperator`].
-    ///
-    /// # Errors
-    /// A worker does not answer; connections of others may have been closed by then.
-    pub async fn close(&self, filter: &Arc<Filter>) -> Result<u64, Unanswered> {
+    /// Has the connections closed that are meant. They end in order where they can, each with the cause
+    /// [`offramp_observe::Cause::ClosedByOperator`]. A worker that does not answer keeps nobody from closing those of others.
+    pub async fn close(&self, filter: &Arc<Filter>) -> Closing {
         self.all(filter, Wish::Close).await
     }
 
-    async fn all(&self, filter: &Arc<Filter>, wish: Wish) -> Result<u64, Unanswered> {
+    async fn all(&self, filter: &Arc<Filter>, wish: Wish) -> Closing {
         // All are asked at once: each comes round in its own time.
         let starts = (0..self.0.len()).filter_map(|worker| u16::try_from(worker).ok());
         let starts = starts.map(|worker| Cursor { worker, slot: 0 });
         let asked: Vec<_> = starts.map(|at| (at, self.question(filter, at, usize::MAX, wish))).collect();
-        let mut count = 0;
+        let mut done = Closing { count: 0, unanswered: None };
         for (at, answer) in asked {
-            let mut piece = Self::answer(at, answer).await?;
-            count += piece.count;
-            while let Some(slot) = piece.next {
-                piece = self.piece(filter, Cursor { slot, ..at }, usize::MAX, wish).await?;
-                count += piece.count;
+            let mut piece = Self::answer(at, answer).await;
+            while let Ok(Piece { count, next, .. }) = piece {
+                done.count += count;
+                let Some(slot) = next else { break };
+                piece = self.piece(filter, Cursor { slot, ..at }, usize::MAX, wish).await;
             }
+            done.unanswered = done.unanswered.or(piece.err());
         }
-        Ok(count)
+        done
     }
 
     async fn piece(
@@ -177,7 +186,28 @@ fn after(at: Cursor, slot: Option<u32>) -> Cursor {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::mpsc;
+
     use super::*;
+
+    #[tokio::test]
+    async fn one_worker_that_is_stuck_hides_nothing_that_others_have_closed() {
+        let (stuck, mut questions) = mpsc::unbounded_channel();
+        let (works, mut orders) = mpsc::unbounded_channel();
+        let connections = Connections([stuck.downgrade(), works.downgrade()].into());
+        let filter = Arc::default();
+        let answers = async {
+            for next in [Some(1000), None] {
+                let Some(Command::Connections { question, told }) = orders.recv().await else { panic!() };
+                assert_eq!((question.from, question.wish), (next.map_or(1000, |_| 0), Wish::Close));
+                told.send(Piece { count: 3, next, ..Piece::default() }).unwrap();
+            }
+        };
+        let (done, ()) = tokio::join!(connections.close(&filter), answers);
+        assert_eq!(done, Closing { count: 6, unanswered: Some(Unanswered { worker: 0 }) });
+        let Some(Command::Connections { told, .. }) = questions.recv().await else { panic!() };
+        assert!(told.is_closed(), "it closes none later");
+    }
 
     #[test]
     fn cursors_are_read_as_they_are_written() {
