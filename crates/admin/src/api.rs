@@ -9,12 +9,14 @@
 //! | what happens meanwhile? | `events` |
 //! | which connections are open, and how are some closed? | `connections` |
 //! | how does a configuration look in JSON? | `document` |
+//! | what is in a body in JSON? | `json` |
 //! | why was something refused? | `problem` |
 
 mod change;
 mod connections;
 mod document;
 mod events;
+mod json;
 mod openapi;
 mod operations;
 mod problem;
@@ -48,6 +50,8 @@ pub struct Control {
     view: View,
     /// Places of those that watch what happens.
     watchers: Arc<Semaphore>,
+    /// What they are told.
+    record: events::Record,
     /// Turns true when they have to end.
     closes: Option<watch::Receiver<bool>>,
 }
@@ -72,8 +76,10 @@ pub(crate) struct Asked<'a> {
 
 /// An answer that is no refusal.
 pub(crate) enum Answer {
-    /// A document, and the version of the configuration that it is about.
+    /// A document.
     Json(Value),
+    /// What came of a change, and the version that is in force afterwards.
+    Changed(Value, u64),
     /// A configuration as its file has it.
     Toml(String),
     /// Something was begun.
@@ -89,7 +95,7 @@ impl Control {
     /// A process that is changed by `handle`, and shown by `view`.
     #[must_use]
     pub fn new(handle: Handle, view: View) -> Self {
-        Self { handle, view, watchers: events::places(), closes: None }
+        Self { handle, view, watchers: events::places(), record: events::Record::default(), closes: None }
     }
 
     /// Whoever watches is told of the end when this turns true.
@@ -100,6 +106,9 @@ impl Control {
     /// Does what is asked.
     pub(crate) async fn answer(&self, asked: Asked<'_>) -> Result<Response<Reply>, Problem> {
         let query = Query::read(asked.query, asked.operation.query)?;
+        // The tag of what is read may be older than that, and never newer: a change with it is refused rather than made to
+        // what its author has not seen.
+        let mut version = self.view.in_force().version;
         let answer = match asked.operation.call {
             operations::Call::Read(Read::Connections) => Answer::Json(connections::page(self, &query).await?),
             operations::Call::Read(Read::Connection) => Answer::Json(connections::one(self, &asked).await?),
@@ -108,6 +117,10 @@ impl Control {
         };
         let (status, kind, text) = match answer {
             Answer::Json(value) => (StatusCode::OK, JSON, value.to_string()),
+            Answer::Changed(value, changed) => {
+                version = changed;
+                (StatusCode::OK, JSON, value.to_string())
+            }
             Answer::Toml(text) => (StatusCode::OK, TOML, text),
             Answer::Accepted(value) => (StatusCode::ACCEPTED, JSON, value.to_string()),
             Answer::Events(events) => {
@@ -116,16 +129,15 @@ impl Control {
             }
         };
         let mut response = respond(status, kind, text).map(Either::Left);
-        if let Ok(tag) = HeaderValue::from_str(&self.tag()) {
+        if let Ok(tag) = HeaderValue::from_str(&self.tag(version)) {
             response.headers_mut().insert(ETAG, tag);
         }
         Ok(response)
     }
 
-    /// The entity tag of the configuration in force: its version, and the start of the process, as versions begin anew
-    /// with it.
-    fn tag(&self) -> String {
-        format!("\"{:x}-{}\"", self.start(), self.view.in_force().version)
+    /// The entity tag of a configuration: its version, and the start of the process, as versions begin anew with it.
+    fn tag(&self, version: u64) -> String {
+        format!("\"{:x}-{version}\"", self.start())
     }
 
     fn start(&self) -> u128 {

@@ -1,5 +1,6 @@
 //! From a request to its answer: which path, which method, which page asks, how much is read.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +10,7 @@ use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap
 use hyper::{Method, Request, Response, StatusCode};
 use offramp_control::Requester;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::api::{self, Asked, Control, Problem, Reply};
 use crate::caller::{Admission, Caller};
@@ -24,8 +25,12 @@ use crate::serve::Mount;
 const BODY_BYTES: usize = 1 << 20;
 /// The largest configuration that is sent: one of a hundred thousand routes.
 const DOCUMENT_BYTES: usize = 16 << 20;
+/// What is read of a body that should not be there. Many clients send an empty object where they have nothing to send.
+const NO_BODY_BYTES: usize = 64;
 /// How long a body may take.
 const BODY: Duration = Duration::from_secs(10);
+/// So much that has come gives a body another second: the largest one has 74 s, over a line of 2 Mbit/s.
+const BODY_STEP: usize = 256 << 10;
 
 /// Answers requests.
 pub(crate) struct Service {
@@ -77,9 +82,7 @@ impl Service {
         match self.admit(request.headers(), caller) {
             Ok(_) => exchange.admitted(),
             // Others than the clients of this machine read the log with the token alone.
-            Err(problem)
-                if matches!(caller, Caller::Encrypted(_)) && request.method() != Method::OPTIONS =>
-            {
+            Err(problem) if matches!(caller, Caller::Encrypted(_)) && request.method() != Method::OPTIONS => {
                 return problem.response().map(Either::Left);
             }
             Err(_) => {}
@@ -165,7 +168,7 @@ impl Service {
     /// By which name a caller may use everything, or why not.
     fn admit(&self, headers: &HeaderMap, caller: Caller) -> Result<Requester, Problem> {
         let shown = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        let shown = shown.and_then(|value| value.strip_prefix(b"Bearer "));
+        let shown = shown.and_then(bearer);
         match caller.admit(shown, self.token.as_deref()) {
             Admission::Granted(by) => Ok(by),
             Admission::Denied(why) => Err(Problem::new(StatusCode::FORBIDDEN, why)),
@@ -198,11 +201,21 @@ impl Service {
             api::Found::Nothing => return Err(api::nothing_at(path)),
         };
         let most = match operation.body {
-            api::Body::None => 0,
+            api::Body::None => NO_BODY_BYTES,
             api::Body::Toml => DOCUMENT_BYTES,
             api::Body::Item | api::Body::Json(_) => BODY_BYTES,
         };
-        let body = read(body, most).await?;
+        let body = match read(body, most).await {
+            Ok(body) if operation.body == api::Body::None && !is_nothing(&body) => {
+                Err(unwanted(&head.method, head.uri.path()))
+            }
+            Err(refusal)
+                if operation.body == api::Body::None && refusal.status == StatusCode::PAYLOAD_TOO_LARGE =>
+            {
+                Err(unwanted(&head.method, head.uri.path()))
+            }
+            other => other.map_err(Problem::from),
+        }?;
         exchange.complete();
         let query = head.uri.query();
         control.answer(Asked { operation, names, query, headers: &head.headers, body, by }).await
@@ -219,18 +232,53 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match timeout(BODY, Limited::new(body, most).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(Refusal {
-            status: StatusCode::PAYLOAD_TOO_LARGE,
-            text: format!("the request has more than {most} bytes"),
-        }),
-        Ok(Err(_)) => Err(Refusal::wrong("the body of the request could not be read")),
-        Err(_) => Err(Refusal {
-            status: StatusCode::REQUEST_TIMEOUT,
-            text: "the body of the request did not come in time".to_owned(),
-        }),
+    let mut body = pin!(Limited::new(body, most));
+    let (began, mut all) = (Instant::now(), Vec::new());
+    loop {
+        match timeout_at(began + time_for(all.len()), body.frame()).await {
+            Ok(Some(Ok(frame))) => all.extend_from_slice(&frame.into_data().unwrap_or_default()),
+            Ok(None) => return Ok(all.into()),
+            Ok(Some(Err(error))) if error.is::<http_body_util::LengthLimitError>() => {
+                return Err(Refusal {
+                    status: StatusCode::PAYLOAD_TOO_LARGE,
+                    text: format!("the request has more than {most} bytes"),
+                });
+            }
+            Ok(Some(Err(_))) => return Err(Refusal::wrong("the body of the request could not be read")),
+            Err(_) => {
+                return Err(Refusal {
+                    status: StatusCode::REQUEST_TIMEOUT,
+                    text: format!(
+                        "the body of the request did not come in time: it has {} s, and another second for each {} KiB",
+                        BODY.as_secs(),
+                        BODY_STEP >> 10
+                    ),
+                });
+            }
+        }
     }
+}
+
+/// How long a body may take of which so much has come.
+fn time_for(received: usize) -> Duration {
+    BODY + Duration::from_secs(u64::try_from(received / BODY_STEP).unwrap_or(u64::MAX))
+}
+
+/// Whether a body says nothing: it is empty, or an empty object.
+fn is_nothing(body: &[u8]) -> bool {
+    let text: Vec<u8> = body.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    text.is_empty() || text == b"{}"
+}
+
+fn unwanted(method: &Method, path: &str) -> Problem {
+    Problem::wrong(format!("{method} {path} takes no body; leave it out"))
+}
+
+/// The token of credentials whose scheme is Bearer in whatever case (RFC 9110 §11.1).
+fn bearer(credentials: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = credentials.split_at_checked(b"Bearer".len())?;
+    let token = rest.trim_ascii_start();
+    (scheme.eq_ignore_ascii_case(b"Bearer") && token.len() < rest.len()).then_some(token)
 }
 
 fn respond(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
@@ -245,4 +293,32 @@ fn respond(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
 fn allow(headers: &mut HeaderMap, method: &Method) {
     let allowed = if *method == Method::GET { "GET, HEAD, OPTIONS" } else { "POST, OPTIONS" };
     headers.insert(ALLOW, HeaderValue::from_static(allowed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheme_is_bearer_in_whatever_case() {
+        for text in ["Bearer secret", "bearer secret", "BEARER   secret"] {
+            assert_eq!(bearer(text.as_bytes()), Some(&b"secret"[..]), "{text}");
+        }
+        for text in ["", "Bearer", "Bearersecret", "Basic secret", "secret"] {
+            assert_eq!(bearer(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_large_body_has_more_time_as_it_comes() {
+        let seconds =
+            [0, BODY_STEP - 1, BODY_STEP, DOCUMENT_BYTES].map(|received| time_for(received).as_secs());
+        assert_eq!(seconds, [10, 10, 11, 74]);
+    }
+
+    #[test]
+    fn an_empty_object_is_nothing() {
+        assert!([&b""[..], b" ", b"{}", b" { }\n"].into_iter().all(is_nothing));
+        assert!(![&b"[]"[..], b"{\"force\":true}", b"null"].into_iter().any(is_nothing));
+    }
 }

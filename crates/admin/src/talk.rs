@@ -1,6 +1,7 @@
 //! The life of a connection: from its first byte to its end, each step bounded in time.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -35,7 +36,8 @@ const FIRST: Duration = Duration::from_secs(10);
 const NEXT: Duration = Duration::from_secs(60);
 /// How long a connection is kept; the request that is under way may finish.
 const LIFE: Duration = Duration::from_secs(600);
-/// How long a request may take after that.
+/// How long the answer may take to be sent after that. Until it begins, the request has bounds of its own: an upgrade may
+/// take an hour (`limits.upgrade_timeout`).
 const LAST: Duration = Duration::from_secs(90);
 /// How often the log says that clients could not be served: because of their TLS, or for want of places.
 const TOLD: Duration = Duration::from_secs(60);
@@ -135,11 +137,14 @@ async fn talk(
     mut closes: Closes,
 ) {
     let (asked, mut first) = watch::channel(false);
+    let (works, at_work) = watch::channel(false);
     let answer = service_fn(move |request: Request<Incoming>| {
         asked.send_replace(true);
-        let (interior, exchange) = (Arc::clone(interior), Exchange::new(place));
+        let (interior, exchange, works) = (Arc::clone(interior), Exchange::new(place), works.clone());
         async move {
+            works.send_replace(true);
             let answer: Response<Reply> = interior.service.answer(request, caller, &exchange).await;
+            works.send_replace(false);
             Ok::<_, Infallible>(answer.map(|body| Answering { body, _exchange: exchange }))
         }
     });
@@ -148,7 +153,7 @@ async fn talk(
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), answer));
     let late = async {
         if timeout(FIRST, first.wait_for(|asked| *asked)).await.is_ok() {
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         }
     };
     tokio::select! {
@@ -159,7 +164,31 @@ async fn talk(
         _ = closes.wait_for(|closes| *closes) => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = timeout(LAST, connection).await;
+    finish(connection, at_work, LAST).await;
+}
+
+/// Waits for the end of a connection that takes no further request: as long as one is worked on, and for `last` beyond.
+async fn finish(connection: impl Future, mut at_work: watch::Receiver<bool>, last: Duration) {
+    let late = async {
+        loop {
+            // An error is the end of the connection.
+            let _ = at_work.wait_for(|at_work| !at_work).await;
+            // A request whose head was on its way may begin.
+            let begins = async {
+                let is_over = at_work.wait_for(|at_work| *at_work).await.is_err();
+                if is_over {
+                    pending::<()>().await;
+                }
+            };
+            if timeout(last, begins).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        _ = connection => {}
+        () = late => {}
+    }
 }
 
 /// An answer that is being sent.
@@ -185,5 +214,38 @@ impl Body for Answering {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_that_is_worked_on_is_not_cut_off_and_its_answer_has_a_bound() {
+        let (end, ended) = oneshot::channel::<()>();
+        let (works, at_work) = watch::channel(true);
+        let mut finishing = tokio::spawn(finish(ended, at_work.clone(), Duration::ZERO));
+        assert!(timeout(Duration::from_millis(50), &mut finishing).await.is_err(), "it is worked on");
+        works.send_replace(false);
+        finishing.await.unwrap();
+        // A connection that ends is not waited for.
+        drop(end);
+        let long = Duration::from_secs(3600);
+        finish(async {}, at_work.clone(), long).await;
+        // A request that came in part begins when nothing is worked on any more.
+        let (_end, ended) = oneshot::channel::<()>();
+        let mut finishing = pin!(finish(ended, at_work, long));
+        for work in [false, true, false] {
+            works.send_replace(work);
+            tokio::select! {
+                biased;
+                () = &mut finishing => panic!("the answer has an hour"),
+                () = yield_now() => {}
+            }
+        }
     }
 }

@@ -222,20 +222,27 @@ impl Running {
         self.begins(asked.at.into_std());
         self.ends("wait_ms");
         if matches!(asked.change, Change::Confirm { .. }) {
+            self.expect(&asked.terms)?;
             return Ok(None);
         }
         self.admit(&asked.change, &asked.terms)?;
         Draft::read(self, &asked.change, &asked.terms).await.map(Some)
     }
 
-    /// Whether the change may be made now.
-    fn admit(&self, change: &Change, terms: &Terms) -> Result<(), NotChanged> {
+    /// Whether the version is in force that must be.
+    fn expect(&self, terms: &Terms) -> Result<(), NotChanged> {
         let version = self.history.version();
         if let Some(expected) = terms.expected.filter(|expected| *expected != version) {
             let before = self.history.configuration(expected);
             let difference = before.map(|before| difference(&before, &self.config)).unwrap_or_default();
             return Err(NotChanged::Version { version, difference });
         }
+        Ok(())
+    }
+
+    /// Whether the change may be made now.
+    fn admit(&self, change: &Change, terms: &Terms) -> Result<(), NotChanged> {
+        self.expect(terms)?;
         let ends_the_wait = matches!(change, Change::Rollback(_) | Change::Reload);
         match &self.confirmation {
             Some(waiting) if !terms.dry_run && !ends_the_wait => {

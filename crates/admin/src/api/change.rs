@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use hyper::header::IF_MATCH;
 use offramp_config::model::{ServerState, Weight};
 use offramp_config::{Edit, Item, ServerEdit};
 use offramp_control::{Change as Request, Report, Stopping, Terms};
 use serde_json::{Map, Value, json};
 
-use super::connections;
 use super::document::{keys, some_keys};
 use super::query::Query;
-use super::{Answer, Asked, Control, Problem, time};
+use super::{Answer, Asked, Control, Problem, connections, json, time};
 
 /// What is changed.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,11 @@ pub(super) async fn answer(
     asked: &Asked<'_>,
     query: &Query,
 ) -> Result<Answer, Problem> {
+    if asked.headers.contains_key(IF_MATCH) && !asked.operation.may_expect() {
+        return Err(Problem::wrong(
+            "this does not depend on the version of the configuration: leave If-Match out",
+        ));
+    }
     let terms = Terms {
         expected: control.expected(asked.headers)?,
         dry_run: query.flag("dry_run"),
@@ -76,8 +81,8 @@ pub(super) async fn answer(
         }
         Change::Confirm => {
             let confirm = Request::Confirm { write: !query.flag("no_persist") };
-            let done = control.handle.change(confirm, Terms::default(), asked.by.clone()).await?;
-            return Ok(Answer::Json(report(&done, false)));
+            let done = control.handle.change(confirm, terms, asked.by.clone()).await?;
+            return Ok(Answer::Changed(report(&done, false), done.version));
         }
         Change::Reload => Request::Reload,
         Change::Rollback => Request::Rollback(query.number("to")),
@@ -85,7 +90,7 @@ pub(super) async fn answer(
         _ => Request::Edit(edit(control, what, asked)?),
     };
     let done = control.handle.change(request, terms, asked.by.clone()).await?;
-    Ok(Answer::Json(report(&done, dry_run)))
+    Ok(Answer::Changed(report(&done, dry_run), done.version))
 }
 
 /// Has the process stop, and tells what that means for what is open.
@@ -197,9 +202,7 @@ fn new_server(body: &[u8]) -> Result<String, Problem> {
 
 /// The members of a JSON object, which may have these.
 fn members(body: &[u8], known: &[&str]) -> Result<Map<String, Value>, Problem> {
-    let value = serde_json::from_slice(body)
-        .map_err(|error| Problem::wrong(format!("the body is not JSON: {error}")))?;
-    let Value::Object(members) = value else {
+    let Value::Object(members) = json::value(body)? else {
         return Err(Problem::wrong("the body is a JSON object"));
     };
     match members.keys().find(|name| !known.contains(&name.as_str())) {

@@ -116,9 +116,7 @@ pub(crate) fn some_keys(bytes: &[u8]) -> Result<(Table, Vec<String>), Problem> {
 }
 
 fn object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
-    let value: Value = serde_json::from_slice(bytes)
-        .map_err(|error| Problem::wrong(format!("the body is not JSON: {error}")))?;
-    let Value::Object(members) = value else {
+    let Value::Object(members) = super::json::value(bytes)? else {
         return Err(Problem::wrong("the body is a JSON object with the keys of the item"));
     };
     Ok(members)

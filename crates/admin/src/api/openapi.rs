@@ -42,12 +42,18 @@ fn describe(operation: &Operation) -> Value {
         .collect();
     parameters.extend(operation.query.iter().map(query));
     let changes = matches!(operation.call, Call::Change(_));
-    let may_expect = operation.query.iter().any(|parameter| parameter.name == "dry_run");
+    let may_expect = operation.may_expect();
     if may_expect {
         parameters.push(json!({
             "name": "If-Match", "in": "header",
             "schema": { "type": "string", "pattern": "^([*]|\"[0-9a-f]+-[0-9]+\")$" },
             "description": "The ETag of the configuration that the change is meant for; if another is in force, the answer is a 409",
+        }));
+    }
+    if matches!(operation.call, Call::Read(Read::Events)) {
+        parameters.push(json!({
+            "name": "Last-Event-ID", "in": "header", "schema": { "type": "string" },
+            "description": "The id of the last event that the client had: the stream goes on after it",
         }));
     }
     let success =

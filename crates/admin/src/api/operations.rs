@@ -21,6 +21,14 @@ pub(crate) struct Operation {
     pub(crate) body: Body,
 }
 
+impl Operation {
+    /// Whether a request may name the version of the configuration that must be in force.
+    pub(crate) fn may_expect(&self) -> bool {
+        let is_tried = self.query.iter().any(|parameter| parameter.name == DRY_RUN.name);
+        is_tried || matches!(self.call, Call::Change(Change::Confirm))
+    }
+}
+
 /// What an operation leads to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {

@@ -53,12 +53,11 @@ pub(super) fn answer(
             let place = Arc::clone(&control.watchers).try_acquire_owned();
             let place =
                 place.map_err(|_| Problem::busy("too many clients watch already; try again later"))?;
-            return Ok(Answer::Events(Box::new(Events::new(
-                view.clone(),
-                kinds,
-                place,
-                control.closes.clone(),
-            ))));
+            let (start, record) = (control.start(), control.record.clone());
+            let source = events::Source { view: view.clone(), start, record };
+            let last = asked.headers.get("last-event-id").map(|last| last.to_str().unwrap_or_default());
+            let closes = control.closes.clone();
+            return Ok(Answer::Events(Box::new(Events::new(source, kinds, last, place, closes))));
         }
         Read::OpenApi => openapi::document(view.figures().build.version),
         Read::Status => status(view),

@@ -24,8 +24,8 @@ const TEXT: &str = "# A comment.\nworkers = 1\nuser = \"root\"\nstate_dir = \"st
     [backend.shop]\nservers = [\"127.0.0.1:9\", \"127.0.0.1:8 weight=2\"] # two\n";
 
 /// A server in a folder of its own, and its admin interface.
-struct Rig {
-    folder: tempfile::TempDir,
+pub(crate) struct Rig {
+    pub(crate) folder: tempfile::TempDir,
     handle: Handle,
     admin: Option<Admin>,
     thread: Option<JoinHandle<Exit>>,
@@ -40,7 +40,7 @@ fn settings(control: Option<Control>, token: Option<Arc<str>>) -> Settings {
 }
 
 impl Rig {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("offramp.toml");
         std::fs::write(&file, text()).unwrap();
@@ -75,25 +75,25 @@ impl Rig {
         Self { folder, handle, admin: Some(admin), thread: Some(thread) }
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         ask(&self.folder.path().join("admin.sock"), method, path, headers, body)
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub(crate) fn get(&self, path: &str) -> Value {
         let answer = self.ask("GET", path, "", "");
         assert_eq!(answer.status, 200, "{path}: {}", String::from_utf8_lossy(&answer.body));
         answer.json()
     }
 
     /// A change that is made.
-    fn change(&self, method: &str, path: &str, body: &str) -> Value {
+    pub(crate) fn change(&self, method: &str, path: &str, body: &str) -> Value {
         let answer = self.ask(method, path, "", body);
         assert_eq!(answer.status, 200, "{method} {path}: {}", String::from_utf8_lossy(&answer.body));
         answer.json()
     }
 
     /// A change that is refused: its status and problem.
-    fn refused(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+    pub(crate) fn refused(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let answer = self.ask(method, path, "", body);
         assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{method} {path}");
         let problem = answer.json();
@@ -116,7 +116,7 @@ impl Drop for Rig {
     }
 }
 
-fn ask(socket: &Path, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+pub(crate) fn ask(socket: &Path, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     let mut stream = UnixStream::connect(socket).unwrap();
     let length = body.len();
     let request = format!(
@@ -324,7 +324,11 @@ fn other_methods_paths_pages_and_addresses_are_refused() {
         let origin = format!("origin: {origin}\r\n");
         assert_eq!(rig.ask("GET", "/v1/changes", &origin, "").status, 403);
     }
-    assert_eq!(rig.refused("GET", "/v1/status", "a body").0, 413);
+    let (status, problem) = rig.refused("GET", "/v1/status", "a body");
+    assert_eq!((status, &problem["detail"]), (400, &json!("GET /v1/status takes no body; leave it out")));
+    assert_eq!(rig.refused("POST", "/v1/reload", &"x".repeat(1000)).0, 400);
+    // Clients send an empty object where they have nothing to send.
+    assert_eq!(rig.ask("POST", "/v1/reload?dry_run", "", "{}").status, 200);
     let socket = rig.folder.path().join("other.sock");
     let _without = Admin::start(&Address::Unix(socket.clone()), settings(None, None)).unwrap();
     assert_eq!(ask(&socket, "GET", "/v1/changes", "", "").status, 503);
@@ -341,7 +345,12 @@ fn every_operation_of_the_description_answers_and_no_other() {
     assert_eq!(document["openapi"], "3.1.0");
     // What may expect a version is answered with a conflict, and nothing else is.
     let paths = &document["paths"];
-    for (path, method, may) in [("config", "put", true), ("reload", "post", true), ("stop", "post", false)] {
+    for (path, method, may) in [
+        ("config", "put", true),
+        ("reload", "post", true),
+        ("confirm", "post", true),
+        ("stop", "post", false),
+    ] {
         let operation = &paths[format!("/v1/{path}")][method];
         assert_eq!(operation["responses"].get("409").is_some(), may, "{path}");
         assert_eq!(operation["parameters"].to_string().contains("If-Match"), may, "{path}");

@@ -6,5 +6,7 @@ mod client;
 mod dashboards;
 mod documented;
 mod doors;
+mod following;
 mod menus;
 mod store;
+mod versions;
