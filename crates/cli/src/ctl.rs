@@ -4,15 +4,17 @@ mod client;
 mod conns;
 mod items;
 mod show;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use clap::ValueEnum as _;
+use offramp_config::model::ListenAddress;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::flags::ctl::{Command, Ctl, Kind, Named, Reach, Server, Terms, What};
+use crate::flags::ctl::{Admin, Command, Ctl, Kind, Named, Reach, Server, Terms, What};
 use crate::surroundings::{self, print};
 
 use client::{Client, Request};
@@ -48,12 +50,10 @@ fn carry_out(client: &Client, reach: &Reach, command: &Command) -> Result<(), Fa
         return conns::run(client, conns);
     }
     let request = request(client, command)?;
-    let answer = client.ask(&request)?;
     if matches!(command, Command::Show { what: What::Config }) && !reach.json {
-        return print(&answer);
+        return print(&client.ask(&request)?);
     }
-    let answer: Value = serde_json::from_slice(&answer)
-        .map_err(|error| Failure::runtime(format_args!("error: the answer is not JSON: {error}")))?;
+    let answer = client.ask_json(&request)?;
     if reach.json {
         return print(format!("{answer:#}\n").as_bytes());
     }
@@ -67,8 +67,13 @@ fn watch(client: &Client, kinds: &[Kind]) -> Result<(), Failure> {
     let names = kinds.iter().filter_map(Kind::to_possible_value);
     let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
     let query = if names.is_empty() { Vec::new() } else { vec![format!("kind={}", names.join("%2C"))] };
-    client.watch(&with("/events", &query), &mut |kind, data| {
-        let line = if client.json { format!("{data}\n") } else { show::event(kind, data) };
+    watch::watch(client, &with("/events", &query), &mut |kind, mut data| {
+        let line = if client.json {
+            data["kind"] = kind.into();
+            format!("{data}\n")
+        } else {
+            show::event(kind, &data)
+        };
         surroundings::show(line.as_bytes())
     })
 }
@@ -77,10 +82,41 @@ fn watch(client: &Client, kinds: &[Kind]) -> Result<(), Failure> {
 fn hint(command: &Command, reach: &Reach, answer: &Value) {
     let waits = answer["confirm_until"].as_str().filter(|_| answer["dry_run"] == false);
     if let (Some(until), false) = (waits, matches!(command, Command::Confirm { .. })) {
-        let admin = reach.admin.as_ref().map(|admin| format!(" --admin {admin}")).unwrap_or_default();
         surroundings::say(&format!(
-            "It is taken back at {until}, unless you confirm it: offramp ctl{admin} confirm"
+            "It is taken back at {until}, unless you confirm it: offramp ctl{} confirm",
+            same(reach)
         ));
+    }
+}
+
+/// The options that lead to the same Offramp, from any directory, as a shell takes them.
+fn same(reach: &Reach) -> String {
+    let absolute = |path: &Path| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        path.display().to_string()
+    };
+    let admin = reach.admin.as_ref().map(|admin| match admin {
+        Admin::Plain(ListenAddress::Unix(path)) => format!("unix:{}", absolute(path)),
+        other => other.to_string(),
+    });
+    let file = |path: &Option<PathBuf>| path.as_deref().map(absolute);
+    let options = [
+        ("-c", file(&reach.config)),
+        ("--admin", admin),
+        ("--cacert", file(&reach.cacert)),
+        ("--token-file", file(&reach.token_file)),
+    ];
+    let given = options.into_iter().filter_map(|(name, value)| Some(format!(" {name} {}", quoted(&value?))));
+    given.collect()
+}
+
+/// A word of a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/:@%+=,".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
@@ -214,6 +250,27 @@ fn segment(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_offramp_is_named_from_any_directory_as_a_shell_takes_it() {
+        let mut reach = Reach {
+            admin: Some("https://[2001:db8::1]:9901".parse().unwrap()),
+            cacert: Some("/etc/it's/ca.pem".into()),
+            token_file: Some("/etc/token".into()),
+            config: Some("/etc/my configuration.toml".into()),
+            json: false,
+            timeout: None,
+        };
+        let expected = " -c '/etc/my configuration.toml' --admin 'https://[2001:db8::1]:9901' \
+                        --cacert '/etc/it'\\''s/ca.pem' --token-file /etc/token";
+        assert_eq!(same(&reach), expected);
+        (reach.admin, reach.cacert, reach.token_file) =
+            (Some("unix:run/admin.sock".parse().unwrap()), None, None);
+        reach.config = None;
+        let here = std::env::current_dir().unwrap().join("run/admin.sock");
+        assert_eq!(same(&reach), format!(" --admin {}", quoted(&format!("unix:{}", here.display()))));
+        assert_eq!(quoted(""), "''");
+    }
 
     #[test]
     fn names_are_one_segment() {

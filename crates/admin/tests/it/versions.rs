@@ -22,9 +22,7 @@ fn a_tag_is_never_newer_than_what_it_is_of() {
     std::thread::scope(|scope| {
         let changers: Vec<_> = (0..2)
             .map(|_| {
-                scope.spawn(|| {
-                    ["error", "warn"].iter().cycle().take(150).for_each(|level| change(level))
-                })
+                scope.spawn(|| ["error", "warn"].iter().cycle().take(150).for_each(|level| change(level)))
             })
             .collect();
         while !changers.iter().all(std::thread::ScopedJoinHandle::is_finished) {

@@ -28,19 +28,24 @@ use crate::flags::ctl::{Admin, Reach};
 use crate::surroundings;
 
 /// How long a connection, and the beginning of an answer, may take; then Offramp does not run, or hangs.
-const SOON: Duration = Duration::from_secs(10);
+pub(super) const SOON: Duration = Duration::from_secs(10);
 /// How long an answer may take of an Offramp that runs: a large configuration is read, and certificates may be made for it.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The same of an upgrade, for which `limits.upgrade_timeout` may be as much.
 const UPGRADE: Duration = Duration::from_secs(3700);
-/// Between the end of a stream of events and the next.
-const AGAIN: Duration = Duration::from_millis(500);
 /// The largest answer, in bytes.
-const LARGEST: usize = 256 << 20;
+pub(super) const LARGEST: usize = 256 << 20;
 
 /// What may have become of a socket, and what helps.
 const REMOVED: &str = "\nIf one is running, somebody has removed or replaced its socket, or the directory of it: an upgrade \
                        (SIGUSR2) or a restart makes it again";
+
+/// Why a connection may end without an answer, and what helps.
+const FULL: &str = "\nPerhaps as many connections are open as may be, and the log of Offramp says whose these are; or Offramp \
+                    ends. Try again";
+
+/// Of a change without an answer.
+const PERHAPS: &str = "\nWhat was asked for may still be done: `offramp ctl history` tells, once it answers";
 
 /// What is asked.
 #[derive(Debug)]
@@ -52,11 +57,13 @@ pub(super) struct Request {
     pub(super) body: Option<(&'static str, Vec<u8>)>,
     /// The version that must be in force.
     pub(super) expect: Option<u64>,
+    /// The event after which a stream begins.
+    pub(super) last: Option<String>,
 }
 
 impl Request {
     pub(super) fn new(method: &'static str, path: &str) -> Self {
-        Self { method, path: path.to_owned(), body: None, expect: None }
+        Self { method, path: path.to_owned(), body: None, expect: None, last: None }
     }
 
     pub(super) fn json(method: &'static str, path: &str, body: &Value) -> Self {
@@ -72,7 +79,7 @@ pub(super) struct Client {
     tls: Option<(TlsConnector, ServerName<'static>)>,
     token: Option<Arc<str>>,
     /// How long it may take to begin an answer, if that was said.
-    timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
     /// Whether answers are shown as JSON.
     pub(super) json: bool,
     /// The latest refusal, as it came.
@@ -105,8 +112,17 @@ impl Client {
         }
         let address = reach.admin.clone().or(written);
         let address = address.unwrap_or_else(|| Admin::Plain(ListenAddress::Unix(config.admin_socket())));
+        if let Admin::Plain(ListenAddress::Ip(address)) = &address
+            && !address.ip().to_canonical().is_loopback()
+        {
+            return Err(Failure::usage(format_args!(
+                "error: without TLS, everyone on the way to {address} can read the token and the answers\nUse --admin \
+                 https://HOST:{}, which needs a certificate in [admin], or the socket through ssh: ssh HOST offramp ctl",
+                address.port()
+            )));
+        }
         let near = match &address {
-            Admin::Plain(ListenAddress::Ip(address)) => address.ip().is_loopback(),
+            Admin::Plain(ListenAddress::Ip(_)) => true,
             Admin::Plain(ListenAddress::Unix(_)) => false,
             Admin::Https { host, .. } => {
                 host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
@@ -133,6 +149,13 @@ impl Client {
         Ok(Self { address, tls, token, timeout: reach.timeout, json, problem })
     }
 
+    /// What asks at this socket.
+    #[cfg(test)]
+    pub(super) fn at_socket(path: &Path) -> Self {
+        let address = Admin::Plain(ListenAddress::Unix(path.to_owned()));
+        Self { address, tls: None, token: None, timeout: None, json: false, problem: RefCell::default() }
+    }
+
     /// Sends a request, and gives the body of the answer.
     ///
     /// # Errors
@@ -146,6 +169,17 @@ impl Client {
                 answer = self.exchange(request, &begins) => answer,
                 failure = self.too_late(request, &begins) => Err(failure),
             }
+        })
+    }
+
+    /// The same where the body is JSON.
+    ///
+    /// # Errors
+    /// As [`Client::ask`]; or something else listens there.
+    pub(super) fn ask_json(&self, request: &Request) -> Result<Value, Failure> {
+        let answer = self.ask(request)?;
+        serde_json::from_slice(&answer).map_err(|error| {
+            self.failed(&format!("what listens there is no admin interface; its answer is not JSON: {error}"))
         })
     }
 
@@ -177,61 +211,15 @@ impl Client {
     }
 
     /// Nobody has answered for so long.
-    fn silent(&self, request: &Request, time: Duration) -> Failure {
+    pub(super) fn silent(&self, request: &Request, time: Duration) -> Failure {
         let perhaps = match request.method {
             "GET" => "",
-            _ => "\nWhat was asked for may still be done: `offramp ctl history` tells, once it answers",
+            _ => PERHAPS,
         };
         self.failed(&format!(
             "no answer within {} s; Offramp hangs, is stopped, or has very much to do (--timeout TIME waits longer){perhaps}",
             time.as_secs()
         ))
-    }
-
-    /// Reads the events behind a path, and gives each to `each` until that says that it is enough. A stream that has
-    /// ended is asked for again.
-    ///
-    /// # Errors
-    /// Nobody answers, or refuses.
-    pub(super) fn watch(
-        &self,
-        path: &str,
-        each: &mut dyn FnMut(&str, &Value) -> Result<bool, Failure>,
-    ) -> Result<(), Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| self.failed(&error))?;
-        runtime.block_on(async {
-            loop {
-                let (request, soon) = (Request::new("GET", path), self.timeout.unwrap_or(SOON));
-                let response = tokio::time::timeout(soon, self.send(&request, None)).await;
-                let response = response.unwrap_or_else(|_| Err(self.silent(&request, soon)))?;
-                let status = response.status();
-                let mut body = response.into_body();
-                if !status.is_success() {
-                    let body = Limited::new(body, LARGEST).collect().await;
-                    let body = body.map_err(|error| self.failed(&error))?.to_bytes();
-                    return Err(self.refused(status, &body));
-                }
-                let (mut text, mut kind) = (Vec::new(), String::new());
-                while let Some(Ok(frame)) = body.frame().await {
-                    text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-                    while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
-                        let line: Vec<u8> = text.drain(..=end).collect();
-                        let line = String::from_utf8_lossy(&line);
-                        if let Some(name) = line.strip_prefix("event: ") {
-                            name.trim_end().clone_into(&mut kind);
-                        } else if let Some(data) = line.strip_prefix("data: ") {
-                            let data = serde_json::from_str(data).unwrap_or_default();
-                            if !each(&kind, &data)? {
-                                return Ok(());
-                            }
-                        }
-                    }
-                }
-                // A stream that ends at once is not asked for without pause.
-                tokio::time::sleep(AGAIN).await;
-            }
-        })
     }
 
     /// `begins` becomes true with the head of the answer.
@@ -253,7 +241,11 @@ impl Client {
         if status.is_success() { Ok(body) } else { Err(self.refused(status, &body)) }
     }
 
-    async fn send(&self, request: &Request, tag: Option<String>) -> Result<Response<Incoming>, Failure> {
+    pub(super) async fn send(
+        &self,
+        request: &Request,
+        tag: Option<String>,
+    ) -> Result<Response<Incoming>, Failure> {
         match &self.address {
             Admin::Plain(ListenAddress::Unix(path)) => {
                 let stream = UnixStream::connect(path).await.map_err(|error| self.nobody(&error))?;
@@ -290,12 +282,21 @@ impl Client {
         if let Some(tag) = tag {
             head = head.header(IF_MATCH, tag);
         }
+        if let Some(last) = &request.last {
+            head = head.header("last-event-id", last);
+        }
         let (kind, body) = request.body.clone().unwrap_or_default();
         if !kind.is_empty() {
             head = head.header(CONTENT_TYPE, kind);
         }
-        let request = head.body(Full::new(Bytes::from(body))).map_err(|error| self.failed(&error))?;
-        sender.send_request(request).await.map_err(|error| self.failed(&error))
+        let message = head.body(Full::new(Bytes::from(body))).map_err(|error| self.failed(&error))?;
+        sender.send_request(message).await.map_err(|error| self.cut_off(request, &error))
+    }
+
+    /// Why a connection has ended without an answer, and what to do.
+    fn cut_off(&self, request: &Request, error: &hyper::Error) -> Failure {
+        let perhaps = if request.method == "GET" { "" } else { PERHAPS };
+        self.failed(&format!("it closed the connection without an answer ({error}){FULL}{perhaps}"))
     }
 
     /// Why there is no TLS, and what to do.
@@ -307,12 +308,15 @@ impl Client {
                     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
                 self.failed(&format!("it does not speak TLS; without TLS it is --admin {own}"))
             }
+            _ if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
+                self.failed(&format!("it closed the connection during the TLS handshake{FULL}"))
+            }
             _ => self.failed(&format!("TLS: {error}")),
         }
     }
 
     /// What was said against a request.
-    fn refused(&self, status: StatusCode, body: &[u8]) -> Failure {
+    pub(super) fn refused(&self, status: StatusCode, body: &[u8]) -> Failure {
         let problem: Value = serde_json::from_slice(body).unwrap_or_default();
         let Some(detail) = problem["detail"].as_str() else {
             return self.failed(&format!("what listens there is no admin interface; it answers {status}"));
@@ -329,7 +333,7 @@ impl Client {
         }
     }
 
-    fn failed(&self, error: &impl fmt::Display) -> Failure {
+    pub(super) fn failed(&self, error: &impl fmt::Display) -> Failure {
         Failure::runtime(format_args!("error: the admin interface at {}: {error}", self.address))
     }
 
@@ -409,3 +413,6 @@ fn refusal(problem: &Value, detail: &str) -> String {
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ pub(super) fn run(client: &Client, conns: &Conns) -> Result<(), Failure> {
             ));
         }
         let path = conns.id.as_ref().map_or_else(|| with("/connections", &filter), |id| of(id));
-        let answer = parsed(&client.ask(&Request::new("DELETE", &path))?)?;
+        let answer = client.ask_json(&Request::new("DELETE", &path))?;
         let text = if client.json {
             format!("{answer:#}\n")
         } else {
@@ -32,7 +32,7 @@ pub(super) fn run(client: &Client, conns: &Conns) -> Result<(), Failure> {
         return print(text.as_bytes());
     }
     let (all, more) = match &conns.id {
-        Some(id) => (vec![parsed(&client.ask(&Request::new("GET", &of(id)))?)?], false),
+        Some(id) => (vec![client.ask_json(&Request::new("GET", &of(id)))?], false),
         None => pages(client, &filter, conns.limit)?,
     };
     if client.json {
@@ -56,7 +56,7 @@ fn pages(client: &Client, filter: &[String], limit: usize) -> Result<(Vec<Value>
         let mut query = filter.to_vec();
         query.push(format!("limit={}", (limit - all.len()).clamp(1, PAGE)));
         query.extend(after.map(|after| format!("after={}", segment(&after))));
-        let mut page = parsed(&client.ask(&Request::new("GET", &with("/connections", &query)))?)?;
+        let mut page = client.ask_json(&Request::new("GET", &with("/connections", &query)))?;
         let Value::Array(connections) = page["connections"].take() else { return Ok((all, false)) };
         // What is beyond the limit was asked for only to know whether it is there.
         if all.len() >= limit && !connections.is_empty() {
@@ -68,11 +68,6 @@ fn pages(client: &Client, filter: &[String], limit: usize) -> Result<(Vec<Value>
             None => return Ok((all, false)),
         }
     }
-}
-
-fn parsed(answer: &[u8]) -> Result<Value, Failure> {
-    serde_json::from_slice(answer)
-        .map_err(|error| Failure::runtime(format_args!("error: the answer is not JSON: {error}")))
 }
 
 /// The filter as the query has it.

@@ -1,5 +1,6 @@
 //! Items of the configuration that are added, changed or removed: all kinds in the same way.
 
+use offramp_config::keys::{self, Kind};
 use serde_json::{Map, Value};
 
 use super::client::Request;
@@ -13,7 +14,7 @@ const TARGETS: [&str; 7] = ["backend", "server", "split", "passthrough", "redire
 /// A listener, a backend or a certificate: its name is among its keys.
 pub(super) fn keyed(path: &str, command: &Keyed) -> Result<Request, Failure> {
     match command {
-        Keyed::Add { keys, terms } => Ok(add(path, added(&keys.keys)?, terms)),
+        Keyed::Add { keys, terms } => Ok(add(path, added(path, &keys.keys)?, terms)),
         Keyed::Change { item, keys, terms } => Ok(change(path, &item.name, &keys.keys, terms)),
         Keyed::Remove { item, terms } => Ok(remove(path, &item.name, terms)),
     }
@@ -27,15 +28,18 @@ pub(super) fn route(command: &Route) -> Result<Request, Failure> {
             (host, path, listener, backend, to, keys, terms)
         }
     };
-    let mut all = added(&keys.keys)?;
-    for (key, values) in [("host", host), ("listener", listener)] {
-        if !values.is_empty() {
-            all.insert(key.to_owned(), values.clone().into());
-        }
-    }
-    for (key, value) in [("path", path), ("backend", backend), ("server", to)] {
-        if let Some(value) = value {
-            all.insert(key.to_owned(), value.clone().into());
+    let mut all = added("/routes", &keys.keys)?;
+    let lists = [("host", "host", host), ("listener", "listener", listener)];
+    let lists =
+        lists.map(|(option, key, values)| (option, key, (!values.is_empty()).then(|| values.clone().into())));
+    let texts = [("path", "path", path), ("backend", "backend", backend), ("to", "server", to)];
+    let texts = texts.map(|(option, key, value)| (option, key, value.clone().map(Value::from)));
+    for (option, key, value) in lists.into_iter().chain(texts) {
+        let Some(value) = value else { continue };
+        if all.insert(key.to_owned(), value).is_some() {
+            return Err(Failure::usage(format_args!(
+                "error: --{option} and {key}= are the same key; write one of them"
+            )));
         }
     }
     if !TARGETS.iter().any(|key| all.contains_key(*key)) {
@@ -52,7 +56,7 @@ fn add(path: &str, keys: Map<String, Value>, terms: &Terms) -> Request {
 }
 
 fn change(path: &str, name: &str, keys: &[(String, String)], terms: &Terms) -> Request {
-    Request::json("PATCH", &with(&one(path, name), &query(terms)), &Value::Object(values(keys)))
+    Request::json("PATCH", &with(&one(path, name), &query(terms)), &Value::Object(values(path, keys)))
 }
 
 fn remove(path: &str, name: &str, terms: &Terms) -> Request {
@@ -64,31 +68,57 @@ fn one(path: &str, name: &str) -> String {
 }
 
 /// The keys of a new item: there is nothing to take away.
-fn added(keys: &[(String, String)]) -> Result<Map<String, Value>, Failure> {
+fn added(path: &str, keys: &[(String, String)]) -> Result<Map<String, Value>, Failure> {
     match keys.iter().find(|(_, value)| value.is_empty()) {
         Some((key, _)) => Err(Failure::usage(format_args!("error: `{key}=` has no value"))),
-        None => Ok(values(keys)),
+        None => Ok(values(path, keys)),
     }
 }
 
-/// The keys as JSON: one that is repeated is a list, and one without a value is null.
-fn values(keys: &[(String, String)]) -> Map<String, Value> {
+/// The keys as JSON: one that is repeated is one list of all its values, and one without a value is null.
+fn values(path: &str, keys: &[(String, String)]) -> Map<String, Value> {
     let mut all = Map::new();
     for (key, text) in keys {
-        let value = value(text);
+        let value = value(text, is_text(path, key, text));
         match all.get_mut(key) {
             None => drop(all.insert(key.clone(), value)),
-            Some(Value::Array(list)) => list.push(value),
-            Some(first) => *first = Value::Array(vec![first.take(), value]),
+            Some(first) => {
+                let mut list = listed(first.take());
+                list.extend(listed(value));
+                *first = list.into();
+            }
         }
     }
     all
 }
 
-/// Numbers, `true`, `false`, lists and tables are JSON; everything else is a text.
-fn value(text: &str) -> Value {
+fn listed(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(list) => list,
+        other => vec![other],
+    }
+}
+
+/// Whether a number or a flag of this key is meant as a text, because the key takes nothing else.
+fn is_text(path: &str, name: &str, value: &str) -> bool {
+    let section = match path {
+        "/backends" => "backend.*",
+        "/routes" => "route",
+        "/listeners" => "listener",
+        _ => "certificate",
+    };
+    // The name of a backend stands in the header of its section.
+    let Some(key) = keys::find_in(section, name) else { return name == "name" };
+    // Some keys of routes are switched off by `false`.
+    let is_off = value == "false" && key.can_be_off();
+    matches!(key.kind, Kind::Text(_) | Kind::List(_) | Kind::Choice(_) | Kind::TextOrTable(_)) && !is_off
+}
+
+/// Numbers, `true`, `false`, lists and tables are JSON; everything else is a text, and so is a number where a text `is_due`.
+fn value(text: &str, is_due: bool) -> Value {
     match serde_json::from_str(text) {
         _ if text.is_empty() => Value::Null,
+        Ok(Value::Bool(_) | Value::Number(_)) if is_due => text.into(),
         Ok(value @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => value,
         Ok(value @ Value::String(_)) => value,
         Ok(Value::Null) | Err(_) => text.into(),
@@ -100,6 +130,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::flags::ctl::Keys;
 
     #[test]
     fn keys_are_what_they_look_like() {
@@ -117,7 +148,52 @@ mod tests {
             "servers": ["127.0.0.1:3000 weight=2", "127.0.0.1:3001", "unix:/run/app"], "max_connections": 10,
             "health": { "path": "/up" }, "sticky_cookie": null, "balance": "null",
         });
-        assert_eq!(Value::Object(values(&keys)), expected);
-        assert!(added(&keys).is_err());
+        assert_eq!(Value::Object(values("/backends", &keys)), expected);
+        assert!(added("/backends", &keys).is_err());
+    }
+
+    #[test]
+    fn a_repeated_key_is_one_list_and_a_number_is_a_text_where_one_is_due() {
+        let of = |path, keys: &[(&str, &str)]| {
+            let keys: Vec<_> =
+                keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            Value::Object(values(path, &keys))
+        };
+        for keys in
+            [[("servers", "a"), ("servers", r#"["b"]"#)], [("servers", r#"["a"]"#), ("servers", r#"["b"]"#)]]
+        {
+            assert_eq!(of("/backends", &keys), json!({ "servers": ["a", "b"] }));
+        }
+        assert_eq!(of("/backends", &[("name", "12")]), json!({ "name": "12" }));
+        assert_eq!(
+            of("/routes", &[("host", "12"), ("backend", "true")]),
+            json!({ "host": "12", "backend": "true" })
+        );
+        assert_eq!(
+            of("/listeners", &[("name", "443"), ("tls", "false")]),
+            json!({ "name": "443", "tls": false })
+        );
+    }
+
+    #[test]
+    fn a_key_that_an_option_sets_is_refused_beside_it() {
+        let refused = |host: &[&str], to: Option<&str>, keys: &[(&str, &str)]| {
+            let keys = keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            let route = Route::Add {
+                host: host.iter().map(|host| (*host).to_owned()).collect(),
+                path: None,
+                listener: Vec::new(),
+                backend: None,
+                to: to.map(str::to_owned),
+                keys: Keys { keys },
+                terms: Terms { confirm: None, persist: false, dry_run: false },
+            };
+            self::route(&route).map_err(|failure| failure.to_string())
+        };
+        let both = refused(&["a.example"], Some("127.0.0.1:1"), &[("host", "b.example")]).unwrap_err();
+        assert!(both.contains("--host and host= are the same key"), "{both}");
+        let both = refused(&[], Some("127.0.0.1:1"), &[("server", "127.0.0.1:2")]).unwrap_err();
+        assert!(both.contains("--to and server= are the same key"), "{both}");
+        refused(&["a.example"], None, &[("backend", "shop")]).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -224,6 +224,7 @@ fn refusals_say_what_to_do_and_lead_to_places_that_exist() {
         &["conns", "--client", "foo"],
         &["conns", "--older", "abc"],
         &["--admin", "http://127.0.0.1:9", "status"],
+        &["conns", "--client", "127.0.0.3/30"],
     ] {
         assert_eq!(refused(&instance, wrong).0, 2, "{wrong:?}");
     }
@@ -284,5 +285,39 @@ fn what_changes_nothing_waits_for_nobody_and_warns_of_nothing_old() {
     );
     let log = instance.process.transcript();
     assert!(log.contains("configuration changed") && log.contains(" reloaded "), "{log}");
+    instance.stop();
+}
+
+#[test]
+fn without_tls_nothing_is_sent_to_another_machine() {
+    let instance = started();
+    fs::write(instance.home.file("token"), "0123456789abcdef\n").unwrap();
+    // This leads to the same machine, and could be told from no other.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for address in [format!("0.0.0.0:{port}"), "192.0.2.2:9901".to_owned(), "[2001:db8::1]:9901".to_owned()] {
+        let (code, said) = refused(&instance, &["--admin", &address, "--token-file", "token", "status"]);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains("--admin https://HOST:") && said.contains("ssh HOST offramp ctl"), "{said}");
+    }
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    instance.stop();
+}
+
+#[test]
+fn the_printed_command_confirms_from_any_directory() {
+    let instance = started();
+    let file = fs::read_to_string(instance.home.file("offramp.toml")).unwrap();
+    let new = format!("{file}[limits]\nidle_timeout = \"2m\"\n");
+    fs::write(instance.home.file("new.toml"), new).unwrap();
+    fs::create_dir(instance.home.file("a directory")).unwrap();
+    fs::copy(instance.home.file("offramp.toml"), instance.home.file("a directory/its own.toml")).unwrap();
+    std::os::unix::fs::symlink("../state", instance.home.file("a directory/state")).unwrap();
+    let apply = "cd 'a directory' && offramp ctl -c 'its own.toml' apply ../new.toml --confirm 1h";
+    let applied = stdout(&run(&instance, apply));
+    let (_, printed) = applied.trim_end().rsplit_once("unless you confirm it: ").unwrap();
+    let confirmed = run(&instance, &format!("cd / && {printed}"));
+    assert!(stdout(&confirmed).contains("Version 2 stays in force"), "{applied}{}", stdout(&confirmed));
     instance.stop();
 }

@@ -84,8 +84,7 @@ fn whoever_has_no_token_keeps_nobody_out_who_has_one() {
     let half = || {
         let mut stream = TcpStream::connect(address).unwrap();
         // One that had to go at once is as good.
-        let _ =
-            stream.write_all(b"POST /grafana/query HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{");
+        let _ = stream.write_all(b"POST /grafana/query HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{");
         stream
     };
     let mut all: Vec<TcpStream> = (0..70).map(|_| half()).collect();

@@ -2,6 +2,7 @@
 //! and the end. Each kind can be asked for alone.
 
 use std::fs;
+use std::path::Path;
 
 use offramp_testkit::process::{Process, Source};
 use serde_json::Value;
@@ -132,6 +133,13 @@ fn watchers_hear_of_the_process() {
     let whats: Vec<String> =
         some.events().iter().map(|event| event["what"].as_str().unwrap_or("?").to_owned()).collect();
     assert_eq!(whats, ["begun", "refused", "begun", "took_over", "begun", "ended"]);
+    // Each line has a kind, and the page has a row for it.
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin.md");
+    let page = fs::read_to_string(page).unwrap();
+    for event in all.events() {
+        let kind = event["kind"].as_str().unwrap_or_else(|| panic!("{event}"));
+        assert!(page.contains(&format!("\n| `{kind}` | ")), "{event}");
+    }
     let unknown = ctl(instance, &["watch", "--kind", "stops"]);
     assert_eq!(unknown.status.code(), Some(2), "{}", stdout(&unknown));
 }
