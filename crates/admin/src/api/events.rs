@@ -97,7 +97,7 @@ impl Events {
             // What is there already is no event.
             None => (record.latest(view), Vec::new()),
             Some(Some(position)) => (record.resumed(view, position), Vec::new()),
-            Some(None) => (record.from_the_start(view), record::states(view)),
+            Some(None) => (record.since_the_start(view), record::states(view)),
         };
         let mut ready =
             VecDeque::from([Bytes::from(format!("id: {start:x}-{at}\n: what happens from now on\n\n"))]);

@@ -119,7 +119,7 @@ impl Record {
 
     /// Where a stream goes on that was at another process: all of this one is news, but for servers and certificates,
     /// which were there before.
-    pub(super) fn from_the_start(&self, view: &View) -> Position {
+    pub(super) fn since_the_start(&self, view: &View) -> Position {
         let mut at = Position::default();
         let latest = self.latest(view);
         (at.0[SERVER], at.0[CERTIFICATE]) = (latest.0[SERVER], latest.0[CERTIFICATE]);
