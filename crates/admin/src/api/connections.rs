@@ -93,8 +93,7 @@ fn closed(Closing { count, unanswered }: Closing) -> Result<u64, Problem> {
         Some(why) if count == 0 => Err(why.into()),
         Some(Unanswered { worker }) => {
             let why = format!(
-                "worker {worker} does not answer, and its connections stay open; {count} of other workers were closed; try \
-                 again"
+                "worker {worker} does not answer, and the rest of its connections stay open; {count} were closed; try again"
             );
             Err(Problem::busy(why).with("closed", count.into()))
         }
@@ -196,7 +195,7 @@ mod tests {
         let none = closed(Closing { count: 0, unanswered }).unwrap_err();
         assert_eq!((none.status.as_u16(), &*none.detail), (503, "worker 1 does not answer; try again"));
         let some = closed(Closing { count: 2, unanswered }).unwrap_err();
-        assert!(some.status == 503 && some.detail.contains("2 of other workers were closed"), "{some:?}");
+        assert!(some.status == 503 && some.detail.contains("stay open; 2 were closed"), "{some:?}");
     }
 
     #[test]

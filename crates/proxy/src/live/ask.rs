@@ -69,8 +69,8 @@ pub struct Unanswered {
 pub struct Closing {
     /// How many were closed.
     pub count: u64,
-    /// A worker that did not answer. Its connections stay open: it does nothing for a question that nobody waits for any
-    /// more.
+    /// A worker that did not answer. The rest of its connections stay open: it does nothing for a question that nobody
+    /// waits for any more.
     pub unanswered: Option<Unanswered>,
 }
 
