@@ -249,26 +249,79 @@ impl Edit {
     /// # Errors
     /// The item is not in the text, or in a form that is not known.
     pub fn apply(&self, text: &str, config: &Config, file: &str) -> Result<String, EditError> {
-        let mut document: DocumentMut =
-            text.parse().map_err(|error: toml_edit::TomlError| EditError::Form(error.to_string()))?;
+        let mut document = read(text)?;
+        self.apply_to(&mut document, config, file)?;
+        Ok(document.to_string())
+    }
+
+    /// Makes changes in `text` one after the other, until one needs to know what those before it have made: what they lead
+    /// to has to be read for that. Gives the text, and how many were made; at least one of several.
+    ///
+    /// # Errors
+    /// As [`Edit::apply`], with the position of the change that cannot be made.
+    pub fn apply_some(
+        edits: &[&Edit],
+        text: &str,
+        config: &Config,
+        file: &str,
+    ) -> Result<(String, usize), (usize, EditError)> {
+        let mut document = read(text).map_err(|error| (0, error))?;
+        let mut made = 0;
+        for edit in edits {
+            if edits[..made].iter().any(|before| before.leads_elsewhere(edit)) {
+                break;
+            }
+            edit.apply_to(&mut document, config, file).map_err(|error| (made, error))?;
+            made += 1;
+        }
+        Ok((document.to_string(), made))
+    }
+
+    /// Whether `later` cannot find what it is about by the configuration before this change.
+    fn leads_elsewhere(&self, later: &Self) -> bool {
+        let looks_at = |item: Item| match later {
+            // It is put at the end, whatever there is.
+            Self::Add { item: added, .. } => *added == Item::Backend && item == Item::Backend,
+            Self::Replace { item: other, .. } | Self::Change { item: other, .. } => *other == item,
+            // What routes use is not removed.
+            Self::Remove { item: other, .. } => *other == item || item == Item::Route,
+            Self::Server { .. } => item == Item::Backend,
+            Self::Set { .. } => false,
+        };
         match self {
-            Self::Add { item, name, table } => add(&mut document, config, *item, name, table)?,
+            // Certificates may be called by the hosts of routes.
+            Self::Add { item, .. }
+            | Self::Replace { item, .. }
+            | Self::Change { item, .. }
+            | Self::Remove { item, .. } => {
+                looks_at(*item) || *item == Item::Route && looks_at(Item::Certificate)
+            }
+            Self::Server { change: ServerEdit::Add | ServerEdit::Remove, backend, .. } => {
+                matches!(later, Self::Server { backend: other, .. } if other == backend)
+            }
+            Self::Server { .. } | Self::Set { .. } => false,
+        }
+    }
+
+    fn apply_to(&self, document: &mut DocumentMut, config: &Config, file: &str) -> Result<(), EditError> {
+        match self {
+            Self::Add { item, name, table } => add(document, config, *item, name, table)?,
             Self::Replace { item, name, table } => {
                 let at = item.find(config, file, name)?;
-                replace(entry(&mut document, *item, at, name)?, table);
+                replace(entry(document, *item, at, name)?, table);
             }
             Self::Change { item, name, table, without } => {
                 let at = item.find(config, file, name)?;
-                change(entry(&mut document, *item, at, name)?, table, without);
+                change(entry(document, *item, at, name)?, table, without);
             }
             Self::Remove { item, name } => {
                 let at = item.find(config, file, name)?;
                 unused(config, *item, name)?;
-                remove(&mut document, *item, at, name)?;
+                remove(document, *item, at, name)?;
             }
             Self::Server { backend, server, change } => {
                 let at = Item::Backend.find(config, file, backend)?;
-                let table = entry(&mut document, Item::Backend, at, backend)?;
+                let table = entry(document, Item::Backend, at, backend)?;
                 edit_server(table, config, backend, server, change)?;
             }
             Self::Set { section, key, value } => {
@@ -277,8 +330,12 @@ impl Edit {
                 set(inner, key, Toml::Value(Value::from(value.as_str())));
             }
         }
-        Ok(document.to_string())
+        Ok(())
     }
+}
+
+fn read(text: &str) -> Result<DocumentMut, EditError> {
+    text.parse().map_err(|error: toml_edit::TomlError| EditError::Form(error.to_string()))
 }
 
 /// What is said of a text that an edit has made, in words that lead to what it is about: `in line N` becomes the item in
@@ -442,7 +499,7 @@ fn edit_server(
     }
     let array = servers.as_array_mut().ok_or_else(|| form("servers"))?;
     if *change == ServerEdit::Add {
-        array.push(server);
+        push_element(array, server);
         return Ok(());
     }
     // The list is as long as that of the model: a configuration that is in force has no server that is wrong.
@@ -473,26 +530,58 @@ fn no_server(server: &str, known: &[String]) -> EditError {
     }
 }
 
+/// Adds an element at the end. In a list of several lines it gets a line of its own, indented as the one before, which
+/// keeps the comment behind it: that stands behind the comma, before what follows.
+fn push_element(array: &mut Array, text: &str) {
+    let comma = array.trailing_comma();
+    let last = array.len().checked_sub(1);
+    let decor = last.and_then(|last| array.get(last)).map(|last| last.decor().clone()).unwrap_or_default();
+    let (prefix, suffix) = (raw(decor.prefix()), raw(decor.suffix()));
+    let end = if comma { raw(Some(array.trailing())) } else { suffix };
+    let indent = prefix.rsplit_once('\n').map(|(_, indent)| indent.to_owned());
+    let (comment, rest) = match (end.split_once('\n'), &indent) {
+        (Some((comment, rest)), _) => (comment, format!("\n{rest}")),
+        (None, Some(_)) => ("", end.clone()),
+        (None, None) => return array.push(text),
+    };
+    let prefix = format!("{comment}\n{}", indent.as_deref().unwrap_or(INDENT));
+    if comma {
+        array.push_formatted(Value::from(text).decorated(prefix, ""));
+        array.set_trailing(rest);
+    } else {
+        if let Some(last) = last.and_then(|last| array.get_mut(last)) {
+            last.decor_mut().set_suffix("");
+        }
+        array.push_formatted(Value::from(text).decorated(prefix, rest));
+    }
+}
+
+/// What an element is indented by where no other shows it.
+const INDENT: &str = "    ";
+
+fn raw(text: Option<&toml_edit::RawString>) -> String {
+    text.and_then(toml_edit::RawString::as_str).unwrap_or_default().to_owned()
+}
+
 /// Removes an element with the comment in its line, and leaves that of the line before: both stand before the element
 /// that follows the comma.
 fn remove_element(array: &mut Array, at: usize) {
-    let before = |text: Option<&str>| text.unwrap_or_default().to_owned();
     let removed = array.remove(at);
-    let prefix = before(removed.decor().prefix().and_then(|text| text.as_str()));
+    let prefix = raw(removed.decor().prefix());
     let kept = prefix.split_once('\n').map_or("", |(line, _)| line);
     let after = |text: String| match text.find('\n') {
         Some(end) => format!("{kept}{}", &text[end..]),
         None => text,
     };
-    match array.get_mut(at) {
-        Some(next) => {
-            let text = before(next.decor().prefix().and_then(|text| text.as_str()));
-            next.decor_mut().set_prefix(after(text));
-        }
-        None => {
-            let text = before(array.trailing().as_str());
-            array.set_trailing(after(text));
-        }
+    if let Some(next) = array.get_mut(at) {
+        let text = raw(next.decor().prefix());
+        next.decor_mut().set_prefix(after(text));
+    } else if array.trailing_comma() {
+        let text = raw(Some(array.trailing()));
+        array.set_trailing(after(text));
+    } else if let Some(last) = at.checked_sub(1).and_then(|last| array.get_mut(last)) {
+        // Without a comma at the end, what follows the last element belongs to it.
+        last.decor_mut().set_suffix(after(raw(removed.decor().suffix())));
     }
 }
 

@@ -10,6 +10,9 @@ use crate::model::Config;
 /// `None` for a line of no item.
 pub(super) fn item_at(text: &str, line: usize, config: &Config) -> Option<String> {
     let header = text.lines().take(line).filter(|written| written.starts_with('[')).last()?;
+    if header.starts_with("[defaults.") || header.starts_with("[policy.") {
+        return Some(header.to_owned());
+    }
     if let Some(name) = header.strip_prefix("[backend.") {
         let name = name.trim_end_matches(']').trim_matches('"');
         let at = config.backends.iter().find(|one| one.name.as_str() == name).map(|one| &one.at);
@@ -20,23 +23,24 @@ pub(super) fn item_at(text: &str, line: usize, config: &Config) -> Option<String
     let count = text.lines().take(line).filter(|written| *written == header).count();
     let document: DocumentMut = text.parse().ok()?;
     let table = document.get(kind).and_then(Toml::as_array_of_tables)?.get(count.checked_sub(1)?)?;
+    let name = name_of(kind, table);
+    let at = match kind {
+        "route" => config.routes.iter().find(|one| one.name() == name).map(|one| &one.at),
+        "listener" => config.listeners.iter().find(|one| one.name.as_str() == name).map(|one| &one.at),
+        _ => config.certificates.iter().find(|one| one.name() == name).map(|one| &one.at),
+    };
+    Some(called(kind, &name, at))
+}
+
+/// What an item of a list is called, by its keys.
+pub(super) fn name_of(kind: &str, table: &Table) -> String {
     match kind {
-        "route" => {
-            let name = route(table);
-            let at = config.routes.iter().find(|one| one.name() == name).map(|one| &one.at);
-            Some(called(kind, &name, at))
-        }
-        "listener" => {
-            let name = texts(table, "name").concat();
-            let at = config.listeners.iter().find(|one| one.name.as_str() == name).map(|one| &one.at);
-            Some(called(kind, &name, at))
-        }
+        "route" => route(table),
+        "listener" => texts(table, "name").concat(),
         _ => {
             let keys = ["cert", "directory", "names", "acme"];
             let name = keys.iter().map(|key| texts(table, key).join(",")).find(|name| !name.is_empty());
-            let name = name.unwrap_or_default();
-            let at = config.certificates.iter().find(|one| one.name() == name).map(|one| &one.at);
-            Some(called(kind, &name, at))
+            name.unwrap_or_default()
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use toml_edit::{Array, DocumentMut, Item as Toml, Table, value};
 
-use super::{Edit, Item, ServerEdit};
+use super::{Edit, Item, ServerEdit, place};
 use crate::model::{ServerState, Weight};
 
 /// The keys that edits set: those of sections that are written once.
@@ -130,7 +130,11 @@ impl fmt::Display for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |name: &str| if name.is_empty() { String::new() } else { format!(" {name}") };
         match self {
-            Self::Add { item, name: own, .. } => write!(f, "{}{}: added", item.word(), name(own)),
+            Self::Add { item, name: own, table } => {
+                // All but backends have their names in the table.
+                let own = if own.is_empty() { &place::name_of(item.word(), table) } else { own };
+                write!(f, "{}{}: added", item.word(), name(own))
+            }
             Self::Replace { item, name: own, .. } | Self::Change { item, name: own, .. } => {
                 write!(f, "{}{}: changed", item.word(), name(own))
             }
