@@ -1,7 +1,7 @@
 //! `request_headers` and `response_headers` of a route: changes that leave the message whole.
 
 use super::Reader;
-use crate::error::{Problem, Span};
+use crate::error::{Problem, Span, shown};
 use crate::model::header::{Act, refused};
 use crate::model::{HeaderChanges, HeaderField, HeaderName};
 use crate::raw::{Section, Spanned};
@@ -39,7 +39,11 @@ fn fields(details: &Section, key: &str, act: Act, reader: &mut Reader<'_, '_>) -
         let parsed = name.value.parse().and_then(|parsed| permitted(parsed, act));
         let parsed = reader.tell(&name.span, parsed);
         found.names.extend(parsed.clone().map(|parsed| (parsed, name.span.clone())));
-        let value = reader.parsed(&Spanned { value: value.value.as_str(), span: value.span.clone() });
+        let text = value.value.parse().map_err(|problem: Problem| {
+            let said = format!("the value of `{}` cannot be that of a header field", shown(&name.value));
+            Problem::new(said).help(problem.remedy().unwrap_or_default())
+        });
+        let value = reader.tell(&value.span, text);
         found.fields.extend(parsed.zip(value));
     }
     // The sort is stable: values of one name keep their order.

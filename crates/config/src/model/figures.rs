@@ -222,6 +222,11 @@ impl StoreUrl {
             }
             return Ok(StoreUrl::Sqlite(FilePath { path: folder.join(path), at: at.clone() }));
         }
+        if hides_password(text) {
+            let said =
+                "the password in the URL of the database is `***`, which stands for one that is not shown";
+            return Err(Problem::new(said).help("write the password itself; one of three stars is %2A%2A%2A"));
+        }
         match text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://")) {
             Some(rest) if !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_graphic()) => {
                 Ok(StoreUrl::Postgres(text.to_owned()))
@@ -252,6 +257,9 @@ impl fmt::Display for StoreUrl {
     }
 }
 
+/// What stands for a password that is not shown.
+const HIDDEN: &str = "***";
+
 /// A URL with `***` in place of its password, for messages.
 pub(crate) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
@@ -260,7 +268,7 @@ pub(crate) fn without_password(url: &str) -> String {
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let authority = match authority.rsplit_once('@') {
         Some((user, host)) => match user.split_once(':') {
-            Some((name, _)) => format!("{name}:***@{host}"),
+            Some((name, _)) => format!("{name}:{HIDDEN}@{host}"),
             None => authority.to_owned(),
         },
         None => authority.to_owned(),
@@ -270,10 +278,17 @@ pub(crate) fn without_password(url: &str) -> String {
     let mut rest = path;
     while let Some((before, after)) = rest.split_once("password=") {
         out.push_str(before);
-        out.push_str("password=***");
+        out.push_str("password=");
+        out.push_str(HIDDEN);
         rest = after.find('&').map_or("", |end| &after[end..]);
     }
     out + rest
+}
+
+/// Whether a URL was printed with its password hidden, and would lose it by being read.
+fn hides_password(url: &str) -> bool {
+    let hidden = [format!(":{HIDDEN}@"), format!("password={HIDDEN}")];
+    hidden.iter().any(|hidden| url.contains(hidden)) && without_password(url) == url
 }
 
 #[cfg(test)]
@@ -312,6 +327,19 @@ mod tests {
         ] {
             let problem = read(text).unwrap_err().to_string();
             assert!(!problem.contains("secret"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_password_that_is_not_shown_is_no_password() {
+        let read = |text: &str| StoreUrl::read(text, Path::new("/"), &At::NOWHERE);
+        for text in ["postgres://u:p@h/db", "postgresql://u@h/db?a=b&password=x"] {
+            let masked = read(text).unwrap().masked().unwrap().to_string();
+            let said = read(&masked).unwrap_err().to_string();
+            assert!(said.contains("write the password itself"), "{said}");
+        }
+        for text in ["postgres://u:%2A%2A%2A@h/db", "postgres://u@h/***", "postgres://u:***x@h/db"] {
+            assert!(read(text).is_ok(), "{text}");
         }
     }
 

@@ -53,8 +53,8 @@ impl FromStr for HeaderValue {
 
     fn from_str(text: &str) -> Result<Self, Problem> {
         let wrong = |help: &str| {
-            let problem = Problem::new(format!("`{}` cannot be the value of a header field", shown(text)));
-            Err(problem.help(help))
+            // It may be a secret: messages go to the log.
+            Err(Problem::new("this cannot be the value of a header field").help(help))
         };
         if text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']) {
             return wrong("leave the blanks at its ends out: whoever reads it would (RFC 9110, section 5.5)");
@@ -167,7 +167,9 @@ mod tests {
         assert!("max-age=1, \"x\"\ty".parse::<HeaderValue>().is_ok());
         assert!("".parse::<HeaderValue>().is_ok());
         for text in [" a", "a ", "a\r\nSet-Cookie: b", "a\0", "ä", &"x".repeat(8193)] {
-            assert!(text.parse::<HeaderValue>().is_err(), "{text}");
+            // It may be a secret, and messages go to the log.
+            let said = text.parse::<HeaderValue>().unwrap_err().to_string();
+            assert!(said.starts_with("this cannot be the value of a header field"), "{said}");
         }
     }
 

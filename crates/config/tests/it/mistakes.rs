@@ -532,3 +532,24 @@ fn what_authorities_can_do_is_no_mistake() {
     assert_eq!(config.authorities[0].name.as_str(), "letsencrypt");
     assert!(config.certificates.is_empty() && config.authorities[0].email.is_none());
 }
+
+#[test]
+fn values_of_fields_are_not_told() {
+    for key in [
+        "request_headers = { set = { Authorization = \"Bearer topsecret1é\" } }",
+        "response_headers = { add = { Authorization = \" topsecret1\" } }",
+    ] {
+        let text = format!("[[listener]]\nmode = \"http\"\n[[route]]\nserver = \"a:1\"\n{key}\n");
+        let errors = parse(&text, "f.toml", &Environment::default()).unwrap_err();
+        let told: Vec<String> = errors
+            .problems()
+            .iter()
+            .map(|problem| format!("{}; {}", problem.message(), problem.remedy().unwrap_or_default()))
+            .collect();
+        assert!(
+            told[0].starts_with("the value of `Authorization` cannot be that of a header field; "),
+            "{told:?}"
+        );
+        assert!(!told.concat().contains("topsecret"), "{told:?}");
+    }
+}
