@@ -32,7 +32,7 @@ mod server_tls;
 mod settings;
 mod shared;
 
-pub(crate) use shared::spread;
+pub(crate) use shared::{as_written as shared, spread};
 
 /// Reads the model from what was typed. Where there are errors the result is only good for being dropped.
 pub(crate) fn check(root: &Section, environment: &Environment, report: &mut Report<'_>) -> Config {

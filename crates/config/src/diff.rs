@@ -14,7 +14,9 @@ use crate::keys::{self, Key};
 use crate::model::figures::without_password;
 use crate::model::{
     Authority, Backend, Certificate, CertificateSource, Config, Listener, Listeners, Name, Route,
+    SharedSection,
 };
+use crate::print::shared_sections;
 use crate::settings::{BINDINGS, Scalar};
 
 use detail::Described;
@@ -199,6 +201,14 @@ impl Keyed for Certificate {
     }
 }
 
+impl Keyed for SharedSection {
+    type Key = Option<String>;
+
+    fn key(&self) -> Option<String> {
+        self.policy.clone()
+    }
+}
+
 impl Keyed for Route {
     type Key = String;
 
@@ -228,6 +238,8 @@ pub struct ConfigDiff {
     pub authorities: ListDiff<Authority>,
     /// Listeners.
     pub listeners: ListDiff<Listener>,
+    /// What routes share.
+    pub shared: ListDiff<SharedSection>,
     /// Routes.
     pub routes: ListDiff<Route>,
     /// Backends.
@@ -242,6 +254,7 @@ impl ConfigDiff {
             certificates: ListDiff::between(&old.certificates, &new.certificates),
             authorities: ListDiff::between(&old.authorities, &new.authorities),
             listeners: ListDiff::between(&old.listeners, &new.listeners),
+            shared: ListDiff::between(&shared_sections(old), &shared_sections(new)),
             routes: ListDiff::between(&old.routes, &new.routes),
             backends: ListDiff::between(&old.backends, &new.backends),
         }
@@ -253,6 +266,7 @@ impl ConfigDiff {
             && self.certificates.is_empty()
             && self.authorities.is_empty()
             && self.listeners.is_empty()
+            && self.shared.is_empty()
             && self.routes.is_empty()
             && self.backends.is_empty()
     }
@@ -272,6 +286,7 @@ impl fmt::Display for ConfigDiff {
         lines(f, &self.certificates, "certificates")?;
         lines(f, &self.authorities, "authorities")?;
         lines(f, &self.listeners, "listeners")?;
+        lines(f, &self.shared, "policies")?;
         lines(f, &self.routes, "routes")?;
         lines(f, &self.backends, "backends")
     }
@@ -394,5 +409,92 @@ backend x: server h:6 weight=9: added
         let b = "[[route]]\nalpn = \"b\"\nserver = \"h:1\"\n";
         let diff = between(&format!("{a}{b}"), &format!("{b}{a}"));
         assert_eq!(diff.to_string(), "routes: in another order\n");
+    }
+
+    /// Whatever differs is told: what is not told is applied without a plan, a wait and a place in the history.
+    #[test]
+    fn no_field_differs_without_a_word() {
+        let base = "[[listener]]\nmode = \"http\"\naddress = \"127.0.0.1:1\"\n[[route]]\nserver = \"h:1\"\n\
+                    [[certificate]]\nlocal = true\nnames = [\"a.example\"]\n";
+        let others = [
+            ("workers", "workers = 3\n"),
+            ("user", "user = \"other\"\n"),
+            ("state_dir", "state_dir = \"/other\"\n"),
+            ("watch", "watch = true\n"),
+            ("sandbox", "sandbox = \"required\"\n"),
+            ("geoip", "geoip = \"/countries.mmdb\"\n"),
+            ("admin", "admin = { enabled = false }\n"),
+            ("log", "log = { level = \"debug\" }\n"),
+            ("access_log", "access_log = { format = \"text\" }\n"),
+            ("log_store", "log_store = { url = \"sqlite:/a.db\" }\n"),
+            ("metrics", "metrics = { address = \"127.0.0.1:2\" }\n"),
+            ("tracing", "tracing = { otlp = \"http://127.0.0.1:3\" }\n"),
+            ("tls", "tls = { tickets = 2 }\n"),
+            ("limits", "limits = { streams = 9 }\n"),
+            ("certificates", "certificate = [{ local = true, names = [\"b.example\"] }]\n"),
+            ("authorities", "acme = { own = { directory = \"https://ca.example/dir\" } }\n"),
+            ("listeners", "listener = [{ mode = \"http\", address = \"127.0.0.1:2\" }]\n"),
+            ("error_pages", "defaults = { route = { error_pages = { 404 = \"/404.html\" } } }\n"),
+            ("shared", "policy = { p = { max_body = \"1KiB\" } }\n"),
+            ("routes", "route = [{ server = \"h:2\" }]\n"),
+            ("backends", "backend = { b = { servers = \"h:1\" } }\n"),
+        ];
+        let all = parse(base, "f.toml", &Environment::default()).unwrap().0;
+        // A field that is new belongs into the table above, and into the difference.
+        let Config {
+            workers: _,
+            user: _,
+            state_dir: _,
+            watch: _,
+            sandbox: _,
+            geoip: _,
+            admin: _,
+            log: _,
+            access_log: _,
+            log_store: _,
+            metrics: _,
+            tracing: _,
+            tls: _,
+            limits: _,
+            certificates: _,
+            authorities: _,
+            listeners: _,
+            error_pages: _,
+            shared: _,
+            routes: _,
+            backends: _,
+            origins: _,
+        } = all;
+        for (field, line) in others {
+            let key = line.split(' ').next().unwrap();
+            let rest =
+                base.split("[[").filter(|item| !item.is_empty() && !item.starts_with(&format!("{key}]")));
+            let text = rest.fold(line.to_owned(), |text, item| text + "[[" + item);
+            let other = parse(&text, "f.toml", &Environment::default())
+                .unwrap_or_else(|errors| panic!("{errors}\n{text}"))
+                .0;
+            let diff = ConfigDiff::between(&all, &other);
+            assert!(!diff.is_empty() && !diff.to_string().is_empty(), "{field}");
+        }
+        // As it is in one that was made in code.
+        let mut other = all.clone();
+        other.error_pages.files.push(("404".parse().unwrap(), crate::model::FilePath::new("/404.html")));
+        let told = ConfigDiff::between(&all, &other).to_string();
+        assert_eq!(told, "defaults.route: added\n");
+    }
+
+    #[test]
+    fn what_routes_share_is_told_key_by_key() {
+        let of = |keys: &str| {
+            format!("[[listener]]\nmode = \"http\"\n[defaults.route]\n{keys}[[route]]\nroot = \"/r\"\n")
+        };
+        let told = between(
+            &of("error_pages = { 404 = \"/a\" }\nresponse_headers = { set = { X-Key = \"secret\" } }\n"),
+            &of("error_pages = { 404 = \"/b\" }\nresponse_headers = { set = { X-Key = \"other\" } }\n"),
+        );
+        let told = told.to_string();
+        let page = "defaults.route: error_pages: { \"404\" = \"/a\" } -> { \"404\" = \"/b\" }\n";
+        assert!(told.starts_with(page) && !told.contains("secret"), "{told}");
+        assert!(told.contains("defaults.route: response_headers: changed\n"), "{told}");
     }
 }

@@ -159,7 +159,9 @@ fn survey_in(source: &Source, missing: Vec<(Span, Problem)>, environment: &Envir
         report.local(&span, problem);
     }
     let mut typed = raw::read(&mut report);
+    let shared = check::shared(&typed, source);
     check::spread(&mut typed, &mut report);
-    let config = check::check(&typed, environment, &mut report);
+    let mut config = check::check(&typed, environment, &mut report);
+    config.shared = shared;
     Survey { config, outcome: report.finish(()).map(|((), warnings)| warnings) }
 }

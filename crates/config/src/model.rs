@@ -48,6 +48,7 @@ pub use route::{
 };
 
 pub use server_tls::{ClientCertificate, Pin, ServerTls, TlsName, Verify};
+pub use shared::{Shared, SharedSection};
 
 use crate::error::At;
 use crate::settings::BINDINGS;
@@ -76,6 +77,7 @@ mod outputs;
 mod pages;
 mod route;
 mod server_tls;
+mod shared;
 mod words;
 
 /// One whole configuration.
@@ -120,6 +122,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// What clients get where there is an error and no route.
     pub error_pages: ErrorPages,
+    /// What routes share, as it is written; they have taken it over.
+    pub shared: Shared,
     /// Routes in the order of the file.
     pub routes: Vec<Route>,
     /// Named backends sorted by name, their names unique.
@@ -170,6 +174,7 @@ impl Config {
             authorities: Vec::new(),
             listeners: Vec::new(),
             error_pages: ErrorPages::default(),
+            shared: Shared::default(),
             routes: Vec::new(),
             backends: Vec::new(),
             origins: Origins::default(),

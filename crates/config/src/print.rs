@@ -2,14 +2,16 @@
 //!
 //! Every value is written out, defaults too, each under its line of the table of keys. A configuration made
 //! in code prints the same way; it reads back the same if [`Config::fill_implied`] was called, its paths
-//! are absolute UTF-8 and its durations are whole milliseconds. Places are not kept.
+//! are absolute UTF-8 and its durations are whole milliseconds. Places are not kept. Routes that share keys are printed as they
+//! are written, without what they have taken over.
 
 use std::fmt::{Display, Write as _};
 
 use crate::keys;
 use crate::model::{
     Authority, Backend, Certificate, CertificateSource, ClientNetworks, Config, DefaultRole, DnsProvider,
-    DnsUpdate, Eject, FilePath, Health, HttpProbe, Listener, Mode, OnDemand, Pool, Probe, ServerTls, Verify,
+    DnsUpdate, Eject, FilePath, Health, HttpProbe, Listener, Mode, OnDemand, Pool, Probe, ServerTls, Shared,
+    SharedSection, Verify,
 };
 use crate::settings::{BINDINGS, lacks};
 use crate::units::print_duration;
@@ -44,21 +46,60 @@ pub fn print(config: &Config) -> String {
     for item in &config.listeners {
         listener(&mut out, item);
     }
-    let pages_of_all = !config.error_pages.files.is_empty();
-    if pages_of_all {
-        out.push_str("[defaults.route]\n");
-        route::error_pages(&mut out, &config.error_pages);
-        out.push('\n');
-    }
-    for item in &config.routes {
-        route::route(&mut out, item, pages_of_all);
-    }
+    routes(&mut out, config);
     for item in &config.backends {
         backend(&mut out, item);
     }
     out.truncate(out.trim_end().len());
     out.push('\n');
     out
+}
+
+/// The routes. Where they share keys, that is printed as it is written, and so is each route: with what it has taken over it
+/// would not change any more with what it shares.
+fn routes(out: &mut String, config: &Config) {
+    let Shared { sections, routes } = &config.shared;
+    if !sections.is_empty() && routes.len() == config.routes.len() {
+        for section in sections {
+            shared(out, section);
+        }
+        for keys in routes.iter() {
+            let _ = writeln!(out, "[[route]]\n{keys}");
+        }
+        return;
+    }
+    let pages_of_all = !config.error_pages.files.is_empty();
+    if pages_of_all {
+        shared(out, &pages_of_all_routes(config));
+    }
+    for item in &config.routes {
+        route::route(out, item, pages_of_all);
+    }
+}
+
+/// The pages of a configuration that was made in code, as the section that they would be written in.
+fn pages_of_all_routes(config: &Config) -> SharedSection {
+    let keys = item(&config.error_pages, route::error_pages);
+    SharedSection { policy: None, keys }
+}
+
+/// The sections of what routes share.
+pub(crate) fn shared_sections(config: &Config) -> Vec<SharedSection> {
+    let mut sections = config.shared.sections.clone();
+    if !config.error_pages.files.is_empty() && sections.iter().all(|section| section.policy.is_some()) {
+        sections.insert(0, pages_of_all_routes(config));
+    }
+    sections
+}
+
+pub(crate) fn shared(out: &mut String, section: &SharedSection) {
+    match &section.policy {
+        None => out.push_str("[defaults.route]\n"),
+        Some(name) => {
+            let _ = writeln!(out, "[policy.{}]", section_name(name));
+        }
+    }
+    let _ = writeln!(out, "{}", section.keys);
 }
 
 /// An item alone: a line for each key, below its header.

@@ -18,6 +18,7 @@ pub(crate) use shared::adds_up;
 
 mod shared;
 mod value;
+mod written;
 
 /// A value and where it is written.
 #[derive(Clone, Debug)]

@@ -7,8 +7,28 @@
 
 use super::modes::OF_REQUESTS;
 use super::{files, reference, routes};
-use crate::error::{Problem, Report, Span};
+use crate::error::{Problem, Report, Source, Span};
+use crate::model::{Shared, SharedSection};
 use crate::raw::{Section, adds_up};
+
+/// What routes share and what each route says itself, before [`spread`].
+pub(crate) fn as_written(root: &Section, source: &Source) -> Shared {
+    let defaults = root.section("defaults").and_then(|section| section.section("route"));
+    let defaults = defaults
+        .map(|section| SharedSection { policy: None, keys: section.written("defaults.route", source) });
+    let policies = root.named("policy").iter().map(|(name, section)| SharedSection {
+        policy: Some(name.value.clone()),
+        keys: section.written("policy.*", source),
+    });
+    let mut sections: Vec<SharedSection> = defaults.into_iter().chain(policies).collect();
+    // Their order means nothing.
+    sections.sort_by(|one, other| one.policy.cmp(&other.policy));
+    if sections.is_empty() {
+        return Shared::default();
+    }
+    let routes = root.sections("route").iter().map(|route| route.written("route", source));
+    Shared { sections, routes: routes.collect() }
+}
 
 /// Gives every route what it shares with others. From then on no route mentions what it has switched off.
 pub(crate) fn spread(root: &mut Section, report: &mut Report<'_>) {

@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 use toml_edit::Value;
 
 use super::Keyed;
-use crate::model::{Authority, Backend, Certificate, Listener, Listeners, Route, Server};
+use crate::model::{Authority, Backend, Certificate, Listener, Listeners, Route, Server, SharedSection};
 use crate::print::{self, quoted};
 
 /// An item that can tell of its difference.
@@ -53,6 +53,16 @@ impl Described for Listener {
 
     fn printed(&self) -> String {
         print::item(self, print::listener)
+    }
+}
+
+impl Described for SharedSection {
+    fn label(&self) -> String {
+        self.policy.as_ref().map_or_else(|| "defaults.route".to_owned(), |name| format!("policy {name}"))
+    }
+
+    fn printed(&self) -> String {
+        print::item(self, print::shared)
     }
 }
 

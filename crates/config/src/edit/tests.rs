@@ -58,6 +58,72 @@ fn a_server_changes_in_its_line() {
     assert!(!text.contains("the old one") && text.contains("[\n    \"10.0.0.2:80 weight=2\",\n]"), "{text}");
 }
 
+/// Each comment stays with its server, whatever comes and goes.
+#[test]
+fn comments_stay_with_their_servers() {
+    let in_text = |servers: &str| {
+        format!(
+            "[[listener]]\naddress = \"127.0.0.1:1\"\n[[route]]\nbackend = \"shop\"\n[backend.shop]\nservers = {servers}\n"
+        )
+    };
+    let make = |servers: String, name: &str, change| {
+        let text = in_text(&servers);
+        let (config, _) = parse(&text, "f.toml", &Environment::default()).unwrap();
+        let text = server(name, change).apply(&text, &config, "f.toml").unwrap();
+        parse(&text, "f.toml", &Environment::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        text.split_once("servers = ").unwrap().1.trim_end().to_owned()
+    };
+    for (before, added, removed) in [
+        (
+            "[\n  \"h:1\", # one\n  \"h:2\", # two\n]",
+            "[\n  \"h:1\", # one\n  \"h:2\", # two\n  \"h:4\",\n]",
+            "[\n  \"h:1\", # one\n  \"h:4\",\n]",
+        ),
+        (
+            "[\n  \"h:1\", # one\n  \"h:2\" # two\n]",
+            "[\n  \"h:1\", # one\n  \"h:2\", # two\n  \"h:4\"\n]",
+            "[\n  \"h:1\", # one\n  \"h:4\"\n]",
+        ),
+        (
+            "[\n  \"h:1\", # one\n  \"h:2\", # two\n  # more to come\n]",
+            "[\n  \"h:1\", # one\n  \"h:2\", # two\n  \"h:4\",\n  # more to come\n]",
+            "[\n  \"h:1\", # one\n  \"h:4\",\n  # more to come\n]",
+        ),
+        ("[\"h:1\", \"h:2\"] # all", "[\"h:1\", \"h:2\", \"h:4\"] # all", "[\"h:1\", \"h:4\"] # all"),
+        ("[\"h:1\",\n \"h:2\"]", "[\"h:1\",\n \"h:2\",\n \"h:4\"]", "[\"h:1\",\n \"h:4\"]"),
+    ] {
+        let text = make(before.to_owned(), "h:4", ServerEdit::Add);
+        assert_eq!(text, added);
+        assert_eq!(make(text.clone(), "h:4", ServerEdit::Remove), before);
+        assert_eq!(make(text, "h:2", ServerEdit::Remove), removed);
+    }
+}
+
+#[test]
+fn many_edits_are_made_at_once_as_far_as_they_find_what_they_are_about() {
+    let drain =
+        |name: &str| server(name, ServerEdit::Change { state: Some(ServerState::Drain), weight: None });
+    let route = |host: &str| Edit::Add {
+        item: Item::Route,
+        name: String::new(),
+        table: table(&format!("host = \"{host}\"\nserver = \"127.0.0.1:8\"\n")),
+    };
+    let gone = Edit::Remove { item: Item::Route, name: "shop.example".to_owned() };
+    let set = Edit::Set { section: "log", key: "level", value: "debug".to_owned() };
+    let add = server("10.0.0.3:80", ServerEdit::Add);
+    let all =
+        [&drain("10.0.0.1:80"), &route("a.example"), &drain("10.0.0.2:80"), &route("b.example"), &set, &gone];
+    let (text, made) = Edit::apply_some(&all, TEXT, &config(), "f.toml").unwrap();
+    assert_eq!(made, 5, "which route goes is known only when those that come were read");
+    assert_eq!(text.matches(" drain\"").count(), 2, "{text}");
+    let (_, made) =
+        Edit::apply_some(&[&add, &set, &drain("10.0.0.3:80")], TEXT, &config(), "f.toml").unwrap();
+    assert_eq!(made, 2);
+    let error = Edit::apply_some(&[&set, &drain("10.0.0.9:80")], TEXT, &config(), "f.toml").unwrap_err();
+    assert!(matches!(error, (1, EditError::Unknown { kind: "server", .. })), "{error:?}");
+    assert_eq!(route("a.example").to_string(), "route a.example: added");
+}
+
 #[test]
 fn items_come_and_go_and_everything_else_stays() {
     let name = || "shop.example".to_owned();
@@ -216,4 +282,96 @@ fn lines_of_a_text_that_nobody_can_open_are_told_as_items() {
         assert_eq!(item_at(&text, line, &config).unwrap(), item);
     }
     assert_eq!(item_at(&text, 1, &config), None);
+}
+
+/// A file in which routes take over keys in every way.
+const SHARING: &str = r#"[[listener]]
+address = "127.0.0.1:1"
+mode = "http"
+
+[defaults.route]
+deny = ["127.0.0.1", "file:denied"]
+max_body = "1KiB"
+response_headers = { set = { X-Shared = "all", X-Other = "all" } }
+error_pages = { 404 = "404.html", 5xx = ["5xx.html", "5xx.json"] }
+policy = "framed"
+
+[policy.framed]
+hsts = true
+basic_auth = { file = "users", realm = "a b" }
+response_headers = { set = { X-Other = "policy" } }
+
+[policy."open.all"]
+basic_auth = false
+deny = false
+
+[[route]]
+host = "a.example"
+server = "unix:app.sock"
+
+[[route]]
+host = "b.example"
+server = "127.0.0.1:9"
+policy = ["open.all"]
+max_body = false
+response_headers = { set = { X-Own = "b" } }
+
+[[route]]
+host = "c.example"
+root = "/files"
+policy = false
+hsts = false
+maintenance = { retry_after = "1h", allow = ["10.0.0.0/8"] }
+rewrite = [{ match = "^/a", to = "/b" }]
+"#;
+
+/// What is in force is edited as its file is: what routes share holds for those that are new or change.
+#[test]
+fn an_edit_of_what_is_in_force_leads_where_the_same_edit_of_the_file_leads() {
+    let read = |text: &str, name: &str| parse(text, name, &Environment::default());
+    let (config, _) = read(SHARING, "/c/f.toml").unwrap();
+    let item = Item::Route;
+    let named = |name: &str| format!("{name}.example");
+    let keys = [
+        "",
+        "policy = \"framed\"\n",
+        "policy = [\"open.all\"]\n",
+        "policy = false\n",
+        "deny = false\n",
+        "deny = \"10.0.0.1\"\nhsts = false\n",
+        "response_headers = { remove = [\"X-Shared\"] }\nmax_body = \"2KiB\"\n",
+        "error_pages = { 404 = \"/own.html\" }\nlog_one_in = 3\n",
+    ];
+    let gone = ["policy", "deny", "max_body", "hsts", "response_headers", "error_pages", "basic_auth"];
+    let mut edits = Vec::new();
+    for keys in keys {
+        let whole = |name: &str| table(&format!("host = \"{name}\"\nserver = \"127.0.0.1:8\"\n{keys}"));
+        edits.push(Edit::Add { item, name: String::new(), table: whole("new.example") });
+        for name in ["a", "b", "c"].map(named) {
+            edits.push(Edit::Replace { item, name: name.clone(), table: whole(&name) });
+            let without = |key: &str| (!keys.contains(key)).then(|| key.to_owned());
+            for without in gone.iter().map(|key| without(key)).chain([None]) {
+                let (name, without) = (name.clone(), without.into_iter().collect());
+                edits.push(Edit::Change { item, name, table: table(keys), without });
+            }
+        }
+    }
+    let text = Edit::text_of(&config);
+    let (in_force, _) = read(&text, EDITED).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+    assert_eq!(in_force, config, "{text}");
+    for edit in &edits {
+        let of_file = edit.apply(SHARING, &config, "/c/f.toml").unwrap();
+        let of_force = edit.apply(&text, &in_force, EDITED).unwrap();
+        // What the file must not have, what is in force must not have either.
+        let (expected, found) = (read(&of_file, "/c/f.toml"), read(&of_force, EDITED));
+        let found = found.map_err(|errors| errors.count());
+        assert_eq!(
+            found.map(|it| it.0),
+            expected.map_err(|errors| errors.count()).map(|it| it.0),
+            "{of_force}"
+        );
+    }
+    let add = edits[0].apply(&text, &in_force, EDITED).unwrap();
+    let (added, _) = read(&add, EDITED).unwrap();
+    assert!(!added.routes[3].networks.is_empty() && added.routes[3].http.hsts.is_some(), "{add}");
 }

@@ -67,6 +67,33 @@ fn what_may_be_repeated_adds_up() {
 }
 
 #[test]
+fn what_is_shared_and_what_shares_it_keep_the_folders_of_their_files() {
+    let shared = "[policy.p]\nbasic_auth = \"users\"\ndeny = [\"file:denied\", \"10.0.0.0/8\"]\n\
+                  error_pages = { 404 = \"404.html\", 5xx = [\"5.html\", \"5.json\"] }\n\
+                  client_auth = { ca = \"ca.pem\", crl = [\"crl.pem\"] }\n\
+                  forward_auth = { server = \"unix:auth.sock\" }\n";
+    let listener = "[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"http\"\n";
+    let main =
+        format!("include = \"sites.d/*.toml\"\n{listener}[defaults.route]\nallow = \"file:allowed\"\n");
+    let site = "[[route]]\nhost = \"a.test\"\nserver = \"unix:a.sock\"\npolicy = \"p\"\nredirects = \"old\"\n\
+                [[route]]\nhost = \"b.test\"\nroot = \"/b\"\npolicy = \"p\"\n\
+                [[route]]\nhost = \"c.test\"\npassthrough = \"unix:c.sock\"\nallow = false\nlistener = \"tls\"\n\
+                [[route]]\nhost = \"d.test\"\nrespond = { file = \"d.txt\" }\njwt = { jwks = \"keys.json\" }\n\
+                [[route]]\nhost = \"e.test\"\nserver = \"127.0.0.1:9\"\n\
+                jwt = { jwks = \"https://keys.test/\", ca = \"keys.pem\" }\n\
+                client_auth = { trust_domains = { \"a.test\" = [\"one.pem\", \"two.pem\"] } }\n\
+                [[listener]]\nname = \"tls\"\naddress = \"127.0.0.1:2\"\n";
+    let folder =
+        folder(&[("offramp.toml", &main), ("sites.d/a.toml", site), ("sites.d/shared.toml", shared)]);
+    let config = read(folder.path()).unwrap_or_else(|errors| panic!("{errors}"));
+    let printed = offramp_config::print(&config);
+    let (again, _) = parse(&printed, "/elsewhere/offramp.toml", &Environment::default())
+        .unwrap_or_else(|errors| panic!("{errors}\n{printed}"));
+    assert_eq!(again, config, "{printed}");
+    assert!(printed.contains("[policy.p]") && printed.contains("policy = [\"p\"]"), "{printed}");
+}
+
+#[test]
 fn one_file_alone_says_what_several_say() {
     let (main, more) = (route("a.test"), format!("{}[limits]\nidle_timeout = \"9s\"\n", route("b.test")));
     let parts = folder(&[("offramp.toml", &format!("include = \"b.toml\"\n{main}")), ("b.toml", &more)]);

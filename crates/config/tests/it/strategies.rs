@@ -16,8 +16,8 @@ use offramp_config::model::{
     Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name,
     Networks, Origins, Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit,
     Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, Sandbox, SendProxy, Server,
-    ServerAddress, ServerState, Size, StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing,
-    User, Weight, Workers,
+    ServerAddress, ServerState, Shared, Size, StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls,
+    Tracing, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -580,6 +580,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 authorities,
                 listeners,
                 error_pages: ErrorPages::default(),
+                shared: Shared::default(),
                 routes,
                 backends,
                 origins: Origins::default(),

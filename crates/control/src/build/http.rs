@@ -256,7 +256,7 @@ fn action(
         })),
         model::Target::Redirect(redirect) => self::redirect(redirect).map(Action::Redirect),
         model::Target::Files(files) => {
-            self::files(route, files, report).map(|files| Action::Files(Arc::new(files)))
+            self::files(route, files, contents, report).map(|files| Action::Files(Arc::new(files)))
         }
         model::Target::Respond(respond) => self::respond(respond, contents, report).map(Action::Respond),
         // It was decided before there was a request.
@@ -324,11 +324,17 @@ fn maintenance(rule: &model::Maintenance) -> Maintenance {
     }
 }
 
-/// The files of a route. A root that cannot be read is a mistake in its line.
-fn files(route: &model::Route, files: &model::StaticFiles, report: &mut Report) -> Result<Files, String> {
+/// The files of a route. A root that cannot be read is a mistake in its line, and a warning where it was in use already.
+fn files(
+    route: &model::Route,
+    files: &model::StaticFiles,
+    contents: &Contents,
+    report: &mut Report,
+) -> Result<Files, String> {
     let root = &files.root;
     if let Err(error) = std::fs::read_dir(&root.path) {
-        report.error(&root.at, format!("root: cannot read the directory {}: {error}", root.path.display()));
+        let text = format!("root: cannot read the directory {}: {error}", root.path.display());
+        if contents.is_known() { report.warn(&root.at, text) } else { report.error(&root.at, text) }
     }
     let texts = |texts: &[String]| texts.iter().map(|text| text.as_str().into()).collect();
     let rule =
@@ -365,7 +371,7 @@ pub(crate) fn field_name(name: &model::HeaderName) -> Result<HeaderName, String>
 }
 
 fn value(value: &model::HeaderValue) -> Result<HeaderValue, String> {
-    HeaderValue::from_str(value.as_str()).map_err(|error| format!("`{value}`: {error}"))
+    HeaderValue::from_str(value.as_str()).map_err(|error| format!("the value of a header field: {error}"))
 }
 
 fn compress(compress: &model::Compress) -> Arc<Compress> {
