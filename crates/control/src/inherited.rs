@@ -98,6 +98,14 @@ impl Inherited {
         self.take(purpose, By::Address, name, address).or_else(|| self.take(purpose, By::Name, name, address))
     }
 
+    /// Whether one that nobody took, of the process before, takes some of the connections to this address.
+    pub(crate) fn overlaps(&self, address: &Address) -> bool {
+        let Address::Tcp(wanted) = address else { return false };
+        let of_listeners = self.sets.iter().filter(|set| set.label.purpose == Purpose::Listener);
+        let mut addresses = of_listeners.flat_map(|set| set.fds.first().and_then(listen::bound_address));
+        addresses.any(|held| held.port() == wanted.port())
+    }
+
     /// Whether there is one for clients of this address.
     pub(crate) fn has_listener(&self, address: &Address) -> bool {
         let address = address.to_string();

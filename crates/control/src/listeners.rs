@@ -56,6 +56,8 @@ pub(crate) struct Fresh {
     foreign: bool,
     /// The sockets that were kept for the way back.
     reserved: Option<Arc<Reserved>>,
+    /// Whether they do not listen yet.
+    waits: bool,
 }
 
 /// A wanted listener, and its position in the configuration.
@@ -86,7 +88,8 @@ pub(crate) enum Opening {
     Alone,
     /// They were kept while a change waited to be confirmed.
     Reserved(Arc<Reserved>),
-    /// They are opened beside a socket of this process that takes some of the same connections until it is closed.
+    /// They are opened beside sockets of this process, or of the one before, that take some of the same connections until
+    /// they are closed. They listen when they [begin](Fresh::begin).
     BesideOwn,
 }
 
@@ -101,7 +104,12 @@ fn next_id() -> AcceptorId {
 /// # Errors
 /// Which address, why not, and what to do.
 pub(crate) fn open(wanted: &Wanted, at: &At, workers: usize, opening: Opening) -> Result<Fresh, Finding> {
-    let refused = |error: io::Error| Finding::new(at, explain(&wanted.address, &error));
+    let waits = matches!(opening, Opening::BesideOwn);
+    let refused = |error: io::Error| {
+        let shared = waits && error.kind() == io::ErrorKind::AddrInUse;
+        let advice = if shared { BESIDE_OTHERS } else { "" };
+        Finding::new(at, explain(&wanted.address, &error) + advice)
+    };
     let adopted = matches!(opening, Opening::Inherited(_) | Opening::Reserved(_));
     let (foreign, reserved) = match &opening {
         Opening::Inherited(set) => (set.label.foreign, None),
@@ -121,8 +129,14 @@ pub(crate) fn open(wanted: &Wanted, at: &At, workers: usize, opening: Opening) -
     let bound = bound.filter(|bound| foreign || matches!(bound, Address::Tcp(_)));
     let bound = bound.unwrap_or_else(|| wanted.address.clone());
     let ids = (0..fds.len().div_ceil(workers.max(1))).map(|_| next_id()).collect();
-    Ok(Fresh { wanted: wanted.clone(), bound, ids, fds, kept, adopted, foreign, reserved })
+    Ok(Fresh { wanted: wanted.clone(), bound, ids, fds, kept, adopted, foreign, reserved, waits })
 }
+
+/// Said of an address that overlaps with one that Offramp listens on itself: the kernel lets sockets share a port only if
+/// the same user has opened them.
+const BESIDE_OTHERS: &str = ". If Offramp itself listens on this port at the moment: sockets of another user (of root, if \
+     Offramp was started as root, or of the service manager) cannot be replaced while they are open; restart Offramp to \
+     change the address";
 
 /// Why an address cannot be listened on, and what to do.
 pub(crate) fn explain(address: &Address, error: &io::Error) -> String {
@@ -162,9 +176,14 @@ impl Fresh {
         (self.wanted.listener.to_string(), self.bound.clone())
     }
 
-    /// Has sockets listen again that were kept for the way back: who connects waits from now on.
-    pub(crate) fn resume(&self, log: &Log) {
-        if let Some(Err(error)) = self.reserved.as_ref().map(|reserved| reserved.resume()) {
+    /// Has sockets listen that were kept for the way back, or opened beside others: who connects waits from now on.
+    pub(crate) fn begin(&self, log: &Log) {
+        let begun = match &self.reserved {
+            Some(reserved) => reserved.resume(),
+            None if self.waits => listen::start(&self.fds),
+            None => return,
+        };
+        if let Err(error) = begun {
             let reason = explain(&self.wanted.address, &error);
             log.error("an address does not come back", &[("reason", (&reason).into())]);
         }

@@ -324,7 +324,7 @@ impl Running {
         let Built { mut snapshot, store, sources, names, contents, wants, warnings } = built;
         self.redirect(&config);
         // Before others are closed that take the same connections.
-        fresh.iter().for_each(|fresh| fresh.resume(&self.log));
+        fresh.iter().for_each(|fresh| fresh.begin(&self.log));
         if !plan.close.is_empty() {
             self.listening.close(&plan, &self.crew.workers, sockets == Sockets::Keep);
             tokio::time::sleep(SETTLE).await;

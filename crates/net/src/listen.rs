@@ -45,12 +45,22 @@ pub fn open(address: &Address, count: usize) -> io::Result<Vec<OwnedFd>> {
 }
 
 /// The same, though this process listens on an address that takes some of the same connections, as `0.0.0.0:443` does
-/// those of `[::]:443`. Until the other is closed, the kernel gives some to each.
+/// those of `[::]:443`. The TCP sockets have their address and do not listen yet: the kernel would give them connections
+/// of the others, which nobody accepts until it is certain that they are used. [`start`] has them listen.
 ///
 /// # Errors
 /// As [`open`]. Whether another process of this user shares the port is not found out.
 pub fn open_beside_own(address: &Address, count: usize) -> io::Result<Vec<OwnedFd>> {
     open_as(address, count, Alone::NeedNot)
+}
+
+/// Has sockets of [`open_beside_own`] listen. Until the other sockets are closed, the kernel gives connections to each.
+///
+/// # Errors
+/// What the kernel says.
+pub fn start(fds: &[OwnedFd]) -> io::Result<()> {
+    // To those that listen already it changes nothing.
+    fds.iter().try_for_each(|fd| Ok(listen(fd, BACKLOG)?))
 }
 
 /// Whether no other socket may take connections of the address.
@@ -184,7 +194,10 @@ fn open_tcp(address: SocketAddr, count: usize, alone: Alone) -> io::Result<Vec<O
     let mut bound = address;
     let mut all = Vec::with_capacity(count);
     for _ in 0..count.max(1) {
-        let fd = open_beside(bound)?;
+        let fd = match alone {
+            Alone::Must => open_beside(bound)?,
+            Alone::NeedNot => bind_beside(bound)?,
+        };
         bound = bound_address(&fd).unwrap_or(bound);
         all.push(fd);
     }
@@ -193,13 +206,19 @@ fn open_tcp(address: SocketAddr, count: usize, alone: Alone) -> io::Result<Vec<O
 
 /// Opens a socket that shares its address with others of this user.
 fn open_beside(address: SocketAddr) -> io::Result<OwnedFd> {
+    let fd = bind_beside(address)?;
+    listen(&fd, BACKLOG)?;
+    Ok(fd)
+}
+
+/// The same, and it does not listen yet.
+fn bind_beside(address: SocketAddr) -> io::Result<OwnedFd> {
     let fd = tcp_socket(address)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
     sockopt::set_socket_reuseport(&fd, true)?;
     // Accepted sockets inherit it (tcp(7)): records leave at once, without a call for each.
     sockopt::set_tcp_nodelay(&fd, true)?;
     bind(&fd, &address)?;
-    listen(&fd, BACKLOG)?;
     Ok(fd)
 }
 
@@ -410,6 +429,22 @@ mod tests {
 
     fn free() -> Address {
         Address::Tcp("127.0.0.1:0".parse().unwrap())
+    }
+
+    /// What is tried out takes nothing from what is in force.
+    #[test]
+    fn a_socket_beside_an_own_one_takes_no_connection_before_it_is_started() {
+        let own = open(&Address::Tcp("0.0.0.0:0".parse().unwrap()), 1).unwrap();
+        let port = bound_address(&own[0]).unwrap().port();
+        let narrow = SocketAddr::from(([127, 0, 0, 1], port));
+        let beside = open_beside_own(&Address::Tcp(narrow), 2).unwrap();
+        let accept = |fd: &OwnedFd| accept_with(fd, SocketFlags::CLOEXEC).is_ok();
+        let _first = std::net::TcpStream::connect(narrow).unwrap();
+        assert!(accept(&own[0]) && beside.iter().all(|fd| !sockopt::socket_acceptconn(fd).unwrap()));
+        start(&beside).unwrap();
+        // The kernel prefers the more specific address.
+        let _second = std::net::TcpStream::connect(narrow).unwrap();
+        assert!(beside.iter().any(accept) && !accept(&own[0]));
     }
 
     #[test]

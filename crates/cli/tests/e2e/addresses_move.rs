@@ -1,18 +1,20 @@
 //! Addresses move from listener to listener and become wider while they are in use.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use offramp_testkit::process::require;
+use offramp_testkit::process::{Process, Ready, require};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{connect, get, trusting};
-use crate::instance::{CERTIFICATE, Home, Instance, ask, text};
+use crate::crowd::{connect, get, tcp, trusting};
+use crate::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask, text};
 use crate::namespace::Namespace;
 use crate::offramp::{offramp, output, stderr};
 use crate::reload_loses_no_request::reload_to;
+use crate::upgrade::Upgraded;
 
 /// Two addresses that nothing else listens on.
 fn addresses() -> [SocketAddr; 2] {
@@ -158,4 +160,108 @@ fn an_address_that_may_go_back_becomes_wider_and_nobody_is_refused() {
     });
     assert!(app.accepted() >= asked.load(Ordering::Relaxed));
     instance.stop();
+}
+
+/// Trials and refused changes open the sockets of what they try out, and take no connection of what is in force.
+#[test]
+fn what_is_only_tried_out_takes_no_connection() {
+    let text = |address: &str| {
+        format!(
+            "[[listener]]\naddress = \"{address}\"\nmode = \"http\"\ntls = false\n[[route]]\nrespond = {{ body = \"hello\" }}\n"
+        )
+    };
+    let instance = Home::new().run(&text("0.0.0.0:0"));
+    let port = instance.address().port();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let head = std::fs::read_to_string(instance.home.file("offramp.toml")).unwrap();
+    let narrow = head.replace("0.0.0.0:0", &address.to_string());
+    std::fs::write(instance.home.file("new.toml"), &narrow).unwrap();
+    let broken = format!("{narrow}[[certificate]]\ncert = \"none.pem\"\n");
+    std::fs::write(instance.home.file("broken.toml"), broken).unwrap();
+    let ctl = |arguments: &[&str]| output(instance.home.path(), &[&["ctl"], arguments].concat());
+    let (done, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let clients = [(); 2].map(|()| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let answer = tcp(address).and_then(|mut stream| get(&mut stream, "/"));
+                    assert_eq!(answer.unwrap(), "hello", "{}", asked.load(Ordering::Relaxed));
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        for _ in 0..20 {
+            let planned = ctl(&["plan", "new.toml"]);
+            assert!(planned.status.success(), "{}", stderr(&planned));
+            let refused = ctl(&["apply", "broken.toml"]);
+            assert!(stderr(&refused).contains("none.pem"), "{}", stderr(&refused));
+        }
+        done.store(true, Ordering::Relaxed);
+        for client in clients {
+            client.join().unwrap();
+        }
+    });
+    // In earnest it takes them all.
+    let applied = ctl(&["apply", "new.toml"]);
+    assert!(applied.status.success(), "{}", stderr(&applied));
+    assert_eq!(get(&mut tcp(address).unwrap(), "/").unwrap(), "hello");
+    instance.stop();
+}
+
+/// The new process opens the wider address beside the sockets of the old one, which closes them then.
+#[test]
+fn an_upgrade_makes_an_address_wider_and_narrower() {
+    let network = Namespace::new();
+    let home = Home::new();
+    let app = Server::start(&Listen::Unix(home.file("app.sock")), apps::http).unwrap();
+    let at = |address: &str| {
+        format!(
+            "workers = 2\n{CERTIFICATE}[[listener]]\naddress = \"{address}:8443\"\n\
+             [[route]]\nserver = \"unix:app.sock\"\n"
+        )
+    };
+    let command = network.within(&offramp(home.path(), &["run", "--config"]));
+    let upgraded = Upgraded::of(home.start(command, &at("0.0.0.0")));
+    let instance = &upgraded.instance;
+    let (four, six) = ("127.0.0.1:8443".parse().unwrap(), "[::1]:8443".parse().unwrap());
+    for (address, has_six) in [("[::]", true), ("127.0.0.1", false), ("0.0.0.0", false)] {
+        instance.home.configure(&at(address));
+        upgraded.upgrade();
+        upgraded.until_others_ended();
+        assert!(curl(&network, instance, four), "{address}");
+        assert_eq!(curl(&network, instance, six), has_six, "{address}");
+    }
+    drop(app);
+    upgraded.stop();
+}
+
+/// Started as root, Offramp has sockets of root, and the user that it has become cannot open others beside them.
+#[test]
+fn sockets_of_root_cannot_become_wider_and_the_reason_is_told() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let network = Namespace::new();
+    let home = Home::new();
+    std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text = |address: &str| {
+        format!(
+            "state_dir = \"state\"\nuser = \"nobody\"\n[[listener]]\naddress = \"{address}:8443\"\nmode = \"http\"\n\
+             tls = false\n[[route]]\nrespond = {{ body = \"a\" }}\n"
+        )
+    };
+    let file = home.file("offramp.toml");
+    std::fs::write(&file, text("0.0.0.0")).unwrap();
+    std::fs::write(home.file("new.toml"), text("[::]")).unwrap();
+    let mut command = offramp(home.path(), &["run", "--config"]);
+    command.arg(&file);
+    let process = Process::start(network.within(&command), LIFE).unwrap();
+    process.wait_for(&Ready::Line(" admin ".into()), PATIENCE).unwrap();
+    let refused = output(home.path(), &["ctl", "plan", "new.toml"]);
+    let said = stderr(&refused);
+    assert!(refused.status.code() == Some(1), "{said}\n{}", process.transcript());
+    assert!(said.contains("sockets of another user") && said.contains("restart Offramp"), "{said}");
+    let stopped = output(home.path(), &["ctl", "stop"]);
+    assert!(stopped.status.success(), "{}", stderr(&stopped));
+    assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(0), "{}", process.transcript());
 }

@@ -296,7 +296,12 @@ impl Ready {
         let mut fresh = Vec::new();
         let sets = inherited.for_listeners(&wanted);
         for ((want, at), set) in wanted.iter().zip(&places).zip(sets) {
-            match listeners::open(want, at, workers, set.map_or(Opening::Alone, Opening::Inherited)) {
+            let opening = match set {
+                Some(set) => Opening::Inherited(set),
+                None if inherited.overlaps(&want.address) => Opening::BesideOwn,
+                None => Opening::Alone,
+            };
+            match listeners::open(want, at, workers, opening) {
                 Ok(opened) => fresh.push(opened),
                 Err(finding) => findings.push(finding),
             }
@@ -331,6 +336,8 @@ impl Ready {
         none_or_refused(findings)?;
         let plan = Plan { open: (0..wanted.len()).collect(), ..Plan::default() };
         let built = built?;
+        // Beside those of the process before, which closes what is not wanted any more.
+        fresh.iter().for_each(|fresh| fresh.begin(log));
         state.recall(&built.snapshot, &built.names, &built.sources.access);
         Ok(Self { built, tickets, plan, wanted, fresh, metrics })
     }
