@@ -79,10 +79,11 @@ impl ConfigWatch {
         }
     }
 
-    /// Looks at the files: whether they say something else than at the last look, or at the first than `config`.
+    /// Looks at the files: whether they say something else than at the last look; at the first, than `known`, which they
+    /// said when they were read. What is in force may be another by changes that are not written, or not yet.
     pub(crate) fn has_changed(
         &mut self,
-        config: &Config,
+        known: &Config,
         origin: &Origin,
         environment: &Environment,
         log: &Log,
@@ -97,7 +98,7 @@ impl ConfigWatch {
         following.look_at = following.look_at.or(poll);
         let hash = found.hash;
         let seen = following.seen.replace(found);
-        seen.map_or_else(|| differs(path, config, environment), |seen| seen.hash != hash)
+        seen.map_or_else(|| differs(path, known, environment), |seen| seen.hash != hash)
     }
 
     /// A reload is about to read the files, for whatever reason.
@@ -142,11 +143,12 @@ impl Following {
     }
 }
 
-/// Whether the file says something else than the configuration that is in use. One with mistakes does.
-fn differs(path: &Path, config: &Config, environment: &Environment) -> bool {
+/// Whether the file says something else than it did. One with mistakes does. What only a restart changes is none: of this
+/// `known` has what is in force.
+fn differs(path: &Path, known: &Config, environment: &Environment) -> bool {
     load(path, environment).map_or(true, |(mut new, _)| {
-        let kept = keep_until_restart(config, &mut new);
-        !kept.is_empty() || new != *config
+        keep_until_restart(known, &mut new);
+        new != *known
     })
 }
 

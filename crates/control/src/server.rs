@@ -241,7 +241,8 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
             }
             () = config_watch.due() => {
                 let source = &running.source;
-                if !config_watch.has_changed(&running.config, &source.origin, &source.environment, &log) {
+                let known = running.unwritten.file();
+                if !config_watch.has_changed(known, &source.origin, &source.environment, &log) {
                     continue;
                 }
                 Request { by: Requester::Watch, ..Ask::Reload.into() }

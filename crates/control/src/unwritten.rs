@@ -98,6 +98,11 @@ impl Unwritten {
         &self.lines
     }
 
+    /// What the file had when it was read or written last.
+    pub(crate) fn file(&self) -> &Config {
+        &self.file
+    }
+
     /// The changes, as the process gets them that takes the place of this one.
     ///
     /// # Errors

@@ -175,4 +175,5 @@ mod uploads_pause_their_clients;
 mod uploads_to_slow_servers_wake_little;
 mod venv;
 mod watchers_hear_of_the_process;
+mod watching_takes_nothing_back;
 mod workers_share_the_load;
