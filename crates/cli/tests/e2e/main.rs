@@ -156,6 +156,7 @@ mod syslog_is_understood;
 mod targets_are_one_for_both_versions;
 mod testssl_finds_nothing;
 mod the_admin_interface_speaks_tls;
+mod the_file_is_written_by_its_user;
 mod the_first_minutes_are_plain;
 mod the_record_layer_is_as_strict_as_rustls;
 mod the_sandbox_is_entered;

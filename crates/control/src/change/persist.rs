@@ -105,12 +105,43 @@ fn write_new(path: &Path, bytes: &[u8], like: &fs::Metadata) -> io::Result<()> {
     let _ = fs::remove_file(path);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
-    let own = file.metadata()?;
-    if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
-        chown(path, Some(like.uid()), Some(like.gid()))?;
-    }
+    keep_owner(path, &file.metadata()?, like)?;
     file.set_permissions(like.permissions())?;
     file.sync_all()
+}
+
+/// Gives a new file the owner and the group of the old one. A process without privileges cannot give a file away: where
+/// the old one was root's, the new one stays its own, as root needs no owner to use it. The group must be kept, and so must
+/// another owner: both would lose their access.
+fn keep_owner(path: &Path, own: &fs::Metadata, like: &fs::Metadata) -> io::Result<()> {
+    let (uid, gid) =
+        ((own.uid() != like.uid()).then(|| like.uid()), (own.gid() != like.gid()).then(|| like.gid()));
+    if (uid, gid) == (None, None) {
+        return Ok(());
+    }
+    match chown(path, uid, gid) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+        other => return other,
+    }
+    if let Some(uid) = uid.filter(|uid| *uid != ROOT) {
+        return Err(denied(format!(
+            "it belongs to the user {uid}, who would lose it: give it to the user that Offramp runs as, or to root (chown)"
+        )));
+    }
+    match chown(path, None, gid) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied(format!(
+            "its group {} cannot be kept: give it a group of the user that Offramp runs as (chgrp)",
+            like.gid()
+        ))),
+        other => other,
+    }
+}
+
+const ROOT: u32 = 0;
+
+/// Not of the kind [`io::ErrorKind::PermissionDenied`], for which there is another advice.
+fn denied(why: String) -> io::Error {
+    io::Error::other(why)
 }
 
 #[cfg(test)]
